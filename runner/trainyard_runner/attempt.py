@@ -103,6 +103,9 @@ class Attempt:
         )
         if child.refused is not None:
             self._final, self._verdict = {"exit": None}, ("failed", child.refused)
+            if child.searched:
+                line = f"trainyard: {child.refused} in PATH: {os.pathsep.join(child.searched)}\n"
+                self._pending.append(("output", line.encode()))
             return
         poll = select.poll()
         for descriptor in (child.output, child.guard.socket.fileno()):
@@ -217,8 +220,14 @@ class Attempt:
             "tail": self._buffer.tail(),
             "cpu_seconds": self._final.get("cpu_seconds"),
             "max_rss": self._final.get("max_rss"),
+            **self._no_program(),
             **({"watch": broken[0]} if broken and (reason or "").startswith(broken[1]) else {}),
         }
+
+    def _no_program(self) -> dict[str, str]:
+        """Return what the runner completes the reason with: it knows what this node is called."""
+        close = self._child.close_program if self._child else None
+        return {} if close is None else {"close_program": close}
 
     def _flush(self) -> Batch:
         batch, self._pending = self._pending, []

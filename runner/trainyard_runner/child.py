@@ -104,6 +104,9 @@ class Child:
             answer = {"refused": "the guard process of this worker is gone"}
             self.abandon()
         self.refused: str | None = answer.get("refused")
+        # Of a program that does not exist: the name of one that does, and where was searched.
+        self.close_program: str | None = answer.get("close")
+        self.searched: list[str] = answer.get("path", [])
         self.pid: int = answer.get("pid", 0)
 
     def stop(self, grace: float) -> None:

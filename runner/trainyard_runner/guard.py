@@ -63,6 +63,9 @@ class Guard:
         self._scratch = request["scratch"]
         try:
             self._main = _spawn(request)
+        except NoProgramError as error:
+            self._send({"refused": str(error), "close": error.close, "path": error.path})
+            return
         except (OSError, ValueError) as error:
             self._send({"refused": f"cannot start {request['argv'][0]!r}: {getattr(error, 'strerror', None) or error}"})
             return
@@ -187,18 +190,34 @@ def _spawn(request: dict[str, Any]) -> int:
         os.chdir("/")
 
 
+class NoProgramError(Exception):
+    """A program that does not exist; `close` is the name of one that does, in the `path` that was searched."""
+
+    def __init__(self, program: str, path: list[str]) -> None:
+        super().__init__(f"no program {program!r}")
+        self.path = path
+        self.close = _closest(program, path)
+
+
+def _closest(program: str, path: list[str]) -> str:
+    import difflib  # costs 10 ms, and every attempt has a guard
+
+    known: set[str] = set()
+    for place in path:
+        with contextlib.suppress(OSError):
+            known.update(entry.name for entry in os.scandir(place))
+    return next(iter(difflib.get_close_matches(program, known, n=1, cutoff=0.75)), "")
+
+
 def _find(program: str, path: str) -> str:
     """Find a program as a shell would, relative to the current directory (`shutil` costs 10 ms to import)."""
-    places = [""] if "/" in program else path.split(os.pathsep)
+    places = [""] if "/" in program else list(dict.fromkeys(path.split(os.pathsep)))
     for candidate in (Path(place, program) for place in places):
         if os.access(candidate, os.X_OK) and not candidate.is_dir():
             return str(candidate)
     if "/" in program and Path(program).exists():
         raise PermissionError(13, "it is not an executable file")
-    if program.startswith("/"):
-        raise FileNotFoundError(2, "no such program on the node")
-    where = "in the task's directory" if "/" in program else f"on the node's PATH ({path})"
-    raise FileNotFoundError(2, f"no such program {where}")
+    raise NoProgramError(program, [] if "/" in program else places)
 
 
 def _outlive(guard: int, control: socket.socket) -> None:

@@ -102,7 +102,8 @@ class Records:
         seconds = round(time.monotonic() - record.began, 3)
         self.lost_outputs[record.task] = (record.ended or {}).get("lost_outputs") or []
         said = record.ended or {"exit_code": None, "seconds": seconds, "cpu_seconds": None, "max_rss": None}
-        fields = {**said, "tail": said.get("tail") or [*ending.tail] or record.tail.splitlines()[-20:]}
+        unsaid = [*ending.tail] or record.tail.splitlines()[-20:]
+        fields = {**said, "tail": said.get("tail", unsaid)}
         fields |= {"outcome": ending.outcome, "reason": ending.reason, "output": record.output}
         self._stream.write("attempt-ended", task=record.task, attempt=record.attempt, node=record.node, **fields)
 
@@ -152,6 +153,11 @@ class Records:
         self.on_metric(record, values)
 
     def _ended(self, record: AttemptRecord, said: dict[str, Any]) -> None:
+        close = said.pop("close_program", None)
+        if close is not None:
+            where = f" on {record.node}" if record.node else ""
+            meant = f"; did you mean {close!r}?" if close else ""
+            said = {**said, "reason": f"{said['reason']}{where}{meant}"}
         record.ended = said
 
     def _checkpoint_arrived(self, record: AttemptRecord, said: dict[str, Any]) -> None:

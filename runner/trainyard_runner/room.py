@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from trainyard_runner import members, nodes
 from trainyard_runner.nodes import Node
@@ -23,7 +24,10 @@ def room(tasks: Sequence[Task], gate: Gate, alive: Sequence[Node], *, together: 
         return None
     places = [*alive, *members.later(gate, alive)]
     names, groups = [node.name for node in places], list(dict.fromkeys(node.group or "" for node in places))
-    for task in {task.shape: task for task in tasks}.values():
+    first: dict[tuple[Any, ...], Task] = {}
+    for task in tasks:
+        first.setdefault(task.shape, task)
+    for task in first.values():
         for kind, asked, there in (("node", task.node_name, names), ("group", task.node_group, groups)):
             if asked and asked not in there:
                 detail = f"task {task.name!r} is to run on {kind} {asked}, and there are {', '.join(there)}"

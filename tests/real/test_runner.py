@@ -72,12 +72,13 @@ def test_a_failed_task_brings_its_outputs_home_and_one_that_cannot_start_says_wh
         outputs: [runs/]
         tasks:
           - {name: failing, command: [python3, fail.py]}
-          - {name: absent, command: [no-such-program]}
+          - {name: absent, command: [pyhton3, train.py]}
+          - {name: unlike, command: [./no-such-program]}
         """
     write_job(yard, "failing", job, fail=OUTPUTS)
     (yard.home / "jobs" / "failing" / "runs").mkdir(exist_ok=True)
     (yard.home / "jobs" / "failing" / "runs" / "old.txt").write_text("old")
-    yard.run("train.dispatch", "failing", "--skip-smoke", expect=1)
+    done = yard.run("train.dispatch", "failing", "--skip-smoke", expect=1)
     run = newest(yard)
     brought = run / "outputs" / "failing"
     names = {str(path.relative_to(brought)) for path in brought.rglob("*") if not path.is_dir()}
@@ -86,8 +87,15 @@ def test_a_failed_task_brings_its_outputs_home_and_one_that_cannot_start_says_wh
     assert "runs/old.txt" not in names
     notes = [event["text"] for event in events(run) if event["event"] == "note"]
     assert notes == ["failing: not brought back: outside: a link that leads outside (/etc/hostname)"]
-    reason = next(one["reason"] for one in of_kind(run, "attempt-ended") if one["task"] == "absent")
-    assert reason.startswith("cannot start 'no-such-program': no such program on the node's PATH (")
+    ended = {one["task"]: one for one in of_kind(run, "attempt-ended")}
+    absent, unlike = ended["absent"], ended["unlike"]
+    assert absent["reason"] == f"no program 'pyhton3' on {absent['node']}; did you mean 'python3'?"
+    assert unlike["reason"] == f"no program './no-such-program' on {unlike['node']}"
+    # Where was searched is in the log only, each directory once.
+    (line,) = (run / "logs" / "absent.1.log").read_text().splitlines()
+    searched = line.removeprefix("trainyard: no program 'pyhton3' in PATH: ").split(":")
+    assert len(searched) == len(set(searched)) > 1
+    assert (absent["tail"], searched[0] in done.stderr) == ([], False)
 
 
 def test_tasks_that_run_together_start_together_and_are_tried_again_together(yard: Yard) -> None:
