@@ -129,5 +129,5 @@ def main() -> None:
 if __name__ == "__main__":
     try:
         main()
-    except (RuntimeError, subprocess.CalledProcessError) as error:
-        sys.exit(f"error: {error}")
+    except (RuntimeError, subprocess.SubprocessError) as error:
+        sys.exit(f"error: {error}\n  -> Repeat the same command: it continues where it stopped.")

@@ -36,7 +36,7 @@ HOST_CA = Path("/etc/ssl/certs/ca-certificates.crt")
 
 def ensure_all(engine: BedEngine) -> None:
     """Build whatever is missing or was changed: base 45 s, Ray 60 s, once."""
-    _ensure_base(engine)
+    _ensure_debian(engine, BASE, PACKAGES)
     _ensure(engine, REGISTRY, {"docker-registry": Path(shutil.which("docker-registry") or "/usr/bin/docker-registry")})
     _ensure(engine, RAY, {}, arguments={"RAY": versions.RAY})
 
@@ -96,9 +96,15 @@ def ensure_ec2(engine: BedEngine) -> None:
         _ensure(engine, EC2_INSTANCE, {gpus.name: gpus}, made_of=[_content(engine, RAY_AWS), gpus.read_text()])
 
 
-def _ensure_base(engine: BedEngine) -> None:
-    content = _hash(PACKAGES)
-    if _content(engine, BASE) == content:
+def ensure_debian(engine: BedEngine, name: str, packages: Sequence[str]) -> None:
+    """Bootstrap a Debian with these packages and what they need, and no others: 45 s, once."""
+    with locked("images"):
+        _ensure_debian(engine, name, ",".join(packages))
+
+
+def _ensure_debian(engine: BedEngine, name: str, packages: str) -> None:
+    content = _hash(packages)
+    if _content(engine, name) == content:
         return
     CACHE.mkdir(parents=True, exist_ok=True)
     archive = CACHE / f"base-{content}.tar"
@@ -110,14 +116,14 @@ def _ensure_base(engine: BedEngine) -> None:
             [
                 "mmdebstrap",
                 "--variant=minbase",
-                f"--include={PACKAGES}",
+                f"--include={packages}",
                 f"--customize-hook={trust}",
                 "bookworm",
                 str(part),
             ]
         )
         part.rename(archive)
-    engine.docker("import", "--change", f"LABEL bed={content}", "--change", 'CMD ["/bin/bash"]', str(archive), BASE)
+    engine.docker("import", "--change", f"LABEL bed={content}", "--change", 'CMD ["/bin/bash"]', str(archive), name)
 
 
 def _ensure(

@@ -44,5 +44,5 @@ def _build(name: str, target: Path) -> None:
     part = target.with_suffix(".part")
     flags = f"-s -w -X {variable}={version}"
     command = [go_toolchain.program(), "build", "-trimpath", "-ldflags", flags, "-o", str(part), package]
-    run(command, cwd=HERE / "go" / "plugins", seconds=1500)
+    run(command, cwd=HERE / "go" / "plugins", seconds=3600)
     part.rename(target)

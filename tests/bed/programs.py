@@ -136,8 +136,8 @@ def _build(program: Program, part: Path) -> None:
     environ = {**os.environ, "CGO_ENABLED": "0"}
     if program.module:
         command = [go_toolchain.program(), "build", *flags, "-o", str(part), program.package]
-        run(command, cwd=GO / program.module, env=environ, seconds=1500)
+        run(command, cwd=GO / program.module, env=environ, seconds=3600)
     else:
         environ["GOBIN"] = str(part.parent)
-        run([go_toolchain.program(), "install", *flags, program.package], env=environ, seconds=1500)
+        run([go_toolchain.program(), "install", *flags, program.package], env=environ, seconds=3600)
         (part.parent / program.name).rename(part)
