@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 
@@ -32,6 +32,14 @@ class BackendCheck:
 
 
 @dataclass(frozen=True)
+class MissingPackage:
+    """A package that an interpreter of this machine, by its path, does not have."""
+
+    name: str
+    python: str
+
+
+@dataclass(frozen=True)
 class Endpoint:
     """Where a cluster answers: an HTTP address and a token.
 
@@ -41,6 +49,7 @@ class Endpoint:
     that are known not to run, each with why. `checks` asks the backend for its rungs of the smoke test. `is_in_reach`
     says whether what lies on the way answers, such as Kubernetes' API server: while it does not, the cluster may be
     well. `names_change`: a node that is made anew gets another name. `refused` is what to do if it refuses the token.
+    `lacking` says which of some packages the head's Python lacks, where that can be asked without a task.
     """
 
     cluster: str
@@ -56,3 +65,6 @@ class Endpoint:
     is_in_reach: Callable[[], bool] = field(default=lambda: True, compare=False, repr=False)
     names_change: bool = False
     refused: str = ""
+    lacking: Callable[[Sequence[str]], MissingPackage | None] = field(
+        default=lambda packages: None, compare=False, repr=False
+    )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+
 from trainyard.signals import end_quietly
 
 
 def main() -> None:
     """Run the command line."""
     end_quietly()
+    # With --debug, Invoke logs hundreds of lines of its own.
+    logging.getLogger("invoke").setLevel(logging.WARNING)
     from invoke.program import Program
 
     from trainyard import __version__

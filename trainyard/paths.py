@@ -9,13 +9,14 @@ from trainyard.errors import PrerequisiteError, Problem, RequestError
 from trainyard.wording import did_you_mean
 
 DEFAULT_CLUSTER = "local"
+# What the wheel brings besides modules (hatch_build.py); in a checkout it does not exist.
+PAYLOAD = Path(__file__).resolve().parent / "payload"
 
 
 def shipped(directory: str) -> Path:
     """Return the directory of that name that Trainyard ships: in the wheel, or at the checkout's root."""
-    package = Path(__file__).resolve().parent
-    in_wheel = package / "payload" / directory
-    return in_wheel if in_wheel.is_dir() else package.parent / directory
+    in_wheel = PAYLOAD / directory
+    return in_wheel if in_wheel.is_dir() else PAYLOAD.parents[1] / directory
 
 
 def shown(path: Path) -> str:

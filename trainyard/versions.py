@@ -2,8 +2,22 @@
 
 RAY = "2.60.0"
 RUNNER_PROTOCOL = 1
+# The distribution of this package (pyproject.toml); it is on no package index.
+DISTRIBUTION = "trainyard-ray"
+# How to install the packages of an extra of pyproject.toml. Trainyard is on no index: no extra can be named there.
+_PACKAGES = {
+    "local": f"'ray[default]=={RAY}' tensorboardX",
+    "aws": "boto3",
+    "ec2": f"boto3 'ray[default]=={RAY}'",
+    "tune": "cmaes optuna",
+}
 # The newest KubeRay that could be run here with its real operator (docs/decisions/0010); its chart has the same number.
 KUBERAY = "1.5.1"
 # The oldest operator that knows authOptions, which the token needs (ray-operator/apis/ray/v1/raycluster_types.go).
 OLDEST_KUBERAY = "1.5.0"
 MICROK8S = "1.34/stable"
+
+
+def installing(extra: str) -> str:
+    """Return the command that installs what an extra of pyproject.toml names."""
+    return f"pip install {_PACKAGES[extra]}"

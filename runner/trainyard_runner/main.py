@@ -98,7 +98,7 @@ def _run(
     spec = the_plan.sweep
     if spec and (package := study.missing(spec["search"])):
         error = f"a sweep needs {package}, and the head's Python ({sys.executable}) has none"
-        hint = "Add it to the image's requirements.txt; on a local cluster: pip install 'trainyard[tune]'."
+        hint = "Add it to the image's requirements.txt; on a local cluster: pip install cmaes optuna"
         return {"exit": SMOKE_FAILED, "error": error, "hint": hint}
     opened = spec and study.Study(spec, the_plan.study, name=the_plan.job or the_plan.run, write=stream.write)
     sweep = Sweep(spec, opened, stream.write) if spec and opened else None

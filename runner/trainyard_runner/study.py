@@ -31,9 +31,14 @@ class Result:
     reason: str | None
 
 
+def packages(search: str) -> tuple[str, ...]:
+    """Return the packages that the head's Python needs for a search."""
+    return ("optuna", "cmaes") if search == "cmaes" else ("optuna",)
+
+
 def missing(search: str) -> str | None:
     """Return the package that this Python lacks for a search; else have Optuna ready."""
-    for package in ("optuna", *(["cmaes"] if search == "cmaes" else [])):
+    for package in packages(search):
         try:
             importlib.import_module(package)
         except ImportError:

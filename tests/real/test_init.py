@@ -1,21 +1,24 @@
-"""What is installed from a wheel, without a checkout: its files, and the whole way with a project that `init` made."""
+"""A wheel and its files, and what pip makes of it: a project by `init`, which passes its own CI workflow."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tarfile
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.real.yard import Yard
+from trainyard import versions
 
 ROOT = Path(__file__).resolve().parents[2]
-UV = Path(sys.executable).with_name("uv")
+UV, PIP = (Path(sys.executable).with_name(name) for name in ("uv", "pip"))
 
 
 # What stays where it is developed; every other directory is shipped somewhere.
@@ -34,7 +37,7 @@ def in_wheel(name: str) -> str | None:
     return f"trainyard/payload/{name}" if rest and first not in STAYS else None
 
 
-def run(*command: str | Path, cwd: Path, environ: dict[str, str] | None = None) -> str:
+def run(*command: str | Path, cwd: Path, environ: dict[str, str] | None = None, expect: int = 0) -> str:
     done = subprocess.run(
         [str(word) for word in command],
         cwd=cwd,
@@ -45,7 +48,7 @@ def run(*command: str | Path, cwd: Path, environ: dict[str, str] | None = None) 
         stderr=subprocess.STDOUT,
         timeout=240,
     )
-    assert done.returncode == 0, f"{command} exited {done.returncode}\n{done.stdout}"
+    assert done.returncode == expect, f"{command} exited {done.returncode}\n{done.stdout}"
     return done.stdout
 
 
@@ -76,49 +79,111 @@ def test_wheel_and_sdist_contain_what_git_tracks(built: Path) -> None:
     assert packed - {"PKG-INFO"} == set(tracked(ROOT))
 
 
-@pytest.fixture
-def installed(built: Path, tmp_path: Path) -> dict[str, str]:
-    """Install the wheel as `pip install trainyard[local]` does, at the locked versions; return the environment."""
-    venv = tmp_path / "venv"
-    run(UV, "venv", "-q", "--python", sys.executable, venv, cwd=tmp_path)
-    wheel = f"{next(built.glob('*.whl'))}[local]"
-    lock = ROOT / "requirements.lock"
-    run(UV, "pip", "install", "-q", "--python", venv / "bin" / "python", "-c", lock, wheel, cwd=tmp_path)
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("RAY_", "TRAINYARD_", "PYTHON"))}
-    path = f"{venv / 'bin'}:/usr/bin:/bin"
-    return {**kept, "PATH": path, "VIRTUAL_ENV": str(venv), "XDG_STATE_HOME": str(tmp_path / "state")}
+@dataclass(frozen=True)
+class Environment:
+    """A virtual environment with pip, in which Trainyard is installed or is going to be."""
+
+    home: Path
+
+    def environ(self) -> dict[str, str]:
+        theirs = ("RAY_", "TRAINYARD_", "PYTHON")
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(theirs)}
+        path = f"{self.home / 'venv' / 'bin'}:/usr/bin:/bin"
+        return {**kept, "PATH": path, "XDG_STATE_HOME": str(self.home / "state")}
+
+    def run(self, *command: str | Path, cwd: Path, expect: int = 0) -> str:
+        return run(*command, cwd=cwd, environ=self.environ(), expect=expect)
 
 
-def test_a_new_project_trains_as_its_ci_workflow_says(installed: dict[str, str], tmp_path: Path) -> None:
-    made = run("trainyard", "init", "My Robots", cwd=tmp_path, environ=installed)
+def environment(home: Path, *extras: str) -> Environment:
+    """Make an environment with pip, and the packages that Trainyard with these extras needs at locked versions.
+
+    They are linked by uv, which takes 3 s: Trainyard itself is what pip installs in these tests. In tests/large pip
+    installs all of it.
+    """
+    home.mkdir()
+    python = home / "venv" / "bin" / "python"
+    run(UV, "venv", "-q", "--seed", "--python", sys.executable, home / "venv", cwd=home)
+    flags = [word for extra in extras for word in ("--extra", extra)]
+    requirements = home / "requirements.txt"
+    resolve = ("pip", "compile", "-q", "--no-header", "-o", requirements, "-c", ROOT / "requirements.lock")
+    run(UV, *resolve, *flags, ROOT / "pyproject.toml", cwd=home)
+    run(UV, "pip", "install", "-q", "--python", python, "-r", requirements, cwd=home)
+    return Environment(home)
+
+
+def test_a_project_of_an_installation_by_pip_passes_its_own_ci(built: Path, tmp_path: Path) -> None:
+    """The user has no extra; CI has what requirements.txt names, in an environment of its own."""
+    user = environment(tmp_path / "user")
+    user.run("pip", "install", "-q", next(built.glob("*.whl")), cwd=tmp_path)
+    made = user.run("trainyard", "init", "My Robots", cwd=tmp_path)
     assert made.splitlines()[-1] == "next: cd 'My Robots' && trainyard cluster.up"
     project = tmp_path / "My Robots"
+    for command, message, extra in (
+        (("cluster.up",), "the local backend needs ray 2.60.0, and no ray is installed in this Python", "local"),
+        (("cluster.plan", "-f", "ec2"), "boto3, with which AWS is asked, is not installed", "ec2"),
+    ):
+        refused = user.run("trainyard", *command, cwd=project, expect=3)
+        assert f"error: {message}\n  -> Install it: {versions.installing(extra)}" in refused
+
+    ci = environment(tmp_path / "ci", "local")
     workflow = yaml.safe_load((project / ".github" / "workflows" / "train.yml").read_text())
     steps = [step["run"] for step in workflow["jobs"]["train"]["steps"] if "run" in step]
-    assert steps[0] == "pip install -r requirements.txt", "the wheel stands for it here"
-    assert (project / "requirements.txt").read_text().startswith("trainyard[local]==")
     printed = []
     try:
-        for step in steps[1:-1]:
-            printed.append(run("bash", "-ec", step, cwd=project, environ=installed))
+        for step in steps[:-1]:
+            printed.append(ci.run("bash", "-ec", step, cwd=project))
+        page = ci.run("trainyard", "train.report", cwd=project)
     finally:
-        printed.append(run("bash", "-ec", steps[-1], cwd=project, environ=installed))
+        printed.append(ci.run("bash", "-ec", steps[-1], cwd=project))
     # Each command names the next one as it is typed here.
-    following = [text.splitlines()[-1].removeprefix("next: ") for text in printed]
+    following = [text.splitlines()[-1].removeprefix("next: ") for text in printed[1:]]
     assert following == [*steps[2:4], "trainyard train.list", "trainyard cluster.up"]
     assert "cluster my-robots is gone, nothing of it is left" in printed[-1]
     assert len(list(project.glob("results/spirals-*/outputs/*/result.json"))) == 3
+    assert (project / page.splitlines()[0]).is_file()
+    # The first curve that a user sees is one of learning.
+    (first, *_, last) = re.findall(r"step \d+: ([\d.]+)% right", printed[3])
+    assert float(first) < 90 < 95 < float(last)
 
 
-def test_init_overwrites_nothing(tmp_path: Path) -> None:
+def test_the_first_step_of_ci_says_that_requirements_do_not_name_trainyard(tmp_path: Path) -> None:
+    workflow = yaml.safe_load((ROOT / "project" / ".github" / "workflows" / "train.yml").read_text())
+    first = next(step["run"] for step in workflow["jobs"]["train"]["steps"] if "run" in step)
+    (tmp_path / "requirements.txt").write_text("# trainyard-ray[local] @ https://HOST/a.whl\n")
+    run("python3", "-m", "venv", "--without-pip", tmp_path / "venv", cwd=tmp_path)
+    environ = {"PATH": f"{tmp_path}/venv/bin:/usr/bin:/bin"}
+    (tmp_path / "venv/bin/pip").symlink_to(PIP)
+    failed = run("bash", "-ec", first, cwd=tmp_path, environ=environ, expect=1)
+    assert failed.endswith("::error::requirements.txt does not name Trainyard\n")
+
+
+def test_init_in_a_repository_writes_what_is_missing_and_names_the_lines_to_add(tmp_path: Path) -> None:
     trainyard = Path(sys.executable).with_name("trainyard")
-    (tmp_path / ".gitignore").write_text("mine")
-    refused = subprocess.run([trainyard, "init"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
-    assert refused.returncode == 2
-    assert ".gitignore: exists" in refused.stderr
-    assert [path.name for path in tmp_path.iterdir()] == [".gitignore"]
-    run(trainyard, "--dry", "init", "other", cwd=tmp_path)
-    assert not (tmp_path / "other").exists()
+    run("git", "init", "-q", cwd=tmp_path)
+    # As GitHub proposes it for Python.
+    (tmp_path / ".gitignore").write_text("__pycache__/\nwheels/\n.venv\n")
+    (tmp_path / "requirements.txt").write_text("numpy\n")
+    run(trainyard, "--dry", "init", cwd=tmp_path)
+    assert not (tmp_path / "jobs").exists()
+    said = run(trainyard, "init", cwd=tmp_path)
+    wheel = next((tmp_path / "wheels").iterdir()).name
+    assert said.endswith(
+        f"""unchanged: .gitignore, requirements.txt
+add to the end of .gitignore:
+    results/
+    !/wheels/
+    !/wheels/*.whl
+add to the end of requirements.txt:
+    ./wheels/{wheel}[local]
+next: trainyard cluster.up
+"""
+    )
+    assert (tmp_path / "requirements.txt").read_text() == "numpy\n"
+    with (tmp_path / ".gitignore").open("a") as file:
+        file.write("results/\n!/wheels/\n!/wheels/*.whl\n")
+    run("git", "add", ".", cwd=tmp_path)
+    assert f"wheels/{wheel}" in tracked(tmp_path)
 
 
 def test_a_new_cluster_file_is_the_example_with_a_name_and_hosts_of_one_s_own(tmp_path: Path) -> None:

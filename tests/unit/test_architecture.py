@@ -26,15 +26,15 @@ LAYERS = (
     ("backends",),
     ("lifecycle", "listing", "usage", "dispatch", "importing"),
     ("smoke",),
-    ("ending", "training", "tuning"),
+    ("ending", "project", "training", "tuning"),
     ("screen", "tasks", "main"),
     ("api", "sematic", "__init__"),
 )
 # What talks to the world outside this process.
 OUTSIDE = {"boto3", "botocore", "docker", "fabric", "httpx", "kubernetes", "paramiko", "subprocess", "websocket"}
 BACKENDS = {"compose", "ec2", "existing", "kuberay", "local", "microk8s"}
-# Where a backend's name is a value of the cluster file, or Docker's own word, or a cluster's default name.
-NAMES_ALLOWED = ("backends", "seams", "spec/cluster.py", "spec/existing.py", "spec/show.py", "paths.py")
+# Where a backend's name is a value of the cluster file, or Docker's own word, a cluster's default name, or an extra's.
+NAMES_ALLOWED = ("backends", "seams", "spec/cluster.py", "spec/existing.py", "spec/show.py", "paths.py", "versions.py")
 
 LONGEST_FUNCTION = 40
 # Functions up to so many lines are read as quickly as a docstring.

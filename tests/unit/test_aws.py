@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import boto3
@@ -92,3 +94,24 @@ def test_an_error_names_the_region_that_was_asked(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(boto3.session, "Session", lambda **_: Refusing(error))
     with pytest.raises(AwsError, match="does not answer in region eu-west-1"):
         Aws({"AWS_REGION": "us-west-2"}).call("ec2", "run_instances", region="eu-west-1")
+
+
+def test_without_boto3_every_question_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("boto3", "botocore")]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in ("boto3", "botocore"):
+        monkeypatch.setitem(sys.modules, name, None)
+    aws = Aws({"AWS_REGION": "us-west-2"})
+    asked: list[Callable[[], object]] = [
+        lambda: aws.caller,
+        lambda: aws.find("ec2", "describe_images"),
+        lambda: aws.pages("ec2", "describe_regions", "Regions"),
+        lambda: aws.instances({"a": "b"}),
+    ]
+    for ask in asked:
+        with pytest.raises(PrerequisiteError) as caught:
+            ask()
+        assert caught.value.lines() == [
+            "boto3, with which AWS is asked, is not installed",
+            "  -> Install it: pip install boto3 'ray[default]==2.60.0'; for ECR alone: pip install boto3",
+        ]

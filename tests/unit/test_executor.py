@@ -11,6 +11,7 @@ from invoke.program import Program
 from invoke.tasks import task
 
 from trainyard import errors
+from trainyard.seams import installed
 from trainyard.tasks import namespace
 from trainyard.tasks.executor import TrainyardExecutor
 
@@ -80,3 +81,15 @@ def test_wrong_words_exit_2_and_start_nothing(
     with pytest.raises(SystemExit) as caught:
         program.run(["t", *words])
     assert (caught.value.code, capsys.readouterr().err) == (2, f"error: {message}\n")
+
+
+def test_a_bug_says_where_to_report_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def body() -> None:
+        raise ZeroDivisionError("by zero")
+
+    monkeypatch.setattr(installed, "source", lambda: "https://example.com/t.whl")
+    report = "Report what the command prints with --debug to those from whom you have Trainyard"
+    first = "error: a bug in trainyard: ZeroDivisionError: by zero"
+    assert run(body, capsys) == (70, f"{first}\n  -> {report} (https://example.com/t.whl).\n")
+    monkeypatch.setattr(installed, "source", str)
+    assert run(body, capsys) == (70, f"{first}\n  -> {report}.\n")

@@ -2,7 +2,8 @@
 
 The meaning is git's: .gitignore of every directory, deeper ones first, the last matching pattern of a file wins, `!`
 brings back, and nothing below an ignored directory can be brought back. `.rayignore` is read the same way and beats
-the .gitignore beside it. The .gitignore files above the job, up to the root of the repository, count too.
+the .gitignore beside it. The .gitignore files above the job, up to the root of the repository, count too, but not for
+the jobs that Trainyard brings: they may be installed below a repository that means others.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pathspec import GitIgnoreSpec
+
+from trainyard.paths import PAYLOAD
 
 IGNORE_FILES = (".rayignore", ".gitignore")
 
@@ -57,7 +60,7 @@ def rules_for(root: Path) -> tuple[Rules, ...]:
     # One that ignores the whole job directory does not count: who dispatches it wants it all the same.
     above = [
         rules
-        for parent in _parents_in_repository(root)
+        for parent in ([] if root.is_relative_to(PAYLOAD) else _parents_in_repository(root))
         for rules in rules_of(parent, root=root, names=(".gitignore",))
         if not rules.spec.match_file(f"{root.relative_to(parent).as_posix()}/")
     ]

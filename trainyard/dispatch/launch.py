@@ -13,8 +13,9 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from trainyard_runner import bootstrap, tree
+from trainyard_runner import bootstrap, study, tree
 
+from trainyard import versions
 from trainyard.dispatch import plan, wheels
 from trainyard.dispatch.capacity import refuse_what_never_fits
 from trainyard.dispatch.follow import Interrupts, Screen
@@ -22,7 +23,7 @@ from trainyard.dispatch.package import Package, blob_name, pack, runner_package
 from trainyard.dispatch.plan import Prepared
 from trainyard.dispatch.runs import RunStatus, follow, ray_of
 from trainyard.endpoint import Endpoint
-from trainyard.errors import InterruptedRunError, OutsideError
+from trainyard.errors import InterruptedRunError, OutsideError, PrerequisiteError
 from trainyard.results import formats, store
 from trainyard.results import state as states
 from trainyard.results.store import RunDirectory
@@ -52,6 +53,7 @@ def dispatch(
 
     The first interruption stops the run and waits for its end; the second one leaves at once.
     """
+    _refuse_without_optuna(prepared, endpoint)
     with ray_of(endpoint) as ray, Interrupts() as interrupts:
         refuse_what_never_fits(prepared, endpoint, ray, skip_smoke=skip_smoke)
         run = _start(
@@ -89,6 +91,21 @@ def interrupted(status: RunStatus) -> RunStatus:
     if state.sweep and state.state == "stopped":
         hint = f"Go on with it: trainyard tune.resume {name}"
     return replace(status, error=InterruptedRunError(f"interrupted; run {name} {how}", hint=hint))
+
+
+def _refuse_without_optuna(prepared: Prepared, endpoint: Endpoint) -> None:
+    """Raise PrerequisiteError for a sweep whose search needs a package that the head is known to lack.
+
+    Where the head cannot be asked beforehand, its gate says so.
+    """
+    sweep = prepared.job.tune
+    missing = endpoint.lacking(study.packages(sweep.search)) if sweep else None
+    if missing:
+        raise PrerequisiteError(
+            f"a sweep needs {missing.name}, and the Python of the cluster's head does not have it",
+            where=missing.python,
+            hint=f"Install it there: {versions.installing('tune')}",
+        )
 
 
 def _start(

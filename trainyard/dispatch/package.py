@@ -9,7 +9,7 @@ import stat
 import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -119,9 +119,10 @@ def blob_name(content: bytes) -> str:
 
 
 def runner_package() -> Package:
-    found = listing(Path(trainyard_runner.__file__).parent)
-    sources = tuple(file for file in found.files if file.name.endswith(".py"))
-    return pack(replace(found, files=sources), prefix="trainyard_runner/")
+    """Return the runner's modules; ignore files above, such as those of a project with its .venv, mean others."""
+    root = Path(trainyard_runner.__file__).parent
+    sources = tuple(sent_file(path, path.relative_to(root).as_posix()) for path in sorted(root.rglob("*.py")))
+    return pack(Listing(root, sources, ()), prefix="trainyard_runner/")
 
 
 def _walk(directory: Path, root: Path, rules: Sequence[Rules], above: tuple[Path, ...]) -> Iterator[SentFile | LeftOut]:

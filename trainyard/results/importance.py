@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 from pathlib import Path
 
+from trainyard import versions
+
 # PED-ANOVA asks what the best tenth of the complete trials have in common.
 _FEWEST = 10
 
@@ -20,7 +22,7 @@ def importances(journal: Path) -> tuple[list[tuple[str, float]], str]:
         import optuna
         from optuna.storages.journal import JournalFileBackend
     except ImportError:
-        return [], "Optuna works it out, and is not installed here: pip install 'trainyard[tune]'"
+        return [], f"Optuna works it out, and is not installed here: {versions.installing('tune')}"
     storage = optuna.storages.JournalStorage(JournalFileBackend(str(journal)))
     try:
         (name,) = optuna.study.get_all_study_names(storage)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import httpx
 
+from trainyard import versions
 from trainyard.diagnosis import Diagnosis, Rule, explain
 from trainyard.errors import OutsideError, PrerequisiteError, TrainyardError
 
@@ -121,11 +122,12 @@ class Aws:
 
     def call(self, service: str, operation: str, *, region: str | None = None, **arguments: Any) -> dict[str, Any]:
         """Ask, or change: call("ec2", "describe_images", ImageIds=[...])."""
+        client = self._client(service, region)
         from botocore.exceptions import BotoCoreError, ClientError
         from botocore.parsers import ResponseParserError
 
         try:
-            answer = getattr(self._client(service, region), operation)(**arguments)
+            answer = getattr(client, operation)(**arguments)
         except (BotoCoreError, ClientError, ResponseParserError) as error:
             raise self._error(error, service, operation, region) from error
         return cast("dict[str, Any]", answer)
@@ -143,10 +145,10 @@ class Aws:
         self, service: str, operation: str, key: str, *, region: str | None = None, **arguments: Any
     ) -> list[dict[str, Any]]:
         """Ask for a list that may come in many pages, and return all that stands under `key`."""
+        client = self._client(service, region)
         from botocore.exceptions import BotoCoreError, ClientError
         from botocore.parsers import ResponseParserError
 
-        client = self._client(service, region)
         try:
             if not client.can_paginate(operation):
                 return list(getattr(client, operation)(**arguments)[key])
@@ -175,7 +177,7 @@ class Aws:
         except ImportError as error:
             raise PrerequisiteError(
                 "boto3, with which AWS is asked, is not installed",
-                hint="Install the extra: pip install 'trainyard[ec2]', or 'trainyard[aws]' for ECR alone",
+                hint=f"Install it: {versions.installing('ec2')}; for ECR alone: {versions.installing('aws')}",
             ) from error
         with self._lock:
             key = service, region or self._region

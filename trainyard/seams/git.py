@@ -16,6 +16,12 @@ def revision(directory: Path) -> dict[str, Any] | None:
     return None if head is None or changed is None else {"revision": head, "dirty": bool(changed)}
 
 
+def top(directory: Path) -> Path | None:
+    """Return the top of the repository that holds a directory, or None outside of one or without git."""
+    found = _git(directory, "rev-parse", "--show-toplevel")
+    return None if found is None else Path(found)
+
+
 def _git(directory: Path, *arguments: str) -> str | None:
     # --no-optional-locks: only look, never write the repository's index
     command = ["git", "--no-optional-locks", "-C", str(directory), *arguments]

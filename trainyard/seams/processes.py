@@ -47,6 +47,14 @@ def identify(pid: int) -> ProcessId | None:
         return None
 
 
+def command(process: ProcessId) -> list[str]:
+    """Return the words by which a process was started; none where it has ended."""
+    try:
+        return psutil.Process(process.pid).cmdline() if alive(process) else []
+    except psutil.Error:
+        return []
+
+
 def alive(process: ProcessId) -> bool:
     return identify(process.pid) == process
 

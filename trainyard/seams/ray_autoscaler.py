@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
+from trainyard import versions
 from trainyard.errors import NotReadyError, PrerequisiteError, Problem
 from trainyard.wording import ESCAPES
 
@@ -34,7 +35,6 @@ from ray.scripts import scripts
 node_provider.TAG_BATCH_DELAY, updater.READY_CHECK_INTERVAL = 0, 1
 scripts.main()
 """
-INSTALL = "Install the extra: pip install 'trainyard[ec2]'"
 
 
 def refused(document: Mapping[str, Any]) -> tuple[Problem, ...]:
@@ -42,9 +42,10 @@ def refused(document: Mapping[str, Any]) -> tuple[Problem, ...]:
 
     Raises PrerequisiteError where Ray is not installed.
     """
+    schema = json.loads((_ray() / "autoscaler" / "ray-schema.json").read_text())
+    # Ray brings it.
     from jsonschema import Draft7Validator
 
-    schema = json.loads((_ray() / "autoscaler" / "ray-schema.json").read_text())
     found = Draft7Validator(schema).iter_errors(document)
     return tuple(Problem(".".join(map(str, error.absolute_path)), error.message) for error in found)
 
@@ -129,7 +130,10 @@ def _ray() -> Path:
     """Return where Ray is installed here, without importing it."""
     found = importlib.util.find_spec("ray")
     if found is None or found.origin is None:
-        raise PrerequisiteError("Ray, whose `ray up` makes clusters on EC2, is not installed", hint=INSTALL)
+        raise PrerequisiteError(
+            "Ray, whose `ray up` makes clusters on EC2, is not installed",
+            hint=f"Install it: {versions.installing('ec2')}",
+        )
     return Path(found.origin).parent
 
 

@@ -50,7 +50,7 @@ class TrainyardExecutor(Executor):
             _leave(InterruptedRunError("interrupted"))
         except Exception as error:
             what = f"a bug in trainyard: {type(error).__name__}: {error}"
-            _leave(TrainyardError(what, hint="Repeat the command with --debug and report what it prints."))
+            _leave(TrainyardError(what, hint=_where_to_report()))
 
     def _execute_dry(self, *tasks: Any) -> Any:
         """Run the tasks; what a run says meanwhile is not recorded, and what tools cache is removed again."""
@@ -60,6 +60,15 @@ class TrainyardExecutor(Executor):
         with tempfile.TemporaryDirectory(prefix="trainyard-dry-") as cache:
             os.environ["XDG_CACHE_HOME"] = cache
             return super().execute(*tasks)
+
+
+def _where_to_report() -> str:
+    """Return what to do about a bug. Trainyard is on no index: it came from a repository, a checkout or a wheel."""
+    from trainyard.seams import installed
+
+    source = installed.source()
+    where = f" ({source})" if source else ""
+    return f"Report what the command prints with --debug to those from whom you have Trainyard{where}."
 
 
 def _leave(error: TrainyardError) -> NoReturn:

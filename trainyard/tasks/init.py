@@ -5,28 +5,52 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from trainyard import __version__, paths
-from trainyard.errors import PrerequisiteError, Problem, RequestError
+from trainyard import paths
+from trainyard.errors import PrerequisiteError, RequestError
+from trainyard.tasks import lazy
 from trainyard.tasks.command import Call, task
 from trainyard.tasks.report import Report
 from trainyard.wording import did_you_mean
 
-NAME_LIMIT = 40
+if TYPE_CHECKING:
+    from trainyard.project import Made
+
 _HOSTS = re.compile(r"^(  hosts:.*\n)(?:    - .*\n)+", re.MULTILINE)
 
 
-@task(positional=["directory"], help={"directory": "Where to (default: here); it is made if it is not there."})
+@task(
+    positional=["directory"],
+    help={"directory": "Where to (default: here); it is made if it does not exist."},
+)
 def init(call: Call, directory: str = ".") -> Report:
-    """Write a project: a cluster file, a job that runs, a CI workflow that runs it. Overwrites nothing."""
-    files = contents(Path(directory))
-    for path, text in files.items():
-        _write(path, text)
-    names = [str(path) for path in files]
+    """Write a project, or what a directory lacks of one: a cluster file, a job, a CI workflow. Changes no file."""
+    made = lazy.project.make(Path(directory), call.progress)
     enter = "" if directory == "." else f"cd {shlex.quote(directory)} && "
-    return Report({"directory": directory, "files": names}, names, next=f"{enter}trainyard cluster.up")
+    return Report(
+        {
+            "directory": directory,
+            "files": [str(Path(directory, name)) for name in made.written],
+            "existed": [str(Path(directory, name)) for name in made.existed],
+            "add": {str(Path(directory, name)): lines for name, lines in made.add.items()},
+        },
+        [str(Path(directory, name)) for name in made.written],
+        notes=list(_notes(Path(directory), made)),
+        next=f"{enter}trainyard cluster.up",
+    )
+
+
+def _notes(directory: Path, made: Made) -> Iterator[str]:
+    """Yield what was left as it is, the lines to add to it, and what else there is to do."""
+    if made.existed:
+        yield f"unchanged: {', '.join(str(directory / name) for name in made.existed)}"
+    for name, lines in made.add.items():
+        yield f"add to the end of {directory / name}:"
+        yield from (f"    {line}" for line in lines)
+    yield from (f"note: {remark}" for remark in made.remarks)
 
 
 @task(
@@ -85,33 +109,9 @@ def cluster_file(name: str, backend: str, hosts: Sequence[str]) -> str:
     return text
 
 
-def contents(directory: Path) -> Mapping[Path, str]:
-    """Return the files of a new project there, none of which may exist. Raises RequestError."""
-    ours = paths.shipped("project")
-    found = {path.relative_to(ours): path.read_text() for path in sorted(ours.rglob("*")) if path.is_file()}
-    found[Path("requirements.txt")] = f"trainyard[local]=={__version__}\n"
-    cluster = (paths.shipped("clusters") / f"{paths.DEFAULT_CLUSTER}.yaml").read_text()
-    # Two projects on one machine have two clusters.
-    named = re.sub(r"(?m)^name: \S+", f"name: {_name(directory)}", cluster, count=1)
-    found[Path("clusters") / f"{paths.DEFAULT_CLUSTER}.yaml"] = named
-    existing = [directory / name for name in found if (directory / name).exists()]
-    if existing:
-        raise RequestError(
-            f"{directory} has files that a new project would overwrite",
-            problems=tuple(Problem(str(path), "exists") for path in existing),
-            hint="Name another directory: trainyard init DIRECTORY",
-        )
-    return {directory / name: text for name, text in found.items()}
-
-
 def _write(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     except OSError as error:
         raise PrerequisiteError(f"cannot write {path}: {error.strerror}") from error
-
-
-def _name(directory: Path) -> str:
-    letters = re.sub(r"[^a-z0-9]+", "-", directory.resolve().name.lower()).strip("-")
-    return letters[:NAME_LIMIT].strip("-") or paths.DEFAULT_CLUSTER

@@ -28,7 +28,7 @@ def spirals(random: np.random.Generator, count: int) -> tuple[np.ndarray, np.nda
     turn = random.uniform(0.5, 3.0, count) * np.pi
     angle = turn + label * np.pi
     points = np.stack([np.cos(angle), np.sin(angle)], axis=1) * turn[:, None] / (3 * np.pi)
-    return points + random.normal(0, 0.01, points.shape), label[:, None].astype(float)
+    return points + random.normal(0, 0.05, points.shape), label[:, None].astype(float)
 
 
 def forward(network: list[np.ndarray], points: np.ndarray) -> list[np.ndarray]:
@@ -63,7 +63,7 @@ def main() -> int:
     """Train, and say with the exit code whether it was good enough."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--rate", type=float, default=0.01)
+    parser.add_argument("--rate", type=float, default=0.001)
     parser.add_argument("--steps", type=int, default=600)
     asked = parser.parse_args()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from trainyard.backends import contract, ray_nodes
 from trainyard.backends.contract import ClusterStatus, Finding, LogLine, Tools, Traits
@@ -58,7 +59,8 @@ def diagnose(spec: ClusterSpec, tools: Tools) -> list[Finding]:
 
 
 def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
-    return ThisMachine(spec, tools).endpoint()
+    machine = ThisMachine(spec, tools)
+    return replace(machine.endpoint(), lacking=machine.lacking)
 
 
 def logs(spec: ClusterSpec, tools: Tools, *, follow: bool, node: str = "") -> Iterator[LogLine]:

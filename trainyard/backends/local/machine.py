@@ -22,6 +22,7 @@ from trainyard.backends.logs import HEAD_FILES, TAIL_LINES, LogFile
 from trainyard.backends.machine import Machine, ObservedNode, ended
 from trainyard.backends.ray_nodes import NodePlan, Room
 from trainyard.backends.record import read_cluster, write_cluster
+from trainyard.endpoint import MissingPackage
 from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError, TrainyardError
 from trainyard.seams import processes, programs
 
@@ -37,6 +38,16 @@ DIED = "keeper: ended while the node was starting: "
 GAVE_UP = "keeper: this machine is too busy for Ray's own time limits"
 # "/path/gcs_server(+0x3609c4) [0x55c3d16d29c4] ray::gcs::GcsServer::GetStorageType()"
 _STACK_FRAME = re.compile(r"\[0x[0-9a-f]+\]|\*\*\* StackTrace")
+
+# Asks a Python for packages: it prints the first that it does not have.
+_LACKS = 3
+_MISSING = f"""
+import importlib.util, sys
+for name in sys.argv[1:]:
+    if importlib.util.find_spec(name) is None:
+        print(name)
+        sys.exit({_LACKS})
+"""
 
 
 class ThisMachine(Machine):
@@ -101,6 +112,14 @@ class ThisMachine(Machine):
             if plan.name in missing:
                 node_processes.start(self.files, plan, ports, environ=self.tools.environ)
 
+    def lacking(self, packages: Sequence[str]) -> MissingPackage | None:
+        """Return the first of these packages that the head's Python does not have."""
+        head = node_processes.read(self.files).get("head")
+        if head is None or not (command := processes.command(head.process)):
+            return None
+        ended = programs.run([command[0], "-c", _MISSING, *packages], env=self.tools.environ)
+        return MissingPackage(ended.tail[-1], command[0]) if ended.code == _LACKS else None
+
     def remove(self, names: Iterable[str]) -> None:
         node_processes.end(self.files, names)
 
@@ -150,7 +169,7 @@ def check(nodes: int, *, memory: int) -> None:
     if ray != f"ray {versions.RAY}":
         raise PrerequisiteError(
             f"the local backend needs ray {versions.RAY}, and {ray} is installed in this Python",
-            hint=f"Install it: python -m pip install 'ray[default]=={versions.RAY}'",
+            hint=f"Install it: {versions.installing('local')}",
         )
     needed = MEMORY_OF_A_NODE * nodes
     if memory < needed:

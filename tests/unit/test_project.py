@@ -1,0 +1,173 @@
+"""A new project: what is written, what is left as it is, and what is said of it."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trainyard_runner
+import yaml
+
+from tests.unit.test_architecture import ROOT
+from tests.unit.test_installed import write_installation
+from trainyard import paths, project
+from trainyard.dispatch import package, wheels
+from trainyard.errors import RequestError
+from trainyard.progress import for_stream
+from trainyard.seams import git, installed
+
+Make = Callable[[Path], project.Made]
+WHEEL = "./wheels/trainyard_ray-0.1.0-py3-none-any.whl[local]"
+WRITTEN = (
+    ".github/workflows/train.yml",
+    ".gitignore",
+    "jobs/spirals/job.yaml",
+    "jobs/spirals/train.py",
+    "requirements.txt",
+    "clusters/local.yaml",
+)
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Have Trainyard installed from a wheel of this machine, and no git."""
+    site = tmp_path / "lib/python3.11/site-packages"
+    distribution = write_installation(site)
+    monkeypatch.setattr(installed, "find", lambda: distribution)
+    monkeypatch.setattr(git, "top", lambda directory: None)
+    return site
+
+
+@pytest.fixture
+def make(site: Path) -> Make:
+    return lambda directory: project.make(directory, for_stream(io.StringIO()))
+
+
+def direct_url(site: Path, text: dict[str, object]) -> None:
+    (site / "trainyard_ray-0.1.0.dist-info/direct_url.json").write_text(json.dumps(text))
+
+
+def test_an_empty_directory_gets_all_of_it(make: Make, tmp_path: Path) -> None:
+    robots = tmp_path / "My Robots"
+    wheel = "wheels/trainyard_ray-0.1.0-py3-none-any.whl"
+    assert make(robots) == project.Made((*WRITTEN, wheel), (), {}, ())
+    assert (robots / "requirements.txt").read_text() == f"{WHEEL}\n"
+    assert "\nname: my-robots" in (robots / "clusters/local.yaml").read_text()
+    assert sorted(path.relative_to(robots).as_posix() for path in robots.rglob("*") if path.is_file()) == sorted(
+        (*WRITTEN, wheel)
+    )
+    # The second time there is nothing to do.
+    assert make(robots) == project.Made((), WRITTEN, {}, ())
+
+
+def test_what_exists_is_left_and_the_lines_that_it_lacks_are_named(make: Make, tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").write_text("/results\nwheels/\n*.whl\n")
+    (tmp_path / "requirements.txt").write_text("numpy\n# trainyard-ray, perhaps\n")
+    before = {path: path.read_text() for path in tmp_path.iterdir() if path.is_file()}
+    made = make(tmp_path)
+    assert made.existed == (".gitignore", "requirements.txt")
+    assert made.add == {
+        ".gitignore": [".venv/", "__pycache__/", "!/wheels/", "!/wheels/*.whl"],
+        "requirements.txt": [WHEEL],
+    }
+    assert {path: path.read_text() for path in before} == before
+
+
+def test_requirements_that_name_trainyard_are_left_and_no_wheel_is_made(make: Make, tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("trainyard-ray[local] @ https://example.com/t.whl\n")
+    made = make(tmp_path)
+    assert (made.existed, made.add) == (("requirements.txt",), {})
+    assert not (tmp_path / "wheels").exists()
+
+
+def test_an_address_is_the_requirement(make: Make, site: Path, tmp_path: Path) -> None:
+    direct_url(site, {"url": "https://example.com/t.git", "vcs_info": {"vcs": "git", "commit_id": "c0ffee"}})
+    made = make(tmp_path / "robots")
+    assert made.written == WRITTEN
+    line = "trainyard-ray[local] @ git+https://example.com/t.git@c0ffee\n"
+    assert (tmp_path / "robots/requirements.txt").read_text() == line
+
+
+@pytest.mark.parametrize("why", ["not installed", "no record", "not built"])
+def test_without_a_requirement_it_says_that_ci_will_fail(
+    make: Make, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    if why == "not installed":
+        monkeypatch.setattr(installed, "find", lambda: None)
+        told = "Trainyard is not installed here"
+    elif why == "no record":
+        (site / "trainyard_ray-0.1.0.dist-info/RECORD").unlink()
+        told = "no wheel can be made of what is installed here: no RECORD says which files are installed"
+    else:
+        direct_url(site, {"url": "file:///checkout", "dir_info": {"editable": True}})
+        told = "no wheel could be built of /checkout"
+
+        def refuse(*_: object) -> None:
+            raise RequestError(told)
+
+        monkeypatch.setattr(wheels, "built", refuse)
+    made = make(tmp_path / "robots")
+    assert made.remarks == (f"requirements.txt does not name Trainyard, and CI will fail: {told}",)
+    lines = (tmp_path / "robots/requirements.txt").read_text().splitlines()
+    assert lines == [
+        "# Trainyard is on no package index: write the address of its wheel, or put the wheel into wheels/.",
+        "# trainyard-ray[local] @ https://HOST/trainyard_ray-0.1.0-py3-none-any.whl",
+        "# ./wheels/trainyard_ray-0.1.0-py3-none-any.whl[local]",
+    ]
+
+
+def test_a_project_below_the_top_of_a_repository_is_told_where_github_looks(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(git, "top", lambda directory: tmp_path)
+    assert make(tmp_path / "a/robots").remarks == (
+        "GitHub runs the workflows at the top of a repository alone: move .github/workflows/train.yml to "
+        f"{tmp_path}, and give its job `defaults: {{run: {{working-directory: a/robots}}}}`",
+    )
+
+
+def test_the_files_of_a_project_are_those_of_the_repository() -> None:
+    assert sorted(project.SHIPPED) == sorted(
+        path.relative_to(ROOT / "project").as_posix()
+        for path in (ROOT / "project").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    )
+
+
+def test_the_workflow_names_whose_clusters_it_makes() -> None:
+    workflow = yaml.safe_load((ROOT / "project" / project.WORKFLOW).read_text())
+    assert workflow["env"] == {"TRAINYARD_OWNER": "${{ github.repository }}"}
+
+
+def test_ignore_files_above_an_installation_leave_out_nothing_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payload = tmp_path / ".venv/lib/trainyard/payload"
+    runner = tmp_path / ".venv/lib/trainyard_runner"
+    for path in (payload / "jobs/a/train.py", payload / "jobs/a/__pycache__/train.cpython-311.pyc"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("code")
+    for name in ("__init__.py", "plan.py", "__pycache__/plan.cpython-311.pyc"):
+        (runner / name).parent.mkdir(parents=True, exist_ok=True)
+        (runner / name).write_text("code")
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".gitignore").write_text("plan*\ntrain.*\n")
+    monkeypatch.setattr(trainyard_runner, "__file__", str(runner / "__init__.py"))
+    monkeypatch.setattr("trainyard.dispatch.ignore.PAYLOAD", payload)
+    assert [file.name for file in package.listing(payload / "jobs/a").files] == ["train.py"]
+    assert package.runner_package().name == _packed_elsewhere(tmp_path / "other", monkeypatch)
+
+
+def _packed_elsewhere(directory: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    directory.mkdir()
+    for name in ("__init__.py", "plan.py"):
+        (directory / name).write_text("code")
+    monkeypatch.setattr(trainyard_runner, "__file__", str(directory / "__init__.py"))
+    return package.runner_package().name
+
+
+def test_what_is_shipped_is_read_from_the_installed_package_or_the_checkout() -> None:
+    assert paths.shipped("project") == ROOT / "project"

@@ -1,0 +1,166 @@
+"""A new project: its files, those that a directory lacks, and the lines that files which exist lack."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainyard import __version__, paths, versions
+from trainyard.dispatch import ignore, wheels
+from trainyard.errors import PrerequisiteError, TrainyardError, in_a_line
+from trainyard.seams import git, installed
+from trainyard.steps import Progress
+
+WORKFLOW, GITIGNORE = ".github/workflows/train.yml", ".gitignore"
+# What is shipped in project/, by name: other files lie there too, such as those that pip compiles.
+SHIPPED = (WORKFLOW, GITIGNORE, "jobs/spirals/job.yaml", "jobs/spirals/train.py")
+CLUSTER = f"clusters/{paths.DEFAULT_CLUSTER}.yaml"
+REQUIREMENTS, WHEELS = "requirements.txt", "wheels"
+NAME_LIMIT = 40
+# The .gitignore that is usual for Python leaves out wheels/; CI would have none.
+KEEP_WHEELS = (f"!/{WHEELS}/", f"!/{WHEELS}/*.whl")
+_ANY_REQUIREMENT = re.compile(r"(?m)^\s*[^#\n]*\btrainyard[-_]ray\b")
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """What requirements.txt says of Trainyard. `wheel` is the file that it names; `problem`: why it names nothing."""
+
+    text: str
+    wheel: Path | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Made:
+    """What became of a project's files: those that were written, and those that existed.
+
+    `add` are the lines that files which existed lack; `remarks` say what else its owner has to do.
+    """
+
+    written: tuple[str, ...]
+    existed: tuple[str, ...]
+    add: Mapping[str, Sequence[str]]
+    remarks: tuple[str, ...]
+
+
+def make(directory: Path, progress: Progress) -> Made:
+    """Write what a directory lacks to be a project; changes no file. Raises PrerequisiteError."""
+    with tempfile.TemporaryDirectory() as built:
+        requirement = requirement_for(directory, Path(built), progress)
+        texts = contents(directory, requirement)
+        existed = tuple(name for name in texts if os.path.lexists(directory / name))
+        written = [name for name in texts if name not in existed]
+        lacking = {name: _lacking(name, directory / name, texts[name]) for name in existed}
+
+        for name in written:
+            _write(directory / name, texts[name].encode())
+        wheel = requirement.wheel
+        if wheel and not (directory / WHEELS / wheel.name).exists():
+            written.append(f"{WHEELS}/{wheel.name}")
+            _write(directory / written[-1], wheel.read_bytes())
+    remarks = [requirement.problem, _not_at_the_top(directory)]
+    add = {name: lines for name, lines in lacking.items() if lines}
+    return Made(tuple(written), existed, add, tuple(filter(None, remarks)))
+
+
+def contents(directory: Path, requirement: Requirement) -> dict[str, str]:
+    """Return the text of each file of a project there."""
+    texts = {name: (paths.shipped("project") / name).read_text() for name in SHIPPED}
+    if requirement.wheel and _is_ignored(directory / WHEELS / requirement.wheel.name):
+        texts[GITIGNORE] += "\n".join(["# CI installs Trainyard from here.", *KEEP_WHEELS, ""])
+    texts[REQUIREMENTS] = requirement.text
+    cluster = (paths.shipped("clusters") / f"{paths.DEFAULT_CLUSTER}.yaml").read_text()
+    # Two projects on one machine have two clusters.
+    texts[CLUSTER] = re.sub(r"(?m)^name: \S+", f"name: {name_of(directory)}", cluster, count=1)
+    return texts
+
+
+def requirement_for(directory: Path, built: Path, progress: Progress) -> Requirement:
+    """Return what installs this Trainyard elsewhere: an address, or a wheel that is made in `built`.
+
+    Where the directory has a requirement already, there is nothing to say.
+    """
+    if _names_trainyard(directory / REQUIREMENTS):
+        return Requirement("")
+    distribution = installed.find()
+    if distribution is None:
+        return _without("Trainyard is not installed here")
+    origin = installed.origin(distribution.read_text("direct_url.json"))
+    if origin.address:
+        return Requirement(f"{versions.DISTRIBUTION}[local] @ {origin.address}\n")
+    try:
+        if origin.checkout:
+            (wheel,) = wheels.built([origin.checkout], progress)
+        else:
+            wheel = installed.write_wheel(distribution, built)
+    except TrainyardError as error:
+        return _without(in_a_line(error))
+    except OSError as error:
+        return _without(f"no wheel can be made of what is installed here: {error}")
+    return Requirement(f"./{WHEELS}/{wheel.name}[local]\n", wheel)
+
+
+def name_of(directory: Path) -> str:
+    """Return the name of the cluster of a project there."""
+    letters = re.sub(r"[^a-z0-9]+", "-", directory.resolve().name.lower()).strip("-")
+    return letters[:NAME_LIMIT].strip("-") or paths.DEFAULT_CLUSTER
+
+
+def _without(why: str) -> Requirement:
+    """Return the requirement that names nothing: a comment, with which CI fails at its first step."""
+    wheel = f"trainyard_ray-{__version__}-py3-none-any.whl"
+    text = (
+        "# Trainyard is on no package index: write the address of its wheel, or put the wheel into wheels/.\n"
+        f"# {versions.DISTRIBUTION}[local] @ https://HOST/{wheel}\n"
+        f"# ./{WHEELS}/{wheel}[local]\n"
+    )
+    return Requirement(text, problem=f"{REQUIREMENTS} does not name Trainyard, and CI will fail: {why}")
+
+
+def _names_trainyard(path: Path) -> bool:
+    return path.is_file() and bool(_ANY_REQUIREMENT.search(path.read_text(errors="replace")))
+
+
+def _lacking(name: str, path: Path, text: str) -> list[str]:
+    """Return the lines that a list of names, which exists, lacks; any other file is its owner's."""
+    if name not in (GITIGNORE, REQUIREMENTS) or not path.is_file():
+        return []
+    has = {line.strip().strip("/") for line in path.read_text(errors="replace").splitlines()}
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    return [line for line in lines if line.strip("/") not in has]
+
+
+def _is_ignored(path: Path) -> bool:
+    """Say whether git would leave out a file of the project, as its ignore files are now."""
+    directory = path.parents[1].resolve()
+    rules = ignore.rules_for(directory)
+    wheels_directory = directory / WHEELS
+    sources = (
+        ignore.source_of(wheels_directory, rules, is_directory=True),
+        ignore.source_of(wheels_directory / path.name, rules, is_directory=False),
+    )
+    return any(sources)
+
+
+def _not_at_the_top(directory: Path) -> str:
+    top = git.top(directory)
+    if top is None or top == directory.resolve():
+        return ""
+    return (
+        f"GitHub runs the workflows at the top of a repository alone: move {WORKFLOW} to {top}, "
+        "and give its job `defaults: {run: {working-directory: "
+        f"{directory.resolve().relative_to(top)}}}}}`"
+    )
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    except OSError as error:
+        raise PrerequisiteError(f"cannot write {path}: {error.strerror}") from error
