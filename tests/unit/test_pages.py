@@ -12,9 +12,6 @@ from tests import pages
 from tests.pages import COMMANDS, ROOT
 from trainyard.tasks import namespace
 
-# Pages whose blocks do not say yet how they are run.
-NOT_YET = set(pages.names())
-
 ALL = {name: pages.read(name, (ROOT / name).read_text()) for name in pages.names()}
 
 
@@ -35,7 +32,7 @@ def test_each_command_and_flag_that_a_page_names_exists(name: str) -> None:
     assert {(task, flag) for task, flag in named if flag and flag.replace("_", "-") not in known[task]} == set()
 
 
-@pytest.mark.parametrize("name", sorted(ALL.keys() - NOT_YET))
+@pytest.mark.parametrize("name", pages.names())
 def test_each_block_of_a_page_is_run_or_says_why_not(name: str) -> None:
     page = ALL[name]
     empty = [block.line for block in page.blocks if block.language in COMMANDS and not block.commands]
