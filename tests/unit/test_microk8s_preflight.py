@@ -87,7 +87,14 @@ def test_good_hosts_have_nothing_wrong() -> None:
             {"foreign_launch": "/etc/microk8s.yaml"},
             "has a launch configuration that is not of Trainyard's making: sudo mv /etc/microk8s.yaml elsewhere",
         ),
-        ({"hostname": "gpu_1"}, "its host name gpu_1 is no name of a node: sudo hostnamectl set-hostname NAME"),
+        *(
+            ({"hostname": name}, f"its host name {name} is no name of a node: sudo hostnamectl set-hostname NAME")
+            for name in ("gpu_1", "localhost", "10.0.0.1", "a..b", "-a", "7", "")
+        ),
+        (
+            {"hostname": "registry.corp"},
+            "its host name registry.corp may be another machine's in DNS: name the host so in the file, or rename it",
+        ),
         (
             {"snap": INSTALLED, "has_docker": True},
             "Docker came after MicroK8s, which has not joined and takes new addresses for its own: start Docker first",

@@ -10,14 +10,16 @@ from typing import Any
 
 import pytest
 
-from tests.unit.test_microk8s_preflight import GOOD
+from tests.unit.test_microk8s_preflight import GOOD, A
 from trainyard.backends.contract import Tools
-from trainyard.backends.microk8s import install, leaving, remove
+from trainyard.backends.microk8s import addresses, facts, install, leaving, remove
 from trainyard.backends.microk8s.facts import SYSCTLS, Facts, Member
 from trainyard.backends.microk8s.lab import Host, Lab
 from trainyard.errors import RequestError
+from trainyard.seams.ssh import facts as host_facts
 from trainyard.seams.ssh.connection import connect
 from trainyard.seams.ssh.facts import fields_of, parse
+from trainyard.seams.ssh.login import HostError
 from trainyard.seams.ssh.snaps import Snap
 
 TOOLS = Tools(Path(), {}, "microk8s")
@@ -26,6 +28,10 @@ TOGETHER = (Member("10.0.0.1:19001", True), Member("10.0.0.2:19001", False))
 FIRST = replace(GOOD, hostname="a", members=TOGETHER[:1])
 FRESH = replace(GOOD, hostname="b", members=ALONE)
 WORKER = replace(GOOD, hostname="b", locks=frozenset({"clustered.lock"}))
+
+
+def _block(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
 
 
 def node(ip: str, *, ssh: str = "", ready: bool = True) -> dict[str, Any]:
@@ -71,7 +77,7 @@ def test_what_is_left_of_a_host_is_whatever_host_and_cluster_disagree_about(made
     assert titles == ["Remove what is left of b"] * is_left
 
 
-def test_hosts_that_left_the_file_are_those_with_our_address_and_the_dead_go_first() -> None:
+def test_hosts_that_left_the_file_are_those_with_our_address_and_the_dead_go_first(tmp_path: Path) -> None:
     nodes = {
         "b": node("10.0.0.2", ssh="ops@b"),
         "c": node("10.0.0.3", ssh="ops@c:8022"),
@@ -86,8 +92,63 @@ def test_hosts_that_left_the_file_are_those_with_our_address_and_the_dead_go_fir
     with pytest.raises(RequestError, match=r"not in the file: d \(ops@d\), c \(ops@c:8022\)"):
         leaving.refuse_left(lab(WORKER, nodes))
     leaving.refuse_left(lab(WORKER, {"b": nodes["b"], "e": nodes["e"]}))
-    steps = leaving.steps(lab(WORKER, nodes), replace(TOOLS, remove=True))
+    tools = replace(TOOLS, state=tmp_path / "lab", remove=True)
+    addresses.write(tools, ["ops@c:8022"])
+    addresses.write(tools, ["ops@d"])
+    steps = leaving.steps(lab(WORKER, nodes), tools)
     assert [step.title for step in steps] == ["Remove d (ops@d)", "Remove c (ops@c:8022)"]
+
+
+def test_a_node_does_not_choose_where_this_machine_logs_in(tmp_path: Path) -> None:
+    nodes = {"b": node("10.0.0.2", ssh="ops@b"), "c": node("10.0.0.3", ssh="ops@elsewhere")}
+    tools = replace(TOOLS, state=tmp_path / "lab", remove=True)
+    addresses.write(tools, ["ops@b", "ops@c"])
+    with pytest.raises(RequestError) as refused:
+        leaving.steps(lab(WORKER, nodes), tools)
+    assert refused.value.what == (
+        "no cluster file on this machine named the addresses that these nodes give: c (ops@elsewhere)"
+    )
+
+
+PRINTED = {
+    "clock": "1",
+    "hostname": "a",
+    "architecture": "x86_64",
+    "kernel": "6.1",
+    "machine_id": "1",
+    "memory": "1",
+    "disk": "1",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("clock", ""),
+        ("clock", "1795.N"),
+        ("memory", "inf"),
+        ("memory", ""),
+        ("disk", "-"),
+        ("gpus", "ls: no"),
+        ("sysctl.fs.aio-max-nr", ""),
+        ("addresses", "x"),
+        ("routes", _block("1.2.3.4/99 dev eth0")),
+        ("listening", _block(f"0 0 0.0.0.0:{'9' * 5000} 0.0.0.0:*")),
+        ("snap", _block("Name Version\nmicrok8s v1.34")),
+        ("members", _block("- Address: [")),
+        ("members", _block("- ID: 1")),
+        ("members", _block("- word")),
+        ("members", _block("7")),
+        ("certificate.server.crt", "Foo 32 25:00:00 2026 GMT"),
+    ],
+)
+def test_an_odd_answer_of_a_host_names_the_host_and_the_field(name: str, text: str) -> None:
+    fields = {**PRINTED, name: text}
+    with pytest.raises(HostError) as odd, host_facts.naming(A.connection):
+        facts.of(fields, parse(fields, now=0.0))
+    start = f"{A.connection.address.host} answers oddly: its {name} cannot be read: "
+    assert odd.value.what.startswith(start)
+    assert len(odd.value.what) < len(start) + 80
 
 
 def test_the_others_join_a_control_plane_that_has_a_cluster_wherever_the_file_names_it() -> None:
@@ -134,7 +195,7 @@ def test_purge_takes_no_member_out_of_a_cluster_that_somebody_else_began() -> No
     snap = Snap("v1.34.2", "1.34/stable", is_held=True, is_disabled=False)
     ours, theirs = replace(FIRST, snap=snap, is_ours=True), replace(FRESH, snap=snap)
     with pytest.raises(RequestError, match="MicroK8s on b is not of Trainyard's making"):
-        remove.steps(lab(theirs, {}, first=ours), Path("kubeconfig"))
+        remove.steps(lab(theirs, {}, first=ours), [Path("kubeconfig")])
 
 
 def test_an_interface_may_have_two_addresses() -> None:
@@ -142,7 +203,3 @@ def test_an_interface_may_have_two_addresses() -> None:
     printed = "clock 0\nhostname a\narchitecture x86_64\nkernel 6.1\nmachine_id 1\nmemory 1\n"
     fields = fields_of(f"{printed}addresses {_block(shown)}\n")
     assert parse(fields, now=0.0).addresses == {"10.0.0.1": "eth0", "10.0.0.50": "eth0"}
-
-
-def _block(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()

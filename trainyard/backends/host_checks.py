@@ -19,10 +19,13 @@ SKEW_SECONDS = 30.0
 GIB = 2**30
 
 
-def alone(fact: Facts, ip: str, ports: Mapping[int, str], gpus: int) -> Iterator[str]:
-    """Yield what is wrong with one: others reach it by `ip`, `ports` are to be free, `gpus` are asked of all hosts."""
+def alone(fact: Facts, ip: str, ports: Mapping[int, str], gpus: int, *, address: str = "") -> Iterator[str]:
+    """Yield what is wrong with one host: others reach it by `ip`, and the file by `address`.
+
+    `ports` are to be free, and `gpus` are asked of all hosts.
+    """
     rules = (_architecture(fact), _kernel(fact), _route(fact), _address(fact, ip), _ports(fact, ports), _forward(fact))
-    for message in (*rules, _hostname(fact), _driver(fact) if gpus else None):
+    for message in (*rules, _hostname(fact, address), _driver(fact) if gpus else None):
         if message:
             yield message
 
@@ -91,9 +94,16 @@ def _kernel(fact: Facts) -> str | None:
     return f"its kernel is {fact.kernel}, and Kubernetes needs {KERNEL[0]}.{KERNEL[1]} or newer"
 
 
-def _hostname(fact: Facts) -> str | None:
-    # It is the node's name, but for capitals.
-    if re.fullmatch(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?", fact.hostname.lower()):
+def _hostname(fact: Facts, address: str) -> str | None:
+    # It is the node's name, but for capitals, and each host gets it into /etc/hosts: there an address, or a name that
+    # another machine has in DNS, would lead elsewhere.
+    label = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+    name = fact.hostname.lower()
+    if re.fullmatch(rf"{label}(?:\.{label})+", name) and not re.fullmatch(r"[0-9.]+", name):
+        if name == address.lower():
+            return None
+        return f"its host name {name} may be another machine's in DNS: name the host so in the file, or rename it"
+    if re.fullmatch(label, name) and name != "localhost" and not name.isdigit():
         return None
     return f"its host name {fact.hostname} is no name of a node: sudo hostnamectl set-hostname NAME"
 

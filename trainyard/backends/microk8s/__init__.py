@@ -16,7 +16,18 @@ from trainyard.backends.kuberay.location import Location
 from trainyard.backends.kuberay.purge import refuse_users
 from trainyard.backends.kuberay.snapshot import node_pods
 from trainyard.backends.logs import TAIL_LINES, LogFile, followed
-from trainyard.backends.microk8s import cluster, doctor, install, join, lab, leaving, preflight, remove, snapshot
+from trainyard.backends.microk8s import (
+    addresses,
+    cluster,
+    doctor,
+    install,
+    join,
+    lab,
+    leaving,
+    preflight,
+    remove,
+    snapshot,
+)
 from trainyard.backends.microk8s.lab import Host, Lab
 from trainyard.backends.record import forget_step
 from trainyard.endpoint import Endpoint
@@ -159,7 +170,14 @@ def _host_steps(spec: ClusterSpec, tools: Tools, hosts: Lab) -> Sequence[Step | 
     last = [ready, *joined][-1].title
     former = Stage("Look at the nodes", lambda: leaving.steps(hosts, tools), after=ready.title)
     rest = cluster.steps(spec, hosts, tools.environ, _kubeconfig(tools), after=last)
-    made: list[Step | Stage] = [*installed, ready, former, *joined, leaving.address_step(hosts, after=last), *rest]
+    made: list[Step | Stage] = [
+        *installed,
+        ready,
+        former,
+        *joined,
+        leaving.address_step(hosts, tools, after=last),
+        *rest,
+    ]
     is_asked_later = _kubeconfig(tools).exists() or _section(spec).registry
     image = [] if is_asked_later else [resolve.step(spec, tools.environ, directory=tools.directory)]
     return [*image, *before_each(made, question=hosts.look_again, change=hosts.lock)]
@@ -168,7 +186,9 @@ def _host_steps(spec: ClusterSpec, tools: Tools, hosts: Lab) -> Sequence[Step | 
 def _removal_steps(spec: ClusterSpec, tools: Tools) -> list[Step | Stage]:
     hosts = _lab(spec, tools)
     leaving.refuse_left(hosts)
-    return before_each(remove.steps(hosts, _kubeconfig(tools)), question=hosts.look_again, change=hosts.lock)
+    return before_each(
+        remove.steps(hosts, [_kubeconfig(tools), addresses.file(tools)]), question=hosts.look_again, change=hosts.lock
+    )
 
 
 def _lab(spec: ClusterSpec, tools: Tools) -> Lab:

@@ -11,7 +11,7 @@ import yaml
 from trainyard.seams.ssh import facts as host_facts
 from trainyard.seams.ssh import snaps
 from trainyard.seams.ssh.connection import Connection
-from trainyard.seams.ssh.facts import Fields, block, under
+from trainyard.seams.ssh.facts import Fields, block, decoded, fact, under
 from trainyard.seams.ssh.snaps import Snap
 
 DATA = "/var/snap/microk8s/current"
@@ -103,23 +103,29 @@ class Facts(host_facts.Facts):
 
 
 def read(connection: Connection, *, now: float) -> Facts:
-    """Ask a host for its facts. Raises HostError where it cannot be asked; `now` is our clock, in seconds."""
-    return of(*host_facts.read(connection, _NAMES + SCRIPT, now=now))
+    """Ask a host for its facts; `now` is our clock, in seconds.
+
+    Raises HostError where it cannot be asked or answers oddly.
+    """
+    fields, facts = host_facts.read(connection, _NAMES + SCRIPT, now=now)
+    with host_facts.naming(connection):
+        return of(fields, facts)
 
 
 def of(fields: Fields, facts: host_facts.Facts) -> Facts:
-    """Return the facts of a host, and those among the fields that its script printed beside."""
+    """Return the facts of a host, with those in the fields that this script printed. Raises OddFactError."""
     trust, ends = under(fields, "trust."), under(fields, "certificate.")
+    limits = under(fields, "sysctl.")
     return Facts(
         **vars(facts),
-        disk=int(fields.get("disk") or 0),
-        sysctls={name: int(value) for name, value in under(fields, "sysctl.").items()},
+        disk=fact(fields, "disk", lambda text: int(text or 0)),
+        sysctls={name: fact(fields, f"sysctl.{name}", int) for name in limits},
         snapd=fields.get("snapd", ""),
-        snap=snaps.first(block(fields, "snap")),
+        snap=fact(fields, "snap", lambda text: snaps.first(decoded(text))),
         locks=frozenset(under(fields, "lock.")),
-        members=_members(block(fields, "members")),
+        members=fact(fields, "members", lambda text: _members(decoded(text))),
         trust={registry: block(fields, f"trust.{registry}") for registry in trust},
-        certificates={name: float(ssl.cert_time_to_seconds(end)) for name, end in ends.items()},
+        certificates={name: fact(fields, f"certificate.{name}", _unix_seconds) for name in ends},
         endpoints=block(fields, "endpoints"),
         foreign_launch=fields.get("foreign", ""),
         is_ours="ours" in fields,
@@ -128,5 +134,16 @@ def of(fields: Fields, facts: host_facts.Facts) -> Facts:
 
 
 def _members(text: str) -> tuple[Member, ...]:
-    """Read dqlite's cluster.yaml: a list of Address, ID, Role (0 votes; left out, it is 0)."""
-    return tuple(Member(entry["Address"], entry.get("Role", 0) == 0) for entry in yaml.safe_load(text) or ())
+    """Read dqlite's cluster.yaml: a list of Address, ID, Role (0 votes; left out, it is 0). Raises ValueError.
+
+    MicroK8s writes it again every 30 s, so that it can be read in the middle of that.
+    """
+    try:
+        entries = yaml.safe_load(text) or ()
+    except yaml.YAMLError as error:
+        raise ValueError("no YAML") from error
+    return tuple(Member(str(entry["Address"]), entry.get("Role", 0) == 0) for entry in entries)
+
+
+def _unix_seconds(end: str) -> float:
+    return float(ssl.cert_time_to_seconds(end))

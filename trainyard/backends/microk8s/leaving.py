@@ -8,7 +8,7 @@ from typing import Any
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import naming
 from trainyard.backends.kuberay.pods import internal_ip, is_ready
-from trainyard.backends.microk8s import facts, remove
+from trainyard.backends.microk8s import addresses, facts, remove
 from trainyard.backends.microk8s.facts import Facts
 from trainyard.backends.microk8s.join import ALONE, JOIN_SECONDS, is_part, refuse_dead_members
 from trainyard.backends.microk8s.lab import MICROK8S, Host, Lab, each_step
@@ -32,6 +32,8 @@ def steps(lab: Lab, tools: Tools) -> list[Step]:
     # Who is no node where nobody answers would be told to leave.
     if not lab.nodes():
         raise OutsideError("no control plane answers", hint="Repeat the same command: it continues from here.")
+    if tools.remove:
+        _refuse_unknown_addresses(lab, tools)
     left = [
         Host(name, internal_ip(node), _address(node), connect(_address(node), tools.environ), is_control_plane=False)
         for name, node in left_file(lab.hosts, lab.facts(), lab.nodes()).items()
@@ -62,14 +64,30 @@ def refuse_left(lab: Lab) -> None:
         )
 
 
-def address_step(lab: Lab, *, after: str) -> Step:
-    """Return the step after which each node of a host of the file carries its address."""
+def _refuse_unknown_addresses(lab: Lab, tools: Tools) -> None:
+    """Raise RequestError for a host to remove whose address no cluster file on this machine ever named."""
+    known = addresses.known(tools)
+    left = left_file(lab.hosts, lab.facts(), lab.nodes())
+    unknown = [f"{name} ({_address(node)})" for name, node in left.items() if _address(node) not in known]
+    if unknown:
+        raise RequestError(
+            f"no cluster file on this machine named the addresses that these nodes give: {named(unknown)}",
+            hint="If they are right, name those hosts in the file, run trainyard cluster.up, and then take them out.",
+        )
+
+
+def address_step(lab: Lab, tools: Tools, *, after: str) -> Step:
+    """Return the step after which each host's node carries its address, and this machine has it written down."""
+    every = {host.ssh for host in lab.hosts}
 
     def lacks(host: Host, fact: Facts) -> str:
+        if not every <= addresses.known(tools):
+            return "its address is not written down here"
         node = lab.nodes().get(fact.node)
         return "its node does not say how the file reaches it" if node and _address(node) != host.ssh else ""
 
     def annotate(host: Host) -> None:
+        addresses.write(tools, every)
         annotation = f"{ADDRESS}={host.ssh}"
         lab.first.microk8s("kubectl", "annotate", "--overwrite", "node", lab.fact(host).node, annotation)
 

@@ -52,7 +52,7 @@ def problems(hosts: Sequence[Host], facts: Mapping[str, Facts], desired: Desired
     for host in answered:
         fact = facts[host.name]
         ports = PORTS if fact.snap is None else {}
-        found = [*host_checks.alone(fact, host.ip, ports, desired.gpus), _disk(fact, desired)]
+        found = [*host_checks.alone(fact, host.ip, ports, desired.gpus, address=host.name), _disk(fact, desired)]
         found += [_registry_port(fact, desired), *(rule(fact, host) for rule in RULES)]
         yield from (Problem(host.name, message) for message in found if message)
     # Who gives no facts may have the GPUs.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from trainyard.backends.microk8s.facts import LAUNCH_FILE, MARK, SYSCTL_FILE, Facts
@@ -15,8 +16,11 @@ from trainyard.wording import counted, named
 REMOVE_SECONDS = 600.0
 
 
-def steps(lab: Lab, kubeconfig: Path) -> list[Step]:
-    """Return the steps: workers first, so that no control plane goes while something is told to it."""
+def steps(lab: Lab, written: Sequence[Path]) -> list[Step]:
+    """Return the steps: workers first, so that no control plane goes while something is told to it.
+
+    `written` are files of this machine about the lab; they go last.
+    """
     facts = lab.facts()
     ours = [host for host in (*lab.workers, *lab.control_planes) if facts[host.name].is_ours]
     others = [host.name for host in lab.hosts if facts[host.name].snap and host not in ours]
@@ -39,7 +43,15 @@ def steps(lab: Lab, kubeconfig: Path) -> list[Step]:
 
     left = f"Leave {counted(len(lab.hosts), 'host')} as found"
     cleaned = each_step(lab, left, _is_marked, _clean, after=title if ours else None)
-    forget = Step("Remove its kubeconfig", lambda: no("it is there") if kubeconfig.exists() else YES, kubeconfig.unlink)
+
+    def are_gone() -> Answer:
+        return no("it is there") if any(path.exists() for path in written) else YES
+
+    def unlink() -> None:
+        for path in written:
+            path.unlink(missing_ok=True)
+
+    forget = Step("Remove its kubeconfig", are_gone, unlink)
     return [Step(title, is_removed, remove, disruptive=bool(ours)), cleaned, forget]
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import base64
+import ipaddress
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 from trainyard.seams.ssh.connection import Connection
 from trainyard.seams.ssh.login import HostError
@@ -32,6 +35,28 @@ command -v docker > /dev/null && field docker yes
 cat /etc/hosts | text hosts
 """
 Fields = Mapping[str, str]
+Fact = TypeVar("Fact")
+LONGEST_SHOWN = 60
+
+
+class OddFactError(Exception):
+    """A field of a host's answer is not what it stands for."""
+
+    def __init__(self, name: str, text: str) -> None:
+        given = text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
+        super().__init__(f"its {name} cannot be read: {given!r}")
+
+
+@contextmanager
+def naming(connection: Connection) -> Iterator[None]:
+    """Turn an OddFactError into a HostError that names the host."""
+    try:
+        yield
+    except OddFactError as error:
+        raise HostError(
+            f"{connection.address.host} answers oddly: {error}",
+            hint="Repeat the same command: facts are asked for again. If it stays, look at that host.",
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -59,9 +84,9 @@ class Facts:
 
 
 def read(connection: Connection, script: str, *, now: float) -> tuple[Fields, Facts]:
-    """Ask a host for its facts, and for what `script` prints beside. Raises HostError where it cannot be asked.
+    """Ask a host for its facts, and for what `script` prints besides.
 
-    `now` is our clock, in seconds.
+    Raises HostError where it cannot be asked or answers oddly; `now` is our clock, in seconds.
     """
     began = time.monotonic()
     ran = connection.sudo(["sh", "-c", SCRIPT + script])
@@ -69,7 +94,9 @@ def read(connection: Connection, script: str, *, now: float) -> tuple[Fields, Fa
         last = ran.stderr.strip().rpartition("\n")[2]
         raise HostError(f"{connection.address.host} does not answer what it is", where=last or f"exit code {ran.code}")
     fields = fields_of(ran.stdout)
-    return fields, parse(fields, now=now, seconds=time.monotonic() - began)
+    seconds = time.monotonic() - began
+    with naming(connection):
+        return fields, parse(fields, now=now, seconds=seconds)
 
 
 def fields_of(printed: str) -> Fields:
@@ -77,31 +104,61 @@ def fields_of(printed: str) -> Fields:
     return {name: value.strip() for name, _, value in lines}
 
 
+def fact(fields: Fields, name: str, read: Callable[[str], Fact]) -> Fact:
+    """Return what a field says, "" where the host left it out. Raises OddFactError with its name and text."""
+    text = fields.get(name, "")
+    try:
+        return read(text)
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError) as error:
+        raise OddFactError(name, text) from error
+
+
 def parse(fields: Fields, *, now: float, seconds: float = 0.0) -> Facts:
-    """Return the facts among what was printed; it was asked at `now`, and answered after `seconds`."""
-    ahead = float(fields["clock"]) - now
+    """Return the facts in the fields that a host printed; it was asked at `now`, and answered after `seconds`.
+
+    Raises OddFactError.
+    """
+    ahead = fact(fields, "clock", float) - now
     return Facts(
-        hostname=fields["hostname"],
-        architecture=fields["architecture"],
-        kernel=fields["kernel"],
-        machine_id=fields["machine_id"],
-        memory=int(float(fields["memory"])),
+        hostname=fields.get("hostname", ""),
+        architecture=fields.get("architecture", ""),
+        kernel=fields.get("kernel", ""),
+        machine_id=fields.get("machine_id", ""),
+        memory=fact(fields, "memory", lambda text: int(float(text))),
         # A host that answers late is not ahead for that.
         skew=max(ahead - seconds, min(ahead, 0.0)),
         addresses={ip: name for name, ip in re.findall(r"(?m)^\d+: (\S+)\s+inet ([\d.]+)", block(fields, "addresses"))},
-        routes=block(fields, "routes"),
-        listening=frozenset(int(port) for port in re.findall(r"\S+:(\d+)\s+\S+:\*", block(fields, "listening"))),
+        routes=fact(fields, "routes", _routes),
+        listening=fact(fields, "listening", _ports),
         forward=fields.get("forward", ""),
-        gpus=int(fields.get("gpus") or 0),
-        displays=int(fields.get("displays") or 0),
+        gpus=fact(fields, "gpus", lambda text: int(text or 0)),
+        displays=fact(fields, "displays", lambda text: int(text or 0)),
         has_docker="docker" in fields,
         hosts_file=block(fields, "hosts"),
     )
 
 
 def block(fields: Fields, name: str) -> str:
-    """Return what has lines itself, "" where it was left out."""
-    return base64.b64decode(fields.get(name, "")).decode(errors="replace")
+    """Return a field that has lines itself, "" where it was left out. Raises OddFactError."""
+    return fact(fields, name, decoded)
+
+
+def decoded(text: str) -> str:
+    """Return the lines that a field has in base64. Raises ValueError."""
+    return base64.b64decode(text).decode(errors="replace")
+
+
+def _routes(text: str) -> str:
+    routes = decoded(text)
+    for line in routes.splitlines():
+        target = line.partition(" ")[0]
+        if "/" in target:
+            ipaddress.ip_network(target, strict=False)
+    return routes
+
+
+def _ports(text: str) -> frozenset[int]:
+    return frozenset(int(port) for port in re.findall(r"\S+:(\d+)\s+\S+:\*", decoded(text)))
 
 
 def under(fields: Fields, prefix: str) -> dict[str, str]:

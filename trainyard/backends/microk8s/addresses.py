@@ -1,0 +1,31 @@
+"""SSH addresses of a lab's hosts, as cluster files on this machine named them.
+
+A node's annotation says where its host is, and a kubelet may change the annotations of its own node: by itself it
+could choose where this machine logs in, sends the password of sudo, and runs commands as root.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from trainyard.backends.contract import Tools
+from trainyard.backends.record import read_json, write_private
+
+
+def file(tools: Tools) -> Path:
+    """Return the file of the addresses; like the kubeconfig it outlives the cluster, as the lab does."""
+    return tools.state.with_name(f"{tools.state.name}.hosts")
+
+
+def known(tools: Tools) -> frozenset[str]:
+    """Return the addresses that were written down."""
+    return frozenset(read_json(file(tools)) or ())
+
+
+def write(tools: Tools, addresses: Iterable[str]) -> None:
+    """Write addresses down, with those from before."""
+    path = file(tools)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_private(path, json.dumps(sorted({*known(tools), *addresses})))
