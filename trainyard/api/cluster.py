@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, get_args
@@ -27,6 +28,15 @@ from trainyard.tasks.report import note
 from trainyard.wording import counted
 
 Teardown = Literal["made", "always", "never"]
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A `with` block that is open: the process that entered it, and what SIGTERM did before."""
+
+    process: int
+    made_cluster: bool
+    on_sigterm: Any
 
 
 class Cluster:
@@ -54,8 +64,7 @@ class Cluster:
         self._forward_logs = forward_logs
         self._timeout = timeout
         self._runs: list[Run] = []
-        # Of each block that is open: whether it made the cluster, and what SIGTERM did before.
-        self._blocks: list[tuple[bool, Any]] = []
+        self._blocks: list[_Block] = []
 
     @classmethod
     def from_file(
@@ -156,7 +165,7 @@ class Cluster:
 
     def __enter__(self) -> Cluster:
         existed = self._exists()
-        self._blocks.append((not existed, _raise_on_sigterm()))
+        self._blocks.append(_Block(os.getpid(), not existed, _raise_on_sigterm()))
         try:
             self.up(timeout=self._timeout)
             self.smoke()
@@ -173,7 +182,12 @@ class Cluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Wait for runs that nobody waited for, and raise as they do; after an exception, stop them instead."""
+        """Wait for runs that the program did not wait for, and raise as they do; after an exception, stop them.
+
+        A process that was forked within the block leaves it to its parent.
+        """
+        if self._blocks[-1].process != os.getpid():
+            return
         runs, self._runs = [run for run in self._runs if kind or not run.is_awaited], []
         try:
             _finish(runs, stop=kind is not None)
@@ -200,15 +214,15 @@ class Cluster:
 
     def _leave(self) -> bool:
         """Leave a block: remove what is to be removed; return whether that was done."""
-        was_made, on_sigterm = self._blocks.pop()
-        removes = self._teardown == "always" or (self._teardown == "made" and was_made)
+        block = self._blocks.pop()
+        removes = self._teardown == "always" or (self._teardown == "made" and block.made_cluster)
         try:
             if removes:
                 self.down(end_runs=True)
             return removes
         finally:
-            if on_sigterm is not None:
-                signal.signal(signal.SIGTERM, on_sigterm)
+            if block.on_sigterm is not None:
+                signal.signal(signal.SIGTERM, block.on_sigterm)
 
 
 def _finish(runs: Sequence[Run], *, stop: bool) -> None:
