@@ -22,6 +22,7 @@ from trainyard.results import compare as comparing
 from trainyard.results import state as states
 from trainyard.results import store
 from trainyard.results.compare import Comparison
+from trainyard.results.overview import OverviewRow, write_overview
 from trainyard.results.report import write_report
 from trainyard.results.state import RunState, State
 from trainyard.results.store import RunDirectory
@@ -166,6 +167,16 @@ def report(run: RunDirectory, *, screen: Screen) -> Path:
     """Write a run's report anew; of one that goes on, with what it has left by now."""
     runs.fetch_so_far(run, connect, screen=screen)
     return write_report(run.path)
+
+
+def report_all(file: str | None) -> Path:
+    """Write the page over all runs, or over those of the cluster that `-f` means; return its path."""
+    rows = []
+    for found in statuses(file):
+        is_unknown = bool(found.unsure) and not found.broken
+        word = "broken" if found.broken else "unknown" if is_unknown else found.state.state
+        rows.append(OverviewRow(found.run, store.described(found.run), found.state, word))
+    return write_overview(rows, results())
 
 
 def find_run(name: str | None, file: str | None = None) -> RunDirectory:

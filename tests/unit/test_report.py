@@ -11,9 +11,13 @@ from typing import Any
 
 import pytest
 
-from tests.recorded_run import BEGAN, RecordedRun, ended, eventful, started, sweep
+from tests.recorded_run import BEGAN, RecordedRun, ended, eventful, smooth, started, sweep
 from trainyard.errors import RequestError
+from trainyard.results import state as states
+from trainyard.results import tables
+from trainyard.results.overview import OverviewRow, write_overview
 from trainyard.results.report import write_report
+from trainyard.results.state import RunState
 
 # Two strong ones end a script or start an element; the last breaks out of an attribute.
 HOSTILE = """</script></pre><script>alert(1)</script><img src=x onerror=alert(2)>"' onmouseover='alert(3)"""
@@ -74,10 +78,10 @@ def test_the_page_says_what_ran_where_how_it_ended_and_what_it_took(page: Page) 
     for words in (
         "cartpole failed cartpole-20260921-141320-1a2b",
         "1 of 6 tasks failed See the last lines below.",
-        "14.0 s in all 4 tasks succeeded 1 task failed 1 task stopped 8 attempts",
+        "14.0 s duration 4 tasks succeeded 1 task failed 1 task stopped 8 attempts",
         "Cluster local (local) Git revision daacb131c0ff, with changes that were not committed",
         "Versions trainyard 0.1.0, python 3.11.9, ray 2.60.0",
-        "Started by ops@laptop Command trainyard train.dispatch jobs/cartpole Started 2026-09-21 14:13:20 UTC",
+        "Started 2026-09-21 14:13:20 UTC by ops@laptop Command trainyard train.dispatch jobs/cartpole copy",
         "Task seed State Node",
         "Exit eval/mean_return Log",
         "seed=1 2 attempts 1 succeeded cpu-0 10.4 s 4.5 s 150.0 MiB 0 4",
@@ -297,6 +301,66 @@ def test_a_sweep_has_its_best_configuration_with_its_command_all_trials_and_the_
     assert curves["tags"] == ["reward"]
     # The best one first, both repeats.
     assert [series["values"] for series in curves["series"][:2]] == [["19", "0"], ["19", "1"]]
+
+
+def test_a_sweep_counts_trials_and_its_table_begins_with_the_best(tmp_path: Path) -> None:
+    page = report(sweep(tmp_path))
+    assert "Sweep report cartpole" in page.words
+    assert "31 trials complete 5 trials pruned 3 trials failed 1 trial running" in page.words
+    numbers = re.findall(r'<tbody data-trial="(\d+)">', page.source)
+    assert numbers[0] == "19" and sorted(map(int, numbers)) == list(range(40))
+
+
+def test_the_command_can_be_pasted_into_a_shell(tmp_path: Path) -> None:
+    words = ["/home/me/.venv/bin/trainyard", "train.dispatch", "jobs/a b", "--set", "env={A: '1'}"]
+    run = RecordedRun(tmp_path, "task", command=words)
+    started(run)
+    ended(run, 2.0)
+    assert """trainyard train.dispatch 'jobs/a b' --set 'env={A: '"'"'1'"'"'}'""" in report(run).words
+
+
+def test_a_run_that_ended_well_has_retries_and_nothing_that_went_wrong(tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path, "task")
+    started(run)
+    run.attempt("task", "head", 1.0, 1.0, outcome="failed", reason="exit code 1")
+    run.attempt("task", "head", 2.0, 1.0, number=2)
+    run.event(3.0, "task-ended", task="task", state="succeeded", attempts=2)
+    ended(run, 4.0)
+    words = report(run).words
+    assert "Retries 1 attempt" in words and "What went wrong" not in words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "labels"),
+    [
+        (26.1, ["0", "5 s", "10 s", "15 s", "20 s", "25 s"]),
+        (0.9, ["0", "0.2 s", "0.4 s", "0.6 s", "0.8 s"]),
+        (3 * 3600.0, ["0", "30 min", "1 h", "1 h 30 min", "2 h", "2 h 30 min", "3 h"]),
+        (6 * 86_400.0, ["0", "1 d", "2 d", "3 d", "4 d", "5 d", "6 d"]),
+        (20 * 86_400.0, ["0", "4 d", "8 d", "12 d", "16 d", "20 d"]),
+    ],
+)
+def test_the_timeline_counts_as_people_do(seconds: float, labels: list[str]) -> None:
+    state = RunState(run="r", cluster="c", job=None, tasks=["task"])
+    about = {"task": "task", "attempt": 1, "node": "head", "seconds": seconds, "outcome": "succeeded"}
+    state.apply({"event": "attempt-started", "time": 1000.0, **about})
+    state.apply({"event": "attempt-ended", "time": 1000.0 + seconds, **about})
+    assert [label for _, label in tables.timeline(state)["ticks"]] == labels
+
+
+def test_one_page_leads_to_all_runs(tmp_path: Path) -> None:
+    good, swept = smooth(tmp_path), sweep(tmp_path)
+    write_report(good.write())
+    rows = []
+    for each in (swept, good):
+        each.write()
+        rows.append(OverviewRow(each.directory, each.directory.record(), states.load(each.directory), "succeeded"))
+    path = write_overview(rows, tmp_path)
+    page = Page(path)
+    assert path == tmp_path / "index.html"
+    assert '<a href="cartpole-20260921-141320-1a2b/report.html">' in page.source
+    assert "cartpole-20260921-141320-5eeb cartpole" in page.words
+    assert "347.3 local" in page.words
 
 
 @pytest.mark.parametrize("count", [1, 12])

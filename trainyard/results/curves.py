@@ -61,9 +61,9 @@ class Series:
     parameters: Mapping[str, str]
     curves: dict[str, Curve]
 
-    def name(self, keys: Sequence[str]) -> str:
+    def name(self, keys: Sequence[str], *, with_directory: bool) -> str:
         values = [self.parameters.get(key) for key in keys] if "run" in keys else [self.task]
-        return " · ".join(filter(None, [*values, self.directory]))
+        return " · ".join(filter(None, [*values, self.directory if with_directory else ""]))
 
 
 @dataclass(frozen=True)
@@ -96,9 +96,11 @@ class Curves:
         most = max(50, _POINTS_OF_ALL // max(len(drawn), 1))
         began = min((curve.times[0] for curve in drawn), default=0.0)
         lists: dict[tuple[float, ...], int] = {}
+        writers = Counter((one.parameters.get("run"), one.task) for one in self.series)
+        has_several = any(count > 1 for count in writers.values())
         series = [
             {
-                "name": clean(one.name(keys)),
+                "name": clean(one.name(keys, with_directory=has_several)),
                 "place": clean(one.directory),
                 "values": [clean(one.parameters.get(key, "")) for key in keys],
                 "curves": {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from trainyard.results import curves, formats, tables, trials
 from trainyard.results import state as states
 from trainyard.results.journal import recorded
 from trainyard.results.scalars import Curve
-from trainyard.results.state import RunState
+from trainyard.results.state import RunState, State
 from trainyard.results.store import RunDirectory
 from trainyard.wording import clean
 
@@ -82,6 +83,8 @@ def _values(run: RunDirectory, state: RunState, metrics: Mapping[str, Curve]) ->
         "as_of": state.last_contact or (run.path / "run.json").stat().st_mtime,
         "figures": _figures(state),
         "facts": _facts(record),
+        "started_by": "@".join(str(record[key]) for key in ("user", "host") if record.get(key)),
+        "command": _command(record),
         "failed": tables.failures(run, state, final=True),
         "retried": tables.failures(run, state, final=False),
         "curves": gathered,
@@ -103,11 +106,13 @@ def _figures(state: RunState) -> list[tuple[str, str]]:
     """Return the numbers that are read first."""
     known = max(0.0, state.last_contact - state.started) if state.last_contact and state.started else 0.0
     known = known if state.seconds is None else state.seconds
-    figures = [(formats.duration(known), "in all" if state.ended else "so far")]
-    for word in ("succeeded", "running", "waiting", "failed", "stopped"):
-        count = state.counts[word]
-        if count or word == "succeeded":
-            figures.append((f"{count:,}", f"task{'' if count == 1 else 's'} {word}"))
+    figures = [(formats.duration(known), "duration" if state.ended else "so far")]
+    if state.sweep:
+        # A pruned trial's tasks are stopped, which is no trouble.
+        figures += _counts("trial", state.sweep.counts())
+    else:
+        words: tuple[State, ...] = ("succeeded", "running", "waiting", "failed", "stopped")
+        figures += _counts("task", {word: state.counts[word] for word in words})
     attempts = state.attempts()
     if len(attempts) > len(state.tasks):
         figures.append((f"{len(attempts):,}", "attempts"))
@@ -116,10 +121,25 @@ def _figures(state: RunState) -> list[tuple[str, str]]:
         figures.append((formats.duration(sum(cpu)), "of CPU time"))
     memory = [attempt.memory for attempt in attempts if attempt.memory is not None]
     if memory:
-        figures.append((formats.size(max(memory)), "at most in one task"))
+        figures.append((formats.size(max(memory)), "peak memory of a task"))
     if state.exit:
         figures.append((str(state.exit), "exit code"))
     return figures
+
+
+def _counts(noun: str, counts: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Return how many there are in each state; how many succeeded is said of none, too."""
+    return [
+        (f"{count:,}", f"{noun}{'' if count == 1 else 's'} {state}")
+        for state, count in counts.items()
+        if count or state == "succeeded"
+    ]
+
+
+def _command(record: Mapping[str, Any]) -> str:
+    """Return the command that dispatched the run, as a shell takes it again."""
+    program, *words = map(str, record.get("command") or ("",))
+    return shlex.join([Path(program).name, *words]) if program else ""
 
 
 def _facts(record: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -133,8 +153,6 @@ def _facts(record: Mapping[str, Any]) -> list[tuple[str, str]]:
         "Git revision": git.get("revision") and f"{git['revision'][:12]}{uncommitted}",
         "Image": record.get("image"),
         "Versions": ", ".join(f"{name} {value}" for name, value in versions if value),
-        "Started by": "@".join(str(record[key]) for key in ("user", "host") if record.get(key)),
-        "Command": " ".join(map(str, record.get("command") or ())),
     }
     return [(name, str(value)) for name, value in facts.items() if value]
 

@@ -6,6 +6,7 @@ All of it is bounded: of each kind some are `shown`, and the others counted as `
 from __future__ import annotations
 
 import base64
+import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -34,6 +35,11 @@ _VIDEOS = (".mp4", ".webm", ".ogv", ".m4v")
 _MOST_BARS = 1200
 _NARROWEST = 0.35  # percent: about 3 pixels of a wide page
 _TICKS = 6
+# Steps of seconds, minutes and hours that people count in.
+_TICK_SECONDS = (
+    *(0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0),
+    *(60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 14_400.0, 28_800.0, 86_400.0),
+)
 _MOST_LOGS = 400
 _MOST_OF_ONE_LOG = 200 * 1024
 _MOST_OF_ALL_LOGS = 4 * 1024 * 1024
@@ -101,10 +107,11 @@ def timeline(state: RunState) -> Row:
     nodes = sorted(by_node, key=lambda name: (name != "head", formats.natural(name)))
     lanes = [_lane(node, by_node[node], state, percent) for node in nodes]
     bars = [bar for lane in lanes for bar in lane["bars"]]
-    ticks = [span * part / _TICKS for part in range(_TICKS)]
+    step = next((step for step in _TICK_SECONDS if step * _TICKS >= span), 86_400 * math.ceil(span / 86_400 / _TICKS))
+    ticks = [step * number for number in range(math.floor(span / step) + 1)]
     return {
         "lanes": lanes,
-        "ticks": [(percent(began + tick), formats.duration(tick) if tick else "0") for tick in ticks],
+        "ticks": [(percent(began + tick), _tick_label(tick)) for tick in ticks],
         "kinds": [kind for kind in KINDS if any(bar["kind"] == kind for bar in bars)],
         "left_out": len(attempts) - len(shown),
         "restores": any(bar["restored"] for bar in bars),
@@ -242,6 +249,17 @@ def _title(attempt: Attempt, state: RunState) -> Iterator[str]:
     if attempt.checkpoint_at is not None:
         after = formats.duration(max(0.0, attempt.checkpoint_at - attempt.started))
         yield f"{attempt.checkpoints} checkpoint{'s' * (attempt.checkpoints > 1)}, the last after {after}"
+
+
+def _tick_label(seconds: float) -> str:
+    """Return "0", "0.5 s", "30 s", "5 min", "2 h", "1 h 30 min", "3 d"."""
+    if seconds < 60:
+        return f"{round(seconds, 1):g} s" if seconds else "0"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    if hours and not hours % 24 and not minutes:
+        return f"{hours // 24} d"
+    parts = [f"{hours} h"] if hours else []
+    return " ".join([*parts, *([f"{minutes} min"] if minutes else [])])
 
 
 def _end(state: RunState, attempt: Attempt) -> float:

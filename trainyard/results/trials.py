@@ -50,7 +50,8 @@ def values(run: RunDirectory, sweep: Sweep, job: JobFile) -> Row:
     ranked = sweep.ranked()
     best = {trial.number for trial in ranked}
     others = [trial for trial in sweep.trials.values() if trial.number not in best]
-    shown = sorted((ranked + others[::-1])[:_MOST_TRIALS], key=lambda trial: trial.number)
+    ordered = (ranked + others[::-1])[:_MOST_TRIALS]
+    shown = sorted(ordered, key=lambda trial: trial.number)
     axes = [_axis(name, parameter, shown) for name, parameter in sweep.tune["space"].items()]
     shares, remark = importances(run.path / "study.journal")
     return {
@@ -59,7 +60,7 @@ def values(run: RunDirectory, sweep: Sweep, job: JobFile) -> Row:
         "counts": ", ".join(f"{count:,} {state}" for state, count in sweep.counts().items() if count),
         "reason": (sweep.end or {}).get("reason"),
         "best": _best(ranked[0], job, sweep.tune["space"]) if ranked else None,
-        "rows": [_row(trial, list(sweep.tune["space"])) for trial in shown],
+        "rows": [_row(trial, list(sweep.tune["space"])) for trial in ordered],
         "left_out": len(sweep.trials) - len(shown),
         "importances": shares,
         "remark": remark,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainyard import paths
+from trainyard.errors import RequestError
 from trainyard.results import formats, store
 from trainyard.tasks import command_hints, lazy
 from trainyard.tasks.command import FILE, Call, task
@@ -119,9 +120,14 @@ def fetch(call: Call, run: str = "", checkpoints: bool = False) -> Report:
     return Report({"run": name, "directories": directories}, directories[:_ROWS] or [nothing], error=error)
 
 
-@task("file", positional=["run"], help=HELP)
-def report(call: Call, run: str = "") -> Report:
-    """Write a run's report anew: one HTML page that needs nothing else."""
+@task("file", positional=["run"], help={**HELP, "all": "Write one page over all runs instead: results/index.html."})
+def report(call: Call, run: str = "", all: bool = False) -> Report:
+    """Write a run's report again: one HTML page that needs nothing else."""
+    if all and run:
+        raise RequestError(f"--all is a page over all runs, and {run} is one of them", hint="Leave one of the two out.")
+    if all:
+        page = lazy.training.report_all(call.file)
+        return Report({"report": str(page)}, [str(page)])
     path = lazy.training.report(find(call, run), screen=screen_for(call))
     return Report({"report": str(path)}, [str(path)])
 

@@ -1,4 +1,4 @@
-/* Times in the reader's own zone; tables sorted by a click on a heading. */
+/* Times in the reader's own zone; commands copied by a click; tables sorted by a click on a heading. */
 "use strict";
 
 for (const time of document.querySelectorAll("time")) {
@@ -7,6 +7,19 @@ for (const time of document.querySelectorAll("time")) {
     time.title = time.textContent;
     time.textContent = moment.toLocaleString(undefined, {dateStyle: "medium", timeStyle: "medium"});
   }
+}
+
+for (const button of document.querySelectorAll("button[data-copies]")) {
+  const text = document.getElementById(button.dataset.copies);
+  button.addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText(text.textContent);
+      button.textContent = "copied";
+    } catch {
+      // A page from a server without TLS has no clipboard: the reader copies what is selected.
+      getSelection().selectAllChildren(text);
+    }
+  });
 }
 
 function valueOf(body, column) {

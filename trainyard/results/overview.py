@@ -1,0 +1,53 @@
+"""A page over all runs: results/index.html, where each run is a row that leads to its report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainyard import __version__
+from trainyard.results import store
+from trainyard.results.report import write_page
+from trainyard.results.state import RunState
+from trainyard.results.store import RunDirectory
+
+PAGE = "index.html"
+
+
+@dataclass(frozen=True)
+class OverviewRow:
+    """One run: its record, its state in a word, and the best value of a sweep."""
+
+    run: RunDirectory
+    record: Mapping[str, Any]
+    state: RunState
+    word: str
+
+    @property
+    def started(self) -> float | None:
+        """Return when the run was dispatched, in Unix seconds."""
+        return store.started(self.record)
+
+    @property
+    def user(self) -> str:
+        return "@".join(str(self.record[key]) for key in ("user", "host") if self.record.get(key))
+
+    @property
+    def has_report(self) -> bool:
+        return self.run.report.exists()
+
+    @property
+    def best(self) -> float | None:
+        """Return the value of a sweep's best trial; None for a sweep without one, and for any other run."""
+        ranked = self.state.sweep.ranked() if self.state.sweep else ()
+        return ranked[0].value if ranked else None
+
+
+def write_overview(rows: Sequence[OverviewRow], home: Path) -> Path:
+    """Write the page of these runs, the newest first, into `home`; return its path."""
+    home.mkdir(parents=True, exist_ok=True)
+    page = home / PAGE
+    write_page(page, "overview.html.j2", {"rows": rows, "version": __version__})
+    return page
