@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from trainyard.dispatch import launch, plan
-from trainyard.dispatch.follow import Follower, Interrupts, Screen
+from trainyard.dispatch.follow import STOP_WITHIN, Follower, Interrupts, Screen
 from trainyard.dispatch.runs import ray_of
 from trainyard.endpoint import BackendCheck, Endpoint
 from trainyard.errors import InterruptedRunError, OutsideError, SmokeError, TrainyardError
@@ -23,7 +23,8 @@ from trainyard.results.journal import Event, Journal
 from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory
 from trainyard.seams.ray_api import RayApi, RefusedError
-from trainyard.steps import Progress
+from trainyard.steps import YES, Answer, Progress, Step, no, nothing
+from trainyard.steps import run as run_steps
 
 Check = Mapping[str, Any]
 Rung = Callable[[], tuple[BackendCheck, ...]]
@@ -108,7 +109,20 @@ def _run(ray: RayApi, endpoint: Endpoint, progress: Progress, interrupts: Interr
     launch.begin(ray, name, plan.build(name, endpoint), job=JOB, progress=progress)
     notes, reach = _Notes(progress), endpoint.is_in_reach
     Follower(ray, journal, state, None, notes, interrupts.asked, True, is_in_reach=reach).follow()
+    if state.ended:
+        run_steps([_end(ray, name)], progress)
     return state
+
+
+def _end(ray: RayApi, run: str) -> Step:
+    """Return the step after which nothing of the test goes on: until then `cluster.down` would refuse to end it."""
+
+    def ended() -> Answer:
+        # Ray calls a job running until its process is gone, 1 to 2 s after the last event that it wrote.
+        job = ray.job(run)
+        return YES if job is None or job.ended else no("Ray calls its job running")
+
+    return Step("End the smoke test", done=ended, do=nothing, deadline=STOP_WITHIN)
 
 
 class _Notes(Screen):

@@ -99,6 +99,8 @@ def test_down_leaves_nothing_and_a_changed_file_is_followed(fresh: Yard) -> None
 
     fresh.run("--dry", "cluster.down")
     assert fresh.states()["head"] == "up"
+    fresh.run("smoke.run", "--set", "workers.0.count=0")
+    assert fresh.json("cluster.status")["runs"] == []
     done = fresh.run("cluster.down")
     assert "nothing of it is left" in done.stdout
     assert fresh.leftovers() == []
