@@ -20,6 +20,7 @@ from tests.bed.engine import BedEngine
 from tests.real.jobs import events, newest, write_job
 from tests.real.yard import Yard, wait_until
 from trainyard.backends import ray_nodes
+from trainyard.seams.ray_api import RayApi
 
 LAB = """
 name: {name}
@@ -294,12 +295,13 @@ def test_a_head_that_never_ran_is_told_by_its_last_words_and_replaced_at_once(ot
 
 
 def test_fewer_workers_leave_the_others_alone(lab: Yard, engine: BedEngine) -> None:
-    before = ids(engine)
+    before, address = ids(engine), lab.address()
     planned = lab.json("cluster.plan", "--set", "workers.0.count=1")["steps"]
     assert [step["title"] for step in planned if step["disruptive"]] == ["Remove cpu-1"]
     lab.run("cluster.up", "--set", "workers.0.count=1")
     assert ids(engine) == {name: before[name] for name in ("head", "cpu-0")}
-    # To Ray the one that went is still alive.
+    with RayApi(address, lab.token()) as ray:
+        assert {node.name for node in ray.nodes() if node.alive} == {"head", "cpu-0"}
     checks = lab.json("smoke.run", "--set", "workers.0.count=1")["checks"]
     assert {check["node"] for check in checks} == {"head", "cpu-0", None}
     lab.run("cluster.up")

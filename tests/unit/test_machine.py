@@ -143,6 +143,22 @@ def test_another_head_is_planned_with_what_differs_and_refused() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("alive", "answer"),
+    [
+        (("head", "cpu-0"), steps.no("waiting for cpu-1")),
+        ((*ALL, "cpu-2"), steps.no("Ray still counts cpu-2")),
+        (ALL, steps.YES),
+    ],
+)
+def test_all_answer_once_ray_counts_these_nodes_and_no_others(
+    monkeypatch: pytest.MonkeyPatch, alive: Sequence[str], answer: steps.Answer
+) -> None:
+    monkeypatch.setattr(FakeMachine, "alive", lambda *_: (frozenset(alive), ""))
+    *_, answers = machine.node_steps(fake(nodes_of()))
+    assert answers.done() == answer
+
+
 def test_a_head_whose_dashboard_is_dead_is_not_waited_for() -> None:
     made = nodes_of()
     made["head"] = replace(made["head"], started=1.0)

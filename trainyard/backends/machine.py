@@ -303,7 +303,11 @@ def _all_answer(machine: Machine) -> Answer:
             hint="Make the cluster anew: trainyard cluster.up --recreate",
         )
     silent = [node.name for node in machine.spec.nodes() if node.name not in alive]
-    return no(detail or f"waiting for {', '.join(silent)}") if silent else YES
+    if silent:
+        return no(detail or f"waiting for {', '.join(silent)}")
+    # Ray would place tasks on a node that is gone, and they would be lost with it.
+    gone = sorted(alive - nodes.keys())
+    return no(f"Ray still counts {', '.join(gone)}") if gone else YES
 
 
 def _state(node: ObservedNode | None, *, is_declared: bool, answers: bool) -> NodeState:
