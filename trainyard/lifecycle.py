@@ -15,6 +15,7 @@ from trainyard.backends.contract import Backend, ClusterStatus, Finding, LogLine
 from trainyard.backends.record import made_from, recorded_backend, write_made_from
 from trainyard.endpoint import Endpoint
 from trainyard.errors import InterruptedRunError, LeftoverError, NotReadyError, Problem, RequestError, TrainyardError
+from trainyard.images import resolve
 from trainyard.spec.cluster import ClusterSpec, LoadedCluster
 from trainyard.spec.load import load_cluster
 from trainyard.steps import PlannedStep, Progress, Stage, Step, StepResult
@@ -54,6 +55,12 @@ def find(
     loaded = load_cluster(source, overrides=overrides, backend=backend)
     state, name = paths.cluster_state(loaded.spec.name, environ), loaded.spec.backend
     return Cluster(loaded, Tools(state, environ, name, source=source, overrides=tuple(overrides), directory=directory))
+
+
+def refuse_without_registry(cluster: Cluster) -> None:
+    """Raise RequestError if the nodes pull from a registry and the file names none: the default is on this loopback."""
+    if cluster.backend.TRAITS.nodes_pull and cluster.spec.registry is None:
+        raise resolve.no_registry(cluster.spec, where=paths.shown(cluster.loaded.source))
 
 
 def scaled(cluster: Cluster, sizes: Sequence[str]) -> Cluster:

@@ -89,3 +89,17 @@ def test_a_shell_is_told_what_may_follow(fresh: Yard) -> None:
     fresh.write_cluster("name: {name}\nbackend: local\n", name="lab")
     assert "lab" in fresh.run("--complete", "--", "trainyard", "cluster.up", "-f").stdout.splitlines()
     assert "complete -F" in fresh.run("--print-completion-script", "bash").stdout
+
+
+@pytest.mark.parametrize("command", ["image.push", "registry.up"])
+def test_a_registry_that_nodes_elsewhere_could_not_reach_gets_no_image(fresh: Yard, command: str) -> None:
+    file = fresh.write_cluster("name: {name}\nbackend: kuberay\n", name="k8")
+    refused = fresh.run(command, "-f", "k8", expect=2)
+    file.unlink()
+    assert refused.stderr.splitlines()[-3:] == [
+        "error: the nodes of cluster k8 pull images from a registry, and the cluster file names none",
+        f"  at {Path('clusters', 'k8.yaml')}",
+        "  -> Write `registry: {address: HOST:PORT}` with an address that the nodes reach too, then `trainyard "
+        "registry.up -f k8` if it is to run here; or name an image that is in a registry already: "
+        "`image: REGISTRY/NAME:TAG`.",
+    ]

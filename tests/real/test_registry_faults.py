@@ -89,8 +89,8 @@ def test_plain_http_where_tls_is_expected(engine: BedEngine, image: Built, plain
     assert here.value.what == f"registry {plain.address} speaks plain HTTP, and TLS is expected"
     with pytest.raises(CertificateError) as docker:
         registries.push(engine, image, Registry(address=plain.address, insecure=True))
-    assert docker.value.what == f"registry {plain.address} speaks plain HTTP, and TLS is expected"
-    assert "trainyard registry.trust" in (docker.value.hint or "")
+    assert docker.value.what == f"registry {plain.address} speaks plain HTTP, and Docker expects TLS"
+    assert docker.value.hint == "Make Docker here accept that: trainyard registry.trust"
 
 
 def test_a_full_disk_is_told_at_once_and_as_what_it_is(engine: BedEngine, image: Built, tmp_path: Path) -> None:

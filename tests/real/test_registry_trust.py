@@ -91,6 +91,9 @@ def test_the_ca_of_a_registry_with_tls_is_given_to_docker(guarded: Yard, engine:
     assert Path(f"/etc/docker/certs.d/{where}/trainyard-ca.crt").read_bytes() == ca_of(guarded).read_bytes()
     assert guarded.json("registry.status")["trusted"] is True
     assert engine.docker("images", "--quiet", f"{where}/trainyard/probe").stdout == ""
+    gone = guarded.run("registry.down", "--purge").stdout.splitlines()
+    assert gone[0] == f"registry {where} is gone with what it held"
+    assert f"Docker here still trusts its CA; to remove that: sudo rm -r /etc/docker/certs.d/{where}" in gone
 
 
 def test_a_registry_whose_ca_nobody_knows_is_not_trusted_blindly(guarded: Yard) -> None:

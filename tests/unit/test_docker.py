@@ -112,6 +112,16 @@ def test_layers_and_bytes_of_a_pull() -> None:
     assert said[-2:] == ["1 of 3 layers, 30 of 90 MB", "2 of 3 layers, 90 of 90 MB"]
 
 
+def test_layers_and_bytes_of_a_push_have_no_total_that_would_grow() -> None:
+    said: list[str] = []
+    tally = LayerTally(said.append)
+    for layer in "ab":
+        tally.count({"status": "Preparing", "id": layer})
+    tally.count({"status": "Pushing", "id": "a", "progressDetail": {"current": 30_000_000, "total": 90_000_000}})
+    tally.count({"status": "Pushed", "id": "a"})
+    assert said == ["0 of 2 layers, 30 MB before compression", "1 of 2 layers, 90 MB before compression"]
+
+
 class BreakingApi:
     """An engine that answers a push or pull with one line, then breaks."""
 

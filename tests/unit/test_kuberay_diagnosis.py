@@ -76,7 +76,7 @@ def pulling(text: str, *, reason: str = "ImagePullBackOff") -> Object:
     [
         (
             'Head "https://192.0.2.10:5000/v2/": http: server gave HTTP response to HTTPS client',
-            "registry 192.0.2.10:5000 speaks plain HTTP, and TLS is expected",
+            "registry 192.0.2.10:5000 speaks plain HTTP, and the node expects TLS",
             "Tell containerd on every node how to speak to it: /etc/containerd/certs.d/192.0.2.10:5000/hosts.toml "
             "(MicroK8s: /var/snap/microk8s/current/args/certs.d/192.0.2.10:5000/hosts.toml), with "
             'server = "http://192.0.2.10:5000".',

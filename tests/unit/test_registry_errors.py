@@ -24,7 +24,7 @@ HEARD = (
     ("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: unable to get local issuer certificate", CERTIFICATE),
     ("x509: certificate is valid for 10.9.9.9, not 172.30.0.1", CERTIFICATE),
     ("[SSL: CERTIFICATE_VERIFY_FAILED] IP address mismatch, certificate is not valid for '172.30.0.1'.", CERTIFICATE),
-    ("http: server gave HTTP response to HTTPS client", PLAIN),
+    ("http: server gave HTTP response to HTTPS client", "registry reg:5000 speaks plain HTTP, and Docker expects TLS"),
     ("[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)", PLAIN),
     ('500: {"errors":[{"code":"UNKNOWN","detail":{"Enclosed":{"Op":"write","Path":"/var","Err":28}}}]}', FULL),
     ('500: {"errors":[{"code":"UNKNOWN","detail":"write /var/lib/registry: no space left on device"}]}', FULL),

@@ -12,6 +12,7 @@ import pytest
 from trainyard.errors import PrerequisiteError
 from trainyard.registry import trust
 from trainyard.registry.target import Target
+from trainyard.seams.docker import daemon as docker_daemon
 from trainyard.seams.docker import transfer
 from trainyard.seams.docker.daemon import Daemon
 from trainyard.seams.docker.engine import Engine
@@ -78,3 +79,23 @@ def test_a_daemon_with_the_setting_as_a_flag_keeps_it_out_of_the_file() -> None:
     assert caught.value.where == "dockerd (pid 812)"
     assert "--insecure-registry=192.0.2.10:32000" in str(caught.value.hint)
     trust.refuse_flag(Daemon(812, ("-H", "fd://")), LAB)
+
+
+def test_what_lets_docker_trust_a_registry_is_named_with_what_removes_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    settings = tmp_path / "daemon.json"
+    daemon = Daemon(1, ("--config-file", str(settings)))
+    monkeypatch.setattr(docker_daemon, "CERTIFICATES", tmp_path / "certs.d")
+    monkeypatch.setattr(docker_daemon, "find", lambda _: daemon)
+    lab = Target(Registry(address=LAB), Engine("unix:///docker.sock", cast("Any", None), {}), {})
+    assert trust.kept_here(lab) == ()
+    (tmp_path / "certs.d" / LAB).mkdir(parents=True)
+    (tmp_path / "certs.d" / LAB / "trainyard-ca.crt").touch()
+    trust.add(settings, LAB, now=NOW)
+    assert trust.kept_here(lab) == (
+        f"Docker here still trusts its CA; to remove that: sudo rm -r {tmp_path}/certs.d/{LAB}",
+        f"Docker here still has its address in insecure-registries of {settings}; take it out there, "
+        "then: sudo systemctl reload docker "
+        f"(copies: {settings}.DATE-TIME)",
+    )

@@ -98,7 +98,13 @@ def test_nodes_pull_an_image_of_ours_from_a_registry(tmp_path: Path) -> None:
     yard(tmp_path)
     with pytest.raises(RequestError) as caught:
         for_nodes(tmp_path, FakeRegistry(), registry=None)
-    assert caught.value.what == "image mine is built here, and the nodes of cluster yard pull theirs from a registry"
+    assert caught.value.lines() == [
+        "the nodes of cluster yard pull images from a registry, and the cluster file names none",
+        "  at the cluster file",
+        "  -> Write `registry: {address: HOST:PORT}` with an address that the nodes reach too, then "
+        "`trainyard registry.up` if it is to run here; or name an image that is in a registry already: "
+        "`image: REGISTRY/NAME:TAG`.",
+    ]
 
 
 @pytest.mark.parametrize("running", [None, "reg.lab:5000/other@sha256:1", "reg.lab:5000/mine:1"])

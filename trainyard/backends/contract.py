@@ -37,6 +37,7 @@ class Traits:
     nodes run no images. `leaves`: what `cluster.down` without --purge leaves for other clusters. `joins_hosts`: its
     file names hosts that join, and those that it no longer names leave when asked to. `has_leash`: its clusters can end
     themselves. `has_regions`: they may be in regions that no file and no record here names.
+    `nodes_pull`: its nodes are not where images are built, and pull theirs from a registry.
     `flags` of cluster.up and cluster.down mean something to it alone.
     """
 
@@ -47,6 +48,7 @@ class Traits:
     joins_hosts: bool = False
     has_leash: bool = True
     has_regions: bool = False
+    nodes_pull: bool = False
     flags: tuple[str, ...] = ()
 
 

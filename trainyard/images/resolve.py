@@ -89,16 +89,22 @@ def pinned(
         elif engine:
             image = _built_here(Building(ours, engine, spec), environ)
         else:
-            raise RequestError(
-                f"image {ours.name} is built here, and the nodes of cluster {spec.name} pull theirs from a registry",
-                where="the cluster file, which names no registry",
-                hint="Write `registry: {address: HOST:PORT}` with an address that the nodes reach too (one of our own: "
-                "`trainyard registry.up`), or name an image that is in a registry already: `image: REGISTRY/NAME:TAG`.",
-            )
+            raise no_registry(spec)
     if engine is None or running is None or running == image.reference:
         return image
     before, now = (docker_images.inspect(engine, reference) for reference in (running, image.reference))
     return replace(image, reference=running) if before and now and before.id == now.id else image
+
+
+def no_registry(spec: ClusterSpec, *, where: str = "the cluster file") -> RequestError:
+    """Return the error for nodes that pull an image of ours, and no file says from where."""
+    return RequestError(
+        f"the nodes of cluster {spec.name} pull images from a registry, and the cluster file names none",
+        where=where,
+        hint="Write `registry: {address: HOST:PORT}` with an address that the nodes reach too, then "
+        "`trainyard registry.up` if it is to run here; or name an image that is in a registry already: "
+        "`image: REGISTRY/NAME:TAG`.",
+    )
 
 
 def pulled_bytes(

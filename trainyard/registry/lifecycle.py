@@ -14,7 +14,7 @@ from trainyard.results import formats
 from trainyard.seams.addresses import is_loopback
 from trainyard.seams.docker import containers, images, transfer
 from trainyard.seams.registry.errors import GoneError
-from trainyard.seams.registry.login import docker_login
+from trainyard.seams.registry.login import docker_login, named_login
 from trainyard.spec.docker import Registry
 from trainyard.steps import YES, Answer, Progress, Step, StepResult, no, nothing
 
@@ -75,7 +75,11 @@ def images_here(target: Target) -> tuple[str, ...]:
 
 
 def _can_run(target: Target) -> Answer:
-    """Check the port, and look for what to warn of. Raises PrerequisiteError when somebody else has the port."""
+    """Check the port and the password, and look for what to warn of.
+
+    Raises PrerequisiteError when somebody else has the port, or the password is not where the file says.
+    """
+    named_login(target.registry, target.environ)
     address, port = target.bind_address, target.host_port.port
     own = target.container
     holder = None if own and own.state == "running" else containers.port_holder(target.engine, address, port)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,21 @@ def is_let_in(target: Target) -> bool:
     except CertificateError:
         return False
     return True
+
+
+def kept_here(target: Target) -> tuple[str, ...]:
+    """Return what makes this host's Docker trust the registry's address, each with what removes it."""
+    found = []
+    directory = docker_daemon.CERTIFICATES / target.address
+    if (directory / CA_NAME).exists():
+        found.append(f"Docker here still trusts its CA; to remove that: sudo rm -r {directory}")
+    daemon = docker_daemon.find(target.engine)
+    with suppress(PrerequisiteError):
+        if daemon and target.address in _read(daemon.settings).get(KEY, ()):
+            path = daemon.settings
+            remove = f"take it out there, then: sudo systemctl reload docker (copies: {path}.DATE-TIME)"
+            found.append(f"Docker here still has its address in {KEY} of {path}; {remove}")
+    return tuple(found)
 
 
 def _plain_steps(target: Target) -> list[Step]:

@@ -14,6 +14,7 @@ from trainyard.steps import PlannedStep
 from trainyard.tasks import lazy, report
 from trainyard.tasks.command import CLUSTER, Call, task
 from trainyard.tasks.report import Report, Table, step_documents
+from trainyard.wording import counted
 
 if TYPE_CHECKING:
     from trainyard.images.pipeline import ImageCommand, ListedImage
@@ -70,13 +71,16 @@ def lint(call: Call, image: str = "", base: str = "", platform: str = "") -> Rep
 )
 def push(call: Call, image: str = "", base: str = "", platform: str = "", skip_lint: bool = False) -> Report:
     """Build an image if it changed, check it, push it; clusters run the digest that this prints."""
+    lazy.lifecycle.refuse_without_registry(call.cluster())
     with _open(call, image, base, platform) as command:
         if call.dry:
             return _planned(command, lazy.pipeline.plan_push(command, skip_lint=skip_lint), again="image.push")
         pushed, results = lazy.pipeline.run_push(command, call.progress, skip_lint=skip_lint)
     moved = "nothing was sent: the registry had it"
     if pushed.layers_sent:
-        moved = f"{pushed.layers_sent} layers sent ({size(pushed.bytes_sent)}), {pushed.layers_there} were there"
+        moved = (
+            f"{counted(pushed.layers_sent, 'layer')} sent ({size(pushed.bytes_sent)}), {pushed.layers_there} were there"
+        )
     name = _name(command)
     return Report(
         {"image": name, **asdict(pushed), "steps": step_documents(results)},

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainyard import paths, steps
 from trainyard.results.formats import size
-from trainyard.tasks import report
+from trainyard.tasks import lazy, report
 from trainyard.tasks.command import REGISTRY, Call, task
 from trainyard.tasks.image import after_push
 from trainyard.tasks.report import Report, Table, note, step_documents
@@ -29,6 +29,7 @@ def up(call: Call) -> Report:
     """Run the registry in a container of this Docker."""
     from trainyard.registry import lifecycle as registry
 
+    lazy.lifecycle.refuse_without_registry(call.cluster())
     with _open(call) as target:
         if call.dry:
             return _planned(target, registry.up_steps(target, call.progress))
@@ -50,22 +51,18 @@ def up(call: Call) -> Report:
 def down(call: Call, purge: bool = False) -> Report:
     """Remove the registry; its images are kept unless --purge."""
     from trainyard.registry import lifecycle as registry
+    from trainyard.registry.trust import kept_here
 
     with _open(call) as target:
         if call.dry:
             return _planned(target, registry.down_steps(target, purge=purge))
         _begin(target)
         results = registry.down(target, call.progress, purge=purge)
-        kept, images = target.volume, registry.images_here(target)
-    lines = [f"registry {target.address} is gone, nothing of it is left"]
-    if kept:
-        what = f"registry {target.address} is gone; its images are kept in the volume {kept}"
-        lines = [what, "to remove them too: trainyard registry.down --purge"]
-    elif images:
-        lines.append(f"Docker keeps what was built or pulled here: docker images '{target.address}/*'")
-        lines.append("to remove what no container uses: docker image prune --all --filter label=io.trainyard.image")
+        kept, images, trust = target.volume, registry.images_here(target), kept_here(target)
+    lines = _left(target, kept, images, trust)
     facts = {"address": target.address, "state": "down", "volume": kept, "images_here": list(images)}
-    return Report({**facts, "steps": step_documents(results)}, lines, next="trainyard registry.up")
+    document = {**facts, "trust_here": list(trust), "steps": step_documents(results)}
+    return Report(document, lines, next="trainyard registry.up")
 
 
 @task(*REGISTRY, dry=True, help={"file": FILE})
@@ -113,6 +110,21 @@ def _open(call: Call) -> AbstractContextManager[Target]:
     from trainyard.registry.target import find
 
     return find(call.file, os.environ, directory=Path.cwd(), overrides=call.overrides)
+
+
+def _left(target: Target, volume: str | None, images: Sequence[str], trust: Sequence[str]) -> list[str]:
+    """Say what stays of a registry that was removed, and how each part of it is removed."""
+    lines = [f"registry {target.address} is gone with what it held"]
+    if volume:
+        lines = [f"registry {target.address} is gone; its images are kept in the volume {volume}"]
+        lines.append("to remove them too: trainyard registry.down --purge")
+    elif images:
+        lines.append(f"Docker keeps what was built or pulled here: docker images '{target.address}/*'")
+        lines.append("to remove what no container uses: docker image prune --all --filter label=io.trainyard.image")
+    lines += trust
+    if not target.host_port.is_loopback:
+        lines.append("other hosts on which registry.trust ran still trust the address: docs/registry.md, Trust")
+    return lines
 
 
 def _begin(target: Target) -> None:

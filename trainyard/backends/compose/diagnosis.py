@@ -9,7 +9,7 @@ from dataclasses import replace
 from trainyard import diagnosis
 from trainyard.backends.machine import ended
 from trainyard.diagnosis import Rule
-from trainyard.errors import OutsideError, PrerequisiteError, TrainyardError
+from trainyard.errors import OutsideError, PrerequisiteError, RequestError, TrainyardError
 from trainyard.seams.docker import containers as docker_containers
 from trainyard.seams.docker.containers import Container
 from trainyard.seams.docker.engine import Engine
@@ -18,6 +18,7 @@ from trainyard.wording import counted
 # Docker waits longer and longer before it starts a container again; the first two times may be chance.
 RESTARTS = 3
 TAIL_LINES = 12
+_ANOTHER_NAME = "your cluster another name (`name:` in its file)"
 
 # What Docker (moby, runc) says when a container cannot be made or started.
 RULES = (
@@ -43,8 +44,22 @@ RULES = (
         error=PrerequisiteError,
     ),
     Rule(
-        r"port is already allocated|address already in use",
-        "{doing}",
+        r'container name "/(?P<container>[^"]+)" is already in use',
+        "a container that this cluster did not make has the name of a node: {container}",
+        hint="See what it is: docker inspect {container}. Rename or remove it (docker rename, docker rm), or give "
+        f"{_ANOTHER_NAME}.",
+        error=RequestError,
+    ),
+    Rule(
+        r"network (?P<network>\S+) was found but has incorrect label",
+        "a network that this cluster did not make has the name of its own: {network}",
+        hint="See what it is: docker network inspect {network}. Remove it (docker network rm), or give "
+        f"{_ANOTHER_NAME}.",
+        error=RequestError,
+    ),
+    Rule(
+        r"127\.0\.0\.1:(?P<port>\d+).*(?:port is already allocated|address already in use)",
+        "port {port} of the Docker host is taken by another program or container",
         hint="Leave out compose.dashboard_port: then a free port is taken.",
     ),
 )
@@ -56,7 +71,7 @@ def explained(*, image: str, program: str = "ray", error: type[TrainyardError] |
     try:
         yield
     except OutsideError as refusal:
-        cause = diagnosis.explain(refusal.where or "", RULES, image=image, program=program, doing=refusal.what)
+        cause = diagnosis.explain(refusal.where or "", RULES, image=image, program=program)
         if cause is None:
             raise
         raise replace(cause, error=error or cause.error).to_error() from refusal

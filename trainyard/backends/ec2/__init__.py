@@ -14,7 +14,9 @@ from trainyard.errors import RequestError
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import Stage, Step
 
-TRAITS = Traits(names_change=True, pushed_image="cluster.up", has_regions=True, flags=("--adopt", "--keep-disks"))
+TRAITS = Traits(
+    names_change=True, pushed_image="cluster.up", has_regions=True, nodes_pull=True, flags=("--adopt", "--keep-disks")
+)
 documents = contract.nothing_to_show
 diagnose = contract.nothing_to_diagnose
 discover = listing.discover

@@ -39,7 +39,9 @@ __all__ = [
     "verify",
 ]
 # To verify an image needs the namespace that `cluster.up` makes.
-TRAITS = Traits(names_change=True, pushed_image="cluster.up", leaves="namespace and KubeRay operator stay")
+TRAITS = Traits(
+    names_change=True, pushed_image="cluster.up", nodes_pull=True, leaves="namespace and KubeRay operator stay"
+)
 Section = KuberaySection | None
 billed = nothing_billed
 

@@ -42,7 +42,13 @@ from trainyard.spec.microk8s import Microk8sSection
 from trainyard.steps import Stage, Step, before_each
 from trainyard.wording import counted
 
-TRAITS = Traits(names_change=True, pushed_image="cluster.up", leaves="MicroK8s stays on the hosts", joins_hosts=True)
+TRAITS = Traits(
+    names_change=True,
+    pushed_image="cluster.up",
+    nodes_pull=True,
+    leaves="MicroK8s stays on the hosts",
+    joins_hosts=True,
+)
 discover = kuberay.discover
 billed = kuberay.billed
 # Of all services of a host together.

@@ -94,6 +94,7 @@ class LayerTally:
 
     def __init__(self, on_progress: Callable[[str], None]) -> None:
         self._on_progress = on_progress
+        self._is_push = False
         self._ended: dict[str, bool] = {}
         self._bytes: dict[str, tuple[int, int]] = {}
 
@@ -103,6 +104,7 @@ class LayerTally:
         if not layer or status.startswith(("Pulling from", "Digest", "Status")):
             return
         self._ended[layer] = status in _ENDED or status.startswith("Mounted from")
+        self._is_push = self._is_push or status == "Pushing"
         detail = entry.get("progressDetail") or {}
         if status in _MOVING and detail.get("total"):
             self._bytes[layer] = (detail.get("current", 0), detail["total"])
@@ -112,7 +114,13 @@ class LayerTally:
         if status in _ANNOUNCED:
             return
         layers = f"{sum(self._ended.values())} of {len(self._ended)} layers"
-        self._on_progress(f"{layers}, {moved:.0f} of {total:.0f} MB" if total >= 1 else layers)
+        if total < 1:
+            self._on_progress(layers)
+        elif self._is_push:
+            # Docker counts what it reads, and knows the size of a layer once it begins with it: no total holds.
+            self._on_progress(f"{layers}, {moved:.0f} MB before compression")
+        else:
+            self._on_progress(f"{layers}, {moved:.0f} of {total:.0f} MB")
 
 
 def _transfer(

@@ -73,11 +73,19 @@ RULES: tuple[Rule, ...] = (
         key="untrusted",
         error=CertificateError,
     ),
+    # Docker's own words: the cluster file says `insecure: true` by then, or our question had failed before.
     Rule(
-        r"server gave HTTP response to HTTPS client|WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE|UNKNOWN_PROTOCOL",
-        "registry {registry} speaks plain HTTP, and TLS is expected",
-        "If that is meant: `insecure: true` under `registry:`, and then, on every host: trainyard registry.trust",
+        r"server gave HTTP response to HTTPS client",
+        "registry {registry} speaks plain HTTP, and {client} expects TLS",
+        "Make Docker here accept that: trainyard registry.trust",
         key="plain_http",
+        error=CertificateError,
+    ),
+    Rule(
+        r"WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE|UNKNOWN_PROTOCOL",
+        "registry {registry} speaks plain HTTP, and TLS is expected",
+        "If that is meant: `insecure: true` under `registry:` in the cluster file. Docker is then told by: trainyard "
+        "registry.trust; how Kubernetes' hosts are told, docs/registry.md says.",
         error=CertificateError,
     ),
     Rule(
