@@ -12,22 +12,23 @@ import yaml
 from tests.unit.test_machine import GIBIBYTE, plans_of, spec_of
 from trainyard.backends.compose import desired, diagnosis
 from trainyard.backends.ray_nodes import shared_memory
-from trainyard.errors import OutsideError, PrerequisiteError
+from trainyard.errors import OutsideError, TrainyardError
 from trainyard.seams.docker.containers import Container
 
 TWO_WORKERS: dict[str, Any] = {"workers": [{"name": "gpu", "count": 2, "cpus": 2, "memory": "2GiB", "gpus": 1}]}
 
 
-def _text(**fields: Any) -> str:
+def _text(*, as_root: bool = False, **fields: Any) -> str:
     spec = spec_of("compose", **fields)
     others = {"image": "reg:5000/ray-cpu@sha256:0", "token": "f1"}
     contained = [desired.in_a_container(plan, spec) for plan in plans_of(spec, "0", "1")]
     plans = [replace(plan, others={**plan.others, **others}) for plan in contained]
-    return desired.document(spec, plans, "me@here:/state")
+    log = {"driver": "json-file", "options": {"max-size": "10m"}}
+    return desired.document(spec, plans, "me@here:/state", logging=log, as_root=as_root)
 
 
-def _services(**fields: Any) -> dict[str, Any]:
-    services: dict[str, Any] = yaml.safe_load(_text(**fields))["services"]
+def _services(*, as_root: bool = False, **fields: Any) -> dict[str, Any]:
+    services: dict[str, Any] = yaml.safe_load(_text(as_root=as_root, **fields))["services"]
     return services
 
 
@@ -54,6 +55,50 @@ def test_gpus_are_dealt_out_by_index_and_hidden_from_everybody_else() -> None:
     }
     assert services["head"]["environment"]["NVIDIA_VISIBLE_DEVICES"] == "void"
     assert "NVIDIA_VISIBLE_DEVICES" not in services["gpu-0"]["environment"]
+
+
+def test_nodes_gain_no_privileges_and_have_no_capabilities_that_their_image_does_not_need() -> None:
+    def rights(**fields: Any) -> tuple[Any, Any]:
+        head = _services(**fields)["head"]
+        return head["security_opt"], head["cap_drop"]
+
+    assert rights() == (["no-new-privileges:true"], ["ALL"])
+    # As root it reads and writes what other users own: with capabilities.
+    assert rights(as_root=True) == (["no-new-privileges:true"], [])
+    assert rights(compose={"hardened": False}) == ([], [])
+
+
+def test_a_node_is_held_to_its_cpus_and_memory_if_that_is_asked_for() -> None:
+    head = {"cpus": 0, "memory": "1GiB"}
+    services = _services(**TWO_WORKERS, head=head, compose={"limits": True, "shm_size": "1GiB"})
+    assert services["head"]["deploy"] == {"resources": {"limits": {"memory": 2 * GIBIBYTE}}}
+    resources = services["gpu-0"]["deploy"]["resources"]
+    assert resources["limits"] == {"memory": 3 * GIBIBYTE, "cpus": "2"}
+    assert resources["reservations"]["devices"][0]["device_ids"] == ["0"]
+
+
+def test_what_nodes_print_is_bounded_unless_the_file_says_what_becomes_of_it() -> None:
+    assert _services()["head"]["logging"]["options"] == {"max-size": "10m"}
+    written = {"driver": "journald", "options": {"tag": "$lab"}}
+    assert _services(compose={"logging": written})["head"]["logging"] == {
+        "driver": "journald",
+        "options": {"tag": "$$lab"},
+    }
+
+
+def test_a_setting_that_is_its_default_makes_no_node_another() -> None:
+    def others(**section: Any) -> dict[str, str]:
+        spec = spec_of("compose", compose=section)
+        return dict(desired.in_a_container(plans_of(spec)[0], spec).others)
+
+    usual = others()
+    assert others(hardened=True, limits=False) == usual
+    changed = others(hardened=False, limits=True, logging={"driver": "local"})
+    assert {name: value for name, value in changed.items() if name not in usual} == {
+        "hardened": "no",
+        "limits": "yes",
+        "logging": '{"driver":"local","options":{}}',
+    }
 
 
 def test_the_token_is_a_file_of_the_container_and_stands_nowhere_in_the_document() -> None:
@@ -83,7 +128,10 @@ def test_mounts_are_never_made_by_docker() -> None:
 
 
 def test_a_node_carries_what_it_was_made_from_without_values_of_variables() -> None:
-    fields = {"env": {"KEY": "s3cret"}, "compose": {"mounts": [{"source": "/a", "target": "/b", "read_only": True}]}}
+    fields: dict[str, Any] = {
+        "env": {"KEY": "s3cret"},
+        "compose": {"mounts": [{"source": "/a", "target": "/b", "read_only": True}]},
+    }
     head = _services(**fields)["head"]
     made_from = json.loads(head["labels"]["io.trainyard.made-from"])
     expected = {"cpus": 8, "image": "reg:5000/ray-cpu@sha256:0", "dashboard_port": "any"}
@@ -121,16 +169,51 @@ def test_a_container_says_how_it_is(container: Container, runs: bool, detail: st
     assert (diagnosis.runs(container), diagnosis.describe(container)) == (runs, detail)
 
 
-def test_why_docker_refuses_is_told_with_its_fix() -> None:
-    refusal = OutsideError(
-        "Docker Compose could not make the containers", where='could not select device driver "nvidia"'
-    )
-    with (
-        pytest.raises(PrerequisiteError, match="Docker cannot give a container GPUs there"),
-        diagnosis.explained(image="mine"),
-    ):
+@pytest.mark.parametrize(
+    ("said", "lines"),
+    [
+        (
+            'could not select device driver "nvidia"',
+            [
+                "Docker cannot give a container GPUs there: NVIDIA's container toolkit is missing, or Docker does not "
+                "use it",
+                '  at could not select device driver "nvidia"',
+                "  -> Install nvidia-container-toolkit (from NVIDIA's repository), then: "
+                "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker "
+                "(the restart ends running containers)",
+            ],
+        ),
+        (
+            'Conflict. The container name "/trainyard-lab-head" is already in use by container "1f2e3d".',
+            [
+                "a container that this cluster did not make has the name of a node: trainyard-lab-head",
+                '  at Conflict. The container name "/trainyard-lab-head" is already in use by container "1f2e3d".',
+                "  -> See what it is: docker inspect trainyard-lab-head. Rename or remove it (docker rename, "
+                "docker rm), or give your cluster another name (`name:` in its file).",
+            ],
+        ),
+        (
+            'network trainyard-lab was found but has incorrect label com.docker.compose.network set to ""',
+            [
+                "a network that this cluster did not make has the name of its own: trainyard-lab",
+                '  at network trainyard-lab was found but has incorrect label com.docker.compose.network set to ""',
+                "  -> See what it is: docker network inspect trainyard-lab. Remove it (docker network rm), or give "
+                "your cluster another name (`name:` in its file).",
+            ],
+        ),
+        (
+            "failed to bind host port for 127.0.0.1:8265:172.17.0.2:8265/tcp: address already in use",
+            [
+                "port 8265 of the Docker host is taken by another program or container",
+                "  at failed to bind host port for 127.0.0.1:8265:172.17.0.2:8265/tcp: address already in use",
+                "  -> Leave out compose.dashboard_port: then a free port is taken.",
+            ],
+        ),
+        ("no space left on device", ["Docker Compose could not make the containers", "  at no space left on device"]),
+    ],
+)
+def test_why_docker_refuses_is_told_with_its_fix(said: str, lines: list[str]) -> None:
+    refusal = OutsideError("Docker Compose could not make the containers", where=said)
+    with pytest.raises(TrainyardError) as raised, diagnosis.explained(image="mine"):
         raise refusal
-    unknown = OutsideError("Docker Compose could not make the containers", where="no space left on device")
-    with pytest.raises(OutsideError) as raised, diagnosis.explained(image="mine"):
-        raise unknown
-    assert raised.value is unknown
+    assert raised.value.lines() == lines

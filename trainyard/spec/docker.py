@@ -139,6 +139,13 @@ class Mount(Section):
     read_only: bool = setting(False, "true: the nodes cannot change it.")
 
 
+class Logging(Section):
+    """What Docker does with what a node prints, in the words of Compose's `logging`."""
+
+    driver: Filled = setting("json-file", "Docker's log driver.")
+    options: dict[Filled, str] = setting({}, 'Its options, such as {max-size: "10m", max-file: "3"}.')
+
+
 class ComposeSection(Section):
     """Head and workers as containers of one Docker host."""
 
@@ -157,4 +164,15 @@ class ComposeSection(Section):
     )
     simulated_gpus: bool = setting(
         False, "true: nodes may declare GPUs that the Docker host does not have, to try a job's layout."
+    )
+    limits: bool = setting(
+        False,
+        "true: Docker holds each node to its CPUs, and to its memory and shared memory together.",
+    )
+    hardened: bool = setting(
+        True,
+        "false: `sudo` and other programs that gain privileges work in the nodes.",
+    )
+    logging: Logging | None = setting(
+        None, "What Docker does with what nodes print; left out: at most 30 MB of each are kept."
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,9 @@ from trainyard import paths, render
 from trainyard.backends import ray_nodes
 from trainyard.backends.compose import naming
 from trainyard.backends.ray_nodes import NodePlan
+from trainyard.seams.docker.containers import HARDENED
 from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.docker import ComposeSection
 from trainyard.spec.units import format_size
 
 GCS_PORT = 6379
@@ -29,14 +31,30 @@ def in_a_container(plan: NodePlan, spec: ClusterSpec) -> NodePlan:
     mounts = {
         f"mount {mount.source} at {mount.target}{' (read only)' * mount.read_only}": "yes" for mount in section.mounts
     }
-    others = {"shared memory": format_size(shm_size), "outputs": section.outputs, **mounts}
+    others = {"shared memory": format_size(shm_size), "outputs": section.outputs, **mounts, **_unusual(section)}
     if plan.is_head:
         others["dashboard_port"] = str(section.dashboard_port or "any")
     return replace(plan, object_store=object_store, others=others)
 
 
-def document(spec: ClusterSpec, plans: Sequence[NodePlan], owner: str) -> str:
-    """Render what Docker Compose gets; each node is labelled with its plan, by which it is compared later."""
+def _unusual(section: ComposeSection) -> dict[str, str]:
+    """Return the settings that are not their defaults: no node differs because a setting is new."""
+    written = {
+        "limits": "yes" if section.limits else "",
+        "hardened": "" if section.hardened else "no",
+        "logging": section.logging.model_dump_json() if section.logging else "",
+    }
+    return {name: value for name, value in written.items() if value}
+
+
+def document(
+    spec: ClusterSpec, plans: Sequence[NodePlan], owner: str, *, logging: Mapping[str, Any], as_root: bool
+) -> str:
+    """Render what Docker Compose gets; each node is labelled with its plan, by which it is compared later.
+
+    `logging` is what becomes of the nodes' output, if the file does not say; `as_root`: the image runs as root.
+    """
+    hardened = spec.compose.hardened
     values = {
         "project": naming.project(spec.name),
         "outputs": naming.outputs(spec.name),
@@ -44,6 +62,10 @@ def document(spec: ClusterSpec, plans: Sequence[NodePlan], owner: str) -> str:
         "labels": naming.common(spec.name, owner),
         "secrets": _secrets(spec),
         "volumes": _volumes(spec),
+        "logging": spec.compose.logging.model_dump() if spec.compose.logging else logging,
+        "security": list(HARDENED) if hardened else [],
+        # What is not root has no capabilities, and cannot gain them; root needs Docker's own to read what others wrote.
+        "cap_drop": ["ALL"] if hardened and not as_root else [],
         "nodes": [_node(spec, plan, owner) for plan in plans],
     }
     template = (paths.shipped("compose") / "cluster.yaml.j2").read_text(encoding="utf-8")
@@ -71,16 +93,27 @@ def _node(spec: ClusterSpec, plan: NodePlan, owner: str) -> dict[str, Any]:
         "after": [] if plan.is_head else ["head"],
         "ports": [f"127.0.0.1:{spec.compose.dashboard_port or ''}:{DASHBOARD_PORT}"] if plan.is_head else [],
         "shm_size": ray_nodes.shared_memory(plan.memory, spec.compose.shm_size)[0],
-        "deploy": _deploy(plan),
+        "deploy": _deploy(spec, plan),
         "health": _health(plan),
     }
 
 
-def _deploy(plan: NodePlan) -> dict[str, Any]:
-    if not plan.gpu_ids:
-        return {}
-    request = {"driver": "nvidia", "device_ids": list(plan.gpu_ids), "capabilities": ["gpu"]}
-    return {"resources": {"reservations": {"devices": [request]}}}
+def _deploy(spec: ClusterSpec, plan: NodePlan) -> dict[str, Any]:
+    resources: dict[str, Any] = {}
+    if plan.gpu_ids:
+        request = {"driver": "nvidia", "device_ids": list(plan.gpu_ids), "capabilities": ["gpu"]}
+        resources["reservations"] = {"devices": [request]}
+    if spec.compose.limits:
+        resources["limits"] = _limits(spec, plan)
+    return {"resources": resources} if resources else {}
+
+
+def _limits(spec: ClusterSpec, plan: NodePlan) -> dict[str, Any]:
+    shm_size, _ = ray_nodes.shared_memory(plan.memory, spec.compose.shm_size)
+    # What lies in /dev/shm counts as memory of its container.
+    limits: dict[str, Any] = {"memory": plan.memory + shm_size}
+    # A head without CPUs for tasks runs Ray itself all the same.
+    return {**limits, "cpus": str(plan.cpus)} if plan.cpus else limits
 
 
 def _health(plan: NodePlan) -> list[str]:

@@ -21,6 +21,7 @@ from trainyard.images.resolve import PinnedImage
 from trainyard.seams import nvidia
 from trainyard.seams.docker import cli
 from trainyard.seams.docker import containers as docker_containers
+from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker.containers import Container
 from trainyard.seams.docker.engine import Engine
 from trainyard.seams.ssh import connection, forward
@@ -106,7 +107,13 @@ class DockerHost(Machine):
         location.write(self.spec, self.tools, self.engine)
         self.make_token()
         spec, token = self.spec, self.token
-        document = desired.document(spec, self.plans, location.owner(self.tools))
+        document = desired.document(
+            spec,
+            self.plans,
+            location.owner(self.tools),
+            logging=docker_containers.bounded_log(self.engine),
+            as_root=self._as_root,
+        )
         secrets = {desired.TOKEN_VARIABLE: token} if token and spec.auth == "token" else {}
         compose = partial(cli.compose, self.engine, naming.project(spec.name), document, secrets=secrets)
         with diagnosis.explained(image=self.image.name if self.image else ""):
@@ -115,6 +122,12 @@ class DockerHost(Machine):
             if "head" in missing:
                 docker_containers.open_directory(self.engine, naming.container(spec.name, "head"), spec.compose.outputs)
             compose("up", "--detach")
+
+    @property
+    def _as_root(self) -> bool:
+        """Say whether the nodes' image runs as root, which it does if it names no user."""
+        facts = docker_images.inspect(self.engine, self.image.reference) if self.image else None
+        return facts is None or facts.is_root
 
     def remove(self, names: Iterable[str]) -> None:
         """End these nodes; what is to leave a head that stays is stopped first, so that Ray learns of it at once."""

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import requests
 from docker.errors import DockerException, NotFound
+from docker.types import LogConfig
 
 from trainyard.seams import addresses
 from trainyard.seams.docker.engine import Engine, refusals
@@ -24,6 +25,11 @@ from trainyard.seams.programs import Ran
 
 # What a container of one command carries.
 ONCE = "io.trainyard.once"
+# Docker's default driver keeps all that a container ever printed. Others have other options, and bounds of their own.
+_KEEPS_ALL = "json-file"
+LOG_LIMITS = {"max-size": "10m", "max-file": "3"}
+# No program in a container of ours gains rights by being started (setuid), as nodes of a cluster may not either.
+HARDENED = ("no-new-privileges:true",)
 # As the exit code of a process that had to be killed.
 KILLED = -9
 
@@ -110,6 +116,12 @@ def container(engine: Engine, name: str) -> Container | None:
     return None
 
 
+def bounded_log(engine: Engine) -> dict[str, Any]:
+    """Return the driver and options with which containers keep their last 30 MB; {} where the host has its own."""
+    driver = engine.info().get("LoggingDriver")
+    return {"driver": driver, "options": dict(LOG_LIMITS)} if driver == _KEEPS_ALL else {}
+
+
 def create(
     engine: Engine,
     name: str,
@@ -127,12 +139,15 @@ def create(
 
     `ports` maps a port inside to the host's (address, port); `volumes` names, or paths of the host, to paths.
     """
+    log = bounded_log(engine)
     with refusals(f"make the container {name}"):
         host = engine.api.create_host_config(
             port_bindings=dict(ports),
             binds=[f"{volume}:{path}" for volume, path in volumes.items()],
             restart_policy={"Name": "unless-stopped"},
             network_mode=network,
+            security_opt=list(HARDENED),
+            log_config=LogConfig(type=log["driver"], config=log["options"]) if log else None,
         )
         made = engine.api.create_container(
             image,
@@ -229,7 +244,7 @@ def run_once(
                 name=name,
                 entrypoint=list(entrypoint) if entrypoint is not None else None,
                 labels={ONCE: "true"},
-                host_config=api.create_host_config(network_mode="none"),
+                host_config=api.create_host_config(network_mode="none", security_opt=list(HARDENED)),
             )
             api.start(name)
             code = KILLED

@@ -42,6 +42,10 @@ class ImageFacts:
     created: str
 
     @property
+    def is_root(self) -> bool:
+        return self.user.partition(":")[0] in ("", "0", "root")
+
+    @property
     def content(self) -> str | None:
         return self.labels.get(CONTENT_LABEL)
 
