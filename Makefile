@@ -27,7 +27,7 @@ $(READY): requirements.lock pyproject.toml
 	@echo "make setup: installs some 150 Python packages into .venv, at the versions of requirements.lock (about 40 s)"
 	@# Debian and Ubuntu ship python3 without ensurepip; venv then fails half-way.
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
-	  { echo "make setup: installs the Debian package python3-venv first"; $(APT_GET) update && $(APT_GET) install -y python3-venv; } >&2 || \
+	  { echo "make setup: installs the Debian package python3-venv first"; ($(APT_GET) update && $(APT_GET) install -y python3-venv) >/dev/null; } || \
 	  { echo "error: python3 has no ensurepip; an administrator installs it: apt-get install python3-venv"; exit 3; }
 	@# An environment of another Python, or one that was cut short, is made again from nothing.
 	@$(PYTHON) -m venv --clear .venv

@@ -14,8 +14,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 # What a comment may say: the block is not run, and why; its last command's exit code; the file that it is written to;
-# the part of the tests' bed without which it is not run; what runs before all blocks of the page.
-DIRECTIVES = ("not run here", "exit", "file", "docker", "kubernetes", "begins after")
+# what runs before all blocks of the page.
+DIRECTIVES = ("not run here", "exit", "file", "begins after")
 COMMANDS = ("sh", "console")
 
 _FENCE = re.compile(r"```(\w*)$")
@@ -42,8 +42,7 @@ class Block:
     @property
     def is_run(self) -> bool:
         """Return whether the block is one of commands that run here."""
-        left_out = {"not run here", "docker", "kubernetes"} & self.directives.keys()
-        return self.language in COMMANDS and not left_out
+        return self.language in COMMANDS and "not run here" not in self.directives
 
 
 @dataclass(frozen=True)

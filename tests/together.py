@@ -106,7 +106,8 @@ def main(arguments: list[str]) -> int:
     """Run the groups, print what each said once it has ended, and return the worst exit code."""
     machine = look()
     if left_out(machine) and all_must_run():
-        sys.exit(f"error: TRAINYARD_TESTS=all, but these cannot run: {', '.join(left_out(machine))}")
+        missed = f"{', '.join(left_out(machine))}, since {obstacle(machine)}"
+        sys.exit(f"error: TRAINYARD_TESTS=all, but these cannot run: {missed}")
 
     with tempfile.TemporaryDirectory() as home, ThreadPoolExecutor(BUSY_AT_ONCE) as two, ThreadPoolExecutor(1) as one:
         together = Together(arguments, Path(home))

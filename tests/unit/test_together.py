@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests import together
 from tests.together import BUSY, LOCAL, MARKS, PATIENT, chosen, left_out, summary
 from tests.tools import FOR_THE_ENGINE, ON_THIS_MACHINE, Machine, announcement, may_run_engines, obstacle, packages
 
+ROOT = Path(__file__).parents[2]
 READY = Machine(is_root=True, has_apt=True, runs_engines=True, has_go=True, is_built=True)
 BARE = dataclasses.replace(READY, has_go=False, is_built=False, missing=frozenset((*ON_THIS_MACHINE, *FOR_THE_ENGINE)))
 USER = dataclasses.replace(BARE, is_root=False)
@@ -70,6 +72,22 @@ def test_the_last_line_names_what_failed_and_what_was_left_out() -> None:
         "passed: local; left out: ec2, docker, kubernetes, breaking, waiting, microk8s, since they need root, or sudo "
         "without a password; left out: what uses chromium, ssh, vulkaninfo, which this machine lacks"
     )
+
+
+def test_where_all_tests_must_run_leaving_some_out_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRAINYARD_TESTS", "all")
+    monkeypatch.setattr(together, "look", lambda: USER)
+    with pytest.raises(SystemExit) as left:
+        together.main([])
+    assert left.value.code == (
+        "error: TRAINYARD_TESTS=all, but these cannot run: ec2, docker, kubernetes, breaking, waiting, microk8s, "
+        "since they need root, or sudo without a password"
+    )
+
+
+def test_ci_runs_what_people_run_and_leaves_nothing_out() -> None:
+    commands = [line for line in (ROOT / ".ci/run").read_text().splitlines() if line and line[0] != "#"]
+    assert commands == ["set -euo pipefail", 'cd "$(dirname "$0")/.."', "TRAINYARD_TESTS=all make test"]
 
 
 def test_a_process_that_may_not_mount_may_run_no_engine(tmp_path: Path) -> None:
