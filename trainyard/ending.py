@@ -9,7 +9,15 @@ from pathlib import Path
 from trainyard import lifecycle
 from trainyard.dispatch import runs
 from trainyard.dispatch.follow import STOP_WITHIN
-from trainyard.errors import LockedOutError, NotReadyError, OutsideError, Problem, RequestError, TrainyardError
+from trainyard.errors import (
+    LockedOutError,
+    NotReadyError,
+    OutsideError,
+    Problem,
+    RequestError,
+    TrainyardError,
+    reason_of,
+)
 from trainyard.lifecycle import Cluster
 from trainyard.lock import WAIT_SECONDS
 from trainyard.results import state
@@ -35,7 +43,8 @@ def check(
     """Raise RequestError while runs go on, or end them if that was asked for; then fetch what runs left.
 
     To be called before nodes end, by `command` as it is typed. A cluster that does not answer has nothing that could
-    be named or fetched; one that runs, and answers others alone, is not ended unasked.
+    be named or fetched; one that runs, and answers others alone, is not ended unasked. With `end_runs` nothing that
+    a run's records are like, here or on the cluster, is an error: it is noted, and what cannot be fetched is given up.
     """
     insisting = f"trainyard {command} --end-runs"
     try:
@@ -61,10 +70,11 @@ def check(
                 hint=f"To end what runs, with what it has left brought here first: {insisting}",
             )
         if submitted := [job.submission_id for job in going if job.submission_id]:
-            run_steps([_end(ray, submitted)], progress)
+            _run_or_note(_end(ray, submitted), progress, note, is_needed=False)
         ours = [run for job in jobs if (run := _here(results, job.submission_id))]
-        if left := [run for run in ours if not runs.is_at_home(ray, run)]:
-            run_steps([_fetch(ray, left, note, "" if end_runs else insisting)], progress)
+        bringing = _Bringing(ray, note=note, insisting="" if end_runs else insisting)
+        if left := [run for run in ours if not bringing.is_done(run)]:
+            _run_or_note(bringing.step(left), progress, note, is_needed=not end_runs)
     here = {run.name for run in ours}
     dispatched = [job for job in jobs if "trainyard_run" in job.metadata and job.metadata.get("trainyard_job") != SMOKE]
     if others := [job.submission_id for job in dispatched if job.submission_id not in here]:
@@ -112,32 +122,82 @@ def _end(ray: RayApi, names: Sequence[str]) -> Step:
     return Step(f"End {counted(len(names), 'run')}: {named(names)}", done=ended, do=end, deadline=STOP_WITHIN)
 
 
-def _fetch(ray: RayApi, left: Sequence[RunDirectory], note: Callable[[str], None], insisting: str) -> Step:
-    """Return the step after which everything of these runs is here; what another command fetches is waited for.
+def _run_or_note(step: Step, progress: Progress, note: Callable[[str], None], *, is_needed: bool) -> None:
+    """Make a step hold; one that is not needed may fail, and is noted then: the nodes end all the same."""
+    try:
+        run_steps([step], progress)
+    except TrainyardError as error:
+        if is_needed:
+            raise
+        note(f"given up: {error.what}")
+
+
+class _Bringing:
+    """Everything that runs left, brought here; what another command fetches is waited for.
 
     What cannot be fetched is an error that names the command `insisting` on it; without one, it is given up.
     """
-    given_up: set[str] = set()
 
-    def fetched() -> Answer:
-        missing = [run.name for run in left if run.name not in given_up and not runs.is_at_home(ray, run)]
-        return no(f"still on the cluster: outputs of {named(missing)}") if missing else YES
+    def __init__(self, ray: RayApi, *, note: Callable[[str], None], insisting: str) -> None:
+        self._ray = ray
+        self._note = note
+        self._insisting = insisting
+        self._tried: set[str] = set()
+        self._given_up: set[str] = set()
+        # By run: why what it left is unknown.
+        self._unreadable: dict[str, Exception] = {}
 
-    def fetch() -> None:
-        for run in left:
-            for error in runs.bring_home(ray, run, note=note):
-                if insisting:
-                    hint = f"Repeat the command once the cause is gone. To give them up: {insisting}"
-                    raise OutsideError(f"outputs would be lost: {error.what}", where=error.where, hint=hint)
-                given_up.add(run.name)
-                note(f"outputs of {run.name} are given up: {error.what}")
+    def is_done(self, run: RunDirectory) -> bool:
+        if run.name in self._given_up:
+            return True
+        try:
+            is_at_home = runs.is_at_home(self._ray, run)
+        except Exception as error:  # as in _told_its_end
+            self._unreadable[run.name] = error
+            return False
+        # A report that cannot be written is noted once.
+        return is_at_home and (run.report.exists() or run.name in self._tried)
 
-    return Step(f"Fetch outputs of {named([run.name for run in left])}", fetched, fetch, deadline=WAIT_SECONDS)
+    def step(self, left: Sequence[RunDirectory]) -> Step:
+        def fetched() -> Answer:
+            missing = [run.name for run in left if not self.is_done(run)]
+            return no(f"still on the cluster: outputs of {named(missing)}") if missing else YES
+
+        def fetch() -> None:
+            for run in left:
+                self._bring(run)
+
+        return Step(f"Fetch outputs of {named([run.name for run in left])}", fetched, fetch, deadline=WAIT_SECONDS)
+
+    def _bring(self, run: RunDirectory) -> None:
+        """Fetch what a run left, as far as it is known."""
+        self._tried.add(run.name)
+        problems: list[Exception] = []
+        try:
+            problems += runs.bring_home(self._ray, run, note=self._note)
+        except Exception as error:  # as above
+            problems.append(error)
+        if (unreadable := self._unreadable.pop(run.name, None)) is not None:
+            problems = [unreadable]
+        for problem in problems:
+            self._give_up(run, problem)
+
+    def _give_up(self, run: RunDirectory, problem: Exception) -> None:
+        reason = reason_of(problem)
+        if self._insisting:
+            where = problem.where if isinstance(problem, TrainyardError) else str(run.path)
+            hint = f"Repeat the command once the cause is gone. To give them up: {self._insisting}"
+            raise OutsideError(f"outputs of {run.name} would be lost: {reason}", where=where, hint=hint) from problem
+        self._given_up.add(run.name)
+        self._note(f"outputs of {run.name} are given up: {reason}")
 
 
 def _told_its_end(results: Path, name: str) -> bool:
     run = _here(results, name)
-    return run is not None and state.load(run).ended
+    try:
+        return run is not None and state.load(run).ended
+    except Exception:  # records are what a task, a full disk or another program made of them
+        return False
 
 
 def _here(results: Path, name: str) -> RunDirectory | None:

@@ -88,6 +88,11 @@ class InterruptedRunError(TrainyardError, exit_code=130):
     """The user interrupted a waiting command."""
 
 
+def reason_of(error: Exception) -> str:
+    """Return what went wrong, for a message about what could not be done because of it."""
+    return error.what if isinstance(error, TrainyardError) else f"{type(error).__name__}: {error}"
+
+
 def in_a_line(error: TrainyardError) -> str:
     """Return what is wrong and where, for a table of several such things."""
     if error.problems:

@@ -15,6 +15,8 @@ from typing import BinaryIO
 _LARGEST = 64 * 1024
 _FLOAT, _DOUBLE = 1, 2  # tensorflow/core/framework/types.proto
 _SIZES = {1: 8, 5: 4}  # of the kinds of fields that do not say theirs
+_LONGEST_VARINT = 10  # bytes: 64 bits, 7 in each
+_LARGEST_STEP = 2**64
 
 
 def scalars(file: BinaryIO) -> Iterator[tuple[str, float, float, float]]:
@@ -32,7 +34,7 @@ def scalars(file: BinaryIO) -> Iterator[tuple[str, float, float, float]]:
         file.seek(end)
         try:
             yield from _scalars(record)
-        except (KeyError, IndexError, struct.error):
+        except (KeyError, IndexError, ValueError, struct.error):
             continue
 
 
@@ -45,8 +47,10 @@ def _scalars(record: bytes) -> Iterator[tuple[str, float, float, float]]:
         fields = dict(_fields(entry)) if number == 1 else {}
         value = _value(fields)
         if value is not None:
-            step = float(int.from_bytes(event.get(2, b""), "little"))
-            yield fields[1].decode("utf-8", "replace"), step, value, time
+            step = int.from_bytes(event.get(2, b""), "little")
+            if step >= _LARGEST_STEP:
+                raise ValueError("the step is no number of 64 bits")
+            yield fields[1].decode("utf-8", "replace"), float(step), value, time
 
 
 def _value(entry: dict[int, bytes]) -> float | None:
@@ -67,7 +71,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
         key, at = _whole(message, at)
         if (kind := key & 7) == 0:
             number, at = _whole(message, at)
-            yield key >> 3, number.to_bytes(10, "little")
+            yield key >> 3, number.to_bytes(_LONGEST_VARINT, "little")
             continue
         size, at = _whole(message, at) if kind == 2 else (_SIZES[kind], at)
         yield key >> 3, message[at : at + size]
@@ -75,7 +79,10 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _whole(message: bytes, at: int) -> tuple[int, int]:
-    """Return the number (a varint) at an offset, and the offset after it."""
+    """Return the number (a varint) at an offset, and the offset after it.
+
+    Raises IndexError where the message ends too early, ValueError where the number does not end.
+    """
     number = message[at]
     if number < 128:  # most are: keys and lengths
         return number, at + 1
@@ -83,4 +90,6 @@ def _whole(message: bytes, at: int) -> tuple[int, int]:
     while (byte := message[at := at + 1]) >= 128:
         number |= (byte & 127) << shift
         shift += 7
+        if shift == 7 * _LONGEST_VARINT:
+            raise ValueError("the varint is too long")
     return number | byte << shift, at + 1

@@ -64,7 +64,10 @@ def main(run: str, *, plan_text: bytes, runner_name: str, runner: bytes, started
     except BaseException:
         traceback.print_exc()
         last = traceback.format_exc().strip().splitlines()[-1]
-        ending |= {"error": f"the runner failed: {last}", "hint": "This is a bug of trainyard; the job's log has more."}
+        ending |= {
+            "error": f"the runner failed: {last[:2000]}",
+            "hint": "This is a bug of trainyard; the job's log has more.",
+        }
     stream.write("run-ended", seconds=round(time.time() - started, 3), **ending)
     stream.close()
     _say(f"run {ending['state']}" + (f": {ending['error']}" if ending["error"] else ""))

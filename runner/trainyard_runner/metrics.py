@@ -17,6 +17,8 @@ from trainyard_runner.names import plain
 # Name, step if it is known, value, seconds since 1970.
 Point = tuple[str, float | None, float, float]
 _LONGEST_LINE = 1024 * 1024
+# Names are only shown; a program may write any number, of any length.
+_LONGEST_NAME, _MOST_NAMES = 100, 1000
 
 
 class MetricReader:
@@ -51,7 +53,8 @@ class MetricReader:
         """
         for source in self._sources:
             for name, step, value, seconds in source():
-                self.names.add(name)
+                if len(self.names) < _MOST_NAMES:
+                    self.names.add(name[:_LONGEST_NAME])
                 if plain(name) == self._metric:
                     self._values.append([self._count if step is None else step, value, seconds])
                     self._count += 1

@@ -20,6 +20,8 @@ Message = tuple[str, Any]
 # A write within the kernel's clock tick of an earlier one does not show in the time of change.
 TICK_NS = 10_000_000
 _MOST_REMOVED = 1000
+# So many characters of removed names are one message.
+_MOST_OF_NAMES = 1024 * 1024
 _HEADERS = 1024  # bytes of an entry in an archive, beside its data
 NAMED = 5
 _GIB = 1024**3
@@ -89,12 +91,17 @@ class OutputWatch:
         bad = {item.name for item in unread}
         whole = self._held is None or (whole and not bad)
         self._held = 0 if whole else (self._held or 0) + size
-        kept = {name: entry for name, entry in self._sent.items() if name not in removed}
+        gone = set(removed)
+        kept = {name: entry for name, entry in self._sent.items() if name not in gone}
         self._sent = {**kept, **{name: entry for name, entry in entries.items() if name not in bad}}
         self._again = unsettled | bad
         files = sum(1 for entry in changed if entry.is_file and entry.name not in bad)
         lines = [str(item) for item in left_out if item.is_lost][:NAMED]
-        yield ("outputs", {"files": files, "whole": whole, "removed": removed, "left_out": lines})
+        # A whole archive replaces everything: nothing has to be removed before it.
+        first, *others = [[]] if whole else _in_pieces(sorted(removed, key=lambda name: name not in entries))
+        yield ("outputs", {"files": files, "whole": whole, "removed": first, "left_out": lines})
+        for names in others:
+            yield ("outputs", {"files": 0, "whole": False, "removed": names, "left_out": []})
 
     def _is_much(self, entries: Entries, removed: list[str]) -> bool:
         """Tell whether what the head holds should be replaced, rather than added to."""
@@ -148,6 +155,19 @@ def _is_gone(before: Entry, now: Entry | None, lost: set[str]) -> bool:
         return stat.S_IFMT(before.mode) != stat.S_IFMT(now.mode)
     path = PurePosixPath(before.name)
     return not (before.name in lost or any(str(parent) in lost for parent in path.parents))
+
+
+def _in_pieces(names: list[str]) -> list[list[str]]:
+    """Return names in pieces that each fit into one message; at least one piece."""
+    pieces: list[list[str]] = [[]]
+    size = 0
+    for name in names:
+        if size + len(name) > _MOST_OF_NAMES:
+            pieces.append([])
+            size = 0
+        pieces[-1].append(name)
+        size += len(name)
+    return pieces
 
 
 def _order(entry: Entry) -> tuple[bool, str]:

@@ -15,6 +15,8 @@ from trainyard_runner.archive import PART, Incoming
 from trainyard_runner.losses import Ending
 from trainyard_runner.stream import EventStream
 
+# So many values of the watched metric are one event.
+_VALUES_AT_ONCE = 10_000
 # What a broken attempt may still say is how it ended.
 _KEPT = ("output", "checkpoint-part", "checkpoint", "checkpoint-dropped", "outputs-part", "outputs")
 
@@ -149,8 +151,10 @@ class Records:
 
     def _metric(self, record: AttemptRecord, values: list[list[float]]) -> None:
         """Keep values of the watched metric: [step, value, seconds since 1970] each, all finite."""
-        self._stream.write("metric", task=record.task, attempt=record.attempt, values=values)
-        self.on_metric(record, values)
+        for begin in range(0, len(values), _VALUES_AT_ONCE):
+            some = values[begin : begin + _VALUES_AT_ONCE]
+            self._stream.write("metric", task=record.task, attempt=record.attempt, values=some)
+            self.on_metric(record, some)
 
     def _ended(self, record: AttemptRecord, said: dict[str, Any]) -> None:
         close = said.pop("close_program", None)

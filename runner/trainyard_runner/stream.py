@@ -12,6 +12,10 @@ from typing import Any
 from trainyard_runner import names
 
 ROLL_AT = 8 * 1024 * 1024
+# Readers take a longer line for something that is no stream. What a task prints in 256 KiB is six times as long here.
+LONGEST_LINE = 16 * 1024 * 1024
+# Of an event that would be longer, each text and each list is cut to so many characters, or items.
+_CUT_TO = 1000
 # Room on the disk that is set aside: when it is full, how tasks ended can still be written.
 RESERVE = 4 * 1024 * 1024
 
@@ -62,6 +66,8 @@ class EventStream:
         line = {"seq": self._seq, "time": round(self._clock(), 4), "event": event, **fields}
         # ASCII only: lone surrogates, which stand for bytes that are not UTF-8, have no other spelling in a file.
         encoded = json.dumps(line, separators=(",", ":")).encode() + b"\n"
+        if len(encoded) > LONGEST_LINE:
+            encoded = json.dumps(_cut(line), separators=(",", ":")).encode() + b"\n"
         try:
             written = 0
             while written < len(encoded):
@@ -84,3 +90,14 @@ class EventStream:
     def _shrink_reserve(self, size: int) -> None:
         if self._reserve.stat().st_size > size:
             os.truncate(self._reserve, size)
+
+
+def _cut(value: Any) -> Any:
+    """Return a value of JSON without what makes an event too long: a run must not become unreadable by one event."""
+    if isinstance(value, str):
+        return value[:_CUT_TO]
+    if isinstance(value, dict):
+        return {name: _cut(item) for name, item in list(value.items())[:_CUT_TO]}
+    if isinstance(value, list):
+        return [_cut(item) for item in value[:_CUT_TO]]
+    return value

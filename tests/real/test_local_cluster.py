@@ -139,9 +139,18 @@ def test_recreate_makes_everything_anew_and_ends_what_a_killed_keeper_left(pair:
     assert not processes.alive(before)
 
 
+# An event file that is no such thing: the step of its scalar is a number of 12 bytes.
+DAMAGED = bytes.fromhex("19" + 11 * "00" + "10" + 11 * "ff" + "01" + "2a0a0a080a0178150000803f" + 4 * "00")
+
+
 def test_runs_end_with_their_nodes_only_if_that_is_said_and_what_they_left_is_fetched_first(pair: Yard) -> None:
     leaves = "import os, pathlib, sys, time\npathlib.Path(os.environ['TRAINYARD_OUTPUT'], 'x').write_text('made')\n"
-    write_job(pair, "quick", "command: [python3, task.py]\n", task=leaves)
+    damages = f"pathlib.Path(os.environ['TRAINYARD_OUTPUT'], 'events.out.tfevents.1.h').write_bytes({DAMAGED!r})\n"
+    write_job(pair, "quick", "command: [python3, task.py]\n", task=leaves + damages)
+    pair.run("train.dispatch", "quick", "--skip-smoke")
+    unreadable = newest(pair)
+    with (unreadable / "events.jsonl").open("ab") as events:
+        events.write(b"\x00\n")
     write_job(pair, "slow", "command: [python3, task.py, '4006']\n", task=f"{leaves}time.sleep(float(sys.argv[1]))")
     pair.run("train.dispatch", "quick", "--no-wait", "--skip-smoke")
     quick = newest(pair)
@@ -167,7 +176,8 @@ def test_runs_end_with_their_nodes_only_if_that_is_said_and_what_they_left_is_fe
     assert [step["title"] for step in planned["steps"] if step["disruptive"]] == ["Remove cpu-0"]
     assert {run["run"] for run in planned["ends"]} == {slow.name, "theirs"}
 
-    pair.run("cluster.down", "--end-runs")
+    down = pair.run("cluster.down", "--end-runs")
+    assert f"outputs of {unreadable.name} are given up: not an event of Trainyard's runner: " in down.stderr
     assert pair.leftovers() == []
     assert [(run / "outputs" / run.name.split("-")[0] / "x").read_text() for run in (quick, slow)] == ["made", "made"]
     assert pair.json("train.status", slow.name)["state"] == "stopped"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import nullcontext
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +24,10 @@ from trainyard.errors import (
 )
 from trainyard.lifecycle import Cluster
 from trainyard.progress import PlainProgress
+from trainyard.results import store
+from trainyard.results.store import RunDirectory
 from trainyard.seams.ray_api import RayApi, RefusedError
+from trainyard.seams.ray_types import Job
 from trainyard.spec.cluster import ClusterSpec, LoadedCluster
 from trainyard.steps import Step, no
 
@@ -74,6 +79,51 @@ def test_one_that_is_broken_can_be_ended(
 
     monkeypatch.setattr(lifecycle, "connect_as_made", fail)
     assert check(cluster) == notes
+
+
+STARTED = '{"seq": 0, "time": 1.0, "event": "run-started", "node_id": "n"}\n'
+ENDED = '{"seq": 1, "time": 2.0, "event": "run-ended", "state": "succeeded", "exit": 0, "seconds": 1.0}\n'
+RECORDS = {
+    "an event that is none": "[1]\n",
+    "an event without its fields": '{"seq": 0, "time": 1.0, "event": "trial-ended", "trial": {}}\n',
+    "bytes": "\x00\xff\n",
+    "no stream on the cluster": "",
+}
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> RunDirectory:
+    """Give the record of a run that has ended, on a cluster which says what is no stream."""
+    record = {"run": "job-1", "cluster": "lab", "job": "job", "tasks": ["a"], "tune": {"metric": "x"}}
+    made = store.create(cluster.tools.state, record, cluster="", job="")
+    job = Job("job-1", "SUCCEEDED", "", "n", 0, {"trainyard_run": "job-1"})
+    monkeypatch.setattr(lifecycle, "connect_as_made", lambda _: Endpoint("lab", "http://127.0.0.1:1"))
+    monkeypatch.setattr(RayApi, "jobs", lambda _: (job,))
+    monkeypatch.setattr(RayApi, "job", lambda *_: job)
+    monkeypatch.setattr(RayApi, "file", lambda *_, **__: nullcontext(iter([b"{}\n"])))
+    return made
+
+
+@pytest.mark.parametrize("events", RECORDS.values(), ids=RECORDS.keys())
+def test_whatever_a_runs_records_are_like_its_nodes_can_be_ended(
+    cluster: Cluster, run: RunDirectory, events: str
+) -> None:
+    run.events.write_bytes(events.encode("latin-1"))
+    with pytest.raises(OutsideError) as refused:
+        check(cluster)
+    assert refused.value.what.startswith("outputs of job-1 would be lost: ")
+    assert refused.value.hint == (
+        "Repeat the command once the cause is gone. To give them up: trainyard cluster.down --end-runs"
+    )
+    (note,) = check(cluster, end_runs=True)
+    assert note.startswith("outputs of job-1 are given up: ")
+
+
+def test_a_report_that_cannot_be_written_is_noted_and_hinders_no_removal(cluster: Cluster, run: RunDirectory) -> None:
+    run.events.write_text(STARTED + ENDED)
+    (run.path / f".{os.getpid()}.html").mkdir()
+    (note,) = check(cluster)
+    assert note.startswith("there is no report of job-1: ")
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:

@@ -12,6 +12,7 @@ from ray import exceptions
 from trainyard_runner import losses, names, proctree
 from trainyard_runner.output import CHUNK, OutputBuffer
 from trainyard_runner.plan import Task
+from trainyard_runner.records import AttemptRecord, Records
 from trainyard_runner.stream import EventStream
 from trainyard_runner.units import MOST_LOSSES, Unit
 
@@ -190,3 +191,32 @@ def test_a_safe_name_stays_as_it_is_and_any_other_becomes_safe_with_a_mark_of_it
     stems = [names.file_stem(name) for name in odd]
     assert len({*stems, *odd}) == 2 * len(odd)
     assert not [stem for stem in stems if "/" in stem or stem.startswith(".") or len(stem) > 109]
+
+
+def test_very_many_values_of_a_metric_are_several_events(tmp_path: Path) -> None:
+    stream = EventStream(tmp_path)
+    records = Records(tmp_path, stream, node="head", node_name=str, each_attempt=False)
+    heard: list[list[float]] = []
+    records.on_metric = lambda _, values: heard.extend(values)
+    values = [[float(step), 1.7976931348623157e308, 1795500000.1234567] for step in range(25_000)]
+    records.apply(AttemptRecord("a", 1), [("metric", values)])
+    stream.close()
+    said = [event["values"] for event in events(tmp_path / "stream.000000.jsonl")]
+    assert [len(some) for some in said] == [10_000, 10_000, 5000]
+    assert [value for some in said for value in some] == heard == values
+
+
+def test_an_event_that_nobody_could_read_is_cut_in_its_texts_and_lists(tmp_path: Path) -> None:
+    stream = EventStream(tmp_path, clock=lambda: 5.0)
+    stream.write("note", text="x" * (17 * 1024 * 1024), tail=["y"] * 5000, exit=0, facts={"cpu": "z" * 2000})
+    stream.close()
+    (event,) = events(tmp_path / "stream.000000.jsonl")
+    assert event == {
+        "seq": 0,
+        "time": 5.0,
+        "event": "note",
+        "text": "x" * 1000,
+        "tail": ["y"] * 1000,
+        "exit": 0,
+        "facts": {"cpu": "z" * 1000},
+    }

@@ -8,6 +8,7 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from trainyard_runner import archive
 from trainyard_runner.checkpoint import CheckpointWatch, Message
 from trainyard_runner.outputs import OutputWatch, apply
@@ -112,6 +113,45 @@ def test_what_went_goes_at_home_and_a_file_may_become_a_directory(tmp_path: Path
     assert said and set(said["removed"]) == {"old", "old/deep.txt", "place"}
     assert outputs.at_home() == {"kept": "x", "place/inner": "i"}
     assert not (outputs.home / "old").exists()
+
+
+def test_very_many_names_that_went_are_not_sent_with_what_replaces_everything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainyard_runner.outputs._MOST_REMOVED", 10)
+    outputs = Outputs(tmp_path)
+    for number in range(11):
+        outputs.write(f"{number}", "x")
+    outputs.sync()
+    for path in outputs.task.iterdir():
+        path.unlink()
+    outputs.write("kept", "x")
+    said = outputs.sync()
+    assert said and (said["whole"], said["removed"], said["names"]) == (True, [], ["kept"])
+
+
+def test_very_many_names_that_went_are_sent_in_several_messages_where_something_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainyard_runner.outputs._MOST_OF_NAMES", 1000)
+    outputs = Outputs(tmp_path)
+    for name in ("locked/a", "turns", *(f"{number:0100d}" for number in range(25))):
+        outputs.write(name, "x")
+    outputs.sync()
+    for path in [path for path in outputs.task.iterdir() if path.is_file()]:
+        path.unlink()
+    outputs.write("turns/inner", "i")
+    outputs.unreadable = "locked"
+    messages = list(outputs.watch.look())
+    said = [content for kind, content in messages if kind == "outputs"]
+    assert [len(message["removed"]) for message in said] == [10, 10, 6]
+    assert said[0]["removed"][0] == "turns"
+    content = b"".join(content for kind, content in messages if kind == "outputs-part") + END
+    apply([content], outputs.home, removed=said[0]["removed"])
+    for message in said[1:]:
+        apply([END], outputs.home, removed=message["removed"])
+    assert outputs.at_home() == {"locked/a": "x", "turns/inner": "i"}
+    assert outputs.sync() is None
 
 
 def test_names_that_lead_outside_remove_nothing(tmp_path: Path) -> None:

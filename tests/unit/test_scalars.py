@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import struct
+from math import isfinite
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -133,3 +135,40 @@ def record(directory: Path, *entries: Summary.Value) -> Path:
         writer.write(Event(step=4, wall_time=1.0, summary=Summary(value=[entry])).SerializeToString())
     writer.close()
     return path
+
+
+def framed(event: bytes) -> bytes:
+    """Return a record of an event file, with checksums that nobody reads."""
+    return len(event).to_bytes(8, "little") + bytes(4) + event + bytes(4)
+
+
+SCALAR = b"\x2a\x0a\x0a\x08\x0a\x01x\x15\x00\x00\x80\x3f"  # the summary of "x", 1.0
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b"\x10" + b"\xff" * 11 + b"\x01",  # a step that is a varint of 12 bytes
+        b"\x12\xc8\x01" + b"\xff" * 200,  # a step of 200 bytes
+        b"\x12\x09" + b"\xff" * 9,  # a step of 72 bits
+        b"\xff" * 40,
+        b"\x09\x00",  # a time of one byte
+    ],
+)
+def test_a_damaged_record_is_passed_over(tmp_path: Path, damage: bytes) -> None:
+    path = tmp_path / "events.out.tfevents.1.h"
+    path.write_bytes(framed(damage + SCALAR) + framed(b"\x10\x05" + SCALAR))
+    assert list(read_file(path)) == [("x", 5.0, 1.0, 0.0)]
+
+
+def test_whatever_bytes_are_damaged_a_file_is_read(tmp_path: Path) -> None:
+    path = written(tmp_path, {step: float(step) for step in range(20)})
+    whole = path.read_bytes()
+    random = Random(23)
+    for _ in range(300):
+        damaged = bytearray(whole)
+        for _ in range(random.randint(1, 40)):
+            damaged[random.randrange(len(damaged))] = random.randrange(256)
+        path.write_bytes(damaged)
+        for _, step, value, _ in read_file(path):
+            assert isfinite(step) and isfinite(value)

@@ -24,9 +24,8 @@ _SOON, _LATE = 0.1, 0.5
 _SILENCE = 15.0
 # So many lines are asked for again when few were new the last time; a wrong guess only costs one more question.
 _FEW = 8
-# What a task prints comes in pieces of 256 KiB, six times as long as JSON; a segment ends after its last whole line.
-_LONGEST_LINE = 16 * 1024 * 1024
-_LONGEST_SEGMENT = stream.ROLL_AT + _LONGEST_LINE
+# A segment ends after its last whole line.
+_LONGEST_SEGMENT = stream.ROLL_AT + stream.LONGEST_LINE
 
 
 class StreamReader:
@@ -127,7 +126,7 @@ class StreamReader:
             self._contact()
             read += len(chunk)
             rest += chunk
-            if read > _LONGEST_SEGMENT or len(rest) > _LONGEST_LINE:
+            if read > _LONGEST_SEGMENT or len(rest) > stream.LONGEST_LINE:
                 raise ValueError("it has no end where the runner's would have one")
             end = rest.rfind(b"\n") + 1
             if end:

@@ -13,7 +13,7 @@ from trainyard_runner import names
 from trainyard.dispatch.fetch import Fetcher, fetch_fresh, missing_archives
 from trainyard.dispatch.follow import STOP_WITHIN, Follower, Interrupts, Screen
 from trainyard.endpoint import Endpoint
-from trainyard.errors import JobFailedError, OutsideError, SmokeError, TrainyardError
+from trainyard.errors import JobFailedError, OutsideError, SmokeError, TrainyardError, reason_of
 from trainyard.results import state as states
 from trainyard.results import store
 from trainyard.results.journal import Journal, recorded
@@ -75,7 +75,9 @@ def follow(
     try:
         follower = Follower(ray, journal, state, fetcher, screen, interrupted, stop, is_in_reach=reach)
         ending = follower.follow()
-        unfetched = _all_home(fetcher, run, state) if ending == "ended" and journal.recording else ()
+        unfetched: tuple[OutsideError, ...] = ()
+        if ending == "ended" and journal.recording:
+            unfetched = _all_home(fetcher, run, state, note=screen.note)
         return concluded(RunStatus(run, state), unfetched=unfetched)
     except OutsideError as error:
         return RunStatus(run, states.load(run), unsure=error.what, error=error)
@@ -161,13 +163,14 @@ def fetch(run: RunDirectory, connect: Connect, *, screen: Screen, checkpoints: b
     if state.ended and not checkpoints and _has_outputs(run, state):
         # All of it is here: the cluster may be gone.
         if not run.report.exists() and not store.read_only.get():
-            write_report(run.path)
+            _report(run, note=screen.note)
         return concluded(RunStatus(run, state))
     with ray_of(connect(run)) as ray:
         for task in state.tasks.values() if checkpoints else ():
             if task.checkpoint:
                 _fetch_checkpoint(ray, run, state.node_id or "", task.name, task.checkpoint, screen)
-        unfetched = _all_home(Fetcher(ray, run, note=screen.note), run, state)
+        fetcher = Fetcher(ray, run, note=screen.note)
+        unfetched = _all_home(fetcher, run, state, note=screen.note)
     return concluded(RunStatus(run, state), unfetched=unfetched)
 
 
@@ -181,16 +184,17 @@ def fetch_so_far(run: RunDirectory, connect: Connect, *, screen: Screen) -> RunS
 
 
 def is_at_home(ray: RayApi, run: RunDirectory) -> bool:
-    """Say whether all that a run of this cluster left is here, its report too; first take in what it said by now."""
+    """Say whether all that a run of this cluster left is here; first take in what it said by now."""
     state = states.load(run)
-    state = state if state.ended else _catch_up(ray, run)
-    return _has_outputs(run, state) and (run.report.exists() or not state.ended)
+    return _has_outputs(run, state if state.ended else _catch_up(ray, run))
 
 
 def bring_home(ray: RayApi, run: RunDirectory, *, note: Callable[[str], None]) -> tuple[OutsideError, ...]:
     """Fetch what a run left, unless another command does so right now; return what could not be fetched."""
     with closing(Journal(run)) as journal:
-        return _all_home(Fetcher(ray, run, note=note), run, states.load(run)) if journal.recording else ()
+        if not journal.recording:
+            return ()
+        return _all_home(Fetcher(ray, run, note=note), run, states.load(run), note=note)
 
 
 def _catch_up(ray: RayApi, run: RunDirectory) -> RunState:
@@ -209,14 +213,24 @@ def _has_outputs(run: RunDirectory, state: RunState) -> bool:
     return not any(missing_archives(run, task) for task in state.tasks.values())
 
 
-def _all_home(fetcher: Fetcher, run: RunDirectory, state: RunState) -> tuple[OutsideError, ...]:
+def _all_home(
+    fetcher: Fetcher, run: RunDirectory, state: RunState, *, note: Callable[[str], None]
+) -> tuple[OutsideError, ...]:
     """Fetch what is missing, wait for all of it, write the report; return what could not be fetched."""
     if state.node_id:
         fetcher.missing(state.node_id, state)
     unfetched = fetcher.wait()
     if state.ended:
-        write_report(run.path)
+        _report(run, note=note)
     return unfetched
+
+
+def _report(run: RunDirectory, *, note: Callable[[str], None]) -> None:
+    """Write a run's report; its events and outputs are here without one, whatever hinders it."""
+    try:
+        write_report(run.path)
+    except Exception as error:  # it reads what tasks and clusters wrote
+        note(f"there is no report of {run.name}: {reason_of(error)}")
 
 
 def _fetch_checkpoint(
