@@ -30,8 +30,10 @@ _LONGEST_LINE = 64 * 1024
 
 # Colours (SGR) may stay on a terminal.
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]")
-_REDRAWN = re.compile(r"[^\n]*\r(?=[^\n\r])")
+# What makes text run backwards is one too.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+# From the beginning of a line: a search from each of its characters takes minutes for a long one.
+_REDRAWN = re.compile(r"(?m)^[^\n]*\r(?=[^\n\r])")
 
 
 class PrintedScreen(Screen):

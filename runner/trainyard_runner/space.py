@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
@@ -66,6 +67,20 @@ def grid(space: Space) -> Iterator[Params]:
             if _is_used(parameter, params):
                 params[name] = value
         yield params
+
+
+def is_finite(space: Space) -> bool:
+    """Say whether all values of each parameter are known, so that there is a last configuration."""
+    return all(parameter["values"] for parameter in space.values())
+
+
+def shuffled(space: Space, seed: int) -> Space:
+    """Return a space with the values of each parameter in another order, so that what comes first is no corner."""
+    chance = random.Random(seed)  # noqa: S311 - the order in which configurations are tried
+    return {
+        name: {**parameter, "values": chance.sample(parameter["values"], len(parameter["values"]))}
+        for name, parameter in space.items()
+    }
 
 
 def key_of(params: Params) -> tuple[tuple[str, str], ...]:

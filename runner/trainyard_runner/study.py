@@ -14,7 +14,8 @@ from typing import Any
 from trainyard_runner import space
 from trainyard_runner.space import Params
 
-_TRIES = 100
+# So often in a row a search may propose what was tried; then chance chooses, and has more tries.
+_TRIES, _DRAWS = 4, 100
 # Optuna's names of how a trial ended, and ours.
 _OUTCOMES = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
 
@@ -66,10 +67,14 @@ class Study:
             self._study = optuna.create_study(study_name=name, storage=storage, direction=direction, pruner=pruner)
         self._enqueue_interrupted()
         # The same seed once more would give the same configurations again.
-        self._study.sampler = _sampler(optuna.samplers, spec["search"], spec["seed"] + len(self._trials()))
+        self._sampler = _sampler(optuna.samplers, spec["search"], spec["seed"] + len(self._trials()))
         self._known = {space.key_of(result.params): result.trial for result in self.results()}
-        grid = space.grid(self._space) if spec["search"] == "grid" else None
-        self._grid = grid and (params for params in grid if space.key_of(params) not in self._known)
+        self._is_grid = spec["search"] == "grid"
+        # Of a space that has an end, what is left of it.
+        self._left = self._untried(spec["seed"]) if space.is_finite(self._space) else None
+        self._random: Any = optuna.samplers.RandomSampler(seed=spec["seed"] + len(self._trials()))
+        # Whether all of the space was tried.
+        self.is_used_up = False
 
     def results(self) -> Iterator[Result]:
         """Yield the configurations that were tried to an end, in order: without interrupted ones, and repetitions."""
@@ -83,20 +88,36 @@ class Study:
     def ask(self) -> tuple[int, Params, int | None] | None:
         """Return a configuration that was not tried, by its number, and the number it had when it was interrupted.
 
-        None if there seems to be none.
+        None if there is none, or none can be found.
         """
-        for _ in range(_TRIES):
-            if self._grid and not self._trials(self._states.WAITING):
-                if (params := next(self._grid, None)) is None:
-                    return None
-                self._study.enqueue_trial(params)
-            trial = self._study.ask()
+        for tries in range(_TRIES + _DRAWS):
+            if (trial := self._proposed(by_chance=tries >= _TRIES)) is None:
+                return None
             params = space.suggest(trial, self._space)
             if self._known.setdefault(space.key_of(params), trial.number) == trial.number:
                 self._open[trial.number] = trial
                 return trial.number, params, trial.user_attrs.get("continues")
             self._study.tell(trial, state=self._states.FAIL)
         return None
+
+    def _proposed(self, *, by_chance: bool) -> Any:
+        """Return what the search proposes, or by chance what is left; None if nothing is.
+
+        What was interrupted comes first.
+        """
+        self._study.sampler = self._random if by_chance else self._sampler
+        left = self._left if self._is_grid or by_chance else None
+        if left is not None and not self._trials(self._states.WAITING):
+            if (params := next(left, None)) is None:
+                self.is_used_up = True
+                return None
+            self._study.enqueue_trial(params)
+        return self._study.ask()
+
+    def _untried(self, seed: int) -> Iterator[Params]:
+        """Yield what of a space was not tried when its turn comes: a grid in its order, else mixed."""
+        mixed = self._space if self._is_grid else space.shuffled(self._space, seed)
+        return (params for params in space.grid(mixed) if space.key_of(params) not in self._known)
 
     def should_prune(self, number: int, step: int, value: float) -> bool:
         """Report a value of a configuration that goes on; return whether it should be given up."""

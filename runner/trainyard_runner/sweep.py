@@ -84,8 +84,10 @@ class Sweep:
                 self._finish("all samples were tried")
             elif configuration := self._study.ask():
                 started += self._start(*configuration)
-            else:
+            elif self._study.is_used_up:
                 self._finish("every configuration of its space was tried")
+            else:
+                self._finish("no configuration was found that was not tried")
         return started
 
     def metric(self, record: AttemptRecord, values: Sequence[Sequence[float]]) -> None:
@@ -143,11 +145,14 @@ class Sweep:
         return units
 
     def _compare(self, trial: Trial) -> None:
-        """Report the mean of the repeats wherever all of them have a value; prune the trial if Optuna says so."""
+        """Report the mean of the repeats wherever all of them have a value; prune the trial if Optuna says so.
+
+        `statistics.mean` is exact: a sum of floats is infinite where two of the largest are averaged.
+        """
         curves = [list(trial.curves.get(task, {}).values()) for task in trial.tasks]
         for step in range(trial.compared, min(map(len, curves))):
             trial.compared = step + 1
-            if self._study.should_prune(trial.number, step, statistics.fmean(curve[step] for curve in curves)):
+            if self._study.should_prune(trial.number, step, statistics.mean(curve[step] for curve in curves)):
                 self._stop(trial, "pruned", f"worse than others at value {step + 1} ({self._spec['prune']['by']})")
                 return
 
@@ -161,7 +166,7 @@ class Sweep:
         del self._open[trial.number]
         values = [self._objective(trial, task) for task in trial.tasks]
         known = [value for value in values if value is not None]
-        value = statistics.fmean(known) if known and trial.outcome in ("complete", "pruned") else None
+        value = statistics.mean(known) if known and trial.outcome in ("complete", "pruned") else None
         result = Result(trial.number, trial.params, trial.outcome, value, values, trial.reason)
         if result.outcome != "stopped":
             # What was stopped stays open in the study: `tune.resume` tries it again.

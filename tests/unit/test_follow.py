@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import signal
+from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from trainyard.dispatch.follow import Follower, Interrupts
+from trainyard.dispatch import follow
+from trainyard.dispatch.follow import Follower, Interrupts, Screen
 from trainyard.results.journal import Journal
 from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory
 from trainyard.seams.ray_api import RayApi
+from trainyard.seams.ray_types import Job
 
 
 class HeadMadeAnew:
@@ -35,6 +40,60 @@ def test_a_run_that_its_cluster_forgot_says_why_and_what_to_do(tmp_path: Path) -
         "the cluster's head was replaced, or the cluster was made anew: the run is lost, nobody there knows it",
         "See whether all nodes are back: trainyard cluster.status (if not: cluster.up). Then dispatch it again.",
     )
+
+
+class Cluster:
+    """A cluster that knows a run, and what its runner has written."""
+
+    address = "http://cluster"
+
+    def __init__(self, job: Job, *events: dict[str, Any]) -> None:
+        self._job = job
+        lines = [{"seq": number, "time": 100.0, **event} for number, event in enumerate(events)]
+        self._stream = "".join(json.dumps(line) + "\n" for line in lines).encode()
+
+    def job(self, run: str) -> Job:
+        return self._job
+
+    def file(self, *_: Any, **__: Any) -> nullcontext[Iterator[bytes]]:
+        return nullcontext(iter([self._stream]))
+
+
+def follower(tmp_path: Path, cluster: Cluster, **more: Any) -> Follower:
+    state = RunState(run="hang-1", cluster="lab", job="job", tasks=["a"])
+    return Follower(cast(RayApi, cast(Any, cluster)), Journal(RunDirectory(tmp_path)), state, **more)
+
+
+def test_a_run_whose_runner_died_while_nobody_followed_has_ended_for_who_only_asks(tmp_path: Path) -> None:
+    job = Job("hang-1", "FAILED", "killed", "n", 137, {}, end=107.0)
+    asking = follower(tmp_path, Cluster(job, {"event": "run-started", "node_id": "n"}), catch_up=True)
+    assert asking.follow() == "ended"
+    assert (asking.state.state, asking.state.seconds, asking.state.error) == (
+        "failed",
+        7.0,
+        "the runner died (Ray says FAILED, exit code 137: killed)",
+    )
+
+
+def test_a_run_that_does_not_begin_says_once_what_ray_says_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "BEGINS_WITHIN", 0.0)
+    monkeypatch.setattr(follow, "ASK_EVERY", 0.0)
+    notes: list[str] = []
+    asks = iter([*5 * [False], True])
+    job = Job("hang-1", "PENDING", "Job is waiting for a worker.\nmore", "n", None, {})
+    waiting = follower(
+        tmp_path,
+        Cluster(job),
+        screen=Screen(note=notes.append),
+        interrupted=lambda: next(asks),
+    )
+    assert waiting.follow() == "left"
+    assert notes == [
+        "the run's runner has not begun for 0 s; Ray says PENDING: Job is waiting for a worker.; "
+        "nodes, and why one does not start a process: trainyard cluster.status, trainyard cluster.logs"
+    ]
 
 
 def test_before_anything_was_started_the_first_signal_interrupts() -> None:

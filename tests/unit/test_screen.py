@@ -29,7 +29,9 @@ class Terminal(io.StringIO):
         (b"\x1b[31mred\x1b[0m\n", "red\n"),
         (b"\x1b]0;title\x07\x1b[2J\x1b[1;1Hgone\n", "gone\n"),
         (b"10%\r50%\r100%\n", "100%\n"),
+        (b"first\n10%\r50%\r100%\r\nlast\n", "first\n100%\nlast\n"),
         (b"windows\r\n", "windows\n"),
+        ("b\u202eackwards\u2069\u200f\n".encode(), "backwards\n"),
         (b"50%\r\n", "50%\n"),
         (b"bell\x07 null\x00 \xc2\x9bcsi\n", "bell null csi\n"),
         (b"\xff\n", "\ufffd\n"),
@@ -37,6 +39,12 @@ class Terminal(io.StringIO):
 )
 def test_a_pipe_gets_no_control_characters(printed: bytes, shown: str) -> None:
     assert plain(printed) == shown
+
+
+def test_a_line_of_a_megabyte_beside_one_that_is_redrawn_is_shown_at_once() -> None:
+    line = "x" * 1_000_000
+    # From each of its characters anew it would take 20 minutes.
+    assert plain(f"10%\r20%\n{line}\n".encode()) == f"20%\n{line}\n"
 
 
 def test_a_terminal_keeps_colours_and_nothing_else() -> None:

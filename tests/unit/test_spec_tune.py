@@ -46,8 +46,9 @@ def test_a_sweep_goes_to_the_runner_with_the_task_that_tries_a_configuration(tmp
         "of": [0.0, 1.0],
         "step": 0.5,
         "when": {"optimizer": ["sgd"]},
-        "values": [],
+        "values": [0.0, 0.5, 1.0],
     }
+    assert about["space"]["lr"]["values"] == []
 
 
 def test_everything_that_is_wrong_with_a_sweep_is_said_at_once(tmp_path: Path) -> None:
@@ -139,3 +140,23 @@ def test_everything_that_is_wrong_with_a_sweep_is_said_at_once(tmp_path: Path) -
 def test_what_is_wrong_is_named_with_what_was_meant(tmp_path: Path, old: str, new: str, problem: str) -> None:
     assert old in GOOD
     assert problems(tmp_path, GOOD.replace(old, new)) == [problem]
+
+
+def test_ranges_in_which_a_search_cannot_count_are_refused(tmp_path: Path) -> None:
+    text = f"""
+        command: [x, "{{a}}", "{{b}}", "{{c}}", "{{d}}"]
+        tune:
+          metric: reward
+          samples: 5
+          space:
+            a: {{uniform: [-1.7e308, 1.7e308]}}
+            b: {{randint: [0, {2**53 + 1}]}}
+            c: {{loguniform: [1, 1.0e301]}}
+            d: {{uniform: [0, 1.0e300], step: 1.0e-300}}
+    """
+    assert problems(tmp_path, text) == [
+        "tune.space.a.uniform: must be two numbers between -1e+300 and 1e+300, got [-1.7e+308, 1.7e+308]",
+        "tune.space.b.randint: must be two numbers between -9,007,199,254,740,992 and 9,007,199,254,740,992, "
+        "got [0, 9007199254740993]",
+        "tune.space.c.loguniform: must be two numbers between -1e+300 and 1e+300, got [1.0, 1e+301]",
+    ]

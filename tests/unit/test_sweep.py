@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import cycle
+from math import isfinite
 from typing import Any
 
 import optuna
@@ -121,6 +123,45 @@ def test_a_space_that_is_used_up_ends_a_sweep() -> None:
     yard = Yard({"space": {"a": {"choice": [1, True]}}, "search": "random"}, ["x", "{a}"])
     yard.train(lambda command, step: 1.0)
     assert yard.outcomes() == {"complete": 2}
+
+
+def test_a_search_that_proposes_what_was_tried_draws_from_what_is_left() -> None:
+    space = {"a": {"randint": [0, 1]}, "b": {"uniform": [0, 1.5], "step": 0.1}}
+    yard = Yard({"space": space, "samples": 28}, ["x", "{a}", "{b}"])
+    yard.train(lambda command, step: float(command[1]), steps=1)
+    assert (yard.outcomes(), yard.sweep.result()["reason"]) == ({"complete": 28}, "all samples were tried")
+    whole = Yard({"space": space, "samples": 100}, ["x", "{a}", "{b}"], before=yard.journal)
+    whole.train(lambda command, step: float(command[1]), steps=1)
+    reason = "every configuration of its space was tried"
+    assert (whole.outcomes(), whole.sweep.result()["reason"]) == ({"complete": 32}, reason)
+
+
+class AlwaysTheSame(optuna.samplers.RandomSampler):  # type: ignore[misc, unused-ignore]
+    """A search that has made up its mind."""
+
+    def sample_independent(self, *_: Any) -> Any:
+        return 5
+
+
+def test_a_space_too_large_to_be_listed_is_drawn_from_by_chance() -> None:
+    yard = Yard({"space": {"a": {"randint": [0, 10**6]}}, "samples": 9}, ["x", "{a}"])
+    yard.study._sampler = AlwaysTheSame()
+    yard.train(lambda command, step: 1.0, steps=1)
+    assert yard.outcomes() == {"complete": 9}
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(("search", "prune"), [("tpe", "median"), ("cmaes", "hyperband"), ("random", "percentile")])
+def test_the_largest_numbers_end_no_sweep(search: str, prune: str) -> None:
+    most = 1.7976931348623157e308
+    ranges = {"a": {"uniform": [-1e300, 1e300]}, "b": {"randint": [-(2**53), 2**53]}}
+    space = {**ranges, "c": {"loguniform": [1e-300, 1e300]}, "d": {"uniform": [0, 1e300], "step": 1e299}}
+    tune = {"space": space, "search": search, "samples": 30, "repeats": 2, "prune": {"by": prune}}
+    yard = Yard(tune, ["x", *(f"{{{name}}}" for name in space)])
+    values = cycle([most, most, -most, most, 1.0])
+    yard.train(lambda *_: next(values))
+    assert sum(yard.outcomes().values()) == 30
+    assert all(isfinite(ended["value"]) for ended in yard.ended)
 
 
 def test_what_was_killed_goes_on_and_each_configuration_counts_once(tmp_path: Any) -> None:

@@ -31,6 +31,8 @@ ASK_EVERY = 2.0
 SETTLED_AFTER = 0.5
 # A run that Ray has not placed on a node by then has nothing to show.
 CAUGHT_UP_WITHIN = 2.0
+# A runner says its first word after some seconds; where a node's image is pulled, or workers start slowly, later.
+BEGINS_WITHIN = 30.0
 # A run that was told to stop has this long: the runner's grace, Ray's SIGKILL, and the way of the news.
 STOP_WITHIN = 25.0
 
@@ -90,7 +92,7 @@ class Follower:
         self._node_id = self.state.node_id
         self._began = self._answered = time.monotonic()
         self._asked = self._ended_at = self._stopping_since = self._out_of_reach = 0.0
-        self._lost = False
+        self._lost = self._said_that_nothing_began = False
 
     def follow(self) -> Ending:
         """Return when the run ended, or the user left. Raises OutsideError when the cluster is gone."""
@@ -117,6 +119,9 @@ class Follower:
         return "ended"
 
     def _caught_up(self) -> bool:
+        if self._ended_at:
+            # The runner is gone: that it has ended is known once all that it wrote is here.
+            return False
         if self._reader is None:
             return time.monotonic() > self._began + CAUGHT_UP_WITHIN
         return self._reader.has_read_all_of(self._began) or self._reader.problem is not None
@@ -158,6 +163,8 @@ class Follower:
             self._reader = StreamReader(self.ray, self.state.run, job.node_id, segment=self.journal.segment)
         if job is None or job.ended:
             self._runner_gone(job)
+        elif self.state.started is None and time.monotonic() > self._began + BEGINS_WITHIN:
+            self._nothing_began(job)
 
     def _unanswered(self, error: OutsideError) -> None:
         if self.catch_up:
@@ -175,6 +182,16 @@ class Follower:
         if not self._lost:
             self._lost = True
             self.screen.note("connection to the cluster lost, trying again")
+
+    def _nothing_began(self, job: Job) -> None:
+        if not self._said_that_nothing_began:
+            self._said_that_nothing_began = True
+            message = (job.message.strip().splitlines() or [""])[0][:300]
+            says = f"{job.status}: {message}" if message else job.status
+            self.screen.note(
+                f"the run's runner has not begun for {BEGINS_WITHIN:.0f} s; Ray says {says}; "
+                "nodes, and why one does not start a process: trainyard cluster.status, trainyard cluster.logs"
+            )
 
     def _runner_gone(self, job: Job | None) -> None:
         """End the run in its place, once everything that its runner wrote is here."""

@@ -35,7 +35,10 @@ def size(count: float | None) -> str:
 
 
 def number(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
+    if value is None:
+        return "–"
+    # Beyond, digits say nothing: 1e308 has 309 of them.
+    return f"{value:,.0f}" if 10_000 <= abs(value) < 1e15 else f"{value:,.4g}"
 
 
 def scalar(value: str | bool | float) -> str:

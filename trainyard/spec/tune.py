@@ -16,6 +16,8 @@ from trainyard.wording import did_you_mean
 
 REPEAT = "repeat"
 MOST_VALUES = 10_000
+# Beyond, sums of two numbers of a range are infinite, and the search fails; whole numbers are no longer told apart.
+LARGEST, LARGEST_WHOLE = 1e300, 2**53
 KINDS = ("choice", "grid", "uniform", "loguniform", "randint")
 Values = Listed[MatrixValue]
 Search = Literal["tpe", "cmaes", "random", "grid"]
@@ -43,14 +45,16 @@ class Parameter(Section):
         if self.kind in ("choice", "grid"):
             return list(of)
         step = int(self.step or 1) if self.kind == "randint" else self.step
-        count = math.floor((of[1] - of[0]) / step + 1e-9) + 1 if step else math.inf
-        return [round(of[0] + index * step, 12) for index in range(int(count))] if step and count <= MOST_VALUES else []
+        if not step or (of[1] - of[0]) / step >= MOST_VALUES:
+            return []
+        count = math.floor((of[1] - of[0]) / step + 1e-9) + 1
+        return [round(of[0] + index * step, 12) for index in range(count)]
 
-    def document(self, search: Search) -> dict[str, Any]:
-        """Return what the runner needs to know; of a grid, its values."""
+    def document(self) -> dict[str, Any]:
+        """Return what the runner needs to know."""
         known = {"kind": self.kind, "of": list(getattr(self, self.kind)), "step": self.step}
         when = {name: list(values) for name, values in self.when.items()}
-        return {**known, "when": when, "values": self.values if search == "grid" else []}
+        return {**known, "when": when, "values": self.values}
 
     def problems(self) -> Iterator[Complaint]:
         """Complain about a parameter that is not of exactly one kind, and about borders that are none."""
@@ -64,8 +68,11 @@ class Parameter(Section):
         if kind in ("choice", "grid"):
             if not of:
                 yield Complaint((kind,), "must not be empty")
-        elif len(of) != 2 or not of[0] < of[1] or not all(map(math.isfinite, of)):
+        elif len(of) != 2 or not of[0] < of[1] or math.inf in map(abs, of):
             yield Complaint((kind,), "must be two numbers, the smaller one first", of)
+        elif max(map(abs, of)) > (LARGEST_WHOLE if kind == "randint" else LARGEST):
+            most = f"{LARGEST_WHOLE:,}" if kind == "randint" else f"{LARGEST:g}"
+            yield Complaint((kind,), f"must be two numbers between -{most} and {most}", of)
         elif kind == "loguniform" and of[0] <= 0:
             yield Complaint((kind,), "must begin above 0", of)
         else:
@@ -148,7 +155,7 @@ class Tune(Watch):
     def document(self) -> dict[str, Any]:
         """Return what the runner needs to know of it, besides where the metric is."""
         own = type(self).model_fields.keys() - Watch.model_fields.keys() | {"metric"}
-        space = {name: parameter.document(self.search) for name, parameter in self.space.items()}
+        space = {name: parameter.document() for name, parameter in self.space.items()}
         return {**self.model_dump(include=own), "space": space}
 
     def watch(self) -> dict[str, Any]:
