@@ -75,6 +75,7 @@ class Attempt:
             transfers = Transfers(checkpoint, kept)
             yield from self._run_command(transfers, stop)
             yield from ([*self._flush(), *parts] for parts in transfers.last())
+            yield from ([message] for message in (self._metric.last() if self._metric else ()))
             yield [*self._flush(), *self._ending(kept.left_out)]
         finally:
             stop.close()
@@ -195,7 +196,6 @@ class Attempt:
     def _ending(self, left_out: list[LeftOut]) -> Batch:
         """Return the last words: what could not be brought back, and how the command ended."""
         notes: Batch = [("note", f"not brought back: {outputs.in_words(left_out)}")] if left_out else []
-        notes += self._metric.last() if self._metric else []
         lost = [str(item) for item in left_out if item.is_lost]
         ended = {**self._verdict_in_full(), "lost_outputs": lost[: outputs.NAMED]}
         if self._metric and ended["outcome"] == "succeeded" and (missing := self._metric.missing()):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from trainyard_runner import event_files, mlflow, tree
+from trainyard_runner.growing import GrowingFile
 from trainyard_runner.names import plain
 
 # Name, step if it is known, value, seconds since 1970.
@@ -47,7 +48,7 @@ class MetricReader:
             self._printed.chunks.extend(output)
 
     def new(self) -> list[list[float]]:
-        """Return the values since the last time: [step, value, seconds since 1970] each.
+        """Return the values since the last time: [step, value, seconds since 1970] each; of a large file, some.
 
         Raises OSError or ValueError when they cannot be read now.
         """
@@ -63,6 +64,11 @@ class MetricReader:
                 break
         values, self._values = self._values, []
         return values
+
+    @property
+    def has_more(self) -> bool:
+        """Say whether there is more to be read already: very large files are read in pieces."""
+        return any(isinstance(source, _TextFiles) and source.has_more for source in self._sources)
 
     def close(self) -> None:
         self._resources.close()
@@ -114,25 +120,24 @@ class _TextFiles:
         self._roots = roots
         self._pattern = pattern
         self._step = step
-        # Lines, not bytes: Stable-Baselines3 writes the whole file again when there is one more column.
-        self._seen = {path: len(_lines(path)) for path in self._paths()}
+        self._files = {path: GrowingFile(path) for path in self._paths()}
+        for file in self._files.values():
+            file.pass_over()
+
+    @property
+    def has_more(self) -> bool:
+        return any(file.has_more for file in self._files.values())
 
     def __call__(self) -> Iterator[Point]:
         for path in self._paths():
-            lines, seen = _lines(path), self._seen.get(path, 0)
-            new = lines[seen:] if seen <= len(lines) else lines
-            self._seen[path] = len(lines)
-            is_json = lines and lines[0].lstrip().startswith(b"{")
-            for row in map(_json_row, new) if is_json else _csv_rows([*lines[:1], *new]):
+            file = self._files.setdefault(path, GrowingFile(path))
+            lines = file.new()
+            is_json = file.first.lstrip().startswith(b"{")
+            for row in map(_json_row, lines) if is_json else _csv_rows([file.first, *lines]):
                 yield from _points(row, self._step)
 
     def _paths(self) -> list[Path]:
         return sorted(path for root in self._roots for path in root.glob(self._pattern) if path.is_file())
-
-
-def _lines(path: Path) -> list[bytes]:
-    """Return the lines of a file that are whole."""
-    return path.read_bytes().split(b"\n")[:-1]
 
 
 def _json_row(line: bytes) -> dict[str, Any]:

@@ -320,7 +320,8 @@ class Scheduler:
         if live.record.failure:
             ending = losses.Ending("failed", live.record.failure, is_final=True)
         self._records.end(live.record, ending)
-        if said and "watch" in said:
+        # In a sweep, NaN comes of the configuration.
+        if said and "watch" in said and not (self._sweep and said["watch"] == "nan"):
             self._blame(live)
         self._say(f"{task.name}: attempt {unit.attempt} {in_words(ending.outcome)}" + _after(ending.reason))
         had_culprit = unit.culprit is not None

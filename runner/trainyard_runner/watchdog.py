@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ _LAST_SECONDS = 60.0
 # Attempts look every 0.2 s.
 _PACE = 0.4
 _NAMED = 12
+_LONGEST_ERROR = 500
 
 
 @dataclass
@@ -98,11 +99,17 @@ class MetricWatch:
         self._due = self._clock + max(self._every, _SHARE * (self._clock - self._began))
         return self._take(reading)
 
-    def last(self) -> list[tuple[str, Any]]:
-        """Return what is new at the end of the attempt."""
-        readings = [*([self._reading] if self._reading else []), self._thread.submit(self._reader.new)]
-        wait(readings, _LAST_SECONDS)
-        return [message for reading in readings if reading.done() for message in self._take(reading, has_ended=True)]
+    def last(self) -> Iterator[tuple[str, Any]]:
+        """Yield what is new at the end of the attempt, as long as that takes no minute."""
+        give_up = time.monotonic() + _LAST_SECONDS
+        reading, is_last = self._reading or self._thread.submit(self._reader.new), self._reading is None
+        while wait([reading], give_up - time.monotonic()).done:
+            yield from self._take(reading, has_ended=True)
+            if is_last and not self._reader.has_more:
+                return
+            reading, is_last = self._thread.submit(self._reader.new), True
+        metric = self._rules.watch["metric"]
+        yield "note", f"{metric} was not read to its end within {_LAST_SECONDS:.0f} s"
 
     def missing(self) -> str | None:
         """Say that an attempt which has ended wrote no value, if so."""
@@ -115,7 +122,7 @@ class MetricWatch:
     def _take(self, reading: Future[list[list[float]]], *, has_ended: bool = False) -> list[tuple[str, Any]]:
         error = reading.exception()  # whatever a program wrote, and however a server fails
         values = [] if error else reading.result()
-        self._error = f"{type(error).__name__}: {error}" if error else None
+        self._error = f"{type(error).__name__}: {error}"[:_LONGEST_ERROR] if error else None
         if error:
             self._rules.hold(at=self._clock)
         self._rules.take(values, at=self._clock)

@@ -127,6 +127,38 @@ def test_a_file_of_json_lines_or_csv_is_read_as_it_grows(task: Path) -> None:
     assert (values(lines), values(table)) == ([(6, 1.5)], [(300, 2.5)])
 
 
+def test_a_large_table_is_read_in_pieces_and_a_line_without_an_end_is_passed_over(
+    task: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainyard_runner.growing.MOST_AT_ONCE", 64)
+    read = reader(task, source="file", path="m.csv")
+    rows = [f"{step},{step / 2}\n" for step in range(100)]
+    (task / "m.csv").write_text("".join(["step,rewards/time\n", *rows[:50], "x" * 200, "\n", *rows[50:]]))
+    pieces = [values(read)]
+    while read.has_more:
+        pieces.append(values(read))
+    assert max(map(len, pieces)) <= 16
+    assert [point for piece in pieces for point in piece] == [(step, step / 2) for step in range(100)]
+
+
+def test_a_table_that_is_written_again_goes_on_behind_as_many_lines(task: Path) -> None:
+    read = reader(task, source="file", path="m.csv")
+    (task / "m.csv").write_text("step,rewards/time\n1,0.5\n2,1.5\n")
+    assert values(read) == [(1, 0.5), (2, 1.5)]
+    (task / "m.csv").write_text("step,rewards/time,loss\n1,0.5,0.1\n2,1.5,0.1\n3,2.5,0.1\n")
+    assert values(read) == [(3, 2.5)]
+    # One with fewer lines is another story.
+    (task / "m.csv").write_text("step,rewards/time\n7,9.5\n")
+    assert values(read) == [(7, 9.5)]
+
+
+def test_names_are_cut_and_so_is_their_number(task: Path) -> None:
+    read = reader(task)
+    read.feed([json.dumps({"n" * 900_000: 1.0, **{str(number): 1.0 for number in range(2000)}}).encode() + b"\n"])
+    assert values(read) == []
+    assert (len(read.names), max(map(len, read.names))) == (1000, 100)
+
+
 def test_the_values_of_one_place_are_not_read_a_second_time_from_another(task: Path) -> None:
     read = reader(task)
     write(task, (1, 0.5)).close()

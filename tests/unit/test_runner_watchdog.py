@@ -76,7 +76,7 @@ def watched(tmp_path: Path, **watch: Any) -> MetricWatch:
 def test_the_last_values_are_read_at_the_end_and_none_is_ended_for_silence_then(tmp_path: Path) -> None:
     watch = watched(tmp_path, silence=0.0, first=0.0)
     watch.feed([b'{"reward": 1, "step": 3}\n{"reward": 2, "step": 4}\n'])
-    ((kind, values),) = watch.last()
+    ((kind, values),) = list(watch.last())
     assert (kind, [value[:2] for value in values]) == ("metric", [[3.0, 1.0], [4.0, 2.0]])
     assert (watch.broken, watch.missing()) == (None, None)
 
@@ -84,7 +84,7 @@ def test_the_last_values_are_read_at_the_end_and_none_is_ended_for_silence_then(
 def test_a_last_value_that_is_no_number_breaks_the_rule(tmp_path: Path) -> None:
     watch = watched(tmp_path)
     watch.feed([b'{"reward": NaN}\n'])
-    assert (watch.last(), watch.broken) == ([], ("nan", "reward became nan at step 0"))
+    assert (list(watch.last()), watch.broken) == ([], ("nan", "reward became nan at step 0"))
 
 
 @pytest.mark.parametrize(
@@ -97,13 +97,13 @@ def test_a_last_value_that_is_no_number_breaks_the_rule(tmp_path: Path) -> None:
 def test_a_metric_that_never_appears_names_those_that_did(printed: bytes, missing: str, tmp_path: Path) -> None:
     watch = watched(tmp_path)
     watch.feed([printed])
-    assert (watch.last(), watch.missing()) == ([], missing)
+    assert (list(watch.last()), watch.missing()) == ([], missing)
 
 
 def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
     watch = watched(tmp_path, source="file", path="m.jsonl")
     (tmp_path / "m.jsonl").symlink_to("/proc/self/mem")
-    watch.last()
+    list(watch.last())
     assert str(watch.missing()).startswith("no value of reward; it could not be read: OSError: ")
 
 
