@@ -37,7 +37,13 @@ def in_wheel(name: str) -> str | None:
     return f"trainyard/payload/{name}" if rest and first not in STAYS else None
 
 
-def run(*command: str | Path, cwd: Path, environ: dict[str, str] | None = None, expect: int = 0) -> str:
+def run(
+    *command: str | Path,
+    cwd: Path,
+    environ: dict[str, str] | None = None,
+    expect: int = 0,
+    seconds: float = 240,
+) -> str:
     done = subprocess.run(
         [str(word) for word in command],
         cwd=cwd,
@@ -46,7 +52,7 @@ def run(*command: str | Path, cwd: Path, environ: dict[str, str] | None = None, 
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        timeout=240,
+        timeout=seconds,
     )
     assert done.returncode == expect, f"{command} exited {done.returncode}\n{done.stdout}"
     return done.stdout
@@ -121,10 +127,13 @@ def test_a_project_of_an_installation_by_pip_passes_its_own_ci(built: Path, tmp_
     project = tmp_path / "My Robots"
     for command, message, extra in (
         (("cluster.up",), "the local backend needs ray 2.60.0, and no ray is installed in this Python", "local"),
-        (("cluster.plan", "-f", "ec2"), "boto3, with which AWS is asked, is not installed", "ec2"),
+        (("--debug", "cluster.plan", "-f", "ec2"), "boto3, with which AWS is asked, is not installed", "ec2"),
     ):
         refused = user.run("trainyard", *command, cwd=project, expect=3)
         assert f"error: {message}\n  -> Install it: {versions.installing(extra)}" in refused
+    # --debug adds the traceback, and nothing that Invoke logs.
+    assert "Traceback (most recent call last)" in refused
+    assert not re.search(r"(?m)^invoke\.", refused)
 
     ci = environment(tmp_path / "ci", "local")
     workflow = yaml.safe_load((project / ".github" / "workflows" / "train.yml").read_text())
@@ -134,6 +143,7 @@ def test_a_project_of_an_installation_by_pip_passes_its_own_ci(built: Path, tmp_
         for step in steps[:-1]:
             printed.append(ci.run("bash", "-ec", step, cwd=project))
         page = ci.run("trainyard", "train.report", cwd=project)
+        sweep = ci.run("trainyard", "tune.dispatch", "cartpole-tune", cwd=project, expect=3)
     finally:
         printed.append(ci.run("bash", "-ec", steps[-1], cwd=project))
     # Each command names the next one as it is typed here.
@@ -142,6 +152,7 @@ def test_a_project_of_an_installation_by_pip_passes_its_own_ci(built: Path, tmp_
     assert "cluster my-robots is gone, nothing of it is left" in printed[-1]
     assert len(list(project.glob("results/spirals-*/outputs/*/result.json"))) == 3
     assert (project / page.splitlines()[0]).is_file()
+    assert f"does not have it\n  at {ci.home}/venv/bin/python\n  -> Install it there: pip install cmaes optuna" in sweep
     # The first curve that a user sees is one of learning.
     (first, *_, last) = re.findall(r"step \d+: ([\d.]+)% right", printed[3])
     assert float(first) < 90 < 95 < float(last)

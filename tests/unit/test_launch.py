@@ -1,0 +1,43 @@
+"""What is refused before anything is sent to a cluster."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from tests.unit.test_plan import CLUSTER, job
+from trainyard.dispatch import launch, plan
+from trainyard.endpoint import Endpoint, MissingPackage
+from trainyard.errors import PrerequisiteError
+from trainyard.progress import for_stream
+from trainyard.screen import PrintedScreen
+
+PYTHON = "/robots/.venv/bin/python"
+SWEEP = {"space": {"rate": {"uniform": [0.1, 1.0]}, "decay": {"uniform": [0.1, 1.0]}}, "metric": "reward", "samples": 2}
+
+
+@pytest.mark.parametrize(("search", "missing"), [("tpe", "optuna"), ("cmaes", "cmaes")])
+def test_a_sweep_on_a_head_without_its_search_is_refused_before_anything_is_sent(
+    tmp_path: Path, search: str, missing: str
+) -> None:
+    spec = job(command=["true", "{rate}", "{decay}"], tune={**SWEEP, "search": search})
+    head = Endpoint("lab", "http://127.0.0.1:1", lacking=lambda packages: MissingPackage(packages[-1], PYTHON))
+    with pytest.raises(PrerequisiteError) as caught:
+        launch.dispatch(
+            plan.prepare(CLUSTER, spec, tmp_path),
+            head,
+            results=tmp_path / "results",
+            command=(),
+            wait=False,
+            skip_smoke=True,
+            progress=for_stream(io.StringIO()),
+            screen=PrintedScreen(io.StringIO()),
+        )
+    assert caught.value.lines() == [
+        f"a sweep needs {missing}, and the Python of the cluster's head does not have it",
+        f"  at {PYTHON}",
+        "  -> Install it there: pip install cmaes optuna",
+    ]
+    assert not (tmp_path / "results").exists()
