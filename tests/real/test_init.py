@@ -142,7 +142,7 @@ def test_a_project_of_an_installation_by_pip_passes_its_own_ci(built: Path, tmp_
     try:
         for step in steps[:-1]:
             printed.append(ci.run("bash", "-ec", step, cwd=project))
-        page = ci.run("trainyard", "train.report", cwd=project)
+        ci.run("trainyard", "train.report", cwd=project)
         sweep = ci.run("trainyard", "tune.dispatch", "cartpole-tune", cwd=project, expect=3)
     finally:
         printed.append(ci.run("bash", "-ec", steps[-1], cwd=project))
@@ -151,7 +151,7 @@ def test_a_project_of_an_installation_by_pip_passes_its_own_ci(built: Path, tmp_
     assert following == [*steps[2:4], "trainyard train.list", "trainyard cluster.up"]
     assert "cluster my-robots is gone, nothing of it is left" in printed[-1]
     assert len(list(project.glob("results/spirals-*/outputs/*/result.json"))) == 3
-    assert (project / page.splitlines()[0]).is_file()
+    assert len(list(project.glob("results/spirals-*/report.html"))) == 1
     assert f"does not have it\n  at {ci.home}/venv/bin/python\n  -> Install it there: pip install cmaes optuna" in sweep
     # The first curve that a user sees is one of learning.
     (first, *_, last) = re.findall(r"step \d+: ([\d.]+)% right", printed[3])
