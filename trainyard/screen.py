@@ -77,16 +77,19 @@ class PrintedScreen(Screen):
             self.tick(state)
 
     def tick(self, state: RunState) -> None:
-        if self._bar:
+        if self._bar and not state.ended:
             self._bar.draw(state)
 
     def note(self, text: str) -> None:
         line = f"-- {visible(complete(text))}"
         self._print(f"\x1b[2m{line}\x1b[0m\n" if self._colour else f"{line}\n")
 
-    def close(self) -> None:
+    def erase(self) -> None:
         if self._bar:
             self._bar.erase()
+
+    def close(self) -> None:
+        self.erase()
 
     def _lines(self, task: str, text: bytes) -> None:
         self._print(prefixed(task, plain(text, colours=self._colour), colour=self._colour))

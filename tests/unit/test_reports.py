@@ -137,7 +137,7 @@ def sweep_of(tmp_path: Path, outcomes: list[tuple[str, float | None]], *, exit: 
 def test_a_sweep_is_its_best_configurations_and_why_others_failed(tmp_path: Path) -> None:
     shown = tune.shown(sweep_of(tmp_path, [("complete", 1 / 3), ("failed", None), ("complete", 2 / 3)], exit=0))
     table, *lines = shown.body
-    assert isinstance(table, Table) and table.title == "best 2 of 2"
+    assert isinstance(table, Table) and table.title == "2 complete trials"
     assert [list(row) for row in table.rows] == [
         [2, "0.6667", "", "0.05307", "true", ""],
         [0, "0.3333", "", "0.1592", "true", ""],

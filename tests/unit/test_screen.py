@@ -162,3 +162,17 @@ def test_a_note_repeats_the_flags_that_were_typed_and_output_stays_as_it_is() ->
     screen.note("see `trainyard cluster.up`")
     screen.output("a", b"trainyard cluster.up\n")
     assert stream.getvalue() == "-- see `trainyard cluster.up -f lab`\n[a] trainyard cluster.up\n"
+
+
+def test_no_bar_is_drawn_once_a_run_has_ended_or_is_no_longer_followed() -> None:
+    stream, state = Terminal(), run_of_two()
+    screen = PrintedScreen(stream)
+    screen.tick(state)
+    screen.erase()
+    assert stream.getvalue().endswith("\r\x1b[2K")
+    ended = {"event": "run-ended", "time": 3.0, "state": "succeeded", "exit": 0, "seconds": 1.0}
+    state.apply(ended)
+    before = stream.getvalue()
+    screen.event(ended, state)
+    screen.tick(state)
+    assert stream.getvalue() == before

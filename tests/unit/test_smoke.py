@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from trainyard import smoke
+from trainyard.tasks.report import Table
+from trainyard.tasks.smoke import body
 from trainyard.endpoint import BackendCheck, Endpoint
 from trainyard.errors import SmokeError
 
@@ -30,3 +32,41 @@ def test_a_rung_of_the_backend_that_fails_blocks_what_would_be_dispatched() -> N
         "  at gpu-b, cluster lab",
         "  -> Look at the host.",
     ]
+
+
+def rung(name: str, node: str | None, detail: str = "", *, ok: bool = True, skipped: bool = False) -> smoke.Check:
+    return {"name": name, "node": node, "ok": ok, "detail": detail, "skipped": skipped}
+
+
+def on_each(name: str, *details: str, **more: bool) -> list[smoke.Check]:
+    return [rung(name, node, detail, **more) for node, detail in zip(("head", "cpu-0"), details, strict=True)]
+
+
+def test_what_is_the_same_on_all_nodes_is_said_once_and_what_was_not_tested_for_lack_of_gpus_in_one_line() -> None:
+    no_gpus = [
+        rung("gpus", None, "no GPUs declared", skipped=True),
+        *on_each("torch", "no GPUs on this node", "no GPUs on this node", skipped=True),
+    ]
+    checks = [
+        rung("dashboard", None, "answers"),
+        *on_each("nodes", "alive", "alive"),
+        *on_each("task", "answered in 0.1 s", "answered in 0.2 s"),
+        *on_each("versions", "Ray 2.60.0, Python 3.11.2", "Ray 2.60.0, Python 3.11.2"),
+        *no_gpus,
+        *on_each("transfer", "8 MB/s from the others", "9 MB/s from the others"),
+        rung("disk", "head", "50 GiB free of 60 GiB"),
+        rung("disk", "cpu-0", "no room: 1 GiB free", ok=False),
+    ]
+    table, *lines = body(checks)
+    assert isinstance(table, Table)
+    assert table.columns == ["node", "task", "transfer", "disk"]
+    assert table.rows == [["head", "0.1 s", "8 MB/s", "50 GiB free"], ["cpu-0", "0.2 s", "9 MB/s", "FAILED"]]
+    assert lines == [
+        "on every node: nodes ok; versions Ray 2.60.0, Python 3.11.2",
+        "dashboard: answers",
+        "no GPUs: checks of GPUs skipped",
+        "FAILED  disk on cpu-0: no room: 1 GiB free",
+        "smoke: 10 checks ok, 1 failed",
+    ]
+    with_gpus = [check for check in checks if check not in no_gpus] + on_each("gpus", "1 GPU", "none declared")
+    assert "no GPUs: checks of GPUs skipped" not in list(body(with_gpus))

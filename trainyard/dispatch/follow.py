@@ -64,6 +64,9 @@ class Screen:
         """Show something worth a line that is not part of the run."""
         self._note(text)
 
+    def erase(self) -> None:
+        """Take away what is redrawn in its place: something else is printed next."""
+
     def close(self) -> None:
         """Show that this was all."""
 
@@ -99,6 +102,7 @@ class Follower:
         try:
             return self._loop()
         finally:
+            self.screen.erase()
             if self._reader:
                 self._reader.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 import os
+import shutil
 import sys
 import webbrowser
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from trainyard.backends.contract import HostStatus, NodeStatus
     from trainyard.steps import PlannedStep, StepResult
 
+# Columns that a table may take where no terminal says how many there are.
+_IN_A_PIPE = 200
 # Whether stdout is to get a document, and has none yet.
 _document_due: ContextVar[bool] = ContextVar("document_due", default=False)
 
@@ -110,28 +113,17 @@ def browse(address: str) -> None:
 
 
 def print_table(table: Table) -> None:
-    """Print a table; aligned plain text in a pipe, as wide as it takes."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table as RichTable
-    from rich.text import Text
+    """Print a table: as wide as a terminal at most, plain text in a pipe."""
+    from trainyard.tasks import table as tables
 
+    columns = [visible(name) for name in table.columns]
+    rows = [[visible("" if cell is None else str(cell)) for cell in row] for row in table.rows]
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _IN_A_PIPE
     shortens = table.may_shorten
-    drawn = RichTable(title=table.title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    if shortens is not None:
-        drawn.padding = (0, 0)
-    for column in table.columns:
-        drawn.add_column(column, no_wrap=shortens is not None and column not in shortens, overflow="fold")
-    for row in table.rows:
-        cells = [Text(visible("" if cell is None else str(cell))) for cell in row]
-        for cell in cells if shortens is not None else ():
-            cell.no_wrap, cell.overflow = True, "ellipsis"
-        drawn.add_row(*cells)
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 200)
-    with console.capture() as text:
-        console.print(drawn)
+    title = table.title and visible(table.title)
+    text = tables.drawn(columns, rows, width=width, title=title, may_shorten=shortens)
     # Not by rich itself, which ends the process with 1 when a pipe is closed.
-    print(text.get(), end="")
+    print(text, end="")
 
 
 def as_document(shown: StepResult | PlannedStep | NodeStatus | HostStatus) -> dict[str, Any]:

@@ -157,11 +157,13 @@ def compare(call: Call, runs: list[str] | None = None, tag: list[str] | None = N
     """Compare runs: their curves on one page, how they ended and what differs in their job files as a table."""
     comparison = lazy.training.compare(runs or [], tags=tag or [])
     rows = []
+    names = [f"{number}  {each.state.run}" for number, each in enumerate(comparison.runs, 1)]
     for number, each in enumerate(comparison.runs, 1):
         done = f"{each.state.counts['succeeded']}/{len(each.state.tasks)}"
         finals = [_final(each.finals.get(tag)) for tag in comparison.tags]
-        rows.append([number, each.state.run, each.state.state, done, _seconds(each.state.seconds), *finals])
-    body: list[str | Table] = [Table(["", "run", "state", "succeeded", "seconds", *comparison.tags], rows)]
+        rows.append([number, each.state.state, done, _seconds(each.state.seconds), *finals])
+    columns = ["run", "state", "succeeded", "seconds", *comparison.tags]
+    body: list[str | Table] = [*names, Table(columns, rows)]
     if comparison.differences:
         columns = ["differs", *(str(row[0]) for row in rows)]
         body.append(Table(columns, [[name, *each] for name, each in comparison.differences.items()]))

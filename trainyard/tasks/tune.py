@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -117,11 +117,16 @@ def _trials(sweep: Sweep) -> Iterator[str | Table]:
         best = ranked[:_BEST]
         names = list(dict.fromkeys(name for trial in best for name in trial.params))
         columns = ["trial", sweep.tune["metric"], "spread", *names, "seconds"]
-        yield Table(columns, [_row(trial, names) for trial in best], title=f"best {len(best)} of {len(ranked)}")
+        yield Table(columns, [_row(trial, names) for trial in best], title=_title(best, ranked))
     failed = [trial for trial in sweep.trials.values() if trial.state == "failed"]
     yield from (f"trial {trial.number} failed: {trial.reason or 'no reason known'}" for trial in failed[:_FAILED])
     if len(failed) > _FAILED:
         yield f"... and {len(failed) - _FAILED} more trials failed"
+
+
+def _title(best: Sequence[Trial], ranked: Sequence[Trial]) -> str:
+    complete = f"{len(ranked)} complete trial{'s' * (len(ranked) != 1)}"
+    return complete if len(best) == len(ranked) else f"the {len(best)} best of {complete}"
 
 
 def _row(trial: Trial, names: list[str]) -> list[object]:

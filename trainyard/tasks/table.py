@@ -1,0 +1,122 @@
+"""A table as it is drawn: as wide as its terminal at most, no word broken, no column that says nothing."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.cells import cell_len, set_cell_size
+
+# What a cell says where there is nothing to say.
+_NOTHING = ("", "-")
+# Spaces between columns, the most readable first.
+_GAPS = (3, 2, 1)
+# Left and right of all columns.
+_EDGES = 2
+# A name that is shortened keeps as much.
+_LEAST_NAME = 8
+
+
+def drawn(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    width: int,
+    title: str | None = None,
+    may_shorten: Sequence[str] | None = None,
+) -> str:
+    """Return a table for so many columns of a terminal; where it cannot fit, a line a cell.
+
+    Only columns of `may_shorten` are shortened, if there are any; without, all wrap between words.
+    """
+    kept = [index for index in range(len(columns)) if _says_something(index, rows)]
+    names = [columns[index] for index in kept]
+    cells = [[row[index] for index in kept] for row in rows]
+    least = [_least(name, column, may_shorten) for name, column in zip(names, _columns(names, cells), strict=True)]
+    natural = [_natural(name, column) for name, column in zip(names, _columns(names, cells), strict=True)]
+    for gap in _GAPS:
+        room = width - _EDGES - gap * (len(names) - 1)
+        # What wraps may as well wrap with some air.
+        if sum(natural) <= room or (gap < _GAPS[0] and sum(least) <= room):
+            widths = _shrunk(natural, least, room)
+            if may_shorten is not None:
+                cells = [[*map(_shortened, row, widths)] for row in cells]
+            return _printed(_as_table(names, cells, widths, gap), title)
+    return _printed(_as_lines(names, cells), title)
+
+
+def _printed(lines: Iterable[str], title: str | None) -> str:
+    return "\n".join([title or "", *lines, ""]) + "\n"
+
+
+def _says_something(index: int, rows: Sequence[Sequence[str]]) -> bool:
+    return not rows or any(row[index] not in _NOTHING for row in rows)
+
+
+def _columns(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[list[str]]:
+    return ([row[index] for row in rows] for index in range(len(names)))
+
+
+def _natural(name: str, cells: Sequence[str]) -> int:
+    return max(cell_len(line) for text in (name, *cells) for line in (text.splitlines() or [""]))
+
+
+def _least(name: str, cells: Sequence[str], may_shorten: Sequence[str] | None) -> int:
+    if may_shorten is None:
+        return max((cell_len(word) for text in (name, *cells) for word in text.split()), default=0)
+    natural = _natural(name, cells)
+    return min(natural, max(cell_len(name), _LEAST_NAME)) if name in may_shorten else natural
+
+
+def _shrunk(natural: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    """Return widths that fit: the widest column that can give a column does, again and again."""
+    widths = list(natural)
+    while sum(widths) > room:
+        givers = [index for index in range(len(widths)) if widths[index] > least[index]]
+        widths[max(givers, key=lambda index: widths[index])] -= 1
+    return widths
+
+
+def _as_table(names: Sequence[str], rows: Sequence[Sequence[str]], widths: Sequence[int], gap: int) -> Iterator[str]:
+    space = " " * gap
+    total = sum(widths) + gap * (len(widths) - 1) + _EDGES
+    for number, row in enumerate([names, *rows]):
+        wrapped = [_wrapped(cell, width) for cell, width in zip(row, widths, strict=True)]
+        for lines in itertools.zip_longest(*wrapped, fillvalue=""):
+            padded = (set_cell_size(line, width) for line, width in zip(lines, widths, strict=True))
+            yield f" {space.join(padded)}".rstrip()
+        if number == 0:
+            yield f" {'─' * (total - _EDGES)}"
+
+
+def _wrapped(cell: str, width: int) -> list[str]:
+    """Return a cell as lines of at most so many columns, broken between words."""
+    lines: list[str] = []
+    for paragraph in cell.splitlines():
+        if cell_len(paragraph) <= width:
+            lines.append(paragraph)
+            continue
+        line = ""
+        for word in paragraph.split():
+            longer = f"{line} {word}" if line else word
+            if line and cell_len(longer) > width:
+                lines.append(line)
+                longer = word
+            line = longer
+        lines.append(line)
+    return lines or [""]
+
+
+def _shortened(cell: str, width: int) -> str:
+    return cell if cell_len(cell) <= width else f"{set_cell_size(cell, width - 1)}…"
+
+
+def _as_lines(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield a line a cell, with a line of nothing between rows."""
+    widest = max(map(cell_len, names), default=0)
+    for number, row in enumerate(rows):
+        if number:
+            yield ""
+        for name, cell in zip(names, row, strict=True):
+            if cell not in _NOTHING:
+                yield f"{name}{' ' * (widest - cell_len(name))}  {cell}"
