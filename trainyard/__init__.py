@@ -16,5 +16,9 @@ else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return getattr(import_module(f"trainyard.api.{name.lower()}"), name)
 
+    def __dir__() -> list[str]:
+        """Return what a shell completes."""
+        return ["Cluster", "Job", "Run", "__version__"]
+
 
 __version__ = "0.1.0"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +19,10 @@ from trainyard.images import resolve
 from trainyard.spec.cluster import ClusterSpec, LoadedCluster
 from trainyard.spec.load import load_cluster
 from trainyard.steps import PlannedStep, Progress, Stage, Step, StepResult
+from trainyard.wording import ESCAPES
 
+# What Ray's raylet and GCS write before each line of a dump of their state (ray/src/ray, DebugString).
+_STATE_DUMP = "[state-dump]"
 # Where a problem stands that names what costs on.
 BILLED = "runs, and costs"
 _SIZE = re.compile(r"[^=.]+=[0-9]{1,5}")
@@ -230,9 +233,20 @@ def connect_as_made(cluster: Cluster) -> Endpoint:
     return backend.connect(cluster.spec, tools)
 
 
-def logs(cluster: Cluster, *, follow: bool, node: str = "") -> Iterator[LogLine]:
+def logs(cluster: Cluster, *, follow: bool, node: str = "", everything: bool = False) -> Iterator[LogLine]:
+    """Return lines of the nodes' log files, without colours.
+
+    Ray's dumps of its own state are thousands of lines a minute: without `everything` they are left out.
+    """
     _refuse_other_file(cluster)
-    return cluster.backend.logs(cluster.spec, cluster.tools, follow=follow, node=node)
+    lines = cluster.backend.logs(cluster.spec, cluster.tools, follow=follow, node=node)
+    return readable(lines, everything=everything)
+
+
+def readable(lines: Iterable[LogLine], *, everything: bool) -> Iterator[LogLine]:
+    for line in lines:
+        if everything or _STATE_DUMP not in line.text:
+            yield replace(line, text=ESCAPES.sub("", line.text))
 
 
 def shell(cluster: Cluster, *, node: str, command: str, terminal: bool) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from trainyard import backends, lifecycle, paths
 from trainyard.backends.contract import Discovered, FoundCluster
@@ -17,7 +17,10 @@ from trainyard.spec.cluster import Backend as BackendName
 
 @dataclass(frozen=True)
 class ListedCluster:
-    """A cluster that exists, or a file for one that could. `place` is where a backend says that it is."""
+    """A cluster that exists, or a file for one that could. `place` is where a backend says that it is.
+
+    `details` are the parts of a problem that has several.
+    """
 
     name: str
     backend: str
@@ -26,6 +29,13 @@ class ListedCluster:
     address: str | None = None
     problem: str | None = None
     place: str | None = None
+    details: tuple[str, ...] = ()
+
+    @property
+    def lines(self) -> list[str]:
+        """Return the problem as people read it: what it is, then a line a part."""
+        what = str(self.problem).removesuffix("; ".join(["", *self.details]))
+        return [f"{self.name}: {what}", *(f"  - {detail}" for detail in self.details)]
 
 
 def list_clusters(
@@ -60,7 +70,7 @@ def _file(name: str, environ: Mapping[str, str], directory: Path) -> Cluster | L
         return lifecycle.find(name, environ, directory=directory)
     except TrainyardError as error:
         file = str(paths.cluster_file(name, environ, directory=directory))
-        return ListedCluster(name, "?", "unknown", file, problem=in_a_line(error))
+        return ListedCluster(name, "?", "unknown", file, **_told(error))
 
 
 def _unreadable(state: Path) -> str | None:
@@ -93,7 +103,7 @@ def _listed(cluster: Cluster, discovered: Discovered) -> ListedCluster:
     try:
         now = lifecycle.status(cluster)
     except TrainyardError as error:
-        return ListedCluster(name, backend, "unknown", file, problem=in_a_line(error), place=place)
+        return ListedCluster(name, backend, "unknown", file, **_told(error), place=place)
     # A tunnel ends with this command.
     address = now.address if now.tunnel is None else None
     return ListedCluster(now.name, now.backend, now.state, file, address, place=place)
@@ -115,3 +125,9 @@ def _other(backend: str, cluster: FoundCluster, broken: Collection[str]) -> List
 
 def _removal(name: str, flags: str, file: Path | str) -> str:
     return f"made from {file}; `trainyard cluster.down --set name={name} --backend {flags}` removes it"
+
+
+def _told(error: TrainyardError) -> dict[str, Any]:
+    if error.problems:
+        return {"problem": in_a_line(error), "details": tuple(map(str, error.problems))}
+    return {"problem": in_a_line(error)}

@@ -42,7 +42,9 @@ def cluster_file(asked: str | None, environ: Mapping[str, str], *, directory: Pa
     for path in candidates:
         if path.exists():
             return path
-    raise _no_such("cluster file", name, known=cluster_names(directory), flag="-f")
+    known = cluster_names(directory)
+    listed = listed_clusters(directory)
+    raise _no_such("cluster file", name, known=known, listed=listed, flag="-f", hint=_new_cluster(name, known))
 
 
 def job_directory(asked: str, *, directory: Path) -> Path:
@@ -57,7 +59,10 @@ def job_directory(asked: str, *, directory: Path) -> Path:
     for path in candidates:
         if path.is_dir():
             return path
-    raise _no_such("job directory", asked, known=job_names(directory), flag="JOB_DIR")
+    known = job_names(directory)
+    is_file = (directory / asked).is_file()
+    hint = f"JOB_DIR is its directory: {Path(asked).parent}" if is_file else None
+    raise _no_such("job directory", asked, known=known, listed=known, flag="JOB_DIR", hint=hint)
 
 
 def cluster_names(directory: Path) -> tuple[str, ...]:
@@ -124,9 +129,22 @@ def _parents(kind: str, file: str, directory: Path) -> tuple[str, ...]:
     return tuple(sorted({path.parent.name for folder in folders for path in folder.glob(f"*/{file}")}))
 
 
-def _no_such(kind: str, name: str, *, known: tuple[str, ...], flag: str) -> RequestError:
-    listed = ", ".join(known) if known else "none"
-    return RequestError(
-        f"no such {kind}: {name}",
-        problems=(Problem(flag, f"{name!r} is neither a path nor one of: {listed}{did_you_mean(name, known)}"),),
-    )
+def _new_cluster(name: str, known: tuple[str, ...]) -> str | None:
+    """Return what makes a file of this name, unless it looks like a path or a slip of the pen."""
+    if not name.isalnum() or did_you_mean(name, known):
+        return None
+    return f"Make it: trainyard cluster.new {name}"
+
+
+def _no_such(
+    kind: str,
+    name: str,
+    *,
+    known: tuple[str, ...],
+    listed: tuple[str, ...],
+    flag: str,
+    hint: str | None,
+) -> RequestError:
+    meant = did_you_mean(name, known)
+    what = f"{name!r} is neither a path nor one of: {', '.join(listed) or 'none'}{meant}"
+    return RequestError(f"no such {kind}: {name}", problems=(Problem(flag, what),), hint=hint)

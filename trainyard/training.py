@@ -159,6 +159,10 @@ def stop(run: RunDirectory, *, screen: Screen) -> RunStatus:
     return RunStatus(run, state) if state.ended else runs.stop(run, connect, screen=screen)
 
 
+def has_ended(run: RunDirectory) -> bool:
+    return states.load(run).ended
+
+
 def fetch(run: RunDirectory, *, checkpoints: bool, screen: Screen) -> RunStatus:
     return runs.fetch(run, connect, screen=screen, checkpoints=checkpoints)
 

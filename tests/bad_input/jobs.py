@@ -15,6 +15,11 @@ JOBS = (
         'train/job.yaml:1: command.3: must be text, got 0; write it in quotes: "0"',
         'train/job.yaml:2: together: must be true or false, got "no"',
     ),
+    job(
+        "a placeholder without quotes",
+        "command: [python, train.py, --seed, {seed}]\nmatrix: {seed: [0, 1]}\n",
+        'train/job.yaml:1: command.3: must be text, got {"seed": null}; write "{seed}" in quotes',
+    ),
     run(
         "command and tasks",
         "tasks: [{name: a, command: [true.py]}]\n",

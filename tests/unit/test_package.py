@@ -100,7 +100,7 @@ def test_what_is_left_out_says_by_which_ignore_file(tmp_path: Path) -> None:
     ours = {".gitignore", ".rayignore", "sub/.gitignore"}
     assert set(sent(root)) - ours == {"sub/deep/only_here", "sub/keep.log", "train.py"}
     assert left_out(root) == {
-        "__pycache__/": "Trainyard itself",
+        "__pycache__/": "always",
         "build/": ".gitignore",
         "data/": ".rayignore",
         "sub/only_here": "sub/.gitignore",

@@ -45,8 +45,19 @@ def test_an_unknown_name_says_which_are_known(here: Path) -> None:
         paths.cluster_file("labb", {}, directory=here)
     [problem] = caught.value.problems
     assert problem.where == "-f"
-    assert problem.message.startswith("'labb' is neither a path nor one of: ")
-    assert problem.message.endswith("; did you mean 'lab'?")
+    # Samples that nobody here made are not offered.
+    assert problem.message == "'labb' is neither a path nor one of: lab; did you mean 'lab'?"
+    assert caught.value.hint is None
+    with pytest.raises(RequestError) as caught:
+        paths.cluster_file("robots", {}, directory=here)
+    assert caught.value.hint == "Make it: trainyard cluster.new robots"
+
+
+def test_a_job_file_is_answered_with_its_directory(here: Path) -> None:
+    (here / "jobs" / "walk" / "job.yaml").write_text("")
+    with pytest.raises(RequestError) as caught:
+        paths.job_directory("jobs/walk/job.yaml", directory=here)
+    assert caught.value.hint == "JOB_DIR is its directory: jobs/walk"
 
 
 def test_a_job_is_found_by_path_and_by_name_and_a_shipped_one_from_anywhere(here: Path) -> None:

@@ -8,13 +8,14 @@ import json
 import re
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from trainyard.backends.contract import Tools
 from trainyard.dispatch.runs import RunStatus
-from trainyard.errors import OutsideError, Problem, RequestError
+from trainyard.errors import JobFailedError, OutsideError, Problem, RequestError
 from trainyard.lifecycle import Cluster
 from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory
@@ -156,3 +157,40 @@ def test_a_sweep_of_which_all_failed_has_no_table_and_its_logs_come_next(tmp_pat
         "... and 2 more trials failed",
     ]
     assert shown.next == "trainyard train.logs sweep-1"
+
+
+def test_without_runs_the_list_says_so_and_how_to_start_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TRAINYARD_RESULTS", raising=False)
+    report.show(train.listed([]), json=False)
+    shown = capsys.readouterr()
+    assert shown.out == "there are no such runs in results\n"
+    assert shown.err == "next: trainyard train.dispatch jobs/cartpole\n"
+
+
+def failed(tmp_path: Path, *, hint: str | None = None) -> RunStatus:
+    status = status_of(tmp_path, "walk-1")
+    status.state.apply({"event": "run-ended", "time": 3.0, "state": "failed", "exit": 1, "seconds": 1.0})
+    status.run.report.write_text("")
+    return replace(status, error=JobFailedError("1 of 1 tasks failed", hint=hint))
+
+
+def test_a_failed_run_is_followed_by_its_logs_unless_its_error_knows_better(tmp_path: Path) -> None:
+    error = train.ended(failed(tmp_path)).error
+    assert error is not None and error.hint == "See: trainyard train.logs walk-1"
+    (tmp_path / "other").mkdir()
+    error = train.ended(failed(tmp_path / "other", hint="Buy memory.")).error
+    assert error is not None and error.hint == "Buy memory."
+
+
+def test_the_seconds_of_a_task_are_those_of_all_its_attempts(tmp_path: Path) -> None:
+    state = status_of(tmp_path, "walk-1").state
+    for attempt, seconds in ((1, 4.0), (2, 5.5)):
+        about = {"task": "a", "attempt": attempt, "time": 1.0, "node": "head", "node_id": "n"}
+        state.apply({"event": "attempt-started", "gpus": [], **about})
+        ended = {"outcome": "failed", "exit_code": 1, "seconds": seconds, "reason": "exit code 1"}
+        state.apply({"event": "attempt-ended", "tail": [], "output": None, **about, **ended})
+    (row,) = next(iter(train.tasks_table(state, now=9.0))).rows
+    assert list(row) == ["a", "waiting", 2, "head", "9.5", 1, "exit code 1"]

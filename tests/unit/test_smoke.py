@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from trainyard import smoke
-from trainyard.tasks.report import Table
-from trainyard.tasks.smoke import body
 from trainyard.endpoint import BackendCheck, Endpoint
 from trainyard.errors import SmokeError
+from trainyard.tasks.report import Table
+from trainyard.tasks.smoke import body
 
 
 def test_a_node_that_is_known_not_to_run_is_told_at_once() -> None:

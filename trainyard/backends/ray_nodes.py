@@ -99,8 +99,8 @@ def node_plans(spec: ClusterSpec, room: Room, *, may_simulate: bool, machine: st
         raise PrerequisiteError(
             f"the cluster file wants {counted(gpus, 'GPU')}, {machine} has {len(room.gpu_ids) or 'none'}",
             where=", ".join(f"{node.name}: {node.gpus}" for node in nodes if node.gpus),
-            hint="What it has, `nvidia-smi` says there. Want fewer, "
-            f"or write `{spec.backend}: {{simulated_gpus: true}}` to try the layout without them.",
+            hint="`nvidia-smi` shows what it has. Ask for fewer GPUs, "
+            f"or set `{spec.backend}: {{simulated_gpus: true}}` to try the layout without them.",
         )
     plans = []
     taken = 0

@@ -64,7 +64,7 @@ def rules_for(root: Path) -> tuple[Rules, ...]:
         for rules in rules_of(parent, root=root, names=(".gitignore",))
         if not rules.spec.match_file(f"{root.relative_to(parent).as_posix()}/")
     ]
-    return (*rules_of(root, root=root), *above, Rules("Trainyard itself", root, ALWAYS))
+    return (*rules_of(root, root=root), *above, Rules("always", root, ALWAYS))
 
 
 def rules_of(directory: Path, *, root: Path, names: Sequence[str] = IGNORE_FILES) -> list[Rules]:

@@ -99,6 +99,9 @@ def _suggestion(details: dict[str, Any]) -> str:
         return did_you_mean(value, _choices(details)) if isinstance(value, str) else ""
     if kind == "string_type" and isinstance(value, int | float):
         return f"; write it in quotes: {json.dumps(value_text(value))}"
+    if kind == "string_type" and isinstance(value, dict) and list(value.values()) == [None]:
+        # A placeholder without quotes is YAML's short form of a mapping.
+        return f'; write "{{{next(iter(value))}}}" in quotes'
     return ""
 
 

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from trainyard.lifecycle import Cluster
     from trainyard.steps import PlannedStep, StepResult
 
+# A state, where another word says more to people.
+_STATES = {"recorded": "not asked"}
 NODE = "The name of a node, as cluster.status shows it, or of a host of the cluster file."
+ALL = "Also the lines in which Ray dumps its own state."
 FOLLOW = "Stay, and print what is added (default)."
 END_RUNS = "End the runs that go on, if nodes have to go; without it, they are named and nothing is done."
 PURGE = "Also the KubeRay operator, its CRDs and the namespace, if Trainyard made them and nobody else needs them."
@@ -133,10 +136,16 @@ def list_(call: Call, region: str = "") -> Report:
     """List the clusters that have a file here, and those that were made from files elsewhere."""
     clusters, remarks = lazy.listing.list_clusters(os.environ, directory=Path.cwd(), region=region or None)
     rows = [
-        (each.name, each.backend, each.state, each.address or each.place, each.file and paths.shown(Path(each.file)))
+        (
+            each.name,
+            each.backend,
+            _STATES.get(each.state, each.state),
+            each.address or each.place,
+            each.file and paths.shown(Path(each.file)),
+        )
         for each in clusters
     ]
-    problems = [f"{cluster.name}: {cluster.problem}" for cluster in clusters if cluster.problem]
+    problems = [line for each in clusters if each.problem for line in each.lines]
     reachable = [each for each in clusters if each.file and each.state != "unknown"]
     file = min(reachable, key=lambda each: each.state != "up").file if reachable else ""
     return Report(
@@ -176,10 +185,11 @@ def open_(call: Call) -> Report | None:
     return None
 
 
-@task(*CLUSTER, dry=True, positional=["node"], help={"node": NODE, "follow": FOLLOW})
-def logs(call: Call, node: str = "", follow: bool = True) -> None:
+@task(*CLUSTER, dry=True, positional=["node"], help={"node": NODE, "follow": FOLLOW, "all": ALL})
+def logs(call: Call, node: str = "", follow: bool = True, all: bool = False) -> None:
     """Print what the nodes' own log files say, each line with its node: of all, or of one."""
-    for line in lazy.lifecycle.logs(call.cluster(), follow=follow, node=node):
+    found = lazy.lifecycle.logs(call.cluster(), follow=follow, node=node, everything=all)
+    for line in found:
         # One document a line, since there may be no end.
         text = json.dumps(asdict(line)) if call.json else f"{line.node} {line.file} | {line.text}"
         report.say(text, flush=True)

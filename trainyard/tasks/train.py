@@ -14,10 +14,12 @@ from trainyard.results import formats, store
 from trainyard.tasks import command_hints, lazy
 from trainyard.tasks.command import FILE, Call, task
 from trainyard.tasks.report import Report, Table, browse, note, say
+from trainyard.wording import named
 
 if TYPE_CHECKING:
     from trainyard.dispatch.plan import Prepared
     from trainyard.dispatch.runs import RunStatus
+    from trainyard.errors import TrainyardError
     from trainyard.lifecycle import Cluster
     from trainyard.results.compare import Final
     from trainyard.results.state import RunState, Task
@@ -30,6 +32,7 @@ HELP = {
 }
 _ROWS = 50
 _TAILS = 5
+_NAMED = 20
 
 
 @task(
@@ -67,7 +70,7 @@ def dispatch(
     },
 )
 def list_(call: Call, job: str = "", state: str = "", since: str = "") -> Report:
-    """List the runs of this machine, the newest first."""
+    """List the runs of the directory results/ here, the newest first."""
     return listed(lazy.training.statuses(call.file, job=job, state=state, since=since))
 
 
@@ -76,7 +79,9 @@ def status(call: Call, run: str = "") -> Report:
     """Say how a run stands."""
     now = lazy.training.status(find(call, run))
     state = now.state
-    body = _tasks(state, now=time.time() if now.unsure is None else state.last_contact or 0.0)
+    body: list[str | Table] = [
+        *tasks_table(state, now=time.time() if now.unsure is None else state.last_contact or 0.0)
+    ]
     if state.waiting:
         body.append(state.waiting["text"])
     body.append(_summary(state) + (f"; unknown since then ({now.unsure})" if now.unsure else ""))
@@ -129,7 +134,7 @@ def report(call: Call, run: str = "", all: bool = False) -> Report:
         page = lazy.training.report_all(call.file)
         return Report({"report": str(page)}, [str(page)])
     path = lazy.training.report(find(call, run), screen=screen_for(call))
-    return Report({"report": str(path)}, [str(path)])
+    return Report({"report": str(path)}, [f"report: {paths.shown(path)}"])
 
 
 @task("file", positional=["run"], help={**HELP, "browser": "With --no-browser: only keep the page fresh."})
@@ -169,7 +174,7 @@ def compare(call: Call, runs: list[str] | None = None, tag: list[str] | None = N
         body.append(Table(columns, [[name, *each] for name, each in comparison.differences.items()]))
     if comparison.tasks_left_out:
         body.append(f"The curves of {comparison.tasks_left_out} more tasks were not read.")
-    return Report(comparison.document(), [*body, str(comparison.page)])
+    return Report(comparison.document(), [*body, f"page: {paths.shown(comparison.page)}"])
 
 
 @task(
@@ -218,6 +223,10 @@ def import_(
 
 def listed(found: Sequence[RunStatus]) -> Report:
     """Show one row a run."""
+    if not found:
+        home = paths.shown(lazy.training.results())
+        next = f"trainyard train.dispatch {paths.example_job(Path.cwd())}"
+        return Report({"runs": []}, [f"there are no such runs in {home}"], next=next)
     columns = ["run", "state", "done", "cluster", "started", "took", "user"]
     documents = [_short(each) for each in found]
     rows = [_list_row(each, document) for each, document in zip(found, documents, strict=True)]
@@ -238,9 +247,12 @@ def stopped(call: Call, found: RunDirectory, *, next: str = "") -> Report:
 
     if call.dry:
         return call.skipped(f"run {found.name}")
+    had_ended = lazy.training.has_ended(found)
     # It is not about what the run printed.
     now = lazy.training.stop(found, screen=Screen(note=_remark))
-    line = f"run {now.run.name}: {now.state.state}"
+    line = f"run {now.run.name} {now.state.state}"
+    if had_ended:
+        line = f"run {now.run.name} had already ended ({now.state.state})"
     return Report(now.document(), [line], next=next, error=None if now.state.ended else now.error)
 
 
@@ -253,6 +265,9 @@ def dispatched(
 
     note("\n".join(described(prepared)))
     if call.dry:
+        if prepared.tasks:
+            note(f"tasks: {named([task.name for task in prepared.tasks], most=_NAMED)}")
+        note("nothing was sent (--dry)")
         return None
     return launch.dispatch(
         prepared,
@@ -293,8 +308,16 @@ def ended(now: RunStatus) -> Report:
         next = f"trainyard train.logs {run.name}" if goes_on else ""
         return Report(now.document(), notes=notes, next=next, error=now.error)
     notes = [f"results: {paths.shown(run.path)}", f"report: {paths.shown(run.report)}"] if run.report.exists() else []
-    body = [*_tasks(state, now=time.time()), *last_lines(state), _summary(state)]
-    return Report(now.document(), body, notes=notes, next=_next(now) if notes else "", error=now.error)
+    body: list[str | Table] = [*tasks_table(state, now=time.time()), *last_lines(state), _summary(state)]
+    next = _next(now) if notes else ""
+    return Report(now.document(), body, notes=notes, next=next, error=with_next(now.error, next))
+
+
+def with_next(error: TrainyardError | None, next: str) -> TrainyardError | None:
+    """Return an error with the next command, unless it says itself what to do."""
+    if error and next and error.hint is None:
+        error.hint = f"See: {next}"
+    return error
 
 
 def _final(final: Final | None) -> str:
@@ -310,7 +333,8 @@ def _next(now: RunStatus) -> str:
     return "trainyard train.list" if succeeded else f"trainyard train.logs {now.run.name}"
 
 
-def _tasks(state: RunState, *, now: float) -> list[str | Table]:
+def tasks_table(state: RunState, *, now: float) -> list[Table]:
+    """Return a table with a row a task, of many tasks the bad ones; none where there are no tasks."""
     tasks = list(state.tasks.values())
     if len(tasks) > _ROWS:
         # Thousands of good rows would hide the bad ones.
@@ -321,7 +345,9 @@ def _tasks(state: RunState, *, now: float) -> list[str | Table]:
 
 def _row(state: RunState, task: Task, *, now: float) -> list[object]:
     last = task.last
-    seconds = _seconds(state.seconds_of(last, now=now))
+    took = [state.seconds_of(attempt, now=now) for attempt in task.attempts]
+    # Of all attempts: what the task cost.
+    seconds = _seconds(sum(filter(None, took)) if any(each is not None for each in took) else None)
     return [task.name, task.state, len(task.attempts), last.node, seconds, last.exit_code, task.reason]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from trainyard import paths
 from trainyard.results import formats
 from trainyard.tasks import lazy, train
 from trainyard.tasks.command import FILE, Call, task
@@ -68,7 +69,7 @@ def status(call: Call, run: str = "") -> Report:
 def report(call: Call, run: str = "") -> Report:
     """Write a sweep's report anew: one HTML page that needs nothing else."""
     path = lazy.training.report(train.find(call, run), screen=train.screen_for(call))
-    return Report({"report": str(path)}, [str(path)])
+    return Report({"report": str(path)}, [f"report: {paths.shown(path)}"])
 
 
 @task("file", dry=True, positional=["run"], help=train.HELP)
@@ -103,12 +104,16 @@ def shown(now: RunStatus) -> Report:
 
 def ended(now: RunStatus) -> Report:
     """Show how a sweep that was followed ended, or that it goes on."""
+    if now.state.ended and now.state.exit != 0:
+        train.with_next(now.error, shown(now).next)
     report = train.ended(now)
     if not now.state.ended:
         return replace(report, next=f"trainyard tune.status {now.run.name}")
     sweep = shown(now)
-    # What would write its report anew is not the next thing after a run that has just written it.
-    return replace(report, body=sweep.body, next=report.next if now.state.exit == 0 else sweep.next)
+    if now.state.exit == 0:
+        # Its report was written a moment ago.
+        return replace(report, body=sweep.body, next=f"trainyard tune.status {now.run.name}")
+    return replace(report, body=sweep.body, next=sweep.next)
 
 
 def _trials(sweep: Sweep) -> Iterator[str | Table]:
