@@ -63,11 +63,11 @@ def check(
         # Ray calls a run's job running for a moment after the last that it told.
         going = [job for job in jobs if not job.ended and not _told_its_end(results, job.submission_id)]
         if going and not end_runs:
-            go_on = f"{counted(len(going), 'run')} {'goes' if len(going) == 1 else 'go'} on"
+            active = f"{counted(len(going), 'run')} {'is' if len(going) == 1 else 'are'} still active"
             raise RequestError(
-                f"{go_on} on cluster {cluster.spec.name}, and would end",
+                f"{active} on cluster {cluster.spec.name}",
                 problems=tuple(_described(job) for job in going),
-                hint=f"To end what runs, with what it has left brought here first: {insisting}",
+                hint=f"Stop {'it' if len(going) == 1 else 'them'} and fetch the results first: {insisting}",
             )
         if submitted := [job.submission_id for job in going if job.submission_id]:
             _run_or_note(_end(ray, submitted), progress, note, is_needed=False)
@@ -78,7 +78,7 @@ def check(
     here = {run.name for run in ours}
     dispatched = [job for job in jobs if "trainyard_run" in job.metadata and job.metadata.get("trainyard_job") != SMOKE]
     if others := [job.submission_id for job in dispatched if job.submission_id not in here]:
-        note(f"dispatched elsewhere, what nobody fetched there ends with the head: {named(others)}")
+        note(f"dispatched elsewhere; results that were not fetched there are lost with the head: {named(others)}")
 
 
 def would_end(cluster: Cluster, plan: Sequence[PlannedStep]) -> list[Problem]:
@@ -94,7 +94,7 @@ def would_end(cluster: Cluster, plan: Sequence[PlannedStep]) -> list[Problem]:
 
 def _unknown(error: TrainyardError, note: Callable[[str], None], insisting: str) -> None:
     """Say that nobody knows which runs go on; an error where only we are refused, which names `insisting` on it."""
-    what = f"whether runs go on is unknown: {error.what}"
+    what = f"whether runs are active is unknown: {error.what}"
     if insisting and isinstance(error, (LockedOutError, RefusedError)):
         hint = f"Who made the cluster can ask it. To end it all the same, and lose what its runs left: {insisting}"
         raise RequestError(what, where=error.where, hint=hint) from error

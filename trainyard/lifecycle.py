@@ -91,7 +91,7 @@ def removing(cluster: Cluster, *, remove: bool, force: bool) -> Cluster:
     """Return the cluster with the wish that hosts leave which its file no longer names. Raises RequestError."""
     if not cluster.backend.TRAITS.joins_hosts:
         raise RequestError(
-            f"cluster {cluster.spec.name} ({cluster.spec.backend}) has no hosts of ours that could leave its file",
+            f"cluster {cluster.spec.name} ({cluster.spec.backend}) has no hosts that could leave its file",
             hint="Leave out --remove.",
         )
     if not remove:
@@ -137,7 +137,7 @@ def up(
             up_steps = steps.within(timeout, cluster.backend.up_steps(cluster.spec, tools))
             return steps.run(up_steps, progress, before_disruption=before_disruption)
         except KeyboardInterrupt:
-            hint = "What was made stays. To go on: trainyard cluster.up; to remove it: trainyard cluster.down"
+            hint = "What was made stays. To continue: trainyard cluster.up; to remove it: trainyard cluster.down"
             raise InterruptedRunError("interrupted", hint=hint, problems=_billed(cluster)) from None
         except RequestError:
             raise
@@ -177,7 +177,7 @@ def down(
         try:
             return steps.run(_down_steps(cluster, purge=purge), progress, before_disruption=before_disruption)
         except KeyboardInterrupt:
-            hint = "What is not removed yet stays. To go on, repeat the same command."
+            hint = "What is not removed yet stays. To continue, repeat the same command."
             raise InterruptedRunError("interrupted", hint=hint, problems=_billed(cluster)) from None
         except NotReadyError as error:
             raise LeftoverError(error.what, where=error.where, hint=error.hint) from error

@@ -204,9 +204,9 @@ def the_open_run(statuses: Sequence[RunStatus]) -> str | None:
     names = names or [status.run.name for status in open_runs]
     if len(names) > 1:
         raise RequestError(
-            f"{len(names)} runs go on",
+            f"{len(names)} runs are active",
             problems=(Problem("RUN", f"one of: {', '.join(names)}"),),
-            hint=f"Name the one to end: trainyard train.stop {names[0]}",
+            hint=f"Name the one to stop: trainyard train.stop {names[0]}",
         )
     return names[0] if names else None
 

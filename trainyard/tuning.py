@@ -36,12 +36,12 @@ def ready_again(
     now = training.status(run)
     if not now.state.ended and not now.unsure:
         hint = f"Follow it: trainyard train.logs {run.name}; or end it first: trainyard tune.stop {run.name}"
-        raise RequestError(f"run {run.name} goes on", hint=hint)
+        raise RequestError(f"run {run.name} is still active", hint=hint)
     study = run.study.read_text(encoding="utf-8") if run.study.exists() else ""
     # Of a line that was cut off nobody knows what it said.
     study = study[: study.rfind("\n") + 1]
     if not study:
-        hint = f"Start it anew: trainyard tune.dispatch {run.record()['job_directory']}"
+        hint = f"Start it again: trainyard tune.dispatch {run.record()['job_directory']}"
         raise RequestError(f"run {run.name} ended before its first configuration", where=str(run.path), hint=hint)
     record = run.record()
     prepared, cluster = training.ready(
@@ -56,7 +56,7 @@ def ready_again(
     changed = [name for name in _SAME if before.get(name) != after.get(name)]
     if changed:
         raise RequestError(
-            f"a sweep cannot go on with another {changed[0]}",
+            f"a sweep cannot continue with another {changed[0]}",
             problems=tuple(Problem(f"tune.{name}", f"was {before.get(name)}") for name in changed),
             hint="Change samples, time, concurrency, prune or stop only; or start a new one: trainyard tune.dispatch",
         )

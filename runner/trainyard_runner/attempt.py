@@ -247,7 +247,7 @@ def _verdict(status: int | None, *, memory_kills: int) -> tuple[str, str | None]
     if status == 0:
         return "succeeded", None
     if status is None:
-        return "failed", "the task, or somebody on its node, killed the guard process that had started it"
+        return "failed", "the task, or another program on its node, killed the guard process that had started it"
     if status > 0:
         return "failed", f"exit code {status}"
     name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"

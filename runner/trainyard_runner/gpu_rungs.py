@@ -14,7 +14,7 @@ from trainyard_runner.rungs import Answer, Check, with_facts
 _COMPUTE_ONLY = re.compile(r"\b(?:[PVAH]100|A30|[AH]800|H20|G?H200|G?B[123]00)\b")
 _RT_CORES = "Use nodes with RT cores (L4, L40S, A10, RTX), or train without Kit and `graphics`: images/isaac-lab."
 _LOADER = "That is Vulkan's loader: put it into the image (Debian, Ubuntu: libvulkan1)."
-_CAPABILITIES = "Set NVIDIA_DRIVER_CAPABILITIES to `all` under `env:` of the cluster file, and make the nodes anew."
+_CAPABILITIES = "Set NVIDIA_DRIVER_CAPABILITIES to `all` under `env:` of the cluster file, and recreate the nodes."
 _DRIVER = "The driver's graphics libraries must be there; in containers NVIDIA_DRIVER_CAPABILITIES=all mounts them."
 
 
@@ -124,7 +124,7 @@ def _not_its_own(each: Sequence[dict[str, Any]]) -> str | None:
     """Return what is wrong with what tasks saw that each had one GPU, all at the same time."""
     for said in each:
         if problem := said.get("problem"):
-            return f"no task with a GPU runs beside the others: {problem}"
+            return f"no task with a GPU runs next to the others: {problem}"
         if len(said["assigned"]) != 1 or said["visible"] != said["assigned"][0]:
             return f"a task with GPU {said['assigned']} sees CUDA_VISIBLE_DEVICES={said['visible']!r}"
     seen = sorted(str(said["visible"]) for said in each)
@@ -135,7 +135,7 @@ def _not_its_own(each: Sequence[dict[str, Any]]) -> str | None:
 
 def _real_gpus(name: str, said: dict[str, Any], wanted: float) -> Check:
     if "error" in said:
-        hint = "Install the NVIDIA driver and its container toolkit there; make a container anew that lost its GPUs."
+        hint = "Install the NVIDIA driver and its container toolkit there; recreate a container that lost its GPUs."
         return Check("gpus", name, False, said["error"], hint=hint)
     if said["count"] != wanted:
         hint = "Declare what there is, or make all GPUs visible on the node."

@@ -95,5 +95,5 @@ def missing(task: Task, gate: Gate, alive: Sequence[Node]) -> str:
     if nodes.slots(task, members.later(gate, alive)):
         return "Ray's autoscaler has not added a node with that yet"
     if nodes.slots(task, members.made_anew(gate, alive)):
-        return "the node that was lost has not been made anew yet"
+        return "the node that was lost has not been replaced yet"
     return f"no node has that; {largest(task, alive)}"

@@ -153,8 +153,10 @@ class Scheduler:
         if node_id is None or len(live.unit.tasks) > 1:
             return
         if (tasks := self._suspects.blame(live.task.name, node_id)) and len(self._nodes) > 1:
-            text = f"node {live.record.node} gets no more tasks of this run that others can run: {', '.join(tasks)} "
-            self._stream.write("note", text=text + "were ended there because their metric did not move")
+            text = (
+                f"{live.record.node} is avoided for the rest of this run: the watchdog ended {len(tasks)} tasks there"
+            )
+            self._stream.write("note", text=f"{text} ({', '.join(tasks)})")
             self._withdraw()
 
     def _submit(self) -> None:

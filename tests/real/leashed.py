@@ -63,6 +63,6 @@ def ended_in_time(yard: Yard, away: Path, left: Callable[[], list[str]], *, due:
     # Records of processes that came back with the directory say that they have ended.
     assert status["condition"] == ("broken" if status["backend"] == "local" else "absent")
     assert "it had a leash (ends at " in status["remark"]
-    assert "outputs of runs that nobody had fetched by then are lost" in status["remark"]
+    assert "outputs of runs that were not fetched by then are lost" in status["remark"]
     run = yard.json("train.status", newest(yard).name)
     assert "it had a leash" in json.dumps(run)

@@ -174,7 +174,7 @@ def test_trainyard_never_touches_a_cluster_of_plain_ray_up_unless_it_is_told_to(
     assert head.id in before == plain()
     # Its head has another key: nobody here can ask what runs, and nothing is changed unasked.
     for words in (("cluster.up", "--recreate"), ("cluster.down",)):
-        assert "error: whether runs go on is unknown" in yard.run(*words, "--adopt", expect=2).stderr
+        assert "error: whether runs are active is unknown" in yard.run(*words, "--adopt", expect=2).stderr
         assert "is in this account and region" in yard.run(*words, expect=2).stderr
     assert "that Trainyard did not make" in yard.json("cluster.status")["remark"]
     refused = yard.run("cluster.up", "--adopt", "--end-runs", expect=2).stderr

@@ -89,7 +89,7 @@ def test_an_image_that_is_not_there_is_named_with_its_registry(kube: KubeBed, ma
         f" cannot have the image {image}: registry {kube.registry} does not hold that image\n  at cluster none, "
         in said
     )
-    assert said.endswith("\n  -> Is its name right? An image of ours gets there by: trainyard image.push")
+    assert said.endswith("\n  -> Is its name right? To push one: trainyard image.push")
 
 
 def test_a_worker_that_ends_says_how(broken_image: None, make: Make) -> None:

@@ -166,10 +166,10 @@ def test_runs_end_with_their_nodes_only_if_that_is_said_and_what_they_left_is_fe
 
     for change in (["cluster.scale", "cpu=0"], ["cluster.up", "--recreate"], ["cluster.down"]):
         refused = pair.run(*change, expect=2)
-        assert "error: 2 runs go on on cluster pair, and would end\n" in refused.stderr
+        assert "error: 2 runs are still active on cluster pair\n" in refused.stderr
         assert f"  - {slow.name}: job slow, by " in refused.stderr
         assert "  - theirs: not dispatched by Trainyard, " in refused.stderr
-        assert refused.stderr.endswith(f"brought here first: trainyard {' '.join(change)} --end-runs\n")
+        assert refused.stderr.endswith(f"fetch the results first: trainyard {' '.join(change)} --end-runs\n")
     assert pair.states() == {"head": "up", "cpu-0": "up"}
     assert running("4006")
     planned = pair.json("cluster.plan", "--set", "workers.0.count=0")

@@ -98,7 +98,7 @@ BROKEN: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "cd /etc/ssh; mv kept/* .",
         (
             "error: the host key of {ip} has changed",
-            "  -> Somebody may stand between. If the change is known to be right: ssh-keygen -R '{ip}'",
+            "  -> Another machine may be answering. If you know that the change is right: ssh-keygen -R '{ip}'",
         ),
     ),
     "its sshd does not run": (

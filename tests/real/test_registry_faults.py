@@ -117,7 +117,7 @@ def test_a_registry_that_goes_away_in_mid_push_is_told_and_the_next_push_sends_t
             registries.push(engine, image, spec, report=cut)
         assert cut.done
         assert caught.value.what == f"registry {running.address} does not answer"
-        assert "layers that are there are not sent again" in (caught.value.hint or "")
+        assert "layers that arrived are not sent again" in (caught.value.hint or "")
         running.start()
         assert running.tags() == []
         pushed = registries.push(engine, image, spec)

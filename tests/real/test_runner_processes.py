@@ -23,7 +23,7 @@ sleep $1
 """
 # 10 s are promised; a busy machine may need longer, and what is asserted is that nothing stays.
 GONE_WITHIN = 60.0
-GUARD_KILLED = "the task, or somebody on its node, killed the guard process that had started it"
+GUARD_KILLED = "the task, or another program on its node, killed the guard process that had started it"
 
 
 def test_a_task_that_ends_takes_along_all_that_it_started(yard: Yard) -> None:

@@ -132,7 +132,7 @@ def test_a_watched_run_prints_where_its_page_is_and_leaves_it_whole(yard: Yard) 
     assert done.stdout.splitlines()[0] == str(run / "report.html")
     assert f"run {run.name} succeeded" in done.stdout
     page = (run / "report.html").read_text()
-    assert "The run goes on" not in page
+    assert "The run is still active" not in page
     assert 'id="refresh"' not in page
 
 

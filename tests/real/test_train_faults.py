@@ -52,7 +52,7 @@ def test_a_killed_operator_does_not_stop_the_run_and_logs_pick_it_up_without_gap
     done = yard.run("train.logs", run.name)
     assert log_of(run) == counted(LINES)
     assert [event["seq"] for event in events(run)] == sorted({event["seq"] for event in events(run)})
-    assert "going on where this machine stopped looking" in done.stdout
+    assert "continuing after the last line you saw" in done.stdout
     shown = [line for line in (first + done.stdout).splitlines() if line.startswith("[counting] line")]
     # The killed process may have recorded a little more than it could still print.
     assert len(shown) == len(set(shown)) >= LINES - 20
@@ -88,7 +88,7 @@ def test_a_run_without_waiting_is_seen_left_alone_and_stopped(yard: Yard) -> Non
     wait_until(lambda: "line 9\n" in log_of(run), seconds=60, what="lines")
     looking.send_signal(signal.SIGINT)
     code, output = end_of(looking)
-    assert (code, f"run {run.name} goes on" in output) == (0, True), output
+    assert (code, f"run {run.name} is still active" in output) == (0, True), output
 
     so_far = yard.run("train.logs", run.name, "--no-follow")
     assert "[counting] line 9" in so_far.stdout.splitlines()

@@ -92,7 +92,7 @@ def test_a_sweep_whose_runner_was_killed_goes_on_and_counts_each_configuration_o
     assert 12 <= known < 40
 
     refused = yard.run("tune.resume", run.name, "--set", "tune.repeats=2", expect=2)
-    assert "a sweep cannot go on with another repeats" in refused.stderr
+    assert "a sweep cannot continue with another repeats" in refused.stderr
     yard.run("tune.resume", run.name)
     document = yard.json("tune.status")
     assert (document["state"], document["counts"]["complete"]) == ("succeeded", 40)
@@ -119,7 +119,7 @@ def test_a_sweep_goes_on_without_us_is_stopped_and_begins_again_from_its_checkpo
         return [event["event"] for event in recorded(run)].count("checkpoint") == 4
 
     wait_until(has_checkpoints, seconds=120, what="every task has a checkpoint")
-    assert "goes on" in yard.run("tune.resume", run.name, expect=2).stderr
+    assert "is still active" in yard.run("tune.resume", run.name, expect=2).stderr
     yard.run("tune.stop", run.name)
     assert yard.json("tune.status")["counts"]["stopped"] == 2
     yard.run("tune.resume")

@@ -162,7 +162,8 @@ def test_it_is_tried_again_on_another_node_and_a_node_that_fails_two_tasks_gets_
     assert len(broken) == 1
     assert {event["node"] for event in ended if event["attempt"] == 2}.isdisjoint(broken)
     (note,) = of_kind(run, "note")
-    assert note["text"].startswith(f"node {broken.pop()} gets no more tasks of this run that others can run: n=")
+    avoided = f"{broken.pop()} is avoided for the rest of this run: the watchdog ended 2 tasks there (n="
+    assert note["text"].startswith(avoided)
     later = [event for event in of_kind(run, "attempt-ended") if event["seq"] > note["seq"]]
     assert {event["outcome"] for event in later if event["node"] in note["text"]} <= {"lost"}
 

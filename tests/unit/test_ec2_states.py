@@ -553,6 +553,6 @@ def test_a_ray_up_that_nobody_waits_for_any_more_is_not_joined_by_another(tmp_pa
         held.write("process 4711\n")
         held.flush()
         fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(NotReadyError, match="still goes on") as refused:
+        with pytest.raises(NotReadyError, match="is still running") as refused:
             RayUp(tmp_path / "ray-cluster.yaml", log, {}, restart=True)
     assert "kill 4711" in str(refused.value.hint)

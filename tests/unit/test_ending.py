@@ -60,16 +60,16 @@ def test_a_cluster_that_runs_and_lets_only_others_in_is_not_ended_unasked(
     with pytest.raises(RequestError) as refused:
         check(cluster)
     assert refused.value.lines() == [
-        "whether runs go on is unknown: no",
+        "whether runs are active is unknown: no",
         "  at there",
         "  -> Who made the cluster can ask it. To end it all the same, and lose what its runs left: "
         "trainyard cluster.down --end-runs",
     ]
-    assert check(cluster, end_runs=True) == ["whether runs go on is unknown: no"]
+    assert check(cluster, end_runs=True) == ["whether runs are active is unknown: no"]
 
 
 @pytest.mark.parametrize(
-    ("error", "notes"), [(NotReadyError("no"), []), (OutsideError("no"), ["whether runs go on is unknown: no"])]
+    ("error", "notes"), [(NotReadyError("no"), []), (OutsideError("no"), ["whether runs are active is unknown: no"])]
 )
 def test_one_that_is_broken_can_be_ended(
     monkeypatch: pytest.MonkeyPatch, cluster: Cluster, error: TrainyardError, notes: list[str]
@@ -170,5 +170,5 @@ def test_a_down_that_is_interrupted_says_how_to_go_on(monkeypatch: pytest.Monkey
     failing(monkeypatch, KeyboardInterrupt())
     with pytest.raises(InterruptedRunError) as caught:
         lifecycle.down(cluster, PROGRESS)
-    hint = "  -> What is not removed yet stays. To go on, repeat the same command."
+    hint = "  -> What is not removed yet stays. To continue, repeat the same command."
     assert caught.value.lines() == ["interrupted", BILLED, hint]

@@ -37,7 +37,7 @@ def test_a_run_that_its_cluster_forgot_says_why_and_what_to_do(tmp_path: Path) -
     assert (state.state, state.exit, state.error, state.hint) == (
         "failed",
         6,
-        "the cluster's head was replaced, or the cluster was made anew: the run is lost, nobody there knows it",
+        "the cluster's head or the whole cluster was replaced: the run is lost",
         "See whether all nodes are back: trainyard cluster.status (if not: cluster.up). Then dispatch it again.",
     )
 

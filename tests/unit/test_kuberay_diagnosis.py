@@ -221,7 +221,7 @@ def test_a_host_that_is_not_ready_is_the_cause_also_for_a_pod_that_is_being_remo
         "gpu-x7k2p is on the Kubernetes node kube-2, which Kubernetes calls not ready",
         f"{AT}: Kubelet stopped posting.",
         "  -> More about it: kubectl describe node kube-2. Start that machine or its kubelet again; or give it up "
-        "(kubectl delete node kube-2), and its Ray nodes are made anew elsewhere.",
+        "(kubectl delete node kube-2), and its Ray nodes are replaced elsewhere.",
     ]
     assert code == 6
     assert causes(lost, hosts=READY) == ()
@@ -279,7 +279,7 @@ def test_pods_that_fail_and_are_replaced_again_and_again_are_a_cause_the_second_
     )
     assert causes(head(), owner=cluster, events=[death]) == ()
     lines, _ = error(head(), owner=cluster, events=[death, death])
-    assert lines[0] == "the head ended 2 times, and KubeRay makes it anew"
+    assert lines[0] == "the head ended 2 times, and KubeRay replaces it"
     assert "ExitCode:1" in lines[1]
     cluster["metadata"]["managedFields"] = [{"manager": "trainyard", "time": "2026-01-02T04:00:00Z"}]
     assert causes(head(), owner=cluster, events=[death, death]) == ()

@@ -163,7 +163,7 @@ def test_a_run_gets_the_endpoint_and_what_it_is_promised(lab: Lab) -> None:
     assert endpoint.simulated_gpus is False
     assert endpoint.refused == (
         "Secret lab in namespace team of context lab holds another token than the nodes were started with. "
-        "To make them anew, which ends all that runs: trainyard cluster.up --recreate"
+        "To replace them, which ends all that runs: trainyard cluster.up --recreate"
     )
 
 

@@ -139,7 +139,7 @@ def test_what_kuberay_ignores_is_made_anew_where_that_is_meant(yard: Yard) -> No
     other = spec(head={"memory": "4GiB"})
     planned, meant = yard.steps(other), yard.steps(other, recreate=True)
     assert titles(meant)[-3:] == ["Remove the former cluster", "Make the RayCluster lab", "All 2 nodes answer"]
-    assert titles(planned) == ["Make the whole cluster anew", *titles(meant)]
+    assert titles(planned) == ["Replace the whole cluster", *titles(meant)]
     assert meant[-3].disruptive
     run(meant[-3])
     assert yard.kube.deleted == ["RayCluster lab"]
@@ -162,7 +162,7 @@ def test_the_same_image_under_another_name_is_no_difference(yard: Yard) -> None:
     yard.pinned = PinnedImage("mirror:5000/ray:1", f"mirror:5000/ray@{DIGEST}", DIGEST)
     assert yard.step("Make the RayCluster").done().holds
     yard.pinned = PinnedImage("r:5000/team/ray:2", "r:5000/team/ray@sha256:b", "sha256:b")
-    assert yard.steps()[0].title == "Make the whole cluster anew"
+    assert yard.steps()[0].title == "Replace the whole cluster"
     assert yard.asked[-1] == PINNED.reference
 
 

@@ -125,7 +125,7 @@ def test_failures_come_first_with_their_last_lines_and_their_log_and_what_was_tr
     shown = page.words[page.words.index("What went wrong") : page.words.index("Learning curves")]
     assert shown.startswith(
         "What went wrong 1 task timeout seed=3 attempt 1 on head: longer than 6 s iteration 20 iteration 40 "
-        "the whole log 2 attempts after which the task was tried again lost seed=1 attempt 1 on cpu-1: node cpu-1 died"
+        "the whole log 2 attempts failed and were retried lost seed=1 attempt 1 on cpu-1: node cpu-1 died"
     )
     assert "ValueError: bad <shape>" in page.text
     folds = [attributes for tag, attributes in page.elements if tag == "details"]
@@ -185,7 +185,7 @@ def test_a_run_that_goes_on_says_so_and_an_attempt_shows_its_gpus(tmp_path: Path
     run.event(7.5, "checkpoint", task="seed=0", attempt=1, bytes=10, files=1)
     words = report(run).words
     for said in (
-        "The run goes on: this is how it stood at 2026-09-21 14:13:27 UTC.",
+        "The run is still active. This is its state at 2026-09-21 14:13:27 UTC.",
         "7.5 s so far",
         "seed=0, attempt 1 on gpu-0, GPU 0, 3 running for 6.5 s",
         "seed=0: not brought back",

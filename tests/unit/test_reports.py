@@ -76,7 +76,10 @@ def test_a_failure_is_a_document_too_unless_the_command_printed_its_own(capsys: 
 @pytest.mark.parametrize(
     ("step", "command"),
     [
-        (PlannedStep("Make the cluster anew", "would", "needs --recreate, which ends all"), "cluster.up --recreate"),
+        (
+            PlannedStep("Replace the whole cluster", "would", "needs --recreate, which ends all"),
+            "cluster.up --recreate",
+        ),
         (PlannedStep("Start the head", "would"), "cluster.up"),
         (PlannedStep("Start the head", "already"), "cluster.status"),
     ],

@@ -204,7 +204,7 @@ def held(*visible: str) -> tuple[dict[str, Any], ...]:
         ((), True, "a 1-GPU task sees GPU 0 only"),
         (held("0", "0"), False, "2 tasks that run at the same time see GPU 0, 0: one of them is shared"),
         (({"assigned": ["0"], "visible": "0,1"},), False, "a task with GPU ['0'] sees CUDA_VISIBLE_DEVICES='0,1'"),
-        (({"problem": "boom"},), False, "no task with a GPU runs beside the others: boom"),
+        (({"problem": "boom"},), False, "no task with a GPU runs next to the others: boom"),
     ],
 )
 def test_tasks_on_all_gpus_of_a_node_each_see_their_own(each: Any, ok: bool, detail: str) -> None:
@@ -374,7 +374,7 @@ def test_a_node_is_waited_for_as_long_as_it_may_take_to_come(
 
 
 def test_what_is_waited_for_is_named() -> None:
-    assert rooms.missing(asks(gpus=1), ONE, [HEAD]) == "the node that was lost has not been made anew yet"
+    assert rooms.missing(asks(gpus=1), ONE, [HEAD]) == "the node that was lost has not been replaced yet"
     burst = asks(cpus=2, node_group="burst")
     assert rooms.missing(burst, GROWING, [HEAD]) == "Ray's autoscaler has not added a node with that yet"
     assert rooms.without_growth(asks(gpus=1, node_group="gpu"), ONE, [HEAD]) == rooms.MADE_ANEW

@@ -48,14 +48,14 @@ def test_an_interruption_says_how_the_run_ended(state: str | None, what: str) ->
     assert error and (error.what, error.exit_code, error.hint is None) == (what, 130, state is not None)
     found.state.sweep = Sweep({"mode": "max"})
     error = launch.interrupted(found).error
-    assert error and (error.hint == "Go on with it: trainyard tune.resume a-1") == (state == "stopped")
+    assert error and (error.hint == "Continue it: trainyard tune.resume a-1") == (state == "stopped")
 
 
 def test_of_several_runs_that_go_on_none_is_chosen() -> None:
     with pytest.raises(RequestError) as caught:
         training.the_open_run([status("a-2", "running"), status("a-1", "running")])
     assert str(caught.value) == (
-        "2 runs go on\n  - RUN: one of: a-2, a-1\n  -> Name the one to end: trainyard train.stop a-2"
+        "2 runs are active\n  - RUN: one of: a-2, a-1\n  -> Name the one to stop: trainyard train.stop a-2"
     )
 
 

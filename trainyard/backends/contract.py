@@ -356,6 +356,6 @@ def no_images(spec: ClusterSpec, tools: Tools, *, report: Callable[[str], None])
     """Raise RequestError: for backends whose nodes are not containers of ours."""
     raise RequestError(
         f"cluster {spec.name} ({tools.backend}) runs no images: there is nothing to verify",
-        hint="Its nodes are not containers of ours. Name a cluster whose backend is compose or kuberay: "
+        hint="Its nodes are not containers that Trainyard made. Name a cluster whose backend is compose or kuberay: "
         "trainyard image.verify --backend compose",
     )

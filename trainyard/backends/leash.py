@@ -126,7 +126,7 @@ def ended(now: ClusterStatus, state: Path) -> str:
     first = program.ends_at(leash.deadline, leash.idle, leash.since)
     if first and first > time.time() + CLOCK_SECONDS:
         return f"it is {'gone' if now.state == 'absent' else 'broken'}, and not by its leash ({words(leash)})"
-    return f"it had a leash ({words(leash)}); outputs of runs that nobody had fetched by then are lost"
+    return f"it had a leash ({words(leash)}); outputs of runs that were not fetched by then are lost"
 
 
 def is_recorded(state: Path) -> bool:
@@ -138,7 +138,7 @@ def _refuse_over(spec: ClusterSpec, desired: LeashStatus | None) -> None:
         raise RequestError(
             f"the leash's deadline is over: it {words(desired)}",
             where=f"it counts from when cluster {spec.name} was made",
-            hint="Give it a later one; or make the cluster anew: trainyard cluster.up --recreate",
+            hint="Give it a later one; or replace the cluster: trainyard cluster.up --recreate",
         )
 
 

@@ -300,7 +300,7 @@ def _all_answer(machine: Machine) -> Answer:
         raise NotReadyError(
             "the head runs, and its dashboard does not answer any more",
             where=f"last seen: {detail}",
-            hint="Make the cluster anew: trainyard cluster.up --recreate",
+            hint="Replace the cluster: trainyard cluster.up --recreate",
         )
     silent = [node.name for node in machine.spec.nodes() if node.name not in alive]
     if silent:

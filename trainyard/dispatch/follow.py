@@ -179,7 +179,8 @@ class Follower:
             self._out_of_reach = min(time.monotonic(), last + OUT_OF_REACH_SECONDS)
         if time.monotonic() > max(last, self._out_of_reach) + GIVE_UP_AFTER:
             raise OutsideError(
-                f"the cluster has not answered for {time.monotonic() - last:.0f} s; whether the run goes on is unknown",
+                f"the cluster has not answered for {time.monotonic() - last:.0f} s; "
+                "whether the run is still active is unknown",
                 where=f"{self.ray.address} ({error.what})",
                 hint=f"If the cluster comes back: trainyard train.logs {self.state.run}",
             ) from error
@@ -225,7 +226,7 @@ class Follower:
 
     def _stop(self) -> None:
         self._stopping_since = time.monotonic()
-        self.screen.note("stopping the run (once more: leave at once) ...")
+        self.screen.note("stopping the run (Ctrl-C again: quit without waiting) ...")
         try:
             self.ray.stop(self.state.run)
         except OutsideError as error:
@@ -235,7 +236,7 @@ class Follower:
 def _end_reason(job: Job | None) -> str:
     if job is None:
         # Ray keeps its list of jobs in the head's memory.
-        return "the cluster's head was replaced, or the cluster was made anew: the run is lost, nobody there knows it"
+        return "the cluster's head or the whole cluster was replaced: the run is lost"
     code = "" if job.exit_code is None else f", exit code {job.exit_code}"
     # Ray puts the end of the log into its message, with the whole text of the runner's bootstrap.
     message = (job.message.strip().splitlines() or [""])[0].split(", last available logs")[0]

@@ -76,7 +76,7 @@ def dispatch(
             raise InterruptedRunError(told, hint=see) from None
     if interrupts.asked() and not wait:
         hint = f"To end it: trainyard train.stop {run.name}"
-        return replace(now, error=InterruptedRunError(f"interrupted; run {run.name} goes on", hint=hint))
+        return replace(now, error=InterruptedRunError(f"interrupted; run {run.name} is still active", hint=hint))
     return interrupted(now) if interrupts.asked() else now
 
 
@@ -89,7 +89,7 @@ def interrupted(status: RunStatus) -> RunStatus:
     how = "was stopped" if state.state == "stopped" else state.state
     hint = status.error.hint if status.error and state.state == "succeeded" else None  # what did not come home
     if state.sweep and state.state == "stopped":
-        hint = f"Go on with it: trainyard tune.resume {name}"
+        hint = f"Continue it: trainyard tune.resume {name}"
     return replace(status, error=InterruptedRunError(f"interrupted; run {name} {how}", hint=hint))
 
 

@@ -109,7 +109,7 @@ def logs(run: RunDirectory, connect: Connect, *, screen: Screen, everything: boo
         if everything or not run.shown.exists():
             replay(run, screen)
         elif state.started:
-            screen.note("going on where this machine stopped looking; `--all` shows everything")
+            screen.note("continuing after the last line you saw; --all starts from the beginning")
         endpoint = connect(run)
         with ray_of(endpoint) as ray:
             return follow(ray, run, endpoint, screen=screen, interrupted=interrupts.asked, stop=False)

@@ -76,7 +76,7 @@ def steps(building: Building, report: Report = lambda title, text: None, *, no_c
 
     def is_built() -> Answer:
         if no_cache and not made:
-            return no("to be built anew")
+            return no("to be built again")
         reference = building.reference
         return YES if docker_images.inspect(engine, reference) else no(f"{reference} is not there")
 

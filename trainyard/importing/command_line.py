@@ -59,7 +59,7 @@ def read(words: Sequence[str], options: Options, *, name: str, directory: Path) 
     if any(each.job.keys() != {"tasks"} for each in jobs):
         raise RequestError(
             "aggregate jobs that are sweeps, or want packages or all their tasks at once, are jobs of their own here",
-            hint="Import each of them: what stands between two `*`.",
+            hint="Import each of them: the part between two `*`.",
         )
     tasks = [{**task, "name": f"{n}.{task['name']}"} for n, each in enumerate(jobs, 1) for task in each.job["tasks"]]
     notes = ["Isaac Lab deals aggregate jobs to its clusters in turn; here they are tasks of one job, on one cluster."]

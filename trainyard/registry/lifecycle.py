@@ -120,7 +120,7 @@ def _answers(target: Target) -> Answer:
         raise OutsideError(
             f"the registry ends as soon as it is started, with exit code {own.exit_code if own else 'unknown'}",
             where=" | ".join([target.name, *words]),
-            hint=f"All that it printed: docker logs {target.name}. To make it anew, over the same images: trainyard "
+            hint=f"All that it printed: docker logs {target.name}. To replace it, with the same images: trainyard "
             "registry.down, then trainyard registry.up",
         )
     try:

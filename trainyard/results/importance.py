@@ -36,4 +36,4 @@ def importances(journal: Path) -> tuple[list[tuple[str, float]], str]:
     # Lines that are no journal of Optuna end in whatever its replay stumbles over; the rest of the page is good.
     except Exception as error:
         return [], f"Optuna cannot read {journal.name}: {error!r}"
-    return list(found.items()), f"PED-ANOVA of {count} complete trials; shares of what was explained."
+    return list(found.items()), f"PED-ANOVA of {count} complete trials; share of the explained variance."

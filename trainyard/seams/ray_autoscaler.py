@@ -118,7 +118,7 @@ def _only(path: Path) -> TextIO:
         log.seek(0)
         process = log.readline().strip()
         raise NotReadyError(
-            "the `ray up` of an earlier command, which was killed, still goes on",
+            "the `ray up` of an earlier command, which was killed, is still running",
             where=process,
             hint=f"Wait until it ends, or end it: {process.replace('process', 'kill')}; then repeat the same command.",
         ) from error

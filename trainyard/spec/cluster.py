@@ -165,7 +165,9 @@ class ExistingSection(Section):
     context: Filled | None = setting(None, "A context of it; left out: its current one.")
     token_env: VariableName | None = setting(None, "The environment variable that holds the token.")
     token_file: Filled | None = setting(None, "The file that holds the token.")
-    token_secret: ObjectName | None = setting(None, "The Secret beside `service` whose key auth_token holds the token.")
+    token_secret: ObjectName | None = setting(
+        None, "The Secret in the namespace of `service` whose key auth_token holds the token."
+    )
 
     def complaints(self) -> Iterator[Complaint]:
         """Complain unless there is one address, and at most one source of a token."""

@@ -87,7 +87,7 @@ class Registry(Section):
         description="HOST:PORT, the same for those who push and for the nodes, which pull."
     )
     namespace: Namespace | None = setting(
-        None, "What stands between the address and an image's name, such as team/robots."
+        None, "The part between the address and an image's name, such as team/robots."
     )
     insecure: bool = setting(False, "true: plain HTTP, without TLS.")
     ca_file: Filled | None = setting(

@@ -54,7 +54,7 @@ MADE_FROM: Mapping[str, str] = {
     "provider.type": "backend",
     "provider.region": "ec2.region",
     "provider.availability_zone": "ec2.zones",
-    "provider.cache_stopped_nodes": "nothing, and is always false: stopped instances go on to cost",
+    "provider.cache_stopped_nodes": "nothing, and is always false: stopped instances continue to cost",
     "provider.use_internal_ips": "ec2.use_internal_ips",
     "provider.security_group": "ec2.security_group",
     "provider.key_pair": "ec2.key_name",
@@ -137,7 +137,7 @@ class Ec2Section(Instances):
     def complaints(self) -> Iterator[Complaint]:
         """Complain about zones beside a subnet, which is in one, and about a key file of no key."""
         if self.subnet and self.zones:
-            yield Complaint(("zones",), "means nothing beside subnet, which is in one zone")
+            yield Complaint(("zones",), "means nothing together with subnet, which is in one zone")
         if self.key_file and not self.key_name:
             yield Complaint(("key_file",), "means something only with key_name", self.key_file)
 

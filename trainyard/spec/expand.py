@@ -41,7 +41,7 @@ def expand(job: JobSpec) -> tuple[TaskSpec, ...]:
     if len({task.name for task in tasks}) < len(tasks):
         raise RequestError(
             f"two tasks of the job {job.name} would have the same name",
-            hint="A value stands in the matrix twice, or contains ',' and '=': then list these tasks under `tasks`.",
+            hint="A value is in the matrix twice, or contains ',' and '=': then list these tasks under `tasks`.",
         )
     return tasks
 

@@ -24,7 +24,7 @@ _HOSTS = re.compile(r"^(  hosts:.*\n)(?:    - .*\n)+", re.MULTILINE)
 
 @task(
     positional=["directory"],
-    help={"directory": "Where to (default: here); it is made if it does not exist."},
+    help={"directory": "The directory (default: this one); it is created if it does not exist."},
 )
 def init(call: Call, directory: str = ".") -> Report:
     """Write a project, or what a directory lacks of one: a cluster file, a job, a CI workflow. Changes no file."""

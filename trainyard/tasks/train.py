@@ -76,7 +76,7 @@ def list_(call: Call, job: str = "", state: str = "", since: str = "") -> Report
 
 @task("file", dry=True, positional=["run"], help=HELP)
 def status(call: Call, run: str = "") -> Report:
-    """Say how a run stands."""
+    """Show a run's state."""
     now = lazy.training.status(find(call, run))
     state = now.state
     body: list[str | Table] = [
@@ -107,7 +107,7 @@ def logs(call: Call, run: str = "", task: str = "", all: bool = False, follow: b
 
 @task("file", dry=True, positional=["run"], help=HELP)
 def stop(call: Call, run: str = "") -> Report:
-    """End a run, and wait until it has ended; where several go on, RUN says which."""
+    """Stop a run, and wait until it has ended; if several are active, RUN says which."""
     return stopped(call, find(call, run, to_stop=True))
 
 
@@ -212,7 +212,7 @@ def import_(
     mode: str = "max",
     python: str = "/workspace/isaaclab/isaaclab.sh -p",
 ) -> Report:
-    """Write what Isaac Lab's Ray scripts run as a job of ours, or as cluster files. Overwrites nothing."""
+    """Write what Isaac Lab's Ray scripts run as a job, or as cluster files. Overwrites nothing."""
     given = {name: value for name, value in locals().items() if name not in ("call", "source", "output")}
     words = sys.argv[sys.argv.index("--") + 1 :] if "--" in sys.argv else []
     found = lazy.importing.convert(Path(source) if source else None, words, lazy.importing.Options(**given))
@@ -304,7 +304,7 @@ def ended(now: RunStatus) -> Report:
     if not state.ended:
         # With an error, whether it goes on is unknown; the error says what to do.
         goes_on = now.error is None
-        notes = [f"run {run.name} goes on"] if goes_on else []
+        notes = [f"run {run.name} is still active"] if goes_on else []
         next = f"trainyard train.logs {run.name}" if goes_on else ""
         return Report(now.document(), notes=notes, next=next, error=now.error)
     notes = [f"results: {paths.shown(run.path)}", f"report: {paths.shown(run.report)}"] if run.report.exists() else []

@@ -35,7 +35,7 @@ _FLAGS = {
     help={**_FLAGS, "job_dir": "Directory that holds job.yaml with `tune:`, or a bare name of jobs/.", "file": FILE},
 )
 def dispatch(call: Call, job_dir: str, wait: bool = True, skip_smoke: bool = False) -> Report | None:
-    """Search for a job's best configuration; the sweep goes on without this machine."""
+    """Search for a job's best configuration; the sweep continues without this machine."""
     files = [call.file] if call.file else []
     ready = lazy.training.ready(job_dir, files, overrides=call.overrides, backend=call.backend, sweep=True)
     # What each of a hundred trainings prints is in their logs.
@@ -52,7 +52,7 @@ def dispatch(call: Call, job_dir: str, wait: bool = True, skip_smoke: bool = Fal
     help={**_FLAGS, "run": train.HELP["run"], "file": "Another cluster than that of the run, by its file."},
 )
 def resume(call: Call, run: str = "", wait: bool = True, skip_smoke: bool = False) -> Report | None:
-    """Go on with a sweep that was stopped, killed or lost: a new run; what was tried counts once."""
+    """Continue a sweep that was stopped, killed or lost, as a new run; each trial counts once."""
     found = lazy.training.find_run(run or None)
     ready = lazy.tuning.ready_again(found, call.file, overrides=call.overrides, backend=call.backend)
     now = train.dispatched(call, *ready, wait=wait, skip_smoke=skip_smoke, only="")
@@ -61,20 +61,20 @@ def resume(call: Call, run: str = "", wait: bool = True, skip_smoke: bool = Fals
 
 @task("file", dry=True, positional=["run"], help=train.HELP)
 def status(call: Call, run: str = "") -> Report:
-    """Say how a sweep stands: the best configurations so far, and how many were tried."""
+    """Show a sweep's state: the best configurations so far, and how many were tried."""
     return shown(lazy.training.status(train.find(call, run)))
 
 
 @task("file", positional=["run"], help=train.HELP)
 def report(call: Call, run: str = "") -> Report:
-    """Write a sweep's report anew: one HTML page that needs nothing else."""
+    """Rewrite a sweep's report (one self-contained HTML page)."""
     path = lazy.training.report(train.find(call, run), screen=train.screen_for(call))
     return Report({"report": str(path)}, [f"report: {paths.shown(path)}"])
 
 
 @task("file", dry=True, positional=["run"], help=train.HELP)
 def stop(call: Call, run: str = "") -> Report:
-    """End a sweep, and wait until it has ended; `tune.resume` goes on with it."""
+    """Stop a sweep, and wait until it has ended; `tune.resume` continues it."""
     found = train.find(call, run, to_stop=True)
     lazy.tuning.about(found)
     return train.stopped(call, found, next=f"trainyard tune.resume {found.name}")

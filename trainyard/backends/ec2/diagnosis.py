@@ -66,7 +66,7 @@ RULES = (
     Rule(
         r"no space left on device",
         "the disk of {name} is full",
-        "Give it a larger one (`ec2: {disk: 300GiB}`), of at least three times the image, and make it anew: "
+        "Give it a larger one (`ec2: {disk: 300GiB}`), of at least three times the image, and replace it: "
         "trainyard cluster.up --recreate",
         error=PrerequisiteError,
     ),

@@ -130,7 +130,7 @@ def refuse_broken(location: Location, head: Instance, failed: Sequence[Instance]
     types = dict.fromkeys(str(location.section.instances(group).instance_type) for group in groups)
     if found_launch := diagnosis.cause(launches, name="the head", type_=" or ".join(types) or "such instance"):
         shown = diagnosis.with_lines(found_launch, launches)
-        raise shown.to_error(where="the autoscaler on the head, which goes on trying")
+        raise shown.to_error(where="the autoscaler on the head, which keeps trying")
 
 
 def _after_launch(lines: Sequence[str]) -> Sequence[str]:

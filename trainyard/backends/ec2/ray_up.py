@@ -110,7 +110,7 @@ class Launch:
     def _write(self) -> None:
         head = snapshot.head(snapshot.of_cluster(self.location))
         if head is None or head.status != naming.UP_TO_DATE:
-            status = head.status if head else "no head is there"
+            status = head.status if head else "there is no head"
             raise OutsideError(
                 f"`ray up` has ended well, and the head is not set up ({status})",
                 where=f"all that it printed: {self.location.log}",

@@ -83,8 +83,8 @@ def _autoscaler(location: Location, head: Instance) -> str:
         return "whether the autoscaler on the head runs is not known"
     if runs == "no":
         return (
-            "the autoscaler on the head is dead: no node is launched, set up or ended any more. To make all of it "
-            "anew, which ends everything on the cluster: trainyard cluster.up --recreate"
+            "the autoscaler on the head is dead: no node is launched, set up or ended any more. To replace all of "
+            "it, which ends everything on the cluster: trainyard cluster.up --recreate"
         )
     age = duration(float(now) - float(last))
     return f"the autoscaler on the head runs; it wrote its last line {age} ago, and writes when something changes"

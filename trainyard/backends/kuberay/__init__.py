@@ -114,7 +114,7 @@ def _steps(desired: Desired) -> list[Step]:
     former = ray_cluster.replace_step(desired)
     make = ray_cluster.step(desired, changes, after=former.title if former else None)
     return [
-        *([replace_head.step(refused, title="Make the whole cluster anew")] if refused else []),
+        *([replace_head.step(refused, title="Replace the whole cluster")] if refused else []),
         _record_step(desired),
         *operator.steps(desired.kuberay),
         objects.namespace_step(where, documents.namespace),

@@ -135,7 +135,7 @@ def refusal(desired: Desired, found: Sequence[Change]) -> RequestError | None:
     if not ignored or desired.tools.recreate:
         return None
     return RequestError(
-        "the cluster file asks for what KubeRay does not change on a running cluster; to make it anew ends everything "
+        "the cluster file asks for what KubeRay does not change on a running cluster; to replace it ends everything "
         "on it",
         where="; ".join(ignored),
         hint="If that is meant: trainyard cluster.up --recreate",

@@ -93,7 +93,7 @@ def connect(spec: ClusterSpec, dashboard: Dashboard) -> Endpoint:
         is_in_reach=where.kube.answers,
         names_change=True,
         refused=f"Secret {naming.token_secret(where.name)} in {where} holds another token than the nodes were started "
-        "with. To make them anew, which ends all that runs: trainyard cluster.up --recreate",
+        "with. To replace them, which ends all that runs: trainyard cluster.up --recreate",
     )
 
 

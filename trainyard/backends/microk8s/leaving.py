@@ -117,7 +117,7 @@ def _has_remains(lab: Lab, host: Host) -> bool:
 
 def _remains_step(lab: Lab, host: Host) -> Step:
     def done() -> Answer:
-        return no("made anew, half joined, or joined otherwise") if _has_remains(lab, host) else YES
+        return no("installed again, half joined, or joined otherwise") if _has_remains(lab, host) else YES
 
     def clear() -> None:
         fact = lab.fact(host)

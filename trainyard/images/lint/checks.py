@@ -99,7 +99,7 @@ def _no_jobs(inspection: Inspection) -> Finding | None:
         return Finding("ray", False, "there is no ray on PATH", hint)
     if lint.ray_interpreter and first.removeprefix("#!").split()[:1] != [lint.ray_interpreter]:
         detail = f"{program} starts with {first or 'no #! line'}, not #!{lint.ray_interpreter}"
-        hint = f"Write it anew after the installation: RUN sed -i '1c #!{lint.ray_interpreter}' {program}"
+        hint = f"Write it again after the installation: RUN sed -i '1c #!{lint.ray_interpreter}' {program}"
         return Finding("interpreter", False, detail, hint)
     if not probed.text("python.program"):
         return Finding("python", False, "there is no python on PATH", _PATH_HINT)

@@ -90,7 +90,7 @@ def unreachable(error: Exception, access: Access) -> TrainyardError:
         return PrerequisiteError(
             f"the Kubernetes API's certificate is not to be trusted: {deepest.verify_message}",
             where=f"{access}, from {access.source}",
-            hint="Is the kubeconfig of another cluster, or from before this one was made anew? Fetch it again.",
+            hint="Is the kubeconfig of another cluster, or older than this one? Fetch it again.",
         )
     text = (deepest.strerror if isinstance(deepest, OSError) else None) or str(error) or type(error).__name__
     late = isinstance(deepest, TimeoutError) or "timed out" in str(error)

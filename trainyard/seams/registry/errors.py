@@ -53,14 +53,14 @@ RULES: tuple[Rule, ...] = (
     Rule(
         rf"^{NOT_A_REGISTRY}|error parsing HTTP (404|405|501) response body: invalid character",
         "what answers at {registry} is not a registry",
-        "Is registry.address right, with its port? One of our own is started by: trainyard registry.up",
+        "Is registry.address right, with its port? To start a registry of your own: trainyard registry.up",
         error=RegistryError,
     ),
     # Go: "x509: certificate has expired or is not yet valid"; OpenSSL: "certificate has expired".
     Rule(
         r"certificate has expired|certificate is not yet valid",
         "the certificate of registry {registry}, or of its CA, has expired or is not valid yet",
-        "Its operator makes a new one; of ours this happens after ten years: trainyard registry.down --purge. "
+        "Its operator makes a new one. One that Trainyard made lasts ten years: trainyard registry.down --purge. "
         "If only this clock is wrong: timedatectl",
         key="expired",
         error=CertificateError,
@@ -100,7 +100,7 @@ RULES: tuple[Rule, ...] = (
         r'"errors":.*(no space left on device|"Err":28\b|disk quota exceeded)|DISKFULL|insufficient storage',
         "the disk of registry {registry} is full",
         "Make room there (its images: trainyard registry.status), then repeat the command: "
-        "layers that are there are not sent again.",
+        "layers that arrived are not sent again.",
         error=RegistryError,
     ),
     Rule(
@@ -165,7 +165,7 @@ RULES: tuple[Rule, ...] = (
         r"name or service not known|name resolution|timed out|timeout|deadline exceeded|\bEOF\b|server closed|"
         r"disconnected|closed connection|network is unreachable|closed network connection",
         "registry {registry} does not answer",
-        "Start it (one of our own: trainyard registry.up), or the way to it; then repeat the command: layers that are "
+        "Start it (your own: trainyard registry.up), or the way to it; then repeat the command: layers that are "
         "there are not sent again. Its state: trainyard registry.status",
         key="gone",
         error=GoneError,
@@ -173,7 +173,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         r"(?i)(manifest|name|blob)[ _](unknown|not known)|does not exist|not found",
         "registry {registry} does not hold that image",
-        "Is its name right? An image of ours gets there by: trainyard image.push",
+        "Is its name right? To push one: trainyard image.push",
         error=MissingError,
     ),
     Rule(

@@ -36,7 +36,7 @@ REACH = (
     Rule(
         "BadHostKeyException",
         "the host key of {name} has changed",
-        "Somebody may stand between. If the change is known to be right: ssh-keygen -R '{known}'",
+        "Another machine may be answering. If you know that the change is right: ssh-keygen -R '{known}'",
     ),
     Rule(
         "not found in known_hosts",

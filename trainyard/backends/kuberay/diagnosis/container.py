@@ -55,7 +55,7 @@ HINTS = {
     "no_tls": _TRUST + "its CA as `ca`.",
     "denied": f"Is its name right? If it is a private one: {_LOGIN}",
     "login": _LOGIN,
-    "gone": "Is it up (one of ours: trainyard registry.status), and can this node reach it by that address?",
+    "gone": "Is it up (your own: trainyard registry.status), and can this node reach it by that address?",
 }
 # Why a container does not start, by its status; and why none of a pod does, by the pod's events.
 NOT_STARTED = (

@@ -86,7 +86,7 @@ def explain_host(pod: Object, hosts: Mapping[str, Object | None]) -> Diagnosis |
     return Diagnosis(
         f"is on the Kubernetes node {name}, which Kubernetes calls not ready",
         f"More about it: kubectl describe node {name}. Start that machine or its kubelet again; or give it up "
-        f"(kubectl delete node {name}), and its Ray nodes are made anew elsewhere.",
+        f"(kubectl delete node {name}), and its Ray nodes are replaced elsewhere.",
         summary=f"Kubernetes calls its node {name} not ready",
         key=NOT_READY,
         raw=str(ready.get("message") or ""),

@@ -83,7 +83,7 @@ def _again_and_again(events: Sequence[Object]) -> Iterator[Diagnosis]:
         ]
         if len(deaths) >= TRIES:
             yield Diagnosis(
-                f"{who} ended {len(deaths)} times, and KubeRay makes it anew",
+                f"{who} ended {len(deaths)} times, and KubeRay replaces it",
                 RAY_IN_IMAGE,
                 raw=" ".join(deaths[-1].split()),
                 summary=f"{who} ends again and again",
