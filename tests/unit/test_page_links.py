@@ -61,3 +61,19 @@ def test_every_page_of_docs_is_in_the_index() -> None:
 
 def test_the_readme_is_read_in_a_few_minutes() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= README_LINES
+
+
+BANNED = re.compile(
+    r"\b(anew|goes on|go on|going on|went on|of ours|our own|beside|stands|stood|absent|nobody|whoever|for ever"
+    r"|(?:it|they) (?:has|have) left)\b",
+    re.IGNORECASE,
+)
+CODE = re.compile(r"`[^`]*`|<!--.*?-->|\]\([^)]*\)", re.DOTALL)
+FOR_USERS = [page for page in PAGES if page.name != "CONTRIBUTING.md" and page.parent != DECISIONS]
+
+
+@pytest.mark.parametrize("page", FOR_USERS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_is_in_plain_words(page: Path) -> None:
+    prose = CODE.sub("", text_of(page))
+
+    assert [found.group() for found in BANNED.finditer(prose)] == []
