@@ -75,6 +75,8 @@ class Attempt:
             transfers = Transfers(checkpoint, kept)
             yield from self._run_command(transfers, stop)
             yield from ([*self._flush(), *parts] for parts in transfers.last())
+            # What was printed last is a part of the metric's last reading.
+            yield self._flush()
             yield from ([message] for message in (self._metric.last() if self._metric else ()))
             yield [*self._flush(), *self._ending(kept.left_out)]
         finally:

@@ -50,7 +50,7 @@ TROUBLED = """
             subprocess.Popen([sys.executable, "-c", deaf])
             for step, value in ((3, 3), (4, float("nan")), (5, 5)):
                 write(reward=value, step=step)
-            time.sleep(0.6)
+            time.sleep(0.1)
         case "constant":
             while True:
                 write(reward=1.5)
