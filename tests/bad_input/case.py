@@ -13,6 +13,7 @@ from trainyard.spec.load import load_cluster, load_job
 LAB = "name: lab\nbackend: local\n"
 RUN = "command: [python, train.py]\n"
 NAME = "must be lower-case letters, digits and '-', start with a letter, not end with '-', at most 40 characters, got "
+FEWER_CPUS = "; on Kubernetes, kuberay.requests asks the scheduler for less than whole CPUs"
 SIZE = "must be a size such as 4GiB or 500MB (units: KiB, MiB, GiB, TiB, KB, MB, GB, TB), at most 1000TiB, got "
 DURATION = "must be a duration such as 90s, 5m, 2h or 1d (units: s, m, h, d), at most 3650d, got "
 CLUSTER_FILE = "lab.yaml"

@@ -1,6 +1,6 @@
 """Cluster files that are YAML, and wrong."""
 
-from tests.bad_input.case import DURATION, NAME, SIZE, cluster, lab
+from tests.bad_input.case import DURATION, FEWER_CPUS, NAME, SIZE, cluster, lab
 
 ADDRESS = "lab.yaml:3: registry.address: must be HOST or HOST:PORT, without http:// and without a user, got "
 REMOTE = "lab.yaml:3: auth: must be 'token' unless the cluster is on loopback, and existing.address is http://"
@@ -31,6 +31,21 @@ NODES = (
         'lab.yaml:3: workers.3.name: must not be one of the head\'s names: head, headgroup, got "headgroup"',
     ),
     lab(
+        "words of Docker Compose and Kubernetes",
+        "ports: [8265]\nregistry: reg.lab:5000\nhead: {cpus: 500m, memory: 512Mi}\n"
+        "workers: [{name: gpu, replicas: 2, memory: 512m}]\ncompose: {volumes: [/data], shm_size: 2g}\n",
+        "lab.yaml:3: ports: is not a known key: only the dashboard is published, at compose.dashboard_port",
+        'lab.yaml:4: registry: must be a mapping of keys to values, got "reg.lab:5000"; '
+        'write {address: "reg.lab:5000"}',
+        f'lab.yaml:5: head.cpus: must be a whole number, got "500m"{FEWER_CPUS}',
+        f'lab.yaml:5: head.memory: {SIZE}"512Mi"; write 512MiB',
+        "lab.yaml:6: workers.0.replicas: is not a known key: the number of nodes is `count`",
+        f'lab.yaml:6: workers.0.memory: {SIZE}"512m"; write 512MiB',
+        "lab.yaml:7: compose.volumes: is not a known key: directories of a Docker host are compose.mounts, volumes of "
+        "pods kuberay.volumes",
+        f'lab.yaml:7: compose.shm_size: {SIZE}"2g"; write 2GiB',
+    ),
+    lab(
         "two groups of one name",
         "workers:\n  - {name: gpu}\n  - {name: cpu}\n  - {name: gpu}\n",
         'lab.yaml:6: workers.2.name: is also the name of workers.0, got "gpu"',
@@ -40,7 +55,7 @@ NODES = (
         "head: {cpus: 0.5, memory: 4 * 1024**3, gpus: -1}\nworkers:\n"
         f"  - {{name: a, cpus: {'9' * 100}, memory: 4}}\n"
         "  - {name: b, count: 1, max: 3}\n  - {name: c, min: 4, max: 3}\n  - {name: d, max: 2, idle_timeout: 300}\n",
-        "lab.yaml:3: head.cpus: must be a whole number, got 0.5",
+        f"lab.yaml:3: head.cpus: must be a whole number, got 0.5{FEWER_CPUS}",
         f'lab.yaml:3: head.memory: {SIZE}"4 * 1024**3"',
         "lab.yaml:3: head.gpus: must be at least 0, got -1",
         f'lab.yaml:5: workers.0.cpus: must be a whole number, got "{"9" * 59}...',

@@ -1,6 +1,6 @@
 """Flags over a file: `--set PATH=VALUE`."""
 
-from tests.bad_input.case import NAME, SIZE, cluster, job, lab, run
+from tests.bad_input.case import FEWER_CPUS, NAME, SIZE, cluster, job, lab, run
 
 FLAGS = (
     lab(
@@ -25,7 +25,7 @@ FLAGS = (
     lab(
         "a flag that replaces a section by a wrong one",
         "head: {cpus: 1}\n",
-        "--set head: head.cpus: must be a whole number, got 1.5",
+        f"--set head: head.cpus: must be a whole number, got 1.5{FEWER_CPUS}",
         "--set head: head.x: is not a known key; known: cpus, memory, gpus",
         flags=("head={cpus: 1.5, x: 1}",),
     ),

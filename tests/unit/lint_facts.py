@@ -7,7 +7,7 @@ from typing import Any
 
 from trainyard.images.lint.checks import judge
 from trainyard.images.lint.probe import Inspection, Probed, questions_of
-from trainyard.seams.docker.images import ImageFacts
+from trainyard.seams.docker.images import ImageFacts, MadeBy
 from trainyard.spec.image import ImageFile, LintSection
 from trainyard.versions import RAY
 
@@ -44,7 +44,7 @@ HEALTHY = Inspection(
         platform="linux/amd64",
         created="",
     ),
-    history=("/bin/sh -c #(nop) ADD file:1 in / ", "RUN pip install ray"),
+    history=(MadeBy("/bin/sh -c #(nop) ADD file:1 in / ", 100 * 1024**2), MadeBy("RUN pip install ray", 500 * 1024**2)),
     probed=Probed(FACTS),
 )
 

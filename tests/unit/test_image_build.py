@@ -147,3 +147,16 @@ def test_one_image_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path) 
     (note,) = report.notes
     assert note.startswith("image broken cannot be built: ")
     assert "bas: is not a known key; did you mean 'base'?" in note
+
+
+def test_the_base_of_the_cluster_file_is_that_of_its_image_alone_which_is_the_one_to_build(tmp_path: Path) -> None:
+    what = building(tmp_path, FakeApi({"debian:12": image(BASE_ID)}))
+    spec = what.spec.model_copy(update={"image": "mine", "build": BuildSection(base="mirror.lab/debian:12")})
+    command = ImageCommand(spec, tmp_path / "yard.yaml", what.engine, tmp_path)
+    report = listed(pipeline.listed(command), command.name)
+    (table,) = report.body
+    assert isinstance(table, Table)
+    bases = {str(row[0]): str(row[5]) for row in table.rows}
+    assert bases["mine"] == "mirror.lab/debian:12"
+    assert bases["ray-cpu"].startswith("python:")
+    assert report.next == "trainyard image.build mine"

@@ -19,6 +19,13 @@ def write(directory: Path, text: str = "base: debian:12\n") -> Path:
     return directory
 
 
+@pytest.mark.parametrize("name", ["ray-cpu", "schola", "isaac-lab"])
+def test_our_images_that_are_not_root_end_with_a_user_that_kubernetes_can_tell_from_root(name: str) -> None:
+    image = catalog.find(name, directory=Path("/nowhere"))
+    lines = (image.directory / "Dockerfile").read_text().splitlines()
+    assert (image.file.user, [line for line in lines if line.startswith("USER ")][-1]) == ("non-root", "USER 1000")
+
+
 def test_an_image_of_the_user_wins_over_ours(tmp_path: Path) -> None:
     assert catalog.find("ray-cpu", directory=tmp_path).directory == paths.shipped("images") / "ray-cpu"
     own = write(tmp_path / "images" / "ray-cpu")

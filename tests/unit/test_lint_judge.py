@@ -14,6 +14,7 @@ from trainyard.images.lint import LintReport
 from trainyard.images.lint.checks import Finding, judge, reference
 from trainyard.images.lint.probe import Inspection, Probed
 from trainyard.seams.docker.engine import Engine
+from trainyard.seams.docker.images import MadeBy
 from trainyard.versions import RAY
 
 SHEBANG = "/workspace/isaaclab/_isaac_sim/python.sh"
@@ -79,11 +80,23 @@ DEFECTS: tuple[tuple[Inspection, str], ...] = (
         says(HEALTHY, **{"writable:/tmp": None}),
         "writable: ray (uid 1000) cannot write to /tmp, where Ray keeps its sessions",
     ),
-    (asks(HEALTHY, max_size=500 * 1024**2), "size: takes 600.0 MiB, and at most 500.0 MiB are allowed"),
+    (
+        asks(HEALTHY, max_size=500 * 1024**2),
+        "size: takes 600.0 MiB, and at most 500.0 MiB are allowed; its largest layer: 500.0 MiB by RUN pip install ray",
+    ),
     (is_(HEALTHY, env={"WANDB_API_KEY": "0123456789abcdef"}), "history: shows secrets: the variable WANDB_API_KEY"),
     (
-        replace(HEALTHY, history=(*HEALTHY.history, WITH_SECRET)),
-        "history: shows secrets: PIP_TOKEN in step 3 of its history",
+        replace(HEALTHY, history=(*HEALTHY.history, MadeBy(WITH_SECRET))),
+        "history: shows secrets: PIP_TOKEN in `RUN |1 PIP_TOKEN=(hidden) /bin/sh -c pip install x`",
+    ),
+    (
+        says(HEALTHY, **{"secret:/root/.netrc": "yes"}),
+        "history: shows secrets: the file /root/.netrc",
+    ),
+    (
+        replace(SWALLOWS, probed=replace(HEALTHY.probed, swallowed="no display")),
+        "entrypoint: ENTRYPOINT /isaac-sim/runheadless.sh swallows the command that it is given, such as `ray start`: "
+        "no display",
     ),
     (
         asks(HEALTHY, path_contains=("/usr/local/nvidia/bin",), ld_library_path_contains=("/usr/local/nvidia/lib64",)),
@@ -145,6 +158,14 @@ def test_an_entry_point_that_hands_commands_on_is_fine() -> None:
     inspection = is_(HEALTHY, entrypoint=("/opt/nvidia/nvidia_entrypoint.sh",))
     details = {finding.check: finding.detail for finding in judge(inspection)}
     assert details["entrypoint"] == "/opt/nvidia/nvidia_entrypoint.sh: hands commands on"
+
+
+def test_a_user_that_kubernetes_cannot_tell_from_root_is_noted() -> None:
+    def user(name: str) -> str:
+        return next(finding.detail for finding in judge(is_(HEALTHY, user=name)) if finding.check == "user")
+
+    note = "; `restricted: true` on Kubernetes takes no name: USER 1000, or kuberay.security.run_as_user"
+    assert [user(name) for name in ("1000", "1000:100", "ray")] == [*["ray (uid 1000)"] * 2, f"ray (uid 1000){note}"]
 
 
 def test_an_image_of_others_needs_no_wget() -> None:

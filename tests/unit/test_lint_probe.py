@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,19 @@ def test_an_output_without_answers_did_not_come_through(monkeypatch: pytest.Monk
 def probed(monkeypatch: pytest.MonkeyPatch, ran: Ran) -> Probed:
     monkeypatch.setattr(probe, "run_once", lambda *given, **how: ran)
     return probe.ask(Engine("unix:///x.sock", None, {}), HEALTHY.image, ())  # type: ignore[arg-type]
+
+
+def test_where_the_entry_point_swallows_commands_the_image_is_asked_without_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def run(*_: object, entrypoint: object, **__: object) -> Ran:
+        said = "trainyard: begin\ntrainyard: uid 1000\ntrainyard: end\n"
+        return Ran(0, said, "") if entrypoint == probe.SHELL else Ran(2, "", "no display\nwhat is trainyard-probe?\n")
+
+    monkeypatch.setattr(probe, "run_once", run)
+    image = replace(HEALTHY.image, entrypoint=("/start.sh",))
+    found = probe.ask(Engine("unix:///x.sock", None, {}), image, ())  # type: ignore[arg-type]
+    assert (found.text("uid"), found.swallowed) == ("1000", "no display")
 
 
 CUT_OFF = "trainyard: begin\ntrainyard: uid 1000\n"

@@ -34,6 +34,27 @@ def test_secrets_in_commands_are_found_by_name_and_never_shown(command: str, sec
     assert list(secrets.secrets_in_command(command)) == secret_names
 
 
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        (
+            "RUN |1 PIP_TOKEN=hunter22 /bin/sh -c pip install x # buildkit",
+            "RUN |1 PIP_TOKEN=(hidden) /bin/sh -c pip install x",
+        ),
+        ("/bin/sh -c #(nop)  ENV DB_PASSWORD=hunter22", "ENV DB_PASSWORD=(hidden)"),
+        (
+            "RUN pip install -i https://me:s3cret@pypi.example/simple x",
+            "RUN pip install -i https://(hidden)@pypi.example/simple x",
+        ),
+        ("RUN curl -u me:s3cret x --password hunter22 y", "RUN curl -u me:(hidden) x --password (hidden) y"),
+        (f"RUN echo '{KEY}' > /root/.ssh/id_ed25519", "RUN echo '(hidden)"),
+        (f"RUN {'x' * 100}", f"RUN {'x' * 76}..."),
+    ],
+)
+def test_an_instruction_is_shown_without_its_secrets(command: str, shown: str) -> None:
+    assert secrets.masked(command) == shown
+
+
 def test_secrets_in_variables_are_found() -> None:
     environ = {
         "PATH": "/bin",

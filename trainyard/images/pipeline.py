@@ -117,7 +117,9 @@ def listed(command: ImageCommand) -> list[ListedImage]:
     for name in paths.image_names(command.directory):
         own = tuple(facts for facts in newest_first if facts.labels.get(docker_images.IMAGE_LABEL) == name)
         try:
-            image = catalog.find(name, directory=command.directory, base=spec.build.base)
+            # `build.base` of the cluster file is meant for the image that the cluster runs.
+            base = spec.build.base if name == command.name else None
+            image = catalog.find(name, directory=command.directory, base=base)
             current = docker_images.inspect(engine, Building(image, engine, spec).reference)
             images.append(ListedImage(name, image, current.id if current else None, own))
         except RequestError as error:

@@ -11,9 +11,11 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from trainyard.errors import Problem
+from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.fields import NOTHING, Complaint, ComplaintsError
 from trainyard.spec.job import RAY_KEYS, JobSpec, RuntimeEnv
 from trainyard.spec.secrets import is_likely_name, without_secrets
+from trainyard.spec.units import NoSizeError, size_of_others
 from trainyard.spec.yaml_source import KeyPath, Source, located
 from trainyard.wording import did_you_mean
 
@@ -34,6 +36,20 @@ _WORDS: Mapping[str, str] = {
     "less_than_equal": "must be at most {le:g}",
     "string_too_short": "must not be empty",
 }
+
+
+# Keys of Docker Compose and Kubernetes in a cluster file, and what is meant by them here.
+_OF_OTHERS: Mapping[str, str] = {
+    "volumes": "directories of a Docker host are compose.mounts, volumes of pods kuberay.volumes",
+    "ports": "only the dashboard is published, at compose.dashboard_port",
+    "restart": "nodes that end are always started again",
+    "environment": "variables are `env`",
+    "replicas": "the number of nodes is `count`",
+    "minReplicas": "the fewest nodes are `min`",
+    "maxReplicas": "the most nodes are `max`",
+    "resources": "they are `cpus`, `memory` and `gpus`",
+}
+_FEWER_CPUS = "; on Kubernetes, kuberay.requests asks the scheduler for less than whole CPUs"
 
 
 def problems_of(error: ValidationError, model: type[BaseModel], source: Source) -> tuple[Problem, ...]:
@@ -102,6 +118,19 @@ def _suggestion(details: dict[str, Any]) -> str:
     if kind == "string_type" and isinstance(value, dict) and list(value.values()) == [None]:
         # A placeholder without quotes is YAML's short form of a mapping.
         return f'; write "{{{next(iter(value))}}}" in quotes'
+    return _of_others(details)
+
+
+def _of_others(details: dict[str, Any]) -> str:
+    """Return how it is written here what Docker or Kubernetes would understand."""
+    kind, value = details["type"], details["input"]
+    key = details["loc"][-1] if details["loc"] else ""
+    if isinstance(details.get("ctx", {}).get("error"), NoSizeError) and (size := size_of_others(value)):
+        return f"; write {size}"
+    if key == "cpus" and (isinstance(value, float) or re.fullmatch(r"\d+m", str(value))):
+        return _FEWER_CPUS
+    if kind == "model_type" and key == "registry" and isinstance(value, str):
+        return f"; write {{address: {json.dumps(value)}}}"
     return ""
 
 
@@ -123,6 +152,8 @@ def _unknown_key(model: type[BaseModel], path: KeyPath) -> Complaint:
     section = _model_at(model, path[:-1])
     if section is RuntimeEnv and key in RAY_KEYS:
         return Complaint(path, f"is a key of Ray's, and none here: {RAY_KEYS[key]}")
+    if model is ClusterSpec and key in _OF_OTHERS:
+        return Complaint(path, f"is not a known key: {_OF_OTHERS[key]}")
     known = [name for name in section.model_fields if (section, name) != (JobSpec, "name")] if section else []
     listed = f"; known: {', '.join(known)}" if known else ""
     return Complaint(path, "is not a known key", suggestion=did_you_mean(key, known) or listed)

@@ -23,11 +23,15 @@ SIZE_PATTERN = rf"^{_NUMBER}(?:{'|'.join(SIZES)})$"
 DURATION_PATTERN = rf"^{_NUMBER}(?:{'|'.join(DURATIONS)})$"
 
 
+class NoSizeError(ValueError):
+    """A text that is no size, or one that no machine has."""
+
+
 def parse_size(written: object) -> int:
-    """Return bytes. Raises ValueError, naming the accepted units."""
+    """Return bytes. Raises NoSizeError, naming the accepted units."""
     size = round(_amount(written, SIZES))
     if not 0 < size <= 1000 * SIZES["TiB"]:
-        raise ValueError(f"must be a size such as 4GiB or 500MB (units: {', '.join(SIZES)}), at most 1000TiB")
+        raise NoSizeError(f"must be a size such as 4GiB or 500MB (units: {', '.join(SIZES)}), at most 1000TiB")
     return size
 
 
@@ -52,6 +56,12 @@ def format_duration(seconds: float) -> str:
         if seconds % factor == 0:
             return f"{int(seconds // factor)}{unit}"
     return f"{seconds:.3f}".rstrip("0").rstrip(".") + "s"
+
+
+def size_of_others(written: object) -> str | None:
+    """Return as it is written here what Docker (512m) or Kubernetes (512Mi) calls a size; both count in powers of 2."""
+    match = re.fullmatch(rf"({_NUMBER}) ?([KMGTkmgt])i?[Bb]?", written) if isinstance(written, str) else None
+    return f"{match[1]}{match[2].upper()}iB" if match else None
 
 
 def _amount(written: object, units: Mapping[str, int]) -> Decimal:

@@ -113,17 +113,19 @@ def verify(call: Call, image: str = "", base: str = "", platform: str = "") -> R
 def list_(call: Call) -> Report:
     """List the images that can be built here, and what Docker has of each."""
     with _open(call) as command:
-        return listed(lazy.pipeline.listed(command))
+        return listed(lazy.pipeline.listed(command), command.name)
 
 
-def listed(images: Sequence[ListedImage]) -> Report:
-    """Show the images, and what is wrong with those that cannot be read."""
+def listed(images: Sequence[ListedImage], name: str = "") -> Report:
+    """Show the images, and what is wrong with those that cannot be read; `name` is the one that the cluster runs."""
+    names = [image.name for image in images]
+    proposed = name if name in names else "".join(names[:1])
     columns = ("image", "state", "content", "size", "built", "base", "directory")
     return Report(
         {"images": [_document(image) for image in images]},
         [Table(columns, [_row(image) for image in images])],
         notes=[f"image {image.name} cannot be built: {image.problem}" for image in images if image.problem],
-        next=f"trainyard image.build {images[0].name}" if images else "",
+        next=f"trainyard image.build {proposed}" if proposed else "",
     )
 
 

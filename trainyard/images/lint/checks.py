@@ -10,6 +10,7 @@ from typing import NamedTuple
 from trainyard.images.lint import secrets
 from trainyard.images.lint.probe import Inspection, questions_of
 from trainyard.results.formats import size as shown_size
+from trainyard.seams.docker.images import MadeBy
 from trainyard.spec.docker import check_image
 from trainyard.versions import RAY
 
@@ -83,11 +84,14 @@ def _runs_nothing(inspection: Inspection) -> Finding | None:
         detail = f"is for {inspection.image.platform}, which this engine cannot run: exec format error"
         return Finding("platform", False, detail, _OTHER_MACHINE)
     if words:
-        detail = f"ENTRYPOINT {words} swallows the command that it is given, such as `ray start`: {probed.refusal}"
-        hint = 'Reset it in the Dockerfile: ENTRYPOINT [], or let it end with: exec "$@"'
-        return Finding("entrypoint", False, detail, hint)
+        return Finding("entrypoint", False, *_swallows(words, probed.refusal))
     hint = "Install bash: KubeRay and Ray's autoscaler start every node with /bin/bash."
     return Finding("bash", False, f"no shell at all can be run: {probed.refusal}", hint)
+
+
+def _swallows(words: str, said: str) -> Wrong:
+    detail = f"ENTRYPOINT {words} swallows the command that it is given, such as `ray start`: {said}"
+    return Wrong(detail, 'Reset it in the Dockerfile: ENTRYPOINT [], or let it end with: exec "$@"')
 
 
 def _no_jobs(inspection: Inspection) -> Finding | None:
@@ -118,8 +122,10 @@ def _no_jobs(inspection: Inspection) -> Finding | None:
     return None
 
 
-def _entrypoint(inspection: Inspection) -> str:
+def _entrypoint(inspection: Inspection) -> Verdict:
     words = " ".join(inspection.image.entrypoint or ())
+    if inspection.probed.swallowed:
+        return _swallows(words, inspection.probed.swallowed)
     return f"{words}: hands commands on" if words else "none: commands run as they are given"
 
 
@@ -149,7 +155,11 @@ def _user(inspection: Inspection) -> Verdict:
     if expected == "root" and not is_root:
         detail = f"runs as {inspection.user}, and image.yaml says root"
         return Wrong(detail, "Let the Dockerfile end with: USER root")
-    return inspection.user
+    if is_root or inspection.image.user.partition(":")[0].isdigit():
+        return inspection.user
+    uid = inspection.probed.text("uid")
+    note = f"`restricted: true` on Kubernetes takes no name: USER {uid}, or kuberay.security.run_as_user"
+    return f"{inspection.user}; {note}"
 
 
 def _writable(inspection: Inspection) -> Verdict:
@@ -226,9 +236,13 @@ def _environ(inspection: Inspection) -> Verdict:
 
 def _size(inspection: Inspection) -> Verdict:
     limit, size = inspection.lint.max_size or MAX_SIZE, inspection.image.size
+    layer = max(inspection.history, key=lambda made: made.size, default=MadeBy(""))
+    largest = (
+        f"; its largest layer: {shown_size(layer.size)} by {secrets.masked(layer.instruction)}" if layer.size else ""
+    )
     if size <= limit:
-        return f"{shown_size(size)} of at most {shown_size(limit)}"
-    detail = f"takes {shown_size(size)}, and at most {shown_size(limit)} are allowed"
+        return f"{shown_size(size)} of at most {shown_size(limit)}{largest}"
+    detail = f"takes {shown_size(size)}, and at most {shown_size(limit)} are allowed{largest}"
     return Wrong(detail, "Remove what is not needed in the RUN that made it: docker history IMAGE")
 
 
@@ -237,10 +251,12 @@ def _history(inspection: Inspection) -> Verdict:
     image, steps = inspection.image, inspection.history
     places = {secret: f"the variable {secret}" for secret in secrets.secrets_in_environment(image.env)}
     places |= {secret: f"the label {secret}" for secret in secrets.secrets_in_environment(image.labels)}
-    for number, step in enumerate(steps, start=1):
-        for secret in secrets.secrets_in_command(step):
+    for step in steps:
+        for secret in secrets.secrets_in_command(step.instruction):
             # What a variable or label still shows stands in the history too, where it was set.
-            places.setdefault(secret, f"{secret} in step {number} of its history")
+            places.setdefault(secret, f"{secret} in `{secrets.masked(step.instruction)}`")
+    files = [key.removeprefix("secret:") for key in inspection.probed.facts if key.startswith("secret:")]
+    places |= {file: f"the file {file}" for file in files}
     if not places:
         return f"no secret in {len(steps)} steps"
     hint = "Change the secret, then pass it to the build as one: RUN --mount=type=secret,id=..."

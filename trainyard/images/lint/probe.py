@@ -5,18 +5,20 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 from trainyard.errors import NotReadyError, OutsideError
 from trainyard.seams.docker.containers import KILLED, run_once
 from trainyard.seams.docker.engine import Engine
-from trainyard.seams.docker.images import ImageFacts
+from trainyard.seams.docker.images import ImageFacts, MadeBy
 from trainyard.spec.image import ImageFile, LintSection
 from trainyard.wording import clean
 
 SECONDS = 180.0
+SHELL = ("/bin/sh",)
+NAME = "trainyard-probe"
 _MARK = "trainyard: "
 _CANNOT_RUN = re.compile(r'exec: "[^"]*"|no such file or directory|executable file not found|exec format error')
 # No line of a program is worth more than this.
@@ -25,10 +27,14 @@ _LONGEST = 300
 
 @dataclass(frozen=True)
 class Probed:
-    """What the image printed: facts, and answers to questions. Nothing, if it ran nothing of ours: see `refusal`."""
+    """What the image printed: facts, and answers to questions. Nothing, if it ran nothing of ours: see `refusal`.
+
+    `swallowed` is what its entry point printed instead of handing our command on.
+    """
 
     facts: Mapping[str, str]
     refusal: str = ""
+    swallowed: str = ""
 
     def text(self, key: str) -> str:
         return self.facts.get(key, "")
@@ -45,7 +51,7 @@ class Inspection:
 
     file: ImageFile
     image: ImageFacts
-    history: tuple[str, ...]
+    history: tuple[MadeBy, ...]
     probed: Probed
 
     @property
@@ -76,13 +82,21 @@ def script() -> str:
 
 
 def ask(engine: Engine, image: ImageFacts, questions: Sequence[str]) -> Probed:
-    """Run the probe as clusters run nodes.
+    """Run the probe through the image's entry point; where that swallows it, without.
 
     Raises NotReadyError when it does not end in time, OutsideError when it is killed or cannot be run at all.
     """
-    words = ["/bin/sh", "-c", script(), "trainyard-probe", *questions]
+    probed = _run(engine, image, questions)
+    if probed.facts or not image.entrypoint:
+        return probed
+    without = _run(engine, image, questions, entrypoint=SHELL)
+    return replace(without, swallowed=probed.refusal) if without.facts else probed
+
+
+def _run(engine: Engine, image: ImageFacts, questions: Sequence[str], *, entrypoint: Sequence[str] = ()) -> Probed:
+    words = [*([] if entrypoint else SHELL), "-c", script(), NAME, *questions]
     try:
-        ran = run_once(engine, image.id, words, seconds=SECONDS)
+        ran = run_once(engine, image.id, words, entrypoint=entrypoint or None, seconds=SECONDS)
     except OutsideError as error:
         if not _CANNOT_RUN.search(error.where or ""):
             raise
@@ -112,8 +126,9 @@ def parse(output: str, questions: Sequence[str]) -> dict[str, str]:
 
 
 def _last_line(output: str) -> str:
-    lines = [line for line in output.splitlines() if line.strip()] or ["it printed nothing"]
-    return _shown(lines[-1])
+    """Return what a program said last; what it repeats of our own words tells nobody anything."""
+    lines = [line for line in output.splitlines() if line.strip() and NAME not in line]
+    return _shown(lines[-1] if lines else "it printed nothing of its own")
 
 
 def _shown(text: str) -> str:

@@ -58,6 +58,13 @@ except ImportError:
 END
 fi
 
+# Where programs keep logins: whoever can pull the image can read them.
+for home in "$HOME" /root; do
+    for name in .netrc .pypirc .git-credentials .aws/credentials .docker/config.json .ssh/id_rsa .ssh/id_ed25519; do
+        if [ -s "$home/$name" ]; then say "secret:$home/$name" yes; fi
+    done
+done
+
 ray=$(command -v ray)
 say ray.program "$ray"
 if [ -n "$ray" ]; then

@@ -1,6 +1,6 @@
 """What looks like a secret in a variable, a label, or a command that made a layer: all that `docker history` shows.
 
-Named are the place and the kind, never the secret. Files in the layers are not searched.
+Named are the place and the kind, never the secret. What lies in the layers' files is not read.
 """
 
 from __future__ import annotations
@@ -8,8 +8,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from trainyard.spec.secrets import SECRET_NAME, is_literal, kind_in
+from trainyard.spec.secrets import (
+    HIDDEN,
+    SECRET_NAME,
+    is_likely_name,
+    is_literal,
+    kind_in,
+    without_secrets,
+)
 
+# What Docker and BuildKit put around an instruction.
+_NOISE = re.compile(r"^/bin/sh -c #\(nop\)\s+|\s*# buildkit$")
+_FLAG = re.compile(r"(?i)(-u\s+\S+:|--?[a-z-]*(?:token|passw|secret|key|user)[a-z-]*[ =]+)[^\s;&|]+")
+LONGEST = 80
 _SETTING = re.compile(r"""(?<![\w$])([A-Za-z_][A-Za-z0-9_-]*)=("[^"]*"|'[^']*'|[^\s"']+)""")
 
 
@@ -29,3 +40,13 @@ def secrets_in_command(command: str) -> Iterator[str]:
             yield name.lstrip("-")
     if kind := kind_in(command):
         yield kind
+
+
+def masked(command: str) -> str:
+    """Return a command that made a layer as it can be shown: without what is, or may be, a secret in it."""
+    # What follows the head of a private key is the key.
+    text, private_key, _ = _NOISE.sub("", command).partition("-----BEGIN ")
+    text = _SETTING.sub(lambda found: f"{found[1]}={HIDDEN}" if is_likely_name(found[1]) else found[0], text)
+    text = without_secrets(_FLAG.sub(rf"\1{HIDDEN}", text))
+    text = " ".join(text.split()) + (HIDDEN if private_key else "")
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."

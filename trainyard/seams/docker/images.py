@@ -55,6 +55,14 @@ class ImageFacts:
         return next((digest for name, _, digest in names if _familiar(name) == _familiar(repository)), None)
 
 
+@dataclass(frozen=True)
+class MadeBy:
+    """An instruction of the Dockerfiles that made an image, and the bytes of the layer that it added."""
+
+    instruction: str
+    size: int = 0
+
+
 def inspect(engine: Engine, reference: str) -> ImageFacts | None:
     """Return what the engine knows about an image (by name, digest or id), or None if it does not have it."""
     with refusals(f"look at the image {reference}"), suppress(ImageNotFound):
@@ -80,11 +88,11 @@ def facts(described: Mapping[str, Any]) -> ImageFacts:
     )
 
 
-def history(engine: Engine, reference: str) -> tuple[str, ...]:
-    """Return the commands that made an image, the oldest first."""
+def history(engine: Engine, reference: str) -> tuple[MadeBy, ...]:
+    """Return what made an image, the oldest first."""
     with refusals(f"look at the history of {reference}"):
         entries = engine.api.history(reference)  # type: ignore[no-untyped-call]
-    return tuple(entry.get("CreatedBy") or "" for entry in reversed(entries))
+    return tuple(MadeBy(entry.get("CreatedBy") or "", entry.get("Size") or 0) for entry in reversed(entries))
 
 
 def ours(engine: Engine) -> list[ImageFacts]:

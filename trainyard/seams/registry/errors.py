@@ -91,7 +91,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         r"x509:|CERTIFICATE_VERIFY_FAILED|tls: ",
         "the certificate of registry {registry} is not accepted",
-        "Name its CA in the cluster file (registry.ca_file), and as registry.address what the certificate is for.",
+        "Name its CA in the cluster file (registry.ca_file), and as registry.address exactly what the certificate is "
+        "for: localhost and 127.0.0.1 are two.",
         key="no_tls",
         error=CertificateError,
     ),
