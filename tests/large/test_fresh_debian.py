@@ -63,19 +63,10 @@ class Debian:
             log.write(f"{user}$ {command}\n".encode())
             begins = log.tell()
             log.flush()
+            # One stream: docker would put the lines of two in another order.
+            login = ["su", "--whitelist-environment", ",".join(TRUST), "-l", user, "-c", f"({command}) 2>&1"]
             done = subprocess.run(
-                [
-                    "docker",
-                    "exec",
-                    self._name,
-                    "su",
-                    "--whitelist-environment",
-                    ",".join(TRUST),
-                    "-l",
-                    user,
-                    "-c",
-                    command,
-                ],
+                ["docker", "exec", self._name, *login],
                 env={**os.environ, **self._engine.environ()},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
