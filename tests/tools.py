@@ -11,11 +11,10 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from tests.bed import go_toolchain, programs
 from tests.bed.__main__ import build
-from tests.bed.places import CACHE, all_must_run
+from tests.bed.places import CACHE, all_must_run, may_mount
 
 # PROGRAM: the Debian packages that bring it. Tests without a Docker engine use these.
 ON_THIS_MACHINE = {
@@ -32,7 +31,6 @@ FOR_THE_ENGINE = {
     "ip": ("iproute2",),
     "rsync": ("rsync",),
 }
-CAP_NET_ADMIN, CAP_SYS_ADMIN = 12, 21
 
 
 @dataclass(frozen=True)
@@ -52,20 +50,11 @@ def look() -> Machine:
     return Machine(
         is_root=os.geteuid() == 0,
         has_apt=shutil.which("apt-get") is not None,
-        runs_engines=may_run_engines(Path("/proc/self/status")),
+        runs_engines=may_mount(),
         has_go=go_toolchain.installed() is not None,
         is_built=programs.are_built(),
         missing=frozenset(name for name in {**ON_THIS_MACHINE, **FOR_THE_ENGINE} if shutil.which(name) is None),
     )
-
-
-def may_run_engines(status: Path) -> bool:
-    """Return whether a process with this status may mount, and make networks: an ordinary container may not."""
-    if not status.exists():
-        return False
-    fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
-    rights = int(fields["CapEff"], 16)
-    return all(rights >> capability & 1 for capability in (CAP_NET_ADMIN, CAP_SYS_ADMIN))
 
 
 def obstacle(machine: Machine) -> str:

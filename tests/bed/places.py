@@ -17,6 +17,7 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trai
 # Short, since a socket's path has at most 107 characters.
 RUN = Path("/run/trainyard-bed")
 HERE = Path(__file__).resolve().parent
+CAP_NET_ADMIN, CAP_SYS_ADMIN = 12, 21
 
 
 def all_must_run() -> bool:
@@ -24,11 +25,22 @@ def all_must_run() -> bool:
     return os.environ.get("TRAINYARD_TESTS") == "all"
 
 
+def may_mount(status: Path = Path("/proc/self/status")) -> bool:
+    """Return whether a process with this status may mount, and make networks: an ordinary container may not."""
+    if not status.exists():
+        return False
+    fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
+    rights = int(fields["CapEff"], 16)
+    return all(rights >> capability & 1 for capability in (CAP_NET_ADMIN, CAP_SYS_ADMIN))
+
+
 def need(programs: Sequence[str]) -> None:
     """Skip the test with what would bring a missing program, or fail where all tests must run."""
     missing = [program for program in programs if shutil.which(program) is None]
     if os.geteuid() != 0:
         missing.append("root (the bed runs a Docker engine of its own)")
+    elif not may_mount():
+        missing.append("the right to mount and to make networks (this container has neither)")
     if missing:
         missed = f"missing: {', '.join(missing)} -> make test brings it"
         if all_must_run():

@@ -8,6 +8,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.bed.places import need
+
 NOBODY = 65534
 CHECKOUT = Path(__file__).parent.parent.parent
 
@@ -19,6 +21,7 @@ def as_nobody() -> tuple[str, ...]:
     """
     if os.getuid() != 0:
         return ()
+    need(["unshare", "setpriv"])
     stage = Path(tempfile.gettempdir(), "trainyard-tests-stage")
     before, after = [], []
     hidden: set[Path] = set()

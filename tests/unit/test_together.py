@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests import together
+from tests.bed.places import may_mount
 from tests.together import BUSY, LOCAL, MARKS, PATIENT, chosen, left_out, summary
-from tests.tools import FOR_THE_ENGINE, ON_THIS_MACHINE, Machine, announcement, may_run_engines, obstacle, packages
+from tests.tools import FOR_THE_ENGINE, ON_THIS_MACHINE, Machine, announcement, obstacle, packages
 
 ROOT = Path(__file__).parents[2]
 READY = Machine(is_root=True, has_apt=True, runs_engines=True, has_go=True, is_built=True)
@@ -93,8 +94,8 @@ def test_ci_runs_what_people_run_and_leaves_nothing_out() -> None:
 def test_a_process_that_may_not_mount_may_run_no_engine(tmp_path: Path) -> None:
     status = tmp_path / "status"
     status.write_text("Name:\tbash\nCapEff:\t000001ffffffffff\n")
-    assert may_run_engines(status)
+    assert may_mount(status)
     # An ordinary container of Docker.
     status.write_text("Name:\tbash\nCapEff:\t00000000a80425fb\n")
-    assert not may_run_engines(status)
-    assert not may_run_engines(tmp_path / "macOS")
+    assert not may_mount(status)
+    assert not may_mount(tmp_path / "macOS")
