@@ -119,7 +119,7 @@ def _run_status(run: RunDirectory, cluster: str, away: dict[str, str]) -> RunSta
     if state.ended or cluster in away:
         return RunStatus(run, state, unsure=None if state.ended else away[cluster])
     status = runs.status(run, connect)
-    if status.unsure:
+    if status.unsure and status.is_away:
         away[cluster] = status.unsure
     return status
 

@@ -130,3 +130,44 @@ def test_a_study_goes_on_behind_that_of_the_former_run_however_often_it_is_read(
     take_in(run, lines)
     assert run.study.read_text() == "former\none\ntwo\n"
     assert [event["seq"] for event in journals.recorded(run)] == [2]
+
+
+def test_where_nothing_can_be_written_a_run_is_shown_and_the_reason_is_known(run: RunDirectory) -> None:
+    (run.path / ".lock").mkdir()
+    journal = Journal(run)
+    assert not journal.recording
+    assert journal.problem
+    assert journal.problem.lines() == [
+        "what is kept of runs cannot be written: is a directory",
+        f"  at {run.path}",
+        "  -> A run goes on without this. Once there is room, and it may be written: trainyard train.logs RUN",
+    ]
+    assert [new["event"] for new in map(journal.apply, STREAM[:1]) if not isinstance(new, Output) and new] == [
+        "run-started"
+    ]
+    assert list(journals.recorded(run)) == []
+    journal.close()
+
+
+@pytest.mark.parametrize("stolen", ["events.jsonl", "logs/a.1.log"])
+def test_a_file_that_cannot_be_written_any_more_is_an_error_that_names_it(run: RunDirectory, stolen: str) -> None:
+    journal = Journal(run)
+    (run.path / stolen).mkdir()
+    with pytest.raises(OutsideError) as caught:
+        list(map(journal.apply, STREAM))
+    journal.close()
+    assert (caught.value.what, caught.value.where) == (
+        "what is kept of runs cannot be written: is a directory",
+        str(run.path / stolen),
+    )
+
+
+@pytest.mark.parametrize("values", [[5], [[1, 2]], [["1", 2, 3]], [[1, 10**400, 3]], [[1, True, 3]], [None]])
+def test_what_is_no_value_of_a_metric_is_no_event(run: RunDirectory, values: list[Any]) -> None:
+    with pytest.raises(OutsideError, match=r"^not an event of Trainyard's runner: values is "):
+        take_in(run, [line(0, "metric", task="a", attempt=1, values=values)])
+
+
+def test_a_step_that_is_no_finite_number_is_kept(run: RunDirectory) -> None:
+    take_in(run, [line(0, "metric", task="a", attempt=1, values=[[float("inf"), 0.5, 1.0]])])
+    assert [event["values"] for event in journals.recorded(run)] == [[[float("inf"), 0.5, 1.0]]]

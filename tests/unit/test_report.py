@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+import struct
 import tracemalloc
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,10 +15,11 @@ import pytest
 
 from tests.recorded_run import BEGAN, RecordedRun, ended, eventful, smooth, started, sweep
 from trainyard.errors import RequestError
+from trainyard.results import formats, tables
 from trainyard.results import state as states
-from trainyard.results import tables
 from trainyard.results.overview import OverviewRow, write_overview
 from trainyard.results.report import write_report
+from trainyard.results.scalars import read_file
 from trainyard.results.state import RunState
 
 # Two strong ones end a script or start an element; the last breaks out of an attribute.
@@ -379,3 +382,38 @@ def test_values_of_a_choice_can_be_any_text(tmp_path: Path) -> None:
     assert not any("onerror" in attributes or "onmouseover" in attributes for _, attributes in page.elements)
     assert len([tag for tag, _ in page.elements if tag == "script"]) == 4
     assert "Optuna cannot read study.journal" in page.words
+
+
+def test_numbers_with_which_nobody_can_count_spoil_no_page(tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path, "a")
+    run.attempt("a", "head", 1.0, 2.0)
+    most = 1.7976931348623157e308
+    points = [[0, most, 1.0], [1, -most, 2.0], [most, 1.0, most], [math.inf, 1.0, 3.0], [2, math.nan, -most]]
+    run.event(2.0, "metric", task="a", attempt=1, values=points)
+    page = report(run)
+    numbers = [number for numbers in page.drawing["lists"] for number in numbers]
+    assert numbers and max(map(abs, numbers)) == 1e150
+
+
+def test_a_time_that_is_no_number_is_no_point(tmp_path: Path) -> None:
+    path = tmp_path / "events.out.tfevents.1.h"
+    event = b"\x09" + struct.pack("<d", math.nan) + b"\x2a\x0a\x0a\x08\x0a\x01x\x15\x00\x00\x80\x3f"
+    path.write_bytes(len(event).to_bytes(8, "little") + bytes(4) + event + bytes(4))
+    assert list(read_file(path)) == []
+
+
+def test_a_directory_in_the_place_of_a_log_is_no_log(tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path, "a")
+    run.attempt("a", "head", 1.0, 2.0)
+    run.write()
+    run.directory.log("a", 1).unlink()
+    run.directory.log("a", 1).mkdir()
+    assert Page(write_report(run.path)).data("log-tails") == []
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0.12345, "0.1235"), (12_345.6, "12,346"), (1e308, "1e+308"), (-1.5e15, "-1.5e+15"), (None, "–")],
+)
+def test_a_number_has_as_many_digits_as_say_something(value: float | None, shown: str) -> None:
+    assert formats.number(value) == shown

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.errors import RequestError
+from trainyard.errors import OutsideError, RequestError
 from trainyard.results import store
 
 
@@ -80,7 +80,7 @@ def test_runs_of_one_cluster_are_found_among_all(home: Path) -> None:
 
 
 def test_a_run_never_takes_the_place_of_another(home: Path) -> None:
-    with pytest.raises(FileExistsError):
+    with pytest.raises(OutsideError, match="^what is kept of runs cannot be written: file exists"):
         store.create(home, {"run": "ant-1", "cluster": "other"}, cluster="", job="")
     assert store.find(home, "ant-1").record()["cluster"] == "lab"
 
@@ -107,3 +107,13 @@ def test_the_newest_checkpoint_stands_under_the_tasks_name_and_an_older_one_says
     assert (run.path / "checkpoints" / "a.older-than-9" / "step").read_text() == "first"
     run.checkpoint("a").rename(home / "elsewhere")
     assert store.fetched(run.checkpoint("a")) == 0
+
+
+def test_a_run_that_cannot_be_recorded_is_an_error_that_names_its_directory(tmp_path: Path) -> None:
+    (tmp_path / "results").touch()
+    with pytest.raises(OutsideError) as caught:
+        store.create(tmp_path / "results", {"run": "ant-1"}, cluster="", job="")
+    assert (caught.value.what, caught.value.where) == (
+        "what is kept of runs cannot be written: not a directory",
+        str(tmp_path / "results" / "ant-1"),
+    )

@@ -19,7 +19,7 @@ from trainyard.results import store
 from trainyard.results.journal import Journal, recorded
 from trainyard.results.report import write_report
 from trainyard.results.state import RunState
-from trainyard.results.store import RunDirectory
+from trainyard.results.store import ResultsError, RunDirectory
 from trainyard.seams.ray_api import RayApi
 
 _BLOCK = 1024 * 1024
@@ -37,6 +37,7 @@ class RunStatus:
     state: RunState
     unsure: str | None = None
     broken: bool = False
+    is_away: bool = True  # where it is unsure: its cluster does not answer
     error: TrainyardError | None = None
 
     def document(self) -> dict[str, Any]:
@@ -68,8 +69,11 @@ def follow(
     state = states.load(run)
     fetcher = Fetcher(ray, run, note=screen.note)
     if journal.recording:
-        run.shown.touch()
-    if not journal.recording and not store.read_only.get():
+        with store.written(run.shown):
+            run.shown.touch()
+    elif journal.problem:
+        screen.note(f"this run is shown and not recorded: {journal.problem.what}, {journal.problem.where}")
+    elif not store.read_only.get():
         screen.note("another command records this run; this one only shows it")
     reach = endpoint.is_in_reach
     try:
@@ -78,9 +82,10 @@ def follow(
         unfetched: tuple[OutsideError, ...] = ()
         if ending == "ended" and journal.recording:
             unfetched = _all_home(fetcher, run, state, note=screen.note)
-        return concluded(RunStatus(run, state), unfetched=unfetched)
+        now = concluded(RunStatus(run, state), unfetched=unfetched)
+        return replace(now, error=now.error or journal.problem)
     except OutsideError as error:
-        return RunStatus(run, states.load(run), unsure=error.what, error=error)
+        return RunStatus(run, state, unsure=error.what, error=error)
     finally:
         fetcher.abandon()
         journal.close()
@@ -94,6 +99,8 @@ def status(run: RunDirectory, connect: Connect) -> RunStatus:
     try:
         with ray_of(connect(run)) as ray:
             return RunStatus(run, _catch_up(ray, run))
+    except ResultsError as error:
+        return RunStatus(run, states.load(run), unsure=error.what, is_away=False)
     except TrainyardError as error:
         return RunStatus(run, states.load(run), unsure=f"cluster unreachable: {error.what}")
 
@@ -193,7 +200,7 @@ def bring_home(ray: RayApi, run: RunDirectory, *, note: Callable[[str], None]) -
     """Fetch what a run left, unless another command does so right now; return what could not be fetched."""
     with closing(Journal(run)) as journal:
         if not journal.recording:
-            return ()
+            return (journal.problem,) if journal.problem else ()
         return _all_home(Fetcher(ray, run, note=note), run, states.load(run), note=note)
 
 
@@ -204,7 +211,7 @@ def _catch_up(ray: RayApi, run: RunDirectory) -> RunState:
     """
     with closing(Journal(run)) as journal:
         state = states.load(run)
-        if journal.recording or store.read_only.get():
+        if journal.recording or store.read_only.get() or journal.problem:
             Follower(ray, journal, state, catch_up=True).follow()
         return state
 
@@ -248,7 +255,7 @@ def _fetch_checkpoint(
 
 def _replay_log(run: RunDirectory, task: str, attempt: int, *, screen: Screen) -> None:
     path = run.log(task, attempt)
-    if path.exists():
+    if path.is_file():
         with path.open("rb") as log:
             for block in iter(lambda: log.read(_BLOCK), b""):
                 screen.output(task, block)

@@ -20,6 +20,7 @@ _MOST_SERIES = 150
 _MOST_TAGS = 40
 _POINTS_OF_ONE = 400
 _POINTS_OF_ALL = 200_000
+_LARGEST_DRAWN = 1e150  # its square is a number too
 
 _NO_METRICS: Mapping[str, Curve] = {}
 
@@ -185,7 +186,12 @@ def _columns(curve: Curve, most: int, began: float) -> list[tuple[float, ...]]:
     points = curve.points()
     kept = points[: -1 : -(-len(points) // most)] + points[-1:]
     return [
-        tuple(round(step, 3) for step, _, _ in kept),
-        tuple(float(f"{value:.5g}") for _, value, _ in kept),
-        tuple(round(time - began, 1) for _, _, time in kept),
+        tuple(round(_drawable(step), 3) for step, _, _ in kept),
+        tuple(float(f"{_drawable(value):.5g}") for _, value, _ in kept),
+        tuple(round(_drawable(time - began), 1) for _, _, time in kept),
     ]
+
+
+def _drawable(number: float) -> float:
+    """Return a number, or the nearest with which the page's script can still count."""
+    return max(-_LARGEST_DRAWN, min(number, _LARGEST_DRAWN))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Any
 from trainyard import lock
 from trainyard.errors import OutsideError
 from trainyard.results import store
-from trainyard.results.store import RunDirectory
+from trainyard.results.store import ResultsError, RunDirectory
 
 Event = Mapping[str, Any]
 _NONE = type(None)
@@ -76,10 +77,18 @@ class Journal:
 
     def __init__(self, run: RunDirectory, *, may_record: bool = True) -> None:
         self._run = run
-        self._lock = lock.taken(run.path / ".lock") if may_record and not store.read_only.get() else None
-        self.recording = self._lock is not None
-        if self.recording:
-            _cut_torn_line(run.events)
+        self._lock: int | None = None
+        # Why nothing can be recorded here, if so: it is shown all the same.
+        self.problem: ResultsError | None = None
+        if may_record and not store.read_only.get():
+            try:
+                with store.written(run.path):
+                    self._lock = lock.taken(run.path / ".lock")
+                    if self._lock is not None:
+                        _cut_torn_line(run.events)
+            except ResultsError as error:
+                self.problem = error
+        self.recording = self._lock is not None and self.problem is None
         self.segment = 0
         self._next = 0
         for event in recorded(run):
@@ -131,7 +140,7 @@ class Journal:
         Raises OutsideError when bytes between are missing.
         """
         if path not in self._sizes:
-            self._sizes[path] = path.stat().st_size if path.exists() else 0
+            self._sizes[path] = path.stat().st_size if path.is_file() else 0
         size = self._sizes[path]
         if at > size:
             raise OutsideError(
@@ -141,14 +150,14 @@ class Journal:
             )
         new = text[size - at :]
         if new and self.recording:
-            with path.open("ab") as file:
+            with store.written(path), path.open("ab") as file:
                 file.write(new)
         self._sizes[path] = size + len(new)
         return new
 
     def _record(self, line: bytes) -> None:
         if self.recording:
-            with self._run.events.open("ab") as file:
+            with store.written(self._run.events), self._run.events.open("ab") as file:
                 file.write(line.strip() + b"\n")
 
     def _count(self, event: Event) -> None:
@@ -184,6 +193,8 @@ def _parse(line: bytes, *, where: str, hint: str) -> dict[str, Any]:
         _check(event, _REQUIRED.get(event["event"], ()))
         if event.get("output"):
             _check(event["output"], ("file", "bytes", "sha256"))
+        if event["event"] == "metric" and not all(map(_is_point, event["values"])):
+            raise ValueError(f"values is {repr(event['values'])[:80]}")
         if event.get("state", "failed") not in ("succeeded", "failed", "stopped"):
             raise ValueError(f"state is {event['state'][:80]!r}")
     # AttributeError: no object; RecursionError: 10,000 lists inside each other
@@ -199,6 +210,20 @@ def _check(fields: dict[str, Any], required: tuple[str, ...]) -> None:
     for name, value in fields.items():
         if name in _TYPES and not (type(value) in _TYPES[name] and _is_sound(value, below=_MOST.get(name, 1e11))):
             raise ValueError(f"{name} is {repr(value)[:80]}")
+
+
+def _is_point(value: object) -> bool:
+    """Say whether it is a value of a metric: [step, value, seconds since 1970]."""
+    return (
+        isinstance(value, list)
+        and len(value) == 3
+        and all(type(number) is float or _is_whole(number) for number in value)
+    )
+
+
+def _is_whole(number: object) -> bool:
+    """Say whether it is a whole number that can be counted with: JSON has some that no float can be."""
+    return type(number) is int and abs(number) <= sys.float_info.max
 
 
 def _is_sound(value: object, *, below: float = 1e11) -> bool:

@@ -14,7 +14,7 @@ import jinja2
 from markupsafe import Markup
 
 from trainyard.errors import RequestError
-from trainyard.results import curves, formats, tables, trials
+from trainyard.results import curves, formats, store, tables, trials
 from trainyard.results import state as states
 from trainyard.results.journal import recorded
 from trainyard.results.scalars import Curve
@@ -58,9 +58,10 @@ def write_page(path: Path, template: str, values: Mapping[str, Any]) -> None:
     page = _environment().get_template(template).stream({**values, **ours})
     # Another command may write the same page.
     part = path.with_name(f".{os.getpid()}.html")
-    with part.open("wb") as file:
-        page.dump(file, encoding="utf-8", errors="replace")
-    part.replace(path)
+    with store.written(path):
+        with part.open("wb") as file:
+            page.dump(file, encoding="utf-8", errors="replace")
+        part.replace(path)
 
 
 def _values(run: RunDirectory, state: RunState, metrics: Mapping[str, Curve]) -> dict[str, Any]:
@@ -172,7 +173,11 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
+    environment.policies["json.dumps_kwargs"] = {
+        "ensure_ascii": False,
+        "separators": (",", ":"),
+        "allow_nan": False,
+    }
     environment.filters.update(
         duration=formats.duration,
         size=formats.size,

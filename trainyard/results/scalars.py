@@ -75,9 +75,9 @@ def read_directory(directory: Path, *, points: int, tags: int, by_attempt: bool 
 
 
 def read_file(path: Path) -> Iterator[tuple[str, float, float, float]]:
-    """Yield (tag, step, value, seconds since 1970) of every finite scalar in an event file."""
+    """Yield (tag, step, value, seconds since 1970) of every scalar in an event file of which all three are finite."""
     with path.open("rb") as file:
-        yield from (scalar for scalar in event_files.scalars(file) if math.isfinite(scalar[2]))
+        yield from (scalar for scalar in event_files.scalars(file) if all(map(math.isfinite, scalar[1:])))
 
 
 def _begun(path: Path) -> tuple[list[str], int, str]:

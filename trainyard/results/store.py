@@ -6,14 +6,15 @@ import datetime
 import json
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 from trainyard_runner.names import file_stem
 
-from trainyard.errors import Problem, RequestError
+from trainyard.errors import OutsideError, Problem, RequestError
 from trainyard.wording import did_you_mean
 
 # Whether nothing may be written to results/: what a run says meanwhile is shown and not recorded (--dry).
@@ -22,6 +23,23 @@ read_only: ContextVar[bool] = ContextVar("read_only", default=False)
 
 # The end of a run's name: its second, and two bytes of chance.
 _WHEN = re.compile(r"-\d{8}-\d{6}-[0-9a-f]{4}$")
+
+
+class ResultsError(OutsideError):
+    """What is kept of a run cannot be written."""
+
+
+@contextmanager
+def written(path: Path) -> Iterator[None]:
+    """Say what is wrong where a file or directory below results/ cannot be written; `path` is below the run's."""
+    try:
+        yield
+    except OSError as error:
+        raise ResultsError(
+            f"what is kept of runs cannot be written: {(error.strerror or str(error)).lower()}",
+            where=str(path),
+            hint="A run goes on without this. Once there is room, and it may be written: trainyard train.logs RUN",
+        ) from error
 
 
 class RunDirectory:
@@ -71,6 +89,12 @@ def job_of(name: str) -> str:
 def create(home: Path, record: Mapping[str, Any], *, cluster: str, job: str) -> RunDirectory:
     """Make the directory of a new run from its record and both files as resolved (YAML text)."""
     run = RunDirectory(home / str(record["run"]))
+    with written(run.path):
+        _create(run, record, cluster=cluster, job=job)
+    return run
+
+
+def _create(run: RunDirectory, record: Mapping[str, Any], *, cluster: str, job: str) -> None:
     run.path.mkdir(parents=True)
     for directory in ("logs", "outputs"):
         (run.path / directory).mkdir()
@@ -80,13 +104,13 @@ def create(home: Path, record: Mapping[str, Any], *, cluster: str, job: str) -> 
     part = run.path / ".run.json"
     part.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     part.rename(run.path / "run.json")
-    return run
 
 
 def keep_study(run: RunDirectory, study: str) -> None:
     """Begin a run's study with that of the sweep that it goes on with."""
     if study:
-        run.study.write_text(study, encoding="utf-8")
+        with written(run.study):
+            run.study.write_text(study, encoding="utf-8")
 
 
 def runs(home: Path, *, cluster: str | None = None) -> tuple[RunDirectory, ...]:

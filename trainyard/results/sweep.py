@@ -30,9 +30,12 @@ class Trial:
 
     @property
     def spread(self) -> float | None:
-        """Return the standard deviation over its repeats, if several have a value."""
+        """Return the standard deviation over its repeats, if several have a value, and it is a number."""
         known = [value for value in self.values if value is not None]
-        return statistics.stdev(known) if len(known) > 1 else None
+        try:
+            return statistics.stdev(known) if len(known) > 1 else None
+        except OverflowError:
+            return None
 
     @property
     def seconds(self) -> float | None:

@@ -148,7 +148,7 @@ def logs(run: RunDirectory, state: RunState) -> Row:
     """Return the end of each log, those of bad attempts first: an equal share of what there is room for."""
     attempts = sorted(state.attempts(), key=lambda attempt: attempt.kind in ("succeeded", "running"))
     found = [(attempt, run.log(attempt.task, attempt.number)) for attempt in attempts]
-    found = [(attempt, path) for attempt, path in found if path.exists() and path.stat().st_size]
+    found = [(attempt, path) for attempt, path in found if path.is_file() and path.stat().st_size]
     share = min(_MOST_OF_ONE_LOG, _MOST_OF_ALL_LOGS // max(min(len(found), _MOST_LOGS), 1))
     shown = []
     for attempt, path in found[:_MOST_LOGS]:
