@@ -80,7 +80,7 @@ def test_runs_of_one_cluster_are_found_among_all(home: Path) -> None:
 
 
 def test_a_run_never_takes_the_place_of_another(home: Path) -> None:
-    with pytest.raises(OutsideError, match="^what is kept of runs cannot be written: file exists"):
+    with pytest.raises(OutsideError, match=r"^what is kept of runs cannot be written: file exists"):
         store.create(home, {"run": "ant-1", "cluster": "other"}, cluster="", job="")
     assert store.find(home, "ant-1").record()["cluster"] == "lab"
 
