@@ -124,3 +124,7 @@ def test_sematics_shapes_are_cluster_files(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_shape_that_cannot_be_is_refused_as_in_a_cluster_file(n_nodes: int, max_nodes: int | None) -> None:
     with pytest.raises(RequestError, match="the cluster file is wrong"):
         RayCluster(SimpleRayCluster(n_nodes, NODE, max_nodes))
+
+
+def test_a_python_shell_completes_what_the_package_offers() -> None:
+    assert dir(trainyard) == ["Cluster", "Job", "Run", "__version__"]

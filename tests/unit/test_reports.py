@@ -17,11 +17,13 @@ from trainyard.backends.contract import Tools
 from trainyard.dispatch.runs import RunStatus
 from trainyard.errors import JobFailedError, OutsideError, Problem, RequestError
 from trainyard.lifecycle import Cluster
+from trainyard.listing import ListedCluster
 from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory
 from trainyard.spec.load import load_cluster
 from trainyard.steps import PlannedStep
 from trainyard.tasks import cluster, report, train, tune
+from trainyard.tasks.command import Call
 from trainyard.tasks.report import Report, Table
 
 
@@ -197,3 +199,18 @@ def test_the_seconds_of_a_task_are_those_of_all_its_attempts(tmp_path: Path) -> 
         state.apply({"event": "attempt-ended", "tail": [], "output": None, **about, **ended})
     (row,) = next(iter(train.tasks_table(state, now=9.0))).rows
     assert list(row) == ["a", "waiting", 2, "head", "9.5", 1, "exit code 1"]
+
+
+def test_a_run_that_had_ended_is_not_said_to_be_stopped_now(tmp_path: Path) -> None:
+    run = status_of(tmp_path, "walk-1").run
+    ended = {"event": "run-ended", "time": 3.0, "state": "succeeded", "exit": 0, "seconds": 1.0}
+    run.events.write_text(json.dumps({"seq": 1, **ended}) + "\n")
+    stopped = train.stopped(Call("train.stop", ""), run)
+    assert (list(stopped.body), stopped.error) == (["run walk-1 had already ended (succeeded)"], None)
+
+
+def test_what_is_wrong_with_a_cluster_file_is_listed_line_by_line() -> None:
+    details = ("lab.yaml:1: name: is missing", "lab.yaml:2: bakend: is not a known key")
+    problem = "; ".join(["the cluster file is wrong", *details])
+    listed = ListedCluster("lab", "?", "unknown", "lab.yaml", problem=problem, details=details)
+    assert listed.lines == ["lab: the cluster file is wrong", *(f"  - {each}" for each in details)]
