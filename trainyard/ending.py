@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from trainyard import lifecycle
-from trainyard.dispatch import runs
+from trainyard.dispatch import checkpoints, runs
 from trainyard.dispatch.follow import STOP_WITHIN
 from trainyard.errors import (
     LockedOutError,
@@ -38,6 +39,7 @@ def check(
     *,
     results: Path,
     end_runs: bool,
+    ends_head: bool,
     note: Callable[[str], None],
 ) -> None:
     """Raise RequestError while runs go on, or end them if that was asked for; then fetch what runs left.
@@ -45,6 +47,7 @@ def check(
     To be called before nodes end, by `command` as it is typed. A cluster that does not answer has nothing that could
     be named or fetched; one that runs, and answers others alone, is not ended unasked. With `end_runs` nothing that
     a run's records are like, here or on the cluster, is an error: it is noted, and what cannot be fetched is given up.
+    With `ends_head`, checkpoints that do not come home are named: they end with the head.
     """
     insisting = f"trainyard {command} --end-runs"
     try:
@@ -75,6 +78,8 @@ def check(
         bringing = _Bringing(ray, note=note, insisting="" if end_runs else insisting)
         if left := [run for run in ours if not bringing.is_done(run)]:
             _run_or_note(bringing.step(left), progress, note, is_needed=not end_runs)
+    if ends_head:
+        _name_lost_checkpoints(ours, note)
     here = {run.name for run in ours}
     dispatched = [job for job in jobs if "trainyard_run" in job.metadata and job.metadata.get("trainyard_job") != SMOKE]
     if others := [job.submission_id for job in dispatched if job.submission_id not in here]:
@@ -172,24 +177,39 @@ class _Bringing:
     def _bring(self, run: RunDirectory) -> None:
         """Fetch what a run left, as far as it is known."""
         self._tried.add(run.name)
-        problems: list[Exception] = []
+        problems: list[tuple[str, Exception]] = []
         try:
-            problems += runs.bring_home(self._ray, run, note=self._note)
+            unfetched = runs.bring_home(self._ray, run, note=self._note)
+            problems += [("outputs", error) for error in unfetched.outputs]
+            problems += [("checkpoints", error) for error in unfetched.checkpoints]
         except Exception as error:  # as above
-            problems.append(error)
+            problems.append(("outputs", error))
         if (unreadable := self._unreadable.pop(run.name, None)) is not None:
-            problems = [unreadable]
-        for problem in problems:
-            self._give_up(run, problem)
+            problems = [("outputs", unreadable)]
+        for kind, problem in problems:
+            self._give_up(run, kind, problem)
 
-    def _give_up(self, run: RunDirectory, problem: Exception) -> None:
+    def _give_up(self, run: RunDirectory, kind: str, problem: Exception) -> None:
         reason = reason_of(problem)
         if self._insisting:
             where = problem.where if isinstance(problem, TrainyardError) else str(run.path)
             hint = f"Repeat the command once the cause is gone. To give them up: {self._insisting}"
-            raise OutsideError(f"outputs of {run.name} would be lost: {reason}", where=where, hint=hint) from problem
+            raise OutsideError(f"{kind} of {run.name} would be lost: {reason}", where=where, hint=hint) from problem
         self._given_up.add(run.name)
-        self._note(f"outputs of {run.name} are given up: {reason}")
+        self._note(f"{kind} of {run.name} are given up: {reason}")
+
+
+def _name_lost_checkpoints(here: Sequence[RunDirectory], note: Callable[[str], None]) -> None:
+    """Name the checkpoints that end with the head, and record with each run that they do."""
+    for run in here:
+        try:
+            lost = checkpoints.elsewhere(run, state.load(run))
+        except Exception:  # noqa: S112 - as in _told_its_end; what it left was given up before
+            continue
+        if lost:
+            what = f"{counted(len(lost), 'checkpoint')} of run {run.name}: {checkpoints.listed(lost)}"
+            note(f"lost with the head: {what}")
+            checkpoints.write_loss(run, lost, now=datetime.datetime.now().astimezone())
 
 
 def _told_its_end(results: Path, name: str) -> bool:

@@ -15,7 +15,7 @@ from trainyard.dispatch.follow import Screen
 from trainyard.results import formats
 from trainyard.results.journal import Event
 from trainyard.results.report import write_report
-from trainyard.results.state import RunState
+from trainyard.results.state import ENDED, RunState
 from trainyard.results.store import RunDirectory
 from trainyard.tasks.command_hints import complete
 from trainyard.wording import ESCAPES, visible
@@ -248,7 +248,7 @@ def _task_ended(event: Event, state: RunState) -> Iterator[str]:
 
 
 def _ended(state: RunState) -> int:
-    return state.counts["succeeded"] + state.counts["failed"] + state.counts["stopped"]
+    return sum(state.counts[word] for word in ENDED)
 
 
 def _note(event: Event, state: RunState) -> Iterator[str]:

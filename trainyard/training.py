@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -62,7 +62,8 @@ def ready(
     directory = paths.job_directory(job_dir, directory=here)
     job = load_job(directory, overrides=of_job, file=job_file)
     other = f"trainyard {'train' if sweep else 'tune'}.dispatch {job_dir}"
-    return checked(cluster, job, directory, sweep=sweep, other=other), cluster
+    prepared = checked(cluster, job, directory, sweep=sweep, other=other)
+    return replace(prepared, overrides=tuple(overrides), backend=backend), cluster
 
 
 def checked(cluster: Cluster, job: JobSpec, directory: Path, *, sweep: bool, other: str) -> Prepared:
@@ -165,6 +166,14 @@ def has_ended(run: RunDirectory) -> bool:
 
 def fetch(run: RunDirectory, *, checkpoints: bool, screen: Screen) -> RunStatus:
     return runs.fetch(run, connect, screen=screen, checkpoints=checkpoints)
+
+
+def fetch_to_resume(run: RunDirectory, tasks: Collection[str], *, screen: Screen) -> None:
+    """Bring home what these tasks left; what cannot be had is a note: they begin with what is here."""
+    try:
+        runs.fetch(run, connect, screen=screen, checkpoints=True, of=tasks)
+    except TrainyardError as error:
+        screen.note(f"what is not here of run {run.name} is left out: {error.what}")
 
 
 def report(run: RunDirectory, *, screen: Screen) -> Path:

@@ -20,7 +20,7 @@ def about(run: RunDirectory) -> Mapping[str, Any]:
     """Return the `tune` section with which a sweep was dispatched. Raises RequestError if the run was none."""
     tune: Mapping[str, Any] | None = run.record().get("tune")
     if tune is None:
-        hint = f"See: trainyard train.status {run.name}"
+        hint = f"See: trainyard train.status {run.name}; to resume it: trainyard train.resume {run.name}"
         raise RequestError(f"run {run.name} is no sweep: its job has no `tune:`", where=str(run.path), hint=hint)
     return tune
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray.experimental.internal_kv import _internal_kv_get
+from ray.experimental.internal_kv import _internal_kv_del, _internal_kv_get
 
-from trainyard_runner import leash, names, placing, plan, shipped, study
+from trainyard_runner import inheritance, leash, names, placing, plan, shipped, study
 from trainyard_runner.gate import SmokeGate, StopAskedError
 from trainyard_runner.records import Records
 from trainyard_runner.rungs import Check
@@ -24,9 +24,10 @@ from trainyard_runner.stream import EventStream
 from trainyard_runner.submitting import Submitter
 from trainyard_runner.sweep import Sweep
 from trainyard_runner.waiting import Watch
+from trainyard_runner.wire.resume import Resume
 
 _LAST_WORDS = 0.7
-SMOKE_FAILED, BUG = 5, 70
+SMOKE_FAILED, OUTSIDE, BUG = 5, 6, 70
 
 
 class Stopping:
@@ -106,6 +107,8 @@ def _run(
     opened = spec and study.Study(spec, the_plan.study, name=the_plan.job or the_plan.run, write=stream.write)
     sweep = Sweep(spec, opened, stream.write) if spec and opened else None
     scheduler, records = _scheduler(the_plan, directory, stream, runner, sweep)
+    if the_plan.resume and (failed_to_begin := _inherit(the_plan, the_plan.resume, records, stopping)):
+        return failed_to_begin
     scheduler.run(stopping.left)
     counts = scheduler.counts
     summary: dict[str, Any] = {"counts": counts, **({"sweep": sweep.result()} if sweep else {})}
@@ -121,6 +124,30 @@ def _run(
         task, line = next(iter(lost.items()))
         problem = f"outputs of {tasks} could not be brought back: {task}: {line}"
     return {"state": "failed" if problem else "succeeded", "exit": 1 if problem else 0, "error": problem, **summary}
+
+
+def _inherit(the_plan: plan.Plan, resume: Resume, records: Records, stopping: Stopping) -> dict[str, Any]:
+    """Take in what tasks begin with; return how the run ends if that cannot be had, else nothing."""
+
+    def take(name: str) -> bytes | None:
+        part: bytes | None = _internal_kv_get(f"gcs://{name}".encode())
+        if part is not None:
+            _internal_kv_del(f"gcs://{name}".encode())
+        return part
+
+    def check() -> None:
+        if stopping.asked():
+            raise StopAskedError
+
+    try:
+        inheritance.Receiver(the_plan.run, take=take, check=check).receive(resume, records)
+    except StopAskedError:
+        return {"state": "stopped", "exit": 1, "counts": _all("stopped", the_plan), "error": _why_stopped()}
+    except (inheritance.SilentError, OSError) as error:
+        hint = f"Repeat: trainyard train.resume {resume.run}"
+        what = f"the checkpoints to begin with did not arrive: {error}"
+        return {"exit": OUTSIDE, "counts": _all("stopped", the_plan), "error": what, "hint": hint}
+    return {}
 
 
 def _why_stopped() -> str:

@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from trainyard_runner.wire.resume import Resume
+
 
 @dataclass(frozen=True)
 class Task:
@@ -77,6 +79,7 @@ class Plan:
     sweep: dict[str, Any] | None = None  # trainyard/spec/tune.py; its tasks are made while it goes
     study: str = ""  # the journal of the sweep that this one goes on with
     former: str = ""  # the run that it was
+    resume: Resume | None = None  # the run, without `tune`, that this one resumes
 
 
 _CHOICES = ("stop_grace", "outputs_each_attempt", "outputs_limit", "outputs_every", "sweep", "study", "former")
@@ -97,6 +100,7 @@ def read(text: bytes) -> Plan:
         together=bool(raw.get("together")),
         tasks=tuple(task_of(index, task) for index, task in enumerate(raw["tasks"])),
         gate=_gate(raw.get("gate") or {}),
+        resume=Resume.of(raw.get("resume")),
         **{name: raw[name] for name in _CHOICES if raw.get(name) is not None},
     )
 

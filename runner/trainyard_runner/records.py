@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from trainyard_runner import names
 from trainyard_runner.archive import PART, Incoming
 from trainyard_runner.losses import Ending
 from trainyard_runner.stream import EventStream
+from trainyard_runner.wire.checkpoint import KeptCheckpoint
 
 # So many values of the watched metric are one event.
 _VALUES_AT_ONCE = 10_000
@@ -122,6 +123,26 @@ class Records:
         with contextlib.suppress(FileNotFoundError):
             place.hardlink_to(before)
 
+    def inherit_checkpoint(self, task: str, parts: Iterator[bytes]) -> None:
+        """Keep a checkpoint that the operator sent, for the first attempt of a task."""
+        incoming = Incoming(self._directory / names.checkpoint_archive(task))
+        for part in parts:
+            incoming.write(part)
+        incoming.finish()
+
+    def inherit_outputs(self, task: str, parts: Iterator[bytes]) -> None:
+        """Keep outputs that the operator sent, and has, as the first archive of a task."""
+        file = names.output_archive(task, 1)
+        incoming = Incoming(self._directory / file)
+        for part in parts:
+            incoming.write(part)
+        digest = incoming.finish()
+        self._numbers[task] = 1
+        self._archives[task, 0] = [OutputArchive(self._directory / file, incoming.bytes, True, [])]
+        announced = {"file": file, "bytes": incoming.bytes, "sha256": digest}
+        about = {"files": 0, "whole": True, "removed": [], "left_out": [], "each_attempt": False}
+        self._stream.write("outputs", task=task, attempt=1, number=1, **announced, **about)
+
     def outputs(self, task: str) -> list[tuple[OutputArchive, Iterator[bytes]]]:
         """Return what the next attempt of a task finds: archives in order, each with its parts."""
         archives = [] if self._each_attempt else self._archives.get((task, 0), [])
@@ -166,11 +187,10 @@ class Records:
 
     def _checkpoint_arrived(self, record: AttemptRecord, said: dict[str, Any]) -> None:
         archive = self._opened(record, self._checkpoint(record))
-        archive.finish(carry=said["carry"])
+        digest = archive.finish(carry=said["carry"])
         del record.incoming[self._checkpoint(record)]
-        self._stream.write(
-            "checkpoint", task=record.task, attempt=record.attempt, bytes=said["bytes"], files=said["files"]
-        )
+        kept = KeptCheckpoint(said["bytes"], said["files"], archive.bytes, digest)
+        self._stream.write("checkpoint", task=record.task, attempt=record.attempt, **asdict(kept))
 
     def _outputs_arrived(self, record: AttemptRecord, said: dict[str, Any]) -> None:
         file = self._next_archive(record)

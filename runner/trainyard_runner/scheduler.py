@@ -53,7 +53,9 @@ class Scheduler:
         self._say = say
         self._board = StopBoard(plan.run)
         self._suspects = Suspects()
-        units = [Unit(plan.tasks)] if plan.together and plan.tasks else [Unit((task,)) for task in plan.tasks]
+        skipped = plan.resume.skipped if plan.resume else ()
+        tasks = tuple(task for task in plan.tasks if task.name not in skipped)
+        units = [Unit(tasks)] if plan.together and tasks else [Unit((task,)) for task in tasks]
         # Tasks of one shape wait in one line: a line that is held up does not hold up the others.
         self._lines: dict[tuple[Any, ...], deque[Unit]] = {}
         for unit in units:

@@ -94,7 +94,8 @@ class Submitter:
     def _order(self, unit: Unit, task: Task, *, master: str | None) -> tuple[dict[str, Any], Live]:
         record = AttemptRecord(task.name, unit.attempt)
         # The first attempt has nothing before it: of thousands of quick tasks, none looks for a file.
-        has_before = unit.attempt > 1 or task.continues is not None
+        is_resumed = task.continues is not None or self._plan.resume is not None
+        has_before = unit.attempt > 1 or is_resumed
         before = self._records.checkpoint_parts(task.name) if has_before else ()
         checkpoint = [ray.put(part) for part in before]
         outputs = [(archive, [ray.put(part) for part in parts]) for archive, parts in self._records.outputs(task.name)]

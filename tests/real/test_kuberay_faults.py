@@ -133,6 +133,7 @@ def test_a_frozen_host_is_lost_to_a_run_and_ends_its_task_when_it_thaws(kube: Ku
     ended = [event for event in events(newest(faulty)) if event["event"] == "attempt-ended" and event["task"] == task]
     assert [one["outcome"] for one in ended] == ["lost", "succeeded"]
     assert (newest(faulty) / "logs" / f"{task}.2.log").read_text() == "resumed\n"
+    assert (newest(faulty) / "checkpoints" / task / "began").exists()
     wait_until(lambda: not running("7301.5"), seconds=30, what="the task that thawed has ended")
     wait_until(lambda: len(kube.ready()) == len(kube.hosts), seconds=60, what="every host is ready")
     faulty.run("cluster.up")

@@ -63,6 +63,7 @@ def test_final_values_have_their_mean_and_deviation_over_tasks_and_only_what_dif
         "state": "succeeded",
         "job": "cartpole",
         "cluster": "local",
+        "resumes": None,
         "seconds": 9.0,
         "counts": {"succeeded": 3},
         "final": {"score": {"mean": 2.0, "spread": 1.0, "count": 3}},

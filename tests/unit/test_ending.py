@@ -43,7 +43,13 @@ def cluster(tmp_path: Path) -> Cluster:
 def check(cluster: Cluster, *, end_runs: bool = False) -> list[str]:
     """Return what is noted, and not refused."""
     notes: list[str] = []
-    ending.check(cluster, "cluster.down", PROGRESS, results=cluster.tools.state, end_runs=end_runs, note=notes.append)
+    ending.check(
+        *(cluster, "cluster.down", PROGRESS),
+        results=cluster.tools.state,
+        end_runs=end_runs,
+        ends_head=True,
+        note=notes.append,
+    )
     return notes
 
 

@@ -38,7 +38,8 @@ def test_a_run_that_its_cluster_forgot_says_why_and_what_to_do(tmp_path: Path) -
         "failed",
         6,
         "the cluster's head or the whole cluster was replaced: the run is lost",
-        "See whether all nodes are back: trainyard cluster.status (if not: cluster.up). Then dispatch it again.",
+        "See whether all nodes are back: trainyard cluster.status (if not: cluster.up). Then resume it: "
+        "trainyard train.resume hang-1",
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trainyard.dispatch.runs import RunStatus, concluded
+from trainyard.dispatch.runs import RunStatus, Unfetched, concluded
 from trainyard.errors import OutsideError
 from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory
@@ -101,7 +101,7 @@ def test_the_exit_code_is_the_runs(end: tuple[str, dict[str, Any]], code: int | 
 
 
 def test_a_good_run_whose_outputs_are_missing_is_not_a_success() -> None:
-    unfetched = [OutsideError("connection lost")]
+    unfetched = Unfetched((OutsideError("connection lost"),))
     error = concluded(RunStatus(RUN, state_after(run_ended("succeeded", 0))), unfetched=unfetched).error
     assert error is not None
     assert str(error) == (

@@ -45,10 +45,12 @@ def test_an_interruption_says_how_the_run_ended(state: str | None, what: str) ->
     if state:
         found.state.apply({"event": "run-ended", "state": state, "exit": 0, "seconds": 1.0, "time": 1.0})
     error = launch.interrupted(found).error
-    assert error and (error.what, error.exit_code, error.hint is None) == (what, 130, state is not None)
+    hint = "Resume it: trainyard train.resume a-1" if state in ("stopped", "failed") else None
+    hint = hint if state else "See: trainyard train.status a-1"
+    assert error and (error.what, error.exit_code, error.hint) == (what, 130, hint)
     found.state.sweep = Sweep({"mode": "max"})
     error = launch.interrupted(found).error
-    assert error and (error.hint == "Continue it: trainyard tune.resume a-1") == (state == "stopped")
+    assert error and (error.hint == "Resume it: trainyard tune.resume a-1") == (state == "stopped")
 
 
 def test_of_several_runs_that_go_on_none_is_chosen() -> None:

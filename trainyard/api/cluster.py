@@ -7,20 +7,21 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, get_args
 
-from trainyard import ending, lifecycle, progress, smoke, training
+from trainyard import ending, lifecycle, progress, resuming, smoke, training
 from trainyard.api.job import Job, Overrides, as_overrides
 from trainyard.api.run import Run
 from trainyard.backends.contract import ClusterStatus
 from trainyard.backends.record import recorded_backend
 from trainyard.dispatch import launch
 from trainyard.dispatch.follow import Screen
-from trainyard.dispatch.plan import described
+from trainyard.dispatch.plan import Prepared, described
 from trainyard.errors import InterruptedRunError, RequestError, TrainyardError
+from trainyard.results.store import RunDirectory
 from trainyard.screen import PrintedScreen
 from trainyard.smoke import Smoked
 from trainyard.spec.cluster import ClusterSpec
@@ -106,7 +107,7 @@ class Cluster:
 
     def up(self, *, timeout: float | None = None) -> None:
         """Make it match its file, as `cluster.up` does; safe to repeat. Raises RequestError rather than end runs."""
-        check = self._check("cluster.up", end_runs=False)
+        check = self._check("cluster.up", end_runs=False, ends_head=False)
         lifecycle.up(self._cluster, progress.for_stream(), before_disruption=check, timeout=timeout)
 
     def smoke(self) -> Smoked:
@@ -120,7 +121,7 @@ class Cluster:
 
     def down(self, *, end_runs: bool = False) -> None:
         """Remove it, and prove that nothing is left. Raises RequestError while runs go on, unless they are to end."""
-        check = self._check("cluster.down", end_runs=end_runs)
+        check = self._check("cluster.down", end_runs=end_runs, ends_head=True)
         lifecycle.down(self._cluster, progress.for_stream(), before_disruption=check)
 
     def dispatch(self, job: Job | str | Path, *, skip_smoke: bool = False) -> Run:
@@ -134,10 +135,27 @@ class Cluster:
         """Begin a sweep: the run of a job with `tune:`. Its `trials` and its `best` grow while it goes on."""
         return self._dispatch(job, sweep=True, skip_smoke=skip_smoke)
 
+    def resume(self, run: Run | str, job: Job | None = None, *, skip_smoke: bool = False) -> Run:
+        """Begin a new run of what did not succeed in a run, from the checkpoints that it left.
+
+        Without a job it is that of the run's directory, as it is now. Raises RequestError while the run
+        still runs, where all of it succeeded, and of a sweep.
+        """
+        former = training.find_run(run if isinstance(run, str) else run.name)
+        job = job or _job_of(former)
+        other = f"cluster.tune({str(job.directory)!r})"
+        prepared = training.checked(self._cluster, job.spec, job.directory, sweep=False, other=other)
+        prepared = resuming.resumed(former, prepared, screen=Screen(note=note))
+        return self._begin(prepared, sweep=False, skip_smoke=skip_smoke)
+
     def _dispatch(self, job: Job | str | Path, *, sweep: bool, skip_smoke: bool) -> Run:
         job = job if isinstance(job, Job) else Job.from_directory(job)
         other = f"cluster.{'dispatch' if sweep else 'tune'}(job)"
         prepared = training.checked(self._cluster, job.spec, job.directory, sweep=sweep, other=other)
+        prepared = replace(prepared, overrides=job.overrides)
+        return self._begin(prepared, sweep=sweep, skip_smoke=skip_smoke)
+
+    def _begin(self, prepared: Prepared, *, sweep: bool, skip_smoke: bool) -> Run:
         note("\n".join(described(prepared)))
         endpoint = training.reach(self._cluster, skip_smoke=skip_smoke)
         begun = launch.dispatch(
@@ -204,11 +222,12 @@ class Cluster:
         recorded = recorded_backend(self._cluster.tools.state)
         return recorded not in (None, self.spec.backend) or self.status().state != "absent"
 
-    def _check(self, command: str, *, end_runs: bool) -> Callable[[], None]:
+    def _check(self, command: str, *, end_runs: bool, ends_head: bool) -> Callable[[], None]:
         return lambda: ending.check(
             *(self._cluster, command, progress.for_stream()),
             results=training.results(),
             end_runs=end_runs,
+            ends_head=ends_head,
             note=lambda text: note(f"note: {text}"),
         )
 
@@ -223,6 +242,11 @@ class Cluster:
         finally:
             if block.on_sigterm is not None:
                 signal.signal(signal.SIGTERM, block.on_sigterm)
+
+
+def _job_of(run: RunDirectory) -> Job:
+    """Return the job of a run as its directory is now, with the flags that it was dispatched with."""
+    return Job.from_directory(run.record()["job_directory"], set=resuming.flags_of_job(run))
 
 
 def _finish(runs: Sequence[Run], *, stop: bool) -> None:

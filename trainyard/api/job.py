@@ -45,6 +45,7 @@ class Job:
 
     spec: JobSpec
     directory: Path
+    overrides: tuple[str, ...] = ()
 
     def __init__(self, *, name: str = "job", directory: str | Path | None = None, **keys: Any) -> None:
         if directory is None:
@@ -64,7 +65,8 @@ class Job:
         """
         job = cls.__new__(cls)
         job.directory = paths.job_directory(str(directory), directory=Path.cwd())
-        job.spec = load_job(job.directory, overrides=as_overrides(set))
+        job.overrides = tuple(as_overrides(set))
+        job.spec = load_job(job.directory, overrides=job.overrides)
         return job
 
     def __repr__(self) -> str:

@@ -6,7 +6,7 @@ import fcntl
 import hashlib
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +16,7 @@ from trainyard_runner import names, outputs, tree
 from trainyard_runner.archive import LeftOut
 from trainyard_runner.unpack import unpack
 
+from trainyard.dispatch import checkpoints
 from trainyard.errors import OutsideError
 from trainyard.results import store
 from trainyard.results.state import RunState, Task
@@ -32,14 +33,19 @@ Archive = Mapping[str, Any]
 
 
 class Fetcher:
-    """Fetches in the background while a run is followed, two archives at once; those of one task in order."""
+    """Fetches in the background while a run is followed, two archives at once; those of one task in order.
+
+    Checkpoints come one by one, next to outputs: outputs never wait for them.
+    """
 
     def __init__(self, ray: RayApi, run: RunDirectory, *, note: Note) -> None:
         self._ray = ray
         self._run = run
         self._note = note
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="fetch")
+        self._checkpoints = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._failed: dict[str, tuple[Task, OutsideError]] = {}
+        self._without_checkpoint: dict[str, tuple[Task, OutsideError]] = {}
 
     def fetch(self, node_id: str, task: Task) -> None:
         if missing_archives(self._run, task):
@@ -49,13 +55,24 @@ class Fetcher:
         for task in state.tasks.values():
             self.fetch(node_id, task)
 
+    def fetch_checkpoints(self, node_id: str, state: RunState, *, among: Iterable[Task] | None = None) -> None:
+        """Fetch the checkpoints (of these tasks) that should come home by themselves."""
+        for task in checkpoints.due(self._run, state, among=among):
+            self._checkpoints.submit(self._bring_checkpoint, node_id, task)
+
     def wait(self) -> tuple[OutsideError, ...]:
         self._pool.shutdown(wait=True)
         # Of one that was replaced meanwhile, what replaced it is here.
         return tuple(error for task, error in self._failed.values() if missing_archives(self._run, task))
 
+    def wait_for_checkpoints(self) -> tuple[OutsideError, ...]:
+        self._checkpoints.shutdown(wait=True)
+        failed = self._without_checkpoint.values()
+        return tuple(error for task, error in failed if not checkpoints.is_here(self._run, task))
+
     def abandon(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self._checkpoints.shutdown(wait=False, cancel_futures=True)
 
     def _bring(self, node_id: str, task: Task) -> None:
         try:
@@ -65,6 +82,15 @@ class Fetcher:
             self._failed[task.name] = task, error
         except Exception as error:  # it costs this task's outputs, and is said at the end
             self._failed[task.name] = task, OutsideError(f"outputs of {task.name} could not be stored: {error}")
+
+    def _bring_checkpoint(self, node_id: str, task: Task) -> None:
+        try:
+            fetch_checkpoint(self._ray, self._run, node_id, task, note=self._note)
+        except OutsideError as error:
+            self._without_checkpoint[task.name] = task, error
+        except Exception as error:  # it costs this checkpoint, and is said at the end
+            what = f"the checkpoint of {task.name} could not be stored: {error}"
+            self._without_checkpoint[task.name] = task, OutsideError(what)
 
     def _fetch(self, node_id: str, task: str, archive: Archive) -> None:
         if archive["bytes"] >= _WORTH_A_LINE:
@@ -98,6 +124,28 @@ def apply_archive(ray: RayApi, run: RunDirectory, node_id: str, task: str, archi
         number.truncate(0)
         number.write(str(archive["number"]))
     return left_out
+
+
+def fetch_checkpoint(ray: RayApi, run: RunDirectory, node_id: str, task: Task, *, note: Note) -> None:
+    """Bring a task's last checkpoint here, unless it is; one that came before moves aside.
+
+    Raises OutsideError when it cannot be had, or is not what the runner wrote.
+    """
+    if task.checkpoint is None:
+        return
+    place, seq = run.checkpoint(task.name), task.checkpoint["seq"]
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with store.number_file(place).open("a", encoding="utf-8") as number:
+        fcntl.flock(number, fcntl.LOCK_EX)  # another thread or command may bring the same home
+        if checkpoints.is_here(run, task):
+            return
+        if (size := checkpoints.size_of(task)) >= _WORTH_A_LINE:
+            note(f"{task.name}: fetching {size / 1e6:.0f} MB of its checkpoint")
+        arrived = place.with_name(f".{place.name}.{seq}")
+        if not arrived.exists():
+            for left_out in fetch_fresh(ray, run, node_id, checkpoints.archive_of(task), target=arrived):
+                note(f"{task.name}: left out of its checkpoint: {left_out}")
+        store.keep_checkpoint(run, task.name, arrived, seq=seq)
 
 
 def fetch_fresh(ray: RayApi, run: RunDirectory, node_id: str, archive: Archive, *, target: Path) -> list[LeftOut]:
@@ -159,10 +207,10 @@ def _download(ray: RayApi, node_id: str, filename: str, archive: Archive, spool:
             size += len(chunk)
             if size > archive.get("bytes", size):
                 break
-    # A checkpoint is replaced while the run goes on: nobody says its hash beforehand.
+    # A checkpoint is replaced while its task runs: its hash is known once the task has ended.
     if "sha256" in archive and (size, digest.hexdigest()) != (archive["bytes"], archive["sha256"]):
         raise OutsideError(
-            f"outputs arrived damaged: {size} of {archive['bytes']} bytes, sha256 {digest.hexdigest()[:12]} "
+            f"what arrived is damaged: {size} of {archive['bytes']} bytes, sha256 {digest.hexdigest()[:12]} "
             f"instead of {archive['sha256'][:12]}",
             where=filename,
         )

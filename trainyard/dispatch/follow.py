@@ -36,10 +36,8 @@ BEGINS_WITHIN = 30.0
 # A run that was told to stop has this long: the runner's grace, Ray's SIGKILL, and the way of the news.
 STOP_WITHIN = 25.0
 
-LOG_HINT = "What its process printed is in the dashboard, under Jobs: trainyard cluster.open"
-MADE_ANEW_HINT = (
-    "See whether all nodes are back: trainyard cluster.status (if not: cluster.up). Then dispatch it again."
-)
+LOG_HINT = "What its process printed is in the dashboard, under Jobs (trainyard cluster.open). To resume it"
+MADE_ANEW_HINT = "See whether all nodes are back: trainyard cluster.status (if not: cluster.up). Then resume it"
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 Ending = Literal["ended", "left", "not-stopped"]
@@ -145,8 +143,15 @@ class Follower:
     def _event(self, event: Event) -> None:
         self.state.apply(event)
         self.screen.event(event, self.state)
-        if event["event"] == "outputs" and self._node_id and self.fetcher and self.journal.recording:
-            self.fetcher.fetch(self._node_id, self.state.task(event["task"]))
+        if self._node_id and self.fetcher and self.journal.recording:
+            self._fetch(self._node_id, self.fetcher, event)
+
+    def _fetch(self, node_id: str, fetcher: Fetcher, event: Event) -> None:
+        """Bring home what an event says is there, in the background."""
+        if event["event"] == "outputs":
+            fetcher.fetch(node_id, self.state.task(event["task"]))
+        elif event["event"] == "task-ended":
+            fetcher.fetch_checkpoints(node_id, self.state, among=[self.state.task(event["task"])])
 
     def _ask(self) -> None:
         """Ask Ray for the job: is anybody there, where is the stream, is the runner alive?"""
@@ -182,7 +187,8 @@ class Follower:
                 f"the cluster has not answered for {time.monotonic() - last:.0f} s; "
                 "whether the run is still active is unknown",
                 where=f"{self.ray.address} ({error.what})",
-                hint=f"If the cluster comes back: trainyard train.logs {self.state.run}",
+                hint=f"If the cluster comes back: trainyard train.logs {self.state.run}; "
+                f"if not: trainyard cluster.up, then {self.state.resume_command}",
             ) from error
         if not self._lost:
             self._lost = True
@@ -220,7 +226,7 @@ class Follower:
                 state="stopped" if stopped else "failed",
                 exit_code=1 if stopped else OutsideError.exit_code,
                 seconds=round(max(0.0, ended - (self.state.started or ended)), 3),
-                hint=LOG_HINT if job else MADE_ANEW_HINT,
+                hint=f"{LOG_HINT if job else MADE_ANEW_HINT}: {self.state.resume_command}",
             )
         )
 

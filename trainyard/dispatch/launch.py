@@ -16,7 +16,7 @@ from pathlib import Path
 from trainyard_runner import bootstrap, study, tree
 
 from trainyard import versions
-from trainyard.dispatch import plan, wheels
+from trainyard.dispatch import plan, resume, wheels
 from trainyard.dispatch.capacity import refuse_what_never_fits
 from trainyard.dispatch.follow import Interrupts, Screen
 from trainyard.dispatch.package import Package, blob_name, pack, runner_package
@@ -62,10 +62,13 @@ def dispatch(
             command=command,
             skip_smoke=skip_smoke,
             progress=progress,
+            screen=screen,
         )
         now = RunStatus(run, states.load(run))
         see = f"See: trainyard train.status {run.name}"
         try:
+            if (resumed := prepared.resumed) and resumed.plan.inherited:
+                run_steps([resume.send(ray, run.name, resumed, interrupted=interrupts.asked)], progress)
             if wait:
                 now = follow(ray, run, endpoint, screen=screen, interrupted=interrupts.asked, stop=True)
         except KeyboardInterrupt:
@@ -88,8 +91,8 @@ def interrupted(status: RunStatus) -> RunStatus:
         return replace(status, error=InterruptedRunError(told, hint=f"See: trainyard train.status {name}"))
     how = "was stopped" if state.state == "stopped" else state.state
     hint = status.error.hint if status.error and state.state == "succeeded" else None  # what did not come home
-    if state.sweep and state.state == "stopped":
-        hint = f"Continue it: trainyard tune.resume {name}"
+    if state.state == "stopped" or (state.state == "failed" and not state.sweep):
+        hint = f"Resume it: {state.resume_command}"
     return replace(status, error=InterruptedRunError(f"interrupted; run {name} {how}", hint=hint))
 
 
@@ -118,6 +121,7 @@ def _start(
     command: Sequence[str],
     skip_smoke: bool,
     progress: Progress,
+    screen: Screen,
 ) -> RunDirectory:
     """Send what the cluster lacks of a job, record the run and begin it.
 
@@ -127,6 +131,9 @@ def _start(
     name = store.run_name(prepared.job.name, now=now, entropy=os.urandom(2))
     version = ray.version()
     package = pack(prepared.files)
+    resumed = prepared.resumed
+    if resumed and package.name != (resumed.run.record().get("sent") or {}).get("package"):
+        screen.note(f"the job's files are not the same as for run {resumed.run.name}")
     prepared = replace(prepared, wheels=wheels.built(prepared.wheels, progress))
     of_wheels = wheels.packed(prepared.wheels)
     cargo = {"the job": package, **({"wheels": of_wheels} if of_wheels else {})}
@@ -139,6 +146,8 @@ def _start(
     run = store.create(results, record, cluster=as_yaml(prepared.cluster.spec), job=as_yaml(prepared.job))
     store.keep_study(run, prepared.study)
     try:
+        if resumed:
+            resume.link(resumed, run)
         begin(ray, name, document, job=prepared.job.name, progress=progress)
     except UnreachableError:
         # The run may have begun: `train.logs` will tell.

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from trainyard import __version__
-from trainyard.dispatch import known_commands
+from trainyard.dispatch import checkpoints, known_commands
 from trainyard.dispatch.package import Listing, Package, SentFile, listing, sent_file
+from trainyard.dispatch.resume import Resumed
 from trainyard.dispatch.wheels import WHEELS, wheels_of
 from trainyard.endpoint import Endpoint
 from trainyard.errors import Problem, RequestError
@@ -40,7 +41,8 @@ class Prepared:
 
     `files` and `wheels` are what is to be sent, apart because Ray itself has to find wheels; a wheel that is a
     directory is the package that it is to be built of. `study` is the journal of the sweep that a sweep goes on
-    with, `former` its run.
+    with, `former` its run; `resumed` is a run without `tune` that this one resumes. `overrides` and
+    `backend` are flags that it was dispatched with.
     """
 
     cluster: LoadedCluster
@@ -50,6 +52,9 @@ class Prepared:
     wheels: tuple[Path, ...]
     study: str = ""
     former: str = ""
+    resumed: Resumed | None = None
+    overrides: tuple[str, ...] = ()
+    backend: str | None = None
 
 
 def prepare(cluster: LoadedCluster, job: JobSpec, directory: Path) -> Prepared:
@@ -73,6 +78,8 @@ def prepare(cluster: LoadedCluster, job: JobSpec, directory: Path) -> Prepared:
 def described(prepared: Prepared) -> Iterator[str]:
     """Yield lines that say what is sent, how much it is, and what stays here because of which ignore file."""
     yield f"job {prepared.job.name} on cluster {prepared.cluster.spec.name}: {_extent(prepared)}"
+    if prepared.resumed:
+        yield prepared.resumed.described(len(prepared.tasks))
     listed = prepared.files
     yield f"sends {counted(len(listed.files), 'file')}, {formats.size(listed.size)}"
     if prepared.wheels:
@@ -114,6 +121,7 @@ def build(
         "stop_grace": STOP_GRACE,
         **({name: getattr(job, name) for name in _OUTPUTS} if job else {}),
         "sweep": sweep(job) if job else None,
+        "resume": prepared.resumed.document() if prepared and prepared.resumed else None,
         "study": prepared.study if prepared else "",
         "former": prepared.former if prepared else "",
     }
@@ -163,8 +171,19 @@ def record_of(
             "left_out": [left_out.name for left_out in prepared.files.left_out[:1000]],
         },
         "tasks": [task.name for task in prepared.tasks],
+        "flags": {"set": typed_without_secrets(prepared.overrides), "backend": prepared.backend},
+        "resumes": _resumes(prepared),
+        "checkpoints": checkpoints.which(prepared.job),
+        "outputs_limit": prepared.job.outputs_limit,
         "tune": prepared.job.tune and prepared.job.tune.model_dump(mode="json", exclude_none=True),
     }
+
+
+def _resumes(prepared: Prepared) -> dict[str, Any] | None:
+    """Return what run.json says of the run that this one resumes, if it does."""
+    if prepared.former:
+        return {"run": prepared.former, "skipped": [], "from_checkpoint": []}
+    return prepared.resumed.record() if prepared.resumed else None
 
 
 def _extent(prepared: Prepared) -> str:

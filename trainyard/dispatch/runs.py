@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from trainyard_runner import names
-
-from trainyard.dispatch.fetch import Fetcher, fetch_fresh, missing_archives
+from trainyard.dispatch.checkpoints import due, elsewhere, listed, too_large
+from trainyard.dispatch.checkpoints import loss_of as checkpoint_loss
+from trainyard.dispatch.fetch import Fetcher, fetch_checkpoint, missing_archives
 from trainyard.dispatch.follow import STOP_WITHIN, Follower, Interrupts, Screen
 from trainyard.endpoint import Endpoint
-from trainyard.errors import JobFailedError, OutsideError, SmokeError, TrainyardError, reason_of
+from trainyard.errors import JobFailedError, NotReadyError, OutsideError, SmokeError, TrainyardError, reason_of
 from trainyard.results import state as states
 from trainyard.results import store
 from trainyard.results.journal import Journal, recorded
 from trainyard.results.report import write_report
-from trainyard.results.state import RunState
+from trainyard.results.state import RunState, Task
 from trainyard.results.store import ResultsError, RunDirectory
 from trainyard.seams.ray_api import RayApi
 
@@ -43,6 +43,16 @@ class RunStatus:
     def document(self) -> dict[str, Any]:
         return self.state.document(now=time.time(), unsure=self.unsure)
 
+
+@dataclass(frozen=True)
+class Unfetched:
+    """Errors: why outputs of tasks, and why checkpoints, did not come home."""
+
+    outputs: tuple[OutsideError, ...] = ()
+    checkpoints: tuple[OutsideError, ...] = ()
+
+
+ALL_HOME = Unfetched()
 
 # Where a run's cluster answers now; raises when there is none.
 Connect = Callable[[RunDirectory], Endpoint]
@@ -79,9 +89,11 @@ def follow(
     try:
         follower = Follower(ray, journal, state, fetcher, screen, interrupted, stop, is_in_reach=reach)
         ending = follower.follow()
-        unfetched: tuple[OutsideError, ...] = ()
+        unfetched = ALL_HOME
         if ending == "ended" and journal.recording:
             unfetched = _all_home(fetcher, run, state, note=screen.note)
+        if state.ended and (stays := too_large(run, state)):
+            screen.note(stays)
         now = concluded(RunStatus(run, state), unfetched=unfetched)
         return replace(now, error=now.error or journal.problem)
     except OutsideError as error:
@@ -161,24 +173,60 @@ def stop(run: RunDirectory, connect: Connect, *, screen: Screen) -> RunStatus:
     return ended
 
 
-def fetch(run: RunDirectory, connect: Connect, *, screen: Screen, checkpoints: bool = False) -> RunStatus:
-    """Bring home the outputs that are not here yet; with `checkpoints`, also the last checkpoints.
+def fetch(
+    run: RunDirectory,
+    connect: Connect,
+    *,
+    screen: Screen,
+    checkpoints: bool = False,
+    of: Collection[str] | None = None,
+) -> RunStatus:
+    """Bring home the outputs that are not here yet; with `checkpoints`, also the last checkpoints (of these tasks).
 
     A checkpoint that is newer than the one fetched before takes its place, and the older one is kept beside it.
     """
     state = status(run, connect).state
-    if state.ended and not checkpoints and _has_outputs(run, state):
+    missing = elsewhere(run, state) if checkpoints else due(run, state)
+    missing = [task for task in missing if of is None or task.name in of]
+    if state.ended and not missing and _has_outputs(run, state):
         # All of it is here: the cluster may be gone.
+        if checkpoints and of is None:
+            screen.note(f"the checkpoints of run {run.name} are all here")
         if not run.report.exists() and not store.read_only.get():
             _report(run, note=screen.note)
         return concluded(RunStatus(run, state))
-    with ray_of(connect(run)) as ray:
-        for task in state.tasks.values() if checkpoints else ():
-            if task.checkpoint:
-                _fetch_checkpoint(ray, run, state.node_id or "", task.name, task.checkpoint, screen)
-        fetcher = Fetcher(ray, run, note=screen.note)
-        unfetched = _all_home(fetcher, run, state, note=screen.note)
+    with _reached(run, state, connect, missing) as ray:
+        for task in missing if checkpoints else ():
+            fetch_checkpoint(ray, run, state.node_id or "", task, note=screen.note)
+        unfetched = _all_home(Fetcher(ray, run, note=screen.note), run, state, note=screen.note)
     return concluded(RunStatus(run, state), unfetched=unfetched)
+
+
+@contextmanager
+def _reached(run: RunDirectory, state: RunState, connect: Connect, missing: Sequence[Task]) -> Iterator[RayApi]:
+    """Connect to what a run has left, which is on the head that it ran on. Raises NotReadyError where that is gone."""
+    try:
+        endpoint = connect(run)
+    except NotReadyError as error:
+        raise _gone(run, state, missing, why=error.what) from error
+    with ray_of(endpoint) as ray:
+        # Another cluster of that name, or a new head, has none of it.
+        if state.node_id and not any(node.alive and node.node_id == state.node_id for node in ray.nodes()):
+            raise _gone(run, state, missing, why=f"the head of cluster {state.cluster} is another one now")
+        yield ray
+
+
+def _gone(run: RunDirectory, state: RunState, missing: Sequence[Task], *, why: str) -> NotReadyError:
+    """Say that what is not here ended with the head, and since when; `why` is what there is instead."""
+    lost_at = checkpoint_loss(run)
+    at = f" at {lost_at:%H:%M on %-d %B %Y}" if lost_at else ""
+    what = f"checkpoints of run {run.name}" if missing else f"outputs of run {run.name}"
+    again = "" if state.sweep or state.done == len(state.tasks) else state.resume_command
+    return NotReadyError(
+        f"{what} went with the cluster{at}" + (f": {listed(missing)}" if missing else ""),
+        where=why,
+        hint=f"To continue from what is here: {again}" if again else f"What is here: {run.path}",
+    )
 
 
 def fetch_so_far(run: RunDirectory, connect: Connect, *, screen: Screen) -> RunStatus:
@@ -193,14 +241,15 @@ def fetch_so_far(run: RunDirectory, connect: Connect, *, screen: Screen) -> RunS
 def is_at_home(ray: RayApi, run: RunDirectory) -> bool:
     """Say whether all that a run of this cluster left is here; first take in what it said by now."""
     state = states.load(run)
-    return _has_outputs(run, state if state.ended else _catch_up(ray, run))
+    state = state if state.ended else _catch_up(ray, run)
+    return _has_outputs(run, state) and not due(run, state)
 
 
-def bring_home(ray: RayApi, run: RunDirectory, *, note: Callable[[str], None]) -> tuple[OutsideError, ...]:
+def bring_home(ray: RayApi, run: RunDirectory, *, note: Callable[[str], None]) -> Unfetched:
     """Fetch what a run left, unless another command does so right now; return what could not be fetched."""
     with closing(Journal(run)) as journal:
         if not journal.recording:
-            return (journal.problem,) if journal.problem else ()
+            return Unfetched((journal.problem,)) if journal.problem else ALL_HOME
         return _all_home(Fetcher(ray, run, note=note), run, states.load(run), note=note)
 
 
@@ -220,16 +269,15 @@ def _has_outputs(run: RunDirectory, state: RunState) -> bool:
     return not any(missing_archives(run, task) for task in state.tasks.values())
 
 
-def _all_home(
-    fetcher: Fetcher, run: RunDirectory, state: RunState, *, note: Callable[[str], None]
-) -> tuple[OutsideError, ...]:
-    """Fetch what is missing, wait for all of it, write the report; return what could not be fetched."""
+def _all_home(fetcher: Fetcher, run: RunDirectory, state: RunState, *, note: Callable[[str], None]) -> Unfetched:
+    """Fetch what is missing, write the report once outputs are here; return what could not be fetched."""
     if state.node_id:
         fetcher.missing(state.node_id, state)
-    unfetched = fetcher.wait()
+        fetcher.fetch_checkpoints(state.node_id, state)
+    left = fetcher.wait()
     if state.ended:
         _report(run, note=note)
-    return unfetched
+    return Unfetched(left, fetcher.wait_for_checkpoints())
 
 
 def _report(run: RunDirectory, *, note: Callable[[str], None]) -> None:
@@ -240,19 +288,6 @@ def _report(run: RunDirectory, *, note: Callable[[str], None]) -> None:
         note(f"there is no report of {run.name}: {reason_of(error)}")
 
 
-def _fetch_checkpoint(
-    ray: RayApi, run: RunDirectory, node_id: str, task: str, checkpoint: Mapping[str, Any], screen: Screen
-) -> None:
-    if store.fetched(run.checkpoint(task)) == checkpoint["seq"]:
-        return
-    arrived = run.checkpoint(task).with_name(f".{run.checkpoint(task).name}.{checkpoint['seq']}")
-    if not arrived.exists():
-        archive = {"file": names.checkpoint_archive(task)}
-        for left_out in fetch_fresh(ray, run, node_id, archive, target=arrived):
-            screen.note(f"{task}: left out of its checkpoint: {left_out}")
-    store.keep_checkpoint(run, task, arrived, seq=checkpoint["seq"])
-
-
 def _replay_log(run: RunDirectory, task: str, attempt: int, *, screen: Screen) -> None:
     path = run.log(task, attempt)
     if path.is_file():
@@ -261,14 +296,15 @@ def _replay_log(run: RunDirectory, task: str, attempt: int, *, screen: Screen) -
                 screen.output(task, block)
 
 
-def concluded(status: RunStatus, *, unfetched: Sequence[OutsideError] = ()) -> RunStatus:
+def concluded(status: RunStatus, *, unfetched: Unfetched = ALL_HOME) -> RunStatus:
     """Return a run that was followed, or left, with its error; `unfetched` is what did not come home."""
     run, state = status.run, status.state
     error = _error(run, state) if state.ended and state.exit != 0 else None
-    if error is None and unfetched:
+    if error is None and (left := unfetched.outputs or unfetched.checkpoints):
+        what = "outputs" if unfetched.outputs else "checkpoints"
         error = OutsideError(
-            f"outputs of {len(unfetched)} tasks are still on the cluster: {unfetched[0].what}",
-            where=unfetched[0].where,
+            f"{what} of {len(left)} tasks are still on the cluster: {left[0].what}",
+            where=left[0].where,
             hint=f"Try again: trainyard train.fetch {run.name}",
         )
     return replace(status, error=error)
@@ -281,5 +317,7 @@ def _error(run: RunDirectory, state: RunState) -> TrainyardError:
         return SmokeError(what, where=f"cluster {state.cluster}", hint=state.hint or "Nothing was dispatched.")
     if state.exit == JobFailedError.exit_code:
         stopped = f", {state.counts['stopped']} of {len(state.tasks)} tasks stopped" if state.counts["stopped"] else ""
-        return JobFailedError(f"{what}{stopped}", where=str(run.path), hint=state.hint)
+        is_open = any(task.state in ("failed", "stopped") for task in state.tasks.values())
+        resume = f"Resume it: {state.resume_command}" if is_open and not state.sweep else None
+        return JobFailedError(f"{what}{stopped}", where=str(run.path), hint=state.hint or resume)
     return OutsideError(what, where=str(run.path), hint=state.hint)

@@ -90,17 +90,17 @@ def _values(record: Mapping[str, Any], job: JobFile) -> dict[str, str]:
     """Return where a run came from, and its job file with every single value under its dotted path."""
     revision = str((record.get("git") or {}).get("revision") or "")[:12]
     origin = {"cluster": record["cluster"], "image": str(record.get("image") or ""), "git revision": revision}
-    return {**dict(_flattened(job.content, "")), **origin}
+    return {**dict(flattened(job.content)), **origin}
 
 
-def _flattened(value: object, path: str) -> Iterator[tuple[str, str]]:
+def flattened(value: object, path: str = "") -> Iterator[tuple[str, str]]:
     """Yield single values by path; a list of single values is one."""
     if isinstance(value, dict):
         for key, inner in value.items():
-            yield from _flattened(inner, f"{path}.{key}" if path else key)
+            yield from flattened(inner, f"{path}.{key}" if path else key)
     elif isinstance(value, list) and any(isinstance(entry, dict | list) for entry in value):
         for index, entry in enumerate(value):
-            yield from _flattened(entry, f"{path}.{index}")
+            yield from flattened(entry, f"{path}.{index}")
     else:
         yield path, ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 

@@ -25,7 +25,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     for types, names in (
         ((str,), "event task text state outcome file sha256 name detail"),
         ((str, _NONE), "node node_id error reason hint group cpu system driver python ray"),
-        ((int,), "seq attempt at exit bytes files number trial"),
+        ((int,), "seq attempt at exit bytes archive_bytes files number trial"),
         ((int, float, _NONE), "time seconds exit_code cpu_seconds max_rss cores memory"),
         ((bool,), "ok skipped whole each_attempt"),
         ((list,), "gpus tail needs holders removed left_out lost_outputs"),
@@ -35,7 +35,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     for name in names.split()
 }
 # Beyond 1e11 is no date, and nobody waits so many seconds; sizes may be larger.
-_MOST = {"bytes": 1e16, "max_rss": 1e16, "memory": 1e16}
+_MOST = {"bytes": 1e16, "archive_bytes": 1e16, "max_rss": 1e16, "memory": 1e16}
 _REQUIRED = {
     "output": ("task", "attempt", "at", "text"),
     "attempt-started": ("task", "attempt"),

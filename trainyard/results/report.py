@@ -18,7 +18,7 @@ from trainyard.results import curves, formats, store, tables, trials
 from trainyard.results import state as states
 from trainyard.results.journal import recorded
 from trainyard.results.scalars import Curve
-from trainyard.results.state import RunState, State
+from trainyard.results.state import RunState, TaskState
 from trainyard.results.store import RunDirectory
 from trainyard.wording import clean
 
@@ -83,7 +83,7 @@ def _values(run: RunDirectory, state: RunState, metrics: Mapping[str, Curve]) ->
         "unfinished": not state.ended,
         "as_of": state.last_contact or (run.path / "run.json").stat().st_mtime,
         "figures": _figures(state),
-        "facts": _facts(record),
+        "facts": _facts(record, state),
         "started_by": "@".join(str(record[key]) for key in ("user", "host") if record.get(key)),
         "command": _command(record),
         "failed": tables.failures(run, state, final=True),
@@ -112,7 +112,7 @@ def _figures(state: RunState) -> list[tuple[str, str]]:
         # A pruned trial's tasks are stopped, which is no trouble.
         figures += _counts("trial", state.sweep.counts())
     else:
-        words: tuple[State, ...] = ("succeeded", "running", "waiting", "failed", "stopped")
+        words: tuple[TaskState, ...] = ("succeeded", "skipped", "running", "waiting", "failed", "stopped")
         figures += _counts("task", {word: state.counts[word] for word in words})
     attempts = state.attempts()
     if len(attempts) > len(state.tasks):
@@ -143,7 +143,7 @@ def _command(record: Mapping[str, Any]) -> str:
     return shlex.join([Path(program).name, *words]) if program else ""
 
 
-def _facts(record: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _facts(record: Mapping[str, Any], state: RunState) -> list[tuple[str, str]]:
     """Return where the run came from, by run.json; what is not recorded there is not shown."""
     cluster, backend, git = record["cluster"], record.get("backend"), record.get("git") or {}
     simulated = ", GPUs simulated" if record.get("simulated_gpus") else ""
@@ -154,6 +154,7 @@ def _facts(record: Mapping[str, Any]) -> list[tuple[str, str]]:
         "Git revision": git.get("revision") and f"{git['revision'][:12]}{uncommitted}",
         "Image": record.get("image"),
         "Versions": ", ".join(f"{name} {value}" for name, value in versions if value),
+        "Resumes": state.resumes["run"] if state.resumes else None,
     }
     return [(name, str(value)) for name, value in facts.items() if value]
 

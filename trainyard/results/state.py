@@ -12,7 +12,9 @@ from trainyard.results.store import RunDirectory
 from trainyard.results.sweep import Sweep
 
 State = Literal["waiting", "running", "succeeded", "failed", "stopped"]
-ENDED: tuple[State, ...] = ("succeeded", "failed", "stopped")
+# A task of a resumed run may have succeeded before.
+TaskState = State | Literal["skipped"]
+ENDED: tuple[TaskState, ...] = ("succeeded", "failed", "stopped", "skipped")
 # What may become of an attempt; the report has a look for each.
 KINDS = ("succeeded", "running", "failed", "timeout", "lost", "stopped")
 _NOTES_KEPT = 50
@@ -53,7 +55,7 @@ class Task:
     """One task and its attempts."""
 
     name: str
-    state: State = "waiting"
+    state: TaskState = "waiting"
     attempts: list[Attempt] = field(default_factory=list)
     checkpoint: Mapping[str, Any] | None = None
     ended_because: str | None = None  # where that is not the reason of its last attempt
@@ -69,6 +71,8 @@ class Task:
     def reason(self) -> str | None:
         """Return why it has ended, if that is worth a word; one that no node has begun never ran."""
         reason = self.ended_because or self.last.reason
+        if self.state == "skipped":
+            return reason
         if (self.state in ENDED or self.ended_because) and not any(attempt.node for attempt in self.attempts):
             return f"never ran: {reason}" if reason else "never ran"
         return reason
@@ -96,8 +100,12 @@ class RunState:
         job: str | None,
         tasks: Iterable[str] = (),
         tune: Mapping[str, Any] | None = None,
+        resumes: Mapping[str, Any] | None = None,
     ) -> None:
-        """Begin with what is known before the first event; `tune` is that section of its job file."""
+        """Begin with what is known before the first event.
+
+        `tune` is that section of its job file, `resumes` what run.json says of the run that this one resumes.
+        """
         self.run = run
         self.cluster = cluster
         self.job = job
@@ -114,9 +122,14 @@ class RunState:
         self.checks: list[Mapping[str, Any]] = []
         self.notes: list[str] = []
         self.nodes: dict[str, Mapping[str, Any]] = {}
-        self.counts: Counter[State] = Counter({"waiting": len(self.tasks)})
+        self.counts: Counter[TaskState] = Counter({"waiting": len(self.tasks)})
         self.sweep = Sweep(tune) if tune else None
+        self.resumes = resumes
         self._waiting: Mapping[str, Any] | None = None
+        for name in resumes["skipped"] if resumes else ():
+            skipped = self.task(name)
+            skipped.ended_because = f"succeeded in {resumes['run']}" if resumes else None
+            self._move(skipped, "skipped")
 
     @property
     def ended(self) -> bool:
@@ -159,6 +172,15 @@ class RunState:
             case "run-ended":
                 self._ended(event)
 
+    @property
+    def resume_command(self) -> str:
+        return f"trainyard {'tune' if self.sweep else 'train'}.resume {self.run}"
+
+    @property
+    def done(self) -> int:
+        """Return how many tasks succeeded, here or in the run that this one resumes."""
+        return self.counts["succeeded"] + self.counts["skipped"]
+
     def task(self, name: str) -> Task:
         if name not in self.tasks:
             self.tasks[name] = Task(name)
@@ -179,6 +201,7 @@ class RunState:
         """Return what `--json` prints of it among others."""
         counts = {name: count for name, count in self.counts.items() if count}
         about = {"run": self.run, "state": self.state, "cluster": self.cluster, "job": self.job}
+        about["resumes"] = self.resumes["run"] if self.resumes else None
         return {**about, "seconds": self.seconds, "counts": counts}
 
     def document(self, *, now: float, unsure: str | None = None) -> dict[str, Any]:
@@ -195,6 +218,7 @@ class RunState:
             "exit": self.exit,
             "error": self.error,
             "unsure": unsure,
+            "resumes": self.resumes and self.resumes["run"],
             "checks": self.checks,
             "waiting": self.waiting and {key: self.waiting[key] for key in ("tasks", "needs", "holders", "text")},
             "tasks": [self._task_document(task, now=now) for task in self.tasks.values()],
@@ -208,7 +232,7 @@ class RunState:
         ]
         return {"name": task.name, "state": task.state, "reason": task.reason, "attempts": attempts}
 
-    def _move(self, task: Task, state: State) -> None:
+    def _move(self, task: Task, state: TaskState) -> None:
         self.counts[task.state] -= 1
         self.counts[state] += 1
         task.state = state
@@ -249,7 +273,7 @@ class RunState:
                 attempt.seconds = round(max(0.0, end - attempt.started), 3)
                 if lost:
                     attempt.outcome, attempt.reason = "lost", "the run's runner is gone"
-            if lost and not task.attempts:
+            if lost and not task.attempts and task.state not in ENDED:
                 task.ended_because = "the run's runner is gone"
             elif task.state not in ENDED:
                 self._move(task, "failed" if lost else "stopped")
@@ -263,7 +287,24 @@ def load(run: RunDirectory) -> RunState:
 
 
 def fresh(run: RunDirectory) -> RunState:
+    """Return how a run stands before its first event."""
     record = run.record()
     return RunState(
-        run=run.name, cluster=record["cluster"], job=record.get("job"), tasks=record["tasks"], tune=record.get("tune")
+        run=run.name,
+        cluster=record["cluster"],
+        job=record.get("job"),
+        tasks=record["tasks"],
+        tune=record.get("tune"),
+        resumes=_resumes(record.get("resumes")),
     )
+
+
+def _resumes(recorded: object) -> Mapping[str, Any] | None:
+    """Return what run.json says of the run that a run resumes, if that is what it should be."""
+    if not isinstance(recorded, dict) or not isinstance(recorded.get("run"), str):
+        return None
+    skipped = recorded.get("skipped")
+    return {
+        **recorded,
+        "skipped": [name for name in skipped if isinstance(name, str)] if isinstance(skipped, list) else [],
+    }

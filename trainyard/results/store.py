@@ -53,6 +53,7 @@ class RunDirectory:
         self.cluster_file = path / "cluster.yaml"
         self.job_file = path / "job.yaml"
         self.report = path / "report.html"
+        self.left_behind = path / "left-behind.json"  # what ended with the head, and when
         self.study = path / "study.journal"  # of a sweep: Optuna's JournalFileBackend reads it
 
     def log(self, task: str, attempt: int) -> Path:

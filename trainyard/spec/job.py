@@ -186,6 +186,11 @@ class JobSpec(Section):
         20 * 1024**3, "How much may come back of one task; what does not fit is left out.", ge=1
     )
     outputs_every: Duration = setting(30.0, "How often what has changed comes back while a task runs.")
+    checkpoints: bool | None = setting(
+        None,
+        "Whether the last checkpoint of a task comes home when it ends; by default yes, and of a sweep the best "
+        "configuration's.",
+    )
     watch: Watch | None = setting(None, "A metric that has to move: a task whose metric does not is tried again.")
     tune: Tune | None = setting(None, "A sweep: configurations are chosen while it goes, instead of a matrix.")
     smoke: SmokeNeeds = setting(SmokeNeeds(), "What must hold before this job may start.")

@@ -82,7 +82,7 @@ def down(
     command = _flagged("cluster.down", {"--purge": purge, "--keep-disks": keep_disks, "--adopt": adopt})
     if call.dry:
         return planned(cluster, lazy.lifecycle.plan_down(cluster, call.progress, purge=purge), command)
-    check = _begin(call, cluster, command, end_runs=end_runs)
+    check = _begin(call, cluster, command, end_runs=end_runs, ends_head=True)
     results = lazy.lifecycle.down(cluster, call.progress, purge=purge, before_disruption=check)
     return _removed(cluster, results, purge=purge, keep_disks=keep_disks)
 
@@ -247,7 +247,7 @@ def _made(call: Call, cluster: Cluster, command: str, *, end_runs: bool, recreat
     """Make it; say what was done, and where the cluster answers."""
     from trainyard.backends import leash
 
-    check = _begin(call, cluster, command, end_runs=end_runs)
+    check = _begin(call, cluster, command, end_runs=end_runs, ends_head=recreate)
     results = lazy.lifecycle.up(cluster, call.progress, recreate=recreate, before_disruption=check)
     endpoint = lazy.lifecycle.connect(cluster)
     return Report(
@@ -279,7 +279,7 @@ def _removed(cluster: Cluster, results: Sequence[StepResult], *, purge: bool, ke
     )
 
 
-def _begin(call: Call, cluster: Cluster, command: str, *, end_runs: bool) -> Callable[[], None]:
+def _begin(call: Call, cluster: Cluster, command: str, *, end_runs: bool, ends_head: bool) -> Callable[[], None]:
     """Say which cluster is meant, and by which file; return the check for runs that nodes would end with."""
     note(f"cluster {cluster.spec.name} ({cluster.spec.backend}), as {paths.shown(cluster.loaded.source)} says")
     results = paths.results_home(os.environ, directory=Path.cwd())
@@ -287,7 +287,11 @@ def _begin(call: Call, cluster: Cluster, command: str, *, end_runs: bool) -> Cal
     def check() -> None:
         # Most commands end no nodes, and need none of what this imports.
         lazy.ending.check(
-            cluster, command, call.progress, results=results, end_runs=end_runs, note=lambda text: note(f"note: {text}")
+            *(cluster, command, call.progress),
+            results=results,
+            end_runs=end_runs,
+            ends_head=ends_head,
+            note=lambda text: note(f"note: {text}"),
         )
 
     return check

@@ -82,7 +82,9 @@ def _is_said(flag: str, own: Sequence[str], message: str) -> bool:
 
 
 def _repeated(task: str, known: set[str], flags: Flags) -> Iterator[str]:
-    """Yield what was typed and the command knows, written as it takes it."""
+    """Yield what was typed and the command knows, written as it takes it; a resumed run has its flags recorded."""
+    if task == "train.resume":
+        return
     for name, value in flags.given:
         if name == "image" and task.startswith(("cluster.", "smoke.")):
             name, value = "set_", f"image={value}"

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from trainyard import listing as listing
     from trainyard import progress as progress
     from trainyard import project as project
+    from trainyard import resuming as resuming
     from trainyard import screen as screen
     from trainyard import training as training
     from trainyard import tuning as tuning

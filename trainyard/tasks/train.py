@@ -59,6 +59,33 @@ def dispatch(
 
 
 @task(
+    "set_",
+    "backend",
+    "file",
+    dry=True,
+    positional=["run"],
+    help={
+        "run": HELP["run"],
+        "file": "Another cluster than that of the run, by its file.",
+        "set_": "Set one value of the job file, PATH=VALUE, or of the cluster file, cluster.PATH=VALUE; repeatable.",
+        "wait": "With --no-wait: leave as soon as the run has begun.",
+        "skip_smoke": "Start without the smoke gate.",
+    },
+)
+def resume(call: Call, run: str = "", wait: bool = True, skip_smoke: bool = False) -> Report | None:
+    """Run again what did not succeed, from its last checkpoints: a new run, which skips what succeeded."""
+    found = lazy.training.find_run(run or None)
+    ready = lazy.resuming.ready(
+        *(found, call.file),
+        overrides=call.overrides,
+        backend=call.backend,
+        screen=screen_for(call),
+    )
+    now = dispatched(call, *ready, wait=wait, skip_smoke=skip_smoke)
+    return ended(now) if now else None
+
+
+@task(
     "file",
     dry=True,
     name="list",
@@ -164,7 +191,7 @@ def compare(call: Call, runs: list[str] | None = None, tag: list[str] | None = N
     rows = []
     names = [f"{number}  {each.state.run}" for number, each in enumerate(comparison.runs, 1)]
     for number, each in enumerate(comparison.runs, 1):
-        done = f"{each.state.counts['succeeded']}/{len(each.state.tasks)}"
+        done = f"{each.state.done}/{len(each.state.tasks)}"
         finals = [_final(each.finals.get(tag)) for tag in comparison.tags]
         rows.append([number, each.state.state, done, _seconds(each.state.seconds), *finals])
     columns = ["run", "state", "succeeded", "seconds", *comparison.tags]
@@ -228,8 +255,9 @@ def listed(found: Sequence[RunStatus]) -> Report:
         next = f"trainyard train.dispatch {paths.example_job(Path.cwd())}"
         return Report({"runs": []}, [f"there are no such runs in {home}"], next=next)
     columns = ["run", "state", "done", "cluster", "started", "took", "user"]
+    columns += ["resumes"] if any(each.state.resumes for each in found) else []
     documents = [_short(each) for each in found]
-    rows = [_list_row(each, document) for each, document in zip(found, documents, strict=True)]
+    rows = [_list_row(each, document)[: len(columns)] for each, document in zip(found, documents, strict=True)]
     silent = {each.state.cluster: each.unsure for each in found if each.unsure and not each.broken}
     lines = [f"unknown, on cluster {cluster}: {why}" for cluster, why in silent.items()]
     lines += [f"broken: {each.unsure}" for each in found if each.broken]
@@ -241,7 +269,7 @@ def listed(found: Sequence[RunStatus]) -> Report:
     )
 
 
-def stopped(call: Call, found: RunDirectory, *, next: str = "") -> Report:
+def stopped(call: Call, found: RunDirectory) -> Report:
     """Stop a run and say so."""
     from trainyard.dispatch.follow import Screen
 
@@ -253,6 +281,7 @@ def stopped(call: Call, found: RunDirectory, *, next: str = "") -> Report:
     line = f"run {now.run.name} {now.state.state}"
     if had_ended:
         line = f"run {now.run.name} had already ended ({now.state.state})"
+    next = now.state.resume_command if now.state.state == "stopped" else ""
     return Report(now.document(), [line], next=next, error=None if now.state.ended else now.error)
 
 
@@ -363,7 +392,8 @@ def last_lines(state: RunState, *, most: int = _TAILS) -> Iterator[str]:
 def _summary(state: RunState) -> str:
     counts = ", ".join(f"{count} {name}" for name, count in state.counts.items() if count)
     took = _seconds(state.seconds, before=" in ", after=" s")
-    return f"run {state.run} {state.state}{took}" + (f": {counts}" if counts else "")
+    resumes = f" (resumes {state.resumes['run']})" if state.resumes else ""
+    return f"run {state.run}{resumes} {state.state}{took}" + (f": {counts}" if counts else "")
 
 
 def _seconds(count: float | None, *, before: str = "", after: str = "") -> str:
@@ -375,11 +405,12 @@ def _list_row(found: RunStatus, document: dict[str, Any]) -> list[object]:
     return [
         found.run.name,
         "unknown" if found.unsure and not found.broken else document["state"],
-        f"{state.counts['succeeded']}/{len(state.tasks)}",
+        f"{state.done}/{len(state.tasks)}",
         state.cluster,
         began and formats.age(time.time() - began),
         _seconds(state.seconds, after=" s"),
         document["user"],
+        state.resumes and state.resumes["run"],
     ]
 
 

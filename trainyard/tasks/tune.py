@@ -77,7 +77,7 @@ def stop(call: Call, run: str = "") -> Report:
     """Stop a sweep, and wait until it has ended; `tune.resume` continues it."""
     found = train.find(call, run, to_stop=True)
     lazy.tuning.about(found)
-    return train.stopped(call, found, next=f"trainyard tune.resume {found.name}")
+    return train.stopped(call, found)
 
 
 def shown(now: RunStatus) -> Report:

@@ -1,0 +1,1 @@
+"""What operator, head and node tell each other, as records: standard library only."""

@@ -1,0 +1,180 @@
+"""Checkpoints come home when their task ends: which ones, which are too large, which are damaged."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from trainyard_runner import archive
+
+from trainyard.dispatch import checkpoints, fetch, runs
+from trainyard.dispatch.follow import Screen
+from trainyard.endpoint import Endpoint
+from trainyard.errors import NotReadyError
+from trainyard.results import state as states
+from trainyard.results import store
+from trainyard.results.state import RunState
+from trainyard.results.store import RunDirectory
+from trainyard.seams.ray_api import RayApi
+from trainyard.spec.load import job_of
+
+TUNE = {"space": {"lr": {"choice": [1, 2]}}, "metric": "reward", "samples": 2}
+SWEEP = {"metric": "reward", "mode": "max"}
+
+
+class Head:
+    """A head that keeps one archive of each task's checkpoint."""
+
+    def __init__(self, content: Path) -> None:
+        self.tar = b"".join(archive.parts(archive.scan(str(content))[0].values(), [])) + bytes(1024)
+        self.sent = self.tar
+
+    @contextmanager
+    def file(self, node_id: str, filename: str) -> Iterator[Iterator[bytes]]:
+        yield iter([self.sent])
+
+    def event(self, task: str) -> dict[str, Any]:
+        digest = hashlib.sha256(self.tar).hexdigest()
+        archived = {"archive_bytes": len(self.tar), "sha256": digest}
+        return {
+            "event": "checkpoint",
+            "seq": 7,
+            "time": 1.0,
+            "task": task,
+            "attempt": 1,
+            "bytes": 3,
+            "files": 1,
+            **archived,
+        }
+
+
+@pytest.fixture
+def head(tmp_path: Path) -> Head:
+    (tmp_path / "task").mkdir()
+    (tmp_path / "task" / "policy").write_text("abc")
+    return Head(tmp_path / "task")
+
+
+def a_run(home: Path, head: Head, **record: Any) -> tuple[RunDirectory, RunState]:
+    """Return a run of two tasks; both have a checkpoint, and `a` has ended."""
+    known = {"run": "job-1", "cluster": "lab", "tasks": ["a", "b"], "outputs_limit": 10**6, "checkpoints": "all"}
+    run = store.create(home, known | record, cluster="", job="")
+    state = states.fresh(run)
+    for task in ("a", "b"):
+        state.apply({"event": "attempt-started", "time": 1.0, "task": task, "attempt": 1, "node": "head"})
+        state.apply(head.event(task))
+    state.apply({"event": "task-ended", "time": 2.0, "task": "a", "state": "succeeded"})
+    return run, state
+
+
+def end(state: RunState) -> None:
+    state.apply({"event": "run-ended", "time": 3.0, "state": "failed", "exit": 1, "seconds": 2.0})
+
+
+@pytest.mark.parametrize(
+    ("keys", "which"),
+    [
+        ({}, "all"),
+        ({"checkpoints": True}, "all"),
+        ({"checkpoints": False}, "none"),
+        ({"tune": TUNE}, "best"),
+        ({"tune": TUNE, "checkpoints": True}, "all"),
+    ],
+)
+def test_a_job_says_which_checkpoints_come_home(keys: dict[str, Any], which: str) -> None:
+    command = ["train", "{lr}"] if "tune" in keys else ["train"]
+    assert checkpoints.which(job_of({"name": "job", "command": command, **keys})) == which
+
+
+def test_the_checkpoint_of_a_task_that_ended_comes_home_once(tmp_path: Path, head: Head) -> None:
+    run, state = a_run(tmp_path, head)
+    assert [task.name for task in checkpoints.due(run, state)] == ["a"]
+    fetcher = fetch.Fetcher(cast(RayApi, head), run, note=lambda _: None)
+    fetcher.fetch_checkpoints("node", state)
+    assert (fetcher.wait(), fetcher.wait_for_checkpoints()) == ((), ())
+    assert (run.checkpoint("a") / "policy").read_text() == "abc"
+    assert checkpoints.due(run, state) == []
+    end(state)
+    assert [task.name for task in checkpoints.due(run, state)] == ["b"]
+
+
+def test_a_damaged_checkpoint_does_not_count_as_home(
+    tmp_path: Path, head: Head, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    run, state = a_run(tmp_path, head)
+    head.sent = head.tar[:-512]
+    fetcher = fetch.Fetcher(cast(RayApi, head), run, note=lambda _: None)
+    fetcher.fetch_checkpoints("node", state)
+    (error,) = fetcher.wait_for_checkpoints()
+    assert error.what.startswith(f"what arrived is damaged: {len(head.sent)} of {len(head.tar)} bytes")
+    assert not run.checkpoint("a").exists()
+    concluded = runs.concluded(runs.RunStatus(run, state), unfetched=runs.Unfetched(checkpoints=(error,)))
+    assert concluded.error and concluded.error.what.startswith("checkpoints of 1 tasks are still on the cluster: ")
+
+
+@pytest.mark.parametrize("which", ["none", None])
+def test_where_the_job_does_not_want_them_none_comes(tmp_path: Path, head: Head, which: str | None) -> None:
+    run, state = a_run(tmp_path, head, checkpoints=which)
+    assert (checkpoints.due(run, state), checkpoints.too_large(run, state)) == ([], "")
+    assert [task.name for task in checkpoints.elsewhere(run, state)] == ["a", "b"]
+
+
+def test_what_does_not_fit_next_to_the_outputs_is_named_with_the_command_that_fetches_it(
+    tmp_path: Path, head: Head
+) -> None:
+    size = len(head.tar)
+    run, state = a_run(tmp_path, head, outputs_limit=size)
+    assert [task.name for task in checkpoints.due(run, state)] == ["a"]
+    run.outputs("a").mkdir(parents=True)
+    (run.outputs("a") / "video").write_bytes(b"v" * 9000)
+    state.tasks["a"].archives.append({"bytes": 9000, "number": 1})
+    assert checkpoints.due(run, state) == []
+    assert checkpoints.too_large(run, state) == (
+        "checkpoints that stay on the cluster: a (2.0 KiB); with its outputs each exceeds the job's outputs_limit of "
+        f"{size / 1024**2:.3g} MiB; to fetch what stays: trainyard train.fetch job-1 --checkpoints"
+    )
+
+
+def test_of_a_sweep_only_the_best_configurations_checkpoints_come_home(tmp_path: Path, head: Head) -> None:
+    run, state = a_run(tmp_path, head, checkpoints="best", tune=SWEEP)
+    for trial, (task, value) in enumerate((("a", 1.0), ("b", 2.0))):
+        state.apply({"event": "trial-started", "time": 1.0, "trial": trial, "params": {}, "tasks": [task]})
+        ended = {"trial": trial, "outcome": "complete", "value": value, "values": [value]}
+        state.apply({"event": "trial-ended", "time": 2.0, **ended})
+    assert checkpoints.due(run, state) == [], "another one may become the best"
+    end(state)
+    assert [task.name for task in checkpoints.due(run, state)] == ["b"]
+
+
+def test_of_a_cluster_that_is_gone_it_is_said_what_went_with_it_and_when(tmp_path: Path, head: Head) -> None:
+    run, _ = a_run(tmp_path, head)
+    run.events.write_text('{"seq": 0, "time": 1.0, "event": "run-started", "node_id": "n"}\n')
+    with run.events.open("a") as file:
+        for event in (head.event("a"), {"event": "run-ended", "state": "failed", "exit": 1, "seconds": 2.0}):
+            file.write(line_of(event))
+    loaded = states.load(run)
+    at = datetime.datetime(2026, 11, 24, 15, 15, 13, tzinfo=datetime.timezone.utc)
+    checkpoints.write_loss(run, [loaded.tasks["a"]], now=at)
+
+    def connect(_: RunDirectory) -> Endpoint:
+        raise NotReadyError("cluster lab is not up", hint="Make it: trainyard cluster.up")
+
+    with pytest.raises(NotReadyError) as caught:
+        runs.fetch(run, connect, screen=Screen(), checkpoints=True)
+    assert caught.value.lines() == [
+        "checkpoints of run job-1 went with the cluster at 15:15 on 24 November 2026: a (2.0 KiB)",
+        "  at cluster lab is not up",
+        "  -> To continue from what is here: trainyard train.resume job-1",
+    ]
+
+
+def line_of(event: dict[str, Any]) -> str:
+    return json.dumps({"seq": 1, "time": 1.0, **event}) + "\n"

@@ -1,0 +1,201 @@
+"""A run that resumes another: which tasks run again, what they begin with, and how it is shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from trainyard_runner import archive, inheritance, names, unpack
+from trainyard_runner.records import Records
+from trainyard_runner.stream import EventStream
+from trainyard_runner.wire.resume import PART_BYTES, Inherited, Resume
+
+from trainyard import resuming, training
+from trainyard.dispatch import resume
+from trainyard.dispatch.follow import Screen
+from trainyard.errors import RequestError
+from trainyard.results import state as states
+from trainyard.results import store
+from trainyard.results.store import RunDirectory
+from trainyard.seams.ray_api import RayApi
+from trainyard.spec.load import load_job
+from trainyard.spec.show import as_yaml
+
+JOB = "command: [python3, train.py, '{seed}']\nmatrix: {seed: [0, 1]}\n"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give a project with a job and a cluster file."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    for path, text in {"jobs/rl/job.yaml": JOB, "clusters/lab.yaml": "name: lab\nbackend: local\n"}.items():
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_text(text)
+    return tmp_path
+
+
+def former(here: Path, *ended: tuple[str, str], **record: Any) -> RunDirectory:
+    """Return a run that has ended, with its tasks and how they ended."""
+    known: dict[str, Any] = {
+        "run": "rl-1",
+        "cluster": "lab",
+        "job_directory": str(here / "jobs/rl"),
+        "tasks": [task for task, _ in ended],
+    }
+    job = as_yaml(load_job(here / "jobs/rl"))
+    known |= {"cluster_file": str(here / "clusters/lab.yaml"), "flags": {"set": [], "backend": None}}
+    run = store.create(here / "results", known | record, cluster="name: lab\nbackend: local\n", job=job)
+    lines = [
+        f'{{"seq": {seq}, "time": 1.0, "event": "task-ended", "task": "{task}", "state": "{state}"}}\n'
+        for seq, (task, state) in enumerate(ended)
+    ]
+    end = f'{{"seq": {len(lines)}, "time": 2.0, "event": "run-ended", "state": "failed", "exit": 1, "seconds": 1.0}}\n'
+    run.events.write_text("".join([*lines, end]))
+    return run
+
+
+def ready(run: RunDirectory, *overrides: str, file: str | None = None, notes: list[str] | None = None) -> Any:
+    screen = Screen(note=(notes if notes is not None else []).append)
+    return resuming.ready(run, file, overrides=overrides, backend=None, screen=screen)
+
+
+def test_what_succeeded_is_skipped_and_the_rest_begins_with_what_is_here(here: Path) -> None:
+    run = former(here, ("seed=0", "succeeded"), ("seed=1", "failed"))
+    for place in (run.checkpoint("seed=1"), run.outputs("seed=1"), run.outputs("seed=0")):
+        place.mkdir(parents=True)
+        (place / "file").write_text("x")
+    notes: list[str] = []
+    prepared, _ = ready(run, notes=notes)
+    assert prepared.resumed.plan == Resume("rl-1", ("seed=0",), (Inherited("seed=1", True, True),))
+    assert prepared.resumed.described(2) == "resumes rl-1: skips 1 task that succeeded; from their checkpoints: seed=1"
+    assert notes == []
+    new = RunDirectory(here / "results" / "rl-2")
+    resume.link(prepared.resumed, new)
+    assert sorted(str(path.relative_to(new.path)) for path in new.path.rglob("file")) == [
+        "checkpoints/seed=1/file",
+        "outputs/seed=0/file",
+        "outputs/seed=1/file",
+    ]
+    assert store.fetched(new.outputs("seed=1")) == 1
+
+
+def test_a_job_that_has_changed_is_said_and_flags_count_again(here: Path) -> None:
+    run = former(here, ("seed=0", "failed"), flags={"set": ["retries=2", "cluster.head.cpus=3"], "backend": None})
+    (here / "jobs/rl/job.yaml").write_text(JOB + "timeout: 5m\n")
+    notes: list[str] = []
+    prepared, cluster = ready(run, "env.A=b", notes=notes)
+    assert (prepared.job.retries, prepared.job.timeout, prepared.job.env, cluster.spec.head.cpus) == (
+        2,
+        300.0,
+        {"A": "b"},
+        3,
+    )
+    assert notes == ["the job file is not the same as for run rl-1: timeout was not there, is 5m"]
+    assert ready(run, file="lab")[1].spec.head.cpus != 3, "flags for the former cluster are not for another one"
+
+
+@pytest.mark.parametrize(
+    ("ended", "record", "lines"),
+    [
+        (
+            [("seed=0", "succeeded"), ("seed=1", "succeeded")],
+            {},
+            [
+                "all tasks of run rl-1 succeeded: there is nothing to resume",
+                "  -> To run all of it again: trainyard train.dispatch {here}/jobs/rl",
+            ],
+        ),
+        (
+            [],
+            {"tune": {"mode": "max", "metric": "r"}},
+            ["run rl-1 is a sweep", "  at {here}/results/rl-1", "  -> Resume it: trainyard tune.resume rl-1"],
+        ),
+        (
+            [("seed=0", "failed")],
+            {"flags": {"set": ["env.API_TOKEN=(hidden)"], "backend": None}},
+            [
+                "run rl-1 was dispatched with secrets, which are not written down",
+                "  - --set env.API_TOKEN: is missing: give it again",
+                "  -> trainyard train.resume rl-1 --set env.API_TOKEN=VALUE",
+            ],
+        ),
+    ],
+)
+def test_what_cannot_be_resumed_says_what_to_do(
+    here: Path, ended: list[tuple[str, str]], record: dict[str, Any], lines: list[str]
+) -> None:
+    run = former(here, *ended, **record)
+    with pytest.raises(RequestError) as caught:
+        ready(run)
+    assert caught.value.lines() == [line.format(here=here) for line in lines]
+
+
+def test_skipped_tasks_are_shown_as_such(here: Path) -> None:
+    resumes = {"run": "rl-1", "skipped": ["seed=0"], "from_checkpoint": []}
+    run = store.create(
+        here / "results",
+        {"run": "rl-2", "cluster": "lab", "tasks": ["seed=0", "seed=1"], "resumes": resumes},
+        cluster="",
+        job="",
+    )
+    state = states.load(run)
+    document = state.document(now=1.0)
+    assert (document["resumes"], state.done, dict(+state.counts)) == ("rl-1", 1, {"waiting": 1, "skipped": 1})
+    assert document["tasks"][0] == {"name": "seed=0", "state": "skipped", "reason": "succeeded in rl-1", "attempts": []}
+    assert training.status(run).state.tasks["seed=0"].state == "skipped"
+
+
+class Head:
+    """A head that takes each part at once."""
+
+    def __init__(self) -> None:
+        self.parts: dict[str, bytes] = {}
+
+    def put_package(self, name: str, content: bytes) -> None:
+        self.parts[name] = content
+
+    def has_package(self, name: str) -> bool:
+        return False
+
+
+def test_what_tasks_begin_with_reaches_the_head_byte_for_byte(tmp_path: Path) -> None:
+    run, head = RunDirectory(tmp_path / "rl-1"), Head()
+    run.checkpoint("a").mkdir(parents=True)
+    (run.checkpoint("a") / "policy").write_bytes(b"0123456789" * (PART_BYTES // 5))
+    (run.outputs("a") / "curves").mkdir(parents=True)
+    (run.outputs("a") / "curves" / "metrics.csv").write_text("1\n2\n")
+    resumed = resume.Resumed(run, Resume("rl-1", (), (Inherited("a", True, True),)))
+    resume.send(cast(RayApi, head), "rl-2", resumed, interrupted=lambda: False).do()
+    assert len(head.parts) == 4, "two whole parts of the checkpoint, its rest, and the outputs"
+    stream = EventStream(tmp_path / "head")
+    records = Records(tmp_path / "head", stream, node="head", node_name=str, each_attempt=False)
+    receiver = inheritance.Receiver("rl-2", take=lambda name: head.parts.pop(name, None), check=lambda: None)
+    receiver.receive(Resume.of(resumed.document()) or Resume(""), records)
+    stream.close()
+    assert head.parts == {}
+    unpack.unpack(records.checkpoint_parts("a"), tmp_path / "checkpoint")
+    policy = (tmp_path / "checkpoint" / "policy").read_bytes()
+    assert policy == (run.checkpoint("a") / "policy").read_bytes()
+    ((whole, parts),) = records.outputs("a")
+    assert (whole.whole, whole.path.name) == (True, Path(names.output_archive("a", 1)).name)
+    unpack.unpack(parts, tmp_path / "outputs")
+    assert (tmp_path / "outputs" / "curves" / "metrics.csv").read_text() == "1\n2\n"
+    assert len(archive.scan(str(tmp_path / "outputs"))[0]) == 2
+
+
+def test_a_run_does_not_wait_for_ever_for_an_operator_that_is_gone(tmp_path: Path) -> None:
+    times = iter(range(0, 1000, 100))
+    receiver = inheritance.Receiver(
+        "rl-2",
+        take=lambda _: None,
+        check=lambda: None,
+        clock=lambda: float(next(times)),
+        sleep=lambda _: None,
+    )
+    stream = EventStream(tmp_path)
+    records = Records(tmp_path, stream, node="head", node_name=str, each_attempt=False)
+    with pytest.raises(inheritance.SilentError, match="nothing came for 300 s"):
+        receiver.receive(Resume("rl-1", (), (Inherited("a", True, False),)), records)
+    stream.close()

@@ -1,0 +1,130 @@
+"""A run that resumes another one: what it skips, what its tasks begin with, and how that reaches the cluster."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from trainyard_runner import archive, outputs
+from trainyard_runner.wire.resume import AHEAD, LAST, MORE, PART_BYTES, Inherited, Resume, part_name
+
+from trainyard.results import formats, store
+from trainyard.results.store import RunDirectory
+from trainyard.seams.ray_api import RayApi
+from trainyard.steps import YES, Answer, Step, no
+from trainyard.wording import counted, named
+
+_ASK_EVERY = 0.1
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """A run that another one resumes: its directory here, and what the runner is told of it."""
+
+    run: RunDirectory
+    plan: Resume
+
+    def record(self) -> dict[str, Any]:
+        """Return what run.json says of it."""
+        with_checkpoint = [each.task for each in self.plan.inherited if each.checkpoint]
+        return {"run": self.run.name, "skipped": list(self.plan.skipped), "from_checkpoint": with_checkpoint}
+
+    def document(self) -> dict[str, Any]:
+        return asdict(self.plan)
+
+    def described(self, tasks: int) -> str:
+        """Say what becomes of the tasks."""
+        skipped, begun = self.plan.skipped, self.record()["from_checkpoint"]
+        parts = [f"skips {counted(len(skipped), 'task')} that succeeded"] if skipped else []
+        parts += [f"from their checkpoints: {named(begun)}"] if begun else []
+        fresh = tasks - len(skipped) - len(begun)
+        parts += [f"from the beginning: {counted(fresh, 'task')}"] if fresh else []
+        return f"resumes {self.run.name}: {'; '.join(parts)}"
+
+
+def inherited(run: RunDirectory, task: str, *, each_attempt: bool) -> Inherited:
+    """Return what a task left here, as far as the next run of it begins with it."""
+    has_outputs = not each_attempt and _has_files(run.outputs(task))
+    return Inherited(task, _has_files(run.checkpoint(task)), has_outputs)
+
+
+def link(resumed: Resumed, run: RunDirectory) -> None:
+    """Give a new run the outputs and checkpoints that are here, without a copy: its directory is then whole."""
+    former = resumed.run
+    for task in resumed.plan.skipped:
+        _link(former.outputs(task), run.outputs(task))
+        _link(former.checkpoint(task), run.checkpoint(task))
+    for each in resumed.plan.inherited:
+        if each.checkpoint:
+            _link(former.checkpoint(each.task), run.checkpoint(each.task))
+        if each.outputs:
+            _link(former.outputs(each.task), run.outputs(each.task))
+            # The runner announces what it is sent as the first archive of the task: it is here.
+            store.number_file(run.outputs(each.task)).write_text("1", encoding="utf-8")
+
+
+def send(ray: RayApi, run: str, resumed: Resumed, *, interrupted: Callable[[], bool]) -> Step:
+    """Return the step that sends what tasks begin with, while the run waits for it."""
+    directories = list(_directories(resumed))
+    size = sum(outputs.data_bytes(archive.scan(str(path))[0]) for path in directories)
+    sent: list[bool] = []
+
+    def is_sent() -> Answer:
+        return YES if sent else no("not sent")
+
+    def upload() -> None:
+        for number, part in enumerate(_parts(directories)):
+            if interrupted() or (number >= AHEAD and not _is_taken(ray, run, number - AHEAD)):
+                break
+            ray.put_package(part_name(run, number), part)
+        sent.append(True)
+
+    return Step(f"Send what tasks begin with, {formats.size(size)}", done=is_sent, do=upload, deadline=10.0)
+
+
+def _is_taken(ray: RayApi, run: str, number: int) -> bool:
+    """Wait until the head has taken a part; False if the run has ended instead, which says why itself."""
+    while ray.has_package(part_name(run, number)):
+        if (job := ray.job(run)) is None or job.ended:
+            return False
+        time.sleep(_ASK_EVERY)
+    return True
+
+
+def _directories(resumed: Resumed) -> Iterator[Path]:
+    """Yield what is sent, in the order in which the runner takes it."""
+    for each in resumed.plan.inherited:
+        if each.checkpoint:
+            yield resumed.run.checkpoint(each.task)
+        if each.outputs:
+            yield resumed.run.outputs(each.task)
+
+
+def _parts(directories: list[Path]) -> Iterator[bytes]:
+    for directory in directories:
+        pending = b""
+        for piece in archive.parts(archive.scan(str(directory))[0].values(), []):
+            pending += piece
+            while len(pending) > PART_BYTES:
+                yield MORE + pending[:PART_BYTES]
+                pending = pending[PART_BYTES:]
+        yield LAST + pending
+
+
+def _has_files(directory: Path) -> bool:
+    return directory.is_dir() and any(True for _ in directory.iterdir())
+
+
+def _link(source: Path, target: Path) -> None:
+    if source.is_dir():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(source, target, copy_function=_hard_link, symlinks=True, dirs_exist_ok=True)
+
+
+def _hard_link(source: str, target: str) -> None:
+    os.link(source, target, follow_symlinks=False)

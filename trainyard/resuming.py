@@ -1,0 +1,120 @@
+"""train.resume between the command line and dispatch: which tasks run again, with what, on which cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from trainyard_runner.wire.resume import Resume
+
+from trainyard import training
+from trainyard.dispatch import resume
+from trainyard.dispatch.follow import Screen
+from trainyard.dispatch.plan import Prepared
+from trainyard.errors import Problem, RequestError
+from trainyard.lifecycle import Cluster
+from trainyard.results import state as states
+from trainyard.results import store
+from trainyard.results.compare import flattened
+from trainyard.results.store import RunDirectory
+from trainyard.spec.secrets import HIDDEN
+from trainyard.spec.show import as_yaml
+from trainyard.spec.yaml_source import compose
+from trainyard.wording import named
+
+_CLUSTER = "cluster."
+
+
+def ready(
+    run: RunDirectory,
+    file: str | None,
+    *,
+    overrides: Sequence[str],
+    backend: str | None,
+    screen: Screen,
+) -> tuple[Prepared, Cluster]:
+    """Return what it takes to run again what did not succeed. Raises RequestError.
+
+    The job's directory counts as it is now, with the flags that the run was dispatched with and then
+    `overrides`. With `file` it is another cluster: flags for the former one do not count.
+    """
+    _refuse_unfit(run)
+    record = run.record()
+    flags = record.get("flags") or {}
+    before = [text for text in flags.get("set") or () if not (file and text.startswith(_CLUSTER))]
+    _refuse_hidden(run, before, overrides)
+    prepared, cluster = training.ready(
+        record["job_directory"],
+        [file or record["cluster_file"]],
+        overrides=[*before, *overrides],
+        backend=backend or (None if file else flags.get("backend")),
+    )
+    return resumed(run, prepared, screen=screen), cluster
+
+
+def resumed(run: RunDirectory, prepared: Prepared, *, screen: Screen) -> Prepared:
+    """Return a job with what it takes from a former run: skipped tasks, checkpoints, outputs."""
+    _refuse_unfit(run)
+    state = states.load(run)
+    names = [task.name for task in prepared.tasks]
+    done = [name for name in names if name in state.tasks and state.tasks[name].state in ("succeeded", "skipped")]
+    if len(done) == len(names):
+        hint = f"To run all of it again: trainyard train.dispatch {run.record()['job_directory']}"
+        raise RequestError(f"all tasks of run {run.name} succeeded: there is nothing to resume", hint=hint)
+    # Tasks that run together are tried again together.
+    skipped = () if prepared.job.together else tuple(done)
+    open_tasks = [name for name in names if name not in skipped]
+    if not store.read_only.get():
+        training.fetch_to_resume(run, open_tasks, screen=screen)
+    each_attempt = prepared.job.outputs_each_attempt
+    found = [resume.inherited(run, name, each_attempt=each_attempt) for name in open_tasks]
+    inherited = tuple(each for each in found if each.checkpoint or each.outputs)
+    if changed := _changed(run, prepared):
+        screen.note(f"the job file is not the same as for run {run.name}: {named(changed, most=6)}")
+    return replace(prepared, resumed=resume.Resumed(run, Resume(run.name, skipped, inherited)))
+
+
+def flags_of_job(run: RunDirectory) -> list[str]:
+    """Return values of the job file that a run was dispatched with. Raises RequestError for a secret."""
+    before = (run.record().get("flags") or {}).get("set") or ()
+    of_job = [text for text in before if not text.startswith(_CLUSTER)]
+    _refuse_hidden(run, of_job, ())
+    return of_job
+
+
+def _refuse_unfit(run: RunDirectory) -> None:
+    """Raise RequestError where a run cannot be resumed: a sweep, or one that still runs."""
+    if run.record().get("tune"):
+        hint = f"Resume it: trainyard tune.resume {run.name}"
+        raise RequestError(f"run {run.name} is a sweep", where=str(run.path), hint=hint)
+    now = training.status(run)
+    if not now.state.ended and not now.unsure:
+        hint = f"Follow it: trainyard train.logs {run.name}; or stop it first: trainyard train.stop {run.name}"
+        raise RequestError(f"run {run.name} still runs", hint=hint)
+
+
+def _refuse_hidden(run: RunDirectory, before: Sequence[str], overrides: Sequence[str]) -> None:
+    """Raise RequestError where a value is a secret, which was not written down, and is not given again."""
+    given = {text.partition("=")[0] for text in overrides}
+    paths = [text.partition("=")[0] for text in before if HIDDEN in text]
+    if missing := [path for path in paths if path not in given]:
+        raise RequestError(
+            f"run {run.name} was dispatched with secrets, which are not written down",
+            problems=tuple(Problem(f"--set {path}", "is missing: give it again") for path in missing),
+            hint=f"trainyard train.resume {run.name} --set {missing[0]}=VALUE",
+        )
+
+
+def _changed(run: RunDirectory, prepared: Prepared) -> list[str]:
+    """Return what the job file says now, and what it said, where that is not the same and no flag says so."""
+    before, after = (
+        dict(flattened(compose(text, origin="job.yaml").value))
+        for text in (run.job_file.read_text(encoding="utf-8"), as_yaml(prepared.job))
+    )
+    given = tuple(text.partition("=")[0] for text in prepared.overrides)
+    paths = [path for path in {**before, **after} if before.get(path) != after.get(path)]
+    return [
+        f"{path} was {before.get(path, 'not there')}, is {after.get(path, 'not there')}"
+        for path in paths
+        if not any(path == name or path.startswith(f"{name}.") for name in given)
+    ]
