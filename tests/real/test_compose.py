@@ -311,9 +311,13 @@ def test_fewer_workers_leave_the_others_alone(lab: Yard, engine: BedEngine) -> N
 
 def test_two_clusters_side_by_side_do_not_see_each_other(lab: Yard, other: Yard, engine: BedEngine) -> None:
     before = ids(engine)
-    file = other.write_cluster(ALONE)
+    file = other.write_cluster(ALONE + "compose: {{limits: true}}\n")
     other.run("cluster.up")
     assert other.states() == {"head": "up"}
+    made = inspected(engine, "head", "compose-other")["HostConfig"]
+    assert (made["NanoCpus"], made["CapDrop"], made["SecurityOpt"]) == (10**9, ["ALL"], ["no-new-privileges:true"])
+    assert made["Memory"] > 1024**3
+    assert made["LogConfig"]["Config"] == {"max-size": "10m", "max-file": "3"}
     assert httpx.get(f"{other.address()}/api/version").status_code == 200
     assert in_node(engine, "cpu-0", "getent hosts trainyard-compose-other-head || echo unknown") == "unknown\n"
     # What is in the file by now does not matter, nor that Docker was told to be elsewhere.
@@ -333,6 +337,17 @@ def test_a_cluster_of_somebody_else_is_left_alone(lab: Yard, other: Yard) -> Non
         refused = other.run(task, "-f", str(file), expect=2)
         assert "is on this Docker host, of the cluster compose-lab, and it was made by" in refused.stderr
     file.unlink()
+
+
+def test_a_container_of_others_with_a_node_s_name_is_named(other: Yard, engine: BedEngine) -> None:
+    other.write_cluster(ALONE)
+    engine.docker("create", "--name", "trainyard-compose-other-head", "trainyard-bed/ray:1")
+    try:
+        refused = other.run("cluster.up", expect=2).stderr
+        message = "a container that this cluster did not make has the name of a node: trainyard-compose-other-head"
+        assert f"error: {message}\n" in refused
+    finally:
+        engine.docker("rm", "trainyard-compose-other-head")
 
 
 def test_a_volume_of_others_under_the_name_of_ours_is_not_taken_over(other: Yard, engine: BedEngine) -> None:

@@ -71,9 +71,9 @@ def test_nodes_gain_no_privileges_and_have_no_capabilities_that_their_image_does
 def test_a_node_is_held_to_its_cpus_and_memory_if_that_is_asked_for() -> None:
     head = {"cpus": 0, "memory": "1GiB"}
     services = _services(**TWO_WORKERS, head=head, compose={"limits": True, "shm_size": "1GiB"})
-    assert services["head"]["deploy"] == {"resources": {"limits": {"memory": 2 * GIBIBYTE}}}
+    assert services["head"]["deploy"] == {"resources": {"limits": {"memory": f"{2 * GIBIBYTE}b"}}}
     resources = services["gpu-0"]["deploy"]["resources"]
-    assert resources["limits"] == {"memory": 3 * GIBIBYTE, "cpus": "2"}
+    assert resources["limits"] == {"memory": f"{3 * GIBIBYTE}b", "cpus": "2"}
     assert resources["reservations"]["devices"][0]["device_ids"] == ["0"]
 
 

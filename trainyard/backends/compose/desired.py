@@ -108,10 +108,10 @@ def _deploy(spec: ClusterSpec, plan: NodePlan) -> dict[str, Any]:
     return {"resources": resources} if resources else {}
 
 
-def _limits(spec: ClusterSpec, plan: NodePlan) -> dict[str, Any]:
+def _limits(spec: ClusterSpec, plan: NodePlan) -> dict[str, str]:
     shm_size, _ = ray_nodes.shared_memory(plan.memory, spec.compose.shm_size)
     # What lies in /dev/shm counts as memory of its container.
-    limits: dict[str, Any] = {"memory": plan.memory + shm_size}
+    limits = {"memory": f"{plan.memory + shm_size}b"}
     # A head without CPUs for tasks runs Ray itself all the same.
     return {**limits, "cpus": str(plan.cpus)} if plan.cpus else limits
 
