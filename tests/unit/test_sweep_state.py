@@ -72,3 +72,11 @@ def test_values_of_a_metric_that_cannot_be_drawn_are_no_points_of_its_curve() ->
     metrics: dict[str, Curve] = {}
     collect({"event": "metric", "task": "a", "attempt": 1, "values": values}, metrics)
     assert metrics["a"].points() == [(0.0, 1.5, 100.0), (4.0, 2.0, 104.0)]
+
+
+def test_a_value_that_no_float_can_be_is_none() -> None:
+    state = Sweep({"metric": "reward", "mode": "max"})
+    ended = {"event": "trial-ended", "time": 1.0, "trial": 0, "outcome": "complete"}
+    state.apply({**ended, "value": 10**400, "values": [1.7e308, -1.7e308, float("nan")]})
+    trial = state.trials[0]
+    assert (trial.value, trial.values, trial.spread) == (None, (1.7e308, -1.7e308, None), None)

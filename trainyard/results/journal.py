@@ -36,6 +36,8 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 # Beyond 1e11 is no date, and nobody waits so many seconds; sizes may be larger.
 _MOST = {"bytes": 1e16, "archive_bytes": 1e16, "max_rss": 1e16, "memory": 1e16}
+# What is a list in one kind of event, and may be something else in others.
+_LISTS = {"metric": ("values",), "trial-started": ("tasks",), "trial-ended": ("values",)}
 _REQUIRED = {
     "output": ("task", "attempt", "at", "text"),
     "attempt-started": ("task", "attempt"),
@@ -193,6 +195,9 @@ def _parse(line: bytes, *, where: str, hint: str) -> dict[str, Any]:
         _check(event, _REQUIRED.get(event["event"], ()))
         if event.get("output"):
             _check(event["output"], ("file", "bytes", "sha256"))
+        for name in _LISTS.get(event["event"], ()):
+            if not isinstance(event.get(name) or [], list):
+                raise ValueError(f"{name} is {repr(event[name])[:80]}")
         if event["event"] == "metric" and not all(map(_is_point, event["values"])):
             raise ValueError(f"values is {repr(event['values'])[:80]}")
         if event.get("state", "failed") not in ("succeeded", "failed", "stopped"):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import statistics
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -106,4 +106,5 @@ class Sweep:
 
 def _number(value: object) -> float | None:
     """Return a value that a metric can have; JSON of Python may also hold NaN and infinity."""
-    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
+    is_number = isinstance(value, (int, float)) and abs(value) <= sys.float_info.max
+    return float(value) if is_number else None  # type: ignore[arg-type]
