@@ -1,6 +1,11 @@
 """Every pinned version, in one place."""
 
+import re
+
 RAY = "2.60.0"
+# Older dashboards mix bytes of their own into the log files that they send (state_head.py, up to Ray 2.44.1): a run
+# could not be followed.
+OLDEST_RAY = "2.45.0"
 RUNNER_PROTOCOL = 1
 # The distribution of this package (pyproject.toml); it is on no package index.
 DISTRIBUTION = "trainyard-ray"
@@ -16,6 +21,15 @@ KUBERAY = "1.5.1"
 # The oldest operator that knows authOptions, which the token needs (ray-operator/apis/ray/v1/raycluster_types.go).
 OLDEST_KUBERAY = "1.5.0"
 MICROK8S = "1.34/stable"
+
+
+def is_too_old(ray: str) -> bool:
+    """Say whether a version of Ray, such as "2.36.0" or "3.0.0.dev0", is older than the oldest that works."""
+    return _numbers(ray) < _numbers(OLDEST_RAY)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)[:3]]
 
 
 def installing(extra: str) -> str:

@@ -79,6 +79,9 @@ def test_list_names_the_cluster_with_its_address(yard: Yard) -> None:
 
 
 def test_down_leaves_nothing_and_a_changed_file_is_followed(fresh: Yard) -> None:
+    temporary = fresh.home / "tmp"
+    temporary.mkdir()
+    fresh.environ["TMPDIR"] = str(temporary)
     fresh.write_cluster(HEAD_AND_WORKER)
     assert [step["state"] for step in fresh.json("cluster.plan")["steps"]] == ["would", "after"]
     assert fresh.run("--dry", "cluster.up").returncode == 0
@@ -103,7 +106,7 @@ def test_down_leaves_nothing_and_a_changed_file_is_followed(fresh: Yard) -> None
     assert fresh.json("cluster.status")["runs"] == []
     done = fresh.run("cluster.down")
     assert "nothing of it is left" in done.stdout
-    assert fresh.leftovers() == []
+    assert fresh.leftovers() == [] and list(temporary.iterdir()) == []
     assert fresh.run("cluster.down").returncode == 0
 
 

@@ -48,6 +48,7 @@ def test_a_node_inherits_neither_ray_settings_nor_ours_and_gets_the_path_of_the_
     assert _environment(head, environ) == {
         "PATH": "/venv/bin:/usr/bin",
         "NCCL_DEBUG": "WARN",
+        "TMPDIR": str(ClusterFiles(Path("/state")).node_temp("head") / "tmp"),
         "CUDA_VISIBLE_DEVICES": "",
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
         "TRAINYARD_NODE": ClusterFiles(Path("/state")).marker("head"),

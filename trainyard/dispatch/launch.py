@@ -129,7 +129,7 @@ def _start(
     """
     now = datetime.datetime.now().astimezone()
     name = store.run_name(prepared.job.name, now=now, entropy=os.urandom(2))
-    version = ray.version()
+    version = ray.supported_version()
     package = pack(prepared.files)
     resumed = prepared.resumed
     if resumed and package.name != (resumed.run.record().get("sent") or {}).get("package"):

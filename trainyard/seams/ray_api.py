@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from trainyard.errors import OutsideError
+from trainyard import versions
+from trainyard.errors import OutsideError, PrerequisiteError
 from trainyard.seams.addresses import is_loopback
 from trainyard.seams.ray_types import Amounts, Job, Node, job_from, nodes_from, usage_from, version_from
 from trainyard.seams.threads import within
@@ -89,6 +90,17 @@ class RayApi:
     def version(self) -> str:
         """Return Ray's version; needs the token, so the answer proves that jobs may be submitted."""
         return self._ask("GET", "/api/version", version_from)
+
+    def supported_version(self) -> str:
+        """Return Ray's version. Raises PrerequisiteError for one with which runs do not work."""
+        version = self.version()
+        if versions.is_too_old(version):
+            raise PrerequisiteError(
+                f"Ray {version} runs on this cluster, and the oldest that works is {versions.OLDEST_RAY}",
+                where=self.address,
+                hint="Ask the owner of the cluster for a newer Ray; docs/existing.md lists what was tried.",
+            )
+        return version
 
     def nodes(self) -> tuple[Node, ...]:
         """Return every node that Ray remembers, dead ones too, the head first."""

@@ -120,8 +120,9 @@ def _answer(spec: ClusterSpec, tools: Tools) -> Answer:
         return no(f"{error.what} ({error.where})")
     try:
         with RayApi(endpoint.address, endpoint.token, answer_seconds=ANSWER_SECONDS) as ray:
+            version = ray.supported_version()
             alive = [node for node in ray.nodes() if node.alive]
-            return Answer(bool(alive), f"Ray {ray.version()}, {counted(len(alive), 'node')} alive")
+            return Answer(bool(alive), f"Ray {version}, {counted(len(alive), 'node')} alive")
     except UnreachableError as error:
         return no(_last_error(endpoint) or error.what)
 

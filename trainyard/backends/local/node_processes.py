@@ -43,6 +43,7 @@ def start(files: ClusterFiles, plan: NodePlan, ports: Ports, *, environ: Mapping
     """Start a node's keeper, and write it down."""
     temp_dir = files.node_temp(plan.name)
     private_directory(temp_dir)
+    private_directory(temporary(files, plan.name))
     # Not resolved: the interpreter of a virtual environment is a link, and its place is what makes it one.
     python = Path(sys.executable)
     environment = node_environment(files, plan, environ, programs=python.parent)
@@ -50,6 +51,11 @@ def start(files: ClusterFiles, plan: NodePlan, ports: Ports, *, environ: Mapping
     keeper = [str(python), str(KEEPER), str(files.node_record(plan.name)), str(log), str(python), str(LAUNCHER)]
     command = [*keeper, "start", f"--temp-dir={temp_dir}", *ray_arguments(plan, ports)]
     write(files, plan, processes.start(command, env=environment, log=log, directory=temp_dir))
+
+
+def temporary(files: ClusterFiles, name: str) -> Path:
+    """Return the directory of a node's temporary files, which is removed with it."""
+    return files.node_temp(name) / "tmp"
 
 
 def ray_arguments(plan: NodePlan, ports: Ports) -> list[str]:
@@ -74,6 +80,8 @@ def node_environment(
         kept.pop("CUDA_VISIBLE_DEVICES", None)
     else:
         kept["CUDA_VISIBLE_DEVICES"] = ",".join(plan.gpu_ids)
+    # What Python's multiprocessing leaves of a process that was killed goes with the node.
+    kept["TMPDIR"] = str(temporary(files, plan.name))
     desired = {**kept, **dict(plan.env)}
     return {
         **desired,

@@ -1,0 +1,116 @@
+"""Ray clusters of other versions, each in an environment of its own, as `existing` uses them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.real.jobs import newest
+from tests.real.yard import Yard, wait_until
+from trainyard import versions
+from trainyard.seams import processes
+from trainyard.seams.ray_api import RayApi, UnreachableError
+
+JOB = """
+command: [python, train.py, "{seed}"]
+matrix: {seed: [0, 1]}
+"""
+TRAIN = """
+import os, pathlib, sys
+
+pathlib.Path(os.environ["TRAINYARD_OUTPUT"], "seed").write_text(sys.argv[1])
+pathlib.Path(os.environ["TRAINYARD_CHECKPOINT"], "weights").write_text(sys.argv[1])
+print("trained", sys.argv[1])
+"""
+START_SECONDS = 180.0
+
+
+def environment(home: Path, version: str) -> Path:
+    """Make an environment with a version of Ray; return its directory of programs."""
+    python = home / "venv" / "bin"
+    subprocess.run([sys.executable, "-m", "venv", str(home / "venv")], check=True)
+    # Older ones import pkg_resources, which newer setuptools do not have.
+    packages = [f"ray[default]=={version}", "setuptools<81"]
+    subprocess.run([str(python / "python"), "-m", "pip", "install", "-q", *packages], check=True)
+    return python
+
+
+@contextmanager
+def head(programs: Path, home: Path) -> Iterator[str]:
+    """Run a head as its owner would, without a token; give its address."""
+    gcs, dashboard = processes.free_ports(2)
+    words = ["start", "--head", "--block", f"--port={gcs}", "--num-cpus=2", "--disable-usage-stats"]
+    words += ["--node-ip-address=127.0.0.1", "--dashboard-host=127.0.0.1", f"--dashboard-port={dashboard}"]
+    # Ray's sockets have long names, and paths of sockets may not.
+    words.append(f"--temp-dir=/tmp/ray-{os.getpid()}-{dashboard}")
+    path = f"{programs}:{os.environ['PATH']}"
+    with (home / "head.log").open("wb") as log:
+        process = subprocess.Popen(
+            [str(programs / "ray"), *words],
+            env={**os.environ, "PATH": path},
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        address = f"http://127.0.0.1:{dashboard}"
+        wait_until(lambda: answers(address), seconds=START_SECONDS, what="Ray's dashboard answers")
+        yield address
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def answers(address: str) -> bool:
+    try:
+        with RayApi(address, None) as ray:
+            return bool(ray.nodes())
+    except UnreachableError:
+        return False
+
+
+def write(fresh: Yard, address: str) -> None:
+    fresh.write_cluster(f"name: {{name}}\nbackend: existing\nauth: none\nexisting: {{{{address: '{address}'}}}}\n")
+    job = fresh.home / "jobs" / "tiny"
+    job.mkdir(parents=True)
+    (job / "job.yaml").write_text(JOB)
+    (job / "train.py").write_text(TRAIN)
+
+
+@pytest.mark.parametrize("version", ["2.46.0", "2.52.0", versions.RAY])
+def test_this_ray_works(version: str, fresh: Yard, tmp_path: Path) -> None:
+    with head(environment(tmp_path, version), tmp_path) as address:
+        write(fresh, address)
+        assert f"Ray {version}, 1 node alive" in fresh.json("cluster.up")["steps"][0]["seen"]
+        fresh.run("smoke.run")
+        fresh.run("train.dispatch", "jobs/tiny")
+        run = newest(fresh)
+        assert sorted(path.read_text() for path in run.glob("outputs/*/seed")) == ["0", "1"]
+        assert sorted(path.read_text() for path in run.glob("checkpoints/*/weights")) == ["0", "1"]
+        fresh.run("train.dispatch", "jobs/tiny", "--no-wait", "--set", "command=[sleep, '600{seed}']")
+        fresh.run("train.stop")
+        assert fresh.json("train.status")["state"] == "stopped"
+
+
+@pytest.mark.parametrize("version", ["2.31.0", "2.36.0"])
+def test_this_ray_is_refused_before_anything_is_sent(version: str, fresh: Yard, tmp_path: Path) -> None:
+    with head(environment(tmp_path, version), tmp_path) as address:
+        write(fresh, address)
+        for command in (["cluster.up"], ["train.dispatch", "jobs/tiny"]):
+            refused = fresh.run(*command, expect=3)
+            assert (
+                f"Ray {version} runs on this cluster, and the oldest that works is {versions.OLDEST_RAY}"
+                in refused.stderr
+            )
+        assert not list(fresh.home.glob("results/*"))
