@@ -73,7 +73,7 @@ def check(
                 hint=f"Stop {'it' if len(going) == 1 else 'them'} and fetch the results first: {insisting}",
             )
         if submitted := [job.submission_id for job in going if job.submission_id]:
-            _run_or_note(_end(ray, submitted), progress, note, is_needed=False)
+            _run_or_note(end_step(ray, submitted), progress, note, is_needed=False)
         ours = [run for job in jobs if (run := _here(results, job.submission_id))]
         bringing = _Bringing(ray, note=note, insisting="" if end_runs else insisting)
         if left := [run for run in ours if not bringing.is_done(run)]:
@@ -101,7 +101,8 @@ def _unknown(error: TrainyardError, note: Callable[[str], None], insisting: str)
     """Say that nobody knows which runs go on; an error where only we are refused, which names `insisting` on it."""
     what = f"whether runs are active is unknown: {error.what}"
     if insisting and isinstance(error, (LockedOutError, RefusedError)):
-        hint = f"Who made the cluster can ask it. To end it all the same, and lose what its runs left: {insisting}"
+        way_in = error.hint or "Who made the cluster can ask it."
+        hint = f"{way_in} To end it all the same, and lose what its runs left: {insisting}"
         raise RequestError(what, where=error.where, hint=hint) from error
     note(what)
 
@@ -115,7 +116,9 @@ def _described(job: Job) -> Problem:
     return Problem(job.submission_id, f"job {job.metadata.get('trainyard_job', '?')}, by {by}, {age}")
 
 
-def _end(ray: RayApi, names: Sequence[str]) -> Step:
+def end_step(ray: RayApi, names: Sequence[str]) -> Step:
+    """Return the step after which Ray calls these runs ended."""
+
     def ended() -> Answer:
         going = [job.submission_id for job in ray.jobs() if job.submission_id in names and not job.ended]
         return no(f"still going: {named(going)}") if going else YES

@@ -42,7 +42,7 @@ class Step:
     `done` only reads. `do` makes it so, may be repeated, and is called only if `done` said no.
     `deadline` is how long `done` may take to hold after `do`, in seconds. `after` names the step without which
     `done` cannot be asked yet: a plan prints it instead of asking. `disruptive`: `do` ends or replaces nodes on which
-    tasks may run.
+    tasks may run. `needs` is the flag without which `do` refuses, "" where it needs none.
     """
 
     title: str
@@ -52,6 +52,7 @@ class Step:
     every: float = 0.2
     after: str | None = None
     disruptive: bool = False
+    needs: str = ""
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,7 @@ class PlannedStep:
     state: PlannedState
     detail: str = ""
     disruptive: bool = False
+    needs: str = ""
 
 
 class Progress(Protocol):
@@ -218,7 +220,11 @@ def asked(
             answer = step.done()
             if not answer.holds:
                 missing.add(step.title)
-            yield step, PlannedStep(step.title, "already" if answer.holds else "would", answer.detail, step.disruptive)
+            state: PlannedState = "already" if answer.holds else "would"
+            yield (
+                step,
+                PlannedStep(step.title, state, answer.detail, step.disruptive, step.needs),
+            )
 
 
 def _run_step(step: Step, progress: Progress, clock: Clock) -> StepResult:

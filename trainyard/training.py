@@ -10,13 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
-from trainyard import lifecycle, paths, smoke
+from trainyard import ending, lifecycle, paths, smoke, steps
 from trainyard.dispatch import runs
 from trainyard.dispatch.follow import Screen
 from trainyard.dispatch.plan import Prepared, prepare
 from trainyard.dispatch.runs import RunStatus
 from trainyard.endpoint import Endpoint
-from trainyard.errors import Problem, RequestError, TrainyardError
+from trainyard.errors import NotReadyError, Problem, RequestError, TrainyardError
 from trainyard.lifecycle import Cluster
 from trainyard.results import compare as comparing
 from trainyard.results import state as states
@@ -29,6 +29,7 @@ from trainyard.results.store import RunDirectory
 from trainyard.spec.job import JobSpec
 from trainyard.spec.load import load_job
 from trainyard.spec.units import parse_duration
+from trainyard.steps import Progress
 from trainyard.wording import did_you_mean
 
 _CLUSTER = "cluster."
@@ -162,6 +163,27 @@ def stop(run: RunDirectory, *, screen: Screen) -> RunStatus:
 
 def has_ended(run: RunDirectory) -> bool:
     return states.load(run).ended
+
+
+def stop_elsewhere(name: str, file: str | None, progress: Progress, *, dry: bool) -> str | None:
+    """Stop a run of the cluster that `-f` means although its record is elsewhere; return who dispatched it.
+
+    None where it is to be stopped as any other: its record is here, or that cluster does not know it either.
+    """
+    if not name or file is None or Path(name).name != name or (results() / name).exists():
+        return None
+    cluster = lifecycle.find(file, os.environ, directory=Path.cwd())
+    try:
+        endpoint = lifecycle.connect(cluster)
+    except NotReadyError:
+        return None
+    with runs.ray_of(endpoint) as ray:
+        job = ray.job(name)
+        if job is None or "trainyard_run" not in job.metadata:
+            return None
+        if not dry:
+            steps.run([ending.end_step(ray, [name])], progress)
+    return str(job.metadata.get("trainyard_by", "?"))
 
 
 def fetch(run: RunDirectory, *, checkpoints: bool, screen: Screen) -> RunStatus:

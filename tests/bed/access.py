@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import yaml
 
 from tests.bed.control_plane import kubeconfig, secret
 
@@ -11,7 +14,7 @@ if TYPE_CHECKING:
     from tests.bed.kubernetes import KubeBed
 
 USER = "trainyard-user"
-# What Kubernetes' own role `edit` gives in a namespace, as far as Ray is concerned, and RayClusters.
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "kuberay.md"
 MANIFEST = """
 apiVersion: v1
 kind: Namespace
@@ -22,36 +25,25 @@ kind: ServiceAccount
 metadata: {{name: {user}, namespace: {namespace}}}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata: {{name: {user}, namespace: {namespace}}}
-rules:
-  - apiGroups: [""]
-    resources: [pods, services, secrets, configmaps, persistentvolumeclaims]
-    verbs: [get, list, watch, create, update, patch, delete, deletecollection]
-  - apiGroups: [""]
-    resources: [pods/exec, pods/portforward]
-    verbs: [get, create]
-  - apiGroups: [""]
-    resources: [pods/log, pods/status, events, endpoints, resourcequotas, limitranges, serviceaccounts, namespaces]
-    verbs: [get, list, watch]
-  - apiGroups: [ray.io]
-    resources: [rayclusters]
-    verbs: [get, list, watch, create, update, patch, delete, deletecollection]
-  - apiGroups: [ray.io]
-    resources: [rayclusters/status]
-    verbs: [get]
----
-apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata: {{name: {user}, namespace: {namespace}}}
-roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: {user}}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: trainyard}}
 subjects: [{{kind: ServiceAccount, name: {user}, namespace: {namespace}}}]
 """
+
+
+def documented_role() -> dict[str, Any]:
+    """Return the Role that docs/kuberay.md gives: tests have its rights and no others."""
+    blocks = PAGE.read_text().split("```yaml\n")[1:]
+    role: dict[str, Any] = yaml.safe_load(blocks[0].partition("```")[0])
+    return role
 
 
 def restricted(bed: KubeBed, namespace: str) -> Path:
     """Return a kubeconfig for one namespace, which is made if need be."""
     bed.apply(MANIFEST.format(user=USER, namespace=namespace))
+    role = {**documented_role(), "metadata": {"name": "trainyard", "namespace": namespace}}
+    bed.apply(json.dumps(role))
     token = bed.kubectl("create", "token", USER, "-n", namespace, "--duration=24h").stdout.strip()
     text = kubeconfig(bed.plane.url, bed.plane.authority.certificate, {"token": token}, namespace=namespace)
     return secret(bed.home / f"kubeconfig-{namespace}", text)

@@ -34,6 +34,8 @@ KINDS = (
     "serviceaccounts",
     "roles",
     "rolebindings",
+    "poddisruptionbudgets",
+    "networkpolicies",
 )
 
 

@@ -5,6 +5,7 @@ All of it for somebody who has one namespace and nothing else.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
@@ -104,7 +105,39 @@ def test_a_namespace_is_enough_to_train_repair_and_scale_in(kube: KubeBed, fault
     assert not any(step["changed"] for step in faulty.json("cluster.up")["steps"])
     assert kubernetes.versions(kube, SPACE, ",".join(kubernetes.KINDS)) == before
     refused = faulty.run("cluster.up", "--set", "name=other", "--set", "kuberay.namespace=default", expect=3)
-    assert 'namespace "default"' in refused.stderr
+    assert_one_error(refused.stderr, "lacks rights that cluster other needs")
+    lacking = [line for line in refused.stderr.splitlines() if line.startswith("  - ")]
+    assert lacking[:3] == [
+        "  - rayclusters.ray.io: get, create, patch, delete",
+        "  - secrets: get, create, patch, delete",
+        "  - persistentvolumeclaims: get, delete",
+    ]
+
+
+def test_a_cluster_of_somebody_else_is_used_and_not_changed_and_its_head_not_evicted(
+    kube: KubeBed, faulty: Yard, config: Path, tmp_path: Path
+) -> None:
+    bob = kubernetes.yard(kube, tmp_path, "faulty", kubeconfig=config)
+    bob.environ["TRAINYARD_OWNER"] = "bob"
+    kubernetes.write(kube, bob, lab(2), namespace=SPACE)
+    owner = bob.json("cluster.status")["owner"]
+    assert not any(step["changed"] for step in bob.json("cluster.up")["steps"][1:])
+    for task in (("cluster.down",), ("cluster.scale", "cpu=1"), ("cluster.up", "--recreate")):
+        refused = bob.run(*task, expect=2)
+        assert_one_error(refused.stderr, f"cluster faulty belongs to {owner}")
+    plan = bob.json("cluster.plan", "--recreate")["steps"]
+    assert [step["needs"] for step in plan if step["needs"]] == ["--adopt"]
+    bob.environ["TRAINYARD_OWNER"] = owner
+    assert not any(step["needs"] for step in bob.json("cluster.plan", "--recreate")["steps"])
+    assert_good(faulty)
+    eviction = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": name_of(kube, "head"), "namespace": SPACE},
+    }
+    path = f"/api/v1/namespaces/{SPACE}/pods/{name_of(kube, 'head')}/eviction"
+    done = kube.kubectl("create", "--raw", path, "-f", "-", given=json.dumps(eviction), check=False)
+    assert "would violate the pod's disruption budget" in done.stderr
 
 
 def test_a_frozen_host_is_lost_to_a_run_and_ends_its_task_when_it_thaws(kube: KubeBed, faulty: Yard) -> None:

@@ -61,6 +61,7 @@ SAID = {
         "labels": {"team": "robotics"},
         "annotations": {"example.com/owner": "robotics"},
         "storage": {"size": "1GiB", "access": "ReadWriteOnce"},
+        "network_policy": True,
     },
 }
 LOOK = """
@@ -91,6 +92,7 @@ def test_all_that_a_file_says_of_pods_is_admitted_where_restricted_is_enforced(
         assert kubernetes.hosts_of(kube, "strict", namespace="strict") == {"head": "host-2"}
         pod = kubernetes.pods(kube, "strict", namespace="strict")["head"]
         assert pod["metadata"]["labels"]["team"] == pod["metadata"]["annotations"]["example.com/owner"] == "robotics"
+        assert kubernetes.one(kube, "networkpolicy", "strict-nodes", namespace="strict") is not None
         assert (pod["spec"]["serviceAccountName"], pod["spec"]["priority"]) == ("trainer", 1000)
         write_job(strict, "look", LOOK)
         strict.run("train.dispatch", "look", "--skip-smoke")

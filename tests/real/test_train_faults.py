@@ -92,6 +92,14 @@ def test_a_run_without_waiting_is_seen_left_alone_and_stopped(yard: Yard) -> Non
 
     so_far = yard.run("train.logs", run.name, "--no-follow")
     assert "[counting] line 9" in so_far.stdout.splitlines()
+    yard.environ["TRAINYARD_RESULTS"] = "of-a-colleague"
+    unknown = yard.run("train.stop", run.name, expect=2)
+    assert "trainyard train.stop RUN -f FILE" in unknown.stderr
+    said = yard.run("train.stop", run.name, "-f", yard.cluster, "--dry").stdout
+    assert f"run {run.name}, dispatched by " in said
+    theirs = yard.run("train.stop", run.name, "-f", yard.cluster)
+    assert theirs.stdout.startswith(f"run {run.name} of ")
+    del yard.environ["TRAINYARD_RESULTS"]
     stopped = yard.run("train.stop", "-f", yard.cluster)
     assert stopped.stdout == f"run {run.name} stopped\n"
     assert "line" not in stopped.stderr, "who stops a run does not ask for what it printed"

@@ -12,7 +12,7 @@ from typing import Any
 from trainyard.backends.kuberay.location import Location
 from trainyard.errors import OutsideError
 from trainyard.seams.kube.errors import ConflictError, ForbiddenError
-from trainyard.seams.kube.types import NAMESPACE, Kind, Object
+from trainyard.seams.kube.types import NAMESPACE, Kind, Object, Right
 from trainyard.spec.kubernetes import KuberaySection
 
 Key = tuple[str, str, str]
@@ -21,15 +21,22 @@ Key = tuple[str, str, str]
 class FakeKube:
     """Objects by kind, namespace and name. `forbidden` are plurals that we may not ask for or change.
 
+    `lacking` are rights that Kubernetes says we lack, such as "delete pods".
+
     What is deleted takes along what it owns; what has finalizers stays, marked as to be removed.
     """
 
     def __init__(
-        self, *objects: tuple[Kind, Object], forbidden: Sequence[str] = (), unknown: Sequence[str] = ()
+        self,
+        *objects: tuple[Kind, Object],
+        forbidden: Sequence[str] = (),
+        unknown: Sequence[str] = (),
+        lacking: Sequence[str] = (),
     ) -> None:
         self.context, self.server, self.user = "lab", "https://192.0.2.1:6443", "ops"
         self.place = "context lab"
-        self.access = SimpleNamespace(files=())
+        self.access = SimpleNamespace(files=(), user=self.user)
+        self.lacking = lacking
         self.objects: dict[Key, Object] = {}
         self.kinds: dict[str, Kind] = {}
         self.forbidden, self.unknown = set(forbidden), set(unknown)
@@ -105,6 +112,11 @@ class FakeKube:
         self.changed.append(f"patch {kind.name} {name}")
         return self.put(kind, _merged(self.objects[(kind.plural, namespace or "", name)], merge))
 
+    def may(self, right: Right, *, namespace: str) -> bool:
+        is_everything = right.verb == "*"
+        lacks = bool(self.lacking) if is_everything else f"{right.verb} {right.resource}" in self.lacking
+        return not lacks
+
     def serves(self, kind: Kind) -> bool:
         return kind.plural not in self.unknown
 
@@ -163,7 +175,8 @@ class FakeDashboard:
 def location(kube: FakeKube, *, namespace: str = "team", name: str = "lab", **section: Any) -> Location:
     """Return the location of a cluster on this API, with what its section says."""
     validated = KuberaySection.model_validate({"namespace": namespace, **section})
-    return Location(kube, namespace, name, validated)  # type: ignore[arg-type]
+    at: Any = kube
+    return Location(at, namespace, name, validated, owner="bob@lab")
 
 
 def named(

@@ -74,6 +74,18 @@ def test_a_cluster_that_runs_and_lets_only_others_in_is_not_ended_unasked(
     assert check(cluster, end_runs=True) == ["whether runs are active is unknown: no"]
 
 
+def test_what_lets_us_in_again_is_said_where_it_is_known(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> None:
+    def refuse(_: Cluster) -> Endpoint:
+        raise LockedOutError("no", hint="Put its token back.")
+
+    monkeypatch.setattr(lifecycle, "connect_as_made", refuse)
+    with pytest.raises(RequestError) as refused:
+        check(cluster)
+    assert refused.value.hint == (
+        "Put its token back. To end it all the same, and lose what its runs left: trainyard cluster.down --end-runs"
+    )
+
+
 @pytest.mark.parametrize(
     ("error", "notes"), [(NotReadyError("no"), []), (OutsideError("no"), ["whether runs are active is unknown: no"])]
 )

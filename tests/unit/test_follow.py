@@ -37,7 +37,8 @@ def test_a_run_that_its_cluster_forgot_says_why_and_what_to_do(tmp_path: Path) -
     assert (state.state, state.exit, state.error, state.hint) == (
         "failed",
         6,
-        "the cluster's head or the whole cluster was replaced: the run is lost",
+        "the cluster's head or the whole cluster was replaced: the run is lost, "
+        "and checkpoints that are not here were on the head",
         "See whether all nodes are back: trainyard cluster.status (if not: cluster.up). Then resume it: "
         "trainyard train.resume hang-1",
     )

@@ -117,3 +117,16 @@ def test_why_helm_failed_is_its_own_last_word(
     with pytest.raises(kind) as raised:
         ours().uninstall("op", "kuberay-system")
     assert raised.value.lines() == ["Helm could not remove op", f"  at {why}"]
+
+
+def test_a_chart_that_cannot_be_had_names_the_other_ways_to_it(says: Callable[..., Said]) -> None:
+    why = 'looks like "https://charts" is not a valid chart repository: dial tcp: lookup charts: no such host'
+    says((1, f"Error: {why}"))
+    with pytest.raises(OutsideError) as raised:
+        ours().crds(Chart("kuberay-operator", "https://charts", "1.5.1"))
+    assert raised.value.lines() == [
+        "Helm could not read the chart kuberay-operator",
+        f"  at {why}",
+        "  -> If this machine does not reach that repository: `helm pull` the chart on one that does, and name the "
+        "directory or .tgz in the cluster file (kuberay.operator.chart); or a mirror (kuberay.operator.repository).",
+    ]

@@ -67,6 +67,17 @@ def test_sizes_of_groups_are_carried_out() -> None:
     ]
 
 
+def test_a_fixed_group_that_was_changed_by_kubectl_is_said_in_one_sentence() -> None:
+    live = stored(sent(**LAB))
+    live["spec"]["workerGroupSpecs"][0] |= {"replicas": 3, "minReplicas": 1, "maxReplicas": 3}
+    (change,) = ray_cluster.changes(live, stored(sent(**LAB)))
+    assert (change.text, change.applied, change.ends_nodes) == (
+        "workers.gpu: 1 to 3 nodes now, 2 desired",
+        True,
+        True,
+    )
+
+
 @pytest.mark.parametrize(
     ("before", "after", "ends"),
     [

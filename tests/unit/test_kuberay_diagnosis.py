@@ -301,3 +301,16 @@ def test_an_operator_that_crashes_has_a_minute_and_is_not_asked_for_ray() -> Non
     crashed = head(ready=False, containers=(waiting("CrashLoopBackOff", name="operator", last=ended("Error", 1)),))
     (found,) = diagnosis.of_deployment(snapshot(crashed))
     assert (found.tolerates, "Ray in the image" in (found.hint or "")) == (60.0, False)
+
+
+def test_a_user_whose_number_is_not_known_is_an_error_at_once_with_its_mend() -> None:
+    text = "container has runAsNonRoot and image has non-numeric user (ray), cannot verify user is non-root"
+    refused = waiting("CreateContainerConfigError", text)
+    own = pod(WORKER, host="", containers=(refused,))
+    cause = diagnosis.of_pod(own, Snapshot(FakeKube(), "team", (own,)))  # type: ignore[arg-type]
+    assert cause is not None
+    assert (cause.tolerates, cause.message) == (0.0, f"cannot start: {text}")
+    assert cause.hint == (
+        "Say which user it is: `kuberay: {security: {restricted: true, run_as_user: 1000}}`; or write its number into "
+        "the Dockerfile (`USER 1000`), and push the image again."
+    )

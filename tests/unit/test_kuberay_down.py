@@ -12,9 +12,10 @@ from tests.unit.kube_pods import pod
 from trainyard import steps
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import down, removal
-from trainyard.errors import LeftoverError
+from trainyard.errors import LeftoverError, RequestError
 from trainyard.progress import PlainProgress
-from trainyard.seams.kube.types import NODE, POD, RAY_CLUSTER, SECRET, Kind, Object
+from trainyard.seams.kube.errors import ForbiddenError
+from trainyard.seams.kube.types import BUDGET, NODE, POD, RAY_CLUSTER, SECRET, Kind, Object
 from trainyard.steps import Clock, Step
 
 
@@ -29,8 +30,9 @@ def made(name: str = "lab", *, ours: bool = True) -> FakeKube:
     return kube
 
 
-def down_of(kube: FakeKube, tmp_path: Path) -> list[Step]:
-    return down.steps(location(kube), Tools(tmp_path / "state", {}, "kuberay"), with_purge=False)
+def down_of(kube: FakeKube, tmp_path: Path, *, adopt: bool = False) -> list[Step]:
+    tools = Tools(tmp_path / "state", {}, "kuberay", adopt=adopt)
+    return down.steps(location(kube), tools, with_purge=False)
 
 
 def run(todo: list[Step]) -> list[str]:
@@ -58,10 +60,10 @@ def test_everything_of_a_cluster_goes_and_the_second_time_there_is_nothing_to_do
 def test_a_raycluster_of_somebody_else_keeps_all_that_is_its(tmp_path: Path) -> None:
     kube = made(ours=False)
     before = dict(kube.objects)
-    kube.put(SECRET, named("lab-pull", cluster="lab"))
+    kube.put(SECRET, named("lab.pull", cluster="lab"))
     todo = down_of(kube, tmp_path)
     assert todo[0].title == "Leave the RayCluster lab alone: Trainyard did not make it"
-    assert run(todo) == ["Remove what belongs to it: lab-pull"]
+    assert run(todo) == ["Remove what belongs to it: lab.pull"]
     assert kube.objects == before
 
 
@@ -131,3 +133,39 @@ def test_pods_with_our_label_that_belong_to_a_raycluster_of_somebody_else_stay(t
     before = dict(kube.objects)
     run(down_of(kube, tmp_path))
     assert kube.objects == before
+
+
+def test_a_cluster_of_somebody_else_goes_only_if_that_is_meant(tmp_path: Path) -> None:
+    kube = made()
+    live = kube.objects[(RAY_CLUSTER.plural, "team", "lab")]
+    live["metadata"]["annotations"] = {"io.trainyard/owner": "alice@laptop"}
+    before = dict(kube.objects)
+    with pytest.raises(RequestError) as error:
+        run(down_of(kube, tmp_path))
+    assert error.value.lines() == [
+        "cluster lab belongs to alice@laptop",
+        "  at you are bob@lab",
+        "  -> Ask them, or give yours another name (`name:` in its file). If it is yours on another machine: export "
+        "TRAINYARD_OWNER=alice@laptop. To take it over: trainyard cluster.down --adopt",
+    ]
+    assert kube.objects == before
+    run(down_of(kube, tmp_path, adopt=True))
+    assert kube.objects == {}
+
+
+def test_who_may_not_remove_all_of_a_cluster_removes_nothing_of_it(tmp_path: Path) -> None:
+    kube = made()
+    kube.lacking = ("delete secrets", "delete persistentvolumeclaims")
+    with pytest.raises(ForbiddenError) as error:
+        down_of(kube, tmp_path)
+    assert [str(problem) for problem in error.value.problems] == [
+        "secrets: delete",
+        "persistentvolumeclaims: delete",
+    ]
+
+
+def test_what_belongs_to_the_ray_cluster_is_waited_for(tmp_path: Path) -> None:
+    kube = made()
+    owner = kube.objects[(RAY_CLUSTER.plural, "team", "lab")]
+    kube.put(BUDGET, named("lab-nodes", cluster="lab", owner=owner))
+    assert down_of(kube, tmp_path)[0].done().detail == ("still there: lab-gpu-worker-b, lab-head-a, lab and 1 more")

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.fake_kube import FakeKube, named
 from tests.unit.fake_kube import location as fake_location
 from tests.unit.kube_pods import head, pod
-from trainyard.backends import record
+from trainyard.backends import owner, record
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import location
 from trainyard.backends.kuberay.location import Location
@@ -153,3 +153,12 @@ def test_a_shell_is_in_the_container_of_the_pod_that_stays() -> None:
         "-c",
         "nvidia-smi",
     ]
+
+
+def test_who_we_are_is_what_we_were_when_the_cluster_was_made_unless_it_is_said(tools: Tools) -> None:
+    alice = replace(tools, environ={**tools.environ, "TRAINYARD_OWNER": "alice"})
+    ci = replace(tools, environ={**tools.environ, "TRAINYARD_OWNER": "ci"})
+    assert location.of_section(SPEC, tools, section()).owner == owner.current({})
+    made(alice)
+    assert location.find(SPEC, tools, section()).owner == "alice"
+    assert location.find(SPEC, ci, section()).owner == "ci"

@@ -88,7 +88,7 @@ def test_everything_that_we_make_carries_the_cluster_s_label() -> None:
     assert found.ray_cluster["metadata"] == {
         "name": "lab",
         "namespace": "team",
-        "labels": ours,
+        "labels": {"team": "robots", **ours},
         "annotations": {"io.trainyard/image": IMAGE, "io.trainyard/simulated-gpus": "false"},
     }
     templates = [found.ray_cluster["spec"]["headGroupSpec"], *found.ray_cluster["spec"]["workerGroupSpecs"]]
@@ -234,6 +234,7 @@ def test_a_user_whom_the_image_does_not_know_has_a_home() -> None:
         "runAsGroup": 0,
         "fsGroup": 6,
         "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
     }
 
 

@@ -162,8 +162,9 @@ def test_a_run_gets_the_endpoint_and_what_it_is_promised(lab: Lab) -> None:
     assert endpoint.down == (("gpu-x7k2p", "waits for a Kubernetes node"),)
     assert endpoint.simulated_gpus is False
     assert endpoint.refused == (
-        "Secret lab in namespace team of context lab holds another token than the nodes were started with. "
-        "To replace them, which ends all that runs: trainyard cluster.up --recreate"
+        "Secret lab in namespace team of context lab holds another token than the nodes were started with: it was "
+        "changed, or deleted and made again. docs/tokens.md says how to put theirs back; "
+        "or give all nodes the new one, which ends all that runs: trainyard cluster.up --recreate."
     )
 
 

@@ -14,11 +14,13 @@ from trainyard.backends import kuberay as up
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import location as locations
 from trainyard.backends.kuberay import operator
-from trainyard.errors import PrerequisiteError
+from trainyard.errors import PrerequisiteError, RequestError
 from trainyard.images import resolve
 from trainyard.images.resolve import PinnedImage
 from trainyard.seams.kube.errors import ApiUnreachableError, InvalidError
+from trainyard.seams.kube.types import BUDGET as PDB
 from trainyard.seams.kube.types import (
+    CLAIM,
     CRD,
     DEPLOYMENT,
     NAMESPACE,
@@ -33,6 +35,7 @@ from trainyard.seams.kube.types import (
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import Stage, Step
 
+BUDGET = "Keep the head where it is while hosts are drained"
 DIGEST = "sha256:" + "a" * 64
 PINNED = PinnedImage("r:5000/team/ray:1", f"r:5000/team/ray@{DIGEST}", DIGEST)
 
@@ -54,15 +57,15 @@ class Yard:
         monkeypatch.setattr(operator, "helm_of", lambda *_: FakeHelm(self.kube))
         monkeypatch.setattr(locations, "of_section", lambda spec, tools, section: self._location(section))
 
-    def steps(self, file: ClusterSpec | None = None, *, recreate: bool = False) -> list[Step]:
+    def steps(self, file: ClusterSpec | None = None, *, recreate: bool = False, adopt: bool = False) -> list[Step]:
         """Return the steps, all that is asked for them asked."""
         file = file or spec()
-        tools = Tools(self.state, {}, "kuberay", recreate=recreate)
+        tools = Tools(self.state, {}, "kuberay", recreate=recreate, adopt=adopt)
         (stage,) = up.up_steps(file, tools, file.kuberay)
         return [step for step in stage.expand() if isinstance(step, Step)]
 
-    def step(self, title: str, file: ClusterSpec | None = None, *, recreate: bool = False) -> Step:
-        return next(step for step in self.steps(file, recreate=recreate) if step.title.startswith(title))
+    def step(self, title: str, file: ClusterSpec | None = None, **flags: bool) -> Step:
+        return next(step for step in self.steps(file, **flags) if step.title.startswith(title))
 
     def made(self, file: ClusterSpec | None = None, *, started: bool = True) -> Object:
         """Return the RayCluster as `cluster.up` made it; `started`: its head was ready once."""
@@ -73,7 +76,8 @@ class Yard:
         return found
 
     def _location(self, section: Any) -> locations.Location:
-        return locations.Location(self.kube, section.namespace, "lab", section)  # type: ignore[arg-type]
+        kube: Any = self.kube
+        return locations.Location(kube, section.namespace, "lab", section, owner="bob@lab")
 
     def _pinned(self, *_: Any, running: str | None = None, **more: Any) -> PinnedImage:
         self.asked.append(running)
@@ -117,6 +121,7 @@ def test_a_cluster_is_made_in_this_order_and_then_nothing_is_written(yard: Yard)
         "Make the cluster's token",
         "Make the claim lab-outputs for outputs",
         "Make the RayCluster lab",
+        BUDGET,
         "All 2 nodes answer",
     ]
     live = yard.made()
@@ -138,23 +143,25 @@ def test_what_kuberay_ignores_is_made_anew_where_that_is_meant(yard: Yard) -> No
     yard.made()
     other = spec(head={"memory": "4GiB"})
     planned, meant = yard.steps(other), yard.steps(other, recreate=True)
-    assert titles(meant)[-3:] == ["Remove the former cluster", "Make the RayCluster lab", "All 2 nodes answer"]
+    last = ["Remove the former cluster", "Make the RayCluster lab", BUDGET, "All 2 nodes answer"]
+    assert titles(meant)[-4:] == last
     assert titles(planned) == ["Replace the whole cluster", *titles(meant)]
-    assert meant[-3].disruptive
-    run(meant[-3])
+    assert meant[-4].disruptive
+    run(meant[-4])
     assert yard.kube.deleted == ["RayCluster lab"]
 
 
 def test_a_cluster_that_never_started_is_replaced_without_being_asked_to(yard: Yard) -> None:
     yard.made(started=False)
-    assert titles(yard.steps())[-2:] == ["Make the RayCluster lab", "All 2 nodes answer"]
+    assert titles(yard.steps())[-3:] == ["Make the RayCluster lab", BUDGET, "All 2 nodes answer"]
     steps = yard.steps(spec(head={"memory": "4GiB"}))
-    assert titles(steps)[-3:] == [
+    assert titles(steps)[-4:] == [
         "Remove the cluster that never started",
         "Make the RayCluster lab",
+        BUDGET,
         "All 2 nodes answer",
     ]
-    assert not steps[-3].disruptive
+    assert not steps[-4].disruptive
 
 
 def test_the_same_image_under_another_name_is_no_difference(yard: Yard) -> None:
@@ -199,9 +206,14 @@ def test_a_cluster_that_others_made_is_taken_and_said(yard: Yard) -> None:
 def test_what_is_printed_hides_variables_that_are_called_like_secrets(yard: Yard) -> None:
     file = spec(env={"HF_TOKEN": "hunter2", "MODE": "fast"}, kuberay={"storage": {"size": "1GiB"}})
     found = up.documents(file, Tools(yard.state, {}, "kuberay"))
-    assert [document["kind"] for document in found] == ["Namespace", "PersistentVolumeClaim", "RayCluster"]
+    assert [document["kind"] for document in found] == [
+        "Namespace",
+        "PersistentVolumeClaim",
+        "RayCluster",
+        "PodDisruptionBudget",
+    ]
     assert "hunter2" not in str(found)
-    variables = found[-1]["spec"]["headGroupSpec"]["template"]["spec"]["containers"][0]["env"]
+    variables = found[-2]["spec"]["headGroupSpec"]["template"]["spec"]["containers"][0]["env"]
     assert {"name": "HF_TOKEN", "value": "(hidden)"} in variables
     assert {"name": "MODE", "value": "fast"} in variables
 
@@ -235,3 +247,85 @@ def test_a_leash_that_the_file_no_longer_has_is_taken_off(yard: Yard) -> None:
     run(yard.step("Set the leash", leashed))
     run(yard.step("Take the leash off"))
     assert "lab-leash" not in yard.kube.names(DEPLOYMENT)
+
+
+def test_a_right_that_is_lacking_is_named_with_all_others_before_anything_is_made(yard: Yard) -> None:
+    yard.kube.lacking = ("delete rayclusters", "get secrets", "delete secrets", "patch deployments")
+    with pytest.raises(PrerequisiteError) as error:
+        yard.steps(spec(leash={"idle": 60.0}))
+    assert error.value.lines() == [
+        "user ops lacks rights that cluster lab needs",
+        "  at namespace team of context lab",
+        "  - rayclusters.ray.io: delete",
+        "  - secrets: get, delete",
+        "  - deployments.apps: patch",
+        "  -> A Role with all of them is in docs/kuberay.md, under `Rights`: have it applied by whoever runs this "
+        "Kubernetes.",
+    ]
+    assert yard.kube.created == []
+
+
+def test_a_cluster_that_is_as_its_file_says_needs_no_right_to_change_it(yard: Yard) -> None:
+    yard.made()
+    yard.kube.lacking = ("delete rayclusters", "patch rayclusters")
+    assert yard.step("Make the RayCluster").done().holds
+
+
+def test_a_cluster_of_somebody_else_is_used_as_it_is_and_changed_only_if_that_is_meant(
+    yard: Yard,
+) -> None:
+    live, larger = yard.made(), spec(workers=[{"name": "gpu", "count": 2}])
+    live["metadata"]["annotations"]["io.trainyard/owner"] = "alice@laptop"
+    live["metadata"]["creationTimestamp"] = "2026-11-23T08:00:00Z"
+    assert yard.steps()[0].title == "Write down where the cluster is"
+    (step, *_) = yard.steps(larger)
+    assert (step.needs, step.done().detail) == (
+        "--adopt",
+        "needs --adopt: cluster lab belongs to alice@laptop, you are bob@lab",
+    )
+    with pytest.raises(RequestError) as error:
+        step.do()
+    assert error.value.lines() == [
+        "cluster lab belongs to alice@laptop",
+        "  at you are bob@lab",
+        "  -> Ask them, or give yours another name (`name:` in its file). If it is yours on another machine: export "
+        "TRAINYARD_OWNER=alice@laptop. To take it over: trainyard cluster.up --adopt",
+    ]
+    assert yard.steps(recreate=True)[0].needs == "--adopt"
+    assert yard.steps(spec(leash={"idle": 60.0}))[0].needs == "--adopt"
+    run(yard.step("Take the cluster over from alice@laptop", larger, adopt=True))
+    assert yard.steps(larger)[0].title == "Write down where the cluster is"
+
+
+def test_a_change_of_a_cluster_leaves_its_owner(yard: Yard) -> None:
+    live, larger = yard.made(), spec(workers=[{"name": "gpu", "count": 2}])
+    assert live["metadata"]["annotations"]["io.trainyard/owner"] == "bob@lab"
+    del live["metadata"]["annotations"]["io.trainyard/owner"]
+    run(yard.step("Change", larger))
+    made = yard.kube.objects[(RAY_CLUSTER.plural, "team", "lab")]
+    assert "io.trainyard/owner" not in made["metadata"]["annotations"]
+
+
+def test_what_is_left_of_the_cluster_of_somebody_else_is_theirs(yard: Yard) -> None:
+    claim = named("lab-outputs", cluster="lab")
+    claim["metadata"]["annotations"] = {"io.trainyard/owner": "alice@laptop"}
+    yard.kube.put(CLAIM, claim)
+    assert yard.steps()[0].needs == "--adopt"
+
+
+def test_the_disruption_budget_belongs_to_the_ray_cluster_and_goes_where_the_file_says_so(
+    yard: Yard,
+) -> None:
+    live = yard.made()
+    run(yard.step(BUDGET))
+    made = yard.kube.objects[(PDB.plural, "team", "lab-nodes")]
+    assert made["spec"] == {
+        "minAvailable": 1,
+        "selector": {"matchLabels": {"ray.io/cluster": "lab", "ray.io/node-type": "head"}},
+    }
+    assert [owner["uid"] for owner in made["metadata"]["ownerReferences"]] == [live["metadata"]["uid"]]
+    live["metadata"]["uid"] = "uid-new"
+    assert yard.step(BUDGET).done().detail == "it is the former cluster's"
+    without = spec(kuberay={"disruption_budget": False})
+    run(yard.step("Remove the PodDisruptionBudget lab-nodes", without))
+    assert yard.kube.names(PDB) == set()

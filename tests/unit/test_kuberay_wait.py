@@ -102,6 +102,26 @@ def test_a_plan_only_says_what_is_wrong_and_cluster_up_ends_with_it(yard: Yard) 
         yard.after(0)
     assert caught.value.what.endswith("registry 192.0.2.10:5000 does not hold that image")
     assert caught.value.where == "cluster lab, namespace team of context lab, on kube-2: x: not found"
+    assert [str(each) for each in caught.value.problems] == [
+        "what was made stays: to remove it: trainyard cluster.down"
+    ]
+
+
+def test_a_second_cause_is_named_with_the_first(yard: Yard) -> None:
+    small = condition("PodScheduled", "False", reason="Unschedulable", message="0/2 nodes are available: 2 x.")
+    pulls = waiting("ErrImagePull", "x: not found", name="wait-gcs-ready")
+    yard.put(RAY_CLUSTER, ray_cluster(group("gpu", 1)))
+    yard.put(POD, pod("lab-head-h1", group="head", host="", conditions=(small,)))
+    yard.waiting.begin()
+    yard.put(POD, pod(WORKER, init=(pulls,)))
+    assert not yard.after(0).holds
+    with pytest.raises(PrerequisiteError) as both:
+        yard.after(SOON)
+    assert both.value.what.startswith("head found no room for 2 cpu, 4Gi memory: ")
+    (second, stays) = both.value.problems
+    assert second.where == "seen as well"
+    assert second.message.startswith("gpu-x7k2p cannot have the image 192.0.2.10:5000/")
+    assert stays.where == "what was made stays"
 
 
 def test_what_may_mend_itself_is_waited_for(yard: Yard) -> None:

@@ -78,10 +78,8 @@ def test_a_failure_is_a_document_too_unless_the_command_printed_its_own(capsys: 
 @pytest.mark.parametrize(
     ("step", "command"),
     [
-        (
-            PlannedStep("Replace the whole cluster", "would", "needs --recreate, which ends all"),
-            "cluster.up --recreate",
-        ),
+        (PlannedStep("Replace the whole cluster", "would", needs="--recreate"), "cluster.up --recreate"),
+        (PlannedStep("Change it", "would", needs="--adopt"), "cluster.up --adopt"),
         (PlannedStep("Start the head", "would"), "cluster.up"),
         (PlannedStep("Start the head", "already"), "cluster.status"),
     ],

@@ -40,8 +40,7 @@ def test_a_run_is_found(home: Path, given: str | None, name: str) -> None:
         ),
         (
             "..",
-            "no such run: ..\n  at {home}\n  - RUN: there are: zebra-2, ant-1, zebra-1\n"
-            "  -> A run is known in the results/ from which it was dispatched.",
+            f"no such run: ..\n  at {{home}}\n  - RUN: there are: zebra-2, ant-1, zebra-1\n  -> {store.KNOWN_IN}",
         ),
     ],
 )

@@ -149,6 +149,7 @@ class ClusterStatus:
 
     `hosts` asks those that the backend makes nodes of, which may take as long as a dead one does.
     `differences` say in what the cluster is not as its file says, as far as that is known without changing anything.
+    `owner` is whose it is, "" where the backend does not know.
     `token` is the dashboard's; `token_file` holds it, or `token_command` prints it, where it is kept with the cluster.
     """
 
@@ -167,6 +168,7 @@ class ClusterStatus:
     hosts: Callable[[], tuple[HostStatus, ...]] = tuple
     token: str | None = field(default=None, repr=False)
     leash: LeashStatus | None = None
+    owner: str = ""
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from trainyard.errors import RequestError
-from trainyard.steps import PlannedStep, Step, no
+from trainyard.steps import Step, no
 
-NEEDS = "needs --recreate"
+RECREATE = "--recreate"
 
 
 def step(error: RequestError, *, title: str) -> Step:
@@ -16,9 +14,5 @@ def step(error: RequestError, *, title: str) -> Step:
     def refuse() -> None:
         raise error
 
-    return Step(title, done=lambda: no(f"{NEEDS}, which ends everything on the cluster: {error.where}"), do=refuse)
-
-
-def is_needed(plan: Sequence[PlannedStep]) -> bool:
-    """Say whether a plan stops at such a step: what it plans is only done with --recreate."""
-    return any(step.state == "would" and step.detail.startswith(NEEDS) for step in plan)
+    detail = f"needs {RECREATE}, which ends everything on the cluster: {error.where}"
+    return Step(title, done=lambda: no(detail), do=refuse, needs=RECREATE)

@@ -242,7 +242,10 @@ class Follower:
 def _end_reason(job: Job | None) -> str:
     if job is None:
         # Ray keeps its list of jobs in the head's memory.
-        return "the cluster's head or the whole cluster was replaced: the run is lost"
+        return (
+            "the cluster's head or the whole cluster was replaced: the run is lost, "
+            "and checkpoints that are not here were on the head"
+        )
     code = "" if job.exit_code is None else f", exit code {job.exit_code}"
     # Ray puts the end of the log into its message, with the whole text of the runner's bootstrap.
     message = (job.message.strip().splitlines() or [""])[0].split(", last available logs")[0]

@@ -17,6 +17,10 @@ from trainyard_runner.names import file_stem
 from trainyard.errors import OutsideError, Problem, RequestError
 from trainyard.wording import did_you_mean
 
+KNOWN_IN = (
+    "A run is known in the results/ from which it was dispatched. To stop one of somebody else, by its whole name: "
+    "trainyard train.stop RUN -f FILE, with the file of its cluster."
+)
 # Whether nothing may be written to results/: what a run says meanwhile is shown and not recorded (--dry).
 read_only: ContextVar[bool] = ContextVar("read_only", default=False)
 
@@ -161,7 +165,7 @@ def find(home: Path, name: str | None, *, cluster: str | None = None) -> RunDire
     what = f"several runs begin with {name}" if matching else f"no such run: {name}"
     meant = "" if matching else did_you_mean(name, names)
     problem = Problem("RUN", f"there are: {listed}{meant}")
-    known_in = None if matching or meant else "A run is known in the results/ from which it was dispatched."
+    known_in = None if matching or meant else KNOWN_IN
     raise RequestError(what, problems=(problem,), where=str(home), hint=known_in)
 
 

@@ -17,6 +17,12 @@ from trainyard.seams import programs
 from trainyard.seams.kube.types import Object
 
 INSTALL = "Install Helm 3 (helm.sh/docs/intro/install), or have the KubeRay operator installed by somebody who has it."
+UNREACHABLE = (
+    "If this machine does not reach that repository: `helm pull` the chart on one that does, and name the directory or "
+    ".tgz in the cluster file (kuberay.operator.chart); or a mirror (kuberay.operator.repository)."
+)
+# What Go's HTTP client says of a server that cannot be had.
+_SILENT = ("no such host", "connection refused", "i/o timeout", "unreachable", "x509:")
 # A chart of a repository elsewhere is fetched first; without --wait the rest takes seconds.
 SECONDS = 180.0
 # KubeRay's CRDs are a megabyte of YAML: 1 s with libyaml, 15 s without.
@@ -100,4 +106,5 @@ class Helm:
             return ""
         why = output.rpartition("Error:")[2].strip()[-600:] or f"exit code {ended.code}"
         error = PrerequisiteError if "forbidden" in why.lower() else OutsideError
-        raise error(f"Helm could not {doing}", where=why)
+        hint = UNREACHABLE if any(words in why for words in _SILENT) else None
+        raise error(f"Helm could not {doing}", where=why, hint=hint)

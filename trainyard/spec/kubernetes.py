@@ -107,12 +107,22 @@ class Storage(Section):
 class PodSecurity(Section):
     """As whom the nodes run (core/v1 SecurityContext)."""
 
+    hardened: bool = setting(
+        True,
+        "false: containers keep capabilities, may use setuid programs such as sudo, and have no seccomp profile.",
+    )
     restricted: bool = setting(
-        False, "true: what the Pod Security Standard `restricted` asks for: not root, no capabilities."
+        False,
+        "true: what the Pod Security Standard `restricted` asks for: hardened, and never root.",
     )
     run_as_user: int | None = setting(None, "The user id; left out: the image's.", ge=0)
     run_as_group: int | None = setting(None, "The group id; left out: the image's.", ge=0)
     fs_group: int | None = setting(None, "The group that volumes belong to.", ge=0)
+
+    def complaints(self) -> Iterator[Complaint]:
+        """Complain about pods that are to be restricted and not hardened."""
+        if self.restricted and not self.hardened:
+            yield Complaint(("hardened",), "must be true with `restricted: true`", self.hardened)
 
 
 class Requests(Section):
@@ -167,8 +177,19 @@ class KuberaySection(PodPlacement):
     pull_secrets: Listed[ObjectName] = setting(
         (), "Secrets of the namespace to pull images with, besides the one made from `registry`."
     )
-    labels: Metadata = setting({}, "Labels of all pods, such as a cost centre.")
+    labels: Metadata = setting(
+        {},
+        "Labels of the RayCluster and all pods, such as a cost centre or a queue.",
+    )
     annotations: Metadata = setting({}, "Annotations of all pods.")
+    disruption_budget: bool = setting(
+        True,
+        "false: the head's host may be drained while the cluster lives, which ends every run.",
+    )
+    network_policy: bool = setting(
+        False,
+        "true: no pod but the cluster's own reaches its nodes, where the network plugin enforces it.",
+    )
     wait_for_machines: Duration | None = setting(
         None, "How long pods may find no room, where Kubernetes adds machines by itself, such as 10m."
     )

@@ -113,6 +113,8 @@ def _suggestion(details: dict[str, Any]) -> str:
     kind, value = details["type"], details["input"]
     if kind == "literal_error":
         return did_you_mean(value, _choices(details)) if isinstance(value, str) else ""
+    if kind == "int_from_float" and details["loc"][-1] == "cpus":
+        return f"; on Kubernetes the scheduler may be asked for less: kuberay: {{requests: {{cpus: {value}}}}}"
     if kind == "string_type" and isinstance(value, int | float):
         return f"; write it in quotes: {json.dumps(value_text(value))}"
     if kind == "string_type" and isinstance(value, dict) and list(value.values()) == [None]:

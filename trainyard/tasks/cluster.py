@@ -33,7 +33,10 @@ PURGE = "Also the KubeRay operator, its CRDs and the namespace, if Trainyard mad
 RECREATE = "Replace every node, the head too; ends all that runs."
 REMOVE = "Drain hosts that the file no longer names, and let them leave the cluster as they were found."
 FORCE = "With --remove: also those that cannot be reached, and are gone for good."
-ADOPT = "Also what plain `ray up` made by this name, which is never touched otherwise (ec2)."
+ADOPT = (
+    "Take over what is there by this name: the cluster of somebody else (kuberay, microk8s), "
+    "or what plain `ray up` made (ec2)."
+)
 KEEP_DISKS = "Keep the disks of the nodes: they cost on, and are named (ec2)."
 REGION = "Also look into this region of AWS, or into `all`, for clusters that nothing here is about."
 SIZES = "GROUP=N: so many nodes; of a group that grows and shrinks, at least so many. Several may be given."
@@ -107,15 +110,23 @@ def doctor(call: Call, fix: bool = False) -> Report:
     return findings_report(cluster.spec.name, found)
 
 
-@task(*CLUSTER, dry=True, positional=["sizes"], iterable=["sizes"], help={"sizes": SIZES, "end_runs": END_RUNS})
-def scale(call: Call, sizes: list[str] | None = None, end_runs: bool = False) -> Report:
+@task(
+    *CLUSTER,
+    dry=True,
+    positional=["sizes"],
+    iterable=["sizes"],
+    help={"sizes": SIZES, "adopt": ADOPT, "end_runs": END_RUNS},
+)
+def scale(call: Call, sizes: list[str] | None = None, adopt: bool = False, end_runs: bool = False) -> Report:
     """Give groups another number of nodes than the file says, as cluster.up would: cluster.scale gpu=3."""
-    file = call.cluster()
+    file = lazy.lifecycle.asking(call.cluster(), adopt=adopt)
     cluster = lazy.lifecycle.scaled(file, sizes or [])
     command_hints.override(cluster.tools.overrides)
     if call.dry:
-        return planned(cluster, lazy.lifecycle.plan_up(cluster, call.progress), "cluster.up")
-    made = _made(call, cluster, f"cluster.scale {shlex.join(sizes or [])}", end_runs=end_runs)
+        command = _flagged("cluster.up", {"--adopt": adopt})
+        return planned(cluster, lazy.lifecycle.plan_up(cluster, call.progress), command)
+    command = _flagged(f"cluster.scale {shlex.join(sizes or [])}", {"--adopt": adopt})
+    made = _made(call, cluster, command, end_runs=end_runs)
     # The next cluster.up without these sizes goes back.
     differences = lazy.lifecycle.size_differences(file.spec, cluster.spec)
     back = f"write it into {file.loaded.source} to keep it, or cluster.up goes back"
@@ -224,11 +235,9 @@ def planned(
     cluster: Cluster, plan: Sequence[PlannedStep], command: str, *, documents: Sequence[Mapping[str, Any]] = ()
 ) -> Report:
     """Say what `command` would do, and which runs it would end; `documents` are what Kubernetes would get."""
-    from trainyard.backends import replace_head
-
     ends = lazy.ending.would_end(cluster, plan)
-    if replace_head.is_needed(plan):
-        command += " --recreate"
+    needed = [step.needs for step in plan if step.state == "would" and step.needs]
+    command = " ".join([command, *needed])
     if ends:
         command += " --end-runs"
     found = report.planned(

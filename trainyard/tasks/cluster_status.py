@@ -34,6 +34,8 @@ def status_report(now: ClusterStatus, usage: Usage, hosts: Sequence[HostStatus] 
     if hosts:
         details = {_shown(host): without_name(host.name, host.detail) for host in hosts if host.detail}
         body += [hosts_table(hosts), *(f"{name}: {detail}" for name, detail in details.items())]
+    if now.owner:
+        body.append(f"owner: {now.owner}")
     if now.leash:
         body.append(_leash(now.leash, lazy.usage.ends_at(now, usage)))
     if now.detail:
@@ -140,6 +142,7 @@ def _status_document(now: ClusterStatus, usage: Usage) -> dict[str, Any]:
         "seen": now.detail,
         "tunnel": now.tunnel,
         "remark": now.remark,
+        "owner": now.owner,
         "differences": list(now.differences),
         "leash": now.leash and {**asdict(now.leash), "ends_at": lazy.usage.ends_at(now, usage)},
         **_amounts(usage, [node.name for node in now.nodes]),

@@ -134,7 +134,15 @@ def logs(call: Call, run: str = "", task: str = "", all: bool = False, follow: b
 
 @task("file", dry=True, positional=["run"], help=HELP)
 def stop(call: Call, run: str = "") -> Report:
-    """Stop a run, and wait until it has ended; if several are active, RUN says which."""
+    """Stop a run, and wait until it has ended; if several are active, RUN says which.
+
+    With -f, a run that was dispatched elsewhere is stopped by its whole name, as cluster.status shows it.
+    """
+    by = lazy.training.stop_elsewhere(run, call.file, call.progress, dry=call.dry)
+    if by is not None:
+        if call.dry:
+            return call.skipped(f"run {run}, dispatched by {by}")
+        return Report({"run": run, "state": "stopped", "by": by}, [f"run {run} of {by}: stopped"])
     return stopped(call, find(call, run, to_stop=True))
 
 

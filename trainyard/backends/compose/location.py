@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterable
 
+from trainyard.backends import owner as owners
 from trainyard.backends.compose import naming
 from trainyard.backends.contract import Tools
 from trainyard.backends.record import read_cluster, write_cluster
@@ -27,9 +28,14 @@ def read(tools: Tools) -> dict[str, str] | None:
 
 
 def owner(tools: Tools) -> str:
-    """Return who we are to others on the Docker host: our host, and where we keep clusters there; as it was on `up`."""
+    """Return who we are to others on the Docker host: as it was on `up`.
+
+    $TRAINYARD_OWNER, else our host and where we keep clusters there.
+    """
     record = read(tools)
-    return record["owner"] if record else f"{socket.gethostname()}:{tools.state.parent.absolute()}"
+    if record:
+        return record["owner"]
+    return owners.given(tools.environ) or f"{socket.gethostname()}:{tools.state.parent.absolute()}"
 
 
 def connect(spec: ClusterSpec, tools: Tools) -> Engine:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainyard.backends import owner as owners
 from trainyard.backends.contract import Tools
 from trainyard.backends.ec2 import naming
 from trainyard.backends.record import read_cluster, write_cluster, write_private
@@ -81,8 +82,9 @@ def find(spec: ClusterSpec, tools: Tools) -> Location:
     """Return where the cluster was made, or is to be made; nothing is asked yet."""
     record = read_cluster(tools.state, tools.backend) or {}
     region, profile = record.get("region") or spec.ec2.region, spec.ec2.profile or record.get("profile")
-    # Our host, and where we keep clusters there; as it was on `up`.
-    owner = record.get("owner") or f"{socket.gethostname()}:{tools.state.parent.absolute()}"
+    # As it was on `up`; else our host, and where we keep clusters there.
+    owner = record.get("owner") or owners.given(tools.environ)
+    owner = owner or f"{socket.gethostname()}:{tools.state.parent.absolute()}"
     aws = Aws(tools.environ, region=region, profile=profile)
     environ = tools.environ
     if aws.profile:

@@ -5,13 +5,26 @@ Another backend that makes a Kubernetes first calls these with a section of its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from trainyard.backends import leash as leashes
+from trainyard.backends import owner as owners
 from trainyard.backends import replace_head
 from trainyard.backends.contract import ClusterStatus, Finding, LogLine, Tools, Traits, Verified, nothing_billed, pick
-from trainyard.backends.kuberay import doctor, down, leash, location, objects, operator, ray_cluster, wait
+from trainyard.backends.kuberay import (
+    doctor,
+    down,
+    leash,
+    location,
+    objects,
+    operator,
+    owned,
+    ownership,
+    ray_cluster,
+    rights,
+    wait,
+)
 from trainyard.backends.kuberay import status as statuses
 from trainyard.backends.kuberay.dashboard import Dashboard
 from trainyard.backends.kuberay.desired import Desired, read
@@ -40,7 +53,11 @@ __all__ = [
 ]
 # To verify an image needs the namespace that `cluster.up` makes.
 TRAITS = Traits(
-    names_change=True, pushed_image="cluster.up", nodes_pull=True, leaves="namespace and KubeRay operator stay"
+    names_change=True,
+    pushed_image="cluster.up",
+    nodes_pull=True,
+    leaves="namespace and KubeRay operator stay",
+    flags=(owners.ADOPT,),
 )
 Section = KuberaySection | None
 billed = nothing_billed
@@ -58,7 +75,8 @@ def documents(spec: ClusterSpec, tools: Tools, section: Section = None) -> list[
     Raises what the steps do.
     """
     desired = read(spec.model_copy(update={"env": hidden(spec.env)}), tools, section or spec.kuberay)
-    made = (desired.documents.namespace, desired.documents.claim, ray_cluster.document(desired))
+    every = desired.documents
+    made = (every.namespace, every.claim, ray_cluster.document(desired), every.budget, every.network_policy)
     return [document for document in made if document]
 
 
@@ -113,8 +131,13 @@ def _steps(desired: Desired) -> list[Step]:
     where, documents, held = desired.location, desired.documents, leash.of(desired.location)
     former = ray_cluster.replace_step(desired)
     make = ray_cluster.step(desired, changes, after=former.title if former else None)
+    set_leash = leashes.steps(desired.spec, desired.tools, held, after=make.title)
+    is_changed = bool(changes) or former is not None
+    if is_changed:
+        rights.refuse_missing(where, rights.needed(desired.spec, where.section))
     return [
         *([replace_head.step(refused, title="Replace the whole cluster")] if refused else []),
+        *_owner_steps(desired, changes=is_changed, set_leash=set_leash),
         _record_step(desired),
         *operator.steps(desired.kuberay),
         objects.namespace_step(where, documents.namespace),
@@ -124,10 +147,24 @@ def _steps(desired: Desired) -> list[Step]:
         *([objects.claim_step(where, documents.claim)] if documents.claim else []),
         *([former] if former else []),
         make,
-        *leashes.steps(desired.spec, desired.tools, held, after=make.title),
+        *owned.steps(where, documents, after=make.title),
+        *set_leash,
         wait.step(where, len(desired.spec.nodes()), after=make.title),
         *leashes.proof(desired.spec, held, after=make.title),
     ]
+
+
+def _owner_steps(desired: Desired, *, changes: bool, set_leash: Sequence[Step]) -> list[Step]:
+    """Return the step that refuses to change somebody else's cluster, or that takes it over where that is meant."""
+    where, tools = desired.location, desired.tools
+    theirs = ownership.of(where, desired.live)
+    if not ownership.is_other(where, theirs):
+        return []
+    if tools.adopt:
+        return [ownership.take_step(where, theirs)]
+    changes = changes or desired.live is None or any(not step.done().holds for step in set_leash)
+    command = "cluster.up --recreate" if tools.recreate else "cluster.up"
+    return [owners.step(ownership.refused(where, theirs, command=command))] if changes else []
 
 
 def _record_step(desired: Desired) -> Step:

@@ -36,6 +36,12 @@ class Debounce:
                 return next(each for each in merged(causes) if each.message == cause.message)
         return None
 
+    def others(self, first: Diagnosis, causes: Sequence[Diagnosis]) -> list[Diagnosis]:
+        """Return the other causes that lasted too long: whoever mends the first one meets them next."""
+        now = self._now()
+        lasting = [cause for cause in causes if now - self._since[_key(cause)] >= cause.tolerates]
+        return [each for each in merged(lasting) if each.message != first.message]
+
 
 def _key(cause: Diagnosis) -> tuple[str, tuple[str, ...]]:
     return cause.key or cause.message, cause.nodes

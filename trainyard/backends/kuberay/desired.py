@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from trainyard.backends.contract import Tools
-from trainyard.backends.kuberay import location, naming, operator, pods
+from trainyard.backends.kuberay import location, naming, operator, pods, rights
 from trainyard.backends.kuberay.location import Location
 from trainyard.backends.kuberay.manifest import Documents, documents
 from trainyard.backends.kuberay.manifest.pod import Inputs
@@ -23,6 +23,7 @@ from trainyard.errors import PrerequisiteError
 from trainyard.images import resolve
 from trainyard.images.resolve import PinnedImage
 from trainyard.seams.docker import images as docker_images
+from trainyard.seams.kube.errors import ForbiddenError
 from trainyard.seams.kube.types import Object
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection
@@ -71,7 +72,9 @@ def read(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Desired:
     where = location.of_section(spec, tools, section)
     location.refuse_other(tools, where)
     # Who is not known, or not answered, hears it once, and from the first question.
-    live = location.ray_cluster(where)
+    live = _live(where, spec)
+    if live is None or tools.recreate:
+        rights.refuse_missing(where, rights.needed(spec, section))
     running = str((live["metadata"].get("annotations") or {}).get(naming.IMAGE, "")) if live else ""
     with ThreadPoolExecutor(2) as pool:
         kept = None if tools.recreate else running or None
@@ -85,17 +88,28 @@ def read(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Desired:
     # What the cluster runs stays if it is the same image, whatever registry it names.
     is_same = image.digest and running.endswith(f"@{image.digest}")
     used = _pull_secrets(live) if image.is_kept and live else (*([name] if made else []), *section.pull_secrets)
+    reference = running if is_same else image.reference
+    inputs = Inputs(spec, section, reference, pull_secrets=used, owner=where.owner)
     return Desired(
         spec=spec,
         tools=tools,
         location=where,
         image=image,
-        documents=documents(Inputs(spec, section, running if is_same else image.reference, pull_secrets=used)),
+        documents=documents(inputs),
         kuberay=kuberay,
         pull_secret=made,
         live=live,
         pods=own.result(),
     )
+
+
+def _live(where: Location, spec: ClusterSpec) -> Object | None:
+    """Return the RayCluster; who may not even look at it hears at once what else is lacking."""
+    try:
+        return location.ray_cluster(where)
+    except ForbiddenError:
+        rights.refuse_missing(where, rights.needed(spec, where.section))
+        raise
 
 
 def pull_secret(cluster: str, image: PinnedImage, *, others: Sequence[str], name: str) -> Object | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from trainyard.backends import owner
 from trainyard.backends.contract import Tools
-from trainyard.backends.kuberay import naming, purge, removal
+from trainyard.backends.kuberay import naming, ownership, purge, removal, rights
 from trainyard.backends.kuberay.location import Location, is_ours, owners
 from trainyard.backends.kuberay.removal import Left
 from trainyard.backends.kuberay.snapshot import cluster_pods, side_by_side
@@ -14,7 +15,8 @@ from trainyard.steps import Step
 
 def steps(where: Location, tools: Tools, *, with_purge: bool) -> list[Step]:
     """Return the steps that remove what belongs to the cluster at this location, and our own directory of it."""
-    # Refuses before anything is removed.
+    # These refuse before anything is removed.
+    rights.refuse_missing(where, rights.REMOVE)
     besides = purge.steps(where, tools) if with_purge else []
     live = where.kube.get(RAY_CLUSTER, where.name, namespace=where.namespace)
     title = f"Remove the RayCluster {where.name} in {where}"
@@ -22,7 +24,12 @@ def steps(where: Location, tools: Tools, *, with_purge: bool) -> list[Step]:
         title = f"Leave the RayCluster {where.name} alone: Trainyard did not make it"
     uids = removal.uids(where, live, cluster_pods(where))
     cluster = removal.ray_cluster_step(where, title, uids, disruptive=True)
-    return [cluster, _rest_step(where), *besides, forget_step(tools.state)]
+    theirs = ownership.of(where, live)
+    foreign: list[Step] = []
+    if ownership.is_other(where, theirs) and not tools.adopt:
+        command = "cluster.down --purge" if with_purge else "cluster.down"
+        foreign = [owner.step(ownership.refused(where, theirs, command=command))]
+    return [*foreign, cluster, _rest_step(where), *besides, forget_step(tools.state)]
 
 
 def _rest_step(where: Location) -> Step:
@@ -33,7 +40,17 @@ def _rest_step(where: Location) -> Step:
 
 
 def _labelled(where: Location) -> Left:
-    """Return what we made beside the RayCluster; what has an owner goes with that, as do pods of a copy of ours."""
-    labels, kinds = naming.of_cluster(where.name), (POD, SECRET, CLAIM)
-    every = side_by_side(lambda kind: where.kube.list(kind, namespace=where.namespace, labels=labels), kinds)
-    return [(kind, found) for kind, of_kind in zip(kinds, every, strict=True) for found in of_kind if not owners(found)]
+    """Return what we made besides the RayCluster; what has an owner goes with that, as do pods of a copy of ours.
+
+    Secrets and the claim are asked for by their names: who may list Secrets may read all of the namespace.
+    """
+    kube, name, namespace = where.kube, where.name, where.namespace
+    secrets = (naming.token_secret, naming.pull_secret, naming.verify_secret)
+    known = [*((SECRET, of(name)) for of in secrets), (CLAIM, naming.claim(name))]
+    existing = side_by_side(lambda each: kube.get(*each, namespace=namespace), known)
+    pods = kube.list(POD, namespace=namespace, labels=naming.of_cluster(name))
+    every = [
+        *((POD, pod) for pod in pods),
+        *((kind, found) for (kind, _), found in zip(known, existing, strict=True) if found),
+    ]
+    return [(kind, found) for kind, found in every if is_ours(found, where.name) and not owners(found)]

@@ -11,6 +11,7 @@ from typing import Any
 from trainyard.backends import record as records
 from trainyard.backends.contract import Tools, shell_words
 from trainyard.backends.kuberay import naming, pods
+from trainyard.backends.owner import current, given
 from trainyard.errors import RequestError
 from trainyard.seams.kube import api, config
 from trainyard.seams.kube.api import Kube
@@ -27,12 +28,14 @@ class Location:
     """A namespace of one Kubernetes, and the name of the cluster that lives there, or is to.
 
     `section` is what the caller says about kubeconfig, pods and operator: of a cluster file's `kuberay`, or its own.
+    `owner` is who we are to others.
     """
 
     kube: Kube
     namespace: str
     name: str
     section: KuberaySection = field(default_factory=KuberaySection)
+    owner: str = ""
 
     def __str__(self) -> str:
         return f"namespace {self.namespace} of context {self.kube.context}"
@@ -50,6 +53,7 @@ class Record:
     kubeconfig: str
     namespace: str
     server: str
+    owner: str = ""
 
     def __str__(self) -> str:
         return f"namespace {self.namespace} of context {self.context} ({self.server})"
@@ -67,7 +71,7 @@ def find(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Location:
     if _given(tools):
         refuse_other(tools, of_section(spec, tools, section))
     kube = api.connect(config.access({**tools.environ, "KUBECONFIG": record.kubeconfig}, context=record.context))
-    location = Location(kube, record.namespace, spec.name, section)
+    location = Location(kube, record.namespace, spec.name, section, _owner(tools))
     refuse_other(tools, location)
     return location
 
@@ -79,7 +83,14 @@ def of_section(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Loca
             tools.environ, kubeconfig=section.kubeconfig, context=section.context, relative_to=tools.directory
         )
     )
-    return Location(kube, section.namespace, spec.name, section)
+    return Location(kube, section.namespace, spec.name, section, _owner(tools))
+
+
+def _owner(tools: Tools) -> str:
+    """Return who we are to others: as we were on `up`, whatever this machine is called by now."""
+    record = read(tools)
+    recorded = record.owner if record else ""
+    return given(tools.environ) or recorded or current(tools.environ)
 
 
 def refuse_other(tools: Tools, location: Location) -> None:
@@ -101,12 +112,14 @@ def refuse_other(tools: Tools, location: Location) -> None:
 
 def read(tools: Tools) -> Record | None:
     found = records.read_cluster(tools.state, tools.backend)
-    return Record(**{key: found[key] for key in Record.__annotations__}) if found else None
+    if not found:
+        return None
+    return Record(**{key: {"owner": "", **found}[key] for key in Record.__annotations__})
 
 
 def record_of(location: Location) -> Record:
     kube = location.kube
-    return Record(location.name, kube.context, kubeconfig(kube), location.namespace, kube.server)
+    return Record(location.name, kube.context, kubeconfig(kube), location.namespace, kube.server, location.owner)
 
 
 def write(tools: Tools, location: Location) -> None:

@@ -12,6 +12,7 @@ US = "trainyard"
 # Annotations of the RayCluster.
 IMAGE = "io.trainyard/image"
 SIMULATED = "io.trainyard/simulated-gpus"
+OWNER = "io.trainyard/owner"
 
 # On what ends the cluster: when, as JSON.
 LEASH = "io.trainyard/leash"
@@ -55,6 +56,11 @@ def verify_secret(name: str) -> str:
 
 def claim(name: str) -> str:
     return f"{name}-outputs"
+
+
+def of_pods(name: str) -> str:
+    """Return the name of what is about the cluster's pods: its disruption budget, its network policy."""
+    return f"{name}-nodes"
 
 
 def node_name(pod: Mapping[str, Any]) -> str:

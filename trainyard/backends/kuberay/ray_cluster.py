@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainyard.backends.kuberay import location, naming, operator, pods, removal
+from trainyard.backends.kuberay import location, naming, operator, ownership, pods, removal
 from trainyard.backends.kuberay.desired import Desired
 from trainyard.backends.kuberay.manifest import groups
 from trainyard.errors import PrerequisiteError, RequestError
@@ -24,12 +24,15 @@ from trainyard.wording import named
 
 # What a node is started with, as the file calls it.
 _OPTIONS = {"num-cpus": "cpus", "num-gpus": "gpus", "memory": "memory"}
+_OF_SIZES = ("count", "min", "max")
 _OF_GROUP = ("count", "min", "max", "idle_timeout", *_OPTIONS.values())
 _SIMULATED = "kuberay.simulated_gpus"
 _AUTOSCALER = "the head's autoscaler, which groups that grow need,"
 # What follows from the size of a node, and is not said beside it.
 _FOLLOWS = re.compile(r"resources|object-store|volumes|NVIDIA_VISIBLE_DEVICES|runtimeClassName|tolerations")
 _OF_SIZE = (*_OPTIONS.values(), _SIMULATED)
+# All that a RayCluster says, by group and word.
+Words = dict[tuple[str, str], Any]
 # What the API says of a field that its CRD does not know (structured-merge-diff).
 _UNKNOWN_FIELD = "field not declared in schema"
 
@@ -57,10 +60,33 @@ def changes(live: Object, desired: Object) -> tuple[Change, ...]:
     differing = [(group, word) for group, word in differing if not word or group not in moved]
     if any(word in _OF_SIZE for _, word in differing):
         differing = [(group, word) for group, word in differing if not _FOLLOWS.search(word)]
-    return tuple(dict.fromkeys(_change(*key, old.get(key), new.get(key)) for key in differing))
+    resized = [group for group, word in differing if word == "count" and (group, "max") in differing]
+    found = [_resized(group, old, new) for group in resized]
+    found += [
+        _change(group, word, old.get((group, word)), new.get((group, word)))
+        for group, word in differing
+        if group not in resized or word not in _OF_SIZES
+    ]
+    return tuple(dict.fromkeys(found))
 
 
-def _described(ray_cluster: Object) -> dict[tuple[str, str], Any]:
+def _resized(group: str, old: Words, new: Words) -> Change:
+    """Return the change of a group that is fixed in the one and grows in the other (`kubectl edit`)."""
+    now, then = (
+        (words.get((group, "count")), words.get((group, "count")))
+        if (group, "count") in words
+        else (words.get((group, "min")), words.get((group, "max")))
+        for words in (old, new)
+    )
+    shown = ["to".join(f" {size or 0} " for size in dict.fromkeys(sizes)).strip() for sizes in (now, then)]
+    return Change(
+        f"{group}: {shown[0]} nodes now, {shown[1]} desired",
+        applied=True,
+        ends_nodes=(now[1] or 0) > (then[1] or 0),
+    )
+
+
+def _described(ray_cluster: Object) -> Words:
     """Return all that a RayCluster says, by group, "" for the whole, and a word: the file's where it has one.
 
     A group itself has no word. Values of what is not of a group are the same for all.
@@ -174,9 +200,20 @@ def replace_step(desired: Desired) -> Step | None:
     return removal.ray_cluster_step(where, title, uids, disruptive=disruptive)
 
 
+def _owned(body: Object, live: Object | None) -> Object:
+    """Return what to send over a live RayCluster: whose it is stays as it is."""
+    if live is None:
+        return body
+    theirs = ownership.named_by(live)
+    annotations = {**body["metadata"]["annotations"], naming.OWNER: theirs}
+    if not theirs:
+        del annotations[naming.OWNER]
+    return {**body, "metadata": {**body["metadata"], "annotations": annotations}}
+
+
 def _send(desired: Desired, live: Object | None, *, dry_run: bool) -> Object:
     """Apply the RayCluster over the live one, if there is one; return what the API server makes of it."""
-    where, body = desired.location, carried(desired.documents.ray_cluster, live)
+    where, body = desired.location, _owned(carried(desired.documents.ray_cluster, live), live)
     try:
         return where.kube.apply(RAY_CLUSTER, body, namespace=where.namespace, dry_run=dry_run)
     except InvalidError as error:

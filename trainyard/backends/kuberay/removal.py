@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from trainyard import wording
-from trainyard.backends.kuberay import leash, pods, snapshot
+from trainyard.backends.kuberay import leash, owned, pods, snapshot
 from trainyard.backends.kuberay.diagnosis.host import explain_host
 from trainyard.backends.kuberay.location import Location, is_ours, kubectl, owners
 from trainyard.errors import LeftoverError
@@ -39,7 +39,8 @@ def ray_cluster_step(location: Location, title: str, uids: frozenset[str], *, di
         live = kube.get(RAY_CLUSTER, name, namespace=namespace)
         # The pods first: what holds them holds the RayCluster.
         own = [pod for pod in snapshot.cluster_pods(location) if any(uid in uids for _, uid in owners(pod))]
-        return [*((POD, pod) for pod in own), *([(RAY_CLUSTER, live)] if live and pods.uid(live) in uids else [])]
+        clusters = [(RAY_CLUSTER, live)] if live and pods.uid(live) in uids else []
+        return [*((POD, pod) for pod in own), *clusters, *owned.left(location, uids)]
 
     def remove() -> None:
         # The next cluster needs them, or the next step removes them and waits for it.

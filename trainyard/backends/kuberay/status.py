@@ -12,7 +12,7 @@ from trainyard import versions
 from trainyard.backends import leash as leashes
 from trainyard.backends import record
 from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Tools, pick
-from trainyard.backends.kuberay import groups, leash, location, naming, nodes, objects, pods
+from trainyard.backends.kuberay import groups, leash, location, naming, nodes, objects, ownership, pods
 from trainyard.backends.kuberay import snapshot as snapshots
 from trainyard.backends.kuberay.dashboard import Dashboard
 from trainyard.backends.kuberay.diagnosis.operator import explain_operator
@@ -62,6 +62,7 @@ def status(spec: ClusterSpec, tools: Tools, dashboard: Dashboard) -> ClusterStat
         ),
         token=token,
         leash=held,
+        owner=ownership.named_by(snapshot.owner) if snapshot.owner else "",
     )
 
 
@@ -93,7 +94,8 @@ def connect(spec: ClusterSpec, dashboard: Dashboard) -> Endpoint:
         is_in_reach=where.kube.answers,
         names_change=True,
         refused=f"Secret {naming.token_secret(where.name)} in {where} holds another token than the nodes were started "
-        "with. To replace them, which ends all that runs: trainyard cluster.up --recreate",
+        "with: it was changed, or deleted and made again. docs/tokens.md says how to put theirs back; "
+        "or give all nodes the new one, which ends all that runs: trainyard cluster.up --recreate.",
     )
 
 

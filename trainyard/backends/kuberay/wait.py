@@ -20,7 +20,7 @@ from trainyard.backends.kuberay.location import Location
 from trainyard.backends.kuberay.objects import token
 from trainyard.backends.kuberay.snapshot import Snapshot
 from trainyard.diagnosis import Diagnosis
-from trainyard.errors import NotReadyError, OutsideError
+from trainyard.errors import NotReadyError, OutsideError, Problem
 from trainyard.seams.kube.errors import ApiUnreachableError, ForbiddenError
 from trainyard.seams.kube.types import POD, RAY_CLUSTER
 from trainyard.seams.ray_api import RefusedError
@@ -37,6 +37,10 @@ def step(location: Location, count: int, *, after: str | None = None) -> Step:
     deadline = PULL + STILL + (location.section.wait_for_machines or 0.0)
     title = wording.all_answer(count)
     return Step(title, done=waiting.done, do=waiting.begin, deadline=deadline, every=1.0, after=after)
+
+
+# Pods that wait hold their share of a quota.
+_STAYS = Problem("what was made stays", "to remove it: trainyard cluster.down")
 
 
 class Waiting:
@@ -77,7 +81,11 @@ class Waiting:
             return YES
         expired = self._debounce.expired(causes) if self._began else None
         if expired:
-            raise diagnosis.to_error(expired, f"cluster {self._location.name}, {self._location}")
+            error = diagnosis.to_error(expired, f"cluster {self._location.name}, {self._location}")
+            others = self._debounce.others(expired, causes)
+            seen = tuple(Problem("seen as well", cause.sentence()) for cause in others)
+            error.problems = (*error.problems, *seen, _STAYS)
+            raise error
         return no(missing)
 
     def _missing(self, snapshot: Snapshot) -> tuple[str, Sequence[Diagnosis]]:

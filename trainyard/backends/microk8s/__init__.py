@@ -48,6 +48,7 @@ TRAITS = Traits(
     nodes_pull=True,
     leaves="MicroK8s stays on the hosts",
     joins_hosts=True,
+    flags=kuberay.TRAITS.flags,
 )
 discover = kuberay.discover
 billed = kuberay.billed

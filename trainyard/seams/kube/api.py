@@ -8,8 +8,14 @@ from trainyard.errors import TrainyardError
 from trainyard.seams.kube.config import Access
 from trainyard.seams.kube.errors import ApiUnreachableError
 from trainyard.seams.kube.transport import Transport
-from trainyard.seams.kube.types import POD, Kind, Object
+from trainyard.seams.kube.types import POD, Kind, Object, Right
 
+_REVIEWS = Kind(
+    "authorization.k8s.io/v1",
+    "selfsubjectaccessreviews",
+    "SelfSubjectAccessReview",
+    namespaced=False,
+)
 # Who the API server says changed what (meta/v1, managedFields).
 FIELD_MANAGER = "trainyard"
 
@@ -95,6 +101,23 @@ class Kube:
         except TrainyardError as error:
             return not isinstance(error, ApiUnreachableError)
         return True
+
+    def may(self, right: Right, *, namespace: str) -> bool:
+        """Say whether we have a right in a namespace; Kubernetes decides (SelfSubjectAccessReview)."""
+        resource, _, part = right.resource.partition("/")
+        attributes = {
+            "namespace": namespace,
+            "verb": right.verb,
+            "group": right.group,
+            "resource": resource,
+            "subresource": part,
+        }
+        review = {
+            "apiVersion": _REVIEWS.api,
+            "kind": _REVIEWS.name,
+            "spec": {"resourceAttributes": attributes},
+        }
+        return bool(self.create(_REVIEWS, review)["status"]["allowed"])
 
     def serves(self, kind: Kind) -> bool:
         """Say whether the cluster knows this kind, in this version."""

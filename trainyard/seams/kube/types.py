@@ -32,6 +32,15 @@ class Kind:
         return "".join([self.root, within, f"/{self.plural}", f"/{name}" * bool(name), f"/{part}" * bool(part)])
 
 
+@dataclass(frozen=True)
+class Right:
+    """A right as a Role has it; `resource` is a plural, or `pods/log`. "*" is all of them."""
+
+    verb: str
+    group: str
+    resource: str
+
+
 def quantity(text: str) -> float:
     """Return a Kubernetes quantity as a number: `500m` is 0.5, `2Gi` 2147483648."""
     from kubernetes.utils import parse_quantity
@@ -48,6 +57,8 @@ NAMESPACE = Kind("v1", "namespaces", "Namespace", namespaced=False)
 NODE = Kind("v1", "nodes", "Node", namespaced=False)
 DEPLOYMENT = Kind("apps/v1", "deployments", "Deployment")
 SERVICE_ACCOUNT = Kind("v1", "serviceaccounts", "ServiceAccount")
+BUDGET = Kind("policy/v1", "poddisruptionbudgets", "PodDisruptionBudget")
+NETWORK_POLICY = Kind("networking.k8s.io/v1", "networkpolicies", "NetworkPolicy")
 ROLE = Kind("rbac.authorization.k8s.io/v1", "roles", "Role")
 ROLE_BINDING = Kind("rbac.authorization.k8s.io/v1", "rolebindings", "RoleBinding")
 CRD = Kind("apiextensions.k8s.io/v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)

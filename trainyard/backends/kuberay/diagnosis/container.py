@@ -68,6 +68,13 @@ NOT_STARTED = (
     "PostStartHookError",
 )
 UNPREPARED = ("FailedCreatePodSandBox", "FailedMount", "FailedAttachVolume", "FailedMapVolume")
+# What no kubelet will ever start (kubernetes/pkg/kubelet/kuberuntime/security_context.go), and what helps.
+NEVER_STARTED = {
+    "image has non-numeric user": "Say which user it is: `kuberay: {security: {restricted: true, run_as_user: 1000}}`; "
+    "or write its number into the Dockerfile (`USER 1000`), and push the image again.",
+    "image will run as root": "Run it as another user, if it can: `kuberay: {security: {restricted: true, "
+    "run_as_user: 1000}}`; or leave `restricted` out.",
+}
 # The first end may be chance; the kubelet starts it again at once.
 TRIES = 2
 TAIL_LINES = 12
@@ -128,14 +135,16 @@ def _not_started(container: Container) -> Diagnosis | None:
 
 
 def _cannot_start(text: str) -> Diagnosis:
+    never = next((hint for pattern, hint in NEVER_STARTED.items() if pattern in text), None)
     return Diagnosis(
         f"cannot start: {shortened(text)}",
-        "Have made what is missing, or correct the cluster file (image, kuberay.volumes, runtime_class, security).",
+        never
+        or "Have made what is missing, or correct the cluster file (image, kuberay.volumes, runtime_class, security).",
         error=PrerequisiteError,
         key="start",
         summary=f"cannot start: {shortened(text)}",
         # The kubelet may only not have read yet what exists.
-        tolerates=MINUTE,
+        tolerates=0.0 if never else MINUTE,
     )
 
 

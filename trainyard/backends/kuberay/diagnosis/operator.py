@@ -53,6 +53,14 @@ def explain_operator(snapshot: Snapshot) -> Iterator[Diagnosis]:
         yield explain_admission(text.removeprefix(str(refused.get("reason"))))
     elif warnings and snapshot.head is None:
         yield explain_admission(pods.message(warnings[-1]), what="what the cluster needs")
+    elif cluster["spec"].get("suspend"):
+        yield Diagnosis(
+            "is suspended: a queue, or whoever set `suspend`, has not let it start",
+            "Does the queue of its label (kuberay.labels) have room? kuberay.wait_for_machines is how long to wait.",
+            summary="waits for its queue",
+            error=PrerequisiteError,
+            tolerates=max(MINUTE, snapshot.wait_for_machines),
+        )
     elif missing := groups.missing(cluster, snapshot.pods):
         yield Diagnosis(
             f"the KubeRay operator makes no pods for {wording.named(missing)}",

@@ -26,11 +26,16 @@ AUTOSCALER = {"cpu": "500m", "memory": "512Mi"}
 
 @dataclass(frozen=True)
 class Documents:
-    """What Kubernetes gets. `claim` is None where the cluster file asks for none to be made."""
+    """What Kubernetes gets; None is what the cluster file does not ask for.
+
+    `budget` and `network_policy` belong to the RayCluster.
+    """
 
     namespace: Object
     claim: Object | None
     ray_cluster: Object
+    budget: Object | None = None
+    network_policy: Object | None = None
 
 
 def documents(inputs: Inputs) -> Documents:
@@ -42,6 +47,7 @@ def documents(inputs: Inputs) -> Documents:
             "name": naming.claim(spec.name),
             "namespace": section.namespace,
             "labels": naming.labels(spec.name),
+            "annotations": _owned_by(inputs) or None,
             "access_modes": [storage.access],
             "storage_class": storage.storage_class,
             "size": pod.quantity(storage.size),
@@ -50,7 +56,26 @@ def documents(inputs: Inputs) -> Documents:
         namespace=rendered("namespace", {"namespace": section.namespace, "labels": {naming.MADE_BY: naming.US}}),
         claim=rendered("claim", claim) if claim else None,
         ray_cluster=rendered("raycluster", _ray_cluster(inputs)),
+        budget=_of_pods(inputs, "disruption-budget") if section.disruption_budget else None,
+        network_policy=_of_pods(inputs, "network-policy") if section.network_policy else None,
     )
+
+
+def _of_pods(inputs: Inputs, template: str) -> Object:
+    """Return an object that is about the cluster's pods, or its head."""
+    name = inputs.spec.name
+    values = {
+        "name": naming.of_pods(name),
+        "namespace": inputs.section.namespace,
+        "labels": naming.labels(name),
+        "pods": {naming.CLUSTER: name},
+        "head": {naming.RAY_CLUSTER: name, naming.RAY_NODE_TYPE: "head"},
+    }
+    return rendered(template, values)
+
+
+def _owned_by(inputs: Inputs) -> dict[str, str]:
+    return {naming.OWNER: inputs.owner} if inputs.owner else {}
 
 
 def groups(ray_cluster: Object) -> dict[str, dict[str, Any]]:
@@ -77,8 +102,13 @@ def _ray_cluster(inputs: Inputs) -> dict[str, Any]:
     return {
         "name": spec.name,
         "namespace": section.namespace,
-        "labels": naming.labels(spec.name),
-        "annotations": {naming.IMAGE: inputs.image, naming.SIMULATED: "true" if inputs.simulated else "false"},
+        # A queue (Kueue) and who pays look at the RayCluster, not at its pods.
+        "labels": {**section.labels, **naming.labels(spec.name)},
+        "annotations": {
+            naming.IMAGE: inputs.image,
+            naming.SIMULATED: "true" if inputs.simulated else "false",
+            **_owned_by(inputs),
+        },
         "ray_version": versions.RAY,
         "grows": grows,
         "autoscaler": _autoscaler(section) if grows else None,

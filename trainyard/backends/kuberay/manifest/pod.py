@@ -37,12 +37,16 @@ _UNITS = {"Gi": 2**30, "Mi": 2**20, "Ki": 2**10}
 
 @dataclass(frozen=True)
 class Inputs:
-    """All that the objects are made of. `image` is an exact reference, `pull_secrets` all Secrets to pull it with."""
+    """All that the objects are made of. `image` is an exact reference, `pull_secrets` all Secrets to pull it with.
+
+    `owner` is whose they are.
+    """
 
     spec: ClusterSpec
     section: KuberaySection
     image: str
     pull_secrets: tuple[str, ...] = ()
+    owner: str = ""
 
     @property
     def simulated(self) -> bool:
@@ -150,14 +154,16 @@ def pod_security(security: PodSecurity) -> Values | None:
         "fsGroup": security.fs_group,
         "fsGroupChangePolicy": None if security.fs_group is None else "OnRootMismatch",
         "runAsNonRoot": True if security.restricted else None,
-        "seccompProfile": {"type": "RuntimeDefault"} if security.restricted else None,
+        "seccompProfile": {"type": "RuntimeDefault"} if security.hardened else None,
     }
     return {name: value for name, value in found.items() if value is not None} or None
 
 
 def container_security(security: PodSecurity) -> Values | None:
-    """Return what the Pod Security Standard `restricted` wants of each container; KubeRay gives it to its own too."""
-    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}} if security.restricted else None
+    """Return what each container may not have beyond its user's rights; KubeRay gives it to its own too."""
+    if not security.hardened:
+        return None
+    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
 def tolerations(place: PodPlacement, gpu_resource: str | None) -> list[Values]:

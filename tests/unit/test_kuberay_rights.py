@@ -1,0 +1,41 @@
+"""The rights that are asked for are those of the Role in docs/kuberay.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from tests.bed.access import PAGE
+from trainyard.backends.kuberay import rights
+from trainyard.backends.kuberay.rights import Verbs
+
+Granted = dict[tuple[str, str], set[str]]
+
+
+def of_rules(rules: list[dict[str, Any]]) -> Granted:
+    return {
+        (group, resource): set(rule["verbs"])
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+
+
+def of_verbs(*every: Verbs) -> Granted:
+    found: Granted = {}
+    for verbs in every:
+        for (kind, part), of_kind in verbs.items():
+            resource = f"{kind.plural}/{part}" if part else kind.plural
+            found.setdefault((kind.group, resource), set()).update(of_kind)
+    return found
+
+
+def test_the_role_of_the_page_is_exactly_what_is_asked_for() -> None:
+    role, policy, leash = (
+        yaml.safe_load(block.partition("```")[0]) for block in PAGE.read_text().split("```yaml\n")[1:4]
+    )
+    asked = of_verbs(rights.MAKE, rights.STORAGE, rights.BUDGETS, rights.REMOVE, rights.MORE)
+    assert of_rules(role["rules"]) == asked
+    assert of_rules(policy) == of_verbs(rights.POLICIES)
+    assert of_rules(leash) == of_verbs(rights.LEASH)

@@ -1,0 +1,79 @@
+"""Objects that belong to the RayCluster, and go with it: its disruption budget, its network policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainyard.backends.kuberay import location, naming, pods
+from trainyard.backends.kuberay.location import Location, owners
+from trainyard.backends.kuberay.manifest import Documents
+from trainyard.backends.kuberay.objects import refuse_foreign
+from trainyard.backends.kuberay.snapshot import if_allowed
+from trainyard.seams.kube.types import BUDGET, NETWORK_POLICY, RAY_CLUSTER, Kind, Object
+from trainyard.steps import YES, Answer, Step, no
+
+_TITLES = {
+    BUDGET: "Keep the head where it is while hosts are drained",
+    NETWORK_POLICY: "Let no pod of others reach the nodes",
+}
+
+
+def steps(where: Location, documents: Documents, *, after: str) -> Iterator[Step]:
+    """Yield the steps after which there is what the file asks for, and no longer what it does not."""
+    wanted = {BUDGET: documents.budget, NETWORK_POLICY: documents.network_policy}
+    for kind, document in wanted.items():
+        if document is not None:
+            yield _step(where, kind, document, after=after)
+        elif found := _of_ours(where, kind):
+            yield _removal(where, kind, found)
+
+
+def left(where: Location, uids: frozenset[str]) -> list[tuple[Kind, Object]]:
+    """Return what belongs to RayClusters with these uids."""
+    every = ((kind, _of_ours(where, kind)) for kind in _TITLES)
+    return [(kind, found) for kind, found in every if found and any(uid in uids for _, uid in owners(found))]
+
+
+def _step(where: Location, kind: Kind, document: Object, *, after: str) -> Step:
+    name = naming.of_pods(where.name)
+
+    def done() -> Answer:
+        found = where.kube.get(kind, name, namespace=where.namespace)
+        live = location.ray_cluster(where)
+        if found is None or live is None:
+            return no("there is none")
+        refuse_foreign(found, where, kind)
+        is_owned = any(uid == pods.uid(live) for _, uid in owners(found))
+        return YES if is_owned else no("it is the former cluster's")
+
+    def apply() -> None:
+        live = location.ray_cluster(where)
+        if live is None:
+            return
+        owner = {
+            "apiVersion": RAY_CLUSTER.api,
+            "kind": RAY_CLUSTER.name,
+            "name": where.name,
+            "uid": pods.uid(live),
+        }
+        metadata = {**document["metadata"], "ownerReferences": [owner]}
+        where.kube.apply(kind, {**document, "metadata": metadata}, namespace=where.namespace)
+
+    return Step(_TITLES[kind], done, apply, after=after)
+
+
+def _removal(where: Location, kind: Kind, found: Object) -> Step:
+    name = found["metadata"]["name"]
+
+    def done() -> Answer:
+        return no(f"still there: {name}") if _of_ours(where, kind) else YES
+
+    def remove() -> None:
+        where.kube.delete(kind, name, namespace=where.namespace)
+
+    return Step(f"Remove the {kind.name} {name}", done, remove)
+
+
+def _of_ours(where: Location, kind: Kind) -> Object | None:
+    found = if_allowed(where.kube.get, kind, naming.of_pods(where.name), namespace=where.namespace)
+    return found if found and location.is_ours(found, where.name) else None

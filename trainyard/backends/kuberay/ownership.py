@@ -1,0 +1,51 @@
+"""Whose a cluster on Kubernetes is: the owner that its RayCluster names, or the claim that outlived one."""
+
+from __future__ import annotations
+
+from trainyard.backends import owner as owners
+from trainyard.backends.kuberay import location, naming
+from trainyard.backends.kuberay.location import Location
+from trainyard.errors import RequestError
+from trainyard.seams.kube.types import CLAIM, RAY_CLUSTER, Kind, Object
+from trainyard.steps import YES, Answer, Step, no
+
+
+def of(where: Location, live: Object | None) -> str:
+    """Return the owner, "" where there is none, or it was made before owners were written down.
+
+    Without a RayCluster (`live`), what was written to the claim for outputs is still somebody's.
+    """
+    found = live or where.kube.get(CLAIM, naming.claim(where.name), namespace=where.namespace)
+    return named_by(found) if found and location.is_ours(found, where.name) else ""
+
+
+def named_by(found: Object) -> str:
+    return str((found["metadata"].get("annotations") or {}).get(naming.OWNER, ""))
+
+
+def is_other(where: Location, owner: str) -> bool:
+    return owner not in ("", where.owner)
+
+
+def refused(where: Location, owner: str, *, command: str) -> RequestError:
+    return owners.refused(where.name, owner, ours=where.owner, command=command)
+
+
+def take_step(where: Location, owner: str) -> Step:
+    """Return the step after which the RayCluster, or the claim that outlived one, names us."""
+
+    def marked() -> list[tuple[Kind, Object]]:
+        names = {RAY_CLUSTER: where.name, CLAIM: naming.claim(where.name)}
+        every = ((kind, where.kube.get(kind, name, namespace=where.namespace)) for kind, name in names.items())
+        return [(kind, found) for kind, found in every if found and is_other(where, named_by(found))]
+
+    def done() -> Answer:
+        return no(f"it belongs to {owner}") if marked() else YES
+
+    def take() -> None:
+        change = {"metadata": {"annotations": {naming.OWNER: where.owner}}}
+        for kind, found in marked():
+            name = found["metadata"]["name"]
+            where.kube.patch(kind, name, change, namespace=where.namespace)
+
+    return Step(f"Take the cluster over from {owner}", done, take)

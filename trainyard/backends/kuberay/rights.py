@@ -1,0 +1,101 @@
+"""The rights that a cluster needs in its namespace: Kubernetes is asked about all of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from trainyard.backends.kuberay.location import Location
+from trainyard.backends.kuberay.snapshot import side_by_side
+from trainyard.errors import Problem
+from trainyard.seams.kube.errors import ForbiddenError
+from trainyard.seams.kube.types import (
+    BUDGET,
+    CLAIM,
+    DEPLOYMENT,
+    EVENT,
+    NETWORK_POLICY,
+    POD,
+    RAY_CLUSTER,
+    ROLE,
+    ROLE_BINDING,
+    SECRET,
+    SERVICE_ACCOUNT,
+    Kind,
+    Right,
+)
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.kubernetes import KuberaySection
+
+# By kind and part, as a Role has them.
+Verbs = Mapping[tuple[Kind, str], tuple[str, ...]]
+_CHANGES = ("get", "create", "patch", "delete")
+REMOVE: Verbs = {
+    (RAY_CLUSTER, ""): ("get", "delete"),
+    (SECRET, ""): ("get", "delete"),
+    (CLAIM, ""): ("get", "delete"),
+    (POD, ""): ("list", "delete"),
+}
+MAKE: Verbs = {
+    **REMOVE,
+    (RAY_CLUSTER, ""): _CHANGES,
+    (SECRET, ""): _CHANGES,
+    # We ask for a port-forward by GET.
+    (POD, "portforward"): ("get",),
+}
+STORAGE: Verbs = {(CLAIM, ""): _CHANGES}
+BUDGETS: Verbs = {(BUDGET, ""): _CHANGES}
+POLICIES: Verbs = {(NETWORK_POLICY, ""): _CHANGES}
+LEASH: Verbs = {(kind, ""): _CHANGES for kind in (SERVICE_ACCOUNT, ROLE, ROLE_BINDING, DEPLOYMENT)}
+# Without these a cluster is made, used and removed all the same: image.verify, causes, logs, a shell.
+MORE: Verbs = {
+    (POD, ""): ("get", "list", "create", "delete"),
+    (POD, "log"): ("get",),
+    # A new Kubernetes asks for `create` too, whatever the request's method is.
+    (POD, "portforward"): ("get", "create"),
+    (POD, "exec"): ("get", "create"),
+    (EVENT, ""): ("list",),
+}
+
+
+def needed(spec: ClusterSpec, section: KuberaySection) -> Verbs:
+    """Return what making, using and removing the cluster of a file needs."""
+    makes_claim = section.storage is not None and section.storage.size is not None
+    return {
+        **MAKE,
+        **(STORAGE if makes_claim else {}),
+        **(BUDGETS if section.disruption_budget else {}),
+        **(POLICIES if section.network_policy else {}),
+        **(LEASH if spec.leash else {}),
+    }
+
+
+def refuse_missing(where: Location, verbs: Verbs) -> None:
+    """Raise ForbiddenError with every right that the user lacks in the namespace."""
+    everything = Right("*", "*", "*")
+    if where.kube.may(everything, namespace=where.namespace):
+        return
+    wanted = list(_rights(verbs))
+    answers = side_by_side(lambda right: where.kube.may(right, namespace=where.namespace), wanted)
+    lacking = [right for right, may in zip(wanted, answers, strict=True) if not may]
+    if lacking:
+        raise ForbiddenError(
+            f"user {where.kube.access.user or '(nobody)'} lacks rights that cluster {where.name} needs",
+            where=str(where),
+            problems=tuple(_problems(lacking)),
+            hint="A Role with all of them is in docs/kuberay.md, under `Rights`: have it applied by whoever runs "
+            "this Kubernetes.",
+        )
+
+
+def _rights(verbs: Verbs) -> Iterator[Right]:
+    for (kind, part), of_kind in verbs.items():
+        resource = f"{kind.plural}/{part}" if part else kind.plural
+        yield from (Right(verb, kind.group, resource) for verb in of_kind)
+
+
+def _problems(lacking: Iterable[Right]) -> Iterator[Problem]:
+    by_resource: dict[str, list[str]] = {}
+    for right in lacking:
+        name = f"{right.resource}.{right.group}" if right.group else right.resource
+        by_resource.setdefault(name, []).append(right.verb)
+    return (Problem(name, ", ".join(verbs)) for name, verbs in by_resource.items())
