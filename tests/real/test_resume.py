@@ -28,7 +28,7 @@ TRAINING = """
     (checkpoint / ".part").write_text(str(step + 10))
     (checkpoint / ".part").rename(checkpoint / "step")
     time.sleep(0.6)
-    way = sys.argv[1 + int(sys.argv[1])] if step == 0 and len(sys.argv) > 2 else "end"
+    way = sys.argv[2 + int(sys.argv[1])] if step == 0 and len(sys.argv) > 2 else "end"
     if way == "die":
         os.kill(os.getpid(), 9)
     if way == "stay":
@@ -109,9 +109,8 @@ def test_a_task_killed_for_good_is_resumed_from_its_checkpoint_and_one_that_was_
 def test_down_fetches_what_is_missing_names_what_is_lost_and_the_run_is_resumed_on_a_new_cluster(
     yard: Yard,
 ) -> None:
-    ways = JOB.format(ways="end, die, end", more="{more}")
-    write_job(yard, "none", ways.format(more="checkpoints: false"), train=TRAINING)
-    write_job(yard, "large", ways.format(more="outputs_limit: 4MiB"), train=TRAINING)
+    for name, more in (("none", "checkpoints: false"), ("large", "outputs_limit: 4MiB")):
+        write_job(yard, name, JOB.format(ways="end, die, end", more=more), train=TRAINING)
     write_job(yard, "sweep", SWEEP, train=TRYING)
     yard.run("train.dispatch", "none", "--skip-smoke", expect=1)
     none = newest(yard)

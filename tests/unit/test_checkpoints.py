@@ -136,11 +136,15 @@ def test_what_does_not_fit_next_to_the_outputs_is_named_with_the_command_that_fe
     run.outputs("a").mkdir(parents=True)
     (run.outputs("a") / "video").write_bytes(b"v" * 9000)
     state.tasks["a"].archives.append({"bytes": 9000, "number": 1})
+    assert checkpoints.due(run, state) == [], "what has not come home counts too"
+    store.number_file(run.outputs("a")).write_text("1")
     assert checkpoints.due(run, state) == []
     assert checkpoints.too_large(run, state) == (
         "checkpoints that stay on the cluster: a (2.0 KiB); with its outputs each exceeds the job's outputs_limit of "
         f"{size / 1024**2:.3g} MiB; to fetch what stays: trainyard train.fetch job-1 --checkpoints"
     )
+    (run.outputs("a") / "video").unlink()
+    assert [task.name for task in checkpoints.due(run, state)] == ["a"], "archives hold older files too"
 
 
 def test_of_a_sweep_only_the_best_configurations_checkpoints_come_home(tmp_path: Path, head: Head) -> None:

@@ -109,4 +109,6 @@ def _fits(run: RunDirectory, task: Task, limit: int) -> bool:
     # The archives are at least what the task left: only where they are too large, its files are looked at.
     if size + sum(each["bytes"] for each in task.archives) <= limit:
         return True
+    if any(each["number"] > store.fetched(run.outputs(task.name)) for each in task.archives):
+        return False  # as long as its outputs are not all here
     return size + outputs.data_bytes(archive.scan(str(run.outputs(task.name)))[0]) <= limit

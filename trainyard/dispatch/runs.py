@@ -273,8 +273,10 @@ def _all_home(fetcher: Fetcher, run: RunDirectory, state: RunState, *, note: Cal
     """Fetch what is missing, write the report once outputs are here; return what could not be fetched."""
     if state.node_id:
         fetcher.missing(state.node_id, state)
-        fetcher.fetch_checkpoints(state.node_id, state)
     left = fetcher.wait()
+    if state.node_id:
+        # Which of them fit is known once outputs are here.
+        fetcher.fetch_checkpoints(state.node_id, state)
     if state.ended:
         _report(run, note=note)
     return Unfetched(left, fetcher.wait_for_checkpoints())
