@@ -64,7 +64,7 @@ def check(
             _unknown(error, note, "" if end_runs else insisting)
             return
         # Ray calls a run's job running for a moment after the last that it told.
-        going = [job for job in jobs if not job.ended and not _told_its_end(results, job.submission_id)]
+        going = [job for job in jobs if not job.ended and not told_its_end(results, job.submission_id)]
         if going and not end_runs:
             active = f"{counted(len(going), 'run')} {'is' if len(going) == 1 else 'are'} still active"
             raise RequestError(
@@ -160,7 +160,7 @@ class _Bringing:
             return True
         try:
             is_at_home = runs.is_at_home(self._ray, run)
-        except Exception as error:  # as in _told_its_end
+        except Exception as error:  # as in told_its_end
             self._unreadable[run.name] = error
             return False
         # A report that cannot be written is noted once.
@@ -207,7 +207,7 @@ def _name_lost_checkpoints(here: Sequence[RunDirectory], note: Callable[[str], N
     for run in here:
         try:
             lost = checkpoints.elsewhere(run, state.load(run))
-        except Exception:  # noqa: S112 - as in _told_its_end; what it left was given up before
+        except Exception:  # noqa: S112 - as in told_its_end; what it left was given up before
             continue
         if lost:
             what = f"{counted(len(lost), 'checkpoint')} of run {run.name}: {checkpoints.listed(lost)}"
@@ -215,7 +215,8 @@ def _name_lost_checkpoints(here: Sequence[RunDirectory], note: Callable[[str], N
             checkpoints.write_loss(run, lost, now=datetime.datetime.now().astimezone())
 
 
-def _told_its_end(results: Path, name: str) -> bool:
+def told_its_end(results: Path, name: str) -> bool:
+    """Say whether the records of a run, if it was dispatched from here, have its end."""
     run = _here(results, name)
     try:
         return run is not None and state.load(run).ended

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -44,15 +44,19 @@ class Usage:
     last_end: float = 0.0
 
 
-def ask(now: ClusterStatus) -> Usage:
-    """Ask a cluster what is in use there, if any of its nodes answers."""
+def ask(now: ClusterStatus, *, has_ended: Callable[[str], bool] = lambda run: False) -> Usage:
+    """Ask a cluster what is in use there, if any of its nodes answers.
+
+    `has_ended` says whether a run is known to have ended: Ray calls its job running for a moment longer.
+    """
     if now.address is None or not any(node.state == "up" for node in now.nodes):
         return Usage()
     try:
         with RayApi(now.address, now.token, answer_seconds=ANSWER_SECONDS) as ray, ThreadPoolExecutor(8) as threads:
             nodes = threads.submit(ray.usage)
             every = ray.jobs()
-            jobs = [job for job in every if not job.ended][:_MOST_RUNS]
+            active = [job for job in every if not job.ended and not has_ended(job.submission_id)]
+            jobs = active[:_MOST_RUNS]
             last_end = max((job.end or 0.0 for job in every), default=0.0)
             return Usage(nodes.result(), tuple(threads.map(lambda job: _run(ray, job), jobs)), last_end)
     except OutsideError:

@@ -151,6 +151,7 @@ def test_runs_end_with_their_nodes_only_if_that_is_said_and_what_they_left_is_fe
     damages = f"pathlib.Path(os.environ['TRAINYARD_OUTPUT'], 'events.out.tfevents.1.h').write_bytes({DAMAGED!r})\n"
     write_job(pair, "quick", "command: [python3, task.py]\n", task=leaves + damages)
     pair.run("train.dispatch", "quick", "--skip-smoke")
+    assert pair.json("cluster.status")["runs"] == []
     unreadable = newest(pair)
     with (unreadable / "events.jsonl").open("ab") as events:
         events.write(b"\x00\n")

@@ -94,7 +94,7 @@ def down(
 def status(call: Call) -> Report:
     """Ask every node how it is, and what is in use."""
     now = lazy.lifecycle.status(call.cluster())
-    return status_report(now, lazy.usage.ask(now), now.hosts())
+    return status_report(now, lazy.usage.ask(now, has_ended=_has_ended), now.hosts())
 
 
 @task(
@@ -286,6 +286,11 @@ def _removed(cluster: Cluster, results: Sequence[StepResult], *, purge: bool, ke
         notes=stays,
         next="trainyard cluster.up",
     )
+
+
+def _has_ended(run: str) -> bool:
+    """Say whether a run of this directory is known to have ended."""
+    return bool(lazy.ending.told_its_end(paths.results_home(os.environ, directory=Path.cwd()), run))
 
 
 def _begin(call: Call, cluster: Cluster, command: str, *, end_runs: bool, ends_head: bool) -> Callable[[], None]:
