@@ -58,7 +58,7 @@ def test_no_command_changes_anything_with_dry(yard: Yard, sleeping: Path, tmp_pa
 
     with ThreadPoolExecutor(2) as pool:
         said = dict(zip(namespace.task_names, pool.map(said_by, namespace.task_names), strict=True))
-    assert said["train.stop"].startswith("would: End a run")
+    assert said["train.stop"].startswith("would: Stop a run")
     assert f"(run {sleeping.name})" in said["train.stop"]
     assert f"ends {sleeping.name}: job sleeping" in said["cluster.down"]
     assert f"run {sleeping.name} running" in said["train.status"]

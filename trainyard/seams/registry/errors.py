@@ -166,8 +166,8 @@ RULES: tuple[Rule, ...] = (
         r"name or service not known|name resolution|timed out|timeout|deadline exceeded|\bEOF\b|server closed|"
         r"disconnected|closed connection|network is unreachable|closed network connection",
         "registry {registry} does not answer",
-        "Start it (your own: trainyard registry.up), or the way to it; then repeat the command: layers that are "
-        "there are not sent again. Its state: trainyard registry.status",
+        "Start it (your own: trainyard registry.up), or the way to it; then repeat the command: "
+        "layers that arrived are not sent again. Its state: trainyard registry.status",
         key="gone",
         error=GoneError,
     ),
