@@ -97,4 +97,4 @@ def test_a_worker_that_ends_says_how(broken_image: None, make: Make) -> None:
     assert re.fullmatch(r"cpu-\w{5} ended while it was starting \(exit code 9\); the end of its log:", said[0])
     assert "    no licence found" in said[1:3]
     assert re.fullmatch(r"  at cluster broken, namespace causes of context bed, on host-\d", said[-3])
-    assert said[-2] == ("  - what was made stays: to remove it: trainyard cluster.down -f broken")
+    assert said[-2] == "  - what was made stays: to remove it: trainyard cluster.down"
