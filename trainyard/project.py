@@ -58,11 +58,11 @@ def make(directory: Path, progress: Progress) -> Made:
         lacking = {name: _lacking(name, directory / name, texts[name]) for name in existed}
 
         for name in written:
-            _write(directory / name, texts[name].encode())
+            write(directory / name, texts[name].encode())
         wheel = requirement.wheel
         if wheel and not (directory / WHEELS / wheel.name).exists():
             written.append(f"{WHEELS}/{wheel.name}")
-            _write(directory / written[-1], wheel.read_bytes())
+            write(directory / written[-1], wheel.read_bytes())
     remarks = [requirement.problem, _not_at_the_top(directory)]
     add = {name: lines for name, lines in lacking.items() if lines}
     return Made(tuple(written), existed, add, tuple(filter(None, remarks)))
@@ -158,7 +158,8 @@ def _not_at_the_top(directory: Path) -> str:
     )
 
 
-def _write(path: Path, content: bytes) -> None:
+def write(path: Path, content: bytes) -> None:
+    """Write a file and the directories above it. Raises PrerequisiteError where that is not possible."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)

@@ -117,7 +117,7 @@ def _parts(directories: list[Path]) -> Iterator[bytes]:
 
 
 def _has_files(directory: Path) -> bool:
-    return directory.is_dir() and any(True for _ in directory.iterdir())
+    return directory.is_dir() and any(directory.iterdir())
 
 
 def _link(source: Path, target: Path) -> None:

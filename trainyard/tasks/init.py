@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainyard import paths
-from trainyard.errors import PrerequisiteError, RequestError
+from trainyard.errors import RequestError
 from trainyard.tasks import lazy
 from trainyard.tasks.command import Call, task
 from trainyard.tasks.report import Report
@@ -70,7 +70,7 @@ def new(call: Call, name: str, hosts: list[str] | None = None, backend: str = pa
     path = Path("clusters") / f"{name}.yaml"
     if path.exists():
         raise RequestError(f"{path} exists", hint="Choose another name, or edit that file.")
-    _write(path, text)
+    lazy.project.write(path, text.encode())
     try:
         load_cluster(path)
     except RequestError:
@@ -107,11 +107,3 @@ def cluster_file(name: str, backend: str, hosts: Sequence[str]) -> str:
         # The head has a host too.
         text = re.sub(r"count: \d+", f"count: {max(len(hosts) - 1, 1)}", text, count=1)
     return text
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    except OSError as error:
-        raise PrerequisiteError(f"cannot write {path}: {error.strerror}") from error
