@@ -101,7 +101,7 @@ def test_a_run_without_waiting_is_seen_left_alone_and_stopped(yard: Yard) -> Non
     assert theirs.stdout.startswith(f"run {run.name} of ")
     del yard.environ["TRAINYARD_RESULTS"]
     stopped = yard.run("train.stop", "-f", yard.cluster)
-    assert stopped.stdout == f"run {run.name} stopped\n"
+    assert stopped.stdout == f"run {run.name} had already ended (stopped)\n"
     assert "line" not in stopped.stderr, "who stops a run does not ask for what it printed"
     wait_until(lambda: not running("4002"), seconds=10, what="no task process is left")
     assert yard.json("train.status", run.name)["exit"] == 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import os
 import shutil
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,10 @@ _MADE_FROM = "made-from"
 
 def write_private(path: Path, text: str) -> None:
     """Write a file that only we can read, whole or not at all."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "w") as file:
+    # A name that no other thread writes to either; tempfile gives it mode 0600.
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
         file.write(text)
-    fresh.replace(path)
+    Path(file.name).replace(path)
 
 
 def forget_step(state: Path) -> Step:
