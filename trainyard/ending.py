@@ -6,6 +6,7 @@ import datetime
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
 from trainyard import lifecycle
 from trainyard.dispatch import checkpoints, runs
@@ -31,6 +32,9 @@ from trainyard.steps import YES, Answer, PlannedStep, Progress, Step, no
 from trainyard.steps import run as run_steps
 from trainyard.wording import counted, named
 
+# What a command ends at most: nodes with what runs on them; also the head with what it keeps; the whole cluster.
+Ends = Literal["nodes", "head", "cluster"]
+
 
 def check(
     cluster: Cluster,
@@ -39,7 +43,7 @@ def check(
     *,
     results: Path,
     end_runs: bool,
-    ends_head: bool,
+    ends: Ends,
     note: Callable[[str], None],
 ) -> None:
     """Raise RequestError while runs go on, or end them if that was asked for; then fetch what runs left.
@@ -47,7 +51,7 @@ def check(
     To be called before nodes end, by `command` as it is typed. A cluster that does not answer has nothing that could
     be named or fetched; one that runs, and answers others alone, is not ended unasked. With `end_runs` nothing that
     a run's records are like, here or on the cluster, is an error: it is noted, and what cannot be fetched is given up.
-    With `ends_head`, checkpoints that do not come home are named: they end with the head.
+    Checkpoints that do not come home are named where the head ends, and with them the storage that a cluster made.
     """
     insisting = f"trainyard {command} --end-runs"
     try:
@@ -78,8 +82,8 @@ def check(
         bringing = _Bringing(ray, note=note, insisting="" if end_runs else insisting)
         if left := [run for run in ours if not bringing.is_done(run)]:
             _run_or_note(bringing.step(left), progress, note, is_needed=not end_runs)
-    if ends_head:
-        _name_lost_checkpoints(ours, note)
+    if ends != "nodes":
+        _name_lost_checkpoints(ours, note, storage_stays=_storage_stays(cluster, ends))
     here = {run.name for run in ours}
     dispatched = [job for job in jobs if "trainyard_run" in job.metadata and job.metadata.get("trainyard_job") != SMOKE]
     if others := [job.submission_id for job in dispatched if job.submission_id not in here]:
@@ -202,17 +206,28 @@ class _Bringing:
         self._note(f"{kind} of {run.name} are given up: {reason}")
 
 
-def _name_lost_checkpoints(here: Sequence[RunDirectory], note: Callable[[str], None]) -> None:
+def _storage_stays(cluster: Cluster, ends: Ends) -> bool:
+    """Say whether storage of a cluster, if it has some, outlives what ends: its own goes with it."""
+    return ends == "head" or cluster.backend.TRAITS.storage_stays(cluster.spec)
+
+
+def _name_lost_checkpoints(here: Sequence[RunDirectory], note: Callable[[str], None], *, storage_stays: bool) -> None:
     """Name the checkpoints that end with the head, and record with each run that they do."""
     for run in here:
         try:
-            lost = checkpoints.elsewhere(run, state.load(run))
+            now = state.load(run)
+            left = checkpoints.elsewhere(run, now)
         except Exception:  # noqa: S112 - as in told_its_end; what it left was given up before
             continue
-        if lost:
-            what = f"{counted(len(lost), 'checkpoint')} of run {run.name}: {checkpoints.listed(lost)}"
+        if not left:
+            continue
+
+        what = f"{counted(len(left), 'checkpoint')} of run {run.name}: {checkpoints.listed(left)}"
+        if storage_stays and now.checkpoints_at is not None:
+            note(f"stays on the storage, in {now.checkpoints_at}: {what}")
+        else:
             note(f"lost with the head: {what}")
-            checkpoints.write_loss(run, lost, now=datetime.datetime.now().astimezone())
+            checkpoints.write_loss(run, left, now=datetime.datetime.now().astimezone())
 
 
 def told_its_end(results: Path, name: str) -> bool:

@@ -9,6 +9,7 @@ from trainyard_runner.wire.resume import Resume
 
 from trainyard import training
 from trainyard.dispatch import resume
+from trainyard.dispatch.checkpoints import elsewhere
 from trainyard.dispatch.follow import Screen
 from trainyard.dispatch.plan import Prepared
 from trainyard.errors import Problem, RequestError
@@ -49,11 +50,14 @@ def ready(
         overrides=[*before, *overrides],
         backend=backend or (None if file else flags.get("backend")),
     )
-    return resumed(run, prepared, screen=screen), cluster
+    return resumed(run, prepared, cluster=cluster.spec.name, screen=screen), cluster
 
 
-def resumed(run: RunDirectory, prepared: Prepared, *, screen: Screen) -> Prepared:
-    """Return a job with what it takes from a former run: skipped tasks, checkpoints, outputs."""
+def resumed(run: RunDirectory, prepared: Prepared, *, cluster: str, screen: Screen) -> Prepared:
+    """Return a job with what it takes from a former run: skipped tasks, checkpoints, outputs.
+
+    `cluster` is the name of the one that it is for.
+    """
     _refuse_unfit(run)
     state = states.load(run)
     names = [task.name for task in prepared.tasks]
@@ -71,7 +75,11 @@ def resumed(run: RunDirectory, prepared: Prepared, *, screen: Screen) -> Prepare
     inherited = tuple(each for each in found if each.checkpoint or each.outputs)
     if changed := _changed(run, prepared):
         screen.note(f"the job file is not the same as for run {run.name}: {named(changed, most=6)}")
-    return replace(prepared, resumed=resume.Resumed(run, Resume(run.name, skipped, inherited)))
+    on_storage: tuple[str, ...] = ()
+    if state.checkpoints_at is not None and state.cluster == cluster:
+        on_storage = tuple(task.name for task in elsewhere(run, state) if task.name in open_tasks)
+    plan = Resume(run.name, skipped, inherited)
+    return replace(prepared, resumed=resume.Resumed(run, plan, on_storage))
 
 
 def flags_of_job(run: RunDirectory) -> list[str]:

@@ -195,7 +195,7 @@ def fetch_to_resume(run: RunDirectory, tasks: Collection[str], *, screen: Screen
     try:
         runs.fetch(run, connect, screen=screen, checkpoints=True, of=tasks)
     except TrainyardError as error:
-        screen.note(f"what is not here of run {run.name} is left out: {error.what}")
+        screen.note(f"not everything of run {run.name} is here: {error.what}")
 
 
 def report(run: RunDirectory, *, screen: Screen) -> Path:

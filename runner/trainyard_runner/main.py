@@ -15,7 +15,7 @@ from typing import Any
 import ray
 from ray.experimental.internal_kv import _internal_kv_del, _internal_kv_get
 
-from trainyard_runner import inheritance, leash, names, placing, plan, shipped, study
+from trainyard_runner import durable, inheritance, leash, names, placing, plan, shipped, study
 from trainyard_runner.gate import SmokeGate, StopAskedError
 from trainyard_runner.records import Records
 from trainyard_runner.rungs import Check
@@ -24,6 +24,7 @@ from trainyard_runner.stream import EventStream
 from trainyard_runner.submitting import Submitter
 from trainyard_runner.sweep import Sweep
 from trainyard_runner.waiting import Watch
+from trainyard_runner.wire.checkpoint import STORAGE
 from trainyard_runner.wire.resume import Resume
 
 _LAST_WORDS = 0.7
@@ -80,6 +81,8 @@ def _run(
 ) -> dict[str, Any]:
     # Functions of this module travel by value: on other nodes the package is not there yet.
     ray.cloudpickle.register_pickle_by_value(shipped)
+    storage = os.environ.get(STORAGE)
+    kept = durable.place(directory, storage)
     stream.write(
         "run-started",
         run=the_plan.run,
@@ -90,7 +93,10 @@ def _run(
         tasks=len(the_plan.tasks),
         together=the_plan.together,
         cluster=the_plan.cluster,
+        checkpoints_at=kept.at,
     )
+    if kept.problem:
+        stream.write("note", text=kept.problem)
     try:
         failed = _pass_gate(the_plan, stream, stopping, runner)
     except StopAskedError:
@@ -106,9 +112,14 @@ def _run(
         return {"exit": SMOKE_FAILED, "error": error, "hint": hint}
     opened = spec and study.Study(spec, the_plan.study, name=the_plan.job or the_plan.run, write=stream.write)
     sweep = Sweep(spec, opened, stream.write) if spec and opened else None
-    scheduler, records = _scheduler(the_plan, directory, stream, runner, sweep)
+    scheduler, records = _scheduler(the_plan, directory, stream, runner, sweep, storage)
     if the_plan.resume and (failed_to_begin := _inherit(the_plan, the_plan.resume, records, stopping)):
         return failed_to_begin
+    if the_plan.resume and kept.at:
+        # The last checkpoints are there, whether the operator could have them or not.
+        skipped = the_plan.resume.skipped
+        for name in [task.name for task in the_plan.tasks if task.name not in skipped]:
+            records.adopt(the_plan.resume.run, name, name)
     scheduler.run(stopping.left)
     counts = scheduler.counts
     summary: dict[str, Any] = {"counts": counts, **({"sweep": sweep.result()} if sweep else {})}
@@ -180,7 +191,12 @@ def _pass_gate(the_plan: plan.Plan, stream: EventStream, stopping: Stopping, run
 
 
 def _scheduler(
-    the_plan: plan.Plan, directory: Path, stream: EventStream, runner: shipped.Package, sweep: Sweep | None
+    the_plan: plan.Plan,
+    directory: Path,
+    stream: EventStream,
+    runner: shipped.Package,
+    sweep: Sweep | None,
+    storage: str | None,
 ) -> tuple[Scheduler, Records]:
     known: dict[str, str] = {}
 
@@ -196,7 +212,14 @@ def _scheduler(
             raise RuntimeError("the uploaded job is no longer on the cluster")
         job = (the_plan.package, [ray.put(b"".join(blobs))])
     here = node_name(ray.get_runtime_context().get_node_id())
-    records = Records(directory, stream, node=here, node_name=node_name, each_attempt=the_plan.outputs_each_attempt)
+    records = Records(
+        directory,
+        stream,
+        node=here,
+        node_name=node_name,
+        each_attempt=the_plan.outputs_each_attempt,
+        storage=storage,
+    )
     if sweep:
         records.on_metric = sweep.metric
     submitter = Submitter(the_plan, records, runner=runner, job=job)

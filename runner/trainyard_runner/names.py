@@ -7,6 +7,8 @@ import re
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._=,+-]")
 _LONGEST = 100
+# Where a run's directory has its checkpoints.
+CHECKPOINTS = "checkpoints"
 
 
 def file_stem(task: str) -> str:
@@ -43,4 +45,4 @@ def output_archive(task: str, number: int) -> str:
 
 
 def checkpoint_archive(task: str) -> str:
-    return f"checkpoints/{file_stem(task)}.tar"
+    return f"{CHECKPOINTS}/{file_stem(task)}.tar"

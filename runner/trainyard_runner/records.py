@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -10,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainyard_runner import names
+from trainyard_runner import durable, names
 from trainyard_runner.archive import PART, Incoming
 from trainyard_runner.losses import Ending
 from trainyard_runner.stream import EventStream
@@ -56,17 +55,26 @@ class Records:
     """Turns an attempt's messages into events and files."""
 
     def __init__(
-        self, directory: Path, stream: EventStream, *, node: str, node_name: Callable[[str], str], each_attempt: bool
+        self,
+        directory: Path,
+        stream: EventStream,
+        *,
+        node: str,
+        node_name: Callable[[str], str],
+        each_attempt: bool,
+        storage: str | None = None,
     ) -> None:
         """Keep records of a run in `directory`, which is on `node`.
 
-        `each_attempt`: what an attempt leaves does not go on to the next one.
+        `each_attempt`: what an attempt leaves is not there for the next one.
+        `storage`: where former runs kept checkpoints, if that outlives the head.
         """
         self._directory = directory
         self._stream = stream
         self._node = node
         self.node_name = node_name
         self._each_attempt = each_attempt
+        self._storage = storage
         self._archives: dict[tuple[str, int], list[OutputArchive]] = {}
         self._numbers: Counter[str] = Counter()
         # By task: what its last attempt left and could not be brought back.
@@ -117,11 +125,9 @@ class Records:
 
     def adopt(self, run: str, former: str, task: str) -> None:
         """Let a task begin from the checkpoint of a former run's task, if this cluster still has it."""
-        before = self._directory.with_name(run) / names.checkpoint_archive(former)
-        place = self._directory / names.checkpoint_archive(task)
-        place.parent.mkdir(exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):
-            place.hardlink_to(before)
+        before = durable.find(self._directory.with_name(run), former, self._storage)
+        if before is not None:
+            durable.share(before, self._directory / names.checkpoint_archive(task))
 
     def inherit_checkpoint(self, task: str, parts: Iterator[bytes]) -> None:
         """Keep a checkpoint that the operator sent, for the first attempt of a task."""

@@ -14,7 +14,7 @@ import pytest
 from tests.bed.engine import BedEngine
 from tests.bed.kubernetes import KubeBed
 from tests.real import kube as kubernetes
-from tests.real.jobs import newest, write_job
+from tests.real.jobs import end_of, newest, runs, write_job
 from tests.real.kube import RAY_IMAGE
 from tests.real.yard import Yard, wait_until
 
@@ -56,6 +56,15 @@ WIDE = """
     together: true
     resources: {cpus: 1}
     node: {group: burst}
+"""
+# The first time it stays, once its checkpoint is there.
+STEPS = """
+    import os, pathlib, time
+    place = pathlib.Path(os.environ["TRAINYARD_CHECKPOINT"], "step")
+    step = int(place.read_text()) if place.exists() else 0
+    print("begins at", step, flush=True)
+    place.write_text(str(step + 10))
+    time.sleep(0.6 if step else 600)
 """
 WHERE = """
     command: [sh, -c, "hostname; echo $PRICE > $TRAINYARD_OUTPUT/price"]
@@ -245,6 +254,32 @@ def test_recreate_makes_every_node_anew_and_keeps_what_was_written(second: Yard,
     write_job(second, "look", "command: [sh, -c, 'cat /outputs/file; echo $PRICE']\n")
     second.run("train.dispatch", "look", "--skip-smoke")
     assert (newest(second) / "logs" / "look.1.log").read_text() == "kept\nsix\n"
+
+
+def test_a_checkpoint_on_a_claim_outlives_its_head_and_the_run_is_resumed_from_it(second: Yard, kube: KubeBed) -> None:
+    write_job(second, "steps", "command: [python, steps.py]\n", steps=STEPS)
+    before = runs(second)
+    operator = second.start("train.dispatch", "steps", "--skip-smoke")
+
+    def has_a_checkpoint() -> bool:
+        paths = [run / "events.jsonl" for run in runs(second) - before]
+        return any('"event":"checkpoint"' in path.read_text() for path in paths if path.exists())
+
+    wait_until(has_a_checkpoint, seconds=90, what="a checkpoint is on the claim")
+    (run,) = runs(second) - before
+    head = kubernetes.uids(kube, "second", namespace=SPACE)["head"]
+    kube.kubectl("delete", "pod", "-n", SPACE, "-l", "ray.io/cluster=second", "--grace-period=0", "--force")
+    code, output = end_of(operator, seconds=120)
+    assert code == 6, output
+    second.run("cluster.up")
+    assert kubernetes.uids(kube, "second", namespace=SPACE)["head"] != head
+
+    gone = second.run("train.fetch", run.name, "--checkpoints", expect=4).stderr
+    assert f"checkpoints of run {run.name} are on storage of cluster second, /outputs/.trainyard/second" in gone
+    again = second.run("train.resume", run.name, "--skip-smoke")
+    assert f"resumes {run.name}: from their checkpoints: steps" in again.stderr
+    assert (newest(second) / "logs" / "steps.1.log").read_text() == "begins at 10\n"
+    assert (newest(second) / "checkpoints" / "steps" / "step").read_text() == "20"
 
 
 def test_a_new_group_comes_without_touching_the_others(second: Yard, kube: KubeBed) -> None:

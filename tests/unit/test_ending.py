@@ -47,7 +47,7 @@ def check(cluster: Cluster, *, end_runs: bool = False) -> list[str]:
         *(cluster, "cluster.down", PROGRESS),
         results=cluster.tools.state,
         end_runs=end_runs,
-        ends_head=True,
+        ends="cluster",
         note=notes.append,
     )
     return notes
@@ -190,3 +190,21 @@ def test_a_down_that_is_interrupted_says_how_to_go_on(monkeypatch: pytest.Monkey
         lifecycle.down(cluster, PROGRESS)
     hint = "  -> What is not removed yet stays. To continue, repeat the same command."
     assert caught.value.lines() == ["interrupted", BILLED, hint]
+
+
+@pytest.mark.parametrize(
+    ("storage", "ends", "stays"),
+    [
+        (None, "cluster", False),
+        ({"size": "1GiB"}, "head", True),
+        ({"size": "1GiB"}, "cluster", False),
+        ({"claim": "mine"}, "cluster", True),
+    ],
+)
+def test_storage_stays_unless_the_cluster_made_it_and_goes_itself(
+    tmp_path: Path, storage: Any, ends: ending.Ends, stays: bool
+) -> None:
+    section = {"name": "lab", "backend": "kuberay", "kuberay": {"storage": storage}}
+    loaded = LoadedCluster(ClusterSpec.model_validate(section), tmp_path / "lab.yaml")
+    cluster = Cluster(loaded, Tools(tmp_path / "state", {}, "kuberay"))
+    assert ending._storage_stays(cluster, ends) is stays

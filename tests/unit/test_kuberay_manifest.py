@@ -203,6 +203,19 @@ def test_volumes_are_seen_where_the_file_says() -> None:
     assert [mount["mountPath"] for mount in mounts if mount.get("readOnly")] == ["/datasets"]
 
 
+def test_the_head_alone_is_told_of_storage_for_checkpoints_and_only_of_a_claim() -> None:
+    def variables(pod: Any) -> dict[str, str]:
+        (container,) = pod["spec"]["containers"]
+        return {variable["name"]: variable["value"] for variable in container["env"]}
+
+    cluster = made(**EVERYTHING).cluster
+    head = cluster["spec"]["headGroupSpec"]["template"]
+    assert variables(head)["TRAINYARD_CHECKPOINT_STORAGE"] == "/out/.trainyard/lab"
+    workers = [group["template"] for group in cluster["spec"]["workerGroupSpecs"]]
+    workers += [made(**SMALL).cluster["spec"]["headGroupSpec"]["template"]]
+    assert not any("TRAINYARD_CHECKPOINT_STORAGE" in variables(pod) for pod in workers)
+
+
 def test_the_claim_is_made_as_the_file_asks() -> None:
     assert made(**SMALL).claim is None
     assert made(**SMALL, kuberay={"storage": {"claim": "mine"}}).claim is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, cast
 
@@ -199,3 +200,20 @@ def test_a_run_does_not_wait_for_ever_for_an_operator_that_is_gone(tmp_path: Pat
     with pytest.raises(inheritance.SilentError, match="nothing came for 300 s"):
         receiver.receive(Resume("rl-1", (), (Inherited("a", True, False),)), records)
     stream.close()
+
+
+def test_a_checkpoint_on_storage_counts_for_its_own_cluster_alone(here: Path) -> None:
+    run = former(here, ("seed=0", "failed"), ("seed=1", "failed"))
+    first, *rest = run.events.read_text().splitlines(keepends=True)
+    started = '{"time": 0.5, "event": "run-started", "checkpoints_at": "/outputs/.trainyard/lab/rl-1"}\n'
+    saved = '{"time": 0.6, "event": "checkpoint", "task": "seed=1", "attempt": 1, "bytes": 3, "files": 1}\n'
+    lines = [started, saved, first, *rest]
+    numbered = [json.dumps(json.loads(line) | {"seq": number}) for number, line in enumerate(lines)]
+    run.events.write_text("\n".join(numbered) + "\n")
+
+    prepared, _ = ready(run)
+    assert prepared.resumed.on_storage == ("seed=1",)
+    assert prepared.resumed.described(2) == ("resumes rl-1: from their checkpoints: seed=1; from the beginning: 1 task")
+    (here / "clusters/other.yaml").write_text("name: other\nbackend: local\n")
+    prepared, _ = ready(run, file="clusters/other.yaml")
+    assert prepared.resumed.on_storage == ()

@@ -107,7 +107,7 @@ class Cluster:
 
     def up(self, *, timeout: float | None = None) -> None:
         """Make it match its file, as `cluster.up` does; safe to repeat. Raises RequestError rather than end runs."""
-        check = self._check("cluster.up", end_runs=False, ends_head=False)
+        check = self._check("cluster.up", end_runs=False, ends="nodes")
         lifecycle.up(self._cluster, progress.for_stream(), before_disruption=check, timeout=timeout)
 
     def smoke(self) -> Smoked:
@@ -121,7 +121,7 @@ class Cluster:
 
     def down(self, *, end_runs: bool = False) -> None:
         """Remove it, and prove that nothing is left. Raises RequestError while runs go on, unless they are to end."""
-        check = self._check("cluster.down", end_runs=end_runs, ends_head=True)
+        check = self._check("cluster.down", end_runs=end_runs, ends="cluster")
         lifecycle.down(self._cluster, progress.for_stream(), before_disruption=check)
 
     def dispatch(self, job: Job | str | Path, *, skip_smoke: bool = False) -> Run:
@@ -145,7 +145,7 @@ class Cluster:
         job = job or _job_of(former)
         other = f"cluster.tune({str(job.directory)!r})"
         prepared = training.checked(self._cluster, job.spec, job.directory, sweep=False, other=other)
-        prepared = resuming.resumed(former, prepared, screen=Screen(note=note))
+        prepared = resuming.resumed(former, prepared, cluster=self.spec.name, screen=Screen(note=note))
         return self._begin(prepared, sweep=False, skip_smoke=skip_smoke)
 
     def _dispatch(self, job: Job | str | Path, *, sweep: bool, skip_smoke: bool) -> Run:
@@ -222,12 +222,12 @@ class Cluster:
         recorded = recorded_backend(self._cluster.tools.state)
         return recorded not in (None, self.spec.backend) or self.status().state != "absent"
 
-    def _check(self, command: str, *, end_runs: bool, ends_head: bool) -> Callable[[], None]:
+    def _check(self, command: str, *, end_runs: bool, ends: ending.Ends) -> Callable[[], None]:
         return lambda: ending.check(
             *(self._cluster, command, progress.for_stream()),
             results=training.results(),
             end_runs=end_runs,
-            ends_head=ends_head,
+            ends=ends,
             note=lambda text: note(f"note: {text}"),
         )
 

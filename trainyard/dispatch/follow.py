@@ -222,7 +222,7 @@ class Follower:
         ended = (job.end if job else None) or self.state.last_contact or time.time()
         self._event(
             self.journal.end_for(
-                _end_reason(job),
+                _end_reason(job, self.state.checkpoints_at),
                 state="stopped" if stopped else "failed",
                 exit_code=1 if stopped else OutsideError.exit_code,
                 seconds=round(max(0.0, ended - (self.state.started or ended)), 3),
@@ -239,13 +239,13 @@ class Follower:
             self.screen.note(f"could not ask Ray to stop the run: {error.what}")
 
 
-def _end_reason(job: Job | None) -> str:
+def _end_reason(job: Job | None, checkpoints_at: str | None) -> str:
     if job is None:
         # Ray keeps its list of jobs in the head's memory.
-        return (
-            "the cluster's head or the whole cluster was replaced: the run is lost, "
-            "and checkpoints that are not here were on the head"
-        )
+        replaced = "the cluster's head or the whole cluster was replaced: the run is lost"
+        if checkpoints_at is not None:
+            return f"{replaced}, and its checkpoints are on the cluster's storage ({checkpoints_at})"
+        return f"{replaced}, and checkpoints that are not here were on the head"
     code = "" if job.exit_code is None else f", exit code {job.exit_code}"
     # Ray puts the end of the log into its message, with the whole text of the runner's bootstrap.
     message = (job.message.strip().splitlines() or [""])[0].split(", last available logs")[0]

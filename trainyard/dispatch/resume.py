@@ -28,10 +28,13 @@ class Resumed:
 
     run: RunDirectory
     plan: Resume
+    # Tasks whose last checkpoint is not here, and is on storage of the cluster: the head looks there itself.
+    on_storage: tuple[str, ...] = ()
 
     def record(self) -> dict[str, Any]:
         """Return what run.json says of it."""
         with_checkpoint = [each.task for each in self.plan.inherited if each.checkpoint]
+        with_checkpoint += [task for task in self.on_storage if task not in with_checkpoint]
         return {"run": self.run.name, "skipped": list(self.plan.skipped), "from_checkpoint": with_checkpoint}
 
     def document(self) -> dict[str, Any]:

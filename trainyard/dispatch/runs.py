@@ -220,6 +220,13 @@ def _gone(run: RunDirectory, state: RunState, missing: Sequence[Task], *, why: s
     """Say that what is not here ended with the head, and since when; `why` is what there is instead."""
     lost_at = checkpoint_loss(run)
     at = f" at {lost_at:%H:%M on %-d %B %Y}" if lost_at else ""
+    if missing and state.checkpoints_at is not None:
+        return NotReadyError(
+            f"checkpoints of run {run.name} are on storage of cluster {state.cluster}, {state.checkpoints_at}, "
+            f"and the head that served them is gone: {listed(missing)}",
+            where=why,
+            hint=f"To continue from them: {state.resume_command}",
+        )
     what = f"checkpoints of run {run.name}" if missing else f"outputs of run {run.name}"
     again = "" if state.sweep or state.done == len(state.tasks) else state.resume_command
     return NotReadyError(

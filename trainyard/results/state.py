@@ -115,6 +115,8 @@ class RunState:
         self.last_contact: float | None = None  # when it last said something
         self.seconds: float | None = None
         self.node_id: str | None = None
+        # The directory, on storage that outlives the head, with its checkpoints; None: they are on the head's disk.
+        self.checkpoints_at: str | None = None
         self.exit: int | None = None
         self.error: str | None = None
         self.hint: str | None = None
@@ -146,6 +148,7 @@ class RunState:
         match event["event"]:
             case "run-started":
                 self.state, self.started, self.node_id = "running", event["time"], event.get("node_id")
+                self.checkpoints_at = event.get("checkpoints_at")
             case "check":
                 self.checks.append({key: event.get(key) for key in _CHECK})
             case "gate":

@@ -20,6 +20,7 @@ from trainyard.tasks.command import CLUSTER, Call, task
 from trainyard.tasks.report import Report, Table, note, step_documents
 
 if TYPE_CHECKING:
+    from trainyard.ending import Ends
     from trainyard.lifecycle import Cluster
     from trainyard.steps import PlannedStep, StepResult
 
@@ -85,7 +86,7 @@ def down(
     command = _flagged("cluster.down", {"--purge": purge, "--keep-disks": keep_disks, "--adopt": adopt})
     if call.dry:
         return planned(cluster, lazy.lifecycle.plan_down(cluster, call.progress, purge=purge), command)
-    check = _begin(call, cluster, command, end_runs=end_runs, ends_head=True)
+    check = _begin(call, cluster, command, end_runs=end_runs, ends="cluster")
     results = lazy.lifecycle.down(cluster, call.progress, purge=purge, before_disruption=check)
     return _removed(cluster, results, purge=purge, keep_disks=keep_disks)
 
@@ -256,7 +257,8 @@ def _made(call: Call, cluster: Cluster, command: str, *, end_runs: bool, recreat
     """Make it; say what was done, and where the cluster answers."""
     from trainyard.backends import leash
 
-    check = _begin(call, cluster, command, end_runs=end_runs, ends_head=recreate)
+    ends: Ends = "head" if recreate else "nodes"
+    check = _begin(call, cluster, command, end_runs=end_runs, ends=ends)
     results = lazy.lifecycle.up(cluster, call.progress, recreate=recreate, before_disruption=check)
     endpoint = lazy.lifecycle.connect(cluster)
     return Report(
@@ -293,7 +295,7 @@ def _has_ended(run: str) -> bool:
     return bool(lazy.ending.told_its_end(paths.results_home(os.environ, directory=Path.cwd()), run))
 
 
-def _begin(call: Call, cluster: Cluster, command: str, *, end_runs: bool, ends_head: bool) -> Callable[[], None]:
+def _begin(call: Call, cluster: Cluster, command: str, *, end_runs: bool, ends: Ends) -> Callable[[], None]:
     """Say which cluster is meant, and by which file; return the check for runs that nodes would end with."""
     note(f"cluster {cluster.spec.name} ({cluster.spec.backend}), as {paths.shown(cluster.loaded.source)} says")
     results = paths.results_home(os.environ, directory=Path.cwd())
@@ -304,7 +306,7 @@ def _begin(call: Call, cluster: Cluster, command: str, *, end_runs: bool, ends_h
             *(cluster, command, call.progress),
             results=results,
             end_runs=end_runs,
-            ends_head=ends_head,
+            ends=ends,
             note=lambda text: note(f"note: {text}"),
         )
 

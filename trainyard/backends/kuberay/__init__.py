@@ -58,6 +58,7 @@ TRAITS = Traits(
     nodes_pull=True,
     leaves="namespace and KubeRay operator stay",
     flags=(owners.ADOPT,),
+    storage_stays=lambda spec: spec.kuberay.storage is not None and spec.kuberay.storage.claim is not None,
 )
 Section = KuberaySection | None
 billed = nothing_billed

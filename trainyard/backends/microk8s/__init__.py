@@ -49,6 +49,7 @@ TRAITS = Traits(
     leaves="MicroK8s stays on the hosts",
     joins_hosts=True,
     flags=kuberay.TRAITS.flags,
+    storage_stays=kuberay.TRAITS.storage_stays,
 )
 discover = kuberay.discover
 billed = kuberay.billed

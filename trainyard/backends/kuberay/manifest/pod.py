@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from trainyard_runner.wire.checkpoint import STORAGE
+
 from trainyard import render
 from trainyard.backends import ray_nodes
 from trainyard.backends.kuberay import naming
@@ -122,7 +124,7 @@ def values(inputs: Inputs, node: NodeSize, *, with_autoscaler: bool) -> Values:
         "container": naming.HEAD_CONTAINER if node.is_head else naming.WORKER_CONTAINER,
         "image": inputs.image,
         "ports": PORTS if node.is_head else None,
-        "env": _env(spec, section, has_gpus=bool(gpus)),
+        "env": _env(spec, section, node, has_gpus=bool(gpus)),
         "limits": limits,
         "requests": _requests(section, node, limits),
         "container_security": container_security(section.security),
@@ -197,10 +199,12 @@ def _affinity(spec: ClusterSpec, section: KuberaySection, spread: str | None) ->
     return {"podAntiAffinity": anti} if anti else None
 
 
-def _env(spec: ClusterSpec, section: KuberaySection, *, has_gpus: bool) -> list[dict[str, str]]:
+def _env(spec: ClusterSpec, section: KuberaySection, node: NodeSize, *, has_gpus: bool) -> list[dict[str, str]]:
     # An image may ask for every GPU (NVIDIA_VISIBLE_DEVICES=all in its ENV), and a host may grant it by default.
     hidden = {} if has_gpus else {"NVIDIA_VISIBLE_DEVICES": "void"}
     variables = {**hidden, **home(section.security, directory=HOME), **spec.env, **ray_nodes.settings()}
+    if node.is_head and section.storage is not None:
+        variables[STORAGE] = f"{section.outputs}/.trainyard/{spec.name}"
     # To Kubernetes `$(NAME)` is a variable, and `$$` a dollar sign.
     return [{"name": name, "value": render.dollars_doubled(value)} for name, value in sorted(variables.items())]
 
