@@ -208,11 +208,11 @@ def test_the_head_alone_is_told_of_storage_for_checkpoints_and_only_of_a_claim()
         (container,) = pod["spec"]["containers"]
         return {variable["name"]: variable["value"] for variable in container["env"]}
 
-    cluster = made(**EVERYTHING).cluster
+    cluster = made(**EVERYTHING).ray_cluster
     head = cluster["spec"]["headGroupSpec"]["template"]
     assert variables(head)["TRAINYARD_CHECKPOINT_STORAGE"] == "/out/.trainyard/lab"
     workers = [group["template"] for group in cluster["spec"]["workerGroupSpecs"]]
-    workers += [made(**SMALL).cluster["spec"]["headGroupSpec"]["template"]]
+    workers += [made(**SMALL).ray_cluster["spec"]["headGroupSpec"]["template"]]
     assert not any("TRAINYARD_CHECKPOINT_STORAGE" in variables(pod) for pod in workers)
 
 
