@@ -55,8 +55,10 @@ def discover(
         answers = list(zip(accounts, asked, strict=True))
     for account, answer in answers:
         if isinstance(answer, TrainyardError):
-            remarks.append(f"EC2 in {account[1]}: {in_a_line(answer)}")
-            problems |= {name: in_a_line(answer) for name, place in places.items() if place == account}
+            there = [name for name, place in places.items() if place == account]
+            problems |= dict.fromkeys(there, in_a_line(answer))
+            # The rows of its clusters say so already.
+            remarks += [] if there else [f"EC2 in {account[1]}: {in_a_line(answer)}"]
             continue
         found, kept = answer
         shown |= {each.name: each.location for each in found if places.get(each.name) == account}
