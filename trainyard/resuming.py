@@ -91,14 +91,11 @@ def flags_of_job(run: RunDirectory) -> list[str]:
 
 
 def _refuse_unfit(run: RunDirectory) -> None:
-    """Raise RequestError where a run cannot be resumed: a sweep, or one that still runs."""
+    """Raise RequestError where a run cannot be resumed: a sweep, or one that is still active."""
     if run.record().get("tune"):
         hint = f"Resume it: trainyard tune.resume {run.name}"
         raise RequestError(f"run {run.name} is a sweep", where=str(run.path), hint=hint)
-    now = training.status(run)
-    if not now.state.ended and not now.unsure:
-        hint = f"Follow it: trainyard train.logs {run.name}; or stop it first: trainyard train.stop {run.name}"
-        raise RequestError(f"run {run.name} still runs", hint=hint)
+    training.refuse_active(run, stop="train.stop")
 
 
 def _refuse_hidden(run: RunDirectory, before: Sequence[str], overrides: Sequence[str]) -> None:

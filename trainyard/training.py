@@ -190,6 +190,14 @@ def fetch(run: RunDirectory, *, checkpoints: bool, screen: Screen) -> RunStatus:
     return runs.fetch(run, connect, screen=screen, checkpoints=checkpoints)
 
 
+def refuse_active(run: RunDirectory, *, stop: str) -> None:
+    """Raise RequestError for a run that has not ended, and so cannot be resumed; the command `stop` ends it."""
+    now = status(run)
+    if not now.state.ended and not now.unsure:
+        hint = f"Follow it: trainyard train.logs {run.name}; or stop it first: trainyard {stop} {run.name}"
+        raise RequestError(f"run {run.name} is still active", hint=hint)
+
+
 def fetch_to_resume(run: RunDirectory, tasks: Collection[str], *, screen: Screen) -> None:
     """Bring home what these tasks left; what cannot be had is a note: they begin with what is here."""
     try:

@@ -33,10 +33,7 @@ def ready_again(
     The job file is the one that was recorded, with overrides on top; the job's other files are as they are now.
     """
     before = about(run)
-    now = training.status(run)
-    if not now.state.ended and not now.unsure:
-        hint = f"Follow it: trainyard train.logs {run.name}; or end it first: trainyard tune.stop {run.name}"
-        raise RequestError(f"run {run.name} is still active", hint=hint)
+    training.refuse_active(run, stop="tune.stop")
     study = run.study.read_text(encoding="utf-8") if run.study.exists() else ""
     # Of a line that was cut off nobody knows what it said.
     study = study[: study.rfind("\n") + 1]
