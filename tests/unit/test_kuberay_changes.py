@@ -108,6 +108,7 @@ def test_what_all_groups_have_otherwise_is_said_once() -> None:
     kuberay = {"node_selector": {"pool": "a"}, "storage": {"claim": "mine"}, "shm_size": "1GiB"}
     found = said(sent(**LAB), sent(**LAB, kuberay=kuberay, image="r/b@sha256:1", secrets=("mine",)))
     assert sorted(found) == ignored(
+        "env.TRAINYARD_CHECKPOINT_STORAGE differs",
         "image: r/a@sha256:0 now, r/b@sha256:1 desired",
         "object-store-memory differs",
         "the pods' imagePullSecrets differs",
