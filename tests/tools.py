@@ -90,7 +90,7 @@ def announcement(machine: Machine) -> list[str]:
         said.append(f"downloads Go {go_toolchain.VERSION} (70 MB) into {go_toolchain.DIRECTORY}")
     if not machine.is_built:
         said.append(f"builds Kubernetes, KubeRay, Helm and images from their sources, into {CACHE}")
-        said.append("the first time takes 20 to 30 minutes on 2 cores, and 10 GB; later it takes seconds")
+        said.append("the first time takes 20 to 35 minutes on 2 cores, and 10 GB; later it takes seconds")
     return said
 
 
