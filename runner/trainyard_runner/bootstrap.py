@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
+
 PROGRAM = """\
-import os, pathlib, sys, time
-run, runner, plan = sys.argv[1:]
+import json, os, pathlib, sys, time
+(run,) = sys.argv[1:]
+runner, plan = os.environ["TRAINYARD_RUNNER"], os.environ["TRAINYARD_PLAN"]
 started = time.time()
+# What started this program is not for the processes that it starts through Ray: those that wait could not be used.
+config = json.loads(os.environ["RAY_JOB_CONFIG_JSON_ENV_VAR"])
+os.environ["RAY_JOB_CONFIG_JSON_ENV_VAR"] = json.dumps({**config, "runtime_env": {}})
 try:
     import ray
     from ray.experimental.internal_kv import _internal_kv_get
@@ -19,7 +25,7 @@ except ImportError:
     if not python or "TRAINYARD_PYTHON" in os.environ:
         sys.exit("trainyard: neither python3 nor the program `ray` on the head's PATH leads to a Python with ray")
     os.environ["TRAINYARD_PYTHON"] = python
-    os.execv(python, [python, "-c", 'import os; exec(os.environ["TRAINYARD_BOOTSTRAP"])', *sys.argv[1:]])
+    os.execv(python, [python, "-c", 'import os; exec(os.environ["TRAINYARD_BOOTSTRAP"])', run])
 ray.init(log_to_driver=False, logging_level="ERROR")
 blobs = [_internal_kv_get(("gcs://" + name).encode()) for name in (runner, plan)]
 if not all(blobs):
@@ -38,11 +44,16 @@ sys.exit(main(run, plan_text=blobs[1], runner_name=runner, runner=blobs[0], star
 """
 
 
-def argv(run: str, *, runner: str, plan: str) -> list[str]:
-    """Return the command of a run's Ray job; quote it with `shlex.join` and put `exec ` in front.
-
-    `runner` and `plan` are the names of the uploaded blobs ("_ray_pkg_….zip"). The program travels in the environment,
-    so that it can start itself again with another interpreter, and process lists stay readable.
-    """
+def entrypoint(run: str) -> str:
+    """Return the shell command of a run's Ray job, as Ray's own tools show it."""
     start = 'import os; exec(os.environ["TRAINYARD_BOOTSTRAP"])'
-    return ["env", f"TRAINYARD_BOOTSTRAP={PROGRAM}", "python3", "-c", start, run, runner, plan]
+    return f"exec {shlex.join(['python3', '-c', start, run])}"
+
+
+def variables(*, runner: str, plan: str) -> dict[str, str]:
+    """Return the environment of a run's Ray job.
+
+    `runner` and `plan` are the names of the uploaded blobs ("_ray_pkg_….zip"). The program is among them,
+    so that it can start itself again with another interpreter, and Ray shows a command of one line.
+    """
+    return {"TRAINYARD_BOOTSTRAP": PROGRAM, "TRAINYARD_RUNNER": runner, "TRAINYARD_PLAN": plan}

@@ -17,6 +17,7 @@ from ray.experimental.internal_kv import _internal_kv_del, _internal_kv_get
 
 from trainyard_runner import durable, inheritance, leash, names, placing, plan, shipped, study
 from trainyard_runner.gate import SmokeGate, StopAskedError
+from trainyard_runner.job_log import JobLog
 from trainyard_runner.records import Records
 from trainyard_runner.rungs import Check
 from trainyard_runner.scheduler import Scheduler
@@ -218,6 +219,7 @@ def _scheduler(
         node=here,
         node_name=node_name,
         each_attempt=the_plan.outputs_each_attempt,
+        job_log=JobLog(the_plan.run),
         storage=storage,
     )
     if sweep:

@@ -11,6 +11,7 @@ from typing import Any
 
 from trainyard_runner import durable, names
 from trainyard_runner.archive import PART, Incoming
+from trainyard_runner.job_log import JobLog
 from trainyard_runner.losses import Ending
 from trainyard_runner.stream import EventStream
 from trainyard_runner.wire.checkpoint import KeptCheckpoint
@@ -62,6 +63,7 @@ class Records:
         node: str,
         node_name: Callable[[str], str],
         each_attempt: bool,
+        job_log: JobLog,
         storage: str | None = None,
     ) -> None:
         """Keep records of a run in `directory`, which is on `node`.
@@ -74,6 +76,7 @@ class Records:
         self._node = node
         self.node_name = node_name
         self._each_attempt = each_attempt
+        self._job_log = job_log
         self._storage = storage
         self._archives: dict[tuple[str, int], list[OutputArchive]] = {}
         self._numbers: Counter[str] = Counter()
@@ -108,6 +111,7 @@ class Records:
     def end(self, record: AttemptRecord, ending: Ending) -> None:
         """Write how an attempt ended; what its node could not say any more is null."""
         self._drop_all(record)
+        self._job_log.ended(record.task)
         if not record.is_started:
             self._started(record, {"node_id": None, "gpus": []})
         seconds = round(time.monotonic() - record.began, 3)
@@ -172,6 +176,7 @@ class Records:
 
     def _output(self, record: AttemptRecord, chunk: bytes) -> None:
         text = chunk.decode("utf-8", "surrogateescape")
+        self._job_log.printed(record.task, text)
         self._stream.write("output", task=record.task, attempt=record.attempt, at=record.printed, text=text)
         record.printed += len(chunk)
         record.tail = (record.tail + chunk.decode("utf-8", "replace"))[-4096:]

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 import pytest
 from trainyard_runner import durable, names
+from trainyard_runner.job_log import JobLog
 from trainyard_runner.records import Records
 from trainyard_runner.stream import EventStream
 
@@ -31,6 +32,7 @@ def records_of(run: Path, storage: Path | None) -> Iterator[Records]:
         node="head",
         node_name=str,
         each_attempt=False,
+        job_log=JobLog("rl-1"),
         storage=str(storage) if storage else None,
     )
     stream.close()

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 from trainyard_runner import archive, inheritance, names, unpack
+from trainyard_runner.job_log import JobLog
 from trainyard_runner.records import Records
 from trainyard_runner.stream import EventStream
 from trainyard_runner.wire.resume import PART_BYTES, Inherited, Resume
@@ -171,7 +172,7 @@ def test_what_tasks_begin_with_reaches_the_head_byte_for_byte(tmp_path: Path) ->
     resume.send(cast(RayApi, head), "rl-2", resumed, interrupted=lambda: False).do()
     assert len(head.parts) == 4, "two whole parts of the checkpoint, its rest, and the outputs"
     stream = EventStream(tmp_path / "head")
-    records = Records(tmp_path / "head", stream, node="head", node_name=str, each_attempt=False)
+    records = Records(tmp_path / "head", stream, node="head", node_name=str, each_attempt=False, job_log=JobLog("rl-1"))
     receiver = inheritance.Receiver("rl-2", take=lambda name: head.parts.pop(name, None), check=lambda: None)
     receiver.receive(Resume.of(resumed.document()) or Resume(""), records)
     stream.close()
@@ -196,7 +197,7 @@ def test_a_run_does_not_wait_for_ever_for_an_operator_that_is_gone(tmp_path: Pat
         sleep=lambda _: None,
     )
     stream = EventStream(tmp_path)
-    records = Records(tmp_path, stream, node="head", node_name=str, each_attempt=False)
+    records = Records(tmp_path, stream, node="head", node_name=str, each_attempt=False, job_log=JobLog("rl-1"))
     with pytest.raises(inheritance.SilentError, match="nothing came for 300 s"):
         receiver.receive(Resume("rl-1", (), (Inherited("a", True, False),)), records)
     stream.close()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from ray import exceptions
 from trainyard_runner import losses, names, proctree
+from trainyard_runner.job_log import JobLog
 from trainyard_runner.output import CHUNK, OutputBuffer
 from trainyard_runner.plan import Task
 from trainyard_runner.records import AttemptRecord, Records
@@ -195,7 +196,7 @@ def test_a_safe_name_stays_as_it_is_and_any_other_becomes_safe_with_a_mark_of_it
 
 def test_very_many_values_of_a_metric_are_several_events(tmp_path: Path) -> None:
     stream = EventStream(tmp_path)
-    records = Records(tmp_path, stream, node="head", node_name=str, each_attempt=False)
+    records = Records(tmp_path, stream, node="head", node_name=str, each_attempt=False, job_log=JobLog("rl-1"))
     heard: list[list[float]] = []
     records.on_metric = lambda _, values: heard.extend(values)
     values = [[float(step), 1.7976931348623157e308, 1795500000.1234567] for step in range(25_000)]

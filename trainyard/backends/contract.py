@@ -152,6 +152,7 @@ class ClusterStatus:
     `hosts` asks those that the backend makes nodes of, which may take as long as a dead one does.
     `differences` say in what the cluster is not as its file says, as far as that is known without changing anything.
     `owner` is whose it is, "" where the backend does not know.
+    `gcs` is the address (host:port) of Ray's GCS, where programs of this machine reach it.
     `token` is the dashboard's; `token_file` holds it, or `token_command` prints it, where it is kept with the cluster.
     """
 
@@ -161,6 +162,7 @@ class ClusterStatus:
     nodes: tuple[NodeStatus, ...]
     address: str | None = None
     token_file: Path | None = None
+    gcs: str | None = None
     simulated_gpus: bool = False
     detail: str = ""
     tunnel: str | None = None

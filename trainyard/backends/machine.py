@@ -82,6 +82,11 @@ class Machine(ABC):
         return None
 
     @property
+    def gcs(self) -> str | None:
+        """Return the address of Ray's GCS, where programs of this machine reach it."""
+        return None
+
+    @property
     def token_file(self) -> Path:
         return self.tools.state / "token"
 
@@ -180,6 +185,7 @@ class Machine(ABC):
             nodes=statuses,
             address=self.address(),
             token_file=self.token_file if self.token else None,
+            gcs=self.gcs,
             simulated_gpus=any(node.is_simulated for node in nodes.values()),
             detail="; ".join(filter(None, details)),
             tunnel=self.tunnel,

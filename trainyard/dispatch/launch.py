@@ -6,7 +6,6 @@ import datetime
 import getpass
 import os
 import platform
-import shlex
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -192,11 +191,16 @@ def _submit(ray: RayApi, run: str, plan: bytes, *, runner: str, job: str) -> Non
     by = f"{getpass.getuser()}@{platform.node()}"
     metadata = {"trainyard_run": run, "trainyard_job": job, "trainyard_by": by}
     ray.put_package(plan_name, plan)
-    command = "exec " + shlex.join(bootstrap.argv(run, runner=runner, plan=plan_name))
+    variables = bootstrap.variables(runner=runner, plan=plan_name)
     give_up = time.monotonic() + _SUBMIT_SECONDS
     while True:
         try:
-            return ray.submit(command, submission_id=run, metadata=metadata)
+            return ray.submit(
+                bootstrap.entrypoint(run),
+                submission_id=run,
+                metadata=metadata,
+                variables=variables,
+            )
         except UnreachableError:
             # The answer was lost; the request may have arrived. Sending it twice is refused by its submission id.
             if ray.job(run):

@@ -107,9 +107,21 @@ class RayApi:
         nodes = self._ask("GET", "/api/v0/nodes", nodes_from, params={"limit": 1000, "detail": 1})
         return tuple(sorted(nodes, key=lambda node: (not node.is_head, node.name)))
 
-    def submit(self, entrypoint: str, *, submission_id: str, metadata: Mapping[str, str]) -> None:
-        """Start a job with an empty runtime environment (1.2 s; with a working_dir it is 4.2 s)."""
-        body = {"entrypoint": entrypoint, "submission_id": submission_id, "metadata": dict(metadata)}
+    def submit(
+        self,
+        entrypoint: str,
+        *,
+        submission_id: str,
+        metadata: Mapping[str, str],
+        variables: Mapping[str, str],
+    ) -> None:
+        """Start a job with these variables in its environment (1.2 s; with a working_dir it is 4.2 s)."""
+        body = {
+            "entrypoint": entrypoint,
+            "submission_id": submission_id,
+            "metadata": dict(metadata),
+            "runtime_env": {"env_vars": dict(variables)},
+        }
         self._ask("POST", "/api/jobs/", lambda answer: str(answer["submission_id"]), json=body)
 
     def job(self, submission_id: str) -> Job | None:

@@ -20,6 +20,7 @@ from trainyard.tasks.command import CLUSTER, Call, task
 from trainyard.tasks.report import Report, Table, note, step_documents
 
 if TYPE_CHECKING:
+    from trainyard.backends.contract import ClusterStatus
     from trainyard.ending import Ends
     from trainyard.lifecycle import Cluster
     from trainyard.steps import PlannedStep, StepResult
@@ -182,7 +183,8 @@ def open_(call: Call) -> Report | None:
     if token_file or now.token_command:
         pasted = f"the content of {token_file}" if token_file else f"what this prints: {now.token_command}"
         lines.append(f"It asks for a token: paste {pasted}")
-    dashboard = Report({"name": now.name, "address": endpoint.address, **found}, lines)
+    lines += _for_rays_tools(endpoint.address, token_file, now)
+    dashboard = Report({"name": now.name, "address": endpoint.address, "gcs": now.gcs, **found}, lines)
     if not call.dry:
         report.browse(endpoint.address)
     if endpoint.tunnel is None or call.dry:
@@ -195,6 +197,18 @@ def open_(call: Call) -> Report | None:
         threading.Event().wait()
     report.propose("trainyard cluster.status")
     return None
+
+
+def _for_rays_tools(address: str, token_file: str | None, now: ClusterStatus) -> list[str]:
+    """Return what lets Ray's own command line in."""
+    said = [f"Ray's own commands: ray job list --address={address}"]
+    if now.gcs:
+        said.append(f"                    ray status --address={now.gcs}")
+    if token_file:
+        said.append(f"They need: export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH={token_file}")
+    elif now.token_command:
+        said.append(f'They need: export RAY_AUTH_MODE=token RAY_AUTH_TOKEN="$({now.token_command})"')
+    return said
 
 
 @task(*CLUSTER, dry=True, positional=["node"], help={"node": NODE, "follow": FOLLOW, "all": ALL})

@@ -89,6 +89,11 @@ class ThisMachine(Machine):
         head, ports = self.nodes().get("head"), self._ports()
         return f"http://{LOOPBACK}:{ports.dashboard}" if head and head.runs and ports else None
 
+    @property
+    def gcs(self) -> str | None:
+        head, ports = self.nodes().get("head"), self._ports()
+        return f"{LOOPBACK}:{ports.gcs}" if head and head.runs and ports else None
+
     def log_files(self, node: str) -> Iterator[LogFile]:
         """Yield the files of the recorded nodes, which can be read whatever Ray does."""
         for name, record in node_processes.read(self.files).items():
