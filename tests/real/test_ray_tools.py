@@ -1,4 +1,4 @@
-"""Ray's own command line and dashboard, against a cluster of Trainyard's: they show its runs, and run jobs of theirs."""
+"""Ray's own command line, against a cluster of Trainyard's: it shows its runs, and runs jobs of its own."""
 
 from __future__ import annotations
 
