@@ -1,7 +1,8 @@
 """Sematic's words for a Ray cluster, one to one: programs that use them change their imports.
 
-CPUs are rounded up to whole ones, as KubeRay does for Ray. The work of a block is dispatched as a job, not run through
-Ray Client: `with RayCluster(...) as cluster: cluster.dispatch(job)`.
+CPUs are rounded up to whole ones, as KubeRay does for Ray. In a block `ray` is connected to its cluster where programs
+of this machine reach the nodes (`local`); elsewhere `ray` refuses to start, and the work is dispatched:
+`with RayCluster(...) as cluster: cluster.dispatch(job)`.
 """
 
 from __future__ import annotations
@@ -107,4 +108,5 @@ def RayCluster(
         teardown=teardown,
         forward_logs=forward_logs,
         timeout=activation_timeout_seconds,
+        connects=True,
     )

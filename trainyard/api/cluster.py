@@ -7,12 +7,14 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, get_args
 
 from trainyard import ending, lifecycle, progress, resuming, smoke, training
+from trainyard.api import connection
+from trainyard.api.connection import Connection
 from trainyard.api.job import Job, Overrides, as_overrides
 from trainyard.api.run import Run
 from trainyard.backends.contract import ClusterStatus
@@ -38,6 +40,7 @@ class _Block:
     process: int
     made_cluster: bool
     on_sigterm: Any
+    connections: list[Connection] = field(default_factory=list)
 
 
 class Cluster:
@@ -47,7 +50,8 @@ class Cluster:
     given. However the block is left, its runs end first (of a good end they are waited for), and then what entering it
     made is removed: a cluster that existed before stays. `teardown="always"` removes that too, `"never"` nothing. Steps
     are shown on stderr, and on stdout what tasks print: `forward_logs=False` shows nothing of that, `True` that of a
-    sweep's trainings too.
+    sweep's trainings too. With `connects`, `ray` means this cluster in the block, or refuses to
+    start.
     """
 
     def __init__(
@@ -57,6 +61,7 @@ class Cluster:
         teardown: Teardown = "made",
         forward_logs: bool | None = None,
         timeout: float | None = None,
+        connects: bool = False,
     ) -> None:
         if teardown not in get_args(Teardown):
             raise RequestError(f"teardown must be one of: {', '.join(get_args(Teardown))}; got {teardown!r}")
@@ -64,6 +69,7 @@ class Cluster:
         self._teardown = teardown
         self._forward_logs = forward_logs
         self._timeout = timeout
+        self._connects = connects
         self._runs: list[Run] = []
         self._blocks: list[_Block] = []
 
@@ -77,6 +83,7 @@ class Cluster:
         teardown: Teardown = "made",
         forward_logs: bool | None = None,
         timeout: float | None = None,
+        connects: bool = False,
     ) -> Cluster:
         """Return the cluster that `-f`, `--set` and `--backend` mean to the commands. Raises RequestError.
 
@@ -90,7 +97,13 @@ class Cluster:
         asked = str(file) if file else None
         overrides = as_overrides(set)
         found = lifecycle.find(asked, os.environ, directory=Path.cwd(), overrides=overrides, backend=backend)
-        return cls(found, teardown=teardown, forward_logs=forward_logs, timeout=timeout)
+        return cls(
+            found,
+            teardown=teardown,
+            forward_logs=forward_logs,
+            timeout=timeout,
+            connects=connects,
+        )
 
     @property
     def name(self) -> str:
@@ -100,6 +113,18 @@ class Cluster:
     def spec(self) -> ClusterSpec:
         """Return its file as resolved."""
         return self._cluster.spec
+
+    def ray(self) -> Any:
+        """Connect `ray` to this cluster until its block ends; return that module.
+
+        What is called then (`ray.remote`, Ray Train, Ray Tune) runs on the cluster. Raises RequestError outside a
+        block, where `ray` is connected already, or where programs of this machine do not reach the nodes.
+        """
+        if not self._blocks:
+            raise RequestError("ray() is for a block", hint="with Cluster.from_file(...) as cluster: cluster.ray()")
+        made = connection.connect(self.status(), forward_logs=self._forward_logs is not False)
+        self._blocks[-1].connections.append(made)
+        return sys.modules["ray"]
 
     def status(self) -> ClusterStatus:
         """Ask how it is."""
@@ -187,6 +212,8 @@ class Cluster:
         try:
             self.up(timeout=self._timeout)
             self.smoke()
+            if self._connects:
+                self._connect()
         except BaseException as error:
             is_removed = self._leave()
             # What an error says of what stays, and goes on by a command, is past.
@@ -231,9 +258,19 @@ class Cluster:
             note=lambda text: note(f"note: {text}"),
         )
 
+    def _connect(self) -> None:
+        """Let `ray` mean this cluster in the block; where it cannot, let it say so."""
+        now = self.status()
+        if now.gcs is None:
+            self._blocks[-1].connections.append(connection.refuse(now))
+        else:
+            self.ray()
+
     def _leave(self) -> bool:
         """Leave a block: remove what is to be removed; return whether that was done."""
         block = self._blocks.pop()
+        for each in reversed(block.connections):
+            each.close()
         removes = self._teardown == "always" or (self._teardown == "made" and block.made_cluster)
         try:
             if removes:
