@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainyard import versions
 from trainyard.api.cluster import Cluster, Teardown
 from trainyard.api.job import Overrides, as_overrides
+from trainyard.errors import RequestError
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,8 @@ class ScalingGroup:
     """Workers that are alike: at least `min_workers`, and at most `max_workers`, which may be the same."""
 
     worker_nodes: RayNodeConfig
-    min_workers: int
-    max_workers: int
+    min_workers: int = 1
+    max_workers: int = 1
 
     def keys(self, index: int) -> dict[str, Any]:
         """Return the keys of a worker group in a cluster file."""
@@ -56,11 +58,17 @@ class AutoscalerConfig:
 
 @dataclass(frozen=True)
 class RayClusterConfig:
-    """A head, and groups of workers."""
+    """A head, and groups of workers. `ray_version` must be Trainyard's, which all nodes have."""
 
     head_node: RayNodeConfig
     scaling_groups: Sequence[ScalingGroup] = ()
     autoscaler_config: AutoscalerConfig | None = None
+    ray_version: str = versions.RAY
+
+    def __post_init__(self) -> None:
+        if self.ray_version != versions.RAY:
+            what = f"ray_version is {self.ray_version}, and nodes have Ray {versions.RAY}"
+            raise RequestError(what, where="RayClusterConfig", hint=f"Leave it out, or write {versions.RAY!r}.")
 
     def keys(self) -> dict[str, Any]:
         """Return what a cluster file would say.
@@ -78,8 +86,14 @@ def SimpleRayCluster(
     max_nodes: int | None = None,
     autoscaler_config: AutoscalerConfig | None = None,
 ) -> RayClusterConfig:
-    """Return a cluster of nodes that are alike, the head among them; with `max_nodes` it may grow."""
+    """Return a cluster of nodes that are alike, the head among them; with `max_nodes` it may grow.
+
+    Raises RequestError for numbers of nodes that cannot be.
+    """
     most = n_nodes if max_nodes is None else max_nodes
+    if n_nodes < 1 or most < n_nodes:
+        what = f"n_nodes={n_nodes}, max_nodes={max_nodes}: at least 1, and not more than max_nodes"
+        raise RequestError(what, where="SimpleRayCluster")
     group = ScalingGroup(node_config, min_workers=n_nodes - 1, max_workers=most - 1)
     return RayClusterConfig(node_config, (group,), autoscaler_config)
 

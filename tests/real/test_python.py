@@ -207,6 +207,7 @@ def test_a_block_is_not_entered_without_smoke_or_in_time_and_nothing_stays(fresh
 
 
 def test_ray_in_a_block_of_sematics_is_its_cluster_and_outside_it_none(fresh: Yard) -> None:
+    fresh.write_cluster("name: {name}\nbackend: local\n")
     (fresh.home / "helper.py").write_text("VALUE = 7\n")
     (fresh.home / "pipeline.py").write_text(SEMATIC)
     said = run(fresh, "pipeline.py")

@@ -11,7 +11,7 @@ from typing import Literal
 import pytest
 
 import trainyard
-from trainyard import Cluster, Job
+from trainyard import Cluster, Job, versions
 from trainyard.errors import NotReadyError, Problem, RequestError
 from trainyard.lifecycle import BILLED
 from trainyard.sematic import (
@@ -128,3 +128,14 @@ def test_a_shape_that_cannot_be_is_refused_as_in_a_cluster_file(n_nodes: int, ma
 
 def test_a_python_shell_completes_what_the_package_offers() -> None:
     assert dir(trainyard) == ["Cluster", "Job", "Run", "__version__"]
+
+
+def test_sematics_defaults_are_kept_and_what_cannot_be_is_refused_at_once() -> None:
+    config = RayClusterConfig(head_node=NODE, scaling_groups=[ScalingGroup(NODE)], ray_version=versions.RAY)
+    assert config.keys()["workers"][0]["count"] == 1
+    with pytest.raises(RequestError, match="ray_version is 2.4.0, and nodes have Ray"):
+        RayClusterConfig(head_node=NODE, ray_version="2.4.0")
+    with pytest.raises(RequestError, match="n_nodes=0"):
+        SimpleRayCluster(0, NODE)
+    with pytest.raises(RequestError, match="n_nodes=3, max_nodes=2"):
+        SimpleRayCluster(3, NODE, max_nodes=2)
