@@ -120,12 +120,6 @@ def test_sematics_shapes_are_cluster_files(monkeypatch: pytest.MonkeyPatch) -> N
     assert (grows.least, grows.most, grows.gpus) == (0, 4, 1)
 
 
-@pytest.mark.parametrize(("n_nodes", "max_nodes"), [(0, None), (3, 2)])
-def test_a_shape_that_cannot_be_is_refused_as_in_a_cluster_file(n_nodes: int, max_nodes: int | None) -> None:
-    with pytest.raises(RequestError, match="the cluster file is wrong"):
-        RayCluster(SimpleRayCluster(n_nodes, NODE, max_nodes))
-
-
 def test_a_python_shell_completes_what_the_package_offers() -> None:
     assert dir(trainyard) == ["Cluster", "Job", "Run", "__version__"]
 
@@ -133,7 +127,7 @@ def test_a_python_shell_completes_what_the_package_offers() -> None:
 def test_sematics_defaults_are_kept_and_what_cannot_be_is_refused_at_once() -> None:
     config = RayClusterConfig(head_node=NODE, scaling_groups=[ScalingGroup(NODE)], ray_version=versions.RAY)
     assert config.keys()["workers"][0]["count"] == 1
-    with pytest.raises(RequestError, match="ray_version is 2.4.0, and nodes have Ray"):
+    with pytest.raises(RequestError, match=r"ray_version is 2\.4\.0, and nodes have Ray"):
         RayClusterConfig(head_node=NODE, ray_version="2.4.0")
     with pytest.raises(RequestError, match="n_nodes=0"):
         SimpleRayCluster(0, NODE)

@@ -11,9 +11,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from trainyard import versions
 from trainyard.backends.contract import ClusterStatus
-from trainyard.errors import OutsideError, PrerequisiteError, RequestError
+from trainyard.errors import OutsideError, RequestError
 
 _LOOPBACK = "127.0.0.1"
 _ADDRESS, _MODE, _TOKEN = "RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"
@@ -41,6 +40,7 @@ class Connection:
         self._is_open = True
 
     def close(self) -> None:
+        """Disconnect, and put the variables back."""
         ray = sys.modules.get("ray")
         if self._is_open and ray is not None:
             ray.shutdown()
@@ -54,12 +54,8 @@ def connect(now: ClusterStatus, *, forward_logs: bool) -> Connection:
 
     Raises RequestError where `ray` is connected already, and for a cluster that programs of this machine do not reach.
     """
-    try:
-        import ray
-    except ImportError as error:
-        raise PrerequisiteError(
-            "this program has no Ray", hint=f"Install it: {versions.installing('local')}"
-        ) from error
+    import ray
+
     if ray.is_initialized():
         hint = "Call ray.shutdown() before the block."
         raise RequestError("ray is connected already, to another cluster", where="this program", hint=hint)
