@@ -10,7 +10,7 @@ from typing import Any
 
 import ray
 
-from trainyard_runner import each_gpu, gpu_rungs, members, nodes, placing, rungs, shipped
+from trainyard_runner import each_gpu, gpu_rungs, members, nodes, placing, rungs, shares, shipped
 from trainyard_runner.plan import Gate, Plan, task_of
 from trainyard_runner.room import room
 from trainyard_runner.rungs import Answer, Check
@@ -69,7 +69,8 @@ class SmokeGate:
         if self._gate.needs.get("transfer", True) and rungs.first_failed(self._checks) is None:
             self._transfer(alive, blobs)
         self._record(rungs.space(answers, self._gate))
-        tasks = self._plan.tasks or ([task_of(0, self._plan.sweep["task"])] if self._plan.sweep else ())
+        plan = shares.settled_plan(self._plan, alive)
+        tasks = plan.tasks or ([task_of(0, plan.sweep["task"])] if plan.sweep else ())
         fits = room(tasks, self._gate, alive, together=self._plan.together)
         self._record([fits] if fits else [])
         return rungs.first_failed(self._checks)

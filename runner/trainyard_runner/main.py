@@ -15,7 +15,7 @@ from typing import Any
 import ray
 from ray.experimental.internal_kv import _internal_kv_del, _internal_kv_get
 
-from trainyard_runner import durable, inheritance, leash, names, placing, plan, shipped, study
+from trainyard_runner import durable, inheritance, leash, names, placing, plan, shares, shipped, study
 from trainyard_runner.gate import SmokeGate, StopAskedError
 from trainyard_runner.job_log import JobLog
 from trainyard_runner.records import Records
@@ -106,6 +106,7 @@ def _run(
         where = f" on {failed.node}" if failed.node else ""
         error = f"smoke test failed: {failed.name}{where}: {failed.detail}"
         return {"exit": SMOKE_FAILED, "counts": _all("stopped", the_plan), "error": error, "hint": failed.hint}
+    the_plan = shares.settled_plan(the_plan, placing.alive())
     spec = the_plan.sweep
     if spec and (package := study.missing(spec["search"])):
         error = f"a sweep needs {package}, and the head's Python ({sys.executable}) has none"

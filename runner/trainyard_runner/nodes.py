@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from trainyard_runner.plan import Task
 
@@ -12,17 +13,24 @@ NODE_LABEL = "ray.io/node-id"
 HEAD = "node:__internal_head__"
 # How much a node has of what nothing is known about.
 UNLIMITED = 2**62
+# Ray counts in ten-thousandths.
+_PARTS = 10_000
 
 
 @dataclass(frozen=True)
 class Node:
-    """One living Ray node."""
+    """One living Ray node. `whole` is what it has in all, where `resources` is only what is free of it."""
 
     node_id: str
     name: str
     group: str | None
     address: str
     resources: dict[str, float] = field(default_factory=dict)
+    whole: dict[str, float] | None = None
+
+    @property
+    def total(self) -> dict[str, float]:
+        return self.resources if self.whole is None else self.whole
 
     @property
     def gpus(self) -> float:
@@ -30,7 +38,32 @@ class Node:
 
     @property
     def is_head(self) -> bool:
-        return HEAD in self.resources
+        return HEAD in self.total
+
+
+def with_free(node: Node, free: Mapping[str, float]) -> Node:
+    """Return a node of which only so much is free."""
+    return replace(node, resources=dict(free), whole=node.total)
+
+
+def wanted(task: Task, node: Node) -> dict[str, float]:
+    """Return how much a task takes of a node, by the names of Ray's resources."""
+    if task.share is not None:
+        return {name: amount for name, amount in share_of(node.total, task.share).items() if amount}
+    asked = {"CPU": task.cpus, "GPU": task.gpus, "memory": float(task.memory or 0)}
+    return {name: amount for name, amount in asked.items() if amount}
+
+
+def share_of(total: Mapping[str, float], share: float) -> dict[str, float]:
+    """Return a share of a node's CPUs, GPUs and memory, rounded down to what Ray can give: no 1.5 GPUs."""
+    cpus, gpus, memory = (total.get(name, 0.0) * share for name in ("CPU", "GPU", "memory"))
+    gpus = _rounded_down(gpus)
+    return {"CPU": _rounded_down(cpus), "GPU": gpus if gpus < 1 else math.floor(gpus), "memory": math.floor(memory)}
+
+
+def _rounded_down(amount: float) -> float:
+    # A third of three is 1, although floats may say a little less.
+    return math.floor(round(amount * _PARTS, 3)) / _PARTS
 
 
 def slots(task: Task, nodes: Iterable[Node]) -> int:
@@ -41,7 +74,24 @@ def slots(task: Task, nodes: Iterable[Node]) -> int:
 def _on_one(task: Task, node: Node) -> int:
     if task.node_name not in (None, node.name) or task.node_group not in (None, node.group):
         return 0
-    wanted = {"CPU": task.cpus, "GPU": task.gpus, "memory": task.memory or 0}
+    if task.share is not None and not _may_be_shared(task, node):
+        return 0
+    asked = wanted(task, node)
+    fits = [_fitting(name, amount, node.resources.get(name, 0.0)) for name, amount in asked.items()]
     # Without any request a node takes as many as it has CPUs; Ray itself would take all at once.
-    fits = [int(node.resources.get(name, 0.0) / amount + 1e-9) for name, amount in wanted.items() if amount]
     return min(fits) if fits else max(1, int(node.resources.get("CPU", 1)))
+
+
+def _may_be_shared(task: Task, node: Node) -> bool:
+    """Say whether a node has what a share is made of; without CPUs and GPUs it is kept free of tasks."""
+    if task.on_gpus:
+        return bool(node.total.get("GPU"))
+    return bool(node.total.get("CPU") or node.total.get("GPU"))
+
+
+def _fitting(name: str, amount: float, free: float) -> int:
+    if name == "GPU" and amount < 1:
+        # A fraction is of one GPU: of 0.6 there is one on each.
+        whole, rest = divmod(free, 1)
+        return int(whole) * int(1 / amount + 1e-9) + int(rest / amount + 1e-9)
+    return int(free / amount + 1e-9)

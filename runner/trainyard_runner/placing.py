@@ -11,6 +11,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, Place
 
 from trainyard_runner.nodes import GROUP_LABEL, NODE_LABEL, Node, slots
 from trainyard_runner.plan import Task
+from trainyard_runner.shares import Alike
 
 
 class NodeMissingError(Exception):
@@ -24,20 +25,29 @@ def alive() -> tuple[Node, ...]:
 
 
 def options(
-    task: Task, nodes: Sequence[Node], *, has_selectors: bool, turn: int = 0, avoided: frozenset[str] = frozenset()
+    task: Task,
+    nodes: Sequence[Node],
+    *,
+    has_selectors: bool,
+    turn: int = 0,
+    avoided: frozenset[str] = frozenset(),
+    among: Alike | None = None,
 ) -> dict[str, Any]:
     """Return the options of one Ray task, kept from `avoided` nodes: others have room for it.
 
-    `turn` spreads tasks of a group where Ray cannot select by label.
+    `turn` spreads tasks of a group where Ray cannot select by label. A share of a node is one of the nodes `among`,
+    and the task then asks for that.
     """
-    asked: dict[str, Any] = {"num_cpus": task.cpus, "num_gpus": task.gpus}
-    if task.memory:
-        asked["memory"] = task.memory
+    asked = _amounts(task)
     if task.node_name is not None:
         asked["scheduling_strategy"] = on(_named(task.node_name, nodes))
-    elif has_selectors and (avoided or task.node_group is not None):
-        group = {GROUP_LABEL: task.node_group} if task.node_group is not None else {}
-        asked["label_selector"] = {**group, **({NODE_LABEL: f"!in({','.join(sorted(avoided))})"} if avoided else {})}
+    elif has_selectors:
+        kept_from = {NODE_LABEL: f"!in({','.join(sorted(avoided))})"} if avoided else {}
+        # Nodes that it is kept from are not among those that are named one by one.
+        labels = {**kept_from, **_group(task), **(among.labels if among else {})}
+        asked |= {"label_selector": labels} if labels else {}
+    elif among is not None and among.labels:
+        asked["scheduling_strategy"] = on(among.nodes[turn % len(among.nodes)])
     elif avoided:
         others = [node for node in nodes if node.node_id not in avoided and slots(task, [node])]
         asked["scheduling_strategy"] = NodeAffinitySchedulingStrategy(others[turn % len(others)].node_id, soft=True)
@@ -50,11 +60,8 @@ def options(
 
 
 def in_bundle(group: PlacementGroup, index: int, task: Task) -> dict[str, Any]:
-    asked: dict[str, Any] = {"num_cpus": task.cpus, "num_gpus": task.gpus}
-    if task.memory:
-        asked["memory"] = task.memory
-    asked["scheduling_strategy"] = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=index)
-    return asked
+    strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=index)
+    return {**_amounts(task), "scheduling_strategy": strategy}
 
 
 def bundle(task: Task) -> dict[str, float]:
@@ -64,9 +71,18 @@ def bundle(task: Task) -> dict[str, float]:
     return asked or {"CPU": 0.001}
 
 
-def bundle_labels(task: Task, nodes: Sequence[Node]) -> dict[str, str]:
+def bundle_labels(task: Task, nodes: Sequence[Node], *, among: Alike | None) -> dict[str, str]:
     if task.node_name is not None:
         return {NODE_LABEL: _named(task.node_name, nodes).node_id}
+    return {**_group(task), **(among.labels if among else {})}
+
+
+def _amounts(task: Task) -> dict[str, Any]:
+    asked: dict[str, Any] = {"num_cpus": task.cpus, "num_gpus": task.gpus}
+    return {**asked, "memory": task.memory} if task.memory else asked
+
+
+def _group(task: Task) -> dict[str, str]:
     return {GROUP_LABEL: task.node_group} if task.node_group is not None else {}
 
 

@@ -20,6 +20,9 @@ class Task:
     cpus: float = 1.0
     gpus: float = 0.0
     memory: int | None = None
+    # Of one node, instead of `cpus`, `gpus` and `memory`: how much that is depends on the node.
+    share: float | None = None
+    on_gpus: bool = False  # the share is of a node with GPUs
     node_name: str | None = None
     node_group: str | None = None
     retries: int = 0
@@ -31,7 +34,8 @@ class Task:
     @property
     def shape(self) -> tuple[Any, ...]:
         """Return what makes two tasks the same to a scheduler."""
-        return (self.cpus, self.gpus, self.memory, self.node_name, self.node_group)
+        amounts = (self.cpus, self.gpus, self.memory) if self.share is None else (self.share, self.on_gpus)
+        return (*amounts, self.node_name, self.node_group)
 
 
 @dataclass(frozen=True)

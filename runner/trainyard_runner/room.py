@@ -44,12 +44,21 @@ def room(tasks: Sequence[Task], gate: Gate, alive: Sequence[Node], *, together: 
 
 def describe(task: Task) -> str:
     """Return what a task asks for, in words."""
-    asked = [amount("CPU", task.cpus)] if task.cpus or not (task.gpus or task.memory) else []
-    asked += [amount("GPU", task.gpus)] if task.gpus else []
-    asked += [amount("memory", task.memory)] if task.memory else []
+    asked = _share(task, task.share) if task.share is not None else _amounts(task)
     asked += [f"node {task.node_name}"] if task.node_name else []
     asked += [f"a node of group {task.node_group}"] if task.node_group else []
     return ", ".join(asked)
+
+
+def _share(task: Task, share: float) -> list[str]:
+    how_much = "all" if share == 1 else f"{share:.4g}"
+    return [f"{how_much} of a node with GPUs" if task.on_gpus else f"{how_much} of a node"]
+
+
+def _amounts(task: Task) -> list[str]:
+    asked = [amount("CPU", task.cpus)] if task.cpus or not (task.gpus or task.memory) else []
+    asked += [amount("GPU", task.gpus)] if task.gpus else []
+    return asked + ([amount("memory", task.memory)] if task.memory else [])
 
 
 def amount(resource: str, value: float) -> str:
@@ -66,18 +75,30 @@ def largest(task: Task, places: Sequence[Node]) -> str:
 
 
 def fits_together(tasks: Sequence[Task], places: Sequence[Node]) -> bool:
-    """Say whether all fit at once. Place the largest first, each on the first node with room, as Ray's PACK does."""
+    """Say whether all fit at once."""
+    return fitted(tasks, places) is not None
+
+
+def fitted(tasks: Sequence[Task], places: Sequence[Node]) -> list[Node] | None:
+    """Return a node for each task so that all fit at once, or None.
+
+    Place the largest first, each on the first node with room, as Ray's PACK does.
+    """
     free = [dict(node.resources) for node in places]
-    for task in sorted(tasks, key=lambda task: (-task.gpus, -task.cpus)):
+    found: dict[int, Node] = {}
+    order = sorted(range(len(tasks)), key=lambda n: (-tasks[n].gpus, -(tasks[n].share or 0), -tasks[n].cpus))
+    for number in order:
+        task = tasks[number]
         for node, left in zip(places, free, strict=True):
-            rest = Node(node.node_id, node.name, node.group, node.address, left)
-            if nodes.slots(task, [rest]):
-                for name, amount in (("CPU", task.cpus), ("GPU", task.gpus), ("memory", task.memory or 0)):
-                    left[name] = left.get(name, 0) - amount
-                break
+            if not nodes.slots(task, [nodes.with_free(node, left)]):
+                continue
+            for name, amount in nodes.wanted(task, node).items():
+                left[name] = left.get(name, 0) - amount
+            found[number] = node
+            break
         else:
-            return False
-    return True
+            return None
+    return [found[number] for number in range(len(tasks))]
 
 
 def patience(task: Task, gate: Gate, alive: Sequence[Node]) -> float:

@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import ray
+from ray._private import state as ray_state
 from ray.exceptions import RayTaskError
-from ray.util.placement_group import PlacementGroup
 
-from trainyard_runner import losses, nodes, placing, room, submitting
+from trainyard_runner import losses, members, nodes, placing, room, shares, submitting
 from trainyard_runner.attempt import QUICK
 from trainyard_runner.plan import Plan, Task
 from trainyard_runner.records import AttemptRecord, Records
 from trainyard_runner.stopping import StopBoard
 from trainyard_runner.stream import EventStream
-from trainyard_runner.submitting import Live, RayTask, Submitter
+from trainyard_runner.submitting import Gang, Live, RayTask, Submitter
 from trainyard_runner.suspects import Suspects
 from trainyard_runner.sweep import Sweep
 from trainyard_runner.units import State, Unit, in_words
@@ -63,7 +63,7 @@ class Scheduler:
         # How many attempts share a task of Ray's, by shape: more than one while those of the shape are quick.
         self._together: dict[tuple[Any, ...], int] = {}
         self._live: dict[Any, RayTask] = {}
-        self._gang: PlacementGroup | None = None
+        self._gang: Gang | None = None
         self._gang_asked = 0.0
         self._nodes: Sequence[nodes.Node] = ()
         self._nodes_at = -_LOOK_AT_NODES
@@ -174,15 +174,34 @@ class Scheduler:
             # Twice what fits: the next is there when one ends, and an autoscaler sees what waits.
             window = max(_LEAST_WINDOW, 2 * nodes.slots(line[0].tasks[0], self._nodes))
             while line and submitted[shape] < window:
+                avoided = self._suspects.avoided(line[0].tasks[0], self._nodes)
+                among = self._share_of(line[0].tasks[0], avoided)
+                if among is None and line[0].tasks[0].share is not None:
+                    break
                 units = self._next_units(line, most=min(self._together.get(shape, 1), 1 + len(line) // window))
-                avoided = self._suspects.avoided(units[0].tasks[0], self._nodes)
                 try:
-                    self._live |= self._submitter.submit(units, self._nodes, avoided)
+                    self._live |= self._submitter.submit(units, self._nodes, avoided, among)
                 except placing.NodeMissingError as error:
                     self._give_back(units)
                     self._wait_for_node(units[0].tasks[0], str(error))
                     break
                 submitted[shape] += 1
+
+    def _share_of(self, task: Task, avoided: frozenset[str]) -> shares.Alike | None:
+        """Return the nodes that a task that wants a share gets it of; None if it wants none, or has to wait."""
+        if task.share is None:
+            return None
+        asked: dict[shares.Size, shares.Asked] = {}
+        for ray_task in self._live.values():
+            if ray_task.shape == task.shape and ray_task.among is not None:
+                here = asked.setdefault(ray_task.among.size, shares.Asked())
+                here.all += 1
+                here.unplaced += not ray_task.is_placed
+        places = [node for node in self._places() if node.node_id not in avoided]
+        return shares.chosen(task, places, asked, ray_state.available_resources_per_node)
+
+    def _places(self) -> list[nodes.Node]:
+        return [*self._nodes, *members.later(self._plan.gate, self._nodes)]
 
     def _next_units(self, line: deque[Unit], *, most: int) -> list[Unit]:
         """Take what runs next, one after the other; who was tried before is tried alone."""
@@ -204,7 +223,8 @@ class Scheduler:
         unit = line[0]
         try:
             if self._gang is None:
-                self._gang, self._gang_asked = self._submitter.reserve(unit, self._nodes), time.monotonic()
+                self._gang = self._reserve(unit)
+                self._gang_asked = time.monotonic()
         except placing.NodeMissingError as error:
             self._wait_for_node(unit.tasks[0], str(error))
             return
@@ -212,6 +232,15 @@ class Scheduler:
             line.popleft()
             unit.begin()
             self._live |= self._submitter.submit_gang(unit, self._gang, self._nodes)
+
+    def _reserve(self, unit: Unit) -> Gang:
+        among: Sequence[shares.Alike | None] = [None] * len(unit.tasks)
+        if any(task.share is not None for task in unit.tasks):
+            found = shares.together(unit.tasks, self._places(), ray_state.available_resources_per_node)
+            if found is None:
+                raise placing.NodeMissingError(f"{len(unit.tasks)} tasks that run together do not fit at once")
+            among = found
+        return self._submitter.reserve(unit, self._nodes, among)
 
     def _wait_for_node(self, task: Task, problem: str) -> None:
         since = self._missing_since.setdefault(problem, time.monotonic())

@@ -14,6 +14,7 @@ from trainyard_runner import placing, shipped
 from trainyard_runner.nodes import Node
 from trainyard_runner.plan import Plan, Task
 from trainyard_runner.records import AttemptRecord, Records
+from trainyard_runner.shares import Alike
 from trainyard_runner.units import Unit
 
 _HELD_BACK_AFTER = 8
@@ -25,6 +26,7 @@ class RayTask:
 
     shape: tuple[Any, ...]
     open: dict[int, Live]
+    among: Alike | None = None  # the nodes that it has a share of one of
     node_id: str | None = None
     avoided: frozenset[str] = frozenset()  # nodes that it is kept from
     is_withdrawn: bool = False
@@ -36,13 +38,22 @@ class RayTask:
 
 @dataclass
 class Live:
-    """An attempt that Ray has."""
+    """An attempt that Ray has. `taken` is its task with what it takes of its node."""
 
     unit: Unit
     task: Task
+    taken: Task
     record: AttemptRecord
     # What the attempt before left, held until the new one has it.
     held: list[Any] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Gang:
+    """The places that tasks have asked for together, and by task the nodes that it gets a share of one of."""
+
+    group: PlacementGroup
+    among: Sequence[Alike | None]
 
 
 class Submitter:
@@ -62,36 +73,50 @@ class Submitter:
         self._shapes: dict[tuple[Any, ...], Any] = {}
         self._known_nodes: Sequence[Node] = ()
 
-    def submit(self, units: Sequence[Unit], nodes: Sequence[Node], avoided: frozenset[str]) -> dict[Any, RayTask]:
-        """Start the next attempts of single tasks of one shape, one after the other. Raises NodeMissingError."""
-        function = self._shaped(units[0].tasks[0], nodes, units[0].attempt, avoided)
-        started = self._start([(unit, unit.tasks[0]) for unit in units], function, master=None)
+    def submit(
+        self,
+        units: Sequence[Unit],
+        nodes: Sequence[Node],
+        avoided: frozenset[str],
+        among: Alike | None,
+    ) -> dict[Any, RayTask]:
+        """Start the next attempts of single tasks of one shape, one after the other. Raises NodeMissingError.
+
+        `among` are nodes of one size: tasks that want a share get one of these.
+        """
+        function = self._shaped(units[0].tasks[0], nodes, units[0].attempt, avoided, among)
+        attempts = [(unit, unit.tasks[0]) for unit in units]
+        started = self._start(attempts, function, master=None, among=among)
         return {generator: replace(ray_task, avoided=avoided) for generator, ray_task in started.items()}
 
-    def reserve(self, unit: Unit, nodes: Sequence[Node]) -> PlacementGroup:
+    def reserve(self, unit: Unit, nodes: Sequence[Node], among: Sequence[Alike | None]) -> Gang:
         """Ask Ray for the places of a gang. Raises NodeMissingError."""
-        bundles = [placing.bundle(task) for task in unit.tasks]
-        labels = [placing.bundle_labels(task, nodes) for task in unit.tasks]
-        if any(labels):
-            return placement_group(bundles, strategy="PACK", bundle_label_selector=labels)
-        return placement_group(bundles, strategy="PACK")
+        tasks = list(zip(unit.tasks, among, strict=True))
+        bundles = [placing.bundle(_taken(task, alike)) for task, alike in tasks]
+        labels = [placing.bundle_labels(task, nodes, among=alike) for task, alike in tasks]
+        selectors = {"bundle_label_selector": labels} if any(labels) else {}
+        return Gang(placement_group(bundles, strategy="PACK", **selectors), among)
 
-    def submit_gang(self, unit: Unit, group: PlacementGroup, nodes: Sequence[Node]) -> dict[Any, RayTask]:
+    def submit_gang(self, unit: Unit, gang: Gang, nodes: Sequence[Node]) -> dict[Any, RayTask]:
         """Start all tasks of a gang in their places."""
-        first = placement_group_table(group)["bundles_to_node_id"][0]
+        first = placement_group_table(gang.group)["bundles_to_node_id"][0]
         master = next((node.address for node in nodes if node.node_id == first), None)
         started: dict[Any, RayTask] = {}
-        for index, task in enumerate(unit.tasks):
-            function = self._function.options(**placing.in_bundle(group, index, task), **self._environment)
-            started |= self._start([(unit, task)], function, master=master)
+        for index, (task, among) in enumerate(zip(unit.tasks, gang.among, strict=True)):
+            place = placing.in_bundle(gang.group, index, _taken(task, among))
+            function = self._function.options(**place, **self._environment)
+            started |= self._start([(unit, task)], function, master=master, among=among)
         return started
 
-    def _start(self, attempts: Sequence[tuple[Unit, Task]], function: Any, *, master: str | None) -> dict[Any, RayTask]:
-        ordered = [self._order(unit, task, master=master) for unit, task in attempts]
+    def _start(
+        self, attempts: Sequence[tuple[Unit, Task]], function: Any, *, master: str | None, among: Alike | None
+    ) -> dict[Any, RayTask]:
+        ordered = [self._order(unit, task, _taken(task, among), master=master) for unit, task in attempts]
         generator = function.remote([order for order, _ in ordered], *self._packages)
-        return {generator: RayTask(attempts[0][1].shape, {number: live for number, (_, live) in enumerate(ordered)})}
+        live = {number: each for number, (_, each) in enumerate(ordered)}
+        return {generator: RayTask(attempts[0][1].shape, live, among)}
 
-    def _order(self, unit: Unit, task: Task, *, master: str | None) -> tuple[dict[str, Any], Live]:
+    def _order(self, unit: Unit, task: Task, taken: Task, *, master: str | None) -> tuple[dict[str, Any], Live]:
         record = AttemptRecord(task.name, unit.attempt)
         # The first attempt has nothing before it: of thousands of quick tasks, none looks for a file.
         is_resumed = task.continues is not None or self._plan.resume is not None
@@ -107,8 +132,8 @@ class Submitter:
             "attempt": unit.attempt,
             "command": list(task.command),
             "env": task.env,
-            "cpus": task.cpus,
-            "gpus": task.gpus,
+            "cpus": taken.cpus,
+            "gpus": taken.gpus,
             "timeout": task.timeout,
             "outputs": list(task.outputs),
             "watch": task.watch,
@@ -122,33 +147,51 @@ class Submitter:
             "restored": [{"removed": archive.removed, "parts": parts} for archive, parts in outputs],
         }
         held = [*checkpoint, *(part for _, parts in outputs for part in parts)]
-        return order, Live(unit, task, record, held)
+        return order, Live(unit, task, taken, record, held)
 
-    def _shaped(self, task: Task, nodes: Sequence[Node], turn: int, avoided: frozenset[str]) -> Any:
+    def _shaped(
+        self,
+        task: Task,
+        nodes: Sequence[Node],
+        turn: int,
+        avoided: frozenset[str],
+        among: Alike | None,
+    ) -> Any:
         """Return the remote function for tasks of this shape; they share it while the nodes stay the same."""
         if nodes is not self._known_nodes:
             self._known_nodes, self._shapes = nodes, {}
-        key = (task.shape, avoided)
+        key = (task.shape, avoided, among and among.size)
         if key not in self._shapes:
             turn += task.index
-            asked = placing.options(task, nodes, has_selectors=self._has_selectors, turn=turn, avoided=avoided)
+            asked = placing.options(
+                _taken(task, among),
+                nodes,
+                has_selectors=self._has_selectors,
+                turn=turn,
+                avoided=avoided,
+                among=among,
+            )
             function = self._function.options(**asked, **self._environment)
-            if not self._has_selectors and (task.node_group is not None or avoided):
+            if not self._has_selectors and (task.node_group is not None or avoided or among):
                 return function
             self._shapes[key] = function
         return self._shapes[key]
 
 
-def is_ready(group: PlacementGroup) -> bool:
-    return bool(placement_group_table(group)["state"] == "CREATED")
+def is_ready(gang: Gang) -> bool:
+    return bool(placement_group_table(gang.group)["state"] == "CREATED")
 
 
-def release(group: PlacementGroup) -> None:
+def release(gang: Gang) -> None:
     """Give a gang's places back, and wait until Ray has taken them, so that the next gang can have them."""
-    remove_placement_group(group)
+    remove_placement_group(gang.group)
     give_up = time.monotonic() + 5.0
-    while placement_group_table(group).get("state") not in (None, "REMOVED") and time.monotonic() < give_up:
+    while placement_group_table(gang.group).get("state") not in (None, "REMOVED") and time.monotonic() < give_up:
         time.sleep(0.02)
+
+
+def _taken(task: Task, among: Alike | None) -> Task:
+    return task if among is None else among.taken(task)
 
 
 def _accepts(function: Any, **options: Any) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 import ray
 from ray._private import state
 
-from trainyard_runner import names, nodes, room
+from trainyard_runner import names, nodes, room, shares
 from trainyard_runner.nodes import Node
 from trainyard_runner.plan import Gate, Plan, Task
 from trainyard_runner.stream import EventStream
@@ -61,6 +61,7 @@ class Reason:
 
 def explain(line: Line, gate: Gate, cluster: Cluster, *, run: str) -> Reason | None:
     """Return for what tasks of `run` wait; None if there is room for them, and Ray only has to start them."""
+    line = replace(line, unit=tuple(_taken(task, cluster.alive) for task in line.unit))
     needs = room.describe(_sum(line.unit))
     if len(line.unit) > 1:
         who = f"{line.count} tasks that run together wait for {needs} in all"
@@ -70,7 +71,7 @@ def explain(line: Line, gate: Gate, cluster: Cluster, *, run: str) -> Reason | N
         task = next((task for task in line.unit if not nodes.slots(task, cluster.alive)), line.unit[0])
         return Reason(line.count, needs, (), f"{who}: {room.missing(task, gate, cluster.alive)}")
     places = [node for node in cluster.alive if any(nodes.slots(task, [node]) for task in line.unit)]
-    free = [replace(node, resources=dict(cluster.free.get(node.node_id, {}))) for node in places]
+    free = [nodes.with_free(node, cluster.free.get(node.node_id, {})) for node in places]
     if room.fits_together(line.unit, free):
         return None
     asked = [name for name, field in RESOURCES.items() if any(getattr(task, field) for task in line.unit)]
@@ -122,6 +123,11 @@ def _tasks(count: int) -> str:
     return f"{count} task{'s' * (count != 1)}"
 
 
+def _taken(task: Task, alive: Sequence[Node]) -> Task:
+    """Return what a task waits for in numbers: its share of the first node that it may be of."""
+    return next((one.taken(task) for one in shares.alike(task, alive)), task)
+
+
 def _only(task: Task, name: str) -> Task:
     others: dict[str, Any] = {field: 0 for key, field in RESOURCES.items() if key != name}
     return replace(task, **others)
@@ -164,7 +170,7 @@ class Watch:
             return
         self._next = time.monotonic() + _EVERY
         started = [attempt for attempt in live if attempt.record.is_started]
-        held = _by_node((attempt.record.node, attempt.task) for attempt in started)
+        held = _by_node((attempt.record.node, attempt.taken) for attempt in started)
         unplaced = [attempt.task for attempt in live if not (attempt.record.is_started or attempt.record.is_ready)]
         lacking = _waiting(lines, unplaced)
         counts: dict[str, int] = {"running": len(started), "waiting": sum(line.count for line in lacking)}

@@ -84,10 +84,13 @@ def test_a_cfg_file_that_cannot_be_loaded_is_an_error_with_pythons_reason(yard: 
 def test_a_class_of_isaac_lab_is_a_sweep_whose_repeats_share_a_network(yard: Yard, isaac: Isaac) -> None:
     cfg = isaac_lab.write(yard.home / "ray", "new")
     flags = ["--cfg_class", "CartpoleRGBJobCfg", "--rl_library", "rl_games", "--stopper", "CartpoleEarlyStopper"]
-    numbers = ["--num_samples", "9", "--repeat_run_count", "2", "--workflow", str(isaac.workflows / "train.py")]
-    yard.run("train.import", str(cfg), *flags, *numbers, "--python", isaac.python)
-    fits = ["--set", "resources={cpus: 0.5}", "--set", "env={ITERATION_SECONDS: '0.02', ENDLESS: '1'}"]
-    yard.run("tune.dispatch", "CartpoleRGBJobCfg", *fits)
+    numbers = ["--num_samples", "9", "--repeat_run_count", "2", "--num_workers_per_node", "2"]
+    yard.run(
+        "train.import",
+        str(cfg),
+        *(*flags, *numbers, "--workflow", str(isaac.workflows / "train.py"), "--python", isaac.python),
+    )
+    yard.run("tune.dispatch", "CartpoleRGBJobCfg", "--set", "env={ITERATION_SECONDS: '0.02', ENDLESS: '1'}")
     status = yard.json("tune.status")
     assert status["counts"]["complete"] == len(status["trials"]) == 4
     run = newest(yard)

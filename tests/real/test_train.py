@@ -206,6 +206,21 @@ def test_a_job_that_can_never_fit_is_refused_before_anything_is_sent(yard: Yard)
     assert set(yard.results.glob("*")) == before
 
 
+def test_a_share_is_of_a_node_with_gpus_and_a_gang_of_them_fills_the_nodes(yard: Yard) -> None:
+    task = "import os; print('has', os.environ['OMP_NUM_THREADS'], len(os.environ['CUDA_VISIBLE_DEVICES'].split(',')))"
+    text = "command: [python3, train.py, '{n}']\nmatrix: {n: [0, 1, 2, 3]}\nresources: {share: 1/2}\ntogether: true\n"
+    job = write_job(yard, "shared", text, train=task)
+    done = yard.run("train.dispatch", job, "--skip-smoke")
+    assert done.stdout.count("] has 1 1\n") == 4
+    places = [task["attempts"][0]["node"] for task in yard.json("train.status")["tasks"]]
+    assert sorted(places) == ["gpu-0", "gpu-0", "gpu-1", "gpu-1"]
+    whole = ["--set", "resources.share=1", "--skip-smoke"]
+    assert "4 tasks that run together do not fit" in yard.run("train.dispatch", job, *whole, expect=2).stderr
+    # One after the other, each with all of a node.
+    done = yard.run("train.dispatch", job, *whole, "--set", "together=false")
+    assert done.stdout.count("] has 2 2\n") == 4
+
+
 def test_dry_and_what_is_not_built_yet_change_nothing(yard: Yard, green: Dispatched) -> None:
     before = set(yard.results.glob("*"))
     done = yard.run("--dry", "train.dispatch", "green")

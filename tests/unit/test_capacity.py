@@ -70,6 +70,29 @@ def test_a_request_that_no_node_can_ever_meet_is_refused(asked: dict[str, object
     ]
 
 
+def test_a_share_of_a_node_always_fits_and_those_of_a_gang_only_side_by_side() -> None:
+    tasks = [{"name": f"t{n}", "command": ["train"]} for n in range(9)]
+    gang: Any = {"command": None, "together": True, "resources": {"share": "1/2"}}
+    check(HEAD, *WORKERS, resources={"share": 1})
+    check(HEAD, *WORKERS, tasks=tasks[:6], **gang)
+    assert refused(HEAD, *WORKERS, tasks=tasks[:7], **gang)[0] == (
+        "7 tasks that run together do not fit on 3 nodes at once"
+    )
+    # Where some nodes have GPUs, a share is of one of these.
+    check(HEAD, *WORKERS, *BURST, tasks=tasks[:4], **gang)
+    assert refused(HEAD, *WORKERS, *BURST, tasks=tasks[:5], **gang)[0] == (
+        "5 tasks that run together do not fit on 5 nodes at once"
+    )
+    check(HEAD, *WORKERS, *BURST, tasks=tasks[:4], node={"group": "cpu"}, **gang)
+
+
+def test_of_a_head_that_is_kept_free_of_tasks_there_is_no_share() -> None:
+    kept_free = ExpectedNode("head", "head", 0, memory=8 * GIBIBYTE)
+    assert refused(kept_free, resources={"share": 0.5})[0] == (
+        "task 'job' asks for 0.5 of a node; the largest node has 0 CPUs, 0 GPUs"
+    )
+
+
 def test_each_task_of_a_list_is_looked_at() -> None:
     tasks = [
         {"name": "small", "command": ["train"]},

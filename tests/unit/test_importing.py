@@ -131,6 +131,7 @@ def test_every_problem_of_a_task_runner_file_is_said_with_its_line(
             ["a.py", "b.py", "python train.py --task A"],
         ),
         ("--aggregate_jobs wrap_resources.py --test", ["nvidia-smi"]),
+        ("--aggregate_jobs wrap_resources.py --test * a.py", ["nvidia-smi", "python a.py"]),
         (
             "uv run --extra ray python -m isaaclab_contrib.rl.ray.wrap_resources --num_workers 2 \\\n  --sub_jobs "
             "./isaaclab.sh -p scripts/reinforcement_learning/train.py --rl_library skrl  # twice",
@@ -210,10 +211,27 @@ def test_an_import_writes_below_its_directory_and_never_over_its_job_file(
     assert [path.name for path in tmp_path.iterdir()] == ["source"]
 
 
-def test_each_sub_job_gets_its_own_value_of_a_flag_or_the_last(tmp_path: Path) -> None:
-    line = "wrap_resources.py --gpu_per_worker 1 2 --ram_gb_per_worker 16 --sub_jobs a.py + b.py + c.py"
-    resources = [task["resources"] for task in imported(tmp_path, "line.txt", line)["tasks"]]
-    assert resources == [{"gpus": gpus, "memory": "16GiB"} for gpus in (1, 2, 2)]
+@pytest.mark.parametrize(
+    ("flags", "resources"),
+    [
+        ("--gpu_per_worker 1 2 --ram_gb_per_worker 16", [{"gpus": n, "memory": "16GiB"} for n in (1, 2, 2)]),
+        ("--num_workers 2 3", [{"share": "1/2"}, {"share": "1/3"}, {"share": "1/3"}]),
+        ("", [{"share": 1}] * 3),
+    ],
+)
+def test_each_sub_job_gets_its_own_value_of_a_flag_or_the_last_else_a_node(
+    flags: str, resources: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    job = imported(tmp_path, "line.txt", f"wrap_resources.py {flags} --sub_jobs a.py + b.py + c.py")
+    assert [task["resources"] for task in job["tasks"]] == resources
+    assert job.get("smoke", {}) == ({} if "gpus" in resources[0] else {"gpus": True})
+
+
+def test_a_flag_that_means_nothing_here_is_named(tmp_path: Path) -> None:
+    line = "--mlflow_uri x --aggregate_jobs wrap_resources.py --ray_address y --gpu_per_worker 1 --sub_jobs a.py"
+    (tmp_path / "line.txt").write_text(f"submit_job.py {line}")
+    found = convert(tmp_path / "line.txt", (), Options())
+    assert [note.split()[0] for note in found.notes] == ["cpu_per_worker", "ray_address", "mlflow_uri"]
 
 
 @pytest.mark.parametrize(
@@ -222,7 +240,11 @@ def test_each_sub_job_gets_its_own_value_of_a_flag_or_the_last(tmp_path: Path) -
         ("echo hello", "this is no command line of Isaac Lab's Ray scripts"),
         ("wrap_resources.py --sub_jobs", "wrap_resources.py: it needs --sub_jobs, or --test"),
         ("task_runner.py --task_cgf x", "task_runner.py: the following arguments are required: --task_cfg"),
-        ("--aggregate_jobs wrap_resources.py --test * a.py", "aggregate jobs that are sweeps, or want packages"),
+        ("wrap_resources.py --num_workers 0 --sub_jobs a.py", "wrap_resources.py: num_workers must be at least 1"),
+        (
+            "wrap_resources.py --num_workers 2 --gpu_per_worker 1 --sub_jobs a.py",
+            "wrap_resources.py: give either num_workers or gpu_per_worker, as Isaac Lab asks for too",
+        ),
         ("name: a address: http://127.0.0.1:1\nname: Could not", "line.txt: a line is not `name: NAME address:"),
         ("name: a address: 127.0.0.1:8265", "line.txt: a line is not `name: NAME address:"),
         (
@@ -277,7 +299,9 @@ def test_a_class_becomes_a_sweep_that_counts_configurations(tmp_path: Path, monk
         "files": [],
     }
     monkeypatch.setattr(job_cfg, "_described", lambda file, options: described)
-    found = job_cfg.read(tmp_path / "tuning" / "cfg.py", Options(num_samples=20, stopper="CartpoleEarlyStopper"))
+    options = Options(num_samples=20, num_workers_per_node=2, stopper="CartpoleEarlyStopper")
+    found = job_cfg.read(tmp_path / "tuning" / "cfg.py", options)
+    assert found.job["resources"] == {"share": "1/2"}
     assert found.job["command"] == [
         *("python", "isaac_task.py", "run", "--cfg_file", "tuning/cfg.py", "--cfg_class", "CartpoleTheiaJobCfg"),
         *("--python", "/workspace/isaaclab/isaaclab.sh -p", "--stopper", "CartpoleEarlyStopper"),

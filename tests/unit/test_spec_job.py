@@ -85,6 +85,19 @@ def test_shares_below_one_and_whole_gpus_are_accepted(gpus: str, tmp_path: Path)
     assert tasks_of(tmp_path, f"command: [a.py]\nresources: {{gpus: {gpus}}}\n")[0].gpus == float(gpus)
 
 
+@pytest.mark.parametrize(("written", "share"), [("1", 1.0), ("0.5", 0.5), ("1/3", 1 / 3), ('"1/1"', 1.0)])
+def test_a_share_of_a_node_is_a_number_or_one_part(written: str, share: float, tmp_path: Path) -> None:
+    assert tasks_of(tmp_path, f"command: [a.py]\nresources: {{share: {written}}}\n")[0].share == share
+
+
+def test_a_share_and_amounts_replace_each_other(tmp_path: Path) -> None:
+    text = "tasks:\n  - {name: a, command: [a.py], resources: {gpus: 1}}\n  - {name: b, command: [a.py]}\n"
+    one, other = tasks_of(tmp_path, f"{text}resources: {{share: 0.5}}\n")
+    assert (one.gpus, one.share, other.share) == (1.0, None, 0.5)
+    one, other = tasks_of(tmp_path, f"{text.replace('gpus: 1', 'share: 1')}resources: {{cpus: 3}}\n")
+    assert (one.share, other.cpus, other.share) == (1.0, 3.0, None)
+
+
 def test_outputs_are_in_their_shortest_form(tmp_path: Path) -> None:
     (task,) = tasks_of(tmp_path, "command: [a.py]\noutputs: [./runs/, a//b/./c, ..runs]\n")
     assert task.outputs == ("runs", "a/b/c", "..runs")

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from trainyard_runner.nodes import UNLIMITED, Node
 from trainyard_runner.plan import Gate, task_of
 from trainyard_runner.room import room
+from trainyard_runner.shares import settled
 
 from trainyard.dispatch.plan import Prepared
 from trainyard.endpoint import Endpoint, ExpectedNode
@@ -27,7 +28,7 @@ def refuse_what_never_fits(prepared: Prepared, endpoint: Endpoint, ray: RayApi, 
     raw = [template["task"]] if template else [asdict(task) for task in prepared.tasks]
     tasks = [task_of(index, task) for index, task in enumerate(raw)]
     gate = Gate(names_change=endpoint.names_change)
-    found = room(tasks, gate, nodes, together=prepared.job.together)
+    found = room(settled(tasks, gate, nodes), gate, nodes, together=prepared.job.together)
     if found and not found.ok:
         where = f"job {prepared.job.name} on cluster {endpoint.cluster}; nothing was sent"
         raise RequestError(found.detail, where=where, hint=found.hint)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 from trainyard.errors import RequestError
 from trainyard.importing import job_cfg, task_runner
-from trainyard.importing.job import Imported, Options, training
+from trainyard.importing.job import ON_GPUS, Imported, Options, share_of_a_node, training
 
 # What a command line without its script begins with.
 SCRIPTS = {
@@ -22,12 +22,19 @@ SCRIPTS = {
     "--task_cfg": "task_runner",
 }
 TUNER_CFG = ("hyperparameter_tuning/vision_cartpole_cfg.py", "CartpoleRGBNoTuneJobCfg")
-# Where results go, how many workers a node has, and what is read of a training's lines, is another matter here.
-IGNORED = (
-    *("ray_address", "run_mode", "mlflow_uri", "num_workers_per_node", "config_file"),
-    *("max_lines_to_search_experiment_logs", "max_log_extraction_errors"),
-)
+# What is another matter here, and a note for each where it is given.
+IGNORED = {
+    "ray_address": "ray_address is not used: `-f` chooses the cluster.",
+    "run_mode": "run_mode is not used: `-f` chooses the cluster, such as `-f local`.",
+    "mlflow_uri": "mlflow_uri is not used: metrics are in results/RUN and in the report.",
+    "config_file": "config_file is not read: import it as well, then `-f` chooses one of its clusters.",
+    "max_lines_to_search_experiment_logs": "max_lines_to_search_experiment_logs is not needed: no line is searched.",
+    "max_log_extraction_errors": "max_log_extraction_errors is not needed: tune.stop.failures ends a sweep.",
+}
 RESOURCES = {"gpu_per_worker": "gpus", "cpu_per_worker": "cpus", "ram_gb_per_worker": "memory"}
+_ONE_CPU = (
+    "cpu_per_worker is not given: each gets 1 CPU. Set resources.cpus, or leave all three flags out for a whole node."
+)
 _SHELL = re.compile(r"[;&|<>$`]")
 # A separator without blanks: what follows it is a program.
 _GLUED = re.compile(r"([+*])(?=(?:python[0-9.]*|[^\s=+*]*\.(?:py|sh))(?:[+*]|$))")
@@ -53,10 +60,11 @@ def read(words: Sequence[str], options: Options, *, name: str, directory: Path) 
         return _job(words, options, directory)
     parser = _Parser(script)
     parser.add_argument("--aggregate_jobs", nargs=argparse.REMAINDER, required=True)
-    jobs = [_job(part, options, directory) for part in _split(parser.parse_args(given).aggregate_jobs, "*")]
+    flags = vars(parser.parse_args(given))
+    jobs = [_job(part, options, directory) for part in _split(flags["aggregate_jobs"], "*")]
     if len(jobs) == 1:
-        return replace(jobs[0], name=name)
-    if any(each.job.keys() != {"tasks"} for each in jobs):
+        return _noted(replace(jobs[0], name=name), flags)
+    if any(not each.job.keys() <= {"tasks", "smoke"} for each in jobs):
         raise RequestError(
             "aggregate jobs that are sweeps, or want packages or all their tasks at once, are jobs of their own here",
             hint="Import each of them: the part between two `*`.",
@@ -65,7 +73,8 @@ def read(words: Sequence[str], options: Options, *, name: str, directory: Path) 
     notes = ["Isaac Lab deals aggregate jobs to its clusters in turn; here they are tasks of one job, on one cluster."]
     notes += [note for each in jobs for note in each.notes]
     files = {there: source for each in jobs for there, source in each.files.items()}
-    return Imported(name, {"tasks": tasks}, files, tuple(dict.fromkeys(notes)))
+    smoke = next(({"smoke": each.job["smoke"]} for each in jobs if "smoke" in each.job), {})
+    return _noted(Imported(name, {"tasks": tasks, **smoke}, files, tuple(dict.fromkeys(notes))), flags)
 
 
 def _script(words: Sequence[str]) -> tuple[str | None, list[str]]:
@@ -83,11 +92,12 @@ def _job(words: Sequence[str], options: Options, directory: Path) -> Imported:
     """Return one aggregate job: a script of Isaac Lab's, or any other for its Python."""
     script, given = _script(words)
     if script is None:
-        return _tasks([([*shlex.split(options.python), *words], {"gpus": 1})])
+        return _tasks([([*shlex.split(options.python), *words], share_of_a_node(1))])
     parser = _Parser(script)
     if script == "task_runner":
         parser.add_argument("--task_cfg", required=True)
-        return task_runner.read(directory / parser.parse_args(given).task_cfg, python=options.python)
+        flags = vars(parser.parse_args(given))
+        return _noted(task_runner.read(directory / flags["task_cfg"], python=options.python), flags)
     if script == "wrap_resources":
         return _wrapped(parser, given)
     parser.add_argument("--cfg_file", default=TUNER_CFG[0])
@@ -95,7 +105,14 @@ def _job(words: Sequence[str], options: Options, directory: Path) -> Imported:
         parser.add_argument(f"--{name}", type=type(default), default=default)
     parser.set_defaults(cfg_class=options.cfg_class or TUNER_CFG[1])
     found = vars(parser.parse_args(given))
-    return job_cfg.read(directory / found["cfg_file"], Options(**{name: found[name] for name in asdict(options)}))
+    chosen = Options(**{name: found[name] for name in asdict(options)})
+    return _noted(job_cfg.read(directory / found["cfg_file"], chosen), found)
+
+
+def _noted(found: Imported, flags: Mapping[str, Any]) -> Imported:
+    """Return an import with a note for each flag that was given, and means nothing here."""
+    notes = [note for name, note in IGNORED.items() if flags.get(name) is not None]
+    return replace(found, notes=(*found.notes, *notes))
 
 
 def _wrapped(parser: argparse.ArgumentParser, words: Sequence[str]) -> Imported:
@@ -107,16 +124,25 @@ def _wrapped(parser: argparse.ArgumentParser, words: Sequence[str]) -> Imported:
     given = vars(parser.parse_args(words))
     if given["test"]:
         task = {"name": "nvidia-smi", "command": ["nvidia-smi"], "resources": {"gpus": 1}}
-        return Imported("test", {"tasks": [task], "smoke": {"gpus": True}})
+        return _noted(Imported("test", {"tasks": [task], "smoke": ON_GPUS}), given)
     if not (jobs := list(_split(given["sub_jobs"], "+"))):
         parser.error("it needs --sub_jobs, or --test")
+    granular = [name for name in RESOURCES if given[name]]
+    if granular and given["num_workers"]:
+        parser.error(f"give either num_workers or {', '.join(granular)}, as Isaac Lab asks for too")
+    if any(workers < 1 for workers in given["num_workers"] or ()):
+        parser.error("num_workers must be at least 1")
     found = _tasks([(job, _resources(given, index)) for index, job in enumerate(jobs)])
-    note = "num_workers divides what a node has, which is not known here: set resources.gpus of the tasks."
-    return replace(found, notes=(note,)) if given["num_workers"] else found
+    if granular and not given["cpu_per_worker"]:
+        found = replace(found, notes=(_ONE_CPU,))
+    return _noted(found, given)
 
 
 def _resources(given: dict[str, Any], index: int) -> dict[str, Any]:
-    """Return what one sub-job gets: its own value of each flag, or the last one; a GPU where none says."""
+    """Return what one sub-job gets: its own value of each flag, or the last one; a share of a node where none says."""
+    if not any(given[name] for name in RESOURCES):
+        workers = given["num_workers"] or [1]
+        return share_of_a_node(workers[min(index, len(workers) - 1)])
     chosen = {key: given[name][min(index, len(given[name]) - 1)] for name, key in RESOURCES.items() if given[name]}
     memory = {"memory": f"{chosen['memory']}GiB"} if "memory" in chosen else {}
     return {"gpus": 1, **chosen, **memory}
@@ -133,7 +159,8 @@ def _tasks(jobs: Sequence[tuple[list[str], dict[str, Any]]]) -> Imported:
         command, more, needed = training(in_shell)
         files |= needed
         tasks.append({"name": f"job-{number}", "command": command, "resources": resources, **more})
-    return Imported("jobs", {"tasks": tasks}, files)
+    smoke = {"smoke": ON_GPUS} if any("share" in task["resources"] for task in tasks) else {}
+    return Imported("jobs", {"tasks": tasks, **smoke}, files)
 
 
 def _split(words: Sequence[str], separator: str) -> Iterator[list[str]]:

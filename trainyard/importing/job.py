@@ -19,6 +19,8 @@ from trainyard.spec.show import written
 PROGRAM = "isaac_task.py"
 # What a training leaves, and goes on from in its next attempt.
 TRAINING = {"outputs": ["logs/"], "retries": 1}
+# Isaac Lab uses nodes with GPUs only.
+ON_GPUS = {"gpus": True}
 _TRAINS = re.compile(r"(?:^|/)(?:reinforcement_learning|rl_games|rsl_rl|skrl|sb3)/train\.py$")
 
 
@@ -33,6 +35,7 @@ class Options:
     stopper: str = ""
     num_samples: int = 100
     repeat_run_count: int = 3
+    num_workers_per_node: int = 1
     metric: str = "rewards/time"
     mode: str = "max"
     process_response_timeout: float = 200.0
@@ -106,6 +109,11 @@ def _target(directory: Path, name: str) -> Path:
             hint="Rename that file, and what names it.",
         )
     return directory / relative
+
+
+def share_of_a_node(workers: int) -> dict[str, Any]:
+    """Return what a task needs of which a node has so many side by side."""
+    return {"share": 1 if workers == 1 else f"1/{workers}"}
 
 
 def program() -> Path:

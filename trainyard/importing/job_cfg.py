@@ -11,7 +11,16 @@ from typing import Any
 from trainyard_runner import event_files
 
 from trainyard.errors import RequestError
-from trainyard.importing.job import PROGRAM, TRAINING, Imported, Options, program, refuse_unreadable
+from trainyard.importing.job import (
+    ON_GPUS,
+    PROGRAM,
+    TRAINING,
+    Imported,
+    Options,
+    program,
+    refuse_unreadable,
+    share_of_a_node,
+)
 from trainyard.seams import programs
 from trainyard.spec.units import format_duration
 
@@ -22,6 +31,8 @@ _NAMES = ("cfg_class", "stopper", "progress_reporter")
 
 def read(file: Path, options: Options) -> Imported:
     """Return the job of a class. Raises RequestError for a file or a name that cannot be used."""
+    if options.num_workers_per_node < 1:
+        raise RequestError("num_workers_per_node must be at least 1")
     found = _described(file, options)
     above = file.resolve().parent.parent
     files = {name: above / name for name in found["files"]} | {PROGRAM: program()}
@@ -84,4 +95,4 @@ def _job(file: Path, found: dict[str, Any], options: Options, samples: int) -> d
         }
     else:
         job |= {"matrix": {"repeat": list(range(options.repeat_run_count))}, "env": {"ISAAC_REPEAT": "{repeat}"}}
-    return job | {"resources": {"gpus": 1}, **TRAINING}
+    return job | {"resources": share_of_a_node(options.num_workers_per_node), "smoke": ON_GPUS, **TRAINING}

@@ -10,7 +10,7 @@ from typing import Any
 from trainyard_runner.space import fill
 
 from trainyard.errors import RequestError
-from trainyard.spec.job import JobSpec, Resources, TaskEntry, scalar_text
+from trainyard.spec.job import AMOUNTS, JobSpec, Resources, TaskEntry, scalar_text
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class TaskSpec:
     timeout: float | None
     outputs: tuple[str, ...]
     watch: Mapping[str, Any] | None = None  # as the file has it, with its defaults
+    share: float | None = None
 
 
 def expand(job: JobSpec) -> tuple[TaskSpec, ...]:
@@ -90,11 +91,16 @@ def _task(job: JobSpec, entry: TaskEntry, values: Mapping[str, str] | None) -> T
         retries=job.retries if entry.retries is None else entry.retries,
         timeout=entry.timeout or job.timeout,
         outputs=job.outputs if entry.outputs is None else entry.outputs,
+        share=resources.share,
     )
 
 
 def _merged(shared: Resources, own: Resources | None) -> Resources:
-    """Return the job's resources with what the task itself wrote on top."""
+    """Return the job's resources with what the task itself wrote on top; a share and amounts replace each other."""
     if own is None:
         return shared
+    if own.share is not None:
+        return own
+    if shared.share is not None and own.model_fields_set & set(AMOUNTS):
+        return own
     return shared.model_copy(update={name: getattr(own, name) for name in own.model_fields_set})

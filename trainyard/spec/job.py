@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    WithJsonSchema,
+    model_serializer,
+)
 
 from trainyard.spec.fields import (
     Command,
@@ -29,6 +37,9 @@ from trainyard.spec.tune import REPEAT, Tune
 from trainyard.spec.watch import Watch
 
 MOST_TASKS = 100_000
+SHARE_PATTERN = r"^1/[1-9][0-9]{0,2}$"
+# What a share says all of.
+AMOUNTS = ("cpus", "gpus", "memory")
 TASK_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._=,+-]{0,99}$"
 # Keys of Ray's own runtime environments that are none here: what stands for them.
 RAY_KEYS = {
@@ -65,6 +76,15 @@ def _whole_or_share(gpus: float) -> float:
     return gpus
 
 
+def _read_share(written: object) -> object:
+    """Return a share as a number: `1/3` is what no decimal fraction says."""
+    if isinstance(written, str):
+        if not re.fullmatch(SHARE_PATTERN, written):
+            raise ValueError("must be a number above 0 and at most 1, or one part of a node such as 1/3")
+        return 1 / int(written.removeprefix("1/"))
+    return written
+
+
 Matrix = Annotated[
     dict[MatrixKey, Listed[MatrixValue]],
     rule(_matrix_complaints),
@@ -92,6 +112,18 @@ TaskName = Annotated[
 ]
 Outputs = Listed[Annotated[Filled, AfterValidator(check_relative)]]
 Gpus = Annotated[float, AfterValidator(_whole_or_share)]
+Share = Annotated[
+    float,
+    BeforeValidator(_read_share),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+                {"type": "string", "pattern": SHARE_PATTERN},
+            ]
+        }
+    ),
+]
 
 
 class Resources(Section):
@@ -100,6 +132,26 @@ class Resources(Section):
     cpus: float = setting(1.0, "CPUs of one task; fractions are allowed.", ge=0, le=1024)
     gpus: Gpus = setting(0.0, "A fraction below 1 shares one GPU, a whole number isolates.", ge=0, le=64)
     memory: Size | None = setting(None, "Memory that is set aside for one task.")
+    share: Share | None = setting(
+        None,
+        "Instead of cpus, gpus and memory, so much of one node: 1 is all of it, 0.5 or 1/2 half of each.",
+        gt=0,
+        le=1,
+    )
+
+    def complaints(self) -> Iterator[Complaint]:
+        """Complain about amounts beside a share, which says them."""
+        for name in AMOUNTS if self.share is not None else ():
+            if name in self.model_fields_set:
+                message = "must not be given together with share, which is of a node's CPUs, GPUs and memory"
+                yield Complaint((name,), message, getattr(self, name))
+
+    @model_serializer(mode="wrap")
+    def _without_amounts(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return what is written: beside a share no defaults of what it replaces."""
+        found: dict[str, Any] = handler(self)
+        left_out = AMOUNTS if self.share is not None else ()
+        return {name: value for name, value in found.items() if name not in left_out}
 
 
 class Placement(Section):
