@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
 class ExpectedNode:
-    """A Ray node that the cluster file asks for; memory in bytes. An `optional` one is added when it is needed."""
+    """A Ray node that the cluster file asks for; memory in bytes. An `optional` one is added when it is needed.
+
+    `resources` are Ray's custom ones.
+    """
 
     name: str
     group: str
@@ -16,6 +19,7 @@ class ExpectedNode:
     gpus: int = 0
     memory: int | None = None
     optional: bool = False
+    resources: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -98,5 +98,5 @@ def _take(room: dict[str | None, int], group: str | None) -> bool:
 
 
 def _node(one: ExpectedNode) -> Node:
-    resources = {"CPU": one.cpus or 0, "GPU": one.gpus, "memory": one.memory or UNLIMITED}
+    resources = {"CPU": one.cpus or 0, "GPU": one.gpus, "memory": one.memory or UNLIMITED, **one.resources}
     return Node("", one.name, one.group, "", resources)

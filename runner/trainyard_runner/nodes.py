@@ -48,9 +48,15 @@ def with_free(node: Node, free: Mapping[str, float]) -> Node:
 
 def wanted(task: Task, node: Node) -> dict[str, float]:
     """Return how much a task takes of a node, by the names of Ray's resources."""
-    if task.share is not None:
-        return {name: amount for name, amount in share_of(node.total, task.share).items() if amount}
-    asked = {"CPU": task.cpus, "GPU": task.gpus, "memory": float(task.memory or 0)}
+    if task.share is None:
+        return amounts(task)
+    asked = {**share_of(node.total, task.share), **task.custom}
+    return {name: amount for name, amount in asked.items() if amount}
+
+
+def amounts(task: Task) -> dict[str, float]:
+    """Return how much a task without a share takes of any node."""
+    asked = {"CPU": task.cpus, "GPU": task.gpus, "memory": float(task.memory or 0), **task.custom}
     return {name: amount for name, amount in asked.items() if amount}
 
 

@@ -9,7 +9,7 @@ import ray
 from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
-from trainyard_runner.nodes import GROUP_LABEL, NODE_LABEL, Node, slots
+from trainyard_runner.nodes import GROUP_LABEL, NODE_LABEL, Node, amounts, slots
 from trainyard_runner.plan import Task
 from trainyard_runner.shares import Alike
 
@@ -66,9 +66,7 @@ def in_bundle(group: PlacementGroup, index: int, task: Task) -> dict[str, Any]:
 
 def bundle(task: Task) -> dict[str, float]:
     """Return a task's place in a placement group; Ray wants at least one resource in it."""
-    wanted = {"CPU": task.cpus, "GPU": task.gpus, "memory": float(task.memory or 0)}
-    asked = {name: amount for name, amount in wanted.items() if amount}
-    return asked or {"CPU": 0.001}
+    return amounts(task) or {"CPU": 0.001}
 
 
 def bundle_labels(task: Task, nodes: Sequence[Node], *, among: Alike | None) -> dict[str, str]:
@@ -79,6 +77,7 @@ def bundle_labels(task: Task, nodes: Sequence[Node], *, among: Alike | None) -> 
 
 def _amounts(task: Task) -> dict[str, Any]:
     asked: dict[str, Any] = {"num_cpus": task.cpus, "num_gpus": task.gpus}
+    asked |= {"resources": dict(task.custom)} if task.custom else {}
     return {**asked, "memory": task.memory} if task.memory else asked
 
 

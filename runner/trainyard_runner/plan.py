@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +24,7 @@ class Task:
     # Of one node, instead of `cpus`, `gpus` and `memory`: how much that is depends on the node.
     share: float | None = None
     on_gpus: bool = False  # the share is of a node with GPUs
+    custom: Mapping[str, float] = field(default_factory=dict)  # of Ray's custom resources
     node_name: str | None = None
     node_group: str | None = None
     retries: int = 0
@@ -35,7 +37,7 @@ class Task:
     def shape(self) -> tuple[Any, ...]:
         """Return what makes two tasks the same to a scheduler."""
         amounts = (self.cpus, self.gpus, self.memory) if self.share is None else (self.share, self.on_gpus)
-        return (*amounts, self.node_name, self.node_group)
+        return (*amounts, *sorted(self.custom.items()), self.node_name, self.node_group)
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class ExpectedNode:
     gpus: float = 0
     memory: int | None = None
     optional: bool = False
+    resources: Mapping[str, float] = field(default_factory=dict)  # Ray's custom ones
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from trainyard_runner.plan import Gate, Task
 from trainyard_runner.rungs import Check
 
 LEAST = 60.0
+_COUNTED = ("CPU", "GPU")
 # It may be made anew on a host that has to pull the image first: 20 GB at 50 Mbit/s.
 MADE_ANEW = 3600.0
 _HINT = "Ask for less in the job file (resources, node), or make larger nodes in the cluster file."
@@ -45,6 +46,7 @@ def room(tasks: Sequence[Task], gate: Gate, alive: Sequence[Node], *, together: 
 def describe(task: Task) -> str:
     """Return what a task asks for, in words."""
     asked = _share(task, task.share) if task.share is not None else _amounts(task)
+    asked += [amount(name, value) for name, value in task.custom.items()]
     asked += [f"node {task.node_name}"] if task.node_name else []
     asked += [f"a node of group {task.node_group}"] if task.node_group else []
     return ", ".join(asked)
@@ -56,7 +58,8 @@ def _share(task: Task, share: float) -> list[str]:
 
 
 def _amounts(task: Task) -> list[str]:
-    asked = [amount("CPU", task.cpus)] if task.cpus or not (task.gpus or task.memory) else []
+    has_others = task.gpus or task.memory or task.custom
+    asked = [amount("CPU", task.cpus)] if task.cpus or not has_others else []
     asked += [amount("GPU", task.gpus)] if task.gpus else []
     return asked + ([amount("memory", task.memory)] if task.memory else [])
 
@@ -64,11 +67,11 @@ def _amounts(task: Task) -> list[str]:
 def amount(resource: str, value: float) -> str:
     if resource == "memory":
         return f"{round(value / 2**30, 2):g} GiB"
-    return f"{value:g} {resource}{'s' * (value != 1)}"
+    return f"{value:g} {resource}{'s' * (value != 1 and resource in _COUNTED)}"
 
 
 def largest(task: Task, places: Sequence[Node]) -> str:
-    names = ["CPU", "GPU", *(["memory"] if task.memory else [])]
+    names = ["CPU", "GPU", *(["memory"] if task.memory else []), *task.custom]
     most = {name: max((node.resources.get(name, 0) for node in places), default=0) for name in names}
     known = [amount(name, value) for name, value in most.items() if value < nodes.UNLIMITED]
     return f"the largest node has {', '.join(known)}"

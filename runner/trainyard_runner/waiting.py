@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -74,7 +75,7 @@ def explain(line: Line, gate: Gate, cluster: Cluster, *, run: str) -> Reason | N
     free = [nodes.with_free(node, cluster.free.get(node.node_id, {})) for node in places]
     if room.fits_together(line.unit, free):
         return None
-    asked = [name for name, field in RESOURCES.items() if any(getattr(task, field) for task in line.unit)]
+    asked = list(dict.fromkeys(name for task in line.unit for name in nodes.amounts(task)))
     short = [name for name in asked if not room.fits_together([_only(task, name) for task in line.unit], free)]
     held = {name: _held(name, places, cluster.holdings) for name in short or asked}
     holders = dict.fromkeys(holding.run for found in held.values() for holding, _, _ in found)
@@ -130,12 +131,15 @@ def _taken(task: Task, alive: Sequence[Node]) -> Task:
 
 def _only(task: Task, name: str) -> Task:
     others: dict[str, Any] = {field: 0 for key, field in RESOURCES.items() if key != name}
-    return replace(task, **others)
+    return replace(task, **others, custom={key: amount for key, amount in task.custom.items() if key == name})
 
 
 def _sum(unit: Sequence[Task]) -> Task:
     amounts: dict[str, Any] = {field: sum(getattr(task, field) or 0 for task in unit) for field in RESOURCES.values()}
-    return replace(unit[0], **amounts)
+    custom: Counter[str] = Counter()
+    for task in unit:
+        custom.update(task.custom)
+    return replace(unit[0], **amounts, custom=custom)
 
 
 # Nothing has started for so long: then it is worth a line for what the rest waits.
@@ -241,6 +245,6 @@ def _by_node(running: Iterable[tuple[str | None, Task]]) -> dict[str, dict[str, 
     for node, task in running:
         here = held.setdefault(node or "", dict.fromkeys([*RESOURCES, "tasks"], 0.0))
         here["tasks"] += 1
-        for name, field in RESOURCES.items():
-            here[name] = round(here[name] + (getattr(task, field) or 0), 4)
+        for name, amount in nodes.amounts(task).items():
+            here[name] = round(here.get(name, 0.0) + amount, 4)
     return held

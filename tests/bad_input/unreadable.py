@@ -65,5 +65,9 @@ UNREADABLE = (
     ),
     lab("a key twice", "head: {cpus: 1}\nhead: {cpus: 2}\n", "lab.yaml:4: head: is given twice, first on line 3"),
     lab("a key that is true", "env: {true: x}\n", "lab.yaml:3: env: has a key that is not text: write it in quotes"),
-    lab("a merge key", "head: {<<: {cpus: 2}}\n", "lab.yaml:3: head.<<: is not a known key; known: cpus, memory, gpus"),
+    lab(
+        "a merge key",
+        "head: {<<: {cpus: 2}}\n",
+        "lab.yaml:3: head.<<: is not a known key; known: cpus, memory, gpus, resources, labels, ray_start",
+    ),
 )

@@ -28,7 +28,13 @@ backend: compose
 image: trainyard-bed/ray:1
 head: {{cpus: 1, memory: 1GiB}}
 workers:
-  - {{name: cpu, count: 2, cpus: 1, memory: 1GiB}}
+  - name: cpu
+    count: 2
+    cpus: 1
+    memory: 1GiB
+    resources: {{A100: 2}}
+    labels: {{zone: a}}
+    ray_start: {{metrics-export-port: 18080}}
 env: {{PRICE: "5$HOME"}}
 compose:
   mounts: [{{source: /etc/ssl, target: /data/ssl, read_only: true}}]
@@ -137,6 +143,18 @@ def test_variables_and_mounts_reach_every_node_as_they_were_written(lab: Yard, e
             .splitlines()[-1]
             .endswith("Read-only file system")
         )
+
+
+def test_a_group_has_its_resources_labels_and_parameters_of_ray(lab: Yard, engine: BedEngine) -> None:
+    with RayApi(lab.address(), lab.token()) as ray:
+        found = {node.name: (node.custom.get("A100"), node.labels.get("zone")) for node in ray.nodes()}
+    assert found == {"head": (None, None), "cpu-0": (2, "a"), "cpu-1": (2, "a")}
+    assert "--metrics-export-port=18080" in in_node(engine, "cpu-0", "cat /proc/[0-9]*/cmdline | tr '\\0' '\\n'")
+    job = "command: [hostname]\nmatrix: {n: [0, 1]}\nenv: {N: '{n}'}\nresources: {cpus: 0.5, custom: {A100: 2}}\n"
+    lab.run("train.dispatch", write_job(lab, "special", job), "--skip-smoke")
+    assert {task["attempts"][0]["node"] for task in lab.json("train.status")["tasks"]} <= {"cpu-0", "cpu-1"}
+    more = lab.run("train.dispatch", "special", "--set", "resources.custom.A100=3", "--skip-smoke", expect=2)
+    assert "asks for 0.5 CPUs, 3 A100; the largest node has 1 CPU, 0 GPUs, 2 A100" in more.stderr
 
 
 def test_every_node_is_healthy_and_writes_to_the_outputs_as_the_image_s_own_user(lab: Yard, engine: BedEngine) -> None:

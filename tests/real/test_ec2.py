@@ -23,7 +23,8 @@ CLUSTER = f"""
 name: {{name}}
 backend: ec2
 head: {{{{cpus: 1, memory: 1GiB}}}}
-workers: [{{{{name: cpu, count: 2, cpus: 1, memory: 1GiB}}}}]
+workers:
+  - {{{{name: cpu, count: 2, cpus: 1, memory: 1GiB, resources: {{{{A100: 2}}}}, ray_start: {{{{log-style: record}}}}}}}}
 ec2: {{{{region: us-west-2, ami: {AMI}, instance_type: m5.large, disk: 20GiB, use_internal_ips: true}}}}
 leash: {{{{idle: 2h, deadline: 12h}}}}
 """
@@ -101,6 +102,9 @@ def test_a_shell_is_on_the_node_that_was_named(cloud: Cloud, yard: Yard) -> None
     instance = next(each for each in cloud.instances() if each["InstanceId"] == worker["instance"]["id"])
     assert instance["PrivateIpAddress"] in done.stdout
     assert done.stdout.split()[-1] == "ubuntu"
+    program = 'import ray; ray.init(); print(sorted(each["Resources"].get("A100", 0) for each in ray.nodes()))'
+    said = yard.run("cluster.shell", "--command", f"python3 -c '{program}'").stdout.splitlines()[-1]
+    assert said == "[0, 2.0, 2.0]"
 
 
 def test_the_logs_are_those_of_the_nodes_of_ray_up_and_of_the_autoscaler(yard: Yard) -> None:

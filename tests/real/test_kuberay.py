@@ -22,9 +22,22 @@ SPACE = "lab"
 # No task runs on the head.
 LAB = {
     "head": {"cpus": 0, "memory": "1GiB"},
-    "workers": [{"name": "cpu", "count": 2, "cpus": 1, "memory": "1GiB"}],
+    "workers": [
+        {
+            "name": "cpu",
+            "count": 2,
+            "cpus": 1,
+            "memory": "1GiB",
+            "resources": {"A100": 2},
+            "labels": {"zone": "a"},
+            "ray_start": {"metrics-export-port": 18080},
+        }
+    ],
     "env": {"PRICE": "5$HOME"},
-    "kuberay": {"spread": "required"},
+    "kuberay": {
+        "spread": "required",
+        "groups": {"cpu": {"requests": {"cpus": 0.2, "memory": "200MiB"}, "labels": {"app": "worker-pod"}}},
+    },
 }
 SMALL = {"head": {"cpus": 1, "memory": "1GiB"}}
 SECOND = {**SMALL, "kuberay": {"storage": {"size": "1GiB", "access": "ReadWriteOnce"}}}
@@ -68,7 +81,7 @@ STEPS = """
 """
 WHERE = """
     command: [sh, -c, "hostname; echo $PRICE > $TRAINYARD_OUTPUT/price"]
-    resources: {cpus: 1}
+    resources: {cpus: 1, custom: {A100: 2}}
 """
 
 
@@ -221,6 +234,18 @@ def test_a_job_runs_on_each_worker_with_the_environment_of_the_file(lab: Yard, k
     nodes = {task["attempts"][0]["node"] for task in lab.json("train.status")["tasks"]}
     assert nodes == set(kubernetes.hosts_of(kube, "lab", namespace=SPACE)) - {"head"}
     assert {path.read_text() for path in run.glob("outputs/*/price")} == {"5$HOME\n"}
+
+
+def test_a_group_asks_for_its_own_and_ray_has_its_labels_and_parameters(lab: Yard, kube: KubeBed) -> None:
+    program = "import json, ray; ray.init(); print(json.dumps(ray.nodes()))"
+    said = lab.run("cluster.shell", "head", "--command", f"python -c '{program}'").stdout
+    nodes = json.loads(said.splitlines()[-1])
+    found = sorted((node["Labels"].get("zone", ""), node["MetricsExportPort"] == 18080) for node in nodes)
+    assert found == [("", False), ("a", True), ("a", True)]
+    pods = kubernetes.pods(kube, "lab", namespace=SPACE).values()
+    ours = [pod for pod in pods if pod["metadata"]["labels"].get("app") == "worker-pod"]
+    requests = [pod["spec"]["containers"][0]["resources"]["requests"] for pod in ours]
+    assert requests == [{"cpu": "200m", "memory": "200Mi"}] * 2
 
 
 def test_scale_changes_one_group_and_says_what_the_file_still_says(lab: Yard, kube: KubeBed) -> None:

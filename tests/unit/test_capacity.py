@@ -93,6 +93,16 @@ def test_of_a_head_that_is_kept_free_of_tasks_there_is_no_share() -> None:
     )
 
 
+def test_a_custom_resource_is_had_where_the_file_or_ray_says_so() -> None:
+    special = ExpectedNode("gpu-0", "gpu", 4, 1, 8 * GIBIBYTE, resources={"A100": 2})
+    check(HEAD, special, resources={"custom": {"A100": 2}})
+    check(HEAD, special, resources={"share": 1, "custom": {"A100": 1}})
+    assert refused(HEAD, special, resources={"custom": {"A100": 3}})[0] == (
+        "task 'job' asks for 1 CPU, 3 A100; the largest node has 4 CPUs, 1 GPU, 2 A100"
+    )
+    assert refused(resources={"custom": {"A100": 1}})[0].endswith("4 CPUs, 0 GPUs, 0 A100")
+
+
 def test_each_task_of_a_list_is_looked_at() -> None:
     tasks = [
         {"name": "small", "command": ["train"]},

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.unit.test_machine import GIBIBYTE, plans_of, spec_of
-from trainyard.backends.compose import desired, diagnosis
+from trainyard.backends.compose import desired, diagnosis, naming
 from trainyard.backends.ray_nodes import shared_memory
 from trainyard.errors import OutsideError, TrainyardError
 from trainyard.seams.docker.containers import Container
@@ -42,6 +42,27 @@ def test_the_head_serves_the_dashboard_on_loopback_and_workers_join_it_by_name()
     assert (services["head"]["depends_on"], services["gpu-1"]["depends_on"]) == ([], ["head"])
     ports = {name: service["ports"] for name, service in services.items()}
     assert ports == {"head": ["127.0.0.1::8265"], "gpu-0": [], "gpu-1": []}
+
+
+def test_each_group_has_its_resources_labels_and_parameters_of_ray() -> None:
+    group = {
+        "name": "gpu",
+        "cpus": 2,
+        "memory": "2GiB",
+        "resources": {"A100": 2},
+        "labels": {"zone": "a"},
+        "ray_start": {"metrics-export-port": 8080, "no-redirect-output": True, "min-worker-port": 10000},
+    }
+    services = _services(workers=[group])
+    command = services["gpu-0"]["entrypoint"]
+    assert {'--resources={"A100": 2}', "--labels=ray.io/node-group=gpu,zone=a"} < set(command)
+    # The last of several counts.
+    assert command[-3:] == ["--metrics-export-port=8080", "--no-redirect-output", "--min-worker-port=10000"]
+    assert not [word for word in services["head"]["entrypoint"] if "resources" in word or "zone" in word]
+    plan = json.loads(services["gpu-0"]["labels"][naming.PLAN])
+    assert plan["resources"] == {"A100": 2}
+    # Nodes that were made before there were such keys are as they should be.
+    assert "resources" not in json.loads(services["head"]["labels"][naming.PLAN])
 
 
 def test_gpus_are_dealt_out_by_index_and_hidden_from_everybody_else() -> None:

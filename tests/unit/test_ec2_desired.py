@@ -70,6 +70,32 @@ def test_groups_are_node_types_with_their_bounds_and_resources() -> None:
     assert types["cpu"]["labels"] == {"ray.io/node-group": "cpu"}
 
 
+def test_each_group_has_its_resources_labels_and_parameters_of_ray() -> None:
+    file = ClusterSpec.model_validate(
+        {
+            "name": "lab",
+            "backend": "ec2",
+            "head": {"ray_start": {"metrics-export-port": 8080}},
+            "workers": [
+                {"name": "cpu"},
+                {"name": "gpu", "resources": {"A100": 2}, "labels": {"zone": "a"}, "ray_start": {"log-style": "a b"}},
+            ],
+        }
+    )
+    made = desired.document(file, SITE)
+    validate_config(prepare_config(made))
+    kind = made["available_node_types"]["gpu"]
+    assert (kind["resources"], kind["labels"]) == (
+        {"GPU": 0, "A100": 2},
+        {"ray.io/node-group": "gpu", "zone": "a"},
+    )
+    assert made["head_start_ray_commands"][0].endswith(" --metrics-export-port=8080")
+    (command,) = made["worker_start_ray_commands"]
+    case = "set --; case \"$RAY_NODE_TYPE_NAME\" in gpu) set -- '--log-style=a b' ;; esac; ray start "
+    assert case in command and command.endswith(' "$@"')
+    assert "set --" not in desired.document(spec(), SITE)["worker_start_ray_commands"][0]
+
+
 def test_instances_are_on_demand_encumbered_by_nothing_of_rays_and_all_that_is_theirs_is_tagged() -> None:
     made = desired.document(spec(ami="ami-0123456789", groups={"gpu": {"spot": True, "disk": 2**30 * 300}}), SITE)
     assert made["provider"]["cache_stopped_nodes"] is False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ray.autoscaler._private.kuberay import autoscaling_config
 
 from tests.unit import crd
 from trainyard.backends.kuberay.manifest import Documents, documents
@@ -124,6 +125,47 @@ def test_requests_are_the_limits_unless_the_file_says_less() -> None:
             "requests": {"cpu": "500m", "memory": "1Gi", "nvidia.com/gpu": "2"},
         },
     ]
+
+
+def test_each_group_asks_for_its_own_and_is_marked_with_its_own() -> None:
+    # Of Schola's guide: head 2 CPUs and 16 GiB of 8 and 48, workers 3 and 6 of 8 and 32.
+    size = {"cpus": 8, "memory": "48GiB"}
+    groups = {
+        "head": {"requests": {"cpus": 2, "memory": "16GiB"}},
+        "cpu": {"requests": {"cpus": 3}, "labels": {"app": "worker-pod", "team": "vision"}, "annotations": {"a": "b"}},
+    }
+    section = {"requests": {"memory": "6GiB"}, "labels": {"team": "robots"}, "groups": groups}
+    found = spec(head=size, workers=[{"name": "cpu", **size}], kuberay=section)
+    first, workers = (each["template"] for each in (found["headGroupSpec"], found["workerGroupSpecs"][0]))
+    requests = [each["spec"]["containers"][0]["resources"]["requests"] for each in (first, workers)]
+    assert requests == [{"cpu": "2000m", "memory": "16Gi"}, {"cpu": "3000m", "memory": "6Gi"}]
+    marks = [{key: each["metadata"]["labels"].get(key) for key in ("app", "team")} for each in (first, workers)]
+    assert marks == [{"app": None, "team": "robots"}, {"app": "worker-pod", "team": "vision"}]
+    assert workers["metadata"]["annotations"] == {"a": "b"}
+
+
+def test_ray_gets_resources_labels_and_parameters_in_quotes_that_bash_takes_away() -> None:
+    group = {
+        "name": "gpu",
+        "min": 1,
+        "max": 2,
+        "resources": {"NVIDIA-A100-80GB-PCIe": 2},
+        "labels": {"zone": "a"},
+        "ray_start": {"metrics-export-port": 8080, "tracing-startup-hook": "a:b c", "no-redirect-output": True},
+    }
+    found = spec(workers=[group])["workerGroupSpecs"][0]
+    options = found["rayStartParams"]
+    assert found["labels"] == {"ray.io/node-group": "gpu", "zone": "a"}
+    assert options["resources"] == "'{\"NVIDIA-A100-80GB-PCIe\": 2}'"
+    assert (options["metrics-export-port"], options["tracing-startup-hook"]) == ("8080", "'a:b c'")
+    # KubeRay makes a flag of it.
+    assert options["no-redirect-output"] == "true"
+
+
+def test_ray_s_autoscaler_reads_the_resources_of_a_group() -> None:
+    group = {"name": "gpu", "min": 0, "max": 2, "resources": {"A100": 2, "a/b:c": 1}}
+    made_of = spec(workers=[group])["workerGroupSpecs"][0]
+    assert autoscaling_config._get_custom_resources({}, made_of["rayStartParams"], "gpu") == {"A100": 2, "a/b:c": 1}
 
 
 def test_a_fixed_group_has_its_count_and_a_growing_one_leaves_it_to_the_autoscaler() -> None:

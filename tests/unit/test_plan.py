@@ -70,7 +70,7 @@ def test_the_plan_tells_the_runner_everything(tmp_path: Path) -> None:
     assert [task["name"] for task in document["tasks"]] == ["seed=0", "seed=1"]
     assert document["gate"]["skip"] is True
     head = {"name": "head", "group": "head", "cpus": 1, "gpus": 0, "memory": None, "optional": False}
-    assert document["gate"]["nodes"] == [head]
+    assert document["gate"]["nodes"] == [head | {"resources": {}}]
 
 
 def test_wheels_as_ray_has_them_written_are_sent_and_packages_are_named_as_to_be_built(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from trainyard.errors import RequestError
 from trainyard.spec.cluster import ClusterSpec, Head, WorkerGroup
 from trainyard.spec.load import load_cluster
 
@@ -59,3 +60,40 @@ def test_a_secret_in_the_wrong_place_is_not_in_pydantics_own_message() -> None:
     with pytest.raises(ValidationError) as refused:
         ClusterSpec.model_validate({"name": "lab", "backend": "local", "token": "hunter2"})
     assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("group", "message"),
+    [
+        ("resources: {CPU: 2}", "workers.0.resources.CPU: is Ray's own: write cpus"),
+        ("resources: {A100: 0.5}", "workers.0.resources.A100: must be a whole number, got 0.5"),
+        ("labels: {ray.io/node-group: x}", "workers.0.labels.ray.io/node-group: is set by Trainyard or Ray"),
+        ("ray_start: {num-cpus: 2}", "workers.0.ray_start.num-cpus: cannot be given: it follows from cpus"),
+        (
+            "ray_start: {metric-export-port: 2}",
+            "workers.0.ray_start.metric-export-port: is not a parameter of `ray start` that can be given; "
+            "did you mean 'metrics-export-port'?",
+        ),
+        ("ray_start: {log-style: true}", "workers.0.ray_start.log-style: needs a value, got true"),
+        (
+            "ray_start: {no-redirect-output: x}",
+            'workers.0.ray_start.no-redirect-output: is a flag: write true, or leave it out, got "x"',
+        ),
+    ],
+)
+def test_what_ray_would_not_take_for_a_group_is_refused(group: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(RequestError) as caught:
+        load(tmp_path, f"name: lab\nbackend: local\nworkers:\n  - {{name: a, {group}}}\n")
+    assert [str(problem).partition("lab.yaml:4: ")[2] for problem in caught.value.problems] == [message]
+
+
+def test_nodes_of_somebody_else_are_as_they_were_made(tmp_path: Path) -> None:
+    text = "name: lab\nbackend: existing\nexisting: {address: http://127.0.0.1:8265}\nauth: none\n"
+    with pytest.raises(RequestError, match=r"head\.labels: means nothing with the backend existing"):
+        load(tmp_path, f"{text}head: {{labels: {{zone: a}}}}\n")
+
+
+def test_a_group_asks_kubernetes_for_no_more_than_it_may_use(tmp_path: Path) -> None:
+    text = "name: lab\nbackend: kuberay\nhead: {cpus: 2}\nkuberay: {groups: {head: {requests: {cpus: 3}}}}\n"
+    with pytest.raises(RequestError, match="must be at most what the node may use, which is cpus of head"):
+        load(tmp_path, text)

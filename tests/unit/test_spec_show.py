@@ -79,11 +79,17 @@ backend: local
 head:
   cpus: 2
   gpus: 0  # default
+  resources: {}  # default
+  labels: {}  # default
+  ray_start: {}  # default
 workers:
 - name: gpu
   count: 1  # default
   memory: 4GiB
   gpus: 0  # default
+  resources: {}  # default
+  labels: {}  # default
+  ray_start: {}  # default
 env: {}  # default
 build:
   network: default  # default
@@ -93,7 +99,8 @@ auth: token  # default
 """
     assert as_yaml(spec) == shown
     document = json.loads(json.dumps(as_json(spec)))
-    assert document["head"] == {"cpus": 2, "memory": None, "gpus": 0}
+    of_ray: dict[str, object] = {"resources": {}, "labels": {}, "ray_start": {}}
+    assert document["head"] == {"cpus": 2, "memory": None, "gpus": 0, **of_ray}
     assert {"head.gpus", "head.cpus"} & set(document["defaults"]) == {"head.gpus"}
 
 

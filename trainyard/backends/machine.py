@@ -52,8 +52,9 @@ class ObservedNode:
         return self.plan.get("gpu_ids", ()) is None
 
     def expected(self, name: str) -> ExpectedNode:
-        plan = self.plan
-        return ExpectedNode(name, plan.get("group", ""), plan.get("cpus"), plan.get("gpus", 0), plan.get("memory"))
+        plan, resources = self.plan, self.plan.get("resources", {})
+        size = plan.get("cpus"), plan.get("gpus", 0), plan.get("memory")
+        return ExpectedNode(name, plan.get("group", ""), *size, resources=resources)
 
 
 @dataclass(frozen=True)

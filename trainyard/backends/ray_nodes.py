@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -12,6 +13,7 @@ from trainyard.errors import PrerequisiteError, RequestError
 from trainyard.seams.ray_api import RayApi
 from trainyard.seams.ray_types import Node
 from trainyard.spec.cluster import ClusterSpec, NodeSpec
+from trainyard.spec.ray_nodes import start_options
 from trainyard.spec.units import format_size
 from trainyard.wording import counted
 
@@ -41,6 +43,10 @@ ANSWER_SECONDS = 10.0
 CLOCK_SECONDS = 1.0
 
 
+# What a group may be given for Ray alone.
+_OF_RAY = ("resources", "labels", "ray_start")
+
+
 @dataclass(frozen=True)
 class Room:
     """What the machine has: a node that does not say how much it needs may use all of it. Memory in bytes."""
@@ -68,6 +74,9 @@ class NodePlan:
     auth: str
     env: tuple[tuple[str, str], ...]
     others: Mapping[str, str] = field(default_factory=dict)
+    resources: Mapping[str, int] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    ray_start: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def is_head(self) -> bool:
@@ -77,6 +86,8 @@ class NodePlan:
         """Return the plan as it is recorded; values of variables may be secrets, and are only fingerprints there."""
         fields = asdict(self)
         others = fields.pop("others")
+        # No node that runs differs because a key is new.
+        fields = {name: value for name, value in fields.items() if value or name not in _OF_RAY}
         env = {name: fingerprint(value) for name, value in self.env}
         gpu_ids = None if self.gpu_ids is None else list(self.gpu_ids)
         return {**fields, **others, "env": env, "gpu_ids": gpu_ids}
@@ -151,9 +162,10 @@ def start_arguments(plan: NodePlan, *, head: str, gcs_port: int, dashboard: tupl
     `head` is the host that others know the head by; `dashboard` is the address and port that it listens on. Any other
     port is free for Ray to choose.
     """
+    labels = {"ray.io/node-group": plan.group, **plan.labels}
     arguments = [
         f"--node-name={plan.name}",
-        f"--labels=ray.io/node-group={plan.group}",
+        f"--labels={','.join(f'{key}={value}' for key, value in labels.items())}",
         f"--num-cpus={plan.cpus}",
         f"--num-gpus={plan.gpus}",
         f"--memory={plan.memory}",
@@ -161,11 +173,18 @@ def start_arguments(plan: NodePlan, *, head: str, gcs_port: int, dashboard: tupl
         "--min-worker-port=0",
         "--max-worker-port=0",
         "--disable-usage-stats",
+        *([f"--resources={json.dumps(dict(plan.resources))}"] if plan.resources else []),
     ]
     if not plan.is_head:
         return [*arguments, f"--address={head}:{gcs_port}"]
     listening = [f"--dashboard-host={dashboard[0]}", f"--dashboard-port={dashboard[1]}"]
     return [*arguments, "--head", f"--port={gcs_port}", "--include-dashboard=true", *listening, "--no-monitor"]
+
+
+def own_arguments(plan: NodePlan) -> list[str]:
+    """Return the arguments of `ray start` that the file gives a group; the last of several counts."""
+    given = start_options(plan.ray_start)
+    return [f"--{name}" if value is None else f"--{name}={value}" for name, value in given.items()]
 
 
 def variables(plan: NodePlan, *, token_file: str) -> dict[str, str]:
@@ -229,6 +248,9 @@ def _node_plan(spec: ClusterSpec, node: NodeSpec, room: Room, *, gpu_ids: tuple[
         gpu_ids=gpu_ids,
         auth=spec.auth,
         env=tuple(sorted(spec.env.items())),
+        resources=node.resources,
+        labels=node.labels,
+        ray_start=node.ray_start,
     )
 
 
@@ -243,6 +265,8 @@ def _described(plan: Mapping[str, Any]) -> dict[str, str]:
     shown = {
         name: format_size(value) if isinstance(value, int) and value >= MEBIBYTE else str(value)
         for name, value in plan.items()
-        if name != "env"
+        if name not in ("env", *_OF_RAY)
     }
+    for name in _OF_RAY:
+        shown |= {f"{name}.{key}": str(value) for key, value in plan.get(name, {}).items()}
     return {**shown, **{f"env.{name}": value for name, value in plan.get("env", {}).items()}}

@@ -40,7 +40,7 @@ def _promised(expected: tuple[ExpectedNode, ...]) -> list[Node]:
 
 def _resources(node: ExpectedNode) -> dict[str, float]:
     cpus = UNLIMITED if node.cpus is None else node.cpus
-    return {"CPU": cpus, "GPU": node.gpus, "memory": node.memory or UNLIMITED}
+    return {"CPU": cpus, "GPU": node.gpus, "memory": node.memory or UNLIMITED, **node.resources}
 
 
 def _of_ray(ray: RayApi) -> list[Node]:
@@ -50,7 +50,7 @@ def _of_ray(ray: RayApi) -> list[Node]:
             node.name,
             node.group,
             node.ip,
-            {"CPU": node.cpus, "GPU": node.gpus, "memory": node.memory},
+            {"CPU": node.cpus, "GPU": node.gpus, "memory": node.memory, **node.custom},
         )
         for node in ray.nodes()
         if node.alive

@@ -17,6 +17,10 @@ _USAGE = re.compile(
 _UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
+# What a node has of its own words.
+_AMOUNTS = ("CPU", "GPU", "memory")
+
+
 @dataclass(frozen=True)
 class Amounts:
     """Of what Ray hands out; memory in bytes."""
@@ -28,7 +32,7 @@ class Amounts:
 
 @dataclass(frozen=True)
 class Node:
-    """One Ray node. `group` is its label ray.io/node-group, if it has one.
+    """One Ray node. `group` is its label ray.io/node-group, if it has one. `custom` are its other resources.
 
     `started` is when it joined, in Unix seconds; None if Ray does not say.
     """
@@ -43,6 +47,7 @@ class Node:
     labels: Mapping[str, str] = field(default_factory=dict)
     started: float | None = None
     memory: float = 0.0
+    custom: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def group(self) -> str | None:
@@ -97,6 +102,7 @@ def node_from(row: Mapping[str, Any]) -> Node:
         # Ray counts in milliseconds.
         started=_number(row.get("start_time_ms") or 0) / 1000 or None,
         memory=_number(resources.get("memory", 0)),
+        custom={_text(name): _number(value) for name, value in resources.items() if name not in _AMOUNTS},
     )
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -27,8 +27,17 @@ from trainyard.spec.fields import (
     same_names,
     setting,
 )
-from trainyard.spec.kubernetes import KuberaySection, ObjectName, ServiceName
+from trainyard.spec.kubernetes import KuberaySection, ObjectName, PodGroup, ServiceName
 from trainyard.spec.microk8s import Microk8sSection
+from trainyard.spec.ray_nodes import (
+    LABELS_TEXT,
+    RAY_START_TEXT,
+    RESOURCES_TEXT,
+    NodeLabels,
+    NodeResources,
+    RayStart,
+)
+from trainyard.spec.yaml_source import KeyPath
 
 Backend = Literal["local", "compose", "kuberay", "microk8s", "ec2", "existing"]
 # Who reaches the head's dashboard, where that is not this machine alone.
@@ -55,6 +64,9 @@ class NodeSpec:
     cpus: int | None
     memory: int | None
     gpus: int
+    resources: Mapping[str, int] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    ray_start: Mapping[str, object] = field(default_factory=dict)
 
 
 class Head(Section):
@@ -63,6 +75,9 @@ class Head(Section):
     cpus: int | None = setting(None, "CPUs that Ray may use on the head; 0 keeps tasks off it.", ge=0, le=1024)
     memory: Size | None = setting(None, "Memory that Ray may use on the head.")
     gpus: int = setting(0, "Whole GPUs of the head.", ge=0, le=64)
+    resources: NodeResources = setting({}, RESOURCES_TEXT)
+    labels: NodeLabels = setting({}, LABELS_TEXT)
+    ray_start: RayStart = setting({}, RAY_START_TEXT)
 
 
 class WorkerGroup(Section):
@@ -79,6 +94,9 @@ class WorkerGroup(Section):
     cpus: int | None = setting(None, "CPUs that Ray may use on each node.", ge=0, le=1024)
     memory: Size | None = setting(None, "Memory that Ray may use on each node.")
     gpus: int = setting(0, "Whole GPUs of each node.", ge=0, le=64)
+    resources: NodeResources = setting({}, RESOURCES_TEXT)
+    labels: NodeLabels = setting({}, LABELS_TEXT)
+    ray_start: RayStart = setting({}, RAY_START_TEXT)
     idle_timeout: Duration | None = setting(
         None, "How long a node of a growing group may be idle before it is removed."
     )
@@ -238,6 +256,8 @@ class ClusterSpec(Section):
             yield Complaint(("microk8s",), "is missing: the backend 'microk8s' needs the hosts")
         elif self.backend == "existing" and self.existing is not None:
             yield from self.existing.auth_complaints(self.auth)
+        yield from self._of_somebody_else()
+        yield from self._requests_above_limits()
         groups = ["head", *(group.name for group in self.workers)]
         placed = [("kuberay", name) for name in self.kuberay.groups] + [("ec2", name) for name in self.ec2.groups]
         for section, name in placed:
@@ -246,13 +266,48 @@ class ClusterSpec(Section):
 
     def nodes(self) -> tuple[NodeSpec, ...]:
         """Return every node that `cluster.up` waits for, the head first."""
-        head = NodeSpec("head", "head", self.head.cpus, self.head.memory, self.head.gpus)
         workers = [
-            NodeSpec(f"{group.name}-{index}", group.name, group.cpus, group.memory, group.gpus)
-            for group in self.workers
-            for index in range(group.least)
+            _node(f"{group.name}-{index}", group.name, group) for group in self.workers for index in range(group.least)
         ]
-        return (head, *workers)
+        return (_node("head", "head", self.head), *workers)
+
+    def groups(self) -> dict[str, Head | WorkerGroup]:
+        """Return the head and the groups of workers, by name."""
+        return {"head": self.head, **{group.name: group for group in self.workers}}
+
+    def _of_somebody_else(self) -> Iterator[Complaint]:
+        """Complain about what nodes of somebody else would have to be made with."""
+        places: list[tuple[KeyPath, Head | WorkerGroup]] = [(("head",), self.head)]
+        places += [(("workers", index), group) for index, group in enumerate(self.workers)]
+        for path, group in places if self.backend == "existing" else ():
+            for name in ("resources", "labels", "ray_start"):
+                if getattr(group, name):
+                    message = "means nothing with the backend existing: its nodes are as somebody else made them"
+                    yield Complaint((*path, name), message)
+
+    def _requests_above_limits(self) -> Iterator[Complaint]:
+        """Complain where a group asks Kubernetes for more than it may use."""
+        for name, group in self.groups().items():
+            own = self.kuberay.groups.get(name, PodGroup()).requests
+            for key in ("cpus", "memory"):
+                asked, most = getattr(own, key), getattr(group, key)
+                # A head without CPUs for tasks may use one for Ray itself.
+                if asked is not None and (most is None or asked > max(most, 1)):
+                    message = f"must be at most what the node may use, which is {key} of {name}"
+                    yield Complaint(("kuberay", "groups", name, "requests", key), message)
+
+
+def _node(name: str, group: str, declared: Head | WorkerGroup) -> NodeSpec:
+    return NodeSpec(
+        name,
+        group,
+        declared.cpus,
+        declared.memory,
+        declared.gpus,
+        resources=declared.resources,
+        labels=declared.labels,
+        ray_start=declared.ray_start,
+    )
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from trainyard_runner.space import fill
@@ -30,6 +30,7 @@ class TaskSpec:
     outputs: tuple[str, ...]
     watch: Mapping[str, Any] | None = None  # as the file has it, with its defaults
     share: float | None = None
+    custom: Mapping[str, float] = field(default_factory=dict)
 
 
 def expand(job: JobSpec) -> tuple[TaskSpec, ...]:
@@ -92,6 +93,7 @@ def _task(job: JobSpec, entry: TaskEntry, values: Mapping[str, str] | None) -> T
         timeout=entry.timeout or job.timeout,
         outputs=job.outputs if entry.outputs is None else entry.outputs,
         share=resources.share,
+        custom=resources.custom,
     )
 
 
@@ -99,8 +101,7 @@ def _merged(shared: Resources, own: Resources | None) -> Resources:
     """Return the job's resources with what the task itself wrote on top; a share and amounts replace each other."""
     if own is None:
         return shared
-    if own.share is not None:
-        return own
-    if shared.share is not None and own.model_fields_set & set(AMOUNTS):
-        return own
-    return shared.model_copy(update={name: getattr(own, name) for name in own.model_fields_set})
+    written = own.model_fields_set
+    replaced = own.share is not None or (shared.share is not None and written & set(AMOUNTS))
+    kept = Resources(custom=shared.custom) if replaced else shared
+    return kept.model_copy(update={name: getattr(own, name) for name in written})

@@ -33,6 +33,7 @@ from trainyard.spec.fields import (
     setting,
 )
 from trainyard.spec.placeholders import KEY_PATTERN, MatrixKey, MatrixValue, Scalar, unknown, unused
+from trainyard.spec.ray_nodes import ResourceName, not_rays
 from trainyard.spec.tune import REPEAT, Tune
 from trainyard.spec.watch import Watch
 
@@ -112,6 +113,7 @@ TaskName = Annotated[
 ]
 Outputs = Listed[Annotated[Filled, AfterValidator(check_relative)]]
 Gpus = Annotated[float, AfterValidator(_whole_or_share)]
+TaskResources = Annotated[dict[ResourceName, Annotated[float, Field(gt=0, le=1_000_000)]], rule(not_rays)]
 Share = Annotated[
     float,
     BeforeValidator(_read_share),
@@ -138,6 +140,7 @@ class Resources(Section):
         gt=0,
         le=1,
     )
+    custom: TaskResources = setting({}, "Ray's custom resources, such as {A100: 1}, that groups of nodes have.")
 
     def complaints(self) -> Iterator[Complaint]:
         """Complain about amounts beside a share, which says them."""

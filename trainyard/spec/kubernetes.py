@@ -71,6 +71,21 @@ class PodPlacement(Section):
     priority_class: ObjectName | None = setting(None, "The priority class of the pods.")
 
 
+class Requests(Section):
+    """What a node asks the scheduler for, where that should be less than what it may use."""
+
+    cpus: float | None = setting(None, "CPUs, such as 0.5; left out: what the node may use.", gt=0, le=1024)
+    memory: Size | None = setting(None, "Memory; left out: what the node may use.")
+
+
+class PodGroup(PodPlacement):
+    """The pods of one group, or of `head`: where they may run, what they ask for, what they are marked with."""
+
+    requests: Requests = setting(Requests(), "What is requested, if less than what is allowed.")
+    labels: Metadata = setting({}, "Labels of these pods.")
+    annotations: Metadata = setting({}, "Annotations of these pods.")
+
+
 class KubeVolume(Section):
     """A volume that every node of the cluster sees."""
 
@@ -125,13 +140,6 @@ class PodSecurity(Section):
             yield Complaint(("hardened",), "must be true with `restricted: true`", self.hardened)
 
 
-class Requests(Section):
-    """What a node asks the scheduler for, where that should be less than what it may use."""
-
-    cpus: float | None = setting(None, "CPUs, such as 0.5; left out: what the node may use.", gt=0, le=1024)
-    memory: Size | None = setting(None, "Memory; left out: what the node may use.")
-
-
 class Operator(Section):
     """The KubeRay operator: installed by Helm where none is, used where one is."""
 
@@ -156,9 +164,7 @@ class KuberaySection(PodPlacement):
     context: Filled | None = setting(None, "A context of the kubeconfig; left out: its current one.")
     namespace: ObjectName = setting("trainyard", "Where the cluster lives; made if it is missing.")
     operator: Operator = setting(Operator(), "The KubeRay operator.")
-    groups: dict[Filled, PodPlacement] = setting(
-        {}, "Placement of one group, or of `head`, on top of what is said for all."
-    )
+    groups: dict[Filled, PodGroup] = setting({}, "One group, or `head`, on top of what is said for all.")
     gpu_resource: Filled = setting("nvidia.com/gpu", "What a GPU is called on the nodes.")
     simulated_gpus: bool = setting(
         False, "true: GPUs are numbers only, Kubernetes is not asked for any; to try a layout."
@@ -194,10 +200,14 @@ class KuberaySection(PodPlacement):
         None, "How long pods may find no room, where Kubernetes adds machines by itself, such as 10m."
     )
 
-    def placement(self, group: str) -> PodPlacement:
-        """Return where the pods of a group may run: what is given for it, on top of what is given for all."""
-        own = self.groups.get(group, PodPlacement())
-        return PodPlacement(
+    def pods(self, group: str) -> PodGroup:
+        """Return how the pods of a group are: what is given for it, on top of what is given for all."""
+        own = self.groups.get(group, PodGroup())
+        requests = own.requests.cpus or self.requests.cpus, own.requests.memory or self.requests.memory
+        return PodGroup(
+            requests=Requests(cpus=requests[0], memory=requests[1]),
+            labels={**self.labels, **own.labels},
+            annotations={**self.annotations, **own.annotations},
             node_selector={**self.node_selector, **own.node_selector},
             tolerations=(*self.tolerations, *own.tolerations),
             spread=own.spread or self.spread or "preferred",

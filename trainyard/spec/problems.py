@@ -48,6 +48,8 @@ _OF_OTHERS: Mapping[str, str] = {
     "minReplicas": "the fewest nodes are `min`",
     "maxReplicas": "the most nodes are `max`",
     "resources": "they are `cpus`, `memory` and `gpus`",
+    "requests": "they are `kuberay.requests`, and of one group `kuberay.groups.NAME.requests`",
+    "rayStartParams": "they are `ray_start`",
 }
 _FEWER_CPUS = "; on Kubernetes, kuberay.requests asks the scheduler for less than whole CPUs"
 

@@ -76,7 +76,7 @@ def ray_start(plan: NodePlan) -> list[str]:
     """Return the command of a node's container; the head answers in the cluster's own network only."""
     dashboard = ("0.0.0.0", DASHBOARD_PORT)  # noqa: S104
     arguments = ray_nodes.start_arguments(plan, head="head", gcs_port=GCS_PORT, dashboard=dashboard)
-    return ["ray", "start", "--block", *arguments, "--log-color=false"]
+    return ["ray", "start", "--block", *arguments, "--log-color=false", *ray_nodes.own_arguments(plan)]
 
 
 def _node(spec: ClusterSpec, plan: NodePlan, owner: str) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from trainyard.seams import ecr
 from trainyard.seams.docker.images import registry_of
 from trainyard.spec.cluster import ClusterSpec, Head, WorkerGroup
 from trainyard.spec.ec2 import GIBIBYTE
+from trainyard.spec.ray_nodes import start_options
 from trainyard.wording import named
 
 # Who knows the cluster may also know where the files are; what they hold is in the fingerprint anyway.
@@ -97,6 +98,8 @@ def document(spec: ClusterSpec, site: Site) -> dict[str, Any]:
         "container": naming.resource(spec.name),
         "docker_options": [*shm_size, *map(shlex.quote, section.docker_options)],
         "head_options": ["--gpus=all"] if spec.head.gpus else [],
+        "head_start": f" {_start_options(spec.head)}" if spec.head.ray_start else "",
+        "worker_start": _start_of_workers(spec),
     }
     template = (paths.shipped("ray_autoscaler") / "cluster.yaml.j2").read_text(encoding="utf-8")
     made: dict[str, Any] = yaml.safe_load(render.render(template, values))
@@ -182,7 +185,7 @@ def _instance_tags(kind: Mapping[str, Any]) -> list[dict[str, str]]:
 def _node(spec: ClusterSpec, site: Site, group: Group) -> dict[str, Any]:
     size, is_head = group.size, group.name == naming.HEAD
     idle = size.idle_timeout if isinstance(size, WorkerGroup) else None
-    resources = {"CPU": size.cpus, "memory": size.memory, "GPU": size.gpus}
+    resources = {"CPU": size.cpus, "memory": size.memory, "GPU": size.gpus, **size.resources}
     return {
         "name": group.name,
         # Of workers: Ray counts no head.
@@ -190,10 +193,23 @@ def _node(spec: ClusterSpec, site: Site, group: Group) -> dict[str, Any]:
         "max": 0 if is_head else group.most,
         # What is left out Ray takes from the instance type.
         "resources": {key: value for key, value in resources.items() if value is not None},
+        "labels": {"ray.io/node-group": group.name, **size.labels},
         "idle": [] if idle is None else [idle],
         "docker": [["--gpus=all"]] if site.image and size.gpus and not is_head else [],
         "config": _launch(spec, site, group),
     }
+
+
+def _start_options(size: Head | WorkerGroup) -> str:
+    """Return what the file gives `ray start` on the nodes of a group, as words of a shell."""
+    given = start_options(size.ray_start)
+    return shlex.join(f"--{name}" if value is None else f"--{name}={value}" for name, value in given.items())
+
+
+def _start_of_workers(spec: ClusterSpec) -> str:
+    """Return the shell's words that make each group's options its arguments: the autoscaler has one command for all."""
+    cases = [f"{group.name}) set -- {_start_options(group)} ;;" for group in spec.workers if group.ray_start]
+    return f'set --; case "$RAY_NODE_TYPE_NAME" in {" ".join(cases)} esac; ' if cases else ""
 
 
 def _launch(spec: ClusterSpec, site: Site, group: Group) -> dict[str, Any]:

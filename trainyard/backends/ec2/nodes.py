@@ -82,7 +82,7 @@ def expected(spec: ClusterSpec, found: Sequence[Instance]) -> tuple[ExpectedNode
         names = members + [f"{group}-?{index + 1}" for index in range(len(members), most)]
         for index, name in enumerate(names):
             optional = index >= least if len(members) <= least else most > least
-            promised.append(ExpectedNode(name, group, size.cpus, size.gpus, size.memory, optional))
+            promised.append(ExpectedNode(name, group, size.cpus, size.gpus, size.memory, optional, size.resources))
     return tuple(promised)
 
 

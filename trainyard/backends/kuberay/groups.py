@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from trainyard import wording
 from trainyard.backends.kuberay import pods
 from trainyard.seams.kube.types import Object
-from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.cluster import ClusterSpec, Head, WorkerGroup
 
 HEAD = "head"
 
@@ -24,6 +26,7 @@ class Group:
     cpus: int | None = None
     gpus: int = 0
     memory: int | None = None
+    resources: Mapping[str, float] = field(default_factory=dict)
 
 
 def of_cluster(cluster: Object | None) -> dict[str, Group]:
@@ -38,8 +41,8 @@ def of_cluster(cluster: Object | None) -> dict[str, Group]:
 def of_file(spec: ClusterSpec, cluster: Object | None) -> dict[str, Group]:
     """Return the groups that the file names, as large as it says; their nodes are as they were made."""
     made = of_cluster(cluster)
-    head = Group(HEAD, 1, 1, spec.head.cpus, spec.head.gpus, spec.head.memory)
-    workers = [Group(each.name, each.least, each.most, each.cpus, each.gpus, each.memory) for each in spec.workers]
+    head = _declared(HEAD, spec.head, least=1, most=1)
+    workers = [_declared(each.name, each, least=each.least, most=each.most) for each in spec.workers]
     return {
         group.name: replace(made.get(group.name, group), least=group.least, most=group.most)
         for group in (head, *workers)
@@ -78,6 +81,10 @@ def missing(cluster: Object, own: Sequence[Object]) -> list[str]:
     return [group.name for group in of_cluster(cluster).values() if existing.count(group.name) < group.least]
 
 
+def _declared(name: str, size: Head | WorkerGroup, *, least: int, most: int) -> Group:
+    return Group(name, least, most, size.cpus, size.gpus, size.memory, size.resources)
+
+
 def _group(made: Object) -> Group:
     started: dict[str, Any] = made.get("rayStartParams") or {}
     cpus, gpus, memory = (started.get(option) for option in ("num-cpus", "num-gpus", "memory"))
@@ -88,7 +95,17 @@ def _group(made: Object) -> Group:
         cpus=int(cpus) if cpus else None,
         gpus=int(gpus or 0),
         memory=int(memory) if memory else None,
+        resources=_resources(str(started.get("resources") or "")),
     )
+
+
+def _resources(option: str) -> dict[str, float]:
+    """Return Ray's custom resources as `ray start` gets them: JSON in quotes of the shell's."""
+    try:
+        return dict(json.loads("".join(shlex.split(option)) or "{}"))
+    except ValueError:
+        # Somebody wrote it by hand: what it says is Ray's business.
+        return {}
 
 
 def _counted(group: Group | None) -> str:

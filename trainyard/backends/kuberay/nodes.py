@@ -42,10 +42,14 @@ def expected(made: Iterable[Group], nodes: Iterable[NodeStatus]) -> Iterator[Exp
         existing = [node.name for node in nodes if node.group == group.name and node.state not in ("absent", "surplus")]
         optional = group.most > group.least and len(existing) > group.least
         for name in existing:
-            yield ExpectedNode(name, group.name, group.cpus, group.gpus, group.memory, optional)
+            yield _expected(name, group, optional=optional)
         for index in range(max(len(existing), group.least), group.most):
             name = _unmade(group, index)
-            yield ExpectedNode(name, group.name, group.cpus, group.gpus, group.memory, optional=True)
+            yield _expected(name, group, optional=True)
+
+
+def _expected(name: str, group: Group, *, optional: bool) -> ExpectedNode:
+    return ExpectedNode(name, group.name, group.cpus, group.gpus, group.memory, optional, group.resources)
 
 
 def _statuses(group: Group, snapshot: Snapshot, alive: frozenset[str]) -> Iterator[NodeStatus]:

@@ -104,6 +104,7 @@ def _described(ray_cluster: Object) -> Words:
             **{_OPTIONS.get(option, option): value for option, value in group["rayStartParams"].items()},
             **({"count": group.get("replicas")} if least == most else {"min": least, "max": most}),
             "idle_timeout": group.get("idleTimeoutSeconds"),
+            "Ray's labels": group.get("labels"),
             **{f"the pods' {key}": value for key, value in pod.items() if key != "image"},
             **{f"env.{variable['name']}": variable for variable in container.get("env") or ()},
             "image": container["image"],

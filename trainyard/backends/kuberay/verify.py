@@ -57,7 +57,7 @@ def hosts_of(where: Location, spec: ClusterSpec) -> list[str | None]:
     hosts = if_allowed(where.kube.list, NODE)
     if hosts is None:
         return [None]
-    selectors = [where.section.placement(name).node_selector for name in (HEAD, *(each.name for each in spec.workers))]
+    selectors = [where.section.pods(name).node_selector for name in (HEAD, *(each.name for each in spec.workers))]
     names: list[str | None] = [
         pods.name(host)
         for host in sorted(hosts, key=pods.name)
@@ -113,7 +113,7 @@ def probe(
     `host` None: wherever the head may run.
     """
     section = where.section
-    groups = [section.placement(name) for name in (HEAD, *(each.name for each in spec.workers))]
+    groups = [section.pods(name) for name in (HEAD, *(each.name for each in spec.workers))]
     # What any group tolerates; the labels of the host were looked at already.
     tolerations = [each for group in groups for each in group.tolerations]
     if spec.head.gpus or any(group.gpus for group in spec.workers):

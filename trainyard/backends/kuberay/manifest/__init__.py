@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +19,7 @@ from trainyard.backends.kuberay.manifest.pod import Inputs, NodeSize
 from trainyard.seams.kube.types import Object
 from trainyard.spec.cluster import WorkerGroup
 from trainyard.spec.kubernetes import KuberaySection
+from trainyard.spec.ray_nodes import start_options
 
 # How long a node of a growing group may be idle, unless the file says otherwise (Ray's own default).
 IDLE_SECONDS = 60
@@ -145,10 +148,21 @@ def _group(inputs: Inputs, node: NodeSize, *, with_autoscaler: bool = False) -> 
     return {
         "name": node.group,
         # Ray's own label of a node's group would be `headgroup` on the head; the autoscaler reads these too.
-        "labels": {"ray.io/node-group": node.group},
+        "labels": {"ray.io/node-group": node.group, **node.labels},
         "ray_start": _ray_start(node),
         "pod": rendered("pod", pod.values(inputs, node, with_autoscaler=with_autoscaler)),
     }
+
+
+def _own_options(node: NodeSize) -> dict[str, str]:
+    """Return the options that the file gives a group."""
+    given = start_options(node.ray_start)
+    # KubeRay writes `true` as a flag.
+    options = {name: "true" if value is None else shlex.quote(value) for name, value in given.items()}
+    if node.resources:
+        # Ray's autoscaler takes what is between two quotes (ray/autoscaler/_private/kuberay/autoscaling_config.py).
+        options["resources"] = f"'{json.dumps(dict(node.resources))}'"
+    return options
 
 
 def _ray_start(node: NodeSize) -> dict[str, str]:
@@ -166,6 +180,7 @@ def _ray_start(node: NodeSize) -> dict[str, str]:
         "min-worker-port": "0",
         "max-worker-port": "0",
         "log-color": "false",
+        **_own_options(node),
     }
     if not node.is_head:
         return options

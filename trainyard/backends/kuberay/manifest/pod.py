@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from trainyard_runner.wire.checkpoint import STORAGE
@@ -13,7 +13,7 @@ from trainyard.backends import ray_nodes
 from trainyard.backends.kuberay import naming
 from trainyard.backends.kuberay.groups import HEAD
 from trainyard.spec.cluster import ClusterSpec, Head, WorkerGroup
-from trainyard.spec.kubernetes import KuberaySection, KubeVolume, PodPlacement, PodSecurity
+from trainyard.spec.kubernetes import KuberaySection, KubeVolume, PodPlacement, PodSecurity, Requests
 
 # There is no "whole machine" here: a pod that does not say what it needs gets nothing for sure.
 DEFAULT_CPUS = 1
@@ -70,6 +70,9 @@ class NodeSize:
     object_store: int
     shared_memory: int
     gpus: int
+    resources: Mapping[str, int] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    ray_start: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def is_head(self) -> bool:
@@ -95,21 +98,24 @@ def node_size(section: KuberaySection, declared: Head | WorkerGroup) -> NodeSize
         # In whole MiB, so that it reads well where it is shown.
         shared_memory=-(-shared_memory // ray_nodes.MEBIBYTE) * ray_nodes.MEBIBYTE,
         gpus=declared.gpus,
+        resources=declared.resources,
+        labels=declared.labels,
+        ray_start=declared.ray_start,
     )
 
 
 def values(inputs: Inputs, node: NodeSize, *, with_autoscaler: bool) -> Values:
     """Return the values of a group's pods; None for what is to be left out."""
     spec, section = inputs.spec, inputs.section
-    place = section.placement(node.group)
+    place = section.pods(node.group)
     gpus = 0 if inputs.simulated else node.gpus
     limits = {"cpu": str(node.cpu_limit), "memory": quantity(node.memory)}
     if gpus:
         limits[section.gpu_resource] = str(gpus)
     volumes, mounts = _volumes(spec, section, node)
     return {
-        "labels": {**section.labels, **naming.labels(spec.name)},
-        "annotations": dict(section.annotations) or None,
+        "labels": {**place.labels, **naming.labels(spec.name)},
+        "annotations": dict(place.annotations) or None,
         "service_account": section.service_account,
         # Nothing on a node asks Kubernetes anything, unless the file gives it an account, or the autoscaler is there.
         "has_account": None if section.service_account or with_autoscaler else False,
@@ -126,7 +132,7 @@ def values(inputs: Inputs, node: NodeSize, *, with_autoscaler: bool) -> Values:
         "ports": PORTS if node.is_head else None,
         "env": _env(spec, section, node, has_gpus=bool(gpus)),
         "limits": limits,
-        "requests": _requests(section, node, limits),
+        "requests": _requests(place.requests, node, limits),
         "container_security": container_security(section.security),
         "started": HEAD_ALIVE if node.is_head else ALIVE,
         "alive": ALIVE,
@@ -175,9 +181,8 @@ def tolerations(place: PodPlacement, gpu_resource: str | None) -> list[Values]:
     return [*found, gpu] if gpu_resource else found
 
 
-def _requests(section: KuberaySection, node: NodeSize, limits: Mapping[str, str]) -> dict[str, str]:
+def _requests(less: Requests, node: NodeSize, limits: Mapping[str, str]) -> dict[str, str]:
     """Return what the scheduler is asked for: the limits, unless the file says less."""
-    less = section.requests
     found = dict(limits)
     if less.cpus is not None and less.cpus < node.cpu_limit:
         found["cpu"] = f"{round(less.cpus * 1000)}m"

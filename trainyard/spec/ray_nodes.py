@@ -1,0 +1,123 @@
+"""What a group of nodes is for Ray besides CPUs, GPUs and memory: resources of one's own, labels, parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated
+
+from pydantic import Field, Strict, WithJsonSchema
+
+from trainyard.spec.fields import Complaint, matching, rule
+from trainyard.wording import did_you_mean
+
+RESOURCE_PATTERN = r"^[A-Za-z][A-Za-z0-9_.:/-]{0,99}$"
+_LABEL_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+_LABEL_KEY = rf"(?:[a-z0-9](?:[a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_LABEL_NAME}"
+# Ray's own resources, and what the files call them.
+_RAYS = {"CPU": "cpus", "GPU": "gpus", "memory": "memory", "object_store_memory": "memory"}
+_OUR_LABELS = ("ray.io/node-group", "ray.io/node-id")
+# Of `ray start` (ray/scripts/scripts.py): what follows from the cluster file, and from what there.
+MADE_FROM: Mapping[str, str] = {
+    "address": "the head",
+    "autoscaling-config": "min and max of the groups",
+    "block": "the backend",
+    "dashboard-agent-listen-port": "the backend, which asks it how the node is",
+    "dashboard-host": "the backend",
+    "dashboard-port": "the backend",
+    "disable-usage-stats": "the backend",
+    "head": "the head",
+    "include-dashboard": "the backend",
+    "labels": "labels",
+    "labels-file": "labels",
+    "memory": "memory",
+    "no-monitor": "the backend",
+    "node-name": "the group's name",
+    "num-cpus": "cpus",
+    "num-gpus": "gpus",
+    "object-store-memory": "memory, and shm_size of the backend",
+    "port": "the backend",
+    "resources": "resources",
+    "temp-dir": "the backend",
+}
+_FLAGS = ("enable-object-reconstruction", "enable-resource-isolation", "no-redirect-output", "ray-debugger-external")
+_PARAMETERS = (
+    "cgroup-path",
+    "dashboard-agent-grpc-port",
+    "log-color",
+    "log-style",
+    "max-worker-port",
+    "metrics-export-port",
+    "min-worker-port",
+    "node-ip-address",
+    "node-manager-port",
+    "object-manager-port",
+    "object-spilling-directory",
+    "plasma-directory",
+    "proxy-server-url",
+    "ray-client-server-port",
+    "runtime-env-agent-port",
+    "system-config",
+    "system-reserved-cpu",
+    "system-reserved-memory",
+    "tracing-startup-hook",
+    "worker-port-list",
+)
+
+
+def not_rays(names: Mapping[str, object]) -> Iterator[Complaint]:
+    """Complain about resources that are Ray's own, and have words of their own."""
+    for name in names:
+        if name in _RAYS:
+            yield Complaint((name,), f"is Ray's own: write {_RAYS[name]}")
+
+
+def _our_labels(labels: Mapping[str, str]) -> Iterator[Complaint]:
+    for key in labels:
+        if key in _OUR_LABELS:
+            yield Complaint((key,), "is set by Trainyard or Ray")
+
+
+def _start_complaints(parameters: Mapping[str, object]) -> Iterator[Complaint]:
+    for name, value in parameters.items():
+        if name in MADE_FROM:
+            yield Complaint((name,), f"cannot be given: it follows from {MADE_FROM[name]}")
+        elif name in _FLAGS and value is not True:
+            yield Complaint((name,), "is a flag: write true, or leave it out", value)
+        elif name in _PARAMETERS and isinstance(value, bool):
+            yield Complaint((name,), "needs a value", value)
+        elif name not in (*_FLAGS, *_PARAMETERS):
+            known = (*_FLAGS, *_PARAMETERS)
+            yield Complaint((name,), f"is not a parameter of `ray start` that can be given{did_you_mean(name, known)}")
+
+
+ResourceName = Annotated[
+    str,
+    matching(RESOURCE_PATTERN[1:-1], "must be the name of a resource of Ray's: letters, digits and any of _ . : / -"),
+    WithJsonSchema({"type": "string", "pattern": RESOURCE_PATTERN}),
+]
+LabelKey = Annotated[
+    str,
+    matching(_LABEL_KEY, "must be a label's key such as zone or team/zone"),
+    WithJsonSchema({"type": "string", "pattern": f"^{_LABEL_KEY}$"}),
+]
+LabelValue = Annotated[
+    str,
+    matching(_LABEL_NAME, "must be a label's value: at most 63 letters, digits and any of _ . -"),
+    WithJsonSchema({"type": "string", "pattern": f"^{_LABEL_NAME}$"}),
+]
+# Ray's autoscaler takes whole numbers only (ray/autoscaler/ray-schema.json).
+NodeResources = Annotated[dict[ResourceName, Annotated[int, Field(ge=1, le=1_000_000)]], rule(not_rays)]
+NodeLabels = Annotated[dict[LabelKey, LabelValue], rule(_our_labels)]
+# Numbers are taken as numbers, true as true, and nothing is converted.
+_Value = Annotated[bool, Strict()] | Annotated[int, Strict()] | Annotated[float, Strict()] | Annotated[str, Strict()]
+RayStart = Annotated[dict[str, _Value], rule(_start_complaints)]
+
+RESOURCES_TEXT = "Ray's custom resources of each node, such as {A100: 2}; a task asks for them by resources.custom."
+LABELS_TEXT = "Ray's labels of each node, for label_selector of programs that use Ray."
+RAY_START_TEXT = "More parameters of `ray start`, such as {metrics-export-port: 8080}."
+IMAGE_TEXT = "The image of these nodes, instead of `image`; with the same Ray and Python."
+
+
+def start_options(parameters: Mapping[str, object]) -> dict[str, str | None]:
+    """Return parameters as text; None where a flag has no value."""
+    return {name: None if value is True else str(value) for name, value in parameters.items()}
