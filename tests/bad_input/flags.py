@@ -26,7 +26,7 @@ FLAGS = (
         "a flag that replaces a section by a wrong one",
         "head: {cpus: 1}\n",
         f"--set head: head.cpus: must be a whole number, got 1.5{FEWER_CPUS}",
-        "--set head: head.x: is not a known key; known: cpus, memory, gpus, resources, labels, ray_start",
+        "--set head: head.x: is not a known key; known: cpus, memory, gpus, image, resources, labels, ray_start",
         flags=("head={cpus: 1.5, x: 1}",),
     ),
     cluster(

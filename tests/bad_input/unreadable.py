@@ -68,6 +68,6 @@ UNREADABLE = (
     lab(
         "a merge key",
         "head: {<<: {cpus: 2}}\n",
-        "lab.yaml:3: head.<<: is not a known key; known: cpus, memory, gpus, resources, labels, ray_start",
+        "lab.yaml:3: head.<<: is not a known key; known: cpus, memory, gpus, image, resources, labels, ray_start",
     ),
 )

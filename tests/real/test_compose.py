@@ -32,6 +32,7 @@ workers:
     count: 2
     cpus: 1
     memory: 1GiB
+    image: trainyard-bed/flavour:1
     resources: {{A100: 2}}
     labels: {{zone: a}}
     ray_start: {{metrics-export-port: 18080}}
@@ -62,6 +63,9 @@ WAITS = """
 @pytest.fixture(scope="module")
 def lab(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
     """Give a head and two workers in containers, each test leaves them as they were."""
+    engine.docker("create", "--name", "flavour", "trainyard-bed/ray:1")
+    engine.docker("commit", "--change", "ENV FLAVOUR=workers", "flavour", "trainyard-bed/flavour:1")
+    engine.docker("rm", "flavour")
     lab = Yard(tmp_path_factory.mktemp("lab"), cluster="compose-lab", environ=engine.environ())
     lab.write_cluster(LAB)
     with lab.up():
@@ -143,6 +147,14 @@ def test_variables_and_mounts_reach_every_node_as_they_were_written(lab: Yard, e
             .splitlines()[-1]
             .endswith("Read-only file system")
         )
+
+
+def test_workers_run_an_image_of_their_own_and_the_gate_compares_its_ray_and_python(
+    lab: Yard, engine: BedEngine
+) -> None:
+    assert [in_node(engine, node, "echo $FLAVOUR").strip() for node in ("head", "cpu-0")] == ["", "workers"]
+    versions = [check for check in lab.json("smoke.run")["checks"] if check["name"] == "versions"]
+    assert [(check["node"], check["ok"]) for check in versions] == [(node, True) for node in NODES]
 
 
 def test_a_group_has_its_resources_labels_and_parameters_of_ray(lab: Yard, engine: BedEngine) -> None:

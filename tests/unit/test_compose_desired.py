@@ -24,7 +24,8 @@ def _text(*, as_root: bool = False, **fields: Any) -> str:
     contained = [desired.in_a_container(plan, spec) for plan in plans_of(spec, "0", "1")]
     plans = [replace(plan, others={**plan.others, **others}) for plan in contained]
     log = {"driver": "json-file", "options": {"max-size": "10m"}}
-    return desired.document(spec, plans, "me@here:/state", logging=log, as_root=as_root)
+    of_root = [plan.others["image"] for plan in plans] if as_root else []
+    return desired.document(spec, plans, "me@here:/state", logging=log, of_root=of_root)
 
 
 def _services(*, as_root: bool = False, **fields: Any) -> dict[str, Any]:
@@ -76,6 +77,21 @@ def test_gpus_are_dealt_out_by_index_and_hidden_from_everybody_else() -> None:
     }
     assert services["head"]["environment"]["NVIDIA_VISIBLE_DEVICES"] == "void"
     assert "NVIDIA_VISIBLE_DEVICES" not in services["gpu-0"]["environment"]
+
+
+def test_a_group_may_run_another_image_than_the_head_and_only_that_may_need_root() -> None:
+    spec = spec_of("compose", **TWO_WORKERS)
+    images = {"head": "reg:5000/ray-cpu@sha256:0", "gpu": "reg:5000/isaac-ray@sha256:1"}
+    contained = [desired.in_a_container(plan, spec) for plan in plans_of(spec, "0", "1")]
+    plans = [replace(plan, others={**plan.others, "image": images[plan.group]}) for plan in contained]
+    text = desired.document(spec, plans, "me@here:/state", logging={}, of_root=[images["gpu"]])
+    services = yaml.safe_load(text)["services"]
+    found = {name: (service["image"], service["cap_drop"]) for name, service in services.items()}
+    assert found == {
+        "head": (images["head"], ["ALL"]),
+        "gpu-0": (images["gpu"], []),
+        "gpu-1": (images["gpu"], []),
+    }
 
 
 def test_nodes_gain_no_privileges_and_have_no_capabilities_that_their_image_does_not_need() -> None:

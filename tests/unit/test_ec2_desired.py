@@ -141,6 +141,24 @@ def test_an_image_runs_by_digest_with_gpus_where_they_are_and_a_login_that_is_ne
     assert any(command.endswith("|| sudo snap install aws-cli --classic") for command in commands)
 
 
+def test_a_group_may_run_another_image_than_the_head() -> None:
+    other = "registry.example.com/isaac@sha256:bb"
+    site = replace(IMAGE, images={"gpu": other})
+    made = desired.document(spec(ray={"initialization_commands": ["echo mine"]}), site)
+    validate_config(prepare_config(made))
+    types = made["available_node_types"]
+    assert made["docker"]["image"] == IMAGE.image
+    assert types["gpu"]["docker"] == {"worker_image": other, "worker_run_options": ["--gpus=all"]}
+    assert "docker" not in types["cpu"] and "initialization_commands" not in types["cpu"]
+    commands = types["gpu"]["initialization_commands"]
+    assert (commands[0], commands[-1]) == (made["initialization_commands"][0], "echo mine")
+    assert f"docker image inspect {other}" in commands[-2]
+    # Its registry is none of AWS'.
+    assert not any("ecr" in command for command in commands)
+    tags = naming.read(node(made, "gpu")["TagSpecifications"][0]["Tags"])
+    assert tags[naming.IMAGE] == other
+
+
 def test_token_and_variables_are_where_the_nodes_user_finds_them() -> None:
     on_host, in_image = (desired.document(spec(), site) for site in (SITE, IMAGE))
     assert on_host["file_mounts"] == {"~/.trainyard": "/state/mounted"}

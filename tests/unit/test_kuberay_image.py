@@ -18,7 +18,7 @@ TOKEN = Login("/home/a/.docker/config.json", identity_token="abc")
 
 
 def secret(login: Login | None, image: str = "reg:5000/x@sha256:1", **more: Any) -> Any:
-    return desired.pull_secret("lab", PinnedImage("x", image, None, login), name="lab.pull", **{"others": (), **more})
+    return desired.pull_secret("lab", [PinnedImage("x", image, None, login)], name="lab.pull", **{"others": (), **more})
 
 
 def test_an_image_that_everybody_may_pull_needs_no_secret() -> None:

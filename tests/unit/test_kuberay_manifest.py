@@ -162,6 +162,14 @@ def test_ray_gets_resources_labels_and_parameters_in_quotes_that_bash_takes_away
     assert options["no-redirect-output"] == "true"
 
 
+def test_a_group_may_run_another_image_than_the_head() -> None:
+    file = spec_of(workers=[{"name": "gpu", "image": "isaac-ray"}, {"name": "cpu"}])
+    found = documents(Inputs(file, file.kuberay, IMAGE, images={"gpu": "reg:5000/isaac-ray@sha256:1"})).ray_cluster
+    groups = [found["spec"]["headGroupSpec"], *found["spec"]["workerGroupSpecs"]]
+    images = [group["template"]["spec"]["containers"][0]["image"] for group in groups]
+    assert images == [IMAGE, "reg:5000/isaac-ray@sha256:1", IMAGE]
+
+
 def test_ray_s_autoscaler_reads_the_resources_of_a_group() -> None:
     group = {"name": "gpu", "min": 0, "max": 2, "resources": {"A100": 2, "a/b:c": 1}}
     made_of = spec(workers=[group])["workerGroupSpecs"][0]

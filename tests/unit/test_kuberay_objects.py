@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -71,10 +72,12 @@ def test_a_token_that_cannot_be_read_is_none_and_said() -> None:
 def test_a_login_is_handed_over_as_a_secret_and_taken_back_when_it_is_needed_no_more() -> None:
     kube = FakeKube()
     where = fake_location(kube)
-    login = desired.pull_secret("lab", PINNED, others=(), name="lab.pull")
+    login = desired.pull_secret("lab", [PINNED], others=(), name="lab.pull")
     assert login
     run(objects.login_step(where, login))
-    other = desired.pull_secret("lab", replace(PINNED, login=Login("ops", "new", "x")), others=(), name="lab.pull")
+    both = desired.pull_secret("lab", [PINNED, replace(PINNED, reference="other:5000/x")], others=(), name="lab.pull")
+    assert both and len(json.loads(base64.b64decode(both["data"][".dockerconfigjson"]))["auths"]) == 2
+    other = desired.pull_secret("lab", [replace(PINNED, login=Login("ops", "new", "x"))], others=(), name="lab.pull")
     assert other
     assert objects.login_step(where, other).done().detail == "it is another login"
     assert kube.names(SECRET) == {"lab.pull"}

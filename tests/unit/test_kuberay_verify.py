@@ -36,11 +36,12 @@ def node(name: str, **labels: str) -> Object:
 def test_every_host_is_tried_that_has_the_labels_of_some_group() -> None:
     kube = FakeKube((NODE, node("b")), (NODE, node("a", pool="x")))
     groups: dict[str, Any] = {"groups": {"gpu": {"node_selector": {"pool": "y"}}}, "node_selector": {"pool": "x"}}
-    assert hosts_of(location(kube), spec()) == ["a", "b"]
-    assert hosts_of(location(kube, **groups), spec(workers=[{"name": "gpu"}])) == ["a"]
+    assert hosts_of(location(kube), spec(), ["head"]) == ["a", "b"]
+    with_gpus = spec(workers=[{"name": "gpu"}])
+    assert hosts_of(location(kube, **groups), with_gpus, ["head", "gpu"]) == ["a"]
     with pytest.raises(PrerequisiteError, match="no Kubernetes node has the labels that cluster lab asks for"):
-        hosts_of(location(kube, node_selector={"pool": "z"}), spec())
-    assert hosts_of(location(FakeKube(forbidden=["nodes"])), spec()) == [None]
+        hosts_of(location(kube, node_selector={"pool": "z"}), spec(), ["head"])
+    assert hosts_of(location(FakeKube(forbidden=["nodes"])), spec(), ["head"]) == [None]
 
 
 class Time:

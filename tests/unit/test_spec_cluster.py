@@ -97,3 +97,17 @@ def test_a_group_asks_kubernetes_for_no_more_than_it_may_use(tmp_path: Path) -> 
     text = "name: lab\nbackend: kuberay\nhead: {cpus: 2}\nkuberay: {groups: {head: {requests: {cpus: 3}}}}\n"
     with pytest.raises(RequestError, match="must be at most what the node may use, which is cpus of head"):
         load(tmp_path, text)
+
+
+def test_a_group_has_an_image_of_its_own_or_the_cluster_s(tmp_path: Path) -> None:
+    text = "name: lab\nbackend: kuberay\nimage: ray-cpu\nworkers: [{name: gpu, image: isaac-ray}, {name: cpu}]\n"
+    spec = load(tmp_path, text)
+    assert [spec.image_of(name) for name in spec.groups()] == ["ray-cpu", "isaac-ray", "ray-cpu"]
+    one = spec.with_image("schola")
+    assert {one.image_of(name) for name in one.groups()} == {"schola"}
+
+
+def test_on_ec2_all_nodes_are_containers_or_none(tmp_path: Path) -> None:
+    text = "name: lab\nbackend: ec2\nworkers: [{name: gpu, image: isaac-ray}]\n"
+    with pytest.raises(RequestError, match="all nodes run an image or none does, and these do not: head"):
+        load(tmp_path, text)

@@ -99,7 +99,7 @@ auth: token  # default
 """
     assert as_yaml(spec) == shown
     document = json.loads(json.dumps(as_json(spec)))
-    of_ray: dict[str, object] = {"resources": {}, "labels": {}, "ray_start": {}}
+    of_ray: dict[str, object] = {"image": None, "resources": {}, "labels": {}, "ray_start": {}}
     assert document["head"] == {"cpus": 2, "memory": None, "gpus": 0, **of_ray}
     assert {"head.gpus", "head.cpus"} & set(document["defaults"]) == {"head.gpus"}
 

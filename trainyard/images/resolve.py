@@ -27,6 +27,7 @@ from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.docker import Registry
 from trainyard.steps import YES, Answer, Step, no
 
+HEAD = "head"
 Connect = Callable[[Registry, Mapping[str, str], Login | None], RegistryApi]
 
 
@@ -47,10 +48,11 @@ class PinnedImage:
 
 
 def step(spec: ClusterSpec, environ: Mapping[str, str], *, directory: Path) -> Step:
-    """Return the step that asks for the image before anything is made for it; a plan goes on without it."""
+    """Return the step that asks for the images before anything is made for them; a plan goes on without it."""
 
     def ask() -> None:
         pinned(spec, environ, directory=directory)
+        of_groups(spec, environ, directory=directory)
 
     def done() -> Answer:
         try:
@@ -71,14 +73,14 @@ def pinned(
     running: str | None = None,
     connect: Connect = access.connect,
 ) -> PinnedImage:
-    """Return what the cluster's `image` means now: a directory of images/, or a reference to an image of others.
+    """Return what the head's `image` means now: a directory of images/, or a reference to an image of others.
 
     `engine` is the one that is to run it; None: each node pulls it by itself. `running` is the reference that the
     cluster runs: it stays while its registry does not answer, and where both mean the same image of the engine, as of
     one that was built, and pushed since. Raises RegistryError when the registry refuses or does not hold the image;
     without a registry RequestError for nodes, PrerequisiteError where the image was never built.
     """
-    name = spec.image or catalog.DEFAULT_IMAGE
+    name = spec.image_of(HEAD) or catalog.DEFAULT_IMAGE
     registries = _Registries(spec, environ, connect, running)
     if catalog.is_reference(name, directory=directory):
         image = (_made_here(name, engine) if engine else None) or registries.of_others(name, for_engine=bool(engine))
@@ -96,6 +98,43 @@ def pinned(
     return replace(image, reference=running) if before and now and before.id == now.id else image
 
 
+def of_groups(
+    spec: ClusterSpec,
+    environ: Mapping[str, str],
+    *,
+    directory: Path,
+    engine: Engine | None = None,
+    running: Mapping[str, str] | None = None,
+    connect: Connect = access.connect,
+) -> dict[str, PinnedImage]:
+    """Return the same for each group whose image is not the head's; `running` is by group.
+
+    Raises what `pinned` does.
+    """
+    known: dict[str, PinnedImage] = {}
+    found: dict[str, PinnedImage] = {}
+    for group in spec.groups():
+        name = spec.image_of(group)
+        if name is None or name == spec.image_of(HEAD):
+            continue
+        if name not in known:
+            known[name] = pinned(
+                spec.with_image(name),
+                environ,
+                directory=directory,
+                engine=engine,
+                running=(running or {}).get(group) or None,
+                connect=connect,
+            )
+        found[group] = known[name]
+    return found
+
+
+def distinct(image: PinnedImage, others: Mapping[str, PinnedImage]) -> list[PinnedImage]:
+    """Return the images of a cluster, each once, the head's first."""
+    return list({each.reference: each for each in (image, *others.values())}.values())
+
+
 def no_registry(spec: ClusterSpec, *, where: str = "the cluster file") -> RequestError:
     """Return the error for nodes that pull an image of ours, and no file says from where."""
     return RequestError(
@@ -110,14 +149,19 @@ def no_registry(spec: ClusterSpec, *, where: str = "the cluster file") -> Reques
 def pulled_bytes(
     spec: ClusterSpec, environ: Mapping[str, str], *, directory: Path, connect: Connect = access.connect
 ) -> int:
-    """Return how much a pull of the cluster's image takes; 0 where its registry does not hold it yet, or tell."""
+    """Return how much a pull of the largest image takes; 0 where its registry does not hold it yet, or tell."""
     try:
         image = pinned(spec, environ, directory=directory, connect=connect)
-        registry = access.registry_at(docker_images.registry_of(image.reference), spec)
-        with connect(registry, environ, image.login) as api:
-            return _bytes(api, _path(image.reference, registry.address), image.digest or "latest")
+        others = of_groups(spec, environ, directory=directory, connect=connect)
+        return max(_pulled_bytes(spec, environ, each, connect) for each in distinct(image, others))
     except TrainyardError:
         return 0
+
+
+def _pulled_bytes(spec: ClusterSpec, environ: Mapping[str, str], image: PinnedImage, connect: Connect) -> int:
+    registry = access.registry_at(docker_images.registry_of(image.reference), spec)
+    with connect(registry, environ, image.login) as api:
+        return _bytes(api, _path(image.reference, registry.address), image.digest or "latest")
 
 
 def _bytes(api: RegistryApi, path: str, digest: str) -> int:

@@ -30,6 +30,7 @@ from trainyard.spec.fields import (
 from trainyard.spec.kubernetes import KuberaySection, ObjectName, PodGroup, ServiceName
 from trainyard.spec.microk8s import Microk8sSection
 from trainyard.spec.ray_nodes import (
+    IMAGE_TEXT,
     LABELS_TEXT,
     RAY_START_TEXT,
     RESOURCES_TEXT,
@@ -75,6 +76,7 @@ class Head(Section):
     cpus: int | None = setting(None, "CPUs that Ray may use on the head; 0 keeps tasks off it.", ge=0, le=1024)
     memory: Size | None = setting(None, "Memory that Ray may use on the head.")
     gpus: int = setting(0, "Whole GPUs of the head.", ge=0, le=64)
+    image: Image | None = setting(None, IMAGE_TEXT)
     resources: NodeResources = setting({}, RESOURCES_TEXT)
     labels: NodeLabels = setting({}, LABELS_TEXT)
     ray_start: RayStart = setting({}, RAY_START_TEXT)
@@ -94,6 +96,7 @@ class WorkerGroup(Section):
     cpus: int | None = setting(None, "CPUs that Ray may use on each node.", ge=0, le=1024)
     memory: Size | None = setting(None, "Memory that Ray may use on each node.")
     gpus: int = setting(0, "Whole GPUs of each node.", ge=0, le=64)
+    image: Image | None = setting(None, IMAGE_TEXT)
     resources: NodeResources = setting({}, RESOURCES_TEXT)
     labels: NodeLabels = setting({}, LABELS_TEXT)
     ray_start: RayStart = setting({}, RAY_START_TEXT)
@@ -256,6 +259,7 @@ class ClusterSpec(Section):
             yield Complaint(("microk8s",), "is missing: the backend 'microk8s' needs the hosts")
         elif self.backend == "existing" and self.existing is not None:
             yield from self.existing.auth_complaints(self.auth)
+        yield from self._half_in_containers()
         yield from self._of_somebody_else()
         yield from self._requests_above_limits()
         groups = ["head", *(group.name for group in self.workers)]
@@ -275,12 +279,31 @@ class ClusterSpec(Section):
         """Return the head and the groups of workers, by name."""
         return {"head": self.head, **{group.name: group for group in self.workers}}
 
+    def image_of(self, group: str) -> str | None:
+        """Return the image of a group, or of `head`, by its name in the file."""
+        return self.groups()[group].image or self.image
+
+    def with_image(self, name: str) -> ClusterSpec:
+        """Return the same cluster with one image for all of its nodes."""
+        head = self.head.model_copy(update={"image": None})
+        workers = tuple(group.model_copy(update={"image": None}) for group in self.workers)
+        return self.model_copy(update={"image": name, "head": head, "workers": workers})
+
+    def _half_in_containers(self) -> Iterator[Complaint]:
+        """Complain about instances of which only some run an image: Ray's autoscaler runs all on hosts, or none."""
+        names = {name: self.image_of(name) for name in self.groups()}
+        if self.backend == "ec2" and any(names.values()) and not all(names.values()):
+            lacking = ", ".join(name for name, image in names.items() if not image)
+            yield Complaint(
+                ("image",), f"is missing: on ec2 all nodes run an image or none does, and these do not: {lacking}"
+            )
+
     def _of_somebody_else(self) -> Iterator[Complaint]:
         """Complain about what nodes of somebody else would have to be made with."""
         places: list[tuple[KeyPath, Head | WorkerGroup]] = [(("head",), self.head)]
         places += [(("workers", index), group) for index, group in enumerate(self.workers)]
         for path, group in places if self.backend == "existing" else ():
-            for name in ("resources", "labels", "ray_start"):
+            for name in ("image", "resources", "labels", "ray_start"):
                 if getattr(group, name):
                     message = "means nothing with the backend existing: its nodes are as somebody else made them"
                     yield Complaint((*path, name), message)

@@ -142,7 +142,7 @@ def _cluster(call: Call, image: str = "", base: str = "", platform: str = "") ->
     overrides = (*call.overrides, *(f"build.{name}={value}" for name, value in named.items() if value))
     cluster = replace(call, overrides=overrides).cluster()
     # Not by --set: a directory may be named by any path to it.
-    spec = cluster.spec.model_copy(update={"image": image}) if image else cluster.spec
+    spec = cluster.spec.with_image(image) if image else cluster.spec
     return replace(cluster, loaded=replace(cluster.loaded, spec=spec))
 
 

@@ -91,10 +91,13 @@ def _up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
     location.refuse_other_host(spec, tools)
     engine = location.connect(spec, tools)
     location.refuse_taken_volume(spec, tools, engine)
-    head = None if tools.recreate else DockerHost(spec, tools, engine).nodes().get("head")
-    running = head.plan.get("image") if head else None
-    pinned = resolve.pinned(spec, tools.environ, directory=tools.directory, engine=engine, running=running)
-    return node_steps(DockerHost(spec, tools, engine, pinned), [image.pull_step(engine, pinned)])
+    made = {} if tools.recreate else DockerHost(spec, tools, engine).nodes()
+    running = {node.plan.get("group", ""): node.plan.get("image", "") for node in made.values()}
+    head = running.get("head") or None
+    pinned = resolve.pinned(spec, tools.environ, directory=tools.directory, engine=engine, running=head)
+    others = resolve.of_groups(spec, tools.environ, directory=tools.directory, engine=engine, running=running)
+    pulls = [image.pull_step(engine, each) for each in resolve.distinct(pinned, others)]
+    return node_steps(DockerHost(spec, tools, engine, pinned, others), pulls)
 
 
 def _removals(spec: ClusterSpec, tools: Tools) -> list[Step]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -48,25 +48,27 @@ def _unusual(section: ComposeSection) -> dict[str, str]:
 
 
 def document(
-    spec: ClusterSpec, plans: Sequence[NodePlan], owner: str, *, logging: Mapping[str, Any], as_root: bool
+    spec: ClusterSpec,
+    plans: Sequence[NodePlan],
+    owner: str,
+    *,
+    logging: Mapping[str, Any],
+    of_root: Collection[str],
 ) -> str:
     """Render what Docker Compose gets; each node is labelled with its plan, by which it is compared later.
 
-    `logging` is what becomes of the nodes' output, if the file does not say; `as_root`: the image runs as root.
+    `logging` is what becomes of the nodes' output, if the file does not say; `of_root` are images that run as root.
     """
     hardened = spec.compose.hardened
     values = {
         "project": naming.project(spec.name),
         "outputs": naming.outputs(spec.name),
-        "image": plans[0].others["image"],
         "labels": naming.common(spec.name, owner),
         "secrets": _secrets(spec),
         "volumes": _volumes(spec),
         "logging": spec.compose.logging.model_dump() if spec.compose.logging else logging,
         "security": list(HARDENED) if hardened else [],
-        # What is not root has no capabilities, and cannot gain them; root needs Docker's own to read what others wrote.
-        "cap_drop": ["ALL"] if hardened and not as_root else [],
-        "nodes": [_node(spec, plan, owner) for plan in plans],
+        "nodes": [_node(spec, plan, owner, of_root) for plan in plans],
     }
     template = (paths.shipped("compose") / "cluster.yaml.j2").read_text(encoding="utf-8")
     return render.render(template, values, change=render.dollars_doubled)
@@ -79,13 +81,16 @@ def ray_start(plan: NodePlan) -> list[str]:
     return ["ray", "start", "--block", *arguments, "--log-color=false", *ray_nodes.own_arguments(plan)]
 
 
-def _node(spec: ClusterSpec, plan: NodePlan, owner: str) -> dict[str, Any]:
+def _node(spec: ClusterSpec, plan: NodePlan, owner: str, of_root: Collection[str]) -> dict[str, Any]:
     # An image may ask for every GPU (NVIDIA_VISIBLE_DEVICES=all in its ENV), and a host may grant it by default.
     hidden = {} if plan.gpu_ids else {"NVIDIA_VISIBLE_DEVICES": "void"}
     made_from = {naming.NODE: plan.name, naming.PLAN: json.dumps(plan.recorded(), sort_keys=True)}
     return {
         "name": plan.name,
         "container": naming.container(spec.name, plan.name),
+        "image": plan.others["image"],
+        # What is not root has no capabilities, and cannot gain them; root needs Docker's own to read what others wrote.
+        "cap_drop": ["ALL"] if spec.compose.hardened and plan.others["image"] not in of_root else [],
         "command": ray_start(plan),
         "environment": {**hidden, **dict(plan.env), **ray_nodes.variables(plan, token_file=TOKEN_FILE)},
         "labels": {**naming.common(spec.name, owner), **made_from},

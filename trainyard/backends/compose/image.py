@@ -60,17 +60,24 @@ def pull_step(engine: Engine, image: PinnedImage) -> Step:
 def verify(spec: ClusterSpec, tools: Tools, *, report: Report) -> Verified:
     """Let the Docker host pull the image by its digest, which asks the registry, and run it."""
     address = spec.compose.docker
-    began = time.monotonic()
-    host, reference = address or "here", ""
+    host, began = address or "here", time.monotonic()
     try:
         with docker_engine.connect(tools.environ, address) as engine:
             host = engine.host
             image = resolve.pinned(spec, tools.environ, directory=tools.directory, engine=engine)
-            reference = image.reference
-            result = pull_and_run(engine, image, report)
+            others = resolve.of_groups(spec, tools.environ, directory=tools.directory, engine=engine)
+            return Verified(tuple(_verified(engine, each, report) for each in resolve.distinct(image, others)))
     except TrainyardError as error:
-        return Verified((HostResult(host, reference, time.monotonic() - began, error.what, error),))
-    return Verified((HostResult(host, reference, time.monotonic() - began, result),))
+        return Verified((HostResult(host, "", time.monotonic() - began, error.what, error),))
+
+
+def _verified(engine: Engine, image: PinnedImage, report: Report) -> HostResult:
+    began = time.monotonic()
+    try:
+        result = pull_and_run(engine, image, report)
+    except TrainyardError as error:
+        return HostResult(engine.host, image.reference, time.monotonic() - began, error.what, error)
+    return HostResult(engine.host, image.reference, time.monotonic() - began, result)
 
 
 def pull_and_run(engine: Engine, image: PinnedImage, report: Report) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from trainyard.backends import ray_nodes
@@ -35,10 +35,14 @@ MOST_STOPPED = 8
 
 @dataclass(frozen=True)
 class DockerHost(Machine):
-    """A Docker host: a node is a container. Without an `image`, nodes should run the one that the head runs."""
+    """A Docker host: a node is a container. `images` are those of groups that run another one than the head's `image`.
+
+    Without an `image`, nodes should run what the nodes of their group run.
+    """
 
     engine: Engine
     image: PinnedImage | None = None
+    images: Mapping[str, PinnedImage] = field(default_factory=dict)
 
     @property
     def host(self) -> str:
@@ -63,11 +67,24 @@ class DockerHost(Machine):
     @property
     def plans(self) -> tuple[NodePlan, ...]:
         """Return the plan of every node; with the cluster's token, which may be made meanwhile."""
-        made = () if self.image else self.nodes().values()
-        image = self.image.reference if self.image else next((node.plan.get("image", "") for node in made), "")
         token = fingerprint(self.token) if self.token and self.spec.auth == "token" else "none"
-        others = {"image": image, "token": token}
-        return tuple(replace(plan, others={**plan.others, **others}) for plan in self.base_plans)
+        image_of = self._image_of()
+        return tuple(
+            replace(plan, others={**plan.others, "image": image_of(plan.group), "token": token})
+            for plan in self.base_plans
+        )
+
+    def _image_of(self) -> Callable[[str], str]:
+        """Return what says which image the nodes of a group should run."""
+        image = self.image
+        if image is not None:
+            return lambda group: self.images.get(group, image).reference
+        # Of those that were made, the head comes first.
+        running: dict[str, str] = {}
+        for node in self.nodes().values():
+            running.setdefault(node.plan.get("group", ""), node.plan.get("image", ""))
+        first = next(iter(running.values()), "")
+        return lambda group: running.get(group, first)
 
     def containers(self) -> dict[str, Container]:
         """Return the containers of the nodes by their names, the head first."""
@@ -112,7 +129,7 @@ class DockerHost(Machine):
             self.plans,
             location.owner(self.tools),
             logging=docker_containers.bounded_log(self.engine),
-            as_root=self._as_root,
+            of_root=self._of_root(),
         )
         secrets = {desired.TOKEN_VARIABLE: token} if token and spec.auth == "token" else {}
         compose = partial(cli.compose, self.engine, naming.project(spec.name), document, secrets=secrets)
@@ -123,11 +140,14 @@ class DockerHost(Machine):
                 docker_containers.open_directory(self.engine, naming.container(spec.name, "head"), spec.compose.outputs)
             compose("up", "--detach")
 
-    @property
-    def _as_root(self) -> bool:
-        """Say whether the nodes' image runs as root, which it does if it names no user."""
-        facts = docker_images.inspect(self.engine, self.image.reference) if self.image else None
-        return facts is None or facts.is_root
+    def _of_root(self) -> frozenset[str]:
+        """Return the images that run as root, as they do if they name no user."""
+        found = set()
+        for reference in {plan.others["image"] for plan in self.plans}:
+            facts = docker_images.inspect(self.engine, reference)
+            if facts is None or facts.is_root:
+                found.add(reference)
+        return frozenset(found)
 
     def remove(self, names: Iterable[str]) -> None:
         """End these nodes; what is to leave a head that stays is stopped first, so that Ray learns of it at once."""

@@ -33,7 +33,11 @@ def steps(spec: ClusterSpec, tools: Tools, location: Location) -> list[Step | St
     if taken and not tools.recreate:
         hint = "If that is meant: trainyard cluster.up --adopt --recreate"
         raise RequestError(f"what `ray up` made by the name {location.name} is replaced, with all that runs", hint=hint)
-    refuse_unknown_to_ray(desired.document(spec, Site(location, UNMADE, {}, image=spec.image or "")))
+    image, images = spec.image_of(naming.HEAD) or "", {}
+    for group in spec.groups():
+        if (own := spec.image_of(group) or "") != image:
+            images[group] = own
+    refuse_unknown_to_ray(desired.document(spec, Site(location, UNMADE, {}, image=image, images=images)))
     made = objects.steps(location, sources(location))
     return [locations.record_step(location, tools), *checked, *taken, *made]
 
@@ -68,17 +72,20 @@ def site(spec: ClusterSpec, tools: Tools, location: Location) -> Site:
     section, aws = location.section, location.aws
     found = [] if tools.recreate else [each for each in snapshot.of_cluster(location) if each.runs]
     tags = next((each.tags for each in found if each.is_head), {})
-    image = ""
-    if spec.image:
+    image, images = "", {}
+    if spec.image_of(naming.HEAD):
         pinned = partial(resolve.pinned, spec, location.environ, directory=tools.directory)
         image = pinned(running=tags.get(naming.IMAGE)).reference
+        running = {each.group: each.tags.get(naming.IMAGE, "") for each in found}
+        others = resolve.of_groups(spec, location.environ, directory=tools.directory, running=running)
+        images = {group: each.reference for group, each in others.items()}
     subnets = tags.get(naming.SUBNETS, "").split()
     if not (subnets or section.subnet):
         usable = preflight_questions.usable(spec, preflight_questions.subnets(spec, aws))
         subnets = sorted(subnet["SubnetId"] for subnet in usable)
-    running = {each.tags.get(naming.AMI, ""): each.ami for each in reversed(found)}
-    amis = preflight_questions.amis(spec, aws, running)
-    return Site(location, objects.security_group(location) or UNMADE, amis, subnets, image)
+    launched = {each.tags.get(naming.AMI, ""): each.ami for each in reversed(found)}
+    amis = preflight_questions.amis(spec, aws, launched)
+    return Site(location, objects.security_group(location) or UNMADE, amis, subnets, image, images)
 
 
 def sources(location: Location) -> list[str]:

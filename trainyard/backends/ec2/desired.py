@@ -7,7 +7,7 @@ import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import yaml
@@ -53,7 +53,8 @@ class Site:
     """What instances are launched with, as it is in the account.
 
     `amis` are as EC2 describes them, by what the file calls them. `subnets` are where nodes may be if it names none.
-    `image` is a reference by digest, "" where training runs on the host.
+    `image` is a reference by digest, "" where training runs on the host; `images` are those of groups that run another
+    one than the head.
     """
 
     location: Location
@@ -61,6 +62,10 @@ class Site:
     amis: Mapping[str, Mapping[str, Any]]
     subnets: Sequence[str] = ()
     image: str = ""
+    images: Mapping[str, str] = field(default_factory=dict)
+
+    def image_of(self, group: str) -> str:
+        return self.images.get(group, self.image)
 
 
 def groups(spec: ClusterSpec) -> dict[str, Group]:
@@ -82,7 +87,6 @@ def document(spec: ClusterSpec, site: Site) -> dict[str, Any]:
     provider["use_internal_ips"] = section.use_internal_ips
     if section.zones:
         provider["availability_zone"] = ",".join(section.zones)
-    registry = registry_of(site.image) if site.image else ""
     shm_size = [f"--shm-size={section.shm_size}"] if section.shm_size else []
     values = {
         "name": spec.name,
@@ -93,7 +97,7 @@ def document(spec: ClusterSpec, site: Site) -> dict[str, Any]:
         "mounted": str(location.mounted),
         "files": files(site.image),
         "images": [site.image] if site.image else [],
-        "registries": [{"address": registry, "region": ecr.region(registry)}] if ecr.region(registry) else [],
+        "registries": _registries(site.image),
         "installed": [] if site.image else [versions.RAY],
         "container": naming.resource(spec.name),
         "docker_options": [*shm_size, *map(shlex.quote, section.docker_options)],
@@ -110,10 +114,21 @@ def document(spec: ClusterSpec, site: Site) -> dict[str, Any]:
             f"ec2.ray.available_node_types has {named(unknown)}, which the cluster file has no group for",
             hint="Name them under `workers:`; ec2.ray can then add to them.",
         )
-    for kind in result["available_node_types"].values():
+    for name, image in site.images.items():
+        # It takes the place of what is said for all.
+        own = {**values, "images": [image], "registries": _registries(image)}
+        commands = yaml.safe_load(render.render(template, own))["initialization_commands"]
+        kind = result["available_node_types"][name]
+        kind["initialization_commands"] = [*commands, *section.ray.get("initialization_commands", ())]
+    _tag_types(result)
+    return result
+
+
+def _tag_types(document: Mapping[str, Any]) -> None:
+    """Give the instances of each group the tag of what they are made from."""
+    for kind in document["available_node_types"].values():
         made_from = _fingerprint({key: value for key, value in kind.items() if key not in _OF_GROUPS})
         _instance_tags(kind).extend(naming.pairs({naming.NODE_FROM: made_from}))
-    return result
 
 
 def node_from(document: Mapping[str, Any], group: str) -> str:
@@ -195,9 +210,26 @@ def _node(spec: ClusterSpec, site: Site, group: Group) -> dict[str, Any]:
         "resources": {key: value for key, value in resources.items() if value is not None},
         "labels": {"ray.io/node-group": group.name, **size.labels},
         "idle": [] if idle is None else [idle],
-        "docker": [["--gpus=all"]] if site.image and size.gpus and not is_head else [],
+        "docker": [] if is_head else _docker(site, group),
         "config": _launch(spec, site, group),
     }
+
+
+def _docker(site: Site, group: Group) -> list[dict[str, Any]]:
+    """Return what Docker is told of the workers of a group, if it is anything of their own."""
+    told: dict[str, Any] = {}
+    if group.name in site.images:
+        told["worker_image"] = site.images[group.name]
+    if site.image and group.size.gpus:
+        told["worker_run_options"] = ["--gpus=all"]
+    return [told] if told else []
+
+
+def _registries(image: str) -> list[dict[str, str]]:
+    """Return the registry of an image, if AWS gives its logins."""
+    registry = registry_of(image) if image else ""
+    region = ecr.region(registry)
+    return [{"address": registry, "region": region}] if region else []
 
 
 def _start_options(size: Head | WorkerGroup) -> str:
@@ -217,7 +249,7 @@ def _launch(spec: ClusterSpec, site: Site, group: Group) -> dict[str, Any]:
     ami = {"ImageId": group.ami, "RootDeviceName": "/dev/sda1", **site.amis.get(group.ami, {})}
     volume = {"VolumeSize": -(-group.disk // GIBIBYTE), "VolumeType": "gp3", "DeleteOnTermination": True}
     tags = {**spec.ec2.tags, naming.CLUSTER: spec.name, naming.OWNER: site.location.owner}
-    own = {naming.AMI: group.ami, naming.IMAGE: site.image, naming.SUBNETS: " ".join(site.subnets)}
+    own = {naming.AMI: group.ami, naming.IMAGE: site.image_of(group.name), naming.SUBNETS: " ".join(site.subnets)}
     own = {key: value for key, value in own.items() if value}
     config: dict[str, Any] = {
         "InstanceType": group.instance_type,

@@ -102,7 +102,8 @@ def _questions(
     every = groups(spec).values()
     types = {"instance-type": {group.instance_type for group in every}}
     codes = {code for group in every if (code := quota(group))}
-    registry = spec.registry.address if spec.image and spec.registry and spec.registry.login == "ecr" else ""
+    image = spec.image_of("head")
+    registry = spec.registry.address if image and spec.registry and spec.registry.login == "ecr" else ""
     ask_quota = partial(aws.call, "service-quotas", "get_service_quota", ServiceCode="ec2")
     questions: dict[str, tuple[object, Callable[[], Any]]] = {
         "has_key": (True, location.key_file.exists),
@@ -118,7 +119,7 @@ def _questions(
         "profile": (section.instance_profile, lambda: objects.profile(aws, str(section.instance_profile))),
         "may_pass_role": (True, lambda: _may_pass_role(spec, aws)),
         "has_spot_role": (any(group.spot for group in every), lambda: bool(objects.role(aws, SPOT_ROLE))),
-        "image": (spec.image, lambda: resolve.pulled_bytes(spec, environ, directory=tools.directory)),
+        "image": (image, lambda: resolve.pulled_bytes(spec, environ, directory=tools.directory)),
         "login": (registry, lambda: ecr.login(registry, environ)),
         "elsewhere": (True, lambda: _elsewhere(spec, aws, regions)),
     }

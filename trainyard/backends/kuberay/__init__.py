@@ -32,6 +32,7 @@ from trainyard.backends.kuberay.listing import discover
 from trainyard.backends.kuberay.snapshot import node_pods
 from trainyard.backends.kuberay.verify import verify as verify_hosts
 from trainyard.endpoint import Endpoint
+from trainyard.images import resolve
 from trainyard.seams.kube.types import Object
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection
@@ -143,7 +144,7 @@ def _steps(desired: Desired) -> list[Step]:
         *operator.steps(desired.kuberay),
         objects.namespace_step(where, documents.namespace),
         # The cluster's own image goes with the logins that it was made with.
-        *([] if desired.image.is_kept else [objects.login_step(where, desired.pull_secret)]),
+        *([] if desired.keeps_logins else [objects.login_step(where, desired.pull_secret)]),
         objects.token_step(where),
         *([objects.claim_step(where, documents.claim)] if documents.claim else []),
         *([former] if former else []),
@@ -171,7 +172,8 @@ def _owner_steps(desired: Desired, *, changes: bool, set_leash: Sequence[Step]) 
 def _record_step(desired: Desired) -> Step:
     tools, where = desired.tools, desired.location
     was_there = desired.live is not None and location.read(tools) is None
-    remarks = (f"cluster {where.name} was there already" if was_there else "", desired.image.remark)
+    said = [image.remark for image in resolve.distinct(desired.image, desired.images)]
+    remarks = (f"cluster {where.name} was there already" if was_there else "", *said)
 
     def done() -> Answer:
         is_same = location.read(tools) == location.record_of(where)

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import location, naming, operator, pods, rights
+from trainyard.backends.kuberay.groups import HEAD
 from trainyard.backends.kuberay.location import Location
-from trainyard.backends.kuberay.manifest import Documents, documents
+from trainyard.backends.kuberay.manifest import Documents, documents, groups
 from trainyard.backends.kuberay.manifest.pod import Inputs
 from trainyard.backends.kuberay.operator import Kuberay
 from trainyard.backends.kuberay.snapshot import cluster_pods
@@ -37,13 +38,15 @@ class Desired:
     """A cluster as it should be, and what there was.
 
     `live` is the RayCluster, None if there was none; `pods` are those that KubeRay made for it, or for one before it.
-    `pull_secret` is None where the image needs no login of ours.
+    `pull_secret` is None where the images need no login of ours. `images` are those of groups that run another one
+    than the head's `image`.
     """
 
     spec: ClusterSpec
     tools: Tools
     location: Location
     image: PinnedImage
+    images: Mapping[str, PinnedImage]
     documents: Documents
     kuberay: Kuberay
     pull_secret: Object | None
@@ -54,6 +57,11 @@ class Desired:
     def running(self) -> Object | None:
         """Return the RayCluster that is to be kept or changed: not one that is being removed."""
         return None if self.live is None or pods.is_leaving(self.live) else self.live
+
+    @property
+    def keeps_logins(self) -> bool:
+        """Say whether the cluster's own images stay: they go with the logins that it was made with."""
+        return any(image.is_kept for image in (self.image, *self.images.values()))
 
     @property
     def never_started(self) -> bool:
@@ -75,32 +83,46 @@ def read(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Desired:
     live = _live(where, spec)
     if live is None or tools.recreate:
         rights.refuse_missing(where, rights.needed(spec, section))
-    running = str((live["metadata"].get("annotations") or {}).get(naming.IMAGE, "")) if live else ""
-    with ThreadPoolExecutor(2) as pool:
-        kept = None if tools.recreate else running or None
-        pinning = pool.submit(resolve.pinned, spec, tools.environ, directory=tools.directory, running=kept)
+    running = _running(live) if live else {}
+    kept = {} if tools.recreate else running
+    with ThreadPoolExecutor(3) as pool:
+        directory = tools.directory
+        pinning = pool.submit(resolve.pinned, spec, tools.environ, directory=directory, running=kept.get(HEAD))
+        others = pool.submit(resolve.of_groups, spec, tools.environ, directory=directory, running=kept)
         own = pool.submit(cluster_pods, where)
         kuberay = operator.read(where, tools)
-        image = pinning.result()
+        image, images = pinning.result(), others.result()
     name = naming.pull_secret(spec.name)
+    every = resolve.distinct(image, images)
     # The cluster's own image goes with the logins that it was made with.
-    made = None if image.is_kept else pull_secret(spec.name, image, others=section.pull_secrets, name=name)
-    # What the cluster runs stays if it is the same image, whatever registry it names.
-    is_same = image.digest and running.endswith(f"@{image.digest}")
-    used = _pull_secrets(live) if image.is_kept and live else (*([name] if made else []), *section.pull_secrets)
-    reference = running if is_same else image.reference
-    inputs = Inputs(spec, section, reference, pull_secrets=used, owner=where.owner)
+    is_kept = any(each.is_kept for each in every)
+    made = None if is_kept else pull_secret(spec.name, every, others=section.pull_secrets, name=name)
+    used = _pull_secrets(live) if is_kept and live else (*([name] if made else []), *section.pull_secrets)
+    references = {group: _reference(each, running.get(group)) for group, each in {HEAD: image, **images}.items()}
+    inputs = Inputs(spec, section, references.pop(HEAD), pull_secrets=used, owner=where.owner, images=references)
     return Desired(
         spec=spec,
         tools=tools,
         location=where,
         image=image,
+        images=images,
         documents=documents(inputs),
         kuberay=kuberay,
         pull_secret=made,
         live=live,
         pods=own.result(),
     )
+
+
+def _running(live: Object) -> dict[str, str]:
+    """Return the images of a RayCluster, by group."""
+    every = {HEAD: live["spec"]["headGroupSpec"], **groups(live)}
+    return {name: str(group["template"]["spec"]["containers"][0].get("image", "")) for name, group in every.items()}
+
+
+def _reference(image: PinnedImage, running: str | None) -> str:
+    """Return what to run: what a group runs stays if it is the same image, whatever registry it names."""
+    return running if running and image.digest and running.endswith(f"@{image.digest}") else image.reference
 
 
 def _live(where: Location, spec: ClusterSpec) -> Object | None:
@@ -112,15 +134,32 @@ def _live(where: Location, spec: ClusterSpec) -> Object | None:
         raise
 
 
-def pull_secret(cluster: str, image: PinnedImage, *, others: Sequence[str], name: str) -> Object | None:
-    """Return the Secret to pull a cluster's image with, None when it needs no login.
+def pull_secret(cluster: str, images: Sequence[PinnedImage], *, others: Sequence[str], name: str) -> Object | None:
+    """Return the Secret to pull a cluster's images with, None when they need no login.
 
     `others` are the Secrets that the file names in kuberay.pull_secrets. Raises PrerequisiteError for a login that
     only Docker can use, unless there are such.
     """
+    logins: dict[str, dict[str, str]] = {}
+    for image in images:
+        logins |= _login(image, others=others)
+    if not logins:
+        return None
+    content = json.dumps({"auths": logins}, sort_keys=True)
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "kubernetes.io/dockerconfigjson",
+        "metadata": {"name": name, "labels": naming.labels(cluster)},
+        "data": {".dockerconfigjson": base64.b64encode(content.encode()).decode()},
+    }
+
+
+def _login(image: PinnedImage, *, others: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Return the login of an image's registry by its name, as kubelets look for it; nothing if it needs none."""
     login = image.login
     if login is None or (others and not login.password):
-        return None
+        return {}
     registry = docker_images.registry_of(image.reference)
     if not login.password:
         raise PrerequisiteError(
@@ -132,14 +171,7 @@ def pull_secret(cluster: str, image: PinnedImage, *, others: Sequence[str], name
         )
     token = base64.b64encode(f"{login.username}:{login.password}".encode()).decode()
     entry = {"username": login.username, "password": login.password, "auth": token}
-    content = json.dumps({"auths": {HUB_KEY if registry == docker_images.HUB else registry: entry}}, sort_keys=True)
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "type": "kubernetes.io/dockerconfigjson",
-        "metadata": {"name": name, "labels": naming.labels(cluster)},
-        "data": {".dockerconfigjson": base64.b64encode(content.encode()).decode()},
-    }
+    return {HUB_KEY if registry == docker_images.HUB else registry: entry}
 
 
 def _pull_secrets(live: Object) -> tuple[str, ...]:

@@ -42,7 +42,22 @@ def verify(spec: ClusterSpec, tools: Tools, section: KuberaySection, *, report: 
     """
     where = location.find(spec, tools, section)
     image = resolve.pinned(spec, tools.environ, directory=tools.directory)
-    hosts = hosts_of(where, spec)
+    others = resolve.of_groups(spec, tools.environ, directory=tools.directory)
+    found = []
+    for each in resolve.distinct(image, others):
+        groups = [name for name in spec.groups() if others.get(name, image) == each]
+        found.append(_verified_on(where, spec, each, hosts_of(where, spec, groups), report))
+    remarks = dict.fromkeys(each.remark for each in found if each.remark)
+    return Verified(tuple(host for each in found for host in each.hosts), "; ".join(remarks))
+
+
+def _verified_on(
+    where: Location,
+    spec: ClusterSpec,
+    image: PinnedImage,
+    hosts: Sequence[str | None],
+    report: Callable[[str], None],
+) -> Verified:
     with login(where, image) as pull_secrets:
         probes = {host or "the node": probe(where, spec, image, pull_secrets, host) for host in hosts}
         found = verified(run(where, image, probes, report=report), image)
@@ -52,12 +67,12 @@ def verify(spec: ClusterSpec, tools: Tools, section: KuberaySection, *, report: 
     return found
 
 
-def hosts_of(where: Location, spec: ClusterSpec) -> list[str | None]:
-    """Return the hosts with the labels that some group asks for; [None], any one, where they may not be listed."""
+def hosts_of(where: Location, spec: ClusterSpec, groups: Sequence[str]) -> list[str | None]:
+    """Return the hosts with the labels that one of some groups asks for; [None], any, where they may not be listed."""
     hosts = if_allowed(where.kube.list, NODE)
     if hosts is None:
         return [None]
-    selectors = [where.section.pods(name).node_selector for name in (HEAD, *(each.name for each in spec.workers))]
+    selectors = [where.section.pods(name).node_selector for name in groups]
     names: list[str | None] = [
         pods.name(host)
         for host in sorted(hosts, key=pods.name)
@@ -91,7 +106,7 @@ def login(where: Location, image: PinnedImage) -> Iterator[tuple[str, ...]]:
     """Hand over a login for the image, yield the names of all Secrets to pull with, and take it back."""
     named = where.section.pull_secrets
     name = naming.verify_secret(where.name)
-    secret = desired.pull_secret(where.name, image, others=named, name=name)
+    secret = desired.pull_secret(where.name, [image], others=named, name=name)
     if secret is None:
         yield tuple(named)
         return

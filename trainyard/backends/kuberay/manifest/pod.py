@@ -39,9 +39,9 @@ _UNITS = {"Gi": 2**30, "Mi": 2**20, "Ki": 2**10}
 
 @dataclass(frozen=True)
 class Inputs:
-    """All that the objects are made of. `image` is an exact reference, `pull_secrets` all Secrets to pull it with.
+    """All that the objects are made of. `image` is an exact reference, `pull_secrets` all Secrets to pull with.
 
-    `owner` is whose they are.
+    `owner` is whose they are; `images` are those of groups that run another one than the head.
     """
 
     spec: ClusterSpec
@@ -49,6 +49,7 @@ class Inputs:
     image: str
     pull_secrets: tuple[str, ...] = ()
     owner: str = ""
+    images: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def simulated(self) -> bool:
@@ -128,7 +129,7 @@ def values(inputs: Inputs, node: NodeSize, *, with_autoscaler: bool) -> Values:
         "priority_class": place.priority_class,
         "pod_security": pod_security(section.security),
         "container": naming.HEAD_CONTAINER if node.is_head else naming.WORKER_CONTAINER,
-        "image": inputs.image,
+        "image": inputs.images.get(node.group, inputs.image),
         "ports": PORTS if node.is_head else None,
         "env": _env(spec, section, node, has_gpus=bool(gpus)),
         "limits": limits,
