@@ -17,6 +17,7 @@ import httpx
 import pytest
 
 from tests.bed.engine import BedEngine
+from tests.real import flavour
 from tests.real.jobs import events, newest, write_job
 from tests.real.yard import Yard, wait_until
 from trainyard.backends import ray_nodes
@@ -63,9 +64,7 @@ WAITS = """
 @pytest.fixture(scope="module")
 def lab(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
     """Give a head and two workers in containers, each test leaves them as they were."""
-    engine.docker("create", "--name", "flavour", "trainyard-bed/ray:1")
-    engine.docker("commit", "--change", "ENV FLAVOUR=workers", "flavour", "trainyard-bed/flavour:1")
-    engine.docker("rm", "flavour")
+    flavour.make(engine)
     lab = Yard(tmp_path_factory.mktemp("lab"), cluster="compose-lab", environ=engine.environ())
     lab.write_cluster(LAB)
     with lab.up():

@@ -8,11 +8,13 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.bed.engine import BedEngine
 from tests.bed.kubernetes import KubeBed
+from tests.real import flavour
 from tests.real import kube as kubernetes
 from tests.real.jobs import end_of, newest, runs, write_job
 from tests.real.kube import RAY_IMAGE
@@ -20,7 +22,7 @@ from tests.real.yard import Yard, wait_until
 
 SPACE = "lab"
 # No task runs on the head.
-LAB = {
+LAB: dict[str, Any] = {
     "head": {"cpus": 0, "memory": "1GiB"},
     "workers": [
         {
@@ -67,7 +69,7 @@ WIDE = """
     matrix: {i: [0, 1]}
     env: {I: "{i}"}
     together: true
-    resources: {cpus: 1}
+    resources: {share: 1}
     node: {group: burst}
 """
 # The first time it stays, once its checkpoint is there.
@@ -80,7 +82,7 @@ STEPS = """
     time.sleep(0.6 if step else 600)
 """
 WHERE = """
-    command: [sh, -c, "hostname; echo $PRICE > $TRAINYARD_OUTPUT/price"]
+    command: [sh, -c, "hostname; echo $PRICE $FLAVOUR > $TRAINYARD_OUTPUT/price"]
     resources: {cpus: 1, custom: {A100: 2}}
 """
 
@@ -91,7 +93,9 @@ def lab(kube: KubeBed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yar
     kube.publish(RAY_IMAGE)
     wait_until(lambda: kubernetes.general(kube) == [], seconds=120, what="what another test left is gone")
     lab = kubernetes.yard(kube, tmp_path_factory.mktemp("lab"), "lab")
-    kubernetes.write(kube, lab, LAB, namespace=SPACE)
+    kube.publish(flavour.make(kube.engine))
+    workers = [{**LAB["workers"][0], "image": f"{kube.registry}/{flavour.FLAVOUR}"}]
+    kubernetes.write(kube, lab, {**LAB, "workers": workers}, namespace=SPACE)
     with lab.up("--purge"):
         yield lab
     assert not lab.state.exists()
@@ -233,7 +237,7 @@ def test_a_job_runs_on_each_worker_with_the_environment_of_the_file(lab: Yard, k
     run = newest(lab)
     nodes = {task["attempts"][0]["node"] for task in lab.json("train.status")["tasks"]}
     assert nodes == set(kubernetes.hosts_of(kube, "lab", namespace=SPACE)) - {"head"}
-    assert {path.read_text() for path in run.glob("outputs/*/price")} == {"5$HOME\n"}
+    assert {path.read_text() for path in run.glob("outputs/*/price")} == {"5$HOME workers\n"}
 
 
 def test_a_group_asks_for_its_own_and_ray_has_its_labels_and_parameters(lab: Yard, kube: KubeBed) -> None:

@@ -94,6 +94,18 @@ def test_an_image_of_ours_is_found_by_its_files_and_needs_no_login_where_everybo
     assert image == PinnedImage("mine", f"reg.lab:5000/mine@{image.digest}", image.digest)
 
 
+def test_groups_with_another_image_than_the_head_s_get_that_and_the_others_none(tmp_path: Path) -> None:
+    yard(tmp_path)
+    workers = [
+        {"name": name, "image": image} for name, image in (("a", "reg.lab/x:1"), ("b", "reg.lab/x:1"), ("c", None))
+    ]
+    spec = ClusterSpec.model_validate({"name": "yard", "backend": "kuberay", "image": "mine", "workers": workers})
+    held = FakeRegistry("reg.lab/v2/x/manifests/1")
+    found = resolve.of_groups(spec, {"HOME": str(tmp_path)}, directory=tmp_path, connect=held.open)
+    assert list(found) == ["a", "b"]
+    assert found["a"] == found["b"] == PinnedImage("reg.lab/x:1", f"reg.lab/x@{found['a'].digest}", found["a"].digest)
+
+
 def test_nodes_pull_an_image_of_ours_from_a_registry(tmp_path: Path) -> None:
     yard(tmp_path)
     with pytest.raises(RequestError) as caught:

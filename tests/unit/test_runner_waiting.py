@@ -48,6 +48,12 @@ def test_who_holds_the_cpus_is_named_this_run_and_others_without_a_name_too() ->
             "1 GPU, 12 GiB: 8 of 16 GiB in use, 8 by others, at most 8 free on one node",
         ),
         ({"memory": 32 * GIB}, "1 CPU, 32 GiB: no node has that; the largest node has 4 CPUs, 2 GPUs, 16 GiB"),
+        (
+            {"share": 1, "on_gpus": True},
+            "4 CPUs, 2 GPUs, 16 GiB: 4 of 4 CPUs in use, 4 by others; 1 of 2 GPUs in use, 1 by"
+            " others, at most 1 free on one node; 8 of 16 GiB in use, 8 by others, at most 8 free on one node",
+        ),
+        ({"cpus": 0, "custom": {"A100": 1}}, "1 A100: no node has that; the largest node has 4 CPUs, 2 GPUs, 0 A100"),
         ({"node_name": "gpu-7"}, "1 CPU, node gpu-7: no node has that; the largest node has 4 CPUs, 2 GPUs"),
     ],
 )

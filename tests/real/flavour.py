@@ -1,0 +1,16 @@
+"""A second image with the same Ray: what a group of nodes runs instead of the head's."""
+
+from __future__ import annotations
+
+from tests.bed.engine import BedEngine
+from tests.real.kube import RAY_IMAGE
+
+FLAVOUR = "trainyard-bed/flavour:1"
+
+
+def make(engine: BedEngine) -> str:
+    """Have the engine hold the image, in which $FLAVOUR is `workers`; return its name."""
+    engine.docker("create", "--name", "flavour", RAY_IMAGE)
+    engine.docker("commit", "--change", "ENV FLAVOUR=workers", "flavour", FLAVOUR)
+    engine.docker("rm", "flavour")
+    return FLAVOUR
