@@ -57,6 +57,14 @@ class Workspace:
         for output in declared:
             (self.directory / output).parent.mkdir(parents=True, exist_ok=True)
 
+    def keep_token(self, token: str) -> Path:
+        """Write the cluster's token where only the user of this node's Ray reads it; return the file."""
+        file = self.root / "token"
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as opened:
+            opened.write(token)
+        return file
+
     def remove(self) -> None:
         with contextlib.suppress(OSError):  # `cluster.down` tries again, and says what it is
             tree.remove(str(self.root))
@@ -65,10 +73,14 @@ class Workspace:
 def environment(order: Order, place: Workspace, *, inherited: dict[str, str], gpus: list[str]) -> dict[str, str]:
     """Return the environment of an attempt's command.
 
-    The worker's own, without what belongs to another run (a worker may be one) and without the cluster's token.
+    The worker's own, without what belongs to another run (a worker may be one). The cluster's token is no
+    variable of it: programs print theirs, and send them to trackers. Pods have it as nothing else, and
+    a command that connects to Ray needs it: Ray reads it from a file.
     """
     kept = {name: value for name, value in inherited.items() if not name.startswith("TRAINYARD_")}
-    kept.pop("RAY_AUTH_TOKEN", None)
+    token = kept.pop("RAY_AUTH_TOKEN", None)
+    if token:
+        kept["RAY_AUTH_TOKEN_PATH"] = str(place.keep_token(token))
     return {
         **kept,
         "OMP_NUM_THREADS": str(max(1, int(order["cpus"]))),

@@ -1,0 +1,38 @@
+"""What a task finds around it, before its command starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from trainyard_runner.workspace import Workspace, environment
+
+ORDER: dict[str, Any] = {
+    "run": "r-1",
+    "task": "a",
+    "attempt": 1,
+    "index": 0,
+    "count": 1,
+    "cpus": 1.0,
+    "env": {"COLOUR": "red"},
+    "watch": None,
+    "ray_address": "192.0.2.1:6379",
+}
+
+
+def test_a_token_that_pods_have_as_a_variable_is_a_file_of_the_attempt_alone(tmp_path: Path) -> None:
+    place = Workspace(tmp_path, ORDER)
+    inherited = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "secret", "TRAINYARD_RUN": "another"}
+    found = environment(ORDER, place, inherited=inherited, gpus=[])
+    assert "secret" not in found.values()
+    assert (found["RAY_AUTH_MODE"], found["TRAINYARD_RUN"], found["COLOUR"]) == ("token", "r-1", "red")
+    file = Path(found["RAY_AUTH_TOKEN_PATH"])
+    assert (file.read_text(), file.stat().st_mode & 0o777) == ("secret", 0o600)
+    place.remove()
+    assert not file.exists()
+
+
+def test_a_token_that_is_in_a_file_stays_there(tmp_path: Path) -> None:
+    inherited = {"RAY_AUTH_TOKEN_PATH": "/run/secrets/token"}
+    found = environment(ORDER, Workspace(tmp_path, ORDER), inherited=inherited, gpus=[])
+    assert found["RAY_AUTH_TOKEN_PATH"] == "/run/secrets/token"
