@@ -26,7 +26,7 @@ from trainyard.results import state
 from trainyard.results.formats import duration
 from trainyard.results.store import RunDirectory
 from trainyard.seams.ray_api import RayApi, RefusedError
-from trainyard.seams.ray_types import Job
+from trainyard.seams.ray_types import Job, without_drivers_of_runs
 from trainyard.smoke import JOB as SMOKE
 from trainyard.steps import YES, Answer, PlannedStep, Progress, Step, no
 from trainyard.steps import run as run_steps
@@ -67,8 +67,7 @@ def check(
         except TrainyardError as error:
             _unknown(error, note, "" if end_runs else insisting)
             return
-        # Ray calls a run's job running for a moment after the last that it told.
-        going = [job for job in jobs if not job.ended and not told_its_end(results, job.submission_id)]
+        going = _active(jobs, results)
         if going and not end_runs:
             active = f"{counted(len(going), 'run')} {'is' if len(going) == 1 else 'are'} still active"
             raise RequestError(
@@ -85,7 +84,8 @@ def check(
     if ends != "nodes":
         _name_lost_checkpoints(ours, note, storage_stays=_storage_stays(cluster, ends))
     here = {run.name for run in ours}
-    dispatched = [job for job in jobs if "trainyard_run" in job.metadata and job.metadata.get("trainyard_job") != SMOKE]
+    runs_of_jobs = [job for job in jobs if "trainyard_run" in job.metadata and job.submission_id]
+    dispatched = [job for job in runs_of_jobs if job.metadata.get("trainyard_job") != SMOKE]
     if others := [job.submission_id for job in dispatched if job.submission_id not in here]:
         note(f"dispatched elsewhere; results that were not fetched there are lost with the head: {named(others)}")
 
@@ -96,9 +96,20 @@ def would_end(cluster: Cluster, plan: Sequence[PlannedStep]) -> list[Problem]:
         return []
     try:
         with runs.ray_of(lifecycle.connect_as_made(cluster)) as ray:
-            return [_described(job) for job in ray.jobs() if not job.ended]
+            return [_described(job) for job in without_drivers_of_runs(job for job in ray.jobs() if not job.ended)]
     except TrainyardError:
         return []
+
+
+def _active(jobs: Sequence[Job], results: Path) -> list[Job]:
+    """Return the jobs that are still active, each run once, whatever its tasks started through Ray."""
+    # Ray calls a run's job running for a moment after the last that it told, and what its tasks started too.
+    going = [job for job in jobs if not job.ended]
+    return without_drivers_of_runs(job for job in going if not told_its_end(results, _run_of(job)))
+
+
+def _run_of(job: Job) -> str:
+    return job.belongs_to.run if job.belongs_to else job.submission_id
 
 
 def _unknown(error: TrainyardError, note: Callable[[str], None], insisting: str) -> None:
@@ -114,6 +125,8 @@ def _unknown(error: TrainyardError, note: Callable[[str], None], insisting: str)
 def _described(job: Job) -> Problem:
     """Return a job's name, and what its metadata and Ray tell about it."""
     age = f"for {duration(max(0.0, time.time() - job.start))}" if job.start else "just begun"
+    if (owner := job.belongs_to) is not None:
+        return Problem(owner.run, f"its task {owner.task} is still connected to Ray, {age}")
     if "trainyard_run" not in job.metadata:
         return Problem(job.submission_id or f"Ray job {job.driver}", f"not dispatched by Trainyard, {age}")
     by = job.metadata.get("trainyard_by", "?")

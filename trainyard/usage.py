@@ -14,7 +14,7 @@ from trainyard.backends.contract import ClusterStatus
 from trainyard.backends.ray_nodes import ANSWER_SECONDS
 from trainyard.errors import OutsideError
 from trainyard.seams.ray_api import RayApi
-from trainyard.seams.ray_types import Amounts, Job
+from trainyard.seams.ray_types import Amounts, Job, without_drivers_of_runs
 
 # A table of more helps nobody.
 _MOST_RUNS = 50
@@ -55,8 +55,8 @@ def ask(now: ClusterStatus, *, has_ended: Callable[[str], bool] = lambda run: Fa
         with RayApi(now.address, now.token, answer_seconds=ANSWER_SECONDS) as ray, ThreadPoolExecutor(8) as threads:
             nodes = threads.submit(ray.usage)
             every = ray.jobs()
-            active = [job for job in every if not job.ended and not has_ended(job.submission_id)]
-            jobs = active[:_MOST_RUNS]
+            active = without_drivers_of_runs(job for job in every if not job.ended)
+            jobs = [job for job in active if not has_ended(_name(job))][:_MOST_RUNS]
             last_end = max((job.end or 0.0 for job in every), default=0.0)
             return Usage(nodes.result(), tuple(threads.map(lambda job: _run(ray, job), jobs)), last_end)
     except OutsideError:
@@ -80,13 +80,18 @@ def total(amounts: Iterable[Amounts]) -> Amounts:
 def _run(ray: RayApi, job: Job) -> RunNow:
     running, waiting = _tasks(ray, job)
     return RunNow(
-        job.submission_id or f"Ray job {job.driver}",
+        _name(job),
         job.metadata.get("trainyard_job"),
         job.metadata.get("trainyard_by"),
         running,
         waiting,
         round(max(0.0, time.time() - job.start), 1) if job.start else None,
     )
+
+
+def _name(job: Job) -> str:
+    """Return the run that a job is, or that a task's driver is left of; of any other driver its number."""
+    return job.belongs_to.run if job.belongs_to else job.submission_id or f"Ray job {job.driver}"
 
 
 def _tasks(ray: RayApi, job: Job) -> tuple[int | None, int | None]:

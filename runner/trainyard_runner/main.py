@@ -13,9 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray.experimental.internal_kv import _internal_kv_del, _internal_kv_get
+from ray.experimental.internal_kv import (
+    _internal_kv_del,
+    _internal_kv_get,
+    _internal_kv_put,
+    _pin_runtime_env_uri,
+)
 
-from trainyard_runner import durable, inheritance, leash, names, placing, plan, shares, shipped, study
+from trainyard_runner import durable, inheritance, leash, names, placing, plan, ray_package, shares, shipped, study
 from trainyard_runner.gate import SmokeGate, StopAskedError
 from trainyard_runner.job_log import JobLog
 from trainyard_runner.records import Records
@@ -207,12 +212,15 @@ def _scheduler(
             known.update({node.node_id: node.name for node in placing.alive()})
         return known.get(node_id, node_id[:8])
 
-    job = None
+    job, ray_environment = None, dict(the_plan.runtime_env or {})
     if the_plan.package is not None:
-        blobs = [_internal_kv_get(f"gcs://{part}".encode()) for part in the_plan.package_parts]
-        if not all(blobs):
+        parts = {part: _package(part) for part in the_plan.package_parts}
+        if not all(parts.values()):
             raise RuntimeError("the uploaded job is no longer on the cluster")
-        job = (the_plan.package, [ray.put(b"".join(blobs))])
+        blobs = {part: blob for part, blob in parts.items() if blob}
+        job = (the_plan.package, [ray.put(b"".join(blobs.values()))])
+        ray_environment = ray_package.environment(the_plan.runtime_env, blobs, get=_package, put=_keep)
+    pins = ray_package.Pins(ray_package.packages(the_plan.runtime_env, ray_environment), _pin)
     here = node_name(ray.get_runtime_context().get_node_id())
     records = Records(
         directory,
@@ -225,12 +233,25 @@ def _scheduler(
     )
     if sweep:
         records.on_metric = sweep.metric
-    submitter = Submitter(the_plan, records, runner=runner, job=job)
+    submitter = Submitter(the_plan, records, runner=runner, job=job, ray_environment=ray_environment)
     watch = Watch(the_plan, directory.parent.parent, stream)
     scheduler = Scheduler(
-        the_plan, submitter=submitter, records=records, stream=stream, watch=watch, say=_say, sweep=sweep
+        the_plan, submitter=submitter, records=records, stream=stream, watch=watch, pins=pins, say=_say, sweep=sweep
     )
     return scheduler, records
+
+
+def _package(name: str) -> bytes | None:
+    content: bytes | None = _internal_kv_get(f"gcs://{name}".encode())
+    return content
+
+
+def _keep(name: str, content: bytes) -> None:
+    _internal_kv_put(f"gcs://{name}".encode(), content)
+
+
+def _pin(uri: str, seconds: int) -> None:
+    _pin_runtime_env_uri(uri, expiration_s=seconds)
 
 
 def _all(state: str, the_plan: plan.Plan) -> dict[str, int]:

@@ -14,6 +14,7 @@ from ray.exceptions import RayTaskError
 from trainyard_runner import losses, members, nodes, placing, room, shares, submitting
 from trainyard_runner.attempt import QUICK
 from trainyard_runner.plan import Plan, Task
+from trainyard_runner.ray_package import Pins
 from trainyard_runner.records import AttemptRecord, Records
 from trainyard_runner.stopping import StopBoard
 from trainyard_runner.stream import EventStream
@@ -40,6 +41,7 @@ class Scheduler:
         records: Records,
         stream: EventStream,
         watch: Watch,
+        pins: Pins,
         say: Callable[[str], None],
         sweep: Sweep | None = None,
     ) -> None:
@@ -50,6 +52,7 @@ class Scheduler:
         self._records = records
         self._stream = stream
         self._watch = watch
+        self._pins = pins
         self._say = say
         self._board = StopBoard(plan.run)
         self._suspects = Suspects()
@@ -79,6 +82,7 @@ class Scheduler:
         try:
             while self._goes_on() and stop_asked() is None:
                 self._look_at_nodes()
+                self._pins.look()
                 self._follow_sweep()
                 self._submit()
                 self._receive(0.1)

@@ -59,7 +59,15 @@ class Gang:
 class Submitter:
     """Turns units into Ray tasks."""
 
-    def __init__(self, plan: Plan, records: Records, *, runner: shipped.Package, job: shipped.Package | None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        records: Records,
+        *,
+        runner: shipped.Package,
+        job: shipped.Package | None,
+        ray_environment: dict[str, Any],
+    ) -> None:
         self._plan = plan
         self._records = records
         self._packages = (runner, job)
@@ -69,6 +77,7 @@ class Submitter:
         )(shipped.attempts)
         # Only these tasks get the environment: the gate, and the runner itself, need none and start at once.
         self._environment = {"runtime_env": plan.runtime_env} if plan.runtime_env else {}
+        self._ray_environment = ray_environment
         self._has_selectors = _accepts(self._function, label_selector={"a": "b"})
         self._shapes: dict[tuple[Any, ...], Any] = {}
         self._known_nodes: Sequence[Node] = ()
@@ -132,6 +141,7 @@ class Submitter:
             "attempt": unit.attempt,
             "command": list(task.command),
             "env": task.env,
+            "ray_environment": self._ray_environment,
             "cpus": taken.cpus,
             "gpus": taken.gpus,
             "timeout": task.timeout,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import tempfile
@@ -13,6 +14,7 @@ from typing import Any
 from trainyard_runner import mlflow, names, outputs, tree
 from trainyard_runner.archive import LeftOut
 from trainyard_runner.unpack import unpack
+from trainyard_runner.wire.driver import Driver
 
 Order = dict[str, Any]
 
@@ -83,10 +85,12 @@ def environment(order: Order, place: Workspace, *, inherited: dict[str, str], gp
         kept["RAY_AUTH_TOKEN_PATH"] = str(place.keep_token(token))
     return {
         **kept,
+        **_for_ray(order),
         "OMP_NUM_THREADS": str(max(1, int(order["cpus"]))),
         "PYTHONUNBUFFERED": "1",
         **({"PYTHONFAULTHANDLER": "1", **mlflow.context(attempt_id(order))} if order["watch"] else {}),
         **order["env"],
+        "PYTHONPATH": _python_path(place, order["env"].get("PYTHONPATH"), kept.get("PYTHONPATH")),
         "CUDA_VISIBLE_DEVICES": ",".join(gpus),
         "PWD": str(place.directory),
         "TRAINYARD_OUTPUT": str(place.output),
@@ -100,6 +104,26 @@ def environment(order: Order, place: Workspace, *, inherited: dict[str, str], gp
         "RAY_ADDRESS": order["ray_address"],
         **({"TRAINYARD_MASTER_ADDR": order["master"]} if order.get("master") else {}),
     }
+
+
+def _for_ray(order: Order) -> dict[str, str]:
+    """Return what makes a command that connects to Ray like one of `ray job submit --working-dir --runtime-env`.
+
+    Ray reads it in `ray.init()`; its workers then have the job's files, packages and variables on every node. What the
+    program says to `ray.init(runtime_env=...)` comes on top, key by key, instead of being refused.
+    """
+    environment = dict(order["ray_environment"])
+    variables = {**environment.get("env_vars", {}), **order["env"]}
+    if variables:
+        environment["env_vars"] = variables
+    driver = Driver(order["run"], order["task"], order["attempt"])
+    config = {"runtime_env": environment, "metadata": driver.metadata()}
+    return {"RAY_JOB_CONFIG_JSON_ENV_VAR": json.dumps(config), "RAY_OVERRIDE_JOB_RUNTIME_ENV": "1"}
+
+
+def _python_path(place: Workspace, *further: str | None) -> str:
+    """Return where Python looks first: the job's directory, as in what the command starts through Ray."""
+    return os.pathsep.join([str(place.directory), *filter(None, further)])
 
 
 def attempt_id(order: Order) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.real import matrix
 from tests.real.jobs import newest, write_job
 from tests.real.yard import Yard
 from trainyard.seams import processes
@@ -53,3 +54,24 @@ def test_a_command_connects_where_nodes_have_their_token_in_a_variable(token_in_
     write_job(fresh, "connects", "command: [python, connect.py]\n", connect=program)
     fresh.run("train.dispatch", "connects", "--skip-smoke")
     assert "answered 7\n" in (newest(fresh) / "logs" / "connects.1.log").read_text()
+
+
+@pytest.mark.parametrize("installer", ["uv", "pip"])
+def test_what_a_command_starts_through_ray_is_like_under_ray_job_submit(yard: Yard, installer: str) -> None:
+    directory = matrix.write(yard, installer)
+    status = yard.json("train.dispatch", directory.name, "--skip-smoke", expect=1)
+    assert status["tasks"][0]["attempts"][0]["exit_code"] == 3
+    ours = matrix.found((newest(yard) / "logs" / f"{directory.name}.1.log").read_text())
+    assert ours == {place: [matrix.EVERYWHERE] * (1 if place == "driver" else 3) for place in matrix.PLACES}
+    environment = {**yard.env(), "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(yard.state / "token")}
+    submit = ["ray", "job", "submit", "--address", yard.address(), "--working-dir", "."]
+    submitted = subprocess.run(
+        [*submit, "--runtime-env", "runtime_env.yaml", "--", "python", "scripts/probe.py"],
+        cwd=directory,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert "exit code 3" in submitted.stdout + submitted.stderr
+    assert matrix.found(submitted.stdout) == ours

@@ -208,3 +208,26 @@ def test_storage_stays_unless_the_cluster_made_it_and_goes_itself(
     loaded = LoadedCluster(ClusterSpec.model_validate(section), tmp_path / "lab.yaml")
     cluster = Cluster(loaded, Tools(tmp_path / "state", {}, "kuberay"))
     assert ending._storage_stays(cluster, ends) is stays
+
+
+DRIVER = {"trainyard_run": "ppo-1", "trainyard_task": "seed=0", "trainyard_attempt": "2"}
+
+
+def test_what_tasks_started_through_ray_counts_to_their_run(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> None:
+    run = Job("ppo-1", "RUNNING", "", "n", None, {"trainyard_run": "ppo-1", "trainyard_job": "ppo"})
+    drivers = [Job("", "RUNNING", "", None, None, DRIVER, driver=f"0{number}000000") for number in (3, 4)]
+    stranger = Job("", "RUNNING", "", None, None, {}, driver="05000000")
+    monkeypatch.setattr(lifecycle, "connect_as_made", lambda _: Endpoint("lab", "http://127.0.0.1:1"))
+    monkeypatch.setattr(RayApi, "jobs", lambda _: [run, *drivers, stranger])
+    with pytest.raises(RequestError) as refused:
+        check(cluster)
+    assert refused.value.lines()[:3] == [
+        "2 runs are still active on cluster lab",
+        "  - ppo-1: job ppo, by ?, just begun",
+        "  - Ray job 05000000: not dispatched by Trainyard, just begun",
+    ]
+    # Its run is over, or died.
+    monkeypatch.setattr(RayApi, "jobs", lambda _: drivers[:1])
+    with pytest.raises(RequestError) as refused:
+        check(cluster)
+    assert refused.value.lines()[1] == "  - ppo-1: its task seed=0 is still connected to Ray, just begun"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+from trainyard_runner.wire.driver import Driver
 from trainyard_runner.workspace import Workspace, environment
 
 ORDER: dict[str, Any] = {
@@ -16,6 +18,7 @@ ORDER: dict[str, Any] = {
     "cpus": 1.0,
     "env": {"COLOUR": "red"},
     "watch": None,
+    "ray_environment": {"working_dir": "gcs://_ray_pkg_1.zip", "env_vars": {"SHADE": "dark", "COLOUR": "blue"}},
     "ray_address": "192.0.2.1:6379",
 }
 
@@ -36,3 +39,22 @@ def test_a_token_that_is_in_a_file_stays_there(tmp_path: Path) -> None:
     inherited = {"RAY_AUTH_TOKEN_PATH": "/run/secrets/token"}
     found = environment(ORDER, Workspace(tmp_path, ORDER), inherited=inherited, gpus=[])
     assert found["RAY_AUTH_TOKEN_PATH"] == "/run/secrets/token"
+
+
+def test_what_a_command_starts_through_ray_gets_its_files_packages_and_variables(tmp_path: Path) -> None:
+    place = Workspace(tmp_path, ORDER)
+    found = environment(ORDER, place, inherited={"PYTHONPATH": "/packages"}, gpus=[])
+    assert found["PYTHONPATH"] == f"{place.directory}:/packages"
+    assert found["RAY_OVERRIDE_JOB_RUNTIME_ENV"] == "1"
+    config = json.loads(found["RAY_JOB_CONFIG_JSON_ENV_VAR"])
+    variables = {"SHADE": "dark", "COLOUR": "red"}
+    assert config["runtime_env"] == {"working_dir": "gcs://_ray_pkg_1.zip", "env_vars": variables}
+    assert Driver.of(config["metadata"]) == Driver("r-1", "a", 1)
+
+
+def test_a_job_that_says_itself_what_ray_workers_get_is_taken_at_its_word(tmp_path: Path) -> None:
+    own = {"RAY_JOB_CONFIG_JSON_ENV_VAR": "{}", "PYTHONPATH": "src"}
+    place = Workspace(tmp_path, ORDER)
+    found = environment({**ORDER, "env": own}, place, inherited={}, gpus=[])
+    assert found["RAY_JOB_CONFIG_JSON_ENV_VAR"] == "{}"
+    assert found["PYTHONPATH"] == f"{place.directory}:src"

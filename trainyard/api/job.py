@@ -79,4 +79,6 @@ def _from_here(keys: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(runtime_env, Mapping):
         return dict(keys)
     named = {key: [str(Path(file).resolve()) for file in runtime_env.get(key) or ()] for key in ("files", "wheels")}
-    return {**keys, "runtime_env": {**runtime_env, **{key: files for key, files in named.items() if files}}}
+    modules = [each if "://" in each else str(Path(each).resolve()) for each in runtime_env.get("py_modules") or ()]
+    here = {key: found for key, found in {**named, "py_modules": modules}.items() if found}
+    return {**keys, "runtime_env": {**runtime_env, **here}}

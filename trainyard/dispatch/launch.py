@@ -15,7 +15,7 @@ from pathlib import Path
 from trainyard_runner import bootstrap, study, tree
 
 from trainyard import versions
-from trainyard.dispatch import plan, resume, wheels
+from trainyard.dispatch import modules, plan, resume, wheels
 from trainyard.dispatch.capacity import refuse_what_never_fits
 from trainyard.dispatch.follow import Interrupts, Screen
 from trainyard.dispatch.package import Package, blob_name, pack, runner_package
@@ -135,9 +135,15 @@ def _start(
         screen.note(f"the job's files are not the same as for run {resumed.run.name}")
     prepared = replace(prepared, wheels=wheels.built(prepared.wheels, progress))
     of_wheels = wheels.packed(prepared.wheels)
+    py_modules = modules.packed(prepared.job.runtime_env.py_modules, prepared.files.directory)
     cargo = {"the job": package, **({"wheels": of_wheels} if of_wheels else {})}
+    for module, each in zip(prepared.job.runtime_env.py_modules, py_modules, strict=True):
+        if isinstance(each, Package):
+            cargo[f"module {Path(module).name}"] = each
     run_steps([_send(ray, title, each) for title, each in cargo.items()], progress)
-    document = plan.build(name, endpoint, prepared, package=package, wheels=of_wheels, skip_gate=skip_smoke)
+    document = plan.build(
+        name, endpoint, prepared, package=package, wheels=of_wheels, py_modules=py_modules, skip_gate=skip_smoke
+    )
     record = plan.record_of(
         prepared, package, run=name, endpoint=endpoint, ray=version, now=now, command=command, skip_smoke=skip_smoke
     )

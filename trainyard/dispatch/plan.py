@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from trainyard import __version__
-from trainyard.dispatch import checkpoints, known_commands
+from trainyard.dispatch import checkpoints, known_commands, modules
 from trainyard.dispatch.package import Listing, Package, SentFile, listing, sent_file
 from trainyard.dispatch.resume import Resumed
 from trainyard.dispatch.wheels import WHEELS, wheels_of
@@ -67,6 +67,7 @@ def prepare(cluster: LoadedCluster, job: JobSpec, directory: Path) -> Prepared:
     # Of a sweep's tasks there is only the command that they will have.
     commands = {"trial": job.command or ()} if job.tune else {task.name: task.command for task in tasks}
     problems = list(known_commands.problems(commands))
+    problems += modules.problems(job.runtime_env.py_modules, found.directory)
     extra = _extra_files(found, job.runtime_env.files, problems)
     wheels = wheels_of(job.runtime_env, found.directory, problems)
     if problems:
@@ -96,6 +97,7 @@ def build(
     *,
     package: Package | None = None,
     wheels: Package | None = None,
+    py_modules: Sequence[str | Package] = (),
     skip_gate: bool = False,
 ) -> bytes:
     """Return the plan as JSON; without a job it is a smoke test and nothing else."""
@@ -107,7 +109,7 @@ def build(
         "cluster": endpoint.cluster,
         "package": package.name if package else None,
         "package_parts": list(package.parts) if package else [],
-        "runtime_env": _runtime_env(prepared, wheels) if prepared else None,
+        "runtime_env": _runtime_env(prepared, wheels, py_modules) if prepared else None,
         "together": bool(job and job.together),
         "tasks": [asdict(task) for task in prepared.tasks] if prepared else [],
         "gate": {
@@ -222,7 +224,9 @@ def _placed(path: Path, place: str) -> list[SentFile]:
     return [sent_file(path, place)]
 
 
-def _runtime_env(prepared: Prepared, wheels: Package | None) -> dict[str, Any] | None:
+def _runtime_env(
+    prepared: Prepared, wheels: Package | None, py_modules: Sequence[str | Package]
+) -> dict[str, Any] | None:
     """Return the job's runtime environment in Ray's form, or None if it asks for nothing.
 
     Wheels are found by Ray in its working directory: a package that holds nothing but them.
@@ -236,6 +240,10 @@ def _runtime_env(prepared: Prepared, wheels: Package | None) -> dict[str, Any] |
         made[by] = packages
     if wheels:
         made["working_dir"] = f"gcs://{wheels.parts[0]}"
+    if py_modules:
+        made["py_modules"] = [each if isinstance(each, str) else f"gcs://{each.parts[0]}" for each in py_modules]
+    if declared.conda:
+        made["conda"] = declared.conda
     if declared.env_vars:
         made["env_vars"] = dict(declared.env_vars)
     return made or None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from trainyard_runner.wire.driver import Driver
 
 # Ray's job states (ray/dashboard/modules/job/common.py, JobStatus).
 ENDED_STATES = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
@@ -76,6 +78,18 @@ class Job:
     def ended(self) -> bool:
         """Say whether Ray thinks that the job's own process is gone."""
         return self.status in ENDED_STATES
+
+    @property
+    def belongs_to(self) -> Driver | None:
+        """Return the attempt of a run whose command connected to Ray as this driver; None of any other job."""
+        return None if self.submission_id else Driver.of(self.metadata)
+
+
+def without_drivers_of_runs(jobs: Iterable[Job]) -> list[Job]:
+    """Return the jobs without the drivers that count to another one of them: to the run whose tasks started them."""
+    found = list(jobs)
+    runs = {job.submission_id for job in found}
+    return [job for job in found if job.belongs_to is None or job.belongs_to.run not in runs]
 
 
 def version_from(answer: Any) -> str:

@@ -46,8 +46,6 @@ TASK_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._=,+-]{0,99}$"
 RAY_KEYS = {
     "working_dir": "the job directory is sent; name more under `files`",
     "excludes": "write .rayignore into the job directory",
-    "py_modules": "name packages under `wheels`, other files under `files`",
-    "conda": "name packages under `uv`, or put them into an image",
     "container": "name the image in the cluster file",
     "image_uri": "name the image in the cluster file",
     "py_executable": "write it into the job's command",
@@ -175,13 +173,22 @@ class RuntimeEnv(Section):
     uv: Listed[Filled] = setting((), "Packages to install with uv.")
     pip: Listed[Filled] = setting((), "Packages to install with pip.")
     wheels: Listed[Filled] = setting((), "Wheels to send and install, or packages to build them of: directories.")
+    py_modules: Listed[Filled] = setting((), "Directories or .py files that tasks import by their names.")
+    conda: Filled | dict[str, Any] | None = setting(
+        None, "An environment of the image's conda, by name, or what it is made of, as in environment.yml."
+    )
     env_vars: OwnVariables = setting({}, "Environment variables of the tasks' workers.")
     files: Listed[Filled] = setting((), "More files or directories to send along, also from outside the job directory.")
 
     def complaints(self) -> Iterator[Complaint]:
         """Complain about two installers: Ray accepts one (ray.runtime_env)."""
-        if self.uv and self.pip:
-            yield Complaint((), "has both uv and pip: Ray accepts one of them")
+        named = [name for name in ("uv", "pip", "conda") if getattr(self, name)]
+        if len(named) > 1:
+            yield Complaint((), f"has both {' and '.join(named)}: Ray accepts one of them")
+        if isinstance(self.conda, str) and self.conda.endswith((".yml", ".yaml")):
+            yield Complaint(("conda",), "must be the name of an environment, or what such a file has in it")
+        if self.conda and self.wheels:
+            yield Complaint((), "has both conda and wheels: name wheels as packages of the conda environment's pip")
 
 
 class SmokeNeeds(Section):

@@ -1,0 +1,108 @@
+"""A job that says what it finds in its command, in a Ray task, in an actor and in an actor of that actor."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.real.jobs import write_job
+from tests.real.test_runtime_env import write_wheel
+from tests.real.yard import Yard
+
+PROBE = """
+import json
+import os
+import sys
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+
+def found(place):
+    about = {"place": place, "file": read("settings/one.txt"), "colour": os.environ.get("COLOUR")}
+    for name in ("greeting", "shared.deep", "beside"):
+        try:
+            about[name] = __import__(name, fromlist=["WORDS"]).WORDS
+        except ImportError as error:
+            about[name] = str(error)
+    return about
+
+
+def read(name):
+    try:
+        return open(name).read()
+    except OSError as error:
+        return str(error)
+
+
+@ray.remote(num_cpus=0.1)
+def task():
+    return found("task")
+
+
+@ray.remote(num_cpus=0.1)
+class Actor:
+    def here(self, place):
+        return found(place)
+
+    def nested(self, where):
+        inner = Actor.options(scheduling_strategy=where).remote()
+        return ray.get(inner.here.remote("nested actor"))
+
+
+ray.init()
+wheres = [NodeAffinitySchedulingStrategy(node["NodeID"], soft=False) for node in ray.nodes() if node["Alive"]]
+actors = [Actor.options(scheduling_strategy=where).remote() for where in wheres]
+asked = [task.options(scheduling_strategy=where).remote() for where in wheres]
+asked += [actor.here.remote("actor") for actor in actors]
+# The nested actor is on another node than the one that starts it.
+asked += [actor.nested.remote(wheres[number - 1]) for number, actor in enumerate(actors)]
+for about in [found("driver"), *ray.get(asked)]:
+    print("FOUND", json.dumps(about, sort_keys=True))
+sys.exit(3)
+"""
+WHEEL = "greeting-1.0-py3-none-any.whl"
+EVERYWHERE = {
+    "greeting": "hello from a wheel",
+    "shared.deep": "a package",
+    "beside": "beside the job file",
+    "colour": "red",
+    "file": "one\n",
+}
+PLACES = {"driver", "task", "actor", "nested actor"}
+
+
+def write(yard: Yard, installer: str) -> Path:
+    """Write the job, whose wheel `installer` (uv or pip) installs; return its directory.
+
+    Its runtime_env.yaml is one that `ray job submit` takes too. The probe ends with exit code 3.
+    """
+    job = "command: [python, scripts/probe.py]\nruntime_env: runtime_env.yaml\n"
+    directory = yard.home / "jobs" / write_job(yard, f"matrix-{installer}", job)
+    modules = yard.home / "modules" / installer
+    write_wheel(directory / "dist")
+    (directory / "dist" / WHEEL).rename(directory / WHEEL)
+    for path, text in (
+        (directory / "scripts" / "probe.py", PROBE),
+        (directory / "settings" / "one.txt", "one\n"),
+        (directory / "beside.py", "WORDS = 'beside the job file'\n"),
+        (modules / "shared" / "deep.py", "WORDS = 'a package'\n"),
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (directory / "runtime_env.yaml").write_text(
+        f"{installer}: ['${{RAY_RUNTIME_ENV_CREATE_WORKING_DIR}}/{WHEEL}']\n"
+        f"py_modules: ['{modules / 'shared'}']\n"
+        "env_vars: {COLOUR: red}\n"
+    )
+    return directory
+
+
+def found(printed: str) -> dict[str, list[dict[str, str]]]:
+    """Return what the probe found, by place."""
+    by_place: dict[str, list[dict[str, str]]] = {}
+    for line in printed.splitlines():
+        if line.startswith("FOUND "):
+            about = json.loads(line.removeprefix("FOUND "))
+            by_place.setdefault(about.pop("place"), []).append(about)
+    return by_place

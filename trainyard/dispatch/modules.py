@@ -1,0 +1,45 @@
+"""Python modules that a job sends along for its tasks and what they start through Ray: Ray's `py_modules`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from trainyard.dispatch.package import Listing, Package, listing, pack, sent_file
+from trainyard.errors import Problem, RequestError
+from trainyard.results import formats
+from trainyard.seams.ray_api import PART_LIMIT
+
+_REMOTE = "://"
+
+
+def problems(names: Sequence[str], directory: Path) -> Iterator[Problem]:
+    """Yield a problem for each name that is no module of this machine; addresses are Ray's to fetch."""
+    for index, name in enumerate(names):
+        path = directory / name
+        where = f"runtime_env.py_modules.{index}"
+        if _REMOTE in name:
+            continue
+        if path.suffix == ".whl":
+            yield Problem(where, f"{name} is a wheel: name it under `wheels`")
+        elif not path.is_dir() and not (path.suffix == ".py" and path.is_file()):
+            yield Problem(where, f"no such directory or .py file: {name}")
+
+
+def packed(names: Sequence[str], directory: Path) -> tuple[str | Package, ...]:
+    """Return for each name what Ray is told: an address as it is, or the package that is sent for it.
+
+    A package holds the module below its own name, as Ray packs them. Raises RequestError for one that is too big.
+    """
+    return tuple(name if _REMOTE in name else _packed(name, (directory / name).resolve()) for name in names)
+
+
+def _packed(name: str, path: Path) -> Package:
+    if path.is_file():
+        listed, prefix = Listing(path.parent, (sent_file(path, path.name),), ()), ""
+    else:
+        listed, prefix = listing(path), f"{path.name}/"
+    if listed.size >= PART_LIMIT:
+        sizes = f"{name} has {formats.size(listed.size)}, at most {formats.size(PART_LIMIT)}"
+        raise RequestError("a module is too big for Ray", problems=(Problem("runtime_env.py_modules", sizes),))
+    return pack(listed, prefix=prefix)
