@@ -20,7 +20,19 @@ from ray.experimental.internal_kv import (
     _pin_runtime_env_uri,
 )
 
-from trainyard_runner import durable, inheritance, leash, names, placing, plan, ray_package, shares, shipped, study
+from trainyard_runner import (
+    drivers,
+    durable,
+    inheritance,
+    leash,
+    names,
+    placing,
+    plan,
+    ray_package,
+    shares,
+    shipped,
+    study,
+)
 from trainyard_runner.gate import SmokeGate, StopAskedError
 from trainyard_runner.job_log import JobLog
 from trainyard_runner.records import Records
@@ -119,6 +131,7 @@ def _run(
         return {"exit": SMOKE_FAILED, "error": error, "hint": hint}
     opened = spec and study.Study(spec, the_plan.study, name=the_plan.job or the_plan.run, write=stream.write)
     sweep = Sweep(spec, opened, stream.write) if spec and opened else None
+    drivers.remove_what_dead_runs_left(lambda text: stream.write("note", text=text))
     scheduler, records = _scheduler(the_plan, directory, stream, runner, sweep, storage)
     if the_plan.resume and (failed_to_begin := _inherit(the_plan, the_plan.resume, records, stopping)):
         return failed_to_begin

@@ -13,6 +13,7 @@ from ray.exceptions import RayTaskError
 
 from trainyard_runner import losses, members, nodes, placing, room, shares, submitting
 from trainyard_runner.attempt import QUICK
+from trainyard_runner.drivers import Drivers
 from trainyard_runner.plan import Plan, Task
 from trainyard_runner.ray_package import Pins
 from trainyard_runner.records import AttemptRecord, Records
@@ -75,6 +76,7 @@ class Scheduler:
         self._is_stopping = False
         self._missing_since: dict[str, float] = {}
         self._stopping: set[str] = set()
+        self._drivers = Drivers(plan.run, lambda text: stream.write("note", text=text))
         self.counts: dict[State, int] = {"succeeded": 0, "failed": 0, "stopped": 0}
 
     def run(self, stop_asked: Callable[[], float | None]) -> None:
@@ -86,6 +88,7 @@ class Scheduler:
                 self._follow_sweep()
                 self._submit()
                 self._receive(0.1)
+                self._drivers.look()
                 self._fail_what_cannot_run()
                 idle = time.monotonic() - self._progress_at
                 self._watch.look(self._lines.values(), self._open(), self._nodes, ended=self.counts, idle=idle)
@@ -98,7 +101,8 @@ class Scheduler:
                 submitting.release(self._gang)
 
     def _goes_on(self) -> bool:
-        return bool(self._live or any(self._lines.values()) or (self._sweep and not self._sweep.is_over))
+        has_more = self._sweep is not None and not self._sweep.is_over
+        return bool(self._live or self._drivers or any(self._lines.values()) or has_more)
 
     def _follow_sweep(self) -> None:
         """Take in what a sweep wants to be tried, and stop what it has given up."""
@@ -347,7 +351,15 @@ class Scheduler:
         return ending
 
     def _end(self, live: Live, unsaid: losses.Ending | None = None) -> None:
-        """End an attempt as its worker said, or else as it looks from here."""
+        """End an attempt as its worker said, or else as it looks from here, once nothing that it started is left."""
+        said = live.record.ended
+        if not live.record.is_started or (said and said["seconds"] < QUICK):
+            # Nothing connects to Ray in so short a time.
+            self._conclude(live, unsaid)
+            return
+        self._drivers.ended(live.task.name, live.unit.attempt, lambda: self._conclude(live, unsaid))
+
+    def _conclude(self, live: Live, unsaid: losses.Ending | None) -> None:
         said = live.record.ended
         ending = losses.Ending(said["outcome"], said["reason"]) if said else unsaid
         if ending is None:
@@ -407,12 +419,13 @@ class Scheduler:
         for generator, ray_task in self._live.items():
             if not ray_task.is_placed:
                 ray.cancel(generator)
-        waiting = [unit for line in self._lines.values() for unit in line]
-        self._lines.clear()
-        while self._live and time.monotonic() < give_up:
+        waiting = self._take_lines()
+        while (self._live or self._drivers) and time.monotonic() < give_up:
             self._receive(0.05)
-            waiting += [unit for line in self._lines.values() for unit in line]
-            self._lines.clear()
+            self._drivers.look()
+            waiting += self._take_lines()
+        self._drivers.give_up()
+        waiting += self._take_lines()
         unended = self._open()
         for live in unended:
             late = losses.Ending("stopped", "the run was stopped; the task had not ended in time")
@@ -422,6 +435,11 @@ class Scheduler:
         for unit in [*waiting, *units.values()]:
             for task in unit.tasks:
                 self._finish(task.name, "stopped", unit.attempt)
+
+    def _take_lines(self) -> list[Unit]:
+        units = [unit for line in self._lines.values() for unit in line]
+        self._lines.clear()
+        return units
 
     def _fail_what_cannot_run(self) -> None:
         """Fail tasks that fit no living node for long, while nothing else happens."""

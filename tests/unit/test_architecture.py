@@ -26,7 +26,7 @@ LAYERS = (
     ("backends",),
     ("lifecycle", "listing", "usage", "dispatch", "importing"),
     ("smoke",),
-    ("ending", "project", "resuming", "training", "tuning"),
+    ("ending", "leftovers", "project", "resuming", "training", "tuning"),
     ("screen", "tasks", "main"),
     ("api", "sematic", "__init__"),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import Any, NoReturn, TypeVar
 from urllib.parse import urlsplit
@@ -18,7 +18,16 @@ import httpx
 from trainyard import versions
 from trainyard.errors import OutsideError, PrerequisiteError
 from trainyard.seams.addresses import is_loopback
-from trainyard.seams.ray_types import Amounts, Job, Node, job_from, nodes_from, usage_from, version_from
+from trainyard.seams.ray_types import (
+    Amounts,
+    Job,
+    Node,
+    job_from,
+    left_from,
+    nodes_from,
+    usage_from,
+    version_from,
+)
 from trainyard.seams.threads import within
 
 # Ray's own limit for a package in the GCS (ray/_private/runtime_env/packaging.py, GCS_STORAGE_MAX_SIZE).
@@ -132,6 +141,17 @@ class RayApi:
     def jobs(self) -> tuple[Job, ...]:
         """Return every job that Ray remembers, drivers that nobody submitted too."""
         return self._ask("GET", "/api/jobs/", lambda answer: tuple(map(job_from, answer)))
+
+    def left_by(self, drivers: Collection[str]) -> str:
+        """Say which detached actors and placement groups of ended drivers are there; "" if there are none."""
+        actors = self._living("actors", "state", "DEAD", left_from("job_id", drivers))
+        groups = self._living("placement_groups", "state", "REMOVED", left_from("creator_job_id", drivers))
+        counts = [(actors, "detached actor"), (groups, "placement group")]
+        return " and ".join(f"{count} {what}{'s' * (count != 1)}" for count, what in counts if count)
+
+    def _living(self, kind: str, key: str, dead: str, read: Callable[[Any], Result]) -> Result:
+        but = {"filter_keys": key, "filter_predicates": "!=", "filter_values": dead}
+        return self._ask("GET", f"/api/v0/{kind}", read, params={"limit": 10_000, "detail": 1, **but})
 
     def usage(self) -> dict[str, tuple[Amounts, Amounts]]:
         return self._ask("GET", "/nodes", usage_from, params={"view": "summary"})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -134,6 +134,16 @@ def job_from(row: Mapping[str, Any]) -> Job:
         start=_number(row.get("start_time") or 0) / 1000 or None,
         driver=_text(row.get("job_id") or ""),
     )
+
+
+def left_from(key: str, drivers: Collection[str]) -> Callable[[Any], int]:
+    """Return what counts the detached ones of these drivers in an answer of /api/v0; `key` names their driver."""
+
+    def count(answer: Any) -> int:
+        rows = answer["data"]["result"]["result"]
+        return sum(bool(row.get("is_detached")) and row.get(key) in drivers for row in rows)
+
+    return count
 
 
 def usage_from(answer: Any) -> dict[str, tuple[Amounts, Amounts]]:

@@ -88,6 +88,8 @@ def down(
     if call.dry:
         return planned(cluster, lazy.lifecycle.plan_down(cluster, call.progress, purge=purge), command)
     check = _begin(call, cluster, command, end_runs=end_runs, ends="cluster")
+    if not cluster.backend.TRAITS.makes_nodes:
+        lazy.leftovers.remove(cluster, call.progress)
     results = lazy.lifecycle.down(cluster, call.progress, purge=purge, before_disruption=check)
     return _removed(cluster, results, purge=purge, keep_disks=keep_disks)
 
@@ -275,6 +277,7 @@ def _made(call: Call, cluster: Cluster, command: str, *, end_runs: bool, recreat
     check = _begin(call, cluster, command, end_runs=end_runs, ends=ends)
     results = lazy.lifecycle.up(cluster, call.progress, recreate=recreate, before_disruption=check)
     endpoint = lazy.lifecycle.connect(cluster)
+    lazy.leftovers.remove(cluster, call.progress)
     return Report(
         {"name": cluster.spec.name, "state": "up", "address": endpoint.address, "steps": step_documents(results)},
         [f"cluster {cluster.spec.name} is up: {shown_address(endpoint.address, endpoint.tunnel)}"],

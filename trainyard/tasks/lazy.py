@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trainyard import ending as ending
     from trainyard import importing as importing
+    from trainyard import leftovers as leftovers
     from trainyard import lifecycle as lifecycle
     from trainyard import listing as listing
     from trainyard import progress as progress

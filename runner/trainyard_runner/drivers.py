@@ -1,0 +1,183 @@
+"""Drivers of Ray's that tasks' commands are: when Ray calls them ended, and what they left on the cluster.
+
+A command that connected to Ray ends with its guard, and Ray then ends its actors and tasks on all
+nodes, a moment later. Detached actors and placement groups stay by Ray's design: they are removed here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import ray
+from ray._private import state
+from ray.core.generated import gcs_pb2
+
+from trainyard_runner.wire.driver import Driver
+
+# Ray was measured to call a killed driver ended after 0.1 s; a node that died with it takes 10 to 46 s.
+PATIENCE = 60.0
+_EVERY = 0.1
+_DEAD, _REMOVED = gcs_pb2.ActorTableData.DEAD, gcs_pb2.PlacementGroupTableData.REMOVED
+
+
+@dataclass(frozen=True)
+class RayJob:
+    """A job in Ray's own table: the driver of an attempt, or the job `submission` that a run is."""
+
+    job_id: bytes
+    is_dead: bool
+    driver: Driver | None
+    submission: str
+
+
+@dataclass(frozen=True)
+class Left:
+    """What is there although its drivers have ended: detached actors and placement groups, by id.
+
+    `is_leaving`: there is more, which Ray itself is removing.
+    """
+
+    actors: tuple[bytes, ...] = ()
+    groups: tuple[bytes, ...] = ()
+    is_leaving: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.actors or self.groups)
+
+    def __str__(self) -> str:
+        counts = [(len(self.actors), "detached actor"), (len(self.groups), "detached placement group")]
+        return " and ".join(f"{count} {what}{'s' * (count != 1)}" for count, what in counts if count)
+
+
+class Ray(Protocol):
+    """What is asked of Ray, and told to it."""
+
+    def jobs(self) -> list[RayJob]: ...
+
+    def left(self, job_ids: Iterable[bytes]) -> Left: ...
+
+    def remove(self, left: Left) -> None: ...
+
+
+class TheRay:
+    """The cluster that this process is connected to."""
+
+    def jobs(self) -> list[RayJob]:
+        client = ray._private.worker.global_worker.gcs_client
+        found = client.get_all_job_info(skip_submission_job_info_field=True, skip_is_running_tasks_field=True)
+        return [_ray_job(entry) for entry in found.values()]
+
+    def left(self, job_ids: Iterable[bytes]) -> Left:
+        ids = list(job_ids)
+        if not ids:
+            return Left()
+        accessor = state.state._connect_and_get_accessor()
+        found = [entry for job_id in ids for entry in accessor.get_actor_table(ray.JobID(job_id), None)]
+        actors = [actor for actor in map(gcs_pb2.ActorTableData.FromString, found) if actor.state != _DEAD]
+        all_groups = map(gcs_pb2.PlacementGroupTableData.FromString, accessor.get_placement_group_table())
+        groups = [group for group in all_groups if group.creator_job_id in ids and group.state != _REMOVED]
+        return Left(
+            tuple(actor.actor_id for actor in actors if actor.is_detached),
+            tuple(group.placement_group_id for group in groups if group.is_detached),
+            is_leaving=not all(each.is_detached for each in (*actors, *groups)),
+        )
+
+    def remove(self, left: Left) -> None:
+        core = ray._private.worker.global_worker.core_worker
+        for actor in left.actors:
+            core.kill_actor(ray.ActorID(actor), True)
+        for group in left.groups:
+            core.remove_placement_group(ray.PlacementGroupID(group))
+
+
+def _ray_job(entry: Any) -> RayJob:
+    metadata = dict(entry.config.metadata)
+    submission = metadata.get("job_submission_id", "")
+    return RayJob(entry.job_id, entry.is_dead, None if submission else Driver.of(metadata), submission)
+
+
+@dataclass
+class _Attempt:
+    driver: Driver
+    since: float
+    go_on: Callable[[], None]
+    is_noted: bool = False
+
+
+class Drivers:
+    """The attempts of a run whose commands have ended, until nothing of theirs is left on the cluster."""
+
+    def __init__(
+        self,
+        run: str,
+        note: Callable[[str], None],
+        *,
+        cluster: Ray | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._run = run
+        self._note = note
+        self._ray = cluster or TheRay()
+        self._clock = clock
+        self._ending: list[_Attempt] = []
+        self._due = 0.0
+
+    def __bool__(self) -> bool:
+        return bool(self._ending)
+
+    def ended(self, task: str, attempt: int, go_on: Callable[[], None]) -> None:
+        """Call `go_on` once Ray calls what this attempt connected to it ended, and what it left is removed."""
+        self._ending.append(_Attempt(Driver(self._run, task, attempt), self._clock(), go_on))
+        self._due = 0.0
+
+    def connected(self) -> list[str]:
+        """Return the tasks of the run that are connected to Ray now."""
+        found = [job.driver for job in self._ray.jobs() if job.driver is not None and not job.is_dead]
+        return sorted({driver.task for driver in found if driver.run == self._run})
+
+    def look(self) -> None:
+        """Go on with those that are through, with one question to Ray for all of them."""
+        if not self._ending or self._clock() < self._due:
+            return
+        self._due = self._clock() + _EVERY
+        jobs = [job for job in self._ray.jobs() if job.driver is not None and job.driver.run == self._run]
+        for attempt in list(self._ending):
+            own = [job for job in jobs if job.driver == attempt.driver]
+            is_late = self._clock() - attempt.since > PATIENCE
+            if is_late:
+                self._note(f"{attempt.driver.task}: Ray has not ended after {PATIENCE:.0f} s what it started")
+            if is_late or self._is_through(attempt, own):
+                self._ending.remove(attempt)
+                attempt.go_on()
+
+    def give_up(self) -> None:
+        """Go on with all of them, whatever is left: there is no time."""
+        for attempt in self._ending:
+            attempt.go_on()
+        self._ending = []
+
+    def _is_through(self, attempt: _Attempt, own: Sequence[RayJob]) -> bool:
+        if any(not job.is_dead for job in own):
+            return False
+        left = self._ray.left(job.job_id for job in own)
+        if left:
+            if not attempt.is_noted:
+                self._note(f"{attempt.driver.task}: attempt {attempt.driver.attempt} left {left}: removed")
+            attempt.is_noted = True
+            self._ray.remove(left)
+        return not left and not left.is_leaving
+
+
+def remove_what_dead_runs_left(note: Callable[[str], None], *, cluster: Ray | None = None) -> None:
+    """Remove what is left of drivers whose run's own job ended before it could."""
+    found = cluster or TheRay()
+    jobs = found.jobs()
+    going = {job.submission for job in jobs if job.submission and not job.is_dead}
+    dead = [job for job in jobs if job.is_dead and job.driver is not None and job.driver.run not in going]
+    left = found.left(job.job_id for job in dead)
+    if left:
+        note(f"earlier runs that were killed left {left}: removed")
+        found.remove(left)

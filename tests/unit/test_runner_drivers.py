@@ -1,0 +1,75 @@
+"""What tasks' commands started through Ray: waited for, removed, and noted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from trainyard_runner.drivers import PATIENCE, Drivers, Left, RayJob, remove_what_dead_runs_left
+from trainyard_runner.wire.driver import Driver
+
+
+@dataclass
+class FakeRay:
+    """A cluster with these jobs; what is removed is gone at the next look."""
+
+    found: list[RayJob]
+    there: dict[bytes, Left] = field(default_factory=dict)
+
+    def jobs(self) -> list[RayJob]:
+        return self.found
+
+    def left(self, job_ids: Iterable[bytes]) -> Left:
+        lefts = [self.there[job_id] for job_id in job_ids if job_id in self.there]
+        return lefts[0] if lefts else Left()
+
+    def remove(self, left: Left) -> None:
+        self.there = {job_id: each for job_id, each in self.there.items() if each != left}
+
+
+def driver(number: int, *, task: str = "ppo", attempt: int = 1, is_dead: bool) -> RayJob:
+    return RayJob(bytes([number]), is_dead, Driver("run-1", task, attempt), "")
+
+
+def run(name: str, *, is_dead: bool) -> RayJob:
+    return RayJob(name.encode(), is_dead, None, name)
+
+
+def test_an_attempt_goes_on_when_its_driver_has_ended_and_what_it_left_is_removed() -> None:
+    ray = FakeRay([driver(1, is_dead=False), driver(2, attempt=2, is_dead=False)], {b"\1": Left((b"a", b"b"), (b"g",))})
+    now, notes, through = [0.0], list[str](), list[str]()
+    drivers = Drivers("run-1", notes.append, cluster=ray, clock=lambda: now[0])
+    drivers.ended("ppo", 1, lambda: through.append("ppo"))
+    drivers.ended("alone", 1, lambda: through.append("alone"))
+    drivers.look()
+    assert through == ["alone"]
+    ray.found = [driver(1, is_dead=True), driver(2, attempt=2, is_dead=False)]
+    for now[0] in (1.0, 2.0):
+        drivers.look()
+    assert (through, bool(drivers)) == (["alone", "ppo"], False)
+    assert notes == ["ppo: attempt 1 left 2 detached actors and 1 detached placement group: removed"]
+
+
+def test_what_ray_is_removing_itself_is_waited_for_and_not_for_ever() -> None:
+    ray = FakeRay([driver(1, is_dead=True)], {b"\1": Left(is_leaving=True)})
+    now, notes, through = [0.0], list[str](), list[str]()
+    drivers = Drivers("run-1", notes.append, cluster=ray, clock=lambda: now[0])
+    drivers.ended("ppo", 1, lambda: through.append("ppo"))
+    drivers.look()
+    assert (through, notes) == ([], [])
+    now[0] = PATIENCE + 1
+    drivers.look()
+    assert (through, notes) == (["ppo"], ["ppo: Ray has not ended after 60 s what it started"])
+
+
+def test_what_killed_runs_left_is_removed_and_of_those_that_still_run_nothing() -> None:
+    dead = RayJob(b"\1", True, Driver("killed", "ppo", 1), "")
+    of_another = RayJob(b"\2", True, Driver("alive", "ppo", 1), "")
+    ray = FakeRay([dead, of_another, run("killed", is_dead=True), run("alive", is_dead=False)])
+    ray.there = {b"\1": Left((b"a",)), b"\2": Left((b"b",))}
+    notes = list[str]()
+    remove_what_dead_runs_left(notes.append, cluster=ray)
+    assert (notes, ray.there) == (
+        ["earlier runs that were killed left 1 detached actor: removed"],
+        {b"\2": Left((b"b",))},
+    )

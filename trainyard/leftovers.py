@@ -1,0 +1,51 @@
+"""What killed runs left on a cluster that stays: actors and placement groups, removed by a run without tasks."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Sequence
+
+from trainyard import lifecycle
+from trainyard.dispatch import launch, plan, runs
+from trainyard.errors import NotReadyError
+from trainyard.lifecycle import Cluster
+from trainyard.results import store
+from trainyard.seams.ray_api import UnreachableError
+from trainyard.seams.ray_types import Job
+from trainyard.smoke import JOB as SMOKE
+from trainyard.steps import YES, Answer, Progress, Step, no, nothing
+from trainyard.steps import run as run_steps
+
+# A run without tasks takes 2 s, more on a loaded head.
+_WITHIN = 60.0
+
+
+def remove(cluster: Cluster, progress: Progress) -> None:
+    """Remove what drivers of tasks left whose runner was killed; a cluster that does not answer has nothing."""
+    try:
+        endpoint = lifecycle.connect(cluster)
+        with runs.ray_of(endpoint) as ray:
+            drivers = of_killed_runs(ray.jobs())
+            if not drivers or not (left := ray.left_by(drivers)):
+                return
+            run = store.run_name(SMOKE, now=datetime.datetime.now().astimezone(), entropy=os.urandom(2))
+            launch.begin(ray, run, plan.build(run, endpoint, skip_gate=True), job=SMOKE, progress=progress)
+
+            def gone() -> Answer:
+                still = ray.left_by(drivers)
+                job = ray.job(run)
+                if still or (job and not job.ended):
+                    return no(f"still there: {still or 'the job that removes it'}")
+                return YES
+
+            run_steps([Step(f"Remove what killed runs left: {left}", gone, nothing, deadline=_WITHIN)], progress)
+    except (NotReadyError, UnreachableError):
+        return
+
+
+def of_killed_runs(jobs: Sequence[Job]) -> frozenset[str]:
+    """Return the drivers, by Ray's number, that have ended and whose run has: it removes nothing any more."""
+    active = {job.submission_id for job in jobs if not job.ended}
+    ended = [job for job in jobs if job.ended and job.belongs_to and job.belongs_to.run not in active]
+    return frozenset(job.driver for job in ended)
