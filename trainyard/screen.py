@@ -253,7 +253,7 @@ def _ended(state: RunState) -> int:
 
 def _note(event: Event, state: RunState) -> Iterator[str]:
     # What is waited for, once: when tasks wait for the same again, only numbers differ.
-    if not event.get("again"):
+    if event["text"] and not event.get("again"):
         yield f"-- {event['text']}"
 
 
@@ -264,5 +264,6 @@ _LINES = {
     "task-ended": _task_ended,
     "trial-ended": _trial_ended,
     "waiting": _note,
+    "drivers-waiting": _note,
     "note": _note,
 }

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trainyard_runner.wire.resume import Resume
+from trainyard_runner.wire.room import NO_ROOM, Room
 
 
 @dataclass(frozen=True)
@@ -31,13 +32,14 @@ class Task:
     timeout: float | None = None
     outputs: tuple[str, ...] = ()
     watch: dict[str, Any] | None = None  # trainyard/spec/watch.py
+    actors: Room = NO_ROOM  # kept free for what it starts through Ray
     continues: str | None = None  # the task of a former run from whose checkpoint it begins
 
     @property
     def shape(self) -> tuple[Any, ...]:
         """Return what makes two tasks the same to a scheduler."""
         amounts = (self.cpus, self.gpus, self.memory) if self.share is None else (self.share, self.on_gpus)
-        return (*amounts, *sorted(self.custom.items()), self.node_name, self.node_group)
+        return (*amounts, *sorted(self.custom.items()), self.node_name, self.node_group, self.actors)
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ def task_of(index: int, raw: dict[str, Any]) -> Task:
     """Return a task of a plan, or of a sweep."""
     chosen = {name: raw[name] for name in Task.__dataclass_fields__ if raw.get(name) is not None}
     tuples = {"command": tuple(raw["command"]), "outputs": tuple(raw.get("outputs") or ())}
-    return Task(**{"env": {}, **chosen, **tuples, "index": index})
+    return Task(**{"env": {}, **chosen, **tuples, "actors": Room.of(raw.get("actors")), "index": index})
 
 
 def _gate(raw: dict[str, Any]) -> Gate:

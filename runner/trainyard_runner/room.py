@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from trainyard_runner import members, nodes
 from trainyard_runner.nodes import Node
 from trainyard_runner.plan import Gate, Task
 from trainyard_runner.rungs import Check
+from trainyard_runner.wire.room import Room
 
 LEAST = 60.0
 _COUNTED = ("CPU", "GPU")
 # It may be made anew on a host that has to pull the image first: 20 GB at 50 Mbit/s.
 MADE_ANEW = 3600.0
+_LEAST_AMOUNT = 1e-9
+# Ray's resources, and what a task calls them.
+RESOURCES = {"CPU": "cpus", "GPU": "gpus", "memory": "memory"}
+_ACTORS = "Ask for less in the job file (resources.actors), or make more or larger nodes in the cluster file."
 _HINT = "Ask for less in the job file (resources, node), or make larger nodes in the cluster file."
 _NAMES_CHANGE = "Nodes of this cluster get their names as they are made: say `node: {group: ...}` in the job file."
 
@@ -37,10 +44,53 @@ def room(tasks: Sequence[Task], gate: Gate, alive: Sequence[Node], *, together: 
         if not nodes.slots(task, places):
             detail = f"task {task.name!r} asks for {describe(task)}; {largest(task, places)}"
             return Check("room", None, False, detail, hint=_HINT)
+        if lacking([task], places):
+            return _too_little([task], places, f"task {task.name!r} asks for {describe(task)}")
+    if together and any(task.actors for task in tasks) and lacking(tasks, places):
+        return _too_little(tasks, places, f"{len(tasks)} tasks that run together ask for {describe(total(tasks))}")
     if together and not fits_together(tasks, places):
         detail = f"{len(tasks)} tasks that run together do not fit on {len(places)} nodes at once"
         return Check("room", None, False, detail, hint=_HINT)
     return Check("room", None, True, f"{len(tasks)} task{'s' if len(tasks) != 1 else ''} fit")
+
+
+def _too_little(tasks: Sequence[Task], places: Sequence[Node], asked: str) -> Check:
+    """Say what the cluster as a whole lacks for tasks and what they start through Ray."""
+    return Check("room", None, False, f"{asked}; {_in_total(tasks, places)}", hint=_ACTORS)
+
+
+def _in_total(tasks: Sequence[Task], places: Sequence[Node]) -> str:
+    has = [amount(name, _in_all(name, places)) for name in lacking(tasks, places)]
+    return f"the cluster has {', '.join(has)} in all"
+
+
+def lacking(tasks: Sequence[Task], places: Sequence[Node], taken: Mapping[str, float] | None = None) -> list[str]:
+    """Return the resources of which there is too little for tasks and the room that they want free.
+
+    It counts the nodes together: Ray places what a task starts wherever there is room. `taken` is
+    what others hold or want free.
+    """
+    wanted = total(tasks)
+    short = []
+    for name, field in RESOURCES.items():
+        asked = (getattr(wanted, field) or 0) + getattr(wanted.actors, field)
+        if asked and asked > _in_all(name, places) - (taken or {}).get(name, 0.0) + _LEAST_AMOUNT:
+            short.append(name)
+    return short
+
+
+def total(tasks: Sequence[Task]) -> Task:
+    """Return a task that asks for as much as all of these."""
+    amounts: dict[str, Any] = {field: sum(getattr(task, field) or 0 for task in tasks) for field in RESOURCES.values()}
+    actors = {field: sum(getattr(task.actors, field) for task in tasks) for field in RESOURCES.values()}
+    custom: Counter[str] = Counter()
+    for task in tasks:
+        custom.update(task.custom)
+    return replace(tasks[0], **amounts, custom=custom, actors=Room(**actors))
+
+
+def _in_all(name: str, places: Sequence[Node]) -> float:
+    return sum(node.resources.get(name, 0.0) for node in places)
 
 
 def describe(task: Task) -> str:
@@ -49,7 +99,12 @@ def describe(task: Task) -> str:
     asked += [amount(name, value) for name, value in task.custom.items()]
     asked += [f"node {task.node_name}"] if task.node_name else []
     asked += [f"a node of group {task.node_group}"] if task.node_group else []
-    return ", ".join(asked)
+    return ", ".join(asked) + (f", with {in_words(task.actors)} free for its actors" if task.actors else "")
+
+
+def in_words(amounts: Room) -> str:
+    all_of_them = {name: getattr(amounts, field) for name, field in RESOURCES.items()}
+    return " and ".join(amount(name, value) for name, value in all_of_them.items() if value)
 
 
 def _share(task: Task, share: float) -> list[str]:
@@ -106,12 +161,21 @@ def fitted(tasks: Sequence[Task], places: Sequence[Node]) -> list[Node] | None:
 
 def patience(task: Task, gate: Gate, alive: Sequence[Node]) -> float:
     """Return for how many seconds without any progress a node that has what a task asks for is waited for."""
-    return math.inf if nodes.slots(task, members.later(gate, alive)) else without_growth(task, gate, alive)
+    later = members.later(gate, alive)
+    is_to_grow = nodes.slots(task, later) or (task.actors and has_all(task, [*alive, *later]))
+    return math.inf if is_to_grow else without_growth(task, gate, alive)
 
 
 def without_growth(task: Task, gate: Gate, alive: Sequence[Node]) -> float:
     """Return the same where Ray does not know what the task waits for: no autoscaler adds a node for it."""
-    return MADE_ANEW if nodes.slots(task, members.made_anew(gate, alive)) else LEAST
+    again = members.made_anew(gate, alive)
+    is_to_return = nodes.slots(task, again) or (task.actors and again and has_all(task, [*alive, *again]))
+    return MADE_ANEW if is_to_return else LEAST
+
+
+def has_all(task: Task, places: Sequence[Node]) -> bool:
+    """Say whether a task fits on a node, and all of them together have what it wants free."""
+    return bool(nodes.slots(task, places)) and not lacking([task], places)
 
 
 def missing(task: Task, gate: Gate, alive: Sequence[Node]) -> str:
@@ -120,4 +184,11 @@ def missing(task: Task, gate: Gate, alive: Sequence[Node]) -> str:
         return "Ray's autoscaler has not added a node with that yet"
     if nodes.slots(task, members.made_anew(gate, alive)):
         return "the node that was lost has not been replaced yet"
-    return f"no node has that; {largest(task, alive)}"
+    return _in_total([task], alive) if nodes.slots(task, alive) else f"no node has that; {largest(task, alive)}"
+
+
+def never(task: Task, alive: Sequence[Node]) -> str:
+    """Say why a task is given up, for which nothing comes."""
+    if nodes.slots(task, alive):
+        return f"it asks for {describe(task)}; {_in_total([task], alive)}"
+    return f"no node of the cluster has what it asks for ({describe(task)}); {largest(task, alive)}"

@@ -13,6 +13,7 @@ from ray.exceptions import RayTaskError
 
 from trainyard_runner import losses, members, nodes, placing, room, shares, submitting
 from trainyard_runner.attempt import QUICK
+from trainyard_runner.demand import DemandWatch
 from trainyard_runner.drivers import Drivers
 from trainyard_runner.plan import Plan, Task
 from trainyard_runner.ray_package import Pins
@@ -23,7 +24,7 @@ from trainyard_runner.submitting import Gang, Live, RayTask, Submitter
 from trainyard_runner.suspects import Suspects
 from trainyard_runner.sweep import Sweep
 from trainyard_runner.units import State, Unit, in_words
-from trainyard_runner.waiting import Watch
+from trainyard_runner.waiting import Holding, Watch, by_node, in_numbers, kept_free
 
 _LEAST_WINDOW = 16
 _MOST_TOGETHER = 8
@@ -76,6 +77,9 @@ class Scheduler:
         self._is_stopping = False
         self._missing_since: dict[str, float] = {}
         self._stopping: set[str] = set()
+        # What has ended, and whose driver Ray has not called ended yet.
+        self._closing: dict[int, Live] = {}
+        self._demand = DemandWatch(stream.write)
         self._drivers = Drivers(plan.run, lambda text: stream.write("note", text=text))
         self.counts: dict[State, int] = {"succeeded": 0, "failed": 0, "stopped": 0}
 
@@ -91,7 +95,13 @@ class Scheduler:
                 self._drivers.look()
                 self._fail_what_cannot_run()
                 idle = time.monotonic() - self._progress_at
-                self._watch.look(self._lines.values(), self._open(), self._nodes, ended=self.counts, idle=idle)
+                self._watch.look(
+                    *(self._lines.values(), self._open(), self._nodes),
+                    ended=self.counts,
+                    idle=idle,
+                    actors=self._kept_free(),
+                )
+                self._look_at_demand()
             if (left := stop_asked()) is not None:
                 self._stop_all(left)
         finally:
@@ -99,6 +109,14 @@ class Scheduler:
             self._watch.close()
             if self._gang is not None:
                 submitting.release(self._gang)
+
+    def _look_at_demand(self) -> None:
+        """Say what commands wait for in Ray; what other runs wait for there cannot be told from it."""
+        running = [live for live in self._open() if live.record.is_started]
+        if not running or any(each.waiting for each in self._watch.others()):
+            return
+        unplaced = [live.task for live in self._open() if not live.record.is_started]
+        self._demand.look(self._drivers.connected, unplaced)
 
     def _goes_on(self) -> bool:
         has_more = self._sweep is not None and not self._sweep.is_over
@@ -181,7 +199,7 @@ class Scheduler:
                 continue
             # Twice what fits: the next is there when one ends, and an autoscaler sees what waits.
             window = max(_LEAST_WINDOW, 2 * nodes.slots(line[0].tasks[0], self._nodes))
-            while line and submitted[shape] < window:
+            while line and submitted[shape] < window and self._has_room(line[0]):
                 avoided = self._suspects.avoided(line[0].tasks[0], self._nodes)
                 among = self._share_of(line[0].tasks[0], avoided)
                 if among is None and line[0].tasks[0].share is not None:
@@ -194,6 +212,8 @@ class Scheduler:
                     self._wait_for_node(units[0].tasks[0], str(error))
                     break
                 submitted[shape] += 1
+                if shape[-1]:
+                    self._watch.publish_soon()
 
     def _share_of(self, task: Task, avoided: frozenset[str]) -> shares.Alike | None:
         """Return the nodes that a task that wants a share gets it of; None if it wants none, or has to wait."""
@@ -215,12 +235,30 @@ class Scheduler:
         """Take what runs next, one after the other; who was tried before is tried alone."""
         units = [line.popleft()]
         # Tasks of a sweep are ended one by one.
-        most = most if self._sweep is None else 1
+        most = most if self._sweep is None and not units[0].tasks[0].actors else 1
         while line and len(units) < most and units[0].attempt == line[0].attempt == 0:
             units.append(line.popleft())
         for unit in units:
             unit.begin()
         return units
+
+    def _has_room(self, unit: Unit) -> bool:
+        """Say whether a unit leaves what tasks want free for what they start through Ray, and has its own."""
+        others = self._watch.others()
+        if not any(shape[-1] for shape in self._lines) and not any(each.actors for each in others):
+            return True
+        submitted = [(live.record.node, live.taken) for live in self._open()]
+        own = Holding(self._plan.run, by_node(submitted), self._kept_free())
+        tasks = [in_numbers(task, self._places()) for task in unit.tasks]
+        return not kept_free(tasks, self._places(), [own, *others])
+
+    def _kept_free(self) -> dict[str, float]:
+        """Return what attempts want free, until nothing that they started is left."""
+        tasks = [live.task for live in (*self._open(), *self._closing.values()) if live.task.actors]
+        if not tasks:
+            return {}
+        wanted = room.total(tasks).actors
+        return {name: getattr(wanted, field) for name, field in room.RESOURCES.items()}
 
     def _give_back(self, units: Sequence[Unit]) -> None:
         for unit in reversed(units):
@@ -229,6 +267,8 @@ class Scheduler:
 
     def _submit_gang(self, line: deque[Unit]) -> None:
         unit = line[0]
+        if self._gang is None and not self._has_room(unit):
+            return
         try:
             if self._gang is None:
                 self._gang = self._reserve(unit)
@@ -357,9 +397,11 @@ class Scheduler:
             # Nothing connects to Ray in so short a time.
             self._conclude(live, unsaid)
             return
+        self._closing[id(live)] = live
         self._drivers.ended(live.task.name, live.unit.attempt, lambda: self._conclude(live, unsaid))
 
     def _conclude(self, live: Live, unsaid: losses.Ending | None) -> None:
+        self._closing.pop(id(live), None)
         said = live.record.ended
         ending = losses.Ending(said["outcome"], said["reason"]) if said else unsaid
         if ending is None:
@@ -449,11 +491,10 @@ class Scheduler:
         shapes = {live.task.shape: live.task for live in self._open()}
         shapes |= {line[0].tasks[0].shape: line[0].tasks[0] for line in self._lines.values() if line}
         for shape, task in shapes.items():
-            if nodes.slots(task, self._nodes):
+            if room.has_all(task, self._nodes):
                 continue
             if idle >= room.patience(task, self._plan.gate, self._nodes):
-                there = room.largest(task, self._nodes)
-                self._give_up(shape, f"no node of the cluster has what it asks for ({room.describe(task)}); {there}")
+                self._give_up(shape, room.never(task, self._nodes))
 
     def _give_up(self, shape: tuple[Any, ...], reason: str) -> None:
         for unit in list(self._lines.get(shape, ())):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,10 @@ from ray._private import state
 from trainyard_runner import names, nodes, room, shares
 from trainyard_runner.nodes import Node
 from trainyard_runner.plan import Gate, Plan, Task
+from trainyard_runner.room import RESOURCES
 from trainyard_runner.stream import EventStream
 from trainyard_runner.submitting import Live
 from trainyard_runner.units import State, Unit
-
-# Ray's resources, and what a task calls them.
-RESOURCES = {"CPU": "cpus", "GPU": "gpus", "memory": "memory"}
 
 
 @dataclass(frozen=True)
@@ -35,10 +32,19 @@ class Line:
 
 @dataclass(frozen=True)
 class Holding:
-    """What a run holds: by node, amounts of Ray's resources, and under "tasks" by how many tasks."""
+    """What a run holds: by node, amounts of Ray's resources, and under "tasks" by how many tasks.
+
+    `actors` is what it wants free for what its tasks start through Ray, on any nodes; nothing holds that in Ray.
+    """
 
     run: str
     nodes: Mapping[str, Mapping[str, float]]
+    actors: Mapping[str, float] = field(default_factory=dict)
+    waiting: int = 0  # tasks
+
+    def all_of(self, name: str) -> float:
+        """Return how much of a resource it holds or wants free."""
+        return sum(held.get(name, 0.0) for held in self.nodes.values()) + self.actors.get(name, 0.0)
 
 
 @dataclass(frozen=True)
@@ -62,15 +68,19 @@ class Reason:
 
 def explain(line: Line, gate: Gate, cluster: Cluster, *, run: str) -> Reason | None:
     """Return for what tasks of `run` wait; None if there is room for them, and Ray only has to start them."""
-    line = replace(line, unit=tuple(_taken(task, cluster.alive) for task in line.unit))
-    needs = room.describe(_sum(line.unit))
+    line = replace(line, unit=tuple(in_numbers(task, cluster.alive) for task in line.unit))
+    needs = room.describe(room.total(line.unit))
     if len(line.unit) > 1:
         who = f"{line.count} tasks that run together wait for {needs} in all"
     else:
         who = f"1 task waits for {needs}" if line.count == 1 else f"{line.count} tasks wait for {needs} each"
-    if not room.fits_together(line.unit, cluster.alive):
+    if not room.fits_together(line.unit, cluster.alive) or room.lacking(line.unit, cluster.alive):
         task = next((task for task in line.unit if not nodes.slots(task, cluster.alive)), line.unit[0])
         return Reason(line.count, needs, (), f"{who}: {room.missing(task, gate, cluster.alive)}")
+    if short := kept_free(line.unit, cluster.alive, cluster.holdings):
+        kept = [_kept(name, cluster, run=run) for name in short]
+        keepers = tuple(each.run for each in cluster.holdings if any(each.all_of(name) for name in short))
+        return Reason(line.count, needs, keepers, f"{who}: {'; '.join(kept)}")
     places = [node for node in cluster.alive if any(nodes.slots(task, [node]) for task in line.unit)]
     free = [nodes.with_free(node, cluster.free.get(node.node_id, {})) for node in places]
     if room.fits_together(line.unit, free):
@@ -81,6 +91,25 @@ def explain(line: Line, gate: Gate, cluster: Cluster, *, run: str) -> Reason | N
     holders = dict.fromkeys(holding.run for found in held.values() for holding, _, _ in found)
     parts = [_in_use(name, places, free, found, run=run) for name, found in held.items()]
     return Reason(line.count, needs, tuple(holders), f"{who}: {'; '.join(parts)}")
+
+
+def kept_free(unit: Sequence[Task], places: Sequence[Node], holdings: Iterable[Holding]) -> list[str]:
+    """Return the resources of which a unit would take what tasks that run want free, or lacks what it wants itself.
+
+    There are none while no task wants any: Ray alone decides then.
+    """
+    found = list(holdings)
+    if not any(each.actors for each in found) and not any(task.actors for task in unit):
+        return []
+    return room.lacking(unit, places, {name: sum(each.all_of(name) for each in found) for name in RESOURCES})
+
+
+def _kept(name: str, cluster: Cluster, *, run: str) -> str:
+    """Say who holds a resource or wants it free."""
+    taken = {each.run: each.all_of(name) for each in cluster.holdings if each.all_of(name)}
+    by = [f"{_bare(name, value)} by {'this run' if each == run else f'run {each}'}" for each, value in taken.items()]
+    total = sum(node.resources.get(name, 0.0) for node in cluster.alive)
+    return ", ".join([f"{_bare(name, sum(taken.values()))} of {room.amount(name, total)} in use or kept free", *by])
 
 
 def _in_use(
@@ -124,22 +153,14 @@ def _tasks(count: int) -> str:
     return f"{count} task{'s' * (count != 1)}"
 
 
-def _taken(task: Task, alive: Sequence[Node]) -> Task:
+def in_numbers(task: Task, alive: Sequence[Node]) -> Task:
     """Return what a task waits for in numbers: its share of the first node that it may be of."""
     return next((one.taken(task) for one in shares.alike(task, alive)), task)
 
 
 def _only(task: Task, name: str) -> Task:
-    others: dict[str, Any] = {field: 0 for key, field in RESOURCES.items() if key != name}
+    others: dict[str, Any] = {key: 0 for each, key in RESOURCES.items() if each != name}
     return replace(task, **others, custom={key: amount for key, amount in task.custom.items() if key == name})
-
-
-def _sum(unit: Sequence[Task]) -> Task:
-    amounts: dict[str, Any] = {field: sum(getattr(task, field) or 0 for task in unit) for field in RESOURCES.values()}
-    custom: Counter[str] = Counter()
-    for task in unit:
-        custom.update(task.custom)
-    return replace(unit[0], **amounts, custom=custom)
 
 
 # Nothing has started for so long: then it is worth a line for what the rest waits.
@@ -159,6 +180,9 @@ class Watch:
         self._published = self._said = ""
         self._known: set[tuple[Any, ...]] = set()
         self._next = 0.0
+        self._kept: dict[str, float] = {}
+        self._others_known: list[Holding] = []
+        self._others_due = 0.0
 
     def look(
         self,
@@ -168,24 +192,41 @@ class Watch:
         *,
         ended: Mapping[State, int],
         idle: float,
+        actors: Mapping[str, float],
     ) -> None:
-        """Publish what `live` attempts hold; after some idle seconds also say for what the rest waits, in `lines`."""
+        """Publish what `live` attempts hold; after some idle seconds also say for what the rest waits, in `lines`.
+
+        `actors` is what tasks want free for what they start through Ray.
+        """
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + _EVERY
         started = [attempt for attempt in live if attempt.record.is_started]
-        held = _by_node((attempt.record.node, attempt.taken) for attempt in started)
+        held = by_node((attempt.record.node, attempt.taken) for attempt in started)
         unplaced = [attempt.task for attempt in live if not (attempt.record.is_started or attempt.record.is_ready)]
         lacking = _waiting(lines, unplaced)
         counts: dict[str, int] = {"running": len(started), "waiting": sum(line.count for line in lacking)}
-        self._publish({"driver": self._driver, "tasks": {**counts, **ended}, "nodes": held})
+        self._publish({"driver": self._driver, "tasks": {**counts, **ended}, "nodes": held, "actors": dict(actors)})
+        if actors != self._kept:
+            self._kept = dict(actors)
+            self._stream.write("kept-free", **{key: actors.get(name, 0) for name, key in RESOURCES.items()})
         if idle < _QUIET or not lacking:
             self._said = ""
             return
-        own = Holding(self._plan.run, held)
+        own = Holding(self._plan.run, held, actors)
         cluster = Cluster(alive, state.available_resources_per_node(), [own, *self._others()])
         reasons = [explain(line, self._plan.gate, cluster, run=self._plan.run) for line in lacking[:_MOST_LINES]]
         self._say([reason for reason in reasons if reason])
+
+    def others(self) -> list[Holding]:
+        """Return what other runs hold; looked up once a second."""
+        if time.monotonic() >= self._others_due:
+            self._others_due = time.monotonic() + _EVERY
+            self._others_known = list(self._others())
+        return self._others_known
+
+    def publish_soon(self) -> None:
+        self._next = 0.0
 
     def close(self) -> None:
         with suppress(OSError):
@@ -205,12 +246,13 @@ class Watch:
 
     def _others(self) -> Iterator[Holding]:
         """Yield what other runs hold; those that died before they took it back are dead to Ray too."""
-        going = {job["JobID"] for job in state.jobs() if not job["IsDead"]}
-        for path in self._file.parent.glob("*.json"):
-            with suppress(OSError, ValueError):
+        paths = [path for path in self._file.parent.glob("*.json") if path != self._file]
+        going = {job["JobID"] for job in state.jobs() if not job["IsDead"]} if paths else set()
+        for path in paths:
+            with suppress(OSError, ValueError, KeyError):
                 found = json.loads(path.read_text())
-                if path != self._file and found["driver"] in going:
-                    yield Holding(path.stem, found["nodes"])
+                if found["driver"] in going:
+                    yield Holding(path.stem, found["nodes"], found.get("actors") or {}, found["tasks"]["waiting"])
 
     def _say(self, reasons: Sequence[Reason]) -> None:
         text = "; ".join(reason.text for reason in reasons)
@@ -240,7 +282,7 @@ def _waiting(lines: Iterable[Sequence[Unit]], submitted: Iterable[Task]) -> list
     return list(found.values())
 
 
-def _by_node(running: Iterable[tuple[str | None, Task]]) -> dict[str, dict[str, float]]:
+def by_node(running: Iterable[tuple[str | None, Task]]) -> dict[str, dict[str, float]]:
     held: dict[str, dict[str, float]] = {}
     for node, task in running:
         here = held.setdefault(node or "", dict.fromkeys([*RESOURCES, "tasks"], 0.0))

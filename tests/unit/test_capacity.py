@@ -156,3 +156,28 @@ def test_a_cluster_of_somebody_else_is_taken_as_ray_shows_it() -> None:
     assert refused(resources={"cpus": 8})[0] == ("task 'job' asks for 8 CPUs; the largest node has 4 CPUs, 0 GPUs")
     # Its autoscaler may add what nobody here knows of.
     check(resources={"cpus": 8}, skip_smoke=True)
+
+
+ACTORS = "Ask for less in the job file (resources.actors), or make more or larger nodes in the cluster file."
+
+
+def test_room_for_actors_is_asked_of_all_nodes_together() -> None:
+    check(HEAD, *WORKERS, resources={"cpus": 1, "actors": {"cpus": 5}})
+    check(HEAD, *BURST, resources={"cpus": 1, "actors": {"cpus": 32, "gpus": 8}})
+    assert refused(HEAD, *WORKERS, resources={"cpus": 1, "actors": {"cpus": 6}}) == [
+        "task 'job' asks for 1 CPU, with 6 CPUs free for its actors; the cluster has 6 CPUs in all",
+        "  at job job on cluster lab; nothing was sent",
+        f"  -> {ACTORS}",
+    ]
+    two = [{"name": name, "command": ["train"]} for name in "ab"]
+    job: dict[str, Any] = {
+        "command": None,
+        "tasks": two,
+        "together": True,
+        "resources": {"actors": {"cpus": 2, "memory": "1GiB"}},
+    }
+    check(HEAD, *WORKERS, **job)
+    assert refused(HEAD, *WORKERS[:1], **job)[0] == (
+        "2 tasks that run together ask for 2 CPUs, with 4 CPUs and 2 GiB free for its actors; "
+        "the cluster has 4 CPUs in all"
+    )

@@ -107,3 +107,16 @@ def test_a_good_run_whose_outputs_are_missing_is_not_a_success() -> None:
     assert str(error) == (
         "outputs of 1 tasks are still on the cluster: connection lost\n  -> Try again: trainyard train.fetch job-1"
     )
+
+
+def test_room_that_is_kept_free_and_what_waits_there_are_shown_while_they_hold() -> None:
+    kept = ("kept-free", {"cpus": 5.0, "gpus": 0.0, "memory": 0})
+    waiting = ("drivers-waiting", {"text": "no room", "again": False})
+    state = state_after(started("a"), started("b"), kept, waiting)
+    document = state.document(now=200.0)
+    assert document["kept_free"] == {"cpus": 5.0, "gpus": 0.0, "memory": 0}
+    assert document["waiting"] == {"tasks": 0, "needs": [], "holders": [], "text": "no room"}
+    state.apply({"event": "drivers-waiting", "time": 101.0, "text": "", "again": True})
+    assert state.waiting is None
+    ended_now = state_after(kept, waiting, run_ended("stopped", 1)).document(now=200.0)
+    assert (ended_now["kept_free"], ended_now["waiting"]) == (None, None)

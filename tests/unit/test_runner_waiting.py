@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from trainyard_runner.nodes import Node
 from trainyard_runner.plan import Gate, Task
-from trainyard_runner.waiting import Cluster, Holding, Line, explain
+from trainyard_runner.waiting import Cluster, Holding, Line, explain, kept_free
+from trainyard_runner.wire.room import Room
 
 GIB = 2**30
 HEAD = Node("1", "head", None, "192.0.2.1", {"CPU": 4, "memory": 16 * GIB})
@@ -91,3 +92,30 @@ def test_the_same_wait_is_told_from_another_by_what_is_needed_and_who_holds_it()
     again = explain(Line(9, (task(node_group="gpu"),)), Gate(), Cluster([HEAD, fewer], BUSY, holdings), run="mine-1")
     assert again is not None
     assert (again.needs, again.holders) == (wait.needs, wait.holders)
+
+
+def wants(count: int, *, cpus: float, holdings: tuple[Holding, ...]) -> str | None:
+    everything = {node.node_id: node.resources for node in (HEAD, GPU)}
+    return waits(count, task(actors=Room(cpus=cpus)), holdings=holdings, free=everything)
+
+
+def test_room_that_tasks_keep_free_for_actors_is_not_given_to_others() -> None:
+    keeping = replace(held("ppo-1", "head", CPU=1), actors={"CPU": 5.0})
+    mine = held("mine-1", "gpu-0", CPU=1)
+    assert kept_free([task(cpus=1)], [HEAD, GPU], [keeping]) == []
+    assert kept_free([task(cpus=1), task(cpus=1)], [HEAD, GPU], [keeping, mine]) == ["CPU"]
+    assert wants(1, cpus=0.5, holdings=(keeping,)) is None
+    assert wants(2, cpus=2, holdings=(keeping, mine)) == (
+        "2 tasks wait for 1 CPU, with 2 CPUs free for its actors each: 7 of 8 CPUs in use or kept free, "
+        "6 by run ppo-1, 1 by this run"
+    )
+
+
+def test_while_no_task_keeps_room_free_ray_alone_decides() -> None:
+    assert kept_free([task(cpus=4)], [HEAD], [held("ppo-1", "head", CPU=4)]) == []
+
+
+def test_room_that_the_cluster_never_has_is_said() -> None:
+    assert wants(1, cpus=8, holdings=()) == (
+        "1 task waits for 1 CPU, with 8 CPUs free for its actors: the cluster has 8 CPUs in all"
+    )

@@ -50,6 +50,8 @@ _REQUIRED = {
     "gate": ("ok", "seconds"),
     "note": ("text",),
     "waiting": ("text",),
+    "drivers-waiting": ("text",),
+    "kept-free": ("cpus", "gpus", "memory"),
     "metric": ("task", "attempt", "values"),
     "trial-started": ("trial", "params", "tasks"),
     "trial-ended": ("trial", "outcome"),

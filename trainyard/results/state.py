@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
+
+from trainyard_runner.wire.room import NO_ROOM, Room
 
 from trainyard.results.journal import recorded
 from trainyard.results.store import RunDirectory
@@ -128,6 +130,8 @@ class RunState:
         self.sweep = Sweep(tune) if tune else None
         self.resumes = resumes
         self._waiting: Mapping[str, Any] | None = None
+        self._drivers_waiting: Mapping[str, Any] | None = None
+        self._kept_free = NO_ROOM
         for name in resumes["skipped"] if resumes else ():
             skipped = self.task(name)
             skipped.ended_because = f"succeeded in {resumes['run']}" if resumes else None
@@ -139,8 +143,18 @@ class RunState:
 
     @property
     def waiting(self) -> Mapping[str, Any] | None:
-        """Return for what tasks wait, as far as it was said since anything started."""
-        return self._waiting if self.counts["waiting"] and not self.ended else None
+        """Return for what tasks wait, as far as it was said since anything started.
+
+        Without such tasks: for what waits that running tasks started through Ray.
+        """
+        if self.ended:
+            return None
+        return self._waiting if self.counts["waiting"] and self._waiting else self._drivers_waiting
+
+    @property
+    def kept_free(self) -> Room:
+        """Return the room that is left free now for what tasks start through Ray."""
+        return NO_ROOM if self.ended else self._kept_free
 
     def apply(self, event: Mapping[str, Any]) -> None:
         """Take in one event; kinds that are not known here change nothing."""
@@ -159,6 +173,11 @@ class RunState:
                 self.notes += [event["text"]] if len(self.notes) < _NOTES_KEPT else []
             case "waiting":
                 self._waiting = event
+            case "kept-free":
+                self._kept_free = Room(event["cpus"], event["gpus"], event["memory"])
+            case "drivers-waiting":
+                of_drivers = {"tasks": 0, "needs": [], "holders": [], **event}
+                self._drivers_waiting = of_drivers if event["text"] else None
             case "attempt-started":
                 self._attempt_started(self.task(event["task"]), event)
             case "attempt-ended":
@@ -224,6 +243,7 @@ class RunState:
             "resumes": self.resumes and self.resumes["run"],
             "checks": self.checks,
             "waiting": self.waiting and {key: self.waiting[key] for key in ("tasks", "needs", "holders", "text")},
+            "kept_free": asdict(self.kept_free) if self.kept_free else None,
             "tasks": [self._task_document(task, now=now) for task in self.tasks.values()],
             **(self.sweep.document() if self.sweep else {}),
         }

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from trainyard_runner.space import fill
+from trainyard_runner.wire.room import NO_ROOM, Room
 
 from trainyard.errors import RequestError
 from trainyard.spec.job import AMOUNTS, JobSpec, Resources, TaskEntry, scalar_text
@@ -31,6 +32,7 @@ class TaskSpec:
     watch: Mapping[str, Any] | None = None  # as the file has it, with its defaults
     share: float | None = None
     custom: Mapping[str, float] = field(default_factory=dict)
+    actors: Room = NO_ROOM
 
 
 def expand(job: JobSpec) -> tuple[TaskSpec, ...]:
@@ -94,6 +96,7 @@ def _task(job: JobSpec, entry: TaskEntry, values: Mapping[str, str] | None) -> T
         outputs=job.outputs if entry.outputs is None else entry.outputs,
         share=resources.share,
         custom=resources.custom,
+        actors=Room(resources.actors.cpus, resources.actors.gpus, resources.actors.memory or 0),
     )
 
 

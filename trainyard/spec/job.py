@@ -126,6 +126,14 @@ Share = Annotated[
 ]
 
 
+class Actors(Section):
+    """Room for what a task starts through Ray, in all: left free by our runs, for its actors on any nodes."""
+
+    cpus: float = setting(0.0, "CPUs of all of its actors and Ray tasks.", ge=0, le=100_000)
+    gpus: float = setting(0.0, "GPUs of all of them.", ge=0, le=100_000)
+    memory: Size | None = setting(None, "Memory of all of them.")
+
+
 class Resources(Section):
     """What one task needs."""
 
@@ -139,13 +147,16 @@ class Resources(Section):
         le=1,
     )
     custom: TaskResources = setting({}, "Ray's custom resources, such as {A100: 1}, that groups of nodes have.")
+    actors: Actors = setting(Actors(), "Room that is left free for what the task starts through Ray.")
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain about amounts beside a share, which says them."""
+        """Complain about amounts beside a share, which says them, and about a share with actors."""
         for name in AMOUNTS if self.share is not None else ():
             if name in self.model_fields_set:
                 message = "must not be given together with share, which is of a node's CPUs, GPUs and memory"
                 yield Complaint((name,), message, getattr(self, name))
+        if self.share is not None and self.actors != Actors():
+            yield Complaint(("actors",), "must not be given together with share: say cpus, gpus and memory of the task")
 
     @model_serializer(mode="wrap")
     def _without_amounts(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainyard_runner import room
+
 from trainyard import paths
 from trainyard.errors import RequestError
 from trainyard.results import formats, store
@@ -109,6 +111,8 @@ def status(call: Call, run: str = "") -> Report:
     body: list[str | Table] = [
         *tasks_table(state, now=time.time() if now.unsure is None else state.last_contact or 0.0)
     ]
+    if state.kept_free:
+        body.append(f"kept free for what tasks start through Ray: {room.in_words(state.kept_free)}")
     if state.waiting:
         body.append(state.waiting["text"])
     body.append(_summary(state) + (f"; unknown since then ({now.unsure})" if now.unsure else ""))

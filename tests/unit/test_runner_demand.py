@@ -1,0 +1,52 @@
+"""What commands asked of Ray and cannot have: said after a while, once, and taken back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trainyard_runner.demand import Demand, DemandWatch, explain, shape
+from trainyard_runner.plan import Task
+
+ONE = shape({"CPU": 1.0, "CPU_group_0_abc": 1.0})
+FREE = {"CPU": 0.0, "memory": 2.0**30}
+TOTAL = {"CPU": 6.0, "memory": 4 * 2.0**30}
+NOTHING = Demand({}, {}, FREE, TOTAL)
+THREE = Demand({ONE: 3}, {}, FREE, TOTAL)
+
+
+def task(cpus: float) -> Task:
+    return Task(0, "t", ("true",), {}, cpus=cpus)
+
+
+def test_what_the_runner_itself_has_submitted_is_not_what_commands_wait_for() -> None:
+    assert explain(THREE, ["ppo"], [task(1), task(1)]) == (
+        "what task ppo started through Ray has no room: 1 wait for 1 CPU; 0 of 6 CPUs free"
+    )
+    assert explain(THREE, ["ppo"], [task(1)] * 3) == ""
+    assert explain(THREE, ["ppo"], [task(2)]).startswith("what task ppo started through Ray has no room: 3 wait for")
+
+
+def test_placement_groups_and_each_resource_are_named() -> None:
+    group = Demand({}, {shape({"CPU": 8.0, "memory": 2.0**31}): 1}, FREE, TOTAL)
+    assert explain(group, ["a", "b"], []) == (
+        "what one of a, b started through Ray has no room: 1 in placement groups wait for 8 CPUs, 2 GiB; "
+        "0 of 6 CPUs free, 1 of 4 GiB free"
+    )
+
+
+def test_it_is_said_after_a_while_and_taken_back_and_nobody_is_asked_too_often() -> None:
+    now, written, asked = [0.0], list[dict[str, Any]](), list[float]()
+    demands = {0.0: THREE, 5.0: THREE, 10.0: THREE, 15.0: NOTHING}
+
+    def ask() -> Demand:
+        asked.append(now[0])
+        return demands[now[0]]
+
+    watch = DemandWatch(lambda kind, **fields: written.append(fields), ask=ask, clock=lambda: now[0])
+    for now[0] in (0.0, 1.0, 5.0, 10.0, 12.0, 15.0):
+        watch.look(lambda: ["ppo"], [])
+    assert asked == [0.0, 5.0, 10.0, 15.0]
+    assert [(each["text"][:12], each["again"]) for each in written] == [("what task pp", False), ("", True)]
+    now[0] = 20.0
+    watch.look(list, [])
+    assert len(asked) == 4
