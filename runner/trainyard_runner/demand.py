@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import ray
-from ray.autoscaler.v2.sdk import get_cluster_resource_state
+from ray.core.generated import autoscaler_pb2
 
 from trainyard_runner import room
 from trainyard_runner.plan import Task
@@ -36,7 +36,9 @@ class Demand:
 
 def ask() -> Demand:
     """Ask the cluster that this process is connected to."""
-    found = get_cluster_resource_state(ray._private.worker.global_worker.gcs_client)
+    reply = autoscaler_pb2.GetClusterResourceStateReply()
+    reply.ParseFromString(ray._private.worker.global_worker.gcs_client.get_cluster_resource_state())
+    found = reply.cluster_resource_state
     requests: Counter[Shape] = Counter()
     groups: Counter[Shape] = Counter()
     free: Counter[str] = Counter()

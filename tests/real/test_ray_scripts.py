@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.real import matrix
-from tests.real.jobs import newest, write_job
-from tests.real.yard import Yard
+from tests.real.jobs import events, newest, write_job
+from tests.real.yard import Yard, wait_until
 from trainyard.seams import processes
+from trainyard.seams.ray_api import RayApi
 
 TOKEN = "b" * 64
 
@@ -75,3 +76,81 @@ def test_what_a_command_starts_through_ray_is_like_under_ray_job_submit(yard: Ya
     )
     assert "exit code 3" in submitted.stdout + submitted.stderr
     assert matrix.found(submitted.stdout) == ours
+
+
+OWN = """
+    import os, ray
+    ray.init(runtime_env={"env_vars": {"OWN": "yes", "COLOUR": "blue"}})
+
+    @ray.remote(num_cpus=0.1, scheduling_strategy="SPREAD")
+    def found():
+        import beside
+        return beside.WORDS, os.environ["OWN"], os.environ["COLOUR"], os.environ["SHADE"]
+
+    print("FOUND", set(ray.get([found.remote() for _ in range(6)])))
+    """
+
+
+def test_what_a_program_says_to_ray_itself_comes_on_top(yard: Yard) -> None:
+    job = "command: [python, own.py]\nenv: {COLOUR: red, SHADE: dark}\n"
+    write_job(yard, "own", job, own=OWN, beside="WORDS = 'beside'\n")
+    yard.run("train.dispatch", "own", "--skip-smoke")
+    assert "FOUND {('beside', 'yes', 'blue', 'dark')}" in (newest(yard) / "logs" / "own.1.log").read_text()
+
+
+# Each attempt keeps a named actor, one without a name and a placement group.
+KEEPS = """
+    import os, sys, time
+    import ray
+    from ray.util.placement_group import placement_group
+
+    @ray.remote(num_cpus=0.1)
+    class Kept:
+        def ready(self):
+            return True
+
+    ray.init()
+    kept = [
+        Kept.options(name="kept", namespace="mine", lifetime="detached").remote(),
+        Kept.options(lifetime="detached").remote(),
+        Kept.remote(),
+    ]
+    group = placement_group([{"CPU": 0.1}], lifetime="detached")
+    ray.get([group.ready(), *(each.ready.remote() for each in kept)])
+    print("has its actors", flush=True)
+    if "WAITS" in os.environ:
+        time.sleep(600)
+    sys.exit(3 if os.environ["TRAINYARD_ATTEMPT"] == "1" else 0)
+    """
+LEFT = "2 detached actors and 1 detached placement group"
+
+
+def living(yard: Yard) -> int:
+    """Return how many actors Ray has."""
+    with RayApi(yard.address(), yard.token()) as ray:
+        rows = ray._living("actors", "state", "DEAD", lambda answer: answer["data"]["result"]["result"])
+    return len(rows)
+
+
+def test_nothing_that_an_attempt_kept_on_the_cluster_outlives_it(yard: Yard) -> None:
+    write_job(yard, "keeps", "command: [python, keeps.py]\nresources: {cpus: 0.5}\nretries: 1\n", keeps=KEEPS)
+    yard.run("train.dispatch", "keeps", "--skip-smoke")
+    notes = [event["text"] for event in events(newest(yard)) if event["event"] == "note"]
+    assert notes == [f"keeps: attempt {attempt} left {LEFT}: removed" for attempt in (1, 2)]
+    assert living(yard) == 0
+
+
+def test_a_run_with_drivers_is_one_run_and_what_it_leaves_when_its_runner_is_killed_goes_by_up(yard: Yard) -> None:
+    write_job(yard, "killed", "command: [python, keeps.py]\nenv: {WAITS: '1'}\n", keeps=KEEPS)
+    yard.run("train.dispatch", "killed", "--skip-smoke", "--no-wait")
+    run = newest(yard).name
+    wait_until(lambda: living(yard) == 3, seconds=120, what="its actors")
+    assert [each["run"] for each in yard.json("cluster.status")["runs"]] == [run]
+    refused = yard.run("cluster.down", expect=2).stderr
+    assert "1 run is still active" in refused
+    (runner,) = [process for process in yard.processes() if run in process.cmdline()]
+    runner.kill()
+    wait_until(lambda: living(yard) == 2, seconds=60, what="the end of the driver")
+    assert f"Remove what killed runs left: {LEFT} (done" in yard.run("cluster.up").stderr
+    assert living(yard) == 0
+    yard.run("train.logs", run, expect=6)

@@ -70,6 +70,6 @@ def test_what_killed_runs_left_is_removed_and_of_those_that_still_run_nothing() 
     notes = list[str]()
     remove_what_dead_runs_left(notes.append, cluster=ray)
     assert (notes, ray.there) == (
-        ["earlier runs that were killed left 1 detached actor: removed"],
+        ["earlier runs left 1 detached actor: removed"],
         {b"\2": Left((b"b",))},
     )
