@@ -209,7 +209,7 @@ class Watch:
         self._publish({"driver": self._driver, "tasks": {**counts, **ended}, "nodes": held, "actors": dict(actors)})
         if actors != self._kept:
             self._kept = dict(actors)
-            self._stream.write("kept-free", **{key: actors.get(name, 0) for name, key in RESOURCES.items()})
+            self._stream.write("kept-free", room={key: actors.get(name, 0) for name, key in RESOURCES.items()})
         if idle < _QUIET or not lacking:
             self._said = ""
             return

@@ -51,7 +51,8 @@ class Actor:
 
 
 ray.init()
-wheres = [NodeAffinitySchedulingStrategy(node["NodeID"], soft=False) for node in ray.nodes() if node["Alive"]]
+nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
+wheres = [NodeAffinitySchedulingStrategy(node, soft=False) for node in nodes]
 actors = [Actor.options(scheduling_strategy=where).remote() for where in wheres]
 asked = [task.options(scheduling_strategy=where).remote() for where in wheres]
 asked += [actor.here.remote("actor") for actor in actors]
@@ -77,7 +78,7 @@ def write(yard: Yard, installer: str) -> Path:
 
     Its runtime_env.yaml is one that `ray job submit` takes too. The probe ends with exit code 3.
     """
-    job = "command: [python, scripts/probe.py]\nruntime_env: runtime_env.yaml\n"
+    job = "command: [python, scripts/probe.py]\nresources: {cpus: 0.2}\nruntime_env: runtime_env.yaml\n"
     directory = yard.home / "jobs" / write_job(yard, f"matrix-{installer}", job)
     modules = yard.home / "modules" / installer
     write_wheel(directory / "dist")
@@ -96,6 +97,11 @@ def write(yard: Yard, installer: str) -> Path:
         "env_vars: {COLOUR: red}\n"
     )
     return directory
+
+
+def everywhere(nodes: int) -> dict[str, list[dict[str, str]]]:
+    """Return what the probe has to find on so many nodes with CPUs, by place."""
+    return {place: [EVERYWHERE] * (1 if place == "driver" else nodes) for place in PLACES}
 
 
 def found(printed: str) -> dict[str, list[dict[str, str]]]:

@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from tests.bed.engine import BedEngine
-from tests.real import flavour
+from tests.real import flavour, matrix
 from tests.real.jobs import events, newest, write_job
 from tests.real.yard import Yard, wait_until
 from trainyard.backends import ray_nodes
@@ -133,6 +133,13 @@ def test_only_the_dashboard_is_published_and_only_on_loopback(lab: Yard, engine:
 def test_the_token_is_in_no_description_of_a_container(lab: Yard, engine: BedEngine) -> None:
     assert lab.token() not in engine.docker("inspect", *ids(engine).values()).stdout
     assert in_node(engine, "cpu-0", "cat /run/secrets/trainyard-token") == lab.token()
+
+
+def test_what_a_command_starts_through_ray_is_like_itself_on_nodes_that_share_no_disk(lab: Yard) -> None:
+    directory = matrix.write(lab, "uv")
+    lab.run("train.dispatch", directory.name, "--skip-smoke", expect=1)
+    printed = (newest(lab) / "logs" / f"{directory.name}.1.log").read_text()
+    assert matrix.found(printed) == matrix.everywhere(nodes=3)
 
 
 def test_variables_and_mounts_reach_every_node_as_they_were_written(lab: Yard, engine: BedEngine) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from tests.bed.engine import BedEngine
 from tests.bed.kubernetes import KubeBed
-from tests.real import flavour
+from tests.real import flavour, matrix
 from tests.real import kube as kubernetes
 from tests.real.jobs import end_of, newest, runs, write_job
 from tests.real.kube import RAY_IMAGE
@@ -250,6 +250,13 @@ def test_a_group_asks_for_its_own_and_ray_has_its_labels_and_parameters(lab: Yar
     ours = [pod for pod in pods if pod["metadata"]["labels"].get("app") == "worker-pod"]
     requests = [pod["spec"]["containers"][0]["resources"]["requests"] for pod in ours]
     assert requests == [{"cpu": "200m", "memory": "200Mi"}] * 2
+
+
+def test_a_command_connects_to_ray_and_what_it_starts_there_is_like_itself(lab: Yard) -> None:
+    directory = matrix.write(lab, "uv")
+    lab.run("train.dispatch", directory.name, "--skip-smoke", expect=1)
+    printed = (newest(lab) / "logs" / f"{directory.name}.1.log").read_text()
+    assert matrix.found(printed) == matrix.everywhere(nodes=2)
 
 
 def test_scale_changes_one_group_and_says_what_the_file_still_says(lab: Yard, kube: KubeBed) -> None:

@@ -63,7 +63,7 @@ def test_what_a_command_starts_through_ray_is_like_under_ray_job_submit(yard: Ya
     status = yard.json("train.dispatch", directory.name, "--skip-smoke", expect=1)
     assert status["tasks"][0]["attempts"][0]["exit_code"] == 3
     ours = matrix.found((newest(yard) / "logs" / f"{directory.name}.1.log").read_text())
-    assert ours == {place: [matrix.EVERYWHERE] * (1 if place == "driver" else 3) for place in matrix.PLACES}
+    assert ours == matrix.everywhere(nodes=3)
     environment = {**yard.env(), "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(yard.state / "token")}
     submit = ["ray", "job", "submit", "--address", yard.address(), "--working-dir", "."]
     submitted = subprocess.run(

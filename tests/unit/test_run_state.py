@@ -110,7 +110,7 @@ def test_a_good_run_whose_outputs_are_missing_is_not_a_success() -> None:
 
 
 def test_room_that_is_kept_free_and_what_waits_there_are_shown_while_they_hold() -> None:
-    kept = ("kept-free", {"cpus": 5.0, "gpus": 0.0, "memory": 0})
+    kept = ("kept-free", {"room": {"cpus": 5.0, "gpus": 0.0, "memory": 0}})
     waiting = ("drivers-waiting", {"text": "no room", "again": False})
     state = state_after(started("a"), started("b"), kept, waiting)
     document = state.document(now=200.0)

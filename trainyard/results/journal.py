@@ -30,7 +30,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
         ((bool,), "ok skipped whole each_attempt"),
         ((list,), "gpus tail needs holders removed left_out lost_outputs"),
         ((int, list), "tasks"),
-        ((dict, _NONE), "output packages params sweep"),
+        ((dict, _NONE), "output packages params sweep room"),
     )
     for name in names.split()
 }
@@ -51,7 +51,7 @@ _REQUIRED = {
     "note": ("text",),
     "waiting": ("text",),
     "drivers-waiting": ("text",),
-    "kept-free": ("cpus", "gpus", "memory"),
+    "kept-free": ("room",),
     "metric": ("task", "attempt", "values"),
     "trial-started": ("trial", "params", "tasks"),
     "trial-ended": ("trial", "outcome"),

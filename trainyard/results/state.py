@@ -174,7 +174,7 @@ class RunState:
             case "waiting":
                 self._waiting = event
             case "kept-free":
-                self._kept_free = Room(event["cpus"], event["gpus"], event["memory"])
+                self._kept_free = Room.of(event["room"])
             case "drivers-waiting":
                 of_drivers = {"tasks": 0, "needs": [], "holders": [], **event}
                 self._drivers_waiting = of_drivers if event["text"] else None

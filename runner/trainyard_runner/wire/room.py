@@ -20,7 +20,8 @@ class Room:
 
     @classmethod
     def of(cls, document: Mapping[str, Any] | None) -> Room:
-        return cls(**document) if document else cls()
+        found = document or {}
+        return cls(*(found.get(name) or 0 for name in ("cpus", "gpus", "memory")))
 
 
 NO_ROOM = Room()
