@@ -48,7 +48,7 @@ def test_rays_tools_show_a_run_and_submit_their_own(yard: Yard, tmp_path: Path) 
         "[seed=1] seed 1",
     ]
     details = next(text for text in ray("job", "list", address).split("JobDetails(") if run in text)
-    entrypoint = details.partition("entrypoint=")[2].partition(", metadata=")[0]
+    entrypoint = details.partition("entrypoint=")[2].partition(", message=")[0]
     assert run in entrypoint
     assert len(entrypoint) < 160
     assert "SUCCEEDED" in details
