@@ -25,7 +25,8 @@ from trainyard.errors import LeftoverError, LockedOutError, NotReadyError, Outsi
 from trainyard.seams.aws import Aws, AwsError
 from trainyard.seams.ray_autoscaler import RayUp
 from trainyard.seams.ssh.login import HostError
-from trainyard.spec.cluster import ClusterSpec, Head, LeashSection
+from trainyard.spec.cluster import ClusterSpec, LeashSection
+from trainyard.spec.groups import Head
 from trainyard.steps import Step, plan
 
 SPEC = ClusterSpec.model_validate(

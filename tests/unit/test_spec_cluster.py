@@ -6,7 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from trainyard.errors import RequestError
-from trainyard.spec.cluster import ClusterSpec, Head, WorkerGroup
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.groups import Head, WorkerGroup
 from trainyard.spec.load import load_cluster
 
 DESIGN = """\

@@ -21,7 +21,8 @@ from trainyard.backends.record import write_private
 from trainyard.endpoint import Endpoint, ExpectedNode
 from trainyard.errors import NotReadyError, OutsideError, RequestError, TrainyardError
 from trainyard.seams.ray_api import UnreachableError
-from trainyard.spec.cluster import ClusterSpec, NodeSpec
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.groups import NodeSpec
 from trainyard.steps import YES, Answer, Step, no, nothing
 from trainyard.wording import all_answer, counted, named
 

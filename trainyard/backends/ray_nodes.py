@@ -12,7 +12,8 @@ from trainyard.backends.contract import ClusterState, NodeState
 from trainyard.errors import PrerequisiteError, RequestError
 from trainyard.seams.ray_api import RayApi
 from trainyard.seams.ray_types import Node
-from trainyard.spec.cluster import ClusterSpec, NodeSpec
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.groups import NodeSpec
 from trainyard.spec.ray_nodes import start_options
 from trainyard.spec.units import format_size
 from trainyard.wording import counted

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field
 
 from trainyard.spec.docker import BuildSection, ComposeSection, Image, Registry, is_host_and_port
 from trainyard.spec.ec2 import Ec2Section
@@ -17,120 +17,20 @@ from trainyard.spec.fields import (
     Complaint,
     Duration,
     Filled,
-    Listed,
     Name,
     OwnVariables,
     Section,
-    Size,
     VariableName,
-    rule,
-    same_names,
     setting,
 )
+from trainyard.spec.groups import Groups, Head, NodeSpec, WorkerGroup
 from trainyard.spec.kubernetes import KuberaySection, ObjectName, PodGroup, ServiceName
 from trainyard.spec.microk8s import Microk8sSection
-from trainyard.spec.ray_nodes import (
-    IMAGE_TEXT,
-    LABELS_TEXT,
-    RAY_START_TEXT,
-    RESOURCES_TEXT,
-    NodeLabels,
-    NodeResources,
-    RayStart,
-)
 from trainyard.spec.yaml_source import KeyPath
 
 Backend = Literal["local", "compose", "kuberay", "microk8s", "ec2", "existing"]
 # Who reaches the head's dashboard, where that is not this machine alone.
 OPEN_TO = {"kuberay": "every pod of the Kubernetes cluster", "ec2": "every instance of the security group"}
-# What KubeRay calls the head's group: it would take a group of that name for the head, and the head for one of it.
-_OF_THE_HEAD = ("head", "headgroup")
-
-
-def _not_of_the_head(name: str) -> str:
-    if name in _OF_THE_HEAD:
-        raise ValueError("must not be one of the head's names: head, headgroup")
-    return name
-
-
-GroupName = Annotated[Name, AfterValidator(_not_of_the_head)]
-
-
-@dataclass(frozen=True)
-class NodeSpec:
-    """One Ray node that the file asks for: `head`, or `<group>-<index>`."""
-
-    name: str
-    group: str
-    cpus: int | None
-    memory: int | None
-    gpus: int
-    resources: Mapping[str, int] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
-    ray_start: Mapping[str, object] = field(default_factory=dict)
-
-
-class Head(Section):
-    """The node that holds Ray's head: scheduler, dashboard, and the runner of every run."""
-
-    cpus: int | None = setting(None, "CPUs that Ray may use on the head; 0 keeps tasks off it.", ge=0, le=1024)
-    memory: Size | None = setting(None, "Memory that Ray may use on the head.")
-    gpus: int = setting(0, "Whole GPUs of the head.", ge=0, le=64)
-    image: Image | None = setting(None, IMAGE_TEXT)
-    resources: NodeResources = setting({}, RESOURCES_TEXT)
-    labels: NodeLabels = setting({}, LABELS_TEXT)
-    ray_start: RayStart = setting({}, RAY_START_TEXT)
-
-
-class WorkerGroup(Section):
-    """Nodes that are alike."""
-
-    name: GroupName = Field(description="The group's name; its nodes are NAME-0, NAME-1 and so on.")
-    min: int | None = setting(
-        None, "The fewest nodes of a group that grows and shrinks; 0 if left out.", ge=0, le=10_000
-    )
-    max: int | None = setting(None, "The most nodes of a group that grows and shrinks.", ge=1, le=10_000)
-    count: int | None = setting(
-        None, "How many nodes, fixed; 1 unless min and max are given instead.", ge=0, le=10_000, validate_default=True
-    )
-    cpus: int | None = setting(None, "CPUs that Ray may use on each node.", ge=0, le=1024)
-    memory: Size | None = setting(None, "Memory that Ray may use on each node.")
-    gpus: int = setting(0, "Whole GPUs of each node.", ge=0, le=64)
-    image: Image | None = setting(None, IMAGE_TEXT)
-    resources: NodeResources = setting({}, RESOURCES_TEXT)
-    labels: NodeLabels = setting({}, LABELS_TEXT)
-    ray_start: RayStart = setting({}, RAY_START_TEXT)
-    idle_timeout: Duration | None = setting(
-        None, "How long a node of a growing group may be idle before it is removed."
-    )
-
-    @field_validator("count")
-    @classmethod
-    def _fixed(cls, count: int | None, info: ValidationInfo) -> int | None:
-        grows = info.data.get("min") is not None or info.data.get("max") is not None
-        return count if count is not None or grows else 1
-
-    def complaints(self) -> Iterator[Complaint]:
-        """Complain unless a group is either fixed (count) or grows and shrinks (min, max)."""
-        if (self.count is None) == (self.max is None) or (self.min is not None and self.max is None):
-            yield Complaint((), "needs either count (a fixed size) or max, perhaps with min (Ray chooses between them)")
-        elif self.max is not None and self.least > self.max:
-            yield Complaint(("min",), f"must be at most max ({self.max})", self.min)
-
-    @property
-    def least(self) -> int:
-        return self.min or 0 if self.count is None else self.count
-
-    @property
-    def most(self) -> int:
-        return self.least if self.max is None else self.max
-
-    @property
-    def grows(self) -> bool:
-        return self.most > self.least
-
-
-Groups = Annotated[Listed[WorkerGroup], rule(lambda groups: same_names([group.name for group in groups], "workers"))]
 
 
 class LeashSection(Section):
@@ -271,9 +171,11 @@ class ClusterSpec(Section):
     def nodes(self) -> tuple[NodeSpec, ...]:
         """Return every node that `cluster.up` waits for, the head first."""
         workers = [
-            _node(f"{group.name}-{index}", group.name, group) for group in self.workers for index in range(group.least)
+            NodeSpec.of(f"{group.name}-{index}", group.name, group)
+            for group in self.workers
+            for index in range(group.least)
         ]
-        return (_node("head", "head", self.head), *workers)
+        return (NodeSpec.of("head", "head", self.head), *workers)
 
     def groups(self) -> dict[str, Head | WorkerGroup]:
         """Return the head and the groups of workers, by name."""
@@ -318,19 +220,6 @@ class ClusterSpec(Section):
                 if asked is not None and (most is None or asked > max(most, 1)):
                     message = f"must be at most what the node may use, which is {key} of {name}"
                     yield Complaint(("kuberay", "groups", name, "requests", key), message)
-
-
-def _node(name: str, group: str, declared: Head | WorkerGroup) -> NodeSpec:
-    return NodeSpec(
-        name,
-        group,
-        declared.cpus,
-        declared.memory,
-        declared.gpus,
-        resources=declared.resources,
-        labels=declared.labels,
-        ray_start=declared.ray_start,
-    )
 
 
 @dataclass(frozen=True)

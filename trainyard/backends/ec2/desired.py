@@ -19,8 +19,9 @@ from trainyard.backends.ec2.location import Location
 from trainyard.errors import RequestError
 from trainyard.seams import ecr
 from trainyard.seams.docker.images import registry_of
-from trainyard.spec.cluster import ClusterSpec, Head, WorkerGroup
+from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.ec2 import GIBIBYTE
+from trainyard.spec.groups import Head, WorkerGroup
 from trainyard.spec.ray_nodes import start_options
 from trainyard.wording import named
 

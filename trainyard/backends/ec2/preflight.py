@@ -12,7 +12,8 @@ from trainyard.backends.ec2.location import Location
 from trainyard.backends.ec2.preflight_questions import OPTIONAL, PROGRAMS, Facts, Object, ask, quota, usable
 from trainyard.errors import PrerequisiteError, Problem, TrainyardError
 from trainyard.seams.ssh.many import by_host
-from trainyard.spec.cluster import ClusterSpec, Head, WorkerGroup
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.groups import Head, WorkerGroup
 from trainyard.spec.units import format_size
 from trainyard.steps import YES, Step, nothing
 from trainyard.wording import counted, did_you_mean, named

@@ -11,7 +11,8 @@ from typing import Any
 from trainyard import wording
 from trainyard.backends.kuberay import pods
 from trainyard.seams.kube.types import Object
-from trainyard.spec.cluster import ClusterSpec, Head, WorkerGroup
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.groups import Head, WorkerGroup
 
 HEAD = "head"
 

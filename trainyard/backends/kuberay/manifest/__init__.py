@@ -17,7 +17,7 @@ from trainyard.backends.kuberay.groups import HEAD
 from trainyard.backends.kuberay.manifest import pod
 from trainyard.backends.kuberay.manifest.pod import Inputs, NodeSize
 from trainyard.seams.kube.types import Object
-from trainyard.spec.cluster import WorkerGroup
+from trainyard.spec.groups import WorkerGroup
 from trainyard.spec.kubernetes import KuberaySection
 from trainyard.spec.ray_nodes import start_options
 

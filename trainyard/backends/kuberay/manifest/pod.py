@@ -12,7 +12,8 @@ from trainyard import render
 from trainyard.backends import ray_nodes
 from trainyard.backends.kuberay import naming
 from trainyard.backends.kuberay.groups import HEAD
-from trainyard.spec.cluster import ClusterSpec, Head, WorkerGroup
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.groups import Head, WorkerGroup
 from trainyard.spec.kubernetes import KuberaySection, KubeVolume, PodPlacement, PodSecurity, Requests
 
 # There is no "whole machine" here: a pod that does not say what it needs gets nothing for sure.
