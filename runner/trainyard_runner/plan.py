@@ -22,7 +22,7 @@ class Task:
     cpus: float = 1.0
     gpus: float = 0.0
     memory: int | None = None
-    # Of one node, instead of `cpus`, `gpus` and `memory`: how much that is depends on the node.
+    # A part of one node, instead of `cpus`, `gpus` and `memory`: how much that is depends on the node.
     share: float | None = None
     on_gpus: bool = False  # the share is of a node with GPUs
     custom: Mapping[str, float] = field(default_factory=dict)  # of Ray's custom resources

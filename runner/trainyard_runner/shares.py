@@ -10,7 +10,7 @@ from trainyard_runner.nodes import GROUP_LABEL, NODE_LABEL, UNLIMITED, Node
 from trainyard_runner.plan import Gate, Plan, Task, task_of
 
 Size = tuple[float, float]
-# What is free on each node, by its id and the names of Ray's resources.
+# Resources that are free on each node, by its id and Ray's names for them.
 Free = Callable[[], Mapping[str, Mapping[str, float]]]
 
 

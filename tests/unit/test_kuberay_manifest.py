@@ -128,7 +128,7 @@ def test_requests_are_the_limits_unless_the_file_says_less() -> None:
 
 
 def test_each_group_asks_for_its_own_and_is_marked_with_its_own() -> None:
-    # Of Schola's guide: head 2 CPUs and 16 GiB of 8 and 48, workers 3 and 6 of 8 and 32.
+    # Schola's guide: the head requests 2 CPUs and 16 GiB of 8 and 48, workers 3 and 6 of 8 and 32.
     size = {"cpus": 8, "memory": "48GiB"}
     groups = {
         "head": {"requests": {"cpus": 2, "memory": "16GiB"}},

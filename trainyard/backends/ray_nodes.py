@@ -44,7 +44,7 @@ ANSWER_SECONDS = 10.0
 CLOCK_SECONDS = 1.0
 
 
-# What a group may be given for Ray alone.
+# Keys of a group that only Ray reads.
 _OF_RAY = ("resources", "labels", "ray_start")
 
 

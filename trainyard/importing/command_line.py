@@ -22,7 +22,7 @@ SCRIPTS = {
     "--task_cfg": "task_runner",
 }
 TUNER_CFG = ("hyperparameter_tuning/vision_cartpole_cfg.py", "CartpoleRGBNoTuneJobCfg")
-# What is another matter here, and a note for each where it is given.
+# Flags that mean nothing here, each with the note that says so.
 IGNORED = {
     "ray_address": "ray_address is not used: `-f` chooses the cluster.",
     "run_mode": "run_mode is not used: `-f` chooses the cluster, such as `-f local`.",

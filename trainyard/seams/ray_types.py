@@ -19,7 +19,7 @@ _USAGE = re.compile(
 _UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
-# What a node has of its own words.
+# Resources that have fields of their own.
 _AMOUNTS = ("CPU", "GPU", "memory")
 
 

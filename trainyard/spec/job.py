@@ -39,7 +39,7 @@ from trainyard.spec.watch import Watch
 
 MOST_TASKS = 100_000
 SHARE_PATTERN = r"^1/[1-9][0-9]{0,2}$"
-# What a share says all of.
+# Keys that a share replaces.
 AMOUNTS = ("cpus", "gpus", "memory")
 TASK_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._=,+-]{0,99}$"
 # Keys of Ray's own runtime environments that are none here: what stands for them.

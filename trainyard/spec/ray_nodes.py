@@ -1,4 +1,4 @@
-"""What a group of nodes is for Ray besides CPUs, GPUs and memory: resources of one's own, labels, parameters."""
+"""Custom resources, labels and `ray start` parameters: what a group of nodes is for Ray besides its size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LABEL_KEY = rf"(?:[a-z0-9](?:[a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_LABEL_NAME}"
 # Ray's own resources, and what the files call them.
 _RAYS = {"CPU": "cpus", "GPU": "gpus", "memory": "memory", "object_store_memory": "memory"}
 _OUR_LABELS = ("ray.io/node-group", "ray.io/node-id")
-# Of `ray start` (ray/scripts/scripts.py): what follows from the cluster file, and from what there.
+# Parameters of `ray start` (ray/scripts/scripts.py) that follow from the cluster file, and from which key.
 MADE_FROM: Mapping[str, str] = {
     "address": "the head",
     "autoscaling-config": "min and max of the groups",

@@ -79,7 +79,7 @@ class DockerHost(Machine):
         image = self.image
         if image is not None:
             return lambda group: self.images.get(group, image).reference
-        # Of those that were made, the head comes first.
+        # The head comes first among those that were made.
         running: dict[str, str] = {}
         for node in self.nodes().values():
             running.setdefault(node.plan.get("group", ""), node.plan.get("image", ""))
