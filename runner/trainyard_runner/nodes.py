@@ -90,6 +90,9 @@ def _on_one(task: Task, node: Node) -> int:
 
 def _may_be_shared(task: Task, node: Node) -> bool:
     """Say whether a node has what a share is made of; without CPUs and GPUs it is kept free of tasks."""
+    if not (node.node_id or node.total.get("CPU")):
+        # It may come later, and nobody has declared its CPUs.
+        return False
     if task.on_gpus:
         return bool(node.total.get("GPU"))
     return bool(node.total.get("CPU") or node.total.get("GPU"))

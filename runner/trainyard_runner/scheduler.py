@@ -229,7 +229,7 @@ class Scheduler:
         return shares.chosen(task, places, asked, ray_state.available_resources_per_node)
 
     def _places(self) -> list[nodes.Node]:
-        return [*self._nodes, *members.later(self._plan.gate, self._nodes)]
+        return shares.places(self._nodes, members.later(self._plan.gate, self._nodes))
 
     def _next_units(self, line: deque[Unit], *, most: int) -> list[Unit]:
         """Take what runs next, one after the other; who was tried before is tried alone."""

@@ -61,6 +61,12 @@ def settled_plan(plan: Plan, alive: Sequence[Node]) -> Plan:
     return replace(plan, tasks=tasks, sweep=sweep)
 
 
+def places(alive: Sequence[Node], later: Sequence[Node]) -> list[Node]:
+    """Return the nodes that there are and may be; those to come are as large as others of their group."""
+    known = {node.group: node.total for node in alive}
+    return [*alive, *(replace(node, resources=known.get(node.group, node.resources)) for node in later)]
+
+
 def alike(task: Task, places: Sequence[Node]) -> list[Alike]:
     """Return the nodes that a task's share may be of, those of one size together."""
     fitting = [node for node in places if nodes.slots(task, [node])]

@@ -75,6 +75,11 @@ def test_of_nodes_that_an_autoscaler_adds_the_declared_size_counts() -> None:
     assert (only.taken(task()).cpus, only.taken(task()).memory) == (8, None)
 
 
+def test_a_node_to_come_is_as_large_as_others_of_its_group_and_else_as_it_was_declared() -> None:
+    later = [Node("", f"{group}-?1", group, "", {"CPU": 0, "GPU": 1}) for group in ("small", "new")]
+    assert [nodes.slots(task(), [node]) for node in shares.places([SMALL], later)] == [1, 1, 0]
+
+
 def test_where_nodes_differ_ray_is_kept_to_those_of_one_size() -> None:
     small, large = shares.alike(task(), [SMALL, LARGE])
     assert (small.labels, large.labels) == ({"ray.io/node-group": "in(small)"}, {"ray.io/node-group": "in(large)"})
