@@ -108,9 +108,12 @@ class DemandWatch:
         self._since: float | None = None
         self._said = ""
 
+    def is_due(self) -> bool:
+        return self._clock() >= self._due
+
     def look(self, connected: Callable[[], Sequence[str]], submitted: Sequence[Task]) -> None:
-        """Look now and then; `connected` asks which tasks have a driver, `submitted` is what waits in Ray of ours."""
-        if self._clock() < self._due:
+        """Look when it is due; `connected` asks which tasks have a driver, `submitted` is what waits in Ray of ours."""
+        if not self.is_due():
             return
         self._due = self._clock() + _EVERY
         tasks = connected()

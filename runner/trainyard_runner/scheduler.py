@@ -112,6 +112,8 @@ class Scheduler:
 
     def _look_at_demand(self) -> None:
         """Say what commands wait for in Ray; what other runs wait for there cannot be told from it."""
+        if not self._demand.is_due():
+            return
         running = [live for live in self._open() if live.record.is_started]
         if not running or any(each.waiting for each in self._watch.others()):
             return
