@@ -7,7 +7,8 @@ nodes, a moment later. Detached actors and placement groups stay by Ray's design
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -63,6 +64,8 @@ class Ray(Protocol):
 
     def remove(self, left: Left) -> None: ...
 
+    def held(self, job_id: bytes) -> list[tuple[str, Mapping[str, float]]]: ...
+
 
 class TheRay:
     """The cluster that this process is connected to."""
@@ -86,6 +89,19 @@ class TheRay:
             tuple(group.placement_group_id for group in groups if group.is_detached),
             is_leaving=not all(each.is_detached for each in (*actors, *groups)),
         )
+
+    def held(self, job_id: bytes) -> list[tuple[str, Mapping[str, float]]]:
+        """Return what a driver's actors and placement groups hold: ids of nodes, each with amounts."""
+        accessor = state.state._connect_and_get_accessor()
+        actors = map(gcs_pb2.ActorTableData.FromString, accessor.get_actor_table(ray.JobID(job_id), "ALIVE"))
+        groups = map(gcs_pb2.PlacementGroupTableData.FromString, accessor.get_placement_group_table())
+        bundles = [bundle for group in groups if group.creator_job_id == job_id for bundle in group.bundles]
+        # An actor in a placement group holds what that group holds already.
+        alone = [actor for actor in actors if not any("_group_" in name for name in actor.required_resources)]
+        return [
+            *((actor.address.node_id.hex(), dict(actor.required_resources)) for actor in alone),
+            *((bundle.node_id.hex(), dict(bundle.unit_resources)) for bundle in bundles if bundle.node_id),
+        ]
 
     def remove(self, left: Left) -> None:
         worker = ray._private.worker.global_worker
@@ -177,6 +193,18 @@ class Drivers:
             attempt.is_noted = True
             self._ray.remove(left)
         return not left and not left.is_leaving
+
+
+def held(cluster: Ray, nodes: Mapping[str, str]) -> dict[str, dict[str, Counter[str]]]:
+    """Return what tasks' drivers hold by what they started: by run and node, whose name `nodes` has by its id."""
+    found: dict[str, dict[str, Counter[str]]] = {}
+    for job in cluster.jobs():
+        if job.driver is None or job.is_dead:
+            continue
+        of_run = found.setdefault(job.driver.run, {})
+        for node_id, amounts in cluster.held(job.job_id):
+            of_run.setdefault(nodes.get(node_id, node_id), Counter()).update(amounts)
+    return found
 
 
 def remove_what_dead_runs_left(note: Callable[[str], None], *, cluster: Ray | None = None) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import ray
 from ray._private import state
 
-from trainyard_runner import names, nodes, room, shares
+from trainyard_runner import drivers, names, nodes, room, shares
 from trainyard_runner.nodes import Node
 from trainyard_runner.plan import Gate, Plan, Task
 from trainyard_runner.room import RESOURCES
@@ -49,11 +49,15 @@ class Holding:
 
 @dataclass(frozen=True)
 class Cluster:
-    """The living nodes, what is free on each (by its id), and what runs hold."""
+    """The living nodes, what is free on each (by its id), and what runs hold.
+
+    `started` is what their tasks started through Ray holds, by run and node.
+    """
 
     alive: Sequence[Node]
     free: Mapping[str, Mapping[str, float]]
     holdings: Sequence[Holding]
+    started: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,20 @@ class Reason:
     needs: str
     holders: tuple[str, ...]
     text: str
+
+
+@dataclass(frozen=True)
+class _Held:
+    """How much of a resource a run holds: by so many tasks, and by what they started through Ray."""
+
+    run: str
+    value: float
+    tasks: int
+    has_started: bool
+
+    def by(self) -> str:
+        tasks = [f"{self.tasks} task{'s' * (self.tasks != 1)}"] if self.tasks else []
+        return " and ".join([*tasks, *(["what tasks started through Ray"] if self.has_started else [])])
 
 
 def explain(line: Line, gate: Gate, cluster: Cluster, *, run: str) -> Reason | None:
@@ -87,8 +105,8 @@ def explain(line: Line, gate: Gate, cluster: Cluster, *, run: str) -> Reason | N
         return None
     asked = list(dict.fromkeys(name for task in line.unit for name in nodes.amounts(task)))
     short = [name for name in asked if not room.fits_together([_only(task, name) for task in line.unit], free)]
-    held = {name: _held(name, places, cluster.holdings) for name in short or asked}
-    holders = dict.fromkeys(holding.run for found in held.values() for holding, _, _ in found)
+    held = {name: list(_held(name, places, cluster)) for name in short or asked}
+    holders = dict.fromkeys(each.run for found in held.values() for each in found)
     parts = [_in_use(name, places, free, found, run=run) for name, found in held.items()]
     return Reason(line.count, needs, tuple(holders), f"{who}: {'; '.join(parts)}")
 
@@ -116,7 +134,7 @@ def _in_use(
     name: str,
     places: Sequence[Node],
     free: Sequence[Node],
-    held: Sequence[tuple[Holding, float, int]],
+    held: Sequence[_Held],
     *,
     run: str,
 ) -> str:
@@ -124,10 +142,10 @@ def _in_use(
     left = [node.resources.get(name, 0) for node in free]
     used = total - sum(left)
     # Ray counts in ten-thousandths; the holders' files are a moment older than what is free.
-    others = used - sum(value for _, value, _ in held)
+    others = used - sum(each.value for each in held)
     by = [
-        f"{_bare(name, value)} by {'this run' if holding.run == run else f'run {holding.run}'} ({_tasks(tasks)})"
-        for holding, value, tasks in held
+        f"{_bare(name, each.value)} by {'this run' if each.run == run else f'run {each.run}'} ({each.by()})"
+        for each in held
     ]
     by += [f"{_bare(name, others)} by others"] if others > total / 1000 else []
     # What is free, but not on one node.
@@ -135,22 +153,20 @@ def _in_use(
     return ", ".join([f"{_bare(name, used)} of {room.amount(name, total)} in use", *by, *spare])
 
 
-def _held(name: str, places: Sequence[Node], holdings: Sequence[Holding]) -> list[tuple[Holding, float, int]]:
-    """Return who holds how much of a resource on some nodes, and with how many tasks."""
-    found = []
-    for holding in holdings:
-        here = [holding.nodes[node.name] for node in places if holding.nodes.get(node.name, {}).get(name)]
-        if here:
-            found.append((holding, sum(there[name] for there in here), int(sum(there["tasks"] for there in here))))
-    return found
+def _held(name: str, places: Sequence[Node], cluster: Cluster) -> Iterator[_Held]:
+    """Yield who holds how much of a resource on some nodes, and by what."""
+    here = [node.name for node in places]
+    for holding in cluster.holdings:
+        own = [holding.nodes[node] for node in here if holding.nodes.get(node, {}).get(name)]
+        of_run = cluster.started.get(holding.run, {})
+        started = sum(of_run.get(node, {}).get(name, 0.0) for node in here)
+        if own or started:
+            tasks = int(sum(there["tasks"] for there in own))
+            yield _Held(holding.run, sum(there[name] for there in own) + started, tasks, started > 0)
 
 
 def _bare(name: str, value: float) -> str:
     return f"{round(value / 2**30, 2) if name == 'memory' else round(value, 3):g}"
-
-
-def _tasks(count: int) -> str:
-    return f"{count} task{'s' * (count != 1)}"
 
 
 def in_numbers(task: Task, alive: Sequence[Node]) -> Task:
@@ -214,7 +230,9 @@ class Watch:
             self._said = ""
             return
         own = Holding(self._plan.run, held, actors)
-        cluster = Cluster(alive, state.available_resources_per_node(), [own, *self._others()])
+        holdings = [own, *self._others()]
+        of_drivers = drivers.held(drivers.TheRay(), {node.node_id: node.name for node in alive})
+        cluster = Cluster(alive, state.available_resources_per_node(), holdings, of_drivers)
         reasons = [explain(line, self._plan.gate, cluster, run=self._plan.run) for line in lacking[:_MOST_LINES]]
         self._say([reason for reason in reasons if reason])
 

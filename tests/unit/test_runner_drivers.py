@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from trainyard_runner.drivers import PATIENCE, Drivers, Left, RayJob, remove_what_dead_runs_left
+from trainyard_runner.drivers import PATIENCE, Drivers, Left, RayJob, held, remove_what_dead_runs_left
 from trainyard_runner.wire.driver import Driver
 
 
@@ -25,6 +25,9 @@ class FakeRay:
 
     def remove(self, left: Left) -> None:
         self.there = {job_id: each for job_id, each in self.there.items() if each != left}
+
+    def held(self, job_id: bytes) -> list[tuple[str, Mapping[str, float]]]:
+        return [("id-1", {"CPU": 1.0}), ("id-1", {"CPU": 0.5}), ("id-2", {"GPU": 1.0})]
 
 
 def driver(number: int, *, task: str = "ppo", attempt: int = 1, is_dead: bool) -> RayJob:
@@ -73,3 +76,9 @@ def test_what_killed_runs_left_is_removed_and_of_those_that_still_run_nothing() 
         ["earlier runs left 1 detached actor: removed"],
         {b"\2": Left((b"b",))},
     )
+
+
+def test_what_a_driver_started_counts_to_its_run_on_each_node() -> None:
+    ray = FakeRay([driver(1, is_dead=False), driver(2, is_dead=True), run("run-1", is_dead=False)])
+    found = held(ray, {"id-1": "head", "id-2": "gpu-0"})
+    assert found == {"run-1": {"head": {"CPU": 1.5}, "gpu-0": {"GPU": 1.0}}}

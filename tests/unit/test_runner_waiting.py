@@ -119,3 +119,14 @@ def test_room_that_the_cluster_never_has_is_said() -> None:
     assert wants(1, cpus=8, holdings=()) == (
         "1 task waits for 1 CPU, with 8 CPUs free for its actors: the cluster has 8 CPUs in all"
     )
+
+
+def test_what_tasks_started_through_ray_is_their_runs_and_not_others() -> None:
+    ppo = held("ppo-1", "gpu-0", CPU=1)
+    started = {"ppo-1": {"head": {"CPU": 2.0}, "gpu-0": {"CPU": 3.0}}}
+    wait = explain(Line(1, (task(cpus=2),)), Gate(), Cluster([HEAD, GPU], BUSY, (ppo,), started), run="mine-1")
+    assert wait is not None
+    assert wait.text == (
+        "1 task waits for 2 CPUs: 7 of 8 CPUs in use, 6 by run ppo-1 (1 task and what tasks started through Ray), "
+        "1 by others, at most 1 free on one node"
+    )
