@@ -65,7 +65,15 @@ def test_what_a_command_starts_through_ray_is_like_under_ray_job_submit(yard: Ya
     ours = matrix.found((newest(yard) / "logs" / f"{directory.name}.1.log").read_text())
     assert ours == matrix.everywhere(nodes=3)
     environment = {**yard.env(), "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(yard.state / "token")}
-    submit = [str(Path(sys.executable).with_name("ray")), "job", "submit", "--address", yard.address(), "--working-dir", "."]
+    submit = [
+        str(Path(sys.executable).with_name("ray")),
+        "job",
+        "submit",
+        "--address",
+        yard.address(),
+        "--working-dir",
+        ".",
+    ]
     submitted = subprocess.run(
         [*submit, "--runtime-env", "runtime_env.yaml", "--", "python", "scripts/probe.py"],
         cwd=directory,
