@@ -131,6 +131,7 @@ KEEPS = """
     sys.exit(3 if os.environ["TRAINYARD_ATTEMPT"] == "1" else 0)
     """
 LEFT = "2 detached actors and 1 detached placement group"
+LEFT_BY_THE_DEAD = "2 detached actors and 1 placement group"
 
 
 def living(yard: Yard) -> int:
@@ -159,6 +160,6 @@ def test_a_run_with_drivers_is_one_run_and_what_it_leaves_when_its_runner_is_kil
     (runner,) = [process for process in yard.processes() if run in process.cmdline()]
     runner.kill()
     wait_until(lambda: living(yard) == 2, seconds=60, what="the end of the driver")
-    assert f"Remove what killed runs left: {LEFT} (done" in yard.run("cluster.up").stderr
+    assert f"Remove what killed runs left: {LEFT_BY_THE_DEAD} (done" in yard.run("cluster.up").stderr
     assert living(yard) == 0
     yard.run("train.logs", run, expect=6)

@@ -52,6 +52,7 @@ def test_rays_tools_show_a_run_and_submit_their_own(yard: Yard, tmp_path: Path) 
     assert run in entrypoint
     assert len(entrypoint) < 160
     assert "SUCCEEDED" in details
+    variables |= {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
     assert "Total Usage" in ray("status", f"--address={opened['gcs']}")
 
     (tmp_path / "own.py").write_text(OWN)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 # A state, where another word says more to people.
 _STATES = {"recorded": "not asked"}
+NODES_ON_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 NODE = "The name of a node, as cluster.status shows it, or of a host of the cluster file."
 ALL = "Also the lines in which Ray dumps its own state."
 FOLLOW = "Stay, and print what is added (default)."
@@ -205,7 +206,8 @@ def _for_rays_tools(address: str, token_file: str | None, now: ClusterStatus) ->
     """Return what lets Ray's own command line in."""
     said = [f"Ray's own commands: ray job list --address={address}"]
     if now.gcs:
-        said.append(f"                    ray status --address={now.gcs}")
+        # Without the variable Ray takes another address of this machine instead of 127.0.0.1.
+        said.append(f"    {NODES_ON_LOOPBACK}=0 ray status --address={now.gcs}")
     if token_file:
         said.append(f"They need: export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH={token_file}")
     elif now.token_command:
