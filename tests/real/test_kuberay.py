@@ -253,7 +253,7 @@ def test_a_group_asks_for_its_own_and_ray_has_its_labels_and_parameters(lab: Yar
 
 
 def test_a_command_connects_to_ray_and_what_it_starts_there_is_like_itself(lab: Yard) -> None:
-    directory = matrix.write(lab, "uv")
+    directory = matrix.write(lab, "pip")
     lab.run("train.dispatch", directory.name, "--skip-smoke", expect=1)
     printed = (newest(lab) / "logs" / f"{directory.name}.1.log").read_text()
     assert matrix.found(printed) == matrix.everywhere(nodes=2)

@@ -146,7 +146,7 @@ class RayApi:
         """Say which detached actors and placement groups of ended drivers are there; "" if there are none."""
         actors = self._living("actors", "state", "DEAD", left_from("job_id", drivers))
         groups = self._living("placement_groups", "state", "REMOVED", left_from("creator_job_id", drivers))
-        counts = [(actors, "detached actor"), (groups, "placement group")]
+        counts = [(actors, "detached actor"), (groups, "detached placement group")]
         return " and ".join(f"{count} {what}{'s' * (count != 1)}" for count, what in counts if count)
 
     def _living(self, kind: str, key: str, dead: str, read: Callable[[Any], Result]) -> Result:
