@@ -18,7 +18,8 @@ TOO_MANY = """
             return True
 
     ray.init()
-    ray.get([runner.ready.remote() for runner in [Runner.remote() for _ in range(7)]])
+    runners = [Runner.remote() for _ in range(7)]
+    ray.get([runner.ready.remote() for runner in runners])
     """
 
 
