@@ -1,8 +1,7 @@
 """Sematic's words for a Ray cluster, one to one: programs that use them change their imports.
 
-CPUs are rounded up to whole ones, as KubeRay does for Ray. In a block `ray` is connected to its cluster where programs
-of this machine reach the nodes (`local`); elsewhere `ray` refuses to start, and the work is dispatched:
-`with RayCluster(...) as cluster: cluster.dispatch(job)`.
+CPUs are rounded up to whole ones, as KubeRay does for Ray. In a block `ray` refuses to start: it would be another Ray
+than the cluster. The work is dispatched: `with RayCluster(...) as cluster: cluster.dispatch(job)`.
 """
 
 from __future__ import annotations
@@ -122,5 +121,5 @@ def RayCluster(
         teardown=teardown,
         forward_logs=forward_logs,
         timeout=activation_timeout_seconds,
-        connects=True,
+        guards_ray=True,
     )

@@ -63,36 +63,6 @@ for seconds in (0, 900):
     except TrainyardError as error:
         print(type(error).__name__, error.what)
 """
-# A program of Sematic's, with its imports changed; `helper` lies beside it.
-SEMATIC = """
-import os, sys
-import ray
-import helper
-from trainyard.sematic import RayCluster, RayNodeConfig, SimpleRayCluster
-
-@ray.remote
-class Learner:
-    def learn(self):
-        print("learned by an actor")
-        return helper.VALUE, os.environ["RAY_JOB_ID"] if "RAY_JOB_ID" in os.environ else ""
-
-def pipeline(fail=False):
-    node = RayNodeConfig(cpu=1, memory_gb=1)
-    with RayCluster(config=SimpleRayCluster(n_nodes=2, node_config=node), forward_logs=True, name="yard"):
-        learners = [Learner.remote() for _ in range(2)]
-        values = [value for value, _ in ray.get([learner.learn.remote() for learner in learners])]
-        nodes = len([node for node in ray.nodes() if node["Alive"]])
-        if fail:
-            raise ValueError("mine")
-        return nodes, values
-
-# Twice, and once with an error: each time another cluster, with another token.
-print("returned", pipeline(), ray.is_initialized(), os.environ.get("RAY_AUTH_MODE"))
-try:
-    pipeline(fail=True)
-except ValueError as error:
-    print("raised", error, ray.is_initialized())
-"""
 # `ray` refuses to start a Ray of its own where the block's cluster is not reached.
 REFUSING = """
 import ray
@@ -206,20 +176,7 @@ def test_a_block_is_not_entered_without_smoke_or_in_time_and_nothing_stays(fresh
     assert fresh.leftovers() == []
 
 
-def test_ray_in_a_block_of_sematics_is_its_cluster_and_outside_it_none(fresh: Yard) -> None:
-    fresh.write_cluster("name: {name}\nbackend: local\n")
-    (fresh.home / "helper.py").write_text("VALUE = 7\n")
-    (fresh.home / "pipeline.py").write_text(SEMATIC)
-    said = run(fresh, "pipeline.py")
-    assert "returned (2, [7, 7]) False None\n" in said
-    assert "raised mine False\n" in said
-    assert said.count("learned by an actor") == 4
-    assert fresh.leftovers() == []
-
-
-def test_ray_starts_nothing_of_its_own_in_a_block_whose_cluster_it_does_not_reach(
-    fresh: Yard, engine: BedEngine
-) -> None:
+def test_ray_starts_nothing_of_its_own_in_a_block_of_sematics(fresh: Yard, engine: BedEngine) -> None:
     fresh.environ.update(engine.environ())
     fresh.write_cluster(CONTAINERS)
     (fresh.home / "pipeline.py").write_text(REFUSING)

@@ -13,9 +13,8 @@ from types import TracebackType
 from typing import Any, Literal, get_args
 
 from trainyard import ending, lifecycle, progress, resuming, smoke, training
-from trainyard.api import connection
-from trainyard.api.connection import Connection
 from trainyard.api.job import Job, Overrides, as_overrides
+from trainyard.api.refusal import Refusal
 from trainyard.api.run import Run
 from trainyard.backends.contract import ClusterStatus
 from trainyard.backends.record import recorded_backend
@@ -40,7 +39,7 @@ class _Block:
     process: int
     made_cluster: bool
     on_sigterm: Any
-    connections: list[Connection] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
 
 
 class Cluster:
@@ -50,8 +49,8 @@ class Cluster:
     given. However the block is left, its runs end first (of a good end they are waited for), and then what entering it
     made is removed: a cluster that existed before stays. `teardown="always"` removes that too, `"never"` nothing. Steps
     are shown on stderr, and on stdout what tasks print: `forward_logs=False` shows nothing of that, `True` that of a
-    sweep's trainings too. With `connects`, `ray` means this cluster in the block, or refuses to
-    start.
+    sweep's trainings too. With `guards_ray`, `ray` refuses to start in
+    the block: no second Ray of this machine is taken for the cluster.
     """
 
     def __init__(
@@ -61,7 +60,7 @@ class Cluster:
         teardown: Teardown = "made",
         forward_logs: bool | None = None,
         timeout: float | None = None,
-        connects: bool = False,
+        guards_ray: bool = False,
     ) -> None:
         if teardown not in get_args(Teardown):
             raise RequestError(f"teardown must be one of: {', '.join(get_args(Teardown))}; got {teardown!r}")
@@ -69,7 +68,7 @@ class Cluster:
         self._teardown = teardown
         self._forward_logs = forward_logs
         self._timeout = timeout
-        self._connects = connects
+        self._guards_ray = guards_ray
         self._runs: list[Run] = []
         self._blocks: list[_Block] = []
 
@@ -83,7 +82,7 @@ class Cluster:
         teardown: Teardown = "made",
         forward_logs: bool | None = None,
         timeout: float | None = None,
-        connects: bool = False,
+        guards_ray: bool = False,
     ) -> Cluster:
         """Return the cluster that `-f`, `--set` and `--backend` mean to the commands. Raises RequestError.
 
@@ -102,7 +101,7 @@ class Cluster:
             teardown=teardown,
             forward_logs=forward_logs,
             timeout=timeout,
-            connects=connects,
+            guards_ray=guards_ray,
         )
 
     @property
@@ -113,18 +112,6 @@ class Cluster:
     def spec(self) -> ClusterSpec:
         """Return its file as resolved."""
         return self._cluster.spec
-
-    def ray(self) -> Any:
-        """Connect `ray` to this cluster until its block ends; return that module.
-
-        What is called then (`ray.remote`, Ray Train, Ray Tune) runs on the cluster. Raises RequestError outside a
-        block, where `ray` is connected already, or where programs of this machine do not reach the nodes.
-        """
-        if not self._blocks:
-            raise RequestError("ray() is for a block", hint="with Cluster.from_file(...) as cluster: cluster.ray()")
-        made = connection.connect(self.status(), forward_logs=self._forward_logs is not False)
-        self._blocks[-1].connections.append(made)
-        return sys.modules["ray"]
 
     def status(self) -> ClusterStatus:
         """Ask how it is."""
@@ -212,8 +199,8 @@ class Cluster:
         try:
             self.up(timeout=self._timeout)
             self.smoke()
-            if self._connects:
-                self._connect()
+            if self._guards_ray:
+                self._blocks[-1].refusals.append(Refusal(self.status()))
         except BaseException as error:
             is_removed = self._leave()
             # What an error says of what stays, and goes on by a command, is past.
@@ -258,19 +245,11 @@ class Cluster:
             note=lambda text: note(f"note: {text}"),
         )
 
-    def _connect(self) -> None:
-        """Let `ray` mean this cluster in the block; where it cannot, let it say so."""
-        now = self.status()
-        if now.gcs is None:
-            self._blocks[-1].connections.append(connection.refuse(now))
-        else:
-            self.ray()
-
     def _leave(self) -> bool:
         """Leave a block: remove what is to be removed; return whether that was done."""
         block = self._blocks.pop()
-        for each in reversed(block.connections):
-            each.close()
+        for refusal in block.refusals:
+            refusal.close()
         removes = self._teardown == "always" or (self._teardown == "made" and block.made_cluster)
         try:
             if removes:
