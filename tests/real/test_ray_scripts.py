@@ -78,13 +78,6 @@ def test_what_a_command_starts_through_ray_is_like_under_ray_job_submit(yard: Ya
     assert matrix.found(submitted.stdout.partition("' failed")[0]) == ours
 
 
-def test_pip_installs_for_what_a_command_starts_through_ray_too(yard: Yard) -> None:
-    directory = matrix.write(yard, "pip")
-    yard.run("train.dispatch", directory.name, "--skip-smoke", expect=1)
-    ours = matrix.found((newest(yard) / "logs" / f"{directory.name}.1.log").read_text())
-    assert ours == matrix.everywhere(nodes=3)
-
-
 OWN = """
     import os, ray
     ray.init(runtime_env={"env_vars": {"OWN": "yes", "COLOUR": "blue"}})
