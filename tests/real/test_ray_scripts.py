@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.real import matrix
+from tests.real import matrix, ray_start
 from tests.real.jobs import events, newest, write_job
 from tests.real.yard import Yard, wait_until
-from trainyard.seams import processes
 from trainyard.seams.ray_api import RayApi
 
 TOKEN = "b" * 64
@@ -23,22 +21,9 @@ TOKEN = "b" * 64
 @pytest.fixture
 def token_in_environment() -> Iterator[str]:
     """Give the dashboard's address of a head that has its token as pods have theirs: in a variable alone."""
-    temp = Path(f"/tmp/pod-{os.getpid()}")
-    gcs, dashboard, client = processes.free_ports(3)
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
-    environment |= {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN}
-    environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
-    command = ["ray", "start", "--head", f"--port={gcs}", "--num-cpus=2"]
-    command += [f"--dashboard-port={dashboard}", f"--ray-client-server-port={client}", f"--temp-dir={temp}"]
-    command += ["--dashboard-agent-listen-port=0", "--object-store-memory=100000000", "--disable-usage-stats"]
-    child = subprocess.Popen(command, env=environment, start_new_session=True, stdout=subprocess.DEVNULL)
-    leader = processes.ProcessId(child.pid, "")
-    try:
-        assert child.wait(timeout=90) == 0
-        yield f"http://127.0.0.1:{dashboard}"
-    finally:
-        processes.end(lambda: processes.members([leader]), grace=1.0, deadline=10.0)
-        shutil.rmtree(temp, ignore_errors=True)
+    variables = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN}
+    with ray_start.head(Path(f"/tmp/pod-{os.getpid()}"), variables, cpus=2) as (address, _):
+        yield address
 
 
 def test_a_command_connects_where_nodes_have_their_token_in_a_variable(token_in_environment: str, fresh: Yard) -> None:
