@@ -17,7 +17,7 @@ from ray._private import state
 from ray._private.gcs_utils import create_gcs_channel
 from ray.core.generated import gcs_pb2
 
-from trainyard_runner.wire.driver import Driver
+from trainyard_runner.wire.driver import Driver, left_in_words
 
 # Ray was measured to call a killed driver ended after 0.1 s; a node that died with it takes 10 to 46 s.
 PATIENCE = 60.0
@@ -51,8 +51,7 @@ class Left:
         return bool(self.actors or self.groups)
 
     def __str__(self) -> str:
-        counts = [(len(self.actors), "detached actor"), (len(self.groups), "detached placement group")]
-        return " and ".join(f"{count} {what}{'s' * (count != 1)}" for count, what in counts if count)
+        return left_in_words(len(self.actors), len(self.groups))
 
 
 class Ray(Protocol):

@@ -14,6 +14,7 @@ from typing import Any, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
+from trainyard_runner.wire.driver import left_in_words
 
 from trainyard import versions
 from trainyard.errors import OutsideError, PrerequisiteError
@@ -146,8 +147,7 @@ class RayApi:
         """Say which detached actors and placement groups of ended drivers are there; "" if there are none."""
         actors = self._living("actors", "state", "DEAD", left_from("job_id", drivers))
         groups = self._living("placement_groups", "state", "REMOVED", left_from("creator_job_id", drivers))
-        counts = [(actors, "detached actor"), (groups, "detached placement group")]
-        return " and ".join(f"{count} {what}{'s' * (count != 1)}" for count, what in counts if count)
+        return left_in_words(actors, groups)
 
     def _living(self, kind: str, key: str, dead: str, read: Callable[[Any], Result]) -> Result:
         but = {"filter_keys": key, "filter_predicates": "!=", "filter_values": dead}

@@ -8,6 +8,12 @@ from dataclasses import dataclass
 _RUN, _TASK, _ATTEMPT = "trainyard_run", "trainyard_task", "trainyard_attempt"
 
 
+def left_in_words(actors: int, groups: int) -> str:
+    """Return what drivers left on a cluster, in words; "" if that is nothing."""
+    counts = [(actors, "detached actor"), (groups, "detached placement group")]
+    return " and ".join(f"{count} {what}{'s' * (count != 1)}" for count, what in counts if count)
+
+
 @dataclass(frozen=True)
 class Driver:
     """The attempt whose command connected to Ray."""
