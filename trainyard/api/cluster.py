@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -14,7 +15,7 @@ from typing import Any, Literal, get_args
 
 from trainyard import ending, lifecycle, progress, resuming, smoke, training
 from trainyard.api.job import Job, Overrides, as_overrides
-from trainyard.api.refusal import Refusal
+from trainyard.api.refusal import refused
 from trainyard.api.run import Run
 from trainyard.backends.contract import ClusterStatus
 from trainyard.backends.record import recorded_backend
@@ -34,12 +35,15 @@ Teardown = Literal["made", "always", "never"]
 
 @dataclass(frozen=True)
 class _Block:
-    """A `with` block that is open: the process that entered it, and what SIGTERM did before."""
+    """A `with` block that is open: the process that entered it, and what SIGTERM did before.
+
+    `inside` is what holds in the block alone.
+    """
 
     process: int
     made_cluster: bool
     on_sigterm: Any
-    refusals: list[Refusal] = field(default_factory=list)
+    inside: ExitStack = field(default_factory=ExitStack)
 
 
 class Cluster:
@@ -49,8 +53,8 @@ class Cluster:
     given. However the block is left, its runs end first (of a good end they are waited for), and then what entering it
     made is removed: a cluster that existed before stays. `teardown="always"` removes that too, `"never"` nothing. Steps
     are shown on stderr, and on stdout what tasks print: `forward_logs=False` shows nothing of that, `True` that of a
-    sweep's trainings too. With `guards_ray`, `ray` refuses to start in
-    the block: no second Ray of this machine is taken for the cluster.
+    sweep's trainings too. With `guards_ray`, `ray` refuses to start in the block: no second Ray of this machine is
+    taken for the cluster.
     """
 
     def __init__(
@@ -200,7 +204,7 @@ class Cluster:
             self.up(timeout=self._timeout)
             self.smoke()
             if self._guards_ray:
-                self._blocks[-1].refusals.append(Refusal(self.status()))
+                self._blocks[-1].inside.enter_context(refused(self.spec))
         except BaseException as error:
             is_removed = self._leave()
             # What an error says of what stays, and goes on by a command, is past.
@@ -248,8 +252,7 @@ class Cluster:
     def _leave(self) -> bool:
         """Leave a block: remove what is to be removed; return whether that was done."""
         block = self._blocks.pop()
-        for refusal in block.refusals:
-            refusal.close()
+        block.inside.close()
         removes = self._teardown == "always" or (self._teardown == "made" and block.made_cluster)
         try:
             if removes:

@@ -6,26 +6,24 @@ Otherwise the first `.remote()` of a program starts a Ray of its own on this mac
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from trainyard.backends.contract import ClusterStatus
+from trainyard.spec.cluster import ClusterSpec
 
 _ADDRESS = "RAY_ADDRESS"
 
 
-class Refusal:
-    """An address of Ray that no Ray has; `close` puts back what was there before.
-
-    Ray fails at once, and names the address, which says what to do instead.
-    """
-
-    def __init__(self, now: ClusterStatus) -> None:
-        self._before = os.environ.get(_ADDRESS)
-        cluster = f"the {now.backend} cluster {now.name}"
-        os.environ[_ADDRESS] = f"ray does not reach {cluster} from this program: use cluster.dispatch(job)"
-
-    def close(self) -> None:
-        """Let `ray` mean again what it meant before."""
-        if self._before is None:
+@contextmanager
+def refused(spec: ClusterSpec) -> Iterator[None]:
+    """Give Ray an address that no Ray has: it fails at once, and names the address, which says what to do instead."""
+    before = os.environ.get(_ADDRESS)
+    cluster = f"the {spec.backend} cluster {spec.name}"
+    os.environ[_ADDRESS] = f"ray does not reach {cluster} from this program: use cluster.dispatch(job)"
+    try:
+        yield
+    finally:
+        if before is None:
             os.environ.pop(_ADDRESS, None)
         else:
-            os.environ[_ADDRESS] = self._before
+            os.environ[_ADDRESS] = before
