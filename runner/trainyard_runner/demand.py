@@ -43,6 +43,7 @@ def ask() -> Demand:
     groups: Counter[Shape] = Counter()
     free: Counter[str] = Counter()
     total: Counter[str] = Counter()
+
     for each in found.pending_resource_requests:
         requests[shape(each.request.resources_bundle)] += each.count
     for gang in found.pending_gang_resource_requests:
@@ -51,6 +52,7 @@ def ask() -> Demand:
             for request in selector.resource_requests:
                 bundles.update(request.resources_bundle)
         groups[shape(bundles)] += 1
+
     for node in found.node_states:
         free.update(node.available_resources)
         total.update(node.total_resources)
@@ -74,6 +76,7 @@ def explain(demand: Demand, tasks: Sequence[str], submitted: Iterable[Task]) -> 
     lines += [_line(asked, count, "in placement groups wait") for asked, count in demand.groups.items()]
     if not lines:
         return ""
+
     asked = [name for each in (*demand.requests, *demand.groups) for name, _ in each]
     left = [_free(name, demand) for name in dict.fromkeys(asked)]
     who = f"task {tasks[0]}" if len(tasks) == 1 else f"one of {', '.join(tasks[:3])}"
@@ -116,12 +119,14 @@ class DemandWatch:
         if not self.is_due():
             return
         self._due = self._clock() + _EVERY
+
         tasks = connected()
         text = explain(self._ask(), tasks, submitted) if tasks else ""
         if not text:
             self._since = None
         elif self._since is None:
             self._since = self._clock()
+
         is_due = self._since is not None and self._clock() - self._since >= _PATIENCE
         said = text if is_due else ""
         if said != self._said:
