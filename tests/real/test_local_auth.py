@@ -74,6 +74,8 @@ def test_commands_say_what_is_wrong_when_the_token_is(yard: Yard, fresh: Yard) -
     )
     refused = fresh.run("cluster.status", expect=6)
     assert "the cluster refused our token" in refused.stderr
+    left = fresh.run("cluster.down")
+    assert "whether killed runs left something is unknown: the cluster refused our token" in left.stderr
 
 
 def _no_token() -> dict[str, str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainyard import paths
+from trainyard.errors import TrainyardError
 from trainyard.tasks import command_hints, lazy, report
 from trainyard.tasks.cluster_status import findings_report, shown_address, shown_state, status_report
 from trainyard.tasks.command import CLUSTER, Call, task
@@ -90,7 +91,7 @@ def down(
         return planned(cluster, lazy.lifecycle.plan_down(cluster, call.progress, purge=purge), command)
     check = _begin(call, cluster, command, end_runs=end_runs, ends="cluster")
     if not cluster.backend.TRAITS.makes_nodes:
-        lazy.leftovers.remove(cluster, call.progress)
+        _remove_leftovers(call, cluster)
     results = lazy.lifecycle.down(cluster, call.progress, purge=purge, before_disruption=check)
     return _removed(cluster, results, purge=purge, keep_disks=keep_disks)
 
@@ -307,6 +308,14 @@ def _removed(cluster: Cluster, results: Sequence[StepResult], *, purge: bool, ke
         notes=stays,
         next="trainyard cluster.up",
     )
+
+
+def _remove_leftovers(call: Call, cluster: Cluster) -> None:
+    """Remove what killed runs left on a cluster that stays; one that refuses us is no reason to keep its file."""
+    try:
+        lazy.leftovers.remove(cluster, call.progress)
+    except TrainyardError as error:
+        note(f"note: whether killed runs left something is unknown: {error.what}")
 
 
 def _has_ended(run: str) -> bool:
