@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -117,3 +118,5 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "microk8s: has bare hosts of its own, and makes them a cluster")
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
+    # Machines for builds set it, users do not: what is printed to a pipe comes in another order then.
+    os.environ.pop("PYTHONUNBUFFERED", None)

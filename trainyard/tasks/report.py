@@ -62,6 +62,8 @@ def show(report: Report, *, json: bool) -> None:
         say(json_module.dumps(report.document, indent=2, ensure_ascii=False))
     for part in () if json else report.body:
         print_table(part) if isinstance(part, Table) else say(part if part.startswith("    ") else complete(part))
+    # Where both streams go to one file, notes, an error and the next command come behind.
+    sys.stdout.flush()
     for line in report.notes:
         note(line)
     if report.error:
@@ -74,8 +76,6 @@ def propose(command: str) -> None:
     """Print the next command; a script that has its own, as `make demo`, sets TRAINYARD_NO_NEXT."""
     if os.environ.get("TRAINYARD_NO_NEXT"):
         return
-    # Where both streams go to one file, the next command is the last line.
-    sys.stdout.flush()
     note(f"next: {command}")
 
 
