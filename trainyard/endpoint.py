@@ -54,6 +54,8 @@ class Endpoint:
     says whether what lies on the way answers, such as Kubernetes' API server: while it does not, the cluster may be
     well. `names_change`: a node that is made anew gets another name. `refused` is what to do if it refuses the token.
     `lacking` says which of some packages the head's Python lacks, where that can be asked without a task.
+    `ray_address` opens the way for a program of this machine that is to drive the cluster itself, and returns the
+    address that `ray.init` takes: of Ray's GCS, or of its Ray Client server (ray://); None where there is no way.
     """
 
     cluster: str
@@ -72,3 +74,4 @@ class Endpoint:
     lacking: Callable[[Sequence[str]], MissingPackage | None] = field(
         default=lambda packages: None, compare=False, repr=False
     )
+    ray_address: Callable[[], str] | None = field(default=None, compare=False, repr=False)

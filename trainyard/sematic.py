@@ -1,15 +1,15 @@
 """Sematic's words for a Ray cluster, one to one: programs that use them change their imports.
 
-CPUs are rounded up to whole ones, as KubeRay does for Ray. In a block `ray` refuses to start: it would be another Ray
-than the cluster. The work is dispatched: `with RayCluster(...) as cluster: cluster.dispatch(job)`.
+What Ray hands out are whole CPUs, rounded up; Kubernetes is asked for parts of them. In a block `ray` is connected to
+its cluster, and never starts a Ray of its own.
 """
 
 from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from trainyard import versions
 from trainyard.api.cluster import Cluster, Teardown
 from trainyard.api.job import Overrides, as_overrides
 from trainyard.errors import RequestError
+from trainyard.tasks.report import note
+from trainyard.wording import counted
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,11 @@ class RayNodeConfig:
 
     def keys(self) -> dict[str, Any]:
         """Return the keys of a node in a cluster file."""
-        return {"cpus": math.ceil(self.cpu), "memory": f"{round(self.memory_gb * 1024)}MiB", "gpus": self.gpu_count}
+        return {"cpus": math.ceil(self.cpu), "memory": _memory(self.memory_gb), "gpus": self.gpu_count}
+
+    def within(self, gpus: int, nodes: int) -> RayNodeConfig:
+        """Return the same with as many GPUs as each of so many nodes can have."""
+        return replace(self, gpu_count=min(self.gpu_count, gpus // max(1, nodes)))
 
 
 @dataclass(frozen=True)
@@ -44,12 +50,12 @@ class ScalingGroup:
         """Return the keys of a worker group in a cluster file."""
         is_fixed = self.max_workers == self.min_workers
         size = {"count": self.min_workers} if is_fixed else {"min": self.min_workers, "max": self.max_workers}
-        return {"name": f"worker-group-{index}", **size, **self.worker_nodes.keys()}
+        return {"name": _group_name(index), **size, **self.worker_nodes.keys()}
 
 
 @dataclass(frozen=True)
 class AutoscalerConfig:
-    """What Sematic gives to the autoscaler; here its size is Trainyard's: 0.5 CPUs and 512 MiB."""
+    """What the autoscaler has, a container of the head's pod; `memory_gb` is in gibibytes."""
 
     cpu: float
     memory_gb: float
@@ -69,6 +75,42 @@ class RayClusterConfig:
             what = f"ray_version is {self.ray_version}, and nodes have Ray {versions.RAY}"
             raise RequestError(what, where="RayClusterConfig", hint=f"Leave it out, or write {versions.RAY!r}.")
 
+    def within(self, gpus: int) -> RayClusterConfig:
+        """Return the same with at most so many GPUs: the head's first, then those of the groups in their order."""
+        head = self.head_node.within(gpus, 1)
+        left = gpus - head.gpu_count
+        groups = []
+        for group in self.scaling_groups:
+            nodes = group.worker_nodes.within(left, group.max_workers)
+            left -= nodes.gpu_count * group.max_workers
+            groups.append(replace(group, worker_nodes=nodes))
+        return replace(self, head_node=head, scaling_groups=tuple(groups))
+
+    def gpus(self) -> int:
+        """Return how many GPUs the nodes have, those included that are added later."""
+        groups = (group.worker_nodes.gpu_count * group.max_workers for group in self.scaling_groups)
+        return self.head_node.gpu_count + sum(groups)
+
+    def kubernetes(self) -> dict[str, Any]:
+        """Return what only Kubernetes is told, by the paths of a cluster file.
+
+        >>> SimpleRayCluster(1, RayNodeConfig(cpu=1.5, memory_gb=2.5)).kubernetes()
+        {'kuberay.groups.head.requests.cpus': 1.5}
+        """
+        nodes = {"head": self.head_node}
+        for index, group in enumerate(self.scaling_groups):
+            if group.max_workers:
+                nodes[_group_name(index)] = group.worker_nodes
+        told: dict[str, Any] = {
+            f"kuberay.groups.{name}.requests.cpus": node.cpu
+            for name, node in nodes.items()
+            if node.cpu != math.ceil(node.cpu)
+        }
+        if self.autoscaler_config is not None:
+            told["kuberay.autoscaler.cpus"] = self.autoscaler_config.cpu
+            told["kuberay.autoscaler.memory"] = _memory(self.autoscaler_config.memory_gb)
+        return told
+
     def keys(self) -> dict[str, Any]:
         """Return what a cluster file would say.
 
@@ -77,6 +119,14 @@ class RayClusterConfig:
         """
         workers = [group.keys(index) for index, group in enumerate(self.scaling_groups) if group.max_workers]
         return {"head": self.head_node.keys(), "workers": workers}
+
+
+def _group_name(index: int) -> str:
+    return f"worker-group-{index}"
+
+
+def _memory(gibibytes: float) -> str:
+    return f"{round(gibibytes * 1024)}MiB"
 
 
 def SimpleRayCluster(
@@ -107,19 +157,31 @@ def RayCluster(
     backend: str | None = None,
     set: Overrides = (),
     teardown: Teardown = "made",
+    runtime_env: Mapping[str, Any] | None = None,
 ) -> Cluster:
     """Return a cluster of this shape, by default under a name of its own, to enter by `with`.
 
     Everything but its nodes is as a cluster file says (default: $TRAINYARD_CLUSTER, else local): the image, the
-    registry, where it is. `file`, `backend` and `set` are as for Cluster.from_file.
+    registry, where it is. `file`, `backend` and `set` are as for Cluster.from_file; `runtime_env` is Ray's, for what
+    the block starts: {"working_dir": "."} brings the modules that lie in the current directory.
     """
-    shape = {"name": name or f"ray-{secrets.token_hex(4)}", **config.keys()}
-    return Cluster.from_file(
-        file,
-        set=[*as_overrides(shape), *as_overrides(set)],
-        backend=backend,
-        teardown=teardown,
-        forward_logs=forward_logs,
-        timeout=activation_timeout_seconds,
-        guards_ray=True,
-    )
+    name = name or f"ray-{secrets.token_hex(4)}"
+
+    def made_of(config: RayClusterConfig) -> Cluster:
+        shape = {"name": name, **config.keys(), **config.kubernetes()}
+        return Cluster.from_file(
+            file,
+            set=[*as_overrides(shape), *as_overrides(set)],
+            backend=backend,
+            teardown=teardown,
+            forward_logs=forward_logs,
+            timeout=activation_timeout_seconds,
+            ray_env=runtime_env or {},
+        )
+
+    cluster = made_of(config)
+    most = cluster.gpus_here()
+    if most is None or config.gpus() <= most:
+        return cluster
+    note(f"note: {counted(config.gpus(), 'GPU')} asked for; this machine has {most or 'none'}, and so has the cluster")
+    return made_of(config.within(most))

@@ -63,21 +63,53 @@ for seconds in (0, 900):
     except TrainyardError as error:
         print(type(error).__name__, error.what)
 """
-# `ray` refuses to start a Ray of its own where the block's cluster is not reached.
-REFUSING = """
+# A program of Sematic's, with its imports changed; the module `helper` lies in its directory.
+SEMATIC = """
+import os
 import ray
+import helper
 from trainyard.sematic import RayCluster, RayNodeConfig, SimpleRayCluster
 
 @ray.remote
-def trained():
-    return "on the wrong Ray"
+class Learner:
+    def learn(self):
+        print("learned by an actor")
+        return helper.VALUE
 
-node = RayNodeConfig(cpu=1, memory_gb=1)
-with RayCluster(config=SimpleRayCluster(n_nodes=1, node_config=node), name="yard") as cluster:
+def pipeline(fail=False):
+    config = SimpleRayCluster(n_nodes=2, node_config=RayNodeConfig(cpu=1, memory_gb=1))
+    env = {"working_dir": "."}
+    with RayCluster(config=config, forward_logs=True, name="yard", runtime_env=env):
+        learners = [Learner.remote() for _ in range(2)]
+        values = ray.get([learner.learn.remote() for learner in learners])
+        nodes = len([node for node in ray.nodes() if node["Alive"]])
+        if fail:
+            raise ValueError("mine")
+        return nodes, values
+
+# Twice, each time on another cluster, with another token.
+print("returned", pipeline(), ray.is_initialized(), os.environ.get("RAY_AUTH_MODE"))
+try:
+    pipeline(fail=True)
+except ValueError as error:
+    print("raised", error, ray.is_initialized())
+"""
+# A cluster that somebody else runs has no way for `ray` from here.
+ELSEWHERE = """
+import ray
+from trainyard import Cluster
+from trainyard.errors import TrainyardError
+
+with Cluster.from_file(ray_env={}) as cluster:
     try:
-        print(ray.get(trained.remote()))
+        ray.get(ray.put(1))
+        print("on the wrong Ray")
     except ValueError as error:
         print(error)
+    try:
+        cluster.ray()
+    except TrainyardError as error:
+        print(error.what)
 """
 # A GPU that is there for whoever asks outside of Ray.
 BROKEN_GPU = STAND_IN.replace("#!/bin/sh\n", '#!/bin/sh\n[ -z "$RAY_JOB_ID" ] || exit 9\n')
@@ -176,12 +208,37 @@ def test_a_block_is_not_entered_without_smoke_or_in_time_and_nothing_stays(fresh
     assert fresh.leftovers() == []
 
 
-def test_ray_starts_nothing_of_its_own_in_a_block_of_sematics(fresh: Yard, engine: BedEngine) -> None:
+def assert_sematics(yard: Yard) -> None:
+    """Run Sematic's program: `ray` is the cluster in its block, and none outside it."""
+    (yard.home / "helper.py").write_text("VALUE = 7\n")
+    (yard.home / "pipeline.py").write_text(SEMATIC)
+    said = run(yard, "pipeline.py")
+    assert "returned (2, [7, 7]) False None\n" in said
+    assert "raised mine False\n" in said
+    assert "learned by an actor" in said
+
+
+def test_ray_is_the_cluster_in_a_block_of_sematics(fresh: Yard) -> None:
+    assert_sematics(fresh)
+    assert fresh.leftovers() == []
+
+
+def test_ray_is_the_cluster_in_a_block_whose_nodes_are_containers(fresh: Yard, engine: BedEngine) -> None:
     fresh.environ.update(engine.environ())
     fresh.write_cluster(CONTAINERS)
-    (fresh.home / "pipeline.py").write_text(REFUSING)
-    said = run(fresh, "pipeline.py")
-    assert "ray does not reach the compose cluster yard from this program: use cluster.dispatch(job)" in said
+    assert_sematics(fresh)
+    assert left_of(engine, "yard") == []
+
+
+def test_ray_starts_nothing_of_its_own_where_no_way_leads_to_the_cluster(yard: Yard, fresh: Yard) -> None:
+    (fresh.home / "token").write_text(yard.token())
+    fresh.write_cluster(
+        f"name: {{name}}\nbackend: existing\nexisting: {{{{address: '{yard.address()}', token_file: ../token}}}}\n"
+    )
+    (fresh.home / "program.py").write_text(ELSEWHERE)
+    said = run(fresh, "program.py")
+    assert "ray does not reach cluster yard from this program: use cluster.dispatch(job)" in said
+    assert "programs of this machine do not reach the Ray of cluster yard" in said
     assert "wrong" not in said
 
 

@@ -42,7 +42,7 @@ def test_the_head_serves_the_dashboard_on_loopback_and_workers_join_it_by_name()
     assert "--address=head:6379" in services["gpu-1"]["entrypoint"]
     assert (services["head"]["depends_on"], services["gpu-1"]["depends_on"]) == ([], ["head"])
     ports = {name: service["ports"] for name, service in services.items()}
-    assert ports == {"head": ["127.0.0.1::8265"], "gpu-0": [], "gpu-1": []}
+    assert ports == {"head": ["127.0.0.1::8265", "127.0.0.1::10001"], "gpu-0": [], "gpu-1": []}
 
 
 def test_each_group_has_its_resources_labels_and_parameters_of_ray() -> None:

@@ -197,6 +197,29 @@ def test_gpus_are_asked_for_tolerated_and_hidden_from_everybody_else() -> None:
     assert env(plain)["NVIDIA_VISIBLE_DEVICES"] == "void"
 
 
+def test_nodes_with_gpus_and_without_have_places_of_their_own() -> None:
+    places = {
+        "node_selector": {"zone": "a"},
+        "with_gpus": {"node_selector": {"pool": "gpu"}, "runtime_class": "nvidia"},
+        "without_gpus": {"node_selector": {"pool": "cpu"}, "tolerations": [{"key": "cpu"}]},
+        "groups": {"head": {"node_selector": {"pool": "head"}}},
+    }
+    gpu, plain = worker(workers=[GPUS], kuberay=places), head(workers=[GPUS], kuberay=places)
+    assert (gpu["nodeSelector"], gpu["runtimeClassName"]) == ({"zone": "a", "pool": "gpu"}, "nvidia")
+    assert plain["nodeSelector"] == {"zone": "a", "pool": "head"}
+    assert plain["tolerations"] == [{"key": "cpu", "operator": "Exists"}]
+    simulated = worker(workers=[GPUS], kuberay={**places, "simulated_gpus": True})
+    assert simulated["nodeSelector"]["pool"] == "cpu"
+
+
+def test_the_autoscaler_is_as_large_as_the_file_says() -> None:
+    grows = [{"name": "cpu", "min": 0, "max": 2}]
+    default = spec(workers=grows)["autoscalerOptions"]["resources"]
+    assert default["requests"] == default["limits"] == {"cpu": "500m", "memory": "512Mi"}
+    own = spec(workers=grows, kuberay={"autoscaler": {"cpus": 1.5, "memory": "1GiB"}})
+    assert own["autoscalerOptions"]["resources"]["limits"] == {"cpu": "1500m", "memory": "1Gi"}
+
+
 def test_simulated_gpus_are_numbers_of_ray_alone() -> None:
     found = made(workers=[GPUS], kuberay={"simulated_gpus": True}).ray_cluster
     group = found["spec"]["workerGroupSpecs"][0]

@@ -10,7 +10,16 @@ from pydantic import BaseModel
 
 from trainyard import paths
 from trainyard.spec.cluster import ClusterSpec
-from trainyard.spec.kubernetes import KuberaySection, KubeVolume, Operator, PodSecurity, Requests, Storage, Toleration
+from trainyard.spec.kubernetes import (
+    Autoscaler,
+    KuberaySection,
+    KubeVolume,
+    Operator,
+    PodSecurity,
+    Requests,
+    Storage,
+    Toleration,
+)
 from trainyard.spec.load import load_cluster
 
 
@@ -34,6 +43,7 @@ def test_the_example_shows_every_key_and_all_of_them_are_right(example: ClusterS
         KuberaySection: set(),
         Operator: set(),
         Requests: set(),
+        Autoscaler: set(),
         PodSecurity: set(),
         Toleration: set(),
         Storage: {"claim"},
@@ -43,6 +53,7 @@ def test_the_example_shows_every_key_and_all_of_them_are_right(example: ClusterS
         section,
         section.operator,
         section.requests,
+        section.autoscaler,
         section.security,
         section.tolerations[0],
         section.storage,

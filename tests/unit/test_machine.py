@@ -48,6 +48,9 @@ class FakeMachine(Machine):
     def plans(self) -> tuple[NodePlan, ...]:
         return plans_of(self.spec)
 
+    def ray_address(self) -> str:
+        return "127.0.0.1:6379"
+
     def address(self) -> str | None:
         return None
 

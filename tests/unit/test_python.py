@@ -116,8 +116,20 @@ def test_sematics_shapes_are_cluster_files(monkeypatch: pytest.MonkeyPatch) -> N
     ]
     scaler = AutoscalerConfig(cpu=1, memory_gb=1)
     groups = [ScalingGroup(NODE, min_workers=0, max_workers=4), ScalingGroup(NODE, 0, 0)]
-    (grows,) = RayCluster(RayClusterConfig(NODE, groups, scaler), name="mine").spec.workers
+    half = RayNodeConfig(cpu=1.5, memory_gb=2)
+    spec = RayCluster(RayClusterConfig(half, groups, scaler), name="mine").spec
+    (grows,) = spec.workers
     assert (grows.least, grows.most, grows.gpus) == (0, 4, 1)
+    assert (spec.kuberay.autoscaler.cpus, spec.kuberay.autoscaler.memory) == (1, 1024**3)
+    assert (spec.head.cpus, spec.kuberay.groups["head"].requests.cpus) == (2, 1.5)
+
+
+def test_gpus_that_this_machine_lacks_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainyard.backends.local.gpu_ids", lambda environ: ("0", "1", "2"))
+    cluster = RayCluster(SimpleRayCluster(n_nodes=4, node_config=NODE, max_nodes=4), file="demo")
+    assert [node.gpus for node in cluster.spec.nodes()] == [1, 0, 0, 0]
+    fits = RayCluster(SimpleRayCluster(n_nodes=3, node_config=NODE), file="demo")
+    assert [node.gpus for node in fits.spec.nodes()] == [1, 1, 1]
 
 
 def test_a_python_shell_completes_what_the_package_offers() -> None:

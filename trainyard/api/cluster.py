@@ -6,22 +6,23 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Any, Literal, get_args
 
 from trainyard import ending, lifecycle, progress, resuming, smoke, training
+from trainyard.api.connection import connected, refused
 from trainyard.api.job import Job, Overrides, as_overrides
-from trainyard.api.refusal import refused
 from trainyard.api.run import Run
 from trainyard.backends.contract import ClusterStatus
 from trainyard.backends.record import recorded_backend
 from trainyard.dispatch import launch
 from trainyard.dispatch.follow import Screen
 from trainyard.dispatch.plan import Prepared, described
+from trainyard.endpoint import Endpoint
 from trainyard.errors import InterruptedRunError, RequestError, TrainyardError
 from trainyard.results.store import RunDirectory
 from trainyard.screen import PrintedScreen
@@ -53,8 +54,8 @@ class Cluster:
     given. However the block is left, its runs end first (of a good end they are waited for), and then what entering it
     made is removed: a cluster that existed before stays. `teardown="always"` removes that too, `"never"` nothing. Steps
     are shown on stderr, and on stdout what tasks print: `forward_logs=False` shows nothing of that, `True` that of a
-    sweep's trainings too. With `guards_ray`, `ray` refuses to start in the block: no second Ray of this machine is
-    taken for the cluster.
+    sweep's trainings too. With `ray_env`, a runtime environment of Ray's ({}: none of its own), `ray` is the cluster in
+    the block, or refuses to start where no way leads there: no second Ray of this machine is taken for the cluster.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Cluster:
         teardown: Teardown = "made",
         forward_logs: bool | None = None,
         timeout: float | None = None,
-        guards_ray: bool = False,
+        ray_env: Mapping[str, Any] | None = None,
     ) -> None:
         if teardown not in get_args(Teardown):
             raise RequestError(f"teardown must be one of: {', '.join(get_args(Teardown))}; got {teardown!r}")
@@ -72,7 +73,7 @@ class Cluster:
         self._teardown = teardown
         self._forward_logs = forward_logs
         self._timeout = timeout
-        self._guards_ray = guards_ray
+        self._ray_env = ray_env
         self._runs: list[Run] = []
         self._blocks: list[_Block] = []
 
@@ -86,7 +87,7 @@ class Cluster:
         teardown: Teardown = "made",
         forward_logs: bool | None = None,
         timeout: float | None = None,
-        guards_ray: bool = False,
+        ray_env: Mapping[str, Any] | None = None,
     ) -> Cluster:
         """Return the cluster that `-f`, `--set` and `--backend` mean to the commands. Raises RequestError.
 
@@ -99,13 +100,13 @@ class Cluster:
         """
         asked = str(file) if file else None
         overrides = as_overrides(set)
-        found = lifecycle.find(asked, os.environ, directory=Path.cwd(), overrides=overrides, backend=backend)
+        found = lifecycle.find(asked, dict(os.environ), directory=Path.cwd(), overrides=overrides, backend=backend)
         return cls(
             found,
             teardown=teardown,
             forward_logs=forward_logs,
             timeout=timeout,
-            guards_ray=guards_ray,
+            ray_env=ray_env,
         )
 
     @property
@@ -116,6 +117,23 @@ class Cluster:
     def spec(self) -> ClusterSpec:
         """Return its file as resolved."""
         return self._cluster.spec
+
+    def gpus_here(self) -> int | None:
+        """Return how many GPUs its nodes can have at most where they are processes of this machine, None elsewhere."""
+        return self._cluster.backend.TRAITS.gpus_here(self.spec, os.environ)
+
+    def ray(self, *, runtime_env: Mapping[str, Any] | None = None) -> ModuleType:
+        """Connect `ray` to this cluster until its block ends; return that module.
+
+        After it, `ray.remote`, Ray Train and Ray Tune run on the cluster, in Ray's `runtime_env` if that is given.
+        Raises RequestError outside a block, where `ray` is connected already, and for a cluster whose Ray programs of
+        this machine do not reach.
+        """
+        if not self._blocks:
+            hint = "with Cluster.from_file(...) as cluster: cluster.ray()"
+            raise RequestError("ray() is for a block", hint=hint)
+        self._connect(lifecycle.connect(self._cluster), runtime_env or {})
+        return sys.modules["ray"]
 
     def status(self) -> ClusterStatus:
         """Ask how it is."""
@@ -203,8 +221,8 @@ class Cluster:
         try:
             self.up(timeout=self._timeout)
             self.smoke()
-            if self._guards_ray:
-                self._blocks[-1].inside.enter_context(refused(self.spec))
+            if self._ray_env is not None:
+                self._connect_or_refuse(self._ray_env)
         except BaseException as error:
             is_removed = self._leave()
             # What an error says of what stays, and goes on by a command, is past.
@@ -248,6 +266,19 @@ class Cluster:
             ends=ends,
             note=lambda text: note(f"note: {text}"),
         )
+
+    def _connect(self, endpoint: Endpoint, runtime_env: Mapping[str, Any]) -> None:
+        forward_logs = self._forward_logs is not False
+        inside = connected(endpoint, runtime_env=runtime_env, forward_logs=forward_logs)
+        self._blocks[-1].inside.enter_context(inside)
+
+    def _connect_or_refuse(self, runtime_env: Mapping[str, Any]) -> None:
+        """Let `ray` be this cluster in the block; where no way leads to it, let it say so."""
+        endpoint = lifecycle.connect(self._cluster)
+        if endpoint.ray_address is None:
+            self._blocks[-1].inside.enter_context(refused(self.name))
+        else:
+            self._connect(endpoint, runtime_env)
 
     def _leave(self) -> bool:
         """Leave a block: remove what is to be removed; return whether that was done."""

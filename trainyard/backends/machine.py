@@ -88,6 +88,10 @@ class Machine(ABC):
         """Return the address of Ray's GCS, where programs of this machine reach it."""
         return None
 
+    @abstractmethod
+    def ray_address(self) -> str:
+        """Return what `ray.init` of a program of this machine takes. Raises NotReadyError if no head runs."""
+
     @property
     def token_file(self) -> Path:
         return self.tools.state / "token"
@@ -211,6 +215,7 @@ class Machine(ABC):
             image=nodes["head"].plan.get("image"),
             tunnel=self.tunnel,
             down=tuple((name, node.detail) for name, node in nodes.items() if not node.runs),
+            ray_address=self.ray_address,
         )
 
     def logs(self, *, follow: bool, node: str = "") -> Iterator[LogLine]:

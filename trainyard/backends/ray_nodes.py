@@ -13,7 +13,7 @@ from trainyard.errors import PrerequisiteError, RequestError
 from trainyard.seams.ray_api import RayApi
 from trainyard.seams.ray_types import Node
 from trainyard.spec.cluster import ClusterSpec
-from trainyard.spec.groups import NodeSpec
+from trainyard.spec.groups import Head, NodeSpec
 from trainyard.spec.ray_nodes import start_options
 from trainyard.spec.units import format_size
 from trainyard.wording import counted
@@ -36,6 +36,8 @@ HEALTH_CHECK_MS = 1000
 KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS = 10_000, 15_000
 # pip and uv try again by themselves what the network broke; Ray's default of 3 tells a wrong package after 54 s.
 RUNTIME_ENV_TRIES = 2
+# Ray's own default (ray/scripts/scripts.py).
+RAY_CLIENT_PORT = 10001
 # Ray gives its dashboard 60 s; on 2 cores with a load of 10 it was measured to take longer.
 DASHBOARD_SECONDS = 150
 # The dashboard of a loaded machine may be slow, but a question must not hold up the loop.
@@ -180,6 +182,11 @@ def start_arguments(plan: NodePlan, *, head: str, gcs_port: int, dashboard: tupl
         return [*arguments, f"--address={head}:{gcs_port}"]
     listening = [f"--dashboard-host={dashboard[0]}", f"--dashboard-port={dashboard[1]}"]
     return [*arguments, "--head", f"--port={gcs_port}", "--include-dashboard=true", *listening, "--no-monitor"]
+
+
+def client_port(head: Head) -> int:
+    """Return the port of the head's Ray Client server, which `ray start` starts with every head."""
+    return int(start_options(head.ray_start).get("ray-client-server-port") or RAY_CLIENT_PORT)
 
 
 def own_arguments(plan: NodePlan) -> list[str]:

@@ -78,6 +78,13 @@ class Requests(Section):
     memory: Size | None = setting(None, "Memory; left out: what the node may use.")
 
 
+class Autoscaler(Section):
+    """Ray's autoscaler: a second container of the head, where a group of the cluster grows."""
+
+    cpus: float = setting(0.5, "CPUs, as request and limit.", gt=0, le=1024)
+    memory: Size = setting(512 * 1024**2, "Memory, as request and limit.")
+
+
 class PodGroup(PodPlacement):
     """The pods of one group, or of `head`: where they may run, what they ask for, what they are marked with."""
 
@@ -164,7 +171,10 @@ class KuberaySection(PodPlacement):
     context: Filled | None = setting(None, "A context of the kubeconfig; left out: its current one.")
     namespace: ObjectName = setting("trainyard", "Where the cluster lives; made if it is missing.")
     operator: Operator = setting(Operator(), "The KubeRay operator.")
-    groups: dict[Filled, PodGroup] = setting({}, "One group, or `head`, on top of what is said for all.")
+    with_gpus: PodPlacement = setting(PodPlacement(), "Nodes that have GPUs, on top of what is said for all.")
+    without_gpus: PodPlacement = setting(PodPlacement(), "Nodes without GPUs, on top of what is said for all.")
+    groups: dict[Filled, PodGroup] = setting({}, "One group, or `head`, on top of all that.")
+    autoscaler: Autoscaler = setting(Autoscaler(), "The autoscaler's own container, where a group grows.")
     gpu_resource: Filled = setting("nvidia.com/gpu", "What a GPU is called on the nodes.")
     simulated_gpus: bool = setting(
         False, "true: GPUs are numbers only, Kubernetes is not asked for any; to try a layout."
@@ -200,17 +210,18 @@ class KuberaySection(PodPlacement):
         None, "How long pods may find no room, where Kubernetes adds machines by itself, such as 10m."
     )
 
-    def pods(self, group: str) -> PodGroup:
-        """Return how the pods of a group are: what is given for it, on top of what is given for all."""
+    def pods(self, group: str, *, gpus: int) -> PodGroup:
+        """Return how the pods of a group are: what is given for it, for nodes with (or without) GPUs, and for all."""
         own = self.groups.get(group, PodGroup())
+        alike = self.with_gpus if gpus else self.without_gpus
         requests = own.requests.cpus or self.requests.cpus, own.requests.memory or self.requests.memory
         return PodGroup(
             requests=Requests(cpus=requests[0], memory=requests[1]),
             labels={**self.labels, **own.labels},
             annotations={**self.annotations, **own.annotations},
-            node_selector={**self.node_selector, **own.node_selector},
-            tolerations=(*self.tolerations, *own.tolerations),
-            spread=own.spread or self.spread or "preferred",
-            runtime_class=own.runtime_class or self.runtime_class,
-            priority_class=own.priority_class or self.priority_class,
+            node_selector={**self.node_selector, **alike.node_selector, **own.node_selector},
+            tolerations=(*self.tolerations, *alike.tolerations, *own.tolerations),
+            spread=own.spread or alike.spread or self.spread or "preferred",
+            runtime_class=own.runtime_class or alike.runtime_class or self.runtime_class,
+            priority_class=own.priority_class or alike.priority_class or self.priority_class,
         )

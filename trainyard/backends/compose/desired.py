@@ -96,11 +96,17 @@ def _node(spec: ClusterSpec, plan: NodePlan, owner: str, of_root: Collection[str
         "labels": {**naming.common(spec.name, owner), **made_from},
         # Its name must be known before anybody looks it up, and no worker may be older than its head.
         "after": [] if plan.is_head else ["head"],
-        "ports": [f"127.0.0.1:{spec.compose.dashboard_port or ''}:{DASHBOARD_PORT}"] if plan.is_head else [],
+        "ports": _published(spec) if plan.is_head else [],
         "shm_size": ray_nodes.shared_memory(plan.memory, spec.compose.shm_size)[0],
         "deploy": _deploy(spec, plan),
         "health": _health(plan),
     }
+
+
+def _published(spec: ClusterSpec) -> list[str]:
+    """Return the ports of the head that its host reaches, on loopback: the dashboard's and Ray Client's."""
+    dashboard = f"127.0.0.1:{spec.compose.dashboard_port or ''}:{DASHBOARD_PORT}"
+    return [dashboard, f"127.0.0.1::{ray_nodes.client_port(spec.head)}"]
 
 
 def _deploy(spec: ClusterSpec, plan: NodePlan) -> dict[str, Any]:

@@ -9,14 +9,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
-from trainyard.backends import ray_nodes
+from trainyard.backends import contract, ray_nodes
 from trainyard.backends.compose import desired, diagnosis, leash, location, naming
 from trainyard.backends.contract import LeashStatus
 from trainyard.backends.leash import Leash
 from trainyard.backends.logs import TAIL_LINES, LogFile, ray_files
 from trainyard.backends.machine import Machine, ObservedNode
 from trainyard.backends.ray_nodes import NodePlan, Room, fingerprint
-from trainyard.errors import OutsideError, TrainyardError
+from trainyard.errors import NotReadyError, OutsideError, TrainyardError
 from trainyard.images.resolve import PinnedImage
 from trainyard.seams import nvidia
 from trainyard.seams.docker import cli
@@ -98,13 +98,30 @@ class DockerHost(Machine):
 
     def address(self) -> str | None:
         """Return where the dashboard answers: on loopback, here or through a tunnel that ends with this process."""
+        port = self._published(desired.DASHBOARD_PORT)
+        return None if port is None else f"http://{LOOPBACK}:{port}"
+
+    def ray_address(self) -> str:
+        """Return where Ray Client answers: on loopback, here or through a tunnel that ends with this process."""
+        if self.address() is None:
+            raise contract.not_up(self.spec.name)
+        port = self._published(ray_nodes.client_port(self.spec.head))
+        if port is None:
+            what = f"the head of cluster {self.spec.name} publishes no port for Ray Client"
+            hint = "An older Trainyard made it: trainyard cluster.up --recreate"
+            raise NotReadyError(what, hint=hint)
+        return f"ray://{LOOPBACK}:{port}"
+
+    def _published(self, inside: int) -> int | None:
+        """Return the port of this machine that ends at one of the head, None if no head runs."""
         head = self.containers().get("head")
-        ports = [port.outside for port in head.ports if port.inside == desired.DASHBOARD_PORT] if head else []
+        ports = [port.outside for port in head.ports if port.inside == inside] if head else []
         if not ports:
             return None
         ssh = self.engine.ssh
-        port = forward.local_port(connection.connect(ssh, self.engine.environ), ports[0]) if ssh else ports[0]
-        return f"http://{LOOPBACK}:{port}"
+        if ssh is None:
+            return ports[0]
+        return forward.local_port(connection.connect(ssh, self.engine.environ), ports[0])
 
     def log_files(self, node: str) -> Iterator[LogFile]:
         """Yield what Docker kept of each container, then Ray's own files."""

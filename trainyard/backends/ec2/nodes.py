@@ -40,6 +40,11 @@ def address(location: Location, head: Instance) -> str:
     return f"http://127.0.0.1:{forward.local_port(snapshot.reach(location, head), DASHBOARD_PORT)}"
 
 
+def ray_client(location: Location, head: Instance, port: int) -> str:
+    """Return where the head's Ray Client server answers for us, as long as this process lives. Raises HostError."""
+    return f"ray://127.0.0.1:{forward.local_port(snapshot.reach(location, head), port)}"
+
+
 def alive(location: Location, head: Instance | None) -> tuple[frozenset[str], str]:
     """Return the names of the nodes that Ray itself calls alive, and why there are none."""
     if head is None or head.state != "running":

@@ -15,7 +15,7 @@ from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2.location import Location
 from trainyard.backends.ec2.snapshot import Instance
 from trainyard.backends.logs import LogFile
-from trainyard.backends.ray_nodes import cluster_state
+from trainyard.backends.ray_nodes import client_port, cluster_state
 from trainyard.endpoint import Endpoint
 from trainyard.errors import LockedOutError, OutsideError, RequestError
 from trainyard.results.formats import duration
@@ -119,6 +119,7 @@ def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
         tunnel=f"{head.id} by SSH",
         down=tuple(broken),
         names_change=True,
+        ray_address=lambda: nodes.ray_client(location, head, client_port(spec.head)),
     )
 
 

@@ -67,7 +67,11 @@ def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
     """
     section = _section(spec)
     if not section.service:
-        return Endpoint(spec.name, (section.address or "").rstrip("/"), _token(section, tools))
+        address = (section.address or "").rstrip("/")
+        # Ray sets it on its nodes: this program runs on one.
+        is_on_a_node = "RAY_ADDRESS" in tools.environ
+        ray_address = (lambda: "auto") if is_on_a_node else None
+        return Endpoint(spec.name, address, _token(section, tools), ray_address=ray_address)
     service = services.named(section, tools)
     secret = section.token_secret
     token = services.token(service, secret) if secret else _token(section, tools)

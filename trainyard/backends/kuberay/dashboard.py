@@ -1,4 +1,4 @@
-"""A cluster's dashboard: a port-forward to whichever pod is the head now, and what Ray says there."""
+"""A cluster's dashboard: a port-forward to the pod that is the head now, and what Ray says there."""
 
 from __future__ import annotations
 
@@ -22,6 +22,10 @@ class Dashboard:
         """Return where it answers for us, as long as this process lives."""
         return f"http://{forward.LOOPBACK}:{self._port()}"
 
+    def ray_client(self, port: int) -> str:
+        """Return where the head's Ray Client server answers for us, as long as this process lives."""
+        return f"ray://{forward.LOOPBACK}:{self._forwarded(port)}"
+
     def last_error(self) -> str:
         """Return why the newest connection came to nothing; "" if it did not."""
         return forward.last_error(self._port())
@@ -35,11 +39,13 @@ class Dashboard:
         return ray_nodes.alive(self.address(), token, started=started)
 
     def _port(self) -> int:
+        return self._forwarded(naming.DASHBOARD_PORT)
+
+    def _forwarded(self, port: int) -> int:
+        """Return the port here that ends at one of the head."""
         where = self.location
         what = f"the head of cluster {where.name}"
-        return forward.forward(
-            where.kube, namespace=where.namespace, find=self._head_pod, port=naming.DASHBOARD_PORT, what=what
-        )
+        return forward.forward(where.kube, namespace=where.namespace, find=self._head_pod, port=port, what=what)
 
     def _head_pod(self) -> str | None:
         labels = f"{naming.of_ray_cluster(self.location.name)},{naming.RAY_NODE_TYPE}=head"

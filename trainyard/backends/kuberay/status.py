@@ -20,7 +20,7 @@ from trainyard.backends.kuberay.location import Location
 from trainyard.backends.kuberay.pods import Container
 from trainyard.backends.kuberay.snapshot import Snapshot, cluster_pods, if_allowed, node_pods, side_by_side
 from trainyard.backends.logs import TAIL_LINES, Follower, LogFile
-from trainyard.backends.ray_nodes import cluster_state
+from trainyard.backends.ray_nodes import client_port, cluster_state
 from trainyard.endpoint import BackendCheck, Endpoint
 from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError
 from trainyard.seams.kube.types import NODE, Object
@@ -96,6 +96,7 @@ def connect(spec: ClusterSpec, dashboard: Dashboard) -> Endpoint:
         refused=f"Secret {naming.token_secret(where.name)} in {where} holds another token than the nodes were started "
         "with: it was changed, or deleted and made again. docs/tokens.md says how to put theirs back; "
         "or give all nodes the new one, which ends all that runs: trainyard cluster.up --recreate.",
+        ray_address=lambda: dashboard.ray_client(client_port(spec.head)),
     )
 
 

@@ -11,7 +11,6 @@ from trainyard.backends.contract import LINT, HostResult, Tools, Verified
 from trainyard.backends.kuberay import desired, diagnosis, location, naming, objects, pods, snapshot
 from trainyard.backends.kuberay.debounce import PULL, Debounce
 from trainyard.backends.kuberay.diagnosis.host import NoRoomError
-from trainyard.backends.kuberay.groups import HEAD
 from trainyard.backends.kuberay.location import Location
 from trainyard.backends.kuberay.manifest import pod as pod_parts
 from trainyard.backends.kuberay.pods import Ended
@@ -21,7 +20,7 @@ from trainyard.images import resolve
 from trainyard.images.resolve import PinnedImage
 from trainyard.seams.kube.types import NODE, POD, SECRET, Object
 from trainyard.spec.cluster import ClusterSpec
-from trainyard.spec.kubernetes import KuberaySection, Toleration
+from trainyard.spec.kubernetes import KuberaySection, PodGroup, Toleration
 from trainyard.steps import Clock
 
 SCRIPT = "import ray; open('/dev/termination-log', 'w').write(ray.__version__)"
@@ -72,7 +71,7 @@ def hosts_of(where: Location, spec: ClusterSpec, groups: Sequence[str]) -> list[
     hosts = if_allowed(where.kube.list, NODE)
     if hosts is None:
         return [None]
-    selectors = [where.section.pods(name).node_selector for name in groups]
+    selectors = [_placement(where.section, spec, name).node_selector for name in groups]
     names: list[str | None] = [
         pods.name(host)
         for host in sorted(hosts, key=pods.name)
@@ -120,6 +119,11 @@ def login(where: Location, image: PinnedImage) -> Iterator[tuple[str, ...]]:
         where.kube.delete(SECRET, name, namespace=where.namespace)
 
 
+def _placement(section: KuberaySection, spec: ClusterSpec, group: str) -> PodGroup:
+    gpus = 0 if section.simulated_gpus else spec.groups()[group].gpus
+    return section.pods(group, gpus=gpus)
+
+
 def probe(
     where: Location, spec: ClusterSpec, image: PinnedImage, pull_secrets: Sequence[str], host: str | None
 ) -> Object:
@@ -128,7 +132,7 @@ def probe(
     `host` None: wherever the head may run.
     """
     section = where.section
-    groups = [section.pods(name) for name in (HEAD, *(each.name for each in spec.workers))]
+    groups = [_placement(section, spec, name) for name in spec.groups()]
     # What any group tolerates; the labels of the host were looked at already.
     tolerations = [each for group in groups for each in group.tolerations]
     if spec.head.gpus or any(group.gpus for group in spec.workers):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from trainyard.backends import contract, ray_nodes
 from trainyard.backends.contract import ClusterStatus, Finding, LogLine, Tools, Traits
 from trainyard.backends.findings import full_disk
 from trainyard.backends.local import node_processes
-from trainyard.backends.local.machine import ThisMachine
+from trainyard.backends.local.machine import ThisMachine, gpu_ids
 from trainyard.backends.local.naming import ClusterFiles
 from trainyard.backends.machine import node_steps
 from trainyard.endpoint import Endpoint
@@ -17,7 +17,13 @@ from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import counted
 
-TRAITS = Traits()
+
+def gpus_here(spec: ClusterSpec, environ: Mapping[str, str]) -> int | None:
+    """Return how many GPUs nodes can have at most; None where they may be simulated."""
+    return None if spec.local.simulated_gpus else len(gpu_ids(environ))
+
+
+TRAITS = Traits(gpus_here=gpus_here)
 billed = contract.nothing_billed
 documents = contract.nothing_to_show
 discover = contract.nothing_to_discover

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 from trainyard import versions
-from trainyard.backends import ray_nodes
+from trainyard.backends import contract, ray_nodes
 from trainyard.backends.contract import LeashStatus
 from trainyard.backends.leash import Leash
 from trainyard.backends.local import leash, node_processes
@@ -93,6 +93,12 @@ class ThisMachine(Machine):
     def gcs(self) -> str | None:
         head, ports = self.nodes().get("head"), self._ports()
         return f"{LOOPBACK}:{ports.gcs}" if head and head.runs and ports else None
+
+    def ray_address(self) -> str:
+        """Return where Ray's GCS answers: a program of this machine is a driver like those of tasks."""
+        if self.gcs is None:
+            raise contract.not_up(self.spec.name)
+        return self.gcs
 
     def log_files(self, node: str) -> Iterator[LogFile]:
         """Yield the files of the recorded nodes, which can be read whatever Ray does."""

@@ -23,8 +23,6 @@ from trainyard.spec.ray_nodes import start_options
 
 # How long a node of a growing group may be idle, unless the file says otherwise (Ray's own default).
 IDLE_SECONDS = 60
-# Ray's autoscaler beside the head.
-AUTOSCALER = {"cpu": "500m", "memory": "512Mi"}
 
 
 @dataclass(frozen=True)
@@ -122,12 +120,14 @@ def _ray_cluster(inputs: Inputs) -> dict[str, Any]:
 
 def _autoscaler(section: KuberaySection) -> dict[str, Any]:
     variables = pod.home(section.security, directory=pod.SESSIONS)
+    own = section.autoscaler
+    size = {"cpu": pod.cpus(own.cpus), "memory": pod.quantity(own.memory)}
     return {
         "version": "v2",
         "idleTimeoutSeconds": IDLE_SECONDS,
         "upscalingMode": "Default",
         "imagePullPolicy": "IfNotPresent",
-        "resources": {"requests": AUTOSCALER, "limits": AUTOSCALER},
+        "resources": {"requests": size, "limits": size},
         "securityContext": pod.container_security(section.security),
         "env": [{"name": name, "value": value} for name, value in variables.items()] or None,
     }

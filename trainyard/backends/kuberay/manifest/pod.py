@@ -109,8 +109,8 @@ def node_size(section: KuberaySection, declared: Head | WorkerGroup) -> NodeSize
 def values(inputs: Inputs, node: NodeSize, *, with_autoscaler: bool) -> Values:
     """Return the values of a group's pods; None for what is to be left out."""
     spec, section = inputs.spec, inputs.section
-    place = section.pods(node.group)
     gpus = 0 if inputs.simulated else node.gpus
+    place = section.pods(node.group, gpus=gpus)
     limits = {"cpu": str(node.cpu_limit), "memory": quantity(node.memory)}
     if gpus:
         limits[section.gpu_resource] = str(gpus)
@@ -141,6 +141,11 @@ def values(inputs: Inputs, node: NodeSize, *, with_autoscaler: bool) -> Values:
         "mounts": mounts,
         "volumes": volumes,
     }
+
+
+def cpus(number: float) -> str:
+    """Return CPUs as Kubernetes writes parts of them: `500m`."""
+    return f"{round(number * 1000)}m"
 
 
 def quantity(size: int) -> str:
@@ -187,7 +192,7 @@ def _requests(less: Requests, node: NodeSize, limits: Mapping[str, str]) -> dict
     """Return what the scheduler is asked for: the limits, unless the file says less."""
     found = dict(limits)
     if less.cpus is not None and less.cpus < node.cpu_limit:
-        found["cpu"] = f"{round(less.cpus * 1000)}m"
+        found["cpu"] = cpus(less.cpus)
     if less.memory is not None and less.memory < node.memory:
         found["memory"] = quantity(less.memory)
     return found
