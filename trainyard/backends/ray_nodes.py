@@ -26,8 +26,6 @@ SPARE_SHARED_MEMORY = 512 * MEBIBYTE
 # Ray's job supervisor gives a runner this long from SIGTERM to SIGKILL; its default of 3 s is too short to bring
 # outputs back (ray/dashboard/modules/job/job_manager.py).
 JOB_STOP_SECONDS = 8
-# How long an uploaded package stays in the cluster (ray/_private/runtime_env/packaging.py; default 10 minutes).
-PACKAGE_SECONDS = 7 * 24 * 3600
 # Five refused checks make a node dead, and only then are its tasks tried again; Ray's default takes 15 to 20 s. A check
 # that a busy node does not answer still counts only after 10 s (ray/common/ray_config_def.h, health_check_*).
 HEALTH_CHECK_MS = 1000
@@ -208,7 +206,6 @@ def settings() -> dict[str, str]:
     return {
         "RAY_DASHBOARD_STARTUP_TIMEOUT_S": str(DASHBOARD_SECONDS),
         "RAY_JOB_STOP_WAIT_TIME_S": str(JOB_STOP_SECONDS),
-        "RAY_RUNTIME_ENV_URI_PIN_EXPIRATION_S": str(PACKAGE_SECONDS),
         "RUNTIME_ENV_RETRY_TIMES": str(RUNTIME_ENV_TRIES),
         "RAY_USAGE_STATS_ENABLED": "0",
         # Workers start as soon as tasks wait, side by side: a no-op run takes 3.5 s instead of 5.7 s.
