@@ -100,7 +100,7 @@ import ray
 from trainyard import Cluster
 from trainyard.errors import TrainyardError
 
-with Cluster.from_file(ray_env={}) as cluster:
+with Cluster.from_file("theirs", ray_env={}) as cluster:
     try:
         ray.get(ray.put(1))
         print("on the wrong Ray")
@@ -219,6 +219,7 @@ def assert_sematics(yard: Yard) -> None:
 
 
 def test_ray_is_the_cluster_in_a_block_of_sematics(fresh: Yard) -> None:
+    fresh.write_cluster(HEAD_AND_WORKER)
     assert_sematics(fresh)
     assert fresh.leftovers() == []
 
@@ -230,15 +231,16 @@ def test_ray_is_the_cluster_in_a_block_whose_nodes_are_containers(fresh: Yard, e
     assert left_of(engine, "yard") == []
 
 
-def test_ray_starts_nothing_of_its_own_where_no_way_leads_to_the_cluster(yard: Yard, fresh: Yard) -> None:
-    (fresh.home / "token").write_text(yard.token())
-    fresh.write_cluster(
-        f"name: {{name}}\nbackend: existing\nexisting: {{{{address: '{yard.address()}', token_file: ../token}}}}\n"
-    )
-    (fresh.home / "program.py").write_text(ELSEWHERE)
-    said = run(fresh, "program.py")
-    assert "ray does not reach cluster yard from this program: use cluster.dispatch(job)" in said
-    assert "programs of this machine do not reach the Ray of cluster yard" in said
+def test_ray_starts_nothing_of_its_own_where_no_way_leads_to_the_cluster(fresh: Yard) -> None:
+    fresh.write_cluster(HEAD_AND_WORKER)
+    with fresh.up():
+        existing = f"{{address: '{fresh.address()}', token_file: {fresh.state}/token}}"
+        file = fresh.home / "clusters" / "theirs.yaml"
+        file.write_text(f"name: theirs\nbackend: existing\nexisting: {existing}\n")
+        (fresh.home / "program.py").write_text(ELSEWHERE)
+        said = run(fresh, "program.py")
+    assert "ray does not reach cluster theirs from this program: use cluster.dispatch(job)" in said
+    assert "programs of this machine do not reach the Ray of cluster theirs" in said
     assert "wrong" not in said
 
 
