@@ -7,7 +7,6 @@ itself, on three nodes in containers with images/torch.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 

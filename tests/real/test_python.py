@@ -231,6 +231,14 @@ def test_ray_is_the_cluster_in_a_block_whose_nodes_are_containers(fresh: Yard, e
     assert left_of(engine, "yard") == []
 
 
+@pytest.mark.breaking
+def test_ray_is_the_cluster_in_a_block_whose_nodes_are_pods(kube: KubeBed, operator: None, tmp_path: Path) -> None:
+    lab = kubernetes.yard(kube, tmp_path, "python")
+    kubernetes.write(kube, lab, PODS, namespace=SPACE)
+    assert_sematics(lab)
+    assert kubernetes.belongings(kube, "yard") == []
+
+
 def test_ray_starts_nothing_of_its_own_where_no_way_leads_to_the_cluster(fresh: Yard) -> None:
     fresh.write_cluster(HEAD_AND_WORKER)
     with fresh.up():
