@@ -30,7 +30,7 @@ def main() -> None:
     given = options.parse()
     config = configure(given)
     ray.init(log_to_driver=False)
-    say(f"{given.run} starts {wanted(config)} beside this task: resources.actors leaves them room")
+    say(f"{given.run} starts {wanted(config)}: resources.actors leaves them room")
     train(given, config, Path(os.environ.get("TRAINYARD_CHECKPOINT", "checkpoint")).resolve())
 
 
