@@ -104,9 +104,9 @@ def result(run: Path) -> dict[str, Any]:
     return found
 
 
-def nodes(run: Path) -> set[str]:
-    document = json.loads((run / "run.json").read_text())
-    return {task["node"] for task in document["tasks"]}
+def nodes(lab: Yard, run: Path) -> set[str]:
+    """Return where the last attempts of a run's tasks ran."""
+    return {task["attempts"][-1]["node"] for task in lab.json("train.status", run.name)["tasks"]}
 
 
 def curve(run: Path, tag: str) -> list[tuple[float, float]]:
@@ -125,10 +125,10 @@ def curve(run: Path, tag: str) -> list[tuple[float, float]]:
 def test_torchrun_trains_on_two_nodes_and_continues(job: str, torch_lab: Yard) -> None:
     settings = (TORCHRUN.format(epochs=120), "resources={share: 1}")
     first = stopped(torch_lab, job, *settings, at=r"epoch +40 ")
-    assert nodes(first) == {"head", "cpu-0"}
+    assert nodes(torch_lab, first) == {"head", "cpu-0"}
 
     again = resumed(torch_lab, first)
-    assert nodes(again) == {"head", "cpu-0"}
+    assert nodes(torch_lab, again) == {"head", "cpu-0"}
     assert result(again)["device"] == "cpu"
     assert result(again)["accuracy"] > GOOD
     # The first epoch of the second run is one that the first run has begun or would have begun.
@@ -144,8 +144,9 @@ def test_ray_train_trains_with_workers_on_two_nodes_and_continues(torch_lab: Yar
     first = stopped(torch_lab, "torch-train", TORCH_TRAIN.format(epochs=120), at=r"epoch +[34]\d ")
     again = resumed(torch_lab, first)
     after = [int(number) for number in re.findall(r"computes on cpu, after epoch (\d+)", log(again))]
-    assert len(after) == 2
-    assert after[0] == after[1] >= 10
+    # Ray shows a line of two workers that differs by a number only once.
+    assert len(set(after)) == 1
+    assert after[0] >= 10
     assert result(again)["epoch"] == 120
     assert result(again)["eval/accuracy"] > GOOD
     losses = curve(again, "train/loss")
