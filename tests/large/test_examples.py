@@ -209,8 +209,10 @@ def test_what_rllib_does_not_know_is_one_error(run: str, env: str, config: str, 
 
 
 def test_ado_walks_through_a_space_with_experiments_of_the_jobs_own_package(plain_lab: Yard) -> None:
-    first = stopped(plain_lab, "ado", at=r"")
+    first = stopped(plain_lab, "ado", at=r"Experiments completed: [1-9]")
     again = resumed(plain_lab, first)
+    # What was measured before is not measured again.
+    assert 0 < log(again).count("Submitted experiment") < 48
     (path,) = again.glob("outputs/*/measurements.csv")
     with path.open() as opened:
         rows = list(csv.DictReader(opened))
