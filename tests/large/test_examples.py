@@ -1,7 +1,7 @@
 """The examples train, each for about a minute, on two nodes that share no disk, and continue where they were stopped.
 
 The nodes of jobs/torch-*, jobs/lightning and jobs/rllib run images/torch, with the torch of the index
-that pip uses here and all that it brings of CUDA: SIZE. It is built once, as the bed's other images
+that pip uses here and all that it brings of CUDA: 6.9 GB. It is built once, as the bed's other images
 are, before the clock of a test runs. jobs/ado brings its packages itself.
 """
 
@@ -32,6 +32,7 @@ workers:
   - {{{{name: cpu, count: 1, cpus: 2, memory: 2GiB}}}}
 """
 GOOD = 0.95
+EPOCHS = 60
 # As job.yaml has them, but longer.
 TORCHRUN = "command=[bash, torchrun.sh, train.py, --epochs, '{epochs}']"
 TORCH_TRAIN = "command=[python, train.py, --workers, '{{workers}}', --epochs, '{epochs}']"
@@ -71,9 +72,9 @@ def stopped(lab: Yard, job: str, *settings: str, at: str) -> Path:
     try:
         wait_until(lambda: printed(lab, before, at, following), seconds=600, what=f"{job} prints {at}")
         lab.run("train.stop", newest(lab).name)
+        following.communicate(timeout=120)
     finally:
-        if following.poll() is None:
-            following.communicate(timeout=120)
+        following.kill()
     return newest(lab)
 
 
@@ -104,6 +105,11 @@ def result(run: Path) -> dict[str, Any]:
     return found
 
 
+def epochs(run: Path) -> list[int]:
+    """Return the epochs whose end a run has printed."""
+    return [int(number) for number in re.findall(r"epoch +(\d+) ", log(run))]
+
+
 def nodes(lab: Yard, run: Path) -> set[str]:
     """Return where the last attempts of a run's tasks ran."""
     return {task["attempts"][-1]["node"] for task in lab.json("train.status", run.name)["tasks"]}
@@ -123,31 +129,30 @@ def curve(run: Path, tag: str) -> list[tuple[float, float]]:
 
 @pytest.mark.parametrize("job", ["torch-ddp", "lightning"])
 def test_torchrun_trains_on_two_nodes_and_continues(job: str, torch_lab: Yard) -> None:
-    settings = (TORCHRUN.format(epochs=120), "resources={share: 1}")
-    first = stopped(torch_lab, job, *settings, at=r"epoch +40 ")
+    settings = (TORCHRUN.format(epochs=EPOCHS), "resources={share: 1}")
+    first = stopped(torch_lab, job, *settings, at=r"epoch +10 ")
     assert nodes(torch_lab, first) == {"head", "cpu-0"}
 
     again = resumed(torch_lab, first)
     assert nodes(torch_lab, again) == {"head", "cpu-0"}
     assert result(again)["device"] == "cpu"
     assert result(again)["accuracy"] > GOOD
-    # The first epoch of the second run is one that the first run has begun or would have begun.
-    begun = [int(number) for number in re.findall(r"epoch +(\d+) ", log(again))]
-    assert 10 < begun[0] <= 1 + max(int(number) for number in re.findall(r"epoch +(\d+) ", log(first)))
-    assert begun == list(range(begun[0], 121))
+    # It begins after the last checkpoint that the stopped run had.
+    trained = epochs(again)
+    assert 2 <= trained[0] <= 1 + epochs(first)[-1]
+    assert trained == list(range(trained[0], EPOCHS + 1))
     losses = curve(again, "train/loss")
     assert losses[0][1] > 3 * losses[-1][1]
-    assert len(losses) >= 100
 
 
 def test_ray_train_trains_with_workers_on_two_nodes_and_continues(torch_lab: Yard) -> None:
-    first = stopped(torch_lab, "torch-train", TORCH_TRAIN.format(epochs=120), at=r"epoch +[34]\d ")
+    first = stopped(torch_lab, "torch-train", TORCH_TRAIN.format(epochs=EPOCHS), at=r"epoch +1\d ")
     again = resumed(torch_lab, first)
     after = [int(number) for number in re.findall(r"computes on cpu, after epoch (\d+)", log(again))]
     # Ray shows a line of two workers that differs by a number only once.
     assert len(set(after)) == 1
-    assert after[0] >= 10
-    assert result(again)["epoch"] == 120
+    assert after[0] >= 1
+    assert result(again)["epoch"] == EPOCHS
     assert result(again)["eval/accuracy"] > GOOD
     losses = curve(again, "train/loss")
     assert losses[0][1] > 3 * losses[-1][1]
