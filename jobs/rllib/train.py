@@ -1,74 +1,124 @@
-"""PPO on CartPole-v1 with RLlib, its environment runners spread over the cluster; this task is the learner.
+"""Train with any algorithm of RLlib; its environment runners are spread over the cluster, this task is the learner.
 
-Learning curves are TensorBoard files in TRAINYARD_OUTPUT. A later attempt goes on from TRAINYARD_CHECKPOINT.
+    python train.py --run PPO --env CartPole-v1 --config '{"num_env_runners": 2}' --stop '{"training_iteration": 100}'
+
+Learning curves are TensorBoard files in TRAINYARD_OUTPUT. The next attempt continues from TRAINYARD_CHECKPOINT.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
+import dataclasses
 import os
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
+import gymnasium
+import options
 import ray
-from ray.rllib.algorithms.ppo import PPOConfig
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.algorithms.registry import ALGORITHMS
+from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+from ray.tune.registry import get_trainable_cls
 from tensorboardX import SummaryWriter
-
-ENVIRONMENT = "CartPole-v1"
 
 
 def main() -> None:
-    """Train until the return is good enough, or the iterations are used up."""
-    options = parse()
-    checkpoints = Path(os.environ.get("TRAINYARD_CHECKPOINT", "checkpoint")).resolve()
-    ray.init(address=os.environ.get("RAY_ADDRESS"), log_to_driver=False)
-    algorithm = (
-        PPOConfig()
-        .environment(ENVIRONMENT)
-        .env_runners(num_env_runners=options.env_runners)
-        .learners(num_learners=0, num_gpus_per_learner=1 if options.gpu else 0)
-        .training(lr=options.lr)
-        .debugging(seed=options.seed)
-        .build_algo()
-    )
+    """Train until a goal of --stop is reached."""
+    given = options.parse()
+    config = configure(given)
+    ray.init(log_to_driver=False)
+    say(f"{given.run} starts {wanted(config)}: resources.actors leaves them room")
+    train(given, config, Path(os.environ.get("TRAINYARD_CHECKPOINT", "checkpoint")).resolve())
+
+
+def configure(given: argparse.Namespace) -> AlgorithmConfig:
+    """Return RLlib's configuration; the program ends with one message if something has no meaning."""
+    problems = options.wrong("algorithm", [given.run], ALGORITHMS)
+    if problems:
+        refuse(f"{problems[0]}; it has {', '.join(sorted(ALGORITHMS))}")
+
+    config = get_trainable_cls(given.run).get_default_config()
+    keys = dict(given.config)
+    model = keys.pop("model", {})
+    problems = [
+        *options.wrong("key", keys, {*config.to_dict(), *vars(config), "num_workers"}),
+        *options.wrong("key of model", model, {field.name for field in dataclasses.fields(DefaultModelConfig)}),
+        *no_environment(given.env),
+    ]
+    if problems:
+        refuse("; ".join(problems))
+
+    config.environment(given.env)
+    config.update_from_dict(keys)
+    if model:
+        config.rl_module(model_config=model)
+    try:
+        config.validate()
+    except (ValueError, TypeError) as error:
+        refuse(str(error))
+    return config
+
+
+def no_environment(name: str | None) -> list[str]:
+    """Return what is wrong with an environment of Gymnasium's; RLlib itself looks for module.Class."""
+    if name is None or "." in name:
+        return []
+    try:
+        gymnasium.spec(name)
+    except (gymnasium.error.Error, ModuleNotFoundError) as error:
+        return [str(error)]
+    return []
+
+
+def refuse(message: str) -> None:
+    """End the program: what it was told makes no sense."""
+    print(f"train.py: error: {message}", file=sys.stderr, flush=True)
+    raise SystemExit(2)
+
+
+def wanted(config: AlgorithmConfig) -> str:
+    """Return what RLlib starts as actors: how many, and the CPUs and GPUs of all of them."""
+    beside = config.algo_class.default_resource_request(config.copy(copy_frozen=False)).bundles[1:]
+    cpus, gpus = (sum(bundle.get(kind, 0) for bundle in beside) for kind in ("CPU", "GPU"))
+    return f"{len(beside)} actors with {cpus:g} CPUs and {gpus:g} GPUs"
+
+
+def train(given: argparse.Namespace, config: AlgorithmConfig, checkpoints: Path) -> None:
+    """Train iteration by iteration."""
+    algorithm = config.build_algo()
     if saved := sorted(checkpoints.glob("iteration-*[0-9]")):
         algorithm.restore_from_path(str(saved[-1]))
-        print(f"continues after iteration {algorithm.iteration}", flush=True)
-    mean = 0.0
+        say(f"continues after iteration {algorithm.iteration}")
+
+    end = None
     with SummaryWriter(os.environ.get("TRAINYARD_OUTPUT", "output")) as writer:
-        while algorithm.iteration < options.iterations and mean < options.enough:
-            mean = step(algorithm, writer)
-            save(algorithm, checkpoints)
+        while end is None:
+            result = step(algorithm, writer)
+            try:
+                end = options.reached(given.stop, result)
+            except KeyError as error:
+                refuse(f"no result is called {error.args[0]}; results have {', '.join(sorted(result))}")
+            if end or algorithm.iteration % given.checkpoint_freq == 0:
+                save(algorithm, checkpoints)
     algorithm.stop()
-    print(f"{'solved' if mean >= options.enough else 'not solved'}: mean return {mean:.1f}", flush=True)
+    say(f"ends: {end}")
 
 
-def parse() -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--env-runners", type=int, default=2, help="processes that play, one CPU each (default: 2)")
-    parser.add_argument("--iterations", type=int, default=60, help="at most so many (default: 60)")
-    parser.add_argument("--enough", type=float, default=450.0, help="mean return at which it ends (default: 450)")
-    parser.add_argument("--lr", type=float, default=3e-4)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--gpu", action="store_true", help="learn on the task's GPU")
-    return parser.parse_args()
-
-
-def step(algorithm: Any, writer: SummaryWriter) -> float:
-    """Train one iteration, write what is worth plotting, and return the mean return of recent episodes."""
-    result = algorithm.train()
-    steps = int(result["num_env_steps_sampled_lifetime"])
-    mean = float(result["env_runners"]["episode_return_mean"])
-    writer.add_scalar("rollout/return", mean, steps)
-    for name, value in result["learners"]["default_policy"].items():
-        if isinstance(value, float) and math.isfinite(value):
-            writer.add_scalar(f"train/{name}", value, steps)
+def step(algorithm: Any, writer: SummaryWriter) -> dict[str, Any]:
+    """Train one iteration, write what is worth plotting, and return all that RLlib says of it."""
+    result: dict[str, Any] = algorithm.train()
+    steps = int(result.get(options.STEPS, 0))
+    for name, value in options.curves(result):
+        writer.add_scalar(name, value, steps)
     writer.flush()
-    print(f"iteration {algorithm.iteration:3d}   {steps:9,d} steps   return {mean:5.1f}", flush=True)
-    return mean
+
+    mean = options.value_of(result, options.RETURN)
+    shown = "no episode has ended" if mean is None else f"return {mean:.1f}"
+    say(f"iteration {algorithm.iteration:3d}   {steps:9,d} steps   {shown}")
+    return result
 
 
 def save(algorithm: Any, directory: Path) -> None:
@@ -80,6 +130,11 @@ def save(algorithm: Any, directory: Path) -> None:
     part.rename(directory / f"iteration-{algorithm.iteration:05d}")
     for old in before:
         shutil.rmtree(old)
+
+
+def say(line: str) -> None:
+    """Print a line at once; a pipe would hold it back."""
+    print(line, flush=True)
 
 
 if __name__ == "__main__":

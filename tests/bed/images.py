@@ -24,6 +24,7 @@ RAY_GPU = "trainyard-bed/ray-gpu:1"
 RAY_ROOT = "trainyard-bed/ray-root:1"
 RAY_AWS = "trainyard-bed/ray-aws:1"
 EC2_INSTANCE = "trainyard-bed/ec2-instance:1"
+TORCH = "trainyard-bed/torch:1"
 # IMAGE: its one program. Hosts have them (layers.py): nothing of a cluster's own has to be pulled.
 ON_A_HOST = {
     "trainyard-bed/pause:1": programs.PAUSE,
@@ -31,6 +32,8 @@ ON_A_HOST = {
     f"trainyard-bed/kuberay-operator:v{programs.KUBERAY}": programs.KUBERAY_OPERATOR,
 }
 PACKAGES = "bash,ca-certificates,procps,python3,python3-venv,wget"
+# That of users, and not one of the bed's.
+TORCH_IMAGE = HERE.parents[1] / "images" / "torch"
 HOST_CA = Path("/etc/ssl/certs/ca-certificates.crt")
 
 
@@ -96,6 +99,13 @@ def ensure_ec2(engine: BedEngine) -> None:
         _ensure(engine, EC2_INSTANCE, {gpus.name: gpus}, made_of=[_content(engine, RAY_AWS), gpus.read_text()])
 
 
+def ensure_torch(engine: BedEngine) -> None:
+    """Build images/torch on the bed's base, with the torch of the index that pip uses here: 6.9 GB, ten minutes, once."""
+    arguments = {"BASE": BASE, "RAY_VERSION": versions.RAY}
+    with locked("images"):
+        _ensure(engine, TORCH, {}, arguments=arguments, source=str(TORCH_IMAGE), seconds=3600)
+
+
 def ensure_debian(engine: BedEngine, name: str, packages: Sequence[str]) -> None:
     """Bootstrap a Debian with these packages and what they need, and no others: 45 s, once."""
     with locked("images"):
@@ -134,6 +144,7 @@ def _ensure(
     arguments: dict[str, str] | None = None,
     source: str = "",
     made_of: Sequence[str] = (),
+    seconds: float = 900,
 ) -> None:
     """Build an image from dockerfiles/SOURCE, by default of its own name, unless it is there and made of the same.
 
@@ -153,7 +164,7 @@ def _ensure(
         engine.docker(
             *("buildx", "build", "--load", "--network=host", "--label", f"bed={content}", "--tag", name),
             *(*given, context),
-            seconds=900,
+            seconds=seconds,
         )
 
 

@@ -103,7 +103,7 @@ def test_an_image_is_built_once_says_what_it_is_and_a_change_in_code_makes_one_s
     write_image(place, code="answer = 42\n")
     states = {one["name"]: one["state"] for one in place.json("image.list")["images"]}
     assert states["built"] == "changed since"
-    assert {"ray-cpu", "isaac-lab", "isaac-ray", "schola"} <= set(states)
+    assert {"ray-cpu", "isaac-lab", "isaac-ray", "schola", "torch"} <= set(states)
     shown = engine.docker("images", "-q", "trainyard/built").stdout
     assert "would    Build image built" in place.run("--dry", "image.build").stdout
     assert engine.docker("images", "-q", "trainyard/built").stdout == shown

@@ -19,7 +19,7 @@ def write(directory: Path, text: str = "base: debian:12\n") -> Path:
     return directory
 
 
-@pytest.mark.parametrize("name", ["ray-cpu", "schola", "isaac-lab"])
+@pytest.mark.parametrize("name", ["ray-cpu", "schola", "isaac-lab", "torch"])
 def test_our_images_that_are_not_root_end_with_a_user_that_kubernetes_can_tell_from_root(name: str) -> None:
     image = catalog.find(name, directory=Path("/nowhere"))
     lines = (image.directory / "Dockerfile").read_text().splitlines()
@@ -60,7 +60,7 @@ def test_an_unknown_image_says_which_there_are(tmp_path: Path) -> None:
     assert str(raised.value) == (
         "no such image: scola\n"
         "  - IMAGE: 'scola' is neither a directory with an image.yaml nor one of: isaac-lab, isaac-ray, ray-cpu, "
-        "schola; did you mean 'schola'?"
+        "schola, torch; did you mean 'schola'?"
     )
 
 

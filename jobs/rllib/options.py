@@ -1,0 +1,127 @@
+"""What train.py is told: the words of `rllib train`, which knew --run, --env, --config and --stop."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import math
+from collections.abc import Collection, Iterator, Mapping
+from numbers import Real
+from typing import Any
+
+# Names that Ray 2.60 takes no more, or takes and does nothing with, and what they are now. `num_workers` is not here:
+# RLlib still reads it as num_env_runners.
+RENAMED = {
+    "custom_resources_per_worker": "custom_resources_per_env_runner",
+    "evaluation_num_episodes": "evaluation_duration",
+    "evaluation_num_workers": "evaluation_num_env_runners",
+    "ignore_worker_failures": "ignore_env_runner_failures",
+    "lr_schedule": "lr, which takes [[0, 0.001], [100000, 0.0001]]",
+    "entropy_coeff_schedule": "entropy_coeff, which takes [[0, 0.01], [100000, 0.0]]",
+    "metrics_smoothing_episodes": "metrics_num_episodes_for_smoothing",
+    "min_iter_time_s": "min_time_s_per_iteration",
+    "num_cpus_per_worker": "num_cpus_per_env_runner",
+    "num_envs_per_worker": "num_envs_per_env_runner",
+    "num_gpus": "num_gpus_per_learner",
+    "num_gpus_per_worker": "num_gpus_per_env_runner",
+    "num_learner_workers": "num_learners",
+    "num_rollout_workers": "num_env_runners",
+    "num_sgd_iter": "num_epochs",
+    "recreate_failed_workers": "restart_failed_env_runners",
+    "sgd_minibatch_size": "minibatch_size",
+    "timesteps_per_iteration": "min_sample_timesteps_per_iteration",
+    "vf_share_layers": "model: {vf_share_layers}",
+}
+# How results were called that a --stop still names.
+RETURN = "env_runners/episode_return_mean"
+STEPS = "num_env_steps_sampled_lifetime"
+OLD_RESULTS = {"episode_reward_mean": RETURN, "timesteps_total": STEPS}
+
+
+def parse(words: list[str] | None = None) -> argparse.Namespace:
+    """Read the command line; --config and --stop come as dictionaries."""
+    parser = argparse.ArgumentParser(prog="train.py", description="Train with an algorithm of RLlib.")
+    parser.add_argument("--run", default="PPO", help="PPO, DQN, SAC, ... (default: PPO)")
+    parser.add_argument("--env", help="an environment of Gymnasium, or module.Class of the job")
+    parser.add_argument("--config", type=_object, default={}, metavar="JSON", help='{"num_env_runners": 5}')
+    parser.add_argument(
+        "--stop",
+        type=_object,
+        default={"training_iteration": 100},
+        metavar="JSON",
+        help='{"training_iteration": 100}: what is reached first ends the training (default: that)',
+    )
+    parser.add_argument("--checkpoint-freq", type=int, default=1, help="iterations (default: 1)")
+    return parser.parse_args(words)
+
+
+def _object(text: str) -> dict[str, Any]:
+    """Read a JSON object."""
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text} is no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise argparse.ArgumentTypeError(f"{text} is no JSON object, such as {{}}")
+    return found
+
+
+def wrong(what: str, names: Collection[str], known: Collection[str]) -> list[str]:
+    """Return a sentence for each name that is not known."""
+    found = []
+    for name in names:
+        if what == "key" and name in RENAMED:
+            found.append(f"RLlib has no {name} any more: use {RENAMED[name]}")
+        elif name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            meant = f" (did you mean {close[0]}?)" if close else ""
+            found.append(f"RLlib has no {what} {name}{meant}")
+    return found
+
+
+def goals(stop: Mapping[str, float]) -> dict[str, float]:
+    """Return what ends the training, by the names that results have now."""
+    return {OLD_RESULTS.get(name, name): value for name, value in stop.items()}
+
+
+def reached(stop: Mapping[str, float], result: Mapping[str, Any]) -> str | None:
+    """Return what ends the training now; None if nothing does.
+
+    Raises KeyError for a goal that no result has: the training would not end.
+    """
+    for name, goal in goals(stop).items():
+        value = value_of(result, name)
+        # Until the first episode has ended there is no return.
+        if value is None and not name.startswith(("env_runners/", "evaluation/")):
+            raise KeyError(name)
+        if value is not None and value >= goal:
+            return f"{name} {value:g}"
+    return None
+
+
+def value_of(result: Mapping[str, Any], name: str) -> float | None:
+    """Return the number at a/b/c in a result; None if there is none."""
+    found: Any = result
+    for part in name.split("/"):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return float(found) if isinstance(found, Real) and not math.isnan(found) else None
+
+
+def curves(result: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Yield what is worth plotting of a result: how episodes went, and what each learner says."""
+    for section, title in (("env_runners", "rollout"), ("evaluation", "eval")):
+        of_episodes = result.get(section, {})
+        of_episodes = of_episodes.get("env_runners", of_episodes)
+        for name in ("return", "len"):
+            value = value_of(of_episodes, f"episode_{name}_mean")
+            if value is not None:
+                yield f"{title}/{name}", value
+
+    for module, said in result.get("learners", {}).items():
+        if module != "__all_modules__" and isinstance(said, Mapping):
+            title = "train" if module == "default_policy" else f"train/{module}"
+            for name in said:
+                value = value_of(said, name)
+                if value is not None and math.isfinite(value):
+                    yield f"{title}/{name}", value

@@ -1,0 +1,106 @@
+"""Storage for Ray Train and Ray Tune on the node of the script that starts them, for clusters that share no disk.
+
+    RunConfig(storage_path=os.environ["TRAINYARD_CHECKPOINT"], storage_filesystem=home.filesystem())
+
+Ray wants a `storage_path` that every node reaches. TRAINYARD_CHECKPOINT and TRAINYARD_OUTPUT are
+directories of one node: Ray's workers read and write them through an actor there. A file travels as
+one object of Ray's, so a checkpoint of many gigabytes is better off in storage that the nodes share.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow.fs
+import ray
+from fsspec import AbstractFileSystem
+from fsspec.implementations.local import LocalFileSystem
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+
+@ray.remote(num_cpus=0)
+class Keeper:
+    """The files of this node."""
+
+    def __init__(self) -> None:
+        self._files = LocalFileSystem()
+
+    def ask(self, method: str, *words: Any, **named: Any) -> Any:
+        """Call a method of fsspec's local file system."""
+        return getattr(self._files, method)(*words, **named)
+
+    def write(self, path: str, content: bytes) -> None:
+        """Write a file, whole or not at all."""
+        part = Path(f"{path}.part")
+        part.write_bytes(content)
+        part.replace(path)
+
+
+class Home(AbstractFileSystem):
+    """A file system of fsspec's, whose files are those of the keeper's node."""
+
+    protocol = "home"
+    cachable = False
+
+    def __init__(self, keeper: str, **options: Any) -> None:
+        super().__init__(keeper, **options)
+        self.keeper = keeper
+
+    def _ask(self, method: str, *words: Any, **named: Any) -> Any:
+        return ray.get(ray.get_actor(self.keeper).ask.remote(method, *words, **named))
+
+    def ls(self, path: str, detail: bool = True, **_: Any) -> Any:
+        return self._ask("ls", path, detail=detail)
+
+    def info(self, path: str, **_: Any) -> Any:
+        return self._ask("info", path)
+
+    def mkdir(self, path: str, create_parents: bool = True, **_: Any) -> None:
+        self._ask("mkdir", path, create_parents=create_parents)
+
+    def makedirs(self, path: str, exist_ok: bool = False) -> None:
+        self._ask("makedirs", path, exist_ok=exist_ok)
+
+    def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None) -> None:
+        self._ask("rm", path, recursive=recursive, maxdepth=maxdepth)
+
+    def mv(self, path1: str, path2: str, **_: Any) -> None:
+        self._ask("mv", path1, path2)
+
+    def cp_file(self, path1: str, path2: str, **_: Any) -> None:
+        self._ask("cp_file", path1, path2)
+
+    def _open(self, path: str, mode: str = "rb", **_: Any) -> io.BytesIO:
+        return io.BytesIO(self._ask("cat_file", path)) if mode == "rb" else _Written(self.keeper, path)
+
+
+class _Written(io.BytesIO):
+    """A file that is sent when it is closed."""
+
+    def __init__(self, keeper: str, path: str) -> None:
+        super().__init__()
+        self._keeper = keeper
+        self._path = path
+
+    def close(self) -> None:
+        if not self.closed:
+            ray.get(ray.get_actor(self._keeper).write.remote(self._path, self.getvalue()))
+        super().close()
+
+
+def filesystem() -> pyarrow.fs.PyFileSystem:
+    """Return this node's files, for every process of this script's on any node; `ray.init()` comes before it.
+
+    The keeper ends with the script.
+    """
+    name = f"keeper of {os.environ.get('TRAINYARD_ATTEMPT_ID', os.getpid())}"
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    _keepers.append(Keeper.options(name=name, scheduling_strategy=here).remote())
+    return pyarrow.fs.PyFileSystem(pyarrow.fs.FSSpecHandler(Home(name)))
+
+
+# An actor ends when nothing refers to it any more.
+_keepers: list[Any] = []

@@ -1,0 +1,224 @@
+"""The examples train, each for about a minute, on two nodes that share no disk, and continue where they were stopped.
+
+The nodes of jobs/torch-*, jobs/lightning and jobs/rllib run images/torch, with the torch of the index
+that pip uses here and all that it brings of CUDA: 6.9 GB. It is built once, as the bed's other images
+are, before the clock of a test runs. jobs/ado brings its packages itself.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.bed import images
+from tests.bed.engine import BedEngine
+from tests.real.jobs import newest, runs
+from tests.real.yard import Yard, wait_until
+from trainyard.results.scalars import read_directory
+
+LAB = """
+name: {{name}}
+backend: compose
+image: {image}
+head: {{{{cpus: 2, memory: 2GiB}}}}
+workers:
+  - {{{{name: cpu, count: 1, cpus: 2, memory: 2GiB}}}}
+"""
+GOOD = 0.95
+EPOCHS = 60
+# As job.yaml has them, but longer.
+TORCHRUN = "command=[bash, torchrun.sh, train.py, --epochs, '{epochs}']"
+TORCH_TRAIN = "command=[python, train.py, --workers, '{{workers}}', --epochs, '{epochs}']"
+RLLIB = "command=[python, train.py, --run={run}, --env={env}, '--config={config}', '--stop={stop}']"
+
+
+@pytest.fixture(scope="module")
+def torch_lab(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    """Give a head and a worker in containers, with images/torch."""
+    images.ensure_torch(engine)
+    yield from made(engine, tmp_path_factory.mktemp("torch"), "examples-torch", images.TORCH)
+
+
+@pytest.fixture(scope="module")
+def plain_lab(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    """Give a head and a worker in containers, which have Ray and little else."""
+    yield from made(engine, tmp_path_factory.mktemp("plain"), "examples-plain", images.RAY)
+
+
+def made(engine: BedEngine, home: Path, name: str, image: str) -> Iterator[Yard]:
+    lab = Yard(home, cluster=name, environ=engine.environ())
+    lab.write_cluster(LAB.format(image=image))
+    with lab.up():
+        yield lab
+
+
+def dispatched(lab: Yard, job: str, *settings: str, expect: int = 0) -> Path:
+    """Run a job to its end, with these values of --set; return the run's directory."""
+    lab.run("train.dispatch", f"jobs/{job}", *flags(settings), expect=expect, seconds=1200)
+    return newest(lab)
+
+
+def stopped(lab: Yard, job: str, *settings: str, at: str) -> Path:
+    """Run a job until it has printed what matches, then stop it; return the run's directory."""
+    before = runs(lab)
+    following = lab.start("train.dispatch", f"jobs/{job}", *flags(settings))
+    try:
+        wait_until(lambda: printed(lab, before, at, following), seconds=600, what=f"{job} prints {at}")
+        lab.run("train.stop", newest(lab).name)
+        following.communicate(timeout=120)
+    finally:
+        following.kill()
+    return newest(lab)
+
+
+def printed(lab: Yard, before: set[Path], pattern: str, following: subprocess.Popen[str]) -> bool:
+    if following.poll() is not None:
+        raise AssertionError(f"it ended: {following.communicate()[0]}")
+    return any(re.search(pattern, log(run)) for run in runs(lab) - before)
+
+
+def resumed(lab: Yard, run: Path) -> Path:
+    lab.run("train.resume", run.name, seconds=1200)
+    return newest(lab)
+
+
+def flags(settings: tuple[str, ...]) -> list[str]:
+    return [word for setting in settings for word in ("--set", setting)]
+
+
+def log(run: Path) -> str:
+    """Return what all tasks of a run have printed."""
+    return "\n".join(path.read_text() for path in sorted(run.glob("logs/*.log")))
+
+
+def result(run: Path) -> dict[str, Any]:
+    """Return what one task of a run, and no other, has written about its training."""
+    (path,) = run.glob("outputs/*/result.json")
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def epochs(run: Path) -> list[int]:
+    """Return the epochs whose end a run has printed."""
+    return [int(number) for number in re.findall(r"epoch +(\d+) ", log(run))]
+
+
+def nodes(lab: Yard, run: Path) -> set[str]:
+    """Return where the last attempts of a run's tasks ran."""
+    return {task["attempts"][-1]["node"] for task in lab.json("train.status", run.name)["tasks"]}
+
+
+def curve(run: Path, tag: str) -> list[tuple[float, float]]:
+    """Return the points of a curve of the one task that has it, without its times."""
+    found = [
+        curves[tag]
+        for task in run.glob("outputs/*")
+        for curves in read_directory(task, points=10_000, tags=100).values()
+        if tag in curves
+    ]
+    assert len(found) == 1, f"{len(found)} tasks have {tag}"
+    return [(step, value) for step, value, _ in found[0].points()]
+
+
+@pytest.mark.parametrize("job", ["torch-ddp", "lightning"])
+def test_torchrun_trains_on_two_nodes_and_continues(job: str, torch_lab: Yard) -> None:
+    settings = (TORCHRUN.format(epochs=EPOCHS), "resources={share: 1}")
+    first = stopped(torch_lab, job, *settings, at=r"epoch +10 ")
+    assert nodes(torch_lab, first) == {"head", "cpu-0"}
+
+    again = resumed(torch_lab, first)
+    assert nodes(torch_lab, again) == {"head", "cpu-0"}
+    assert result(again)["device"] == "cpu"
+    assert result(again)["accuracy"] > GOOD
+    # It begins after the last checkpoint that the stopped run had.
+    trained = epochs(again)
+    assert 2 <= trained[0] <= 1 + epochs(first)[-1]
+    assert trained == list(range(trained[0], EPOCHS + 1))
+    losses = curve(again, "train/loss")
+    assert losses[0][1] > 3 * losses[-1][1]
+
+
+def test_ray_train_trains_with_workers_on_two_nodes_and_continues(torch_lab: Yard) -> None:
+    first = stopped(torch_lab, "torch-train", TORCH_TRAIN.format(epochs=EPOCHS), at=r"epoch +1\d ")
+    again = resumed(torch_lab, first)
+    after = [int(number) for number in re.findall(r"computes on cpu, after epoch (\d+)", log(again))]
+    # Ray shows a line of two workers that differs by a number only once.
+    assert len(set(after)) == 1
+    assert after[0] >= 1
+    assert result(again)["epoch"] == EPOCHS
+    assert result(again)["eval/accuracy"] > GOOD
+    losses = curve(again, "train/loss")
+    assert losses[0][1] > 3 * losses[-1][1]
+    # Ray Train's own records and checkpoints came home too.
+    assert list(again.glob("checkpoints/*/spirals/checkpoint_*/state.pt"))
+
+
+def test_rllib_trains_with_runners_on_two_nodes_and_continues(torch_lab: Yard) -> None:
+    first = stopped(torch_lab, "rllib", "runtime_env={}", at=r"iteration +3 ")
+    assert "PPO starts 2 actors with 2 CPUs and 0 GPUs: resources.actors leaves them room" in log(first)
+    again = dispatched_again(torch_lab, first)
+    assert re.search(r"continues after iteration [1-9]", log(again))
+    returns = curve(again, "rollout/return")
+    assert returns[-1][1] > 100 > 50 > returns[0][1]
+    assert list(again.glob("checkpoints/*/iteration-*/rllib_checkpoint.json"))
+
+
+def dispatched_again(lab: Yard, run: Path) -> Path:
+    """Resume a training of RLlib's that is to end after some more iterations."""
+    stop = rllib(run="PPO", env="CartPole-v1", config='{"num_env_runners": 2}', stop='{"training_iteration": 15}')
+    lab.run("train.resume", run.name, "--set", stop, seconds=1200)
+    return newest(lab)
+
+
+def rllib(**words: str) -> str:
+    """Return the command of jobs/rllib as a --set: each brace of a job's command is written twice."""
+    doubled = {name: word.replace("{", "{{").replace("}", "}}") for name, word in words.items()}
+    return RLLIB.format(**doubled)
+
+
+@pytest.mark.parametrize(
+    ("run", "env", "config"),
+    [
+        ("DQN", "CartPole-v1", '{"num_env_runners": 2, "model": {"fcnet_hiddens": [32]}}'),
+        ("SAC", "Pendulum-v1", '{"num_env_runners": 1}'),
+        ("IMPALA", "CartPole-v1", '{"num_workers": 1}'),
+    ],
+)
+def test_rllib_takes_any_algorithm_environment_and_config(run: str, env: str, config: str, torch_lab: Yard) -> None:
+    command = rllib(run=run, env=env, config=config, stop='{"training_iteration": 3}')
+    ended = dispatched(torch_lab, "rllib", command, "matrix={}", "runtime_env={}")
+    assert "ends: training_iteration 3" in log(ended)
+
+
+@pytest.mark.parametrize(
+    ("run", "env", "config", "said"),
+    [
+        ("PPOO", "CartPole-v1", "{}", "RLlib has no algorithm PPOO (did you mean PPO?); it has APPO, BC, "),
+        ("PPO", "CartPole-v9", "{}", "Environment version `v9` for environment `CartPole` doesn't exist"),
+        ("PPO", "CartPole-v1", '{"num_gpus": 1}', "RLlib has no num_gpus any more: use num_gpus_per_learner"),
+        ("PPO", "CartPole-v1", '{"lrr": 1}', "RLlib has no key lrr (did you mean lr?)"),
+    ],
+)
+def test_what_rllib_does_not_know_is_one_error(run: str, env: str, config: str, said: str, torch_lab: Yard) -> None:
+    command = rllib(run=run, env=env, config=config, stop="{}")
+    ended = dispatched(torch_lab, "rllib", command, "matrix={}", "runtime_env={}", "retries=0", expect=1)
+    assert f"train.py: error: {said}" in log(ended)
+    assert "Traceback" not in log(ended)
+
+
+def test_ado_walks_through_a_space_with_experiments_of_the_jobs_own_package(plain_lab: Yard) -> None:
+    first = stopped(plain_lab, "ado", at=r"Experiments completed: [1-9]")
+    again = resumed(plain_lab, first)
+    # What was measured before is not measured again.
+    assert 0 < log(again).count("Submitted experiment") < 48
+    (path,) = again.glob("outputs/*/measurements.csv")
+    with path.open() as opened:
+        rows = list(csv.DictReader(opened))
+    assert len(rows) == 48
