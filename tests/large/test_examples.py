@@ -160,6 +160,21 @@ def test_ray_train_trains_with_workers_on_two_nodes_and_continues(torch_lab: Yar
     assert list(again.glob("checkpoints/*/spirals/checkpoint_*/state.pt"))
 
 
+def test_ray_tune_searches_with_trials_on_two_nodes_and_continues(torch_lab: Yard) -> None:
+    settings = "command=[python, train.py, --samples, '4', --at-once, '{trials}', --epochs, '12']"
+    first = stopped(torch_lab, "ray-tune", settings, at=r"epoch +4 ")
+    again = resumed(torch_lab, first)
+    assert "continues the search" in log(again)
+    assert result(again)["accuracy"] > 0.6
+    # Trials continue after their last checkpoint, and each has its curves.
+    searched = set(re.findall(r"trial (\S+) epoch", log(again)))
+    assert searched & set(re.findall(r"trial (\S+) epoch", log(first)))
+    (task,) = again.glob("outputs/*")
+    curves = read_directory(task, points=100, tags=10)
+    assert set(curves) == searched
+    assert all({"loss", "accuracy"} <= set(tags) for tags in curves.values())
+
+
 def test_rllib_trains_with_runners_on_two_nodes_and_continues(torch_lab: Yard) -> None:
     first = stopped(torch_lab, "rllib", "runtime_env={}", at=r"iteration +3 ")
     assert "PPO starts 2 actors with 2 CPUs and 0 GPUs: resources.actors leaves them room" in log(first)

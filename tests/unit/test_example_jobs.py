@@ -108,7 +108,9 @@ def test_curves_are_the_episodes_and_what_each_learner_says(options: ModuleType)
     }
 
 
-@pytest.mark.parametrize(("name", "key"), [("rllib", "env_runners"), ("torch-train", "workers")])
+@pytest.mark.parametrize(
+    ("name", "key"), [("rllib", "env_runners"), ("torch-train", "workers"), ("ray-tune", "trials")]
+)
 def test_a_job_leaves_as_many_cpus_free_as_it_starts_actors(name: str, key: str) -> None:
     job = load_job(JOBS / name)
     assert job.resources.actors
