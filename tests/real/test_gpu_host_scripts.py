@@ -1,4 +1,4 @@
-"""What people run on a host with a GPU before a cluster runs images/X, with a `docker` that is none."""
+"""What people run on a host with a GPU before a cluster runs images/X; `docker` is a fake."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import pytest
 from trainyard import paths
 
 IMAGES = ("isaac-lab", "isaac-ray", "schola")
+# As the real one with --interactive: a step's program is read from the standard input.
+READS = 'echo "docker $*" | head -1; case "$*" in *" -") cat > /dev/null ;; esac'
 GIVEN = {"schola": ["/opt/unreal/Game.sh"]}
 
 
@@ -29,9 +31,7 @@ def checked(tmp_path: Path, image: str, *, docker: str) -> subprocess.CompletedP
 
 @pytest.mark.parametrize("image", IMAGES)
 def test_each_step_runs_in_the_image_with_the_gpus(tmp_path: Path, image: str) -> None:
-    done = checked(
-        tmp_path, image, docker='echo "docker $*" | head -1; [ "$*" != "${*% -}" ] && cat > /dev/null; exit 0'
-    )
+    done = checked(tmp_path, image, docker=READS)
     ran = [line for line in done.stdout.splitlines() if line.startswith("docker ")]
     assert done.returncode == 0, done.stderr
     assert len(ran) == done.stdout.count("should print:") >= 4
@@ -42,7 +42,8 @@ def test_each_step_runs_in_the_image_with_the_gpus(tmp_path: Path, image: str) -
 @pytest.mark.parametrize("image", IMAGES)
 def test_the_first_step_that_fails_is_the_last(tmp_path: Path, image: str) -> None:
     done = checked(tmp_path, image, docker="echo no driver >&2; exit 1")
-    assert (done.returncode, done.stdout.count("should print:"), done.stderr) == (1, 1, "no driver\n")
+    assert (done.returncode, done.stderr) == (1, "no driver\n")
+    assert done.stdout.count("should print:") == 1
 
 
 @pytest.mark.parametrize("image", IMAGES)

@@ -102,11 +102,11 @@ def test_environments_are_played_in_as_many_processes_as_asked(environ: dict[str
     [
         (
             ("--num-cpus=2",),
-            "--num-cpus starts a Ray of its own and fails on a cluster; set resources: in job.yaml instead",
+            "--num-cpus starts a Ray of its own and fails on a cluster; resources: in job.yaml says it",
         ),
         (
             ("--num-env-runners=2",),
-            "each env runner has a game of its own, and they cannot share a port; leave --port out",
+            "several env runners have a game each, and cannot share a port; leave --port out",
         ),
     ],
 )

@@ -1,16 +1,14 @@
 """A small game that speaks Schola's protocol, for trials of the real Schola package by hand.
 
-    schola_game.py -ScholaPort PORT        (what is added to that, as for an Unreal game, is not looked at)
+    schola_game.py -ScholaPort PORT        (other flags of an Unreal game are not looked at)
 
-One player on a line of eleven places sees where it stands and where the flag is, and goes left, stays or goes right.
-It wins 1 at the flag and loses 0.05 on the way. PPO reaches about 0.9 after some thousand steps, who plays at random
-about -1.2. The messages are those of the installed package: `schola.generated`. It listens where Unreal's does, on
-127.0.0.1, and refuses to run as root.
+One player on a line of eleven places sees where it stands and where the flag is, and goes left,
+stays or goes right. It wins 1 at the flag and loses 0.05 on the way. The messages are those of
+the installed package, `schola.generated`. As Unreal's games, this one listens on 127.0.0.1.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import sys
@@ -105,8 +103,6 @@ class Line:
 
 def main() -> None:
     """Play until somebody ends it."""
-    if os.getuid() == 0:
-        sys.exit("Refusing to run with the root privileges.")
     port = sys.argv[sys.argv.index("-ScholaPort") + 1]
     server = grpc.server(ThreadPoolExecutor(1))
     services.add_GymServiceServicer_to_server(Line(), server)

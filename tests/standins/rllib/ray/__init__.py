@@ -1,4 +1,4 @@
-"""Stands where Ray and RLlib are, for schola-train alone: it says what it was asked, and refuses what Ray 2.60 does."""
+"""Stands where Ray is, for schola-train: says what it was asked, and refuses what Ray 2.60 does."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def shutdown() -> None:
 
 
 def nodes() -> list[dict[str, Any]]:
-    others = {"NodeID": "other", "Resources": {"CPU": 4.0, "node:10.0.0.1": 1.0}}
-    mine = {"NodeID": "mine", "Resources": {"CPU": 4.0, "node:__internal_head__": 1.0, "node:10.0.0.2": 1.0}}
-    return [others, mine]
+    other = {"CPU": 4.0, "node:10.0.0.1": 1.0}
+    mine = {"CPU": 4.0, "node:__internal_head__": 1.0, "node:10.0.0.2": 1.0}
+    return [{"NodeID": "other", "Resources": other}, {"NodeID": "mine", "Resources": mine}]
 
 
 def get_runtime_context() -> Any:

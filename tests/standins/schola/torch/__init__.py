@@ -1,4 +1,4 @@
-"""Stands where PyTorch is, for what only imports it: all that is in it is a class, to be derived from or called."""
+"""Stands where PyTorch is, for what only imports it: all in it is a class, to derive from or call."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """schola-train: Schola's own launcher for RLlib, on the Ray of this image.
 
-The launcher of Schola 1.0.0 was written for Ray 2.35. What newer Rays call or take in another way is
-translated here; nothing of Schola is changed. RLlib and Schola are installed on every node, and what
-is defined here reaches the nodes' processes by cloudpickle.
+The launcher of Schola 1.0.0 was written for Ray 2.35. What newer Rays call or take in another
+way is translated here; nothing of Schola is changed. RLlib and Schola are installed on every
+node, and what is defined here reaches the nodes' processes by cloudpickle.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ from schola.scripts.ray import launch
 # What Ray 2.40 removed, and what it warns of since.
 NEW_NAMES = {"sgd_minibatch_size": "minibatch_size", "num_sgd_iter": "num_epochs"}
 
-# A packaged game is a script that starts the game: a kill of the script leaves the game. So both are
-# one process group, and it ends with the process that plays ($0), however that one ends.
+OWN_RAY = "--num-cpus starts a Ray of its own and fails on a cluster; resources: in job.yaml says it"
+ONE_PORT = "several env runners have a game each, and cannot share a port; leave --port out"
+
+# A packaged game is a script that starts the game: a kill of the script leaves the game. So both
+# are one process group, and it ends with the process that plays ($0), however that one ends.
 WITH_ITS_PLAYER = """
 game=$$
 {
@@ -65,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
         "--num-env-runners",
         type=int,
         default=0,
-        help="processes that play, each a game of its own, on any node (default: the learner plays)",
+        help="processes that play, each a game of its own (default: the learner plays)",
     )
     ours.add_argument(
         "--check",
@@ -82,9 +85,9 @@ def parser() -> argparse.ArgumentParser:
 def refusal(given: dict[str, Any], env_runners: int) -> str:
     """Return what of the command line cannot work on a cluster."""
     if given["num_cpus"]:
-        return "--num-cpus starts a Ray of its own and fails on a cluster; set resources: in job.yaml instead"
+        return OWN_RAY
     if given["port"] and env_runners > 1:
-        return "each env runner has a game of its own, and they cannot share a port; leave --port out"
+        return ONE_PORT
     return ""
 
 
@@ -93,15 +96,17 @@ class Configuration:
 
     def __init__(self, env_runners: int, *, room: Callable[[], dict[str, Any]]) -> None:
         # Schola's environment is a BaseEnv of RLlib, which its newer API does not take.
-        self.made = PPOConfig().api_stack(enable_rl_module_and_learner=False, enable_env_runner_and_connector_v2=False)
+        older = {"enable_rl_module_and_learner": False, "enable_env_runner_and_connector_v2": False}
+        self.made = PPOConfig().api_stack(**older)
         self._env_runners = env_runners
         self._room = room
 
     def __getattr__(self, method: str) -> Callable[..., Configuration]:
         def call(*given: Any, **named: Any) -> Configuration:
             # The launcher says None for what was not asked; RLlib compares it with numbers.
-            asked = {NEW_NAMES.get(key, key): value for key, value in named.items() if value is not None}
-            getattr(self.made, method)(*given, **asked)
+            asked = {key: value for key, value in named.items() if value is not None}
+            renamed = {NEW_NAMES.get(key, key): value for key, value in asked.items()}
+            getattr(self.made, method)(*given, **renamed)
             return self
 
         return call

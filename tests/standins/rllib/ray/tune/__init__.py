@@ -1,11 +1,11 @@
-"""Stands where ray.tune is: a training that prints what it was given, and fails if it is asked for no steps."""
+"""Stands where ray.tune is: a training prints what it was given, and fails if asked for no steps."""
 
 from typing import Any
 
 
-def run(algorithm: str, *, config: Any, stop: dict[str, int], storage_path: str, **how: Any) -> None:
+def run(algorithm: str, *, config: Any, stop: dict[str, int], **how: Any) -> None:
     config.validate()
-    print("train", algorithm, stop, storage_path)
+    print("train", algorithm, stop, how["storage_path"])
     for method, asked in config.asked.items():
         print(method, asked)
     if stop["timesteps_total"] == 0:

@@ -21,7 +21,7 @@ class UnrealEditorConnection:
 
 
 class StandaloneUnrealConnection:
-    """A game that is started here. As the real one: without a port it looks for a free one on ::1."""
+    """A game that is started here. Without a port it looks for a free one on ::1, as the real one."""
 
     def __init__(
         self,
