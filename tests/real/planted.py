@@ -69,6 +69,13 @@ PLANTED = (
         "imports",
         "optuna fails as root (uid 0): ModuleNotFoundError: No module named 'optuna'",
     ),
+    Defect(
+        "other-schola",
+        "schola",
+        "USER root\nRUN sed -i '/^NEW_NAMES/s/\"sgd_/\"no_/' /opt/code/schola_train.py\nUSER 1000",
+        "runs",
+        "got an unexpected keyword argument 'sgd_minibatch_size'",
+    ),
 )
 
 

@@ -57,7 +57,7 @@ def test_images_for_isaac_and_schola_pass_on_stand_ins(
     found = bench.json("image.lint", image, "--base", base)
     assert found["ok"]
     checks = {check["check"] for check in found["checks"] if not check["skipped"]}
-    assert checks >= {"entrypoint", "user", "ray", "python", "import", "imports", "files", "history"}
+    assert checks >= {"entrypoint", "user", "ray", "python", "import", "imports", "runs", "files", "history"}
 
 
 @pytest.mark.parametrize("defect", PLANTED, ids=[defect.name for defect in PLANTED])

@@ -1,48 +1,157 @@
-"""schola-train, the command of images/schola: what it makes of its arguments before Schola sees them."""
+"""schola-train, the command of images/schola: what it makes of its arguments, of RLlib's words and of a game.
+
+Ray and Schola are stand-ins here; tests/real/test_image_lint.py has the real RLlib.
+"""
 
 from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests import standins
+from tests.real.yard import wait_until
 from trainyard import paths
 
-SCRIPT = paths.shipped("images") / "schola" / "files" / "usr" / "local" / "bin" / "schola-train"
+FILES = paths.shipped("images") / "schola" / "files"
+RUNNING_GAME = ("--port", "8000")
+SENT = {"node:10.0.0.2": 0.001}
+# A process that plays until somebody ends it.
+PLAYER = """
+import sys, time, schola_train
+game = schola_train.Game("localhost", sys.argv[1], True, port=schola_train.free_port())
+game.start()
+time.sleep(600)
+"""
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """Give a directory with a `python` that prints what it was called with, and fails as a training would."""
-    (tmp_path / "python").write_text('#!/bin/sh\nshift 2\nprintf "%s\\n" "$@"\nexit 3\n')
+def environ(tmp_path: Path) -> dict[str, str]:
+    """Give variables with which `python` is a node's: it finds Ray, Schola and what images/schola lays over /."""
+    (tmp_path / "python").write_text(f'#!/bin/sh\nfile=$1\nshift\nexec {sys.executable} "{FILES}$file" "$@"\n')
     (tmp_path / "python").chmod(0o755)
-    return tmp_path
+    found = [*(standins.HERE / name for name in ("schola", "schola_package", "rllib")), FILES / "opt" / "code"]
+    return {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "PYTHONPATH": ":".join(map(str, found)),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
 
 
-def train(path: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    env = {"PATH": f"{path}:{os.environ['PATH']}", **environ}
+def train(environ: dict[str, str], *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [str(SCRIPT), *arguments], env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=30
+        [str(FILES / "usr" / "local" / "bin" / "schola-train"), *arguments],
+        env={**environ, **more},
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=60,
     )
 
 
-def test_the_exit_code_is_the_trainings_and_no_key_is_waited_for(path: Path) -> None:
-    done = train(path, "--timesteps", "100", "--map", "a b")
-    assert (done.returncode, done.stdout.splitlines()) == (3, ["--timesteps", "100", "--map", "a b"])
+def asked(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
+    """Return what each method of PPOConfig was asked."""
+    assert done.returncode == 0, done.stderr
+    return dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
 
 
-@pytest.mark.parametrize("arguments", [("--num-cpus", "2"), ("--num-cpus=2",)])
-def test_cpus_are_the_jobs_business(path: Path, arguments: tuple[str, ...]) -> None:
-    done = train(path, *arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == (
-        "schola-train: --num-cpus starts a Ray of its own and fails on a cluster; set resources: in job.yaml instead\n"
+def test_the_exit_code_is_the_trainings_and_no_key_is_waited_for(environ: dict[str, str]) -> None:
+    assert train(environ, *RUNNING_GAME, "-t", "0").returncode == 3
+    done = train(environ, *RUNNING_GAME, "-t", "100")
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-2:] == ["Training complete: 100 steps, Ray 2.60.0, ./ckpt", "ray.shutdown"]
+
+
+def test_what_schola_asks_is_asked_in_the_words_of_this_ray(environ: dict[str, str]) -> None:
+    found = asked(train(environ, *RUNNING_GAME, "--mini-batch-size", "128"))
+    assert "'minibatch_size': 128, 'train_batch_size': 2048, 'num_epochs': 5" in found["training"]
+    assert found["api_stack"] == str(
+        {"enable_rl_module_and_learner": False, "enable_env_runner_and_connector_v2": False}
+    )
+    assert found["learners"] == str({"num_cpus_per_learner": 1, "num_gpus_per_learner": 0})
+    assert found["env_runners"] == str({"num_env_runners": 0, "rollout_fragment_length": 200})
+
+
+def test_without_that_it_is_refused_as_the_real_schola_is(environ: dict[str, str]) -> None:
+    command = [sys.executable, "-c", "from schola.scripts.ray.launch import main_from_cli; main_from_cli()"]
+    done = subprocess.run([*command, *RUNNING_GAME], env=environ, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.endswith("TypeError: training() got an unexpected keyword argument 'sgd_minibatch_size'\n")
+
+
+def test_the_learner_is_where_its_task_is_and_in_the_room_of_it(environ: dict[str, str]) -> None:
+    found = asked(train(environ, *RUNNING_GAME))
+    assert found["resources"] == str({"num_cpus_for_main_process": 0, "custom_resources_for_main_process": SENT})
+    found = asked(train(environ, *RUNNING_GAME, "--num-gpus=1", "--num-cpus-for-main-process=2"))
+    assert found["resources"] == str(
+        {"num_cpus_for_main_process": 2, "custom_resources_for_main_process": SENT, "num_gpus": 1}
     )
 
 
-def test_checkpoints_come_home_unless_they_go_elsewhere(path: Path) -> None:
-    assert train(path, "--x", TRAINYARD_OUTPUT="/out").stdout.splitlines() == ["--checkpoint-dir", "/out/ckpt", "--x"]
-    given = ["--checkpoint-dir", "/mine"]
-    assert train(path, *given, TRAINYARD_OUTPUT="/out").stdout.splitlines() == given
+def test_environments_are_played_in_as_many_processes_as_asked(environ: dict[str, str]) -> None:
+    game = ("--launch-unreal", "--unreal-path", "/bin/true")
+    found = asked(train(environ, *game, "--num-env-runners=2"))
+    assert found["env_runners"] == str({"num_env_runners": 2, "rollout_fragment_length": "auto"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (
+            ("--num-cpus=2",),
+            "--num-cpus starts a Ray of its own and fails on a cluster; resources: in job.yaml says it",
+        ),
+        (
+            ("--num-env-runners=2",),
+            "several env runners have a game each, and cannot share a port; leave --port out",
+        ),
+    ],
+)
+def test_what_cannot_work_is_refused(environ: dict[str, str], arguments: tuple[str, ...], says: str) -> None:
+    done = train(environ, *RUNNING_GAME, *arguments)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"schola-train: {says}\n")
+
+
+def test_checkpoints_come_home_unless_they_go_elsewhere(environ: dict[str, str]) -> None:
+    def where(*arguments: str) -> str:
+        return asked(train(environ, *RUNNING_GAME, *arguments, TRAINYARD_OUTPUT="/out"))["train"].split()[-1]
+
+    assert (where(), where("--checkpoint-dir=/mine")) == ("/out/ckpt", "/mine")
+
+
+def test_a_check_wants_neither_game_nor_cluster_and_fails_as_the_training_would(environ: dict[str, str]) -> None:
+    done = train(environ, "--check")
+    assert (done.returncode, done.stdout) == (0, "schola-train: would train, with [{'CPU': 1.0}]\n")
+    done = train(environ, "--check", "--mini-batch-size=4096")
+    assert done.returncode == 1
+    assert done.stderr.endswith("ValueError: `minibatch_size` must be <= `train_batch_size`\n")
+
+
+def test_a_game_ends_with_its_player_however_that_ends(environ: dict[str, str], tmp_path: Path) -> None:
+    script = tmp_path / "Game.sh"
+    # As Unreal's: the game is not what was started, but what that starts.
+    script.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {tmp_path}/pid\nwait\n")
+    script.chmod(0o755)
+    pid = tmp_path / "pid"
+
+    with subprocess.Popen([sys.executable, "-c", PLAYER, str(script)], env=environ) as player:
+        wait_until(lambda: pid.exists() and bool(pid.read_text()), seconds=30, what="the game runs")
+        game = int(pid.read_text())
+        player.kill()
+    wait_until(lambda: ended(game), seconds=30, what="the game of a player that was killed ends")
+
+    pid.unlink()
+    assert train(environ, "--launch-unreal", f"--unreal-path={script}").returncode == 0
+    assert not pid.exists() or ended(int(pid.read_text()))
+
+
+def ended(pid: int) -> bool:
+    """Tell whether a process is gone, or waits only for somebody to take notice."""
+    status = Path(f"/proc/{pid}/stat")
+    try:
+        return status.read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True

@@ -35,6 +35,7 @@ def refused(*command: str) -> list[str]:
         ("python train.py --num-cpus 4 --checkpoint-dir ckpt", []),
         ("schola-train --resume-from ckpt/1 --activation=gelu -x", ["a relative", "Schola 1.0.0's"]),
         ("schola-train -t3 --timestep 3 --learning-rate -1 -rllibv=1 --activation tanh --resume-from=/mnt/1", []),
+        ("schola-train --num-env-runners 2 --check", []),
         ("env schola-train --flag-of-a-newer-one", []),
     ],
 )

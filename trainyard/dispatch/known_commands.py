@@ -21,12 +21,12 @@ _OWN_RAY = "--num-cpus starts a Ray of its own, which fails inside of a cluster.
 _RELATIVE = "a relative --{} is not found again: a task has a directory of its own. Write an absolute path{}"
 _CHECKPOINTS = ", or leave it out: schola-train writes to $TRAINYARD_OUTPUT, which comes back"
 
-# Schola 1.0.0, schola/scripts/ray/launch.py.
-_SWITCHES = "enable-checkpoints save-final-policy export-onnx launch-unreal headless disable-script"
+# Schola 1.0.0, schola/scripts/ray/launch.py; `check` and `num-env-runners` are schola-train's own (images/schola).
+_SWITCHES = "enable-checkpoints save-final-policy export-onnx launch-unreal headless disable-script check"
 _VALUES = (
     "n-steps learning-rate mini-batch-size activation num-gpus num-cpus num-learners num-cpus-per-learner "
     "num-gpus-per-learner num-cpus-for-main-process resume-from checkpoint-dir save-freq name-prefix unreal-path "
-    "executable-path map fps"
+    "executable-path map fps num-env-runners"
 )
 _SHORT = {"t": "timesteps", "p": "port", "scholav": "schola-verbosity", "rllibv": "rllib-verbosity"}
 

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Stands where a packaged Unreal game is.
+# Stands where a packaged Unreal game is: a script that starts the game and waits for it.
 if [ "$(id -u)" = 0 ]; then
     echo "Refusing to run with the root privileges."
     exit 1
 fi
-echo "listening"
+python "$(dirname "$0")/schola_game.py" "$@"

@@ -1,0 +1,207 @@
+"""schola-train: Schola's own launcher for RLlib, on the Ray of this image.
+
+The launcher of Schola 1.0.0 was written for Ray 2.35. What newer Rays call or take in another
+way is translated here; nothing of Schola is changed. RLlib and Schola are installed on every
+node, and what is defined here reaches the nodes' processes by cloudpickle.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
+
+import ray
+from ray import tune
+from ray.rllib.algorithms.ppo import PPO, PPOConfig
+from schola.core.unreal_connections import StandaloneUnrealConnection
+from schola.scripts.ray import launch
+
+# What Ray 2.40 removed, and what it warns of since.
+NEW_NAMES = {"sgd_minibatch_size": "minibatch_size", "num_sgd_iter": "num_epochs"}
+
+OWN_RAY = "--num-cpus starts a Ray of its own and fails on a cluster; resources: in job.yaml says it"
+ONE_PORT = "several env runners have a game each, and cannot share a port; leave --port out"
+
+# A packaged game is a script that starts the game: a kill of the script leaves the game. So both
+# are one process group, and it ends with the process that plays ($0), however that one ends.
+WITH_ITS_PLAYER = """
+game=$$
+{
+    while kill -0 "$0" && kill -0 "$game"; do sleep 1; done
+    kill -KILL -- "-$game"
+} > /dev/null 2>&1 &
+exec "$@"
+"""
+
+
+def main() -> None:
+    """Train, or check that it could begin."""
+    given = vars(parser().parse_args())
+    env_runners, checks = given.pop("num_env_runners"), given.pop("check")
+    if wrong := refusal(given, env_runners):
+        print(f"schola-train: {wrong}", file=sys.stderr)
+        sys.exit(2)
+
+    asked = Arguments(**given)
+    launch.PPOConfig = lambda: Configuration(env_runners, room=dict if checks else on_this_node)
+    launch.tune = SimpleNamespace(run=checked if checks else trained)
+    if checks:
+        asked.make_unreal_connection = lambda: None
+        launch.ScholaEnv = NoGame
+        launch.ray = SimpleNamespace(init=lambda **how: None, shutdown=lambda: None)
+    launch.main(asked)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the launcher's parser, with what this program takes besides."""
+    made = launch.make_parser()
+    made.prog = "schola-train"
+    ours = made.add_argument_group("Trainyard")
+    ours.add_argument(
+        "--num-env-runners",
+        type=int,
+        default=0,
+        help="processes that play, each a game of its own (default: the learner plays)",
+    )
+    ours.add_argument(
+        "--check",
+        action="store_true",
+        help="build what would be trained, and end: without a game, without a cluster",
+    )
+
+    # The launcher's own default lies in a directory that ends with the task.
+    if output := os.environ.get("TRAINYARD_OUTPUT"):
+        made.set_defaults(checkpoint_dir=os.path.join(output, "ckpt"))  # noqa: PTH118
+    return made
+
+
+def refusal(given: dict[str, Any], env_runners: int) -> str:
+    """Return what of the command line cannot work on a cluster."""
+    if given["num_cpus"]:
+        return OWN_RAY
+    if given["port"] and env_runners > 1:
+        return ONE_PORT
+    return ""
+
+
+class Configuration:
+    """Stands for PPOConfig in the launcher, and passes each call on to it in this Ray's words."""
+
+    def __init__(self, env_runners: int, *, room: Callable[[], dict[str, Any]]) -> None:
+        # Schola's environment is a BaseEnv of RLlib, which its newer API does not take.
+        older = {"enable_rl_module_and_learner": False, "enable_env_runner_and_connector_v2": False}
+        self.made = PPOConfig().api_stack(**older)
+        self._env_runners = env_runners
+        self._room = room
+
+    def __getattr__(self, method: str) -> Callable[..., Configuration]:
+        def call(*given: Any, **named: Any) -> Configuration:
+            # The launcher says None for what was not asked; RLlib compares it with numbers.
+            asked = {key: value for key, value in named.items() if value is not None}
+            renamed = {NEW_NAMES.get(key, key): value for key, value in asked.items()}
+            getattr(self.made, method)(*given, **renamed)
+            return self
+
+        return call
+
+    def env_runners(self, **named: Any) -> Configuration:
+        """Play in as many processes as were asked for, each its part of a batch."""
+        self.made.env_runners(**named)
+        if self._env_runners:
+            self.made.env_runners(num_env_runners=self._env_runners, rollout_fragment_length="auto")
+        return self
+
+    def resources(self, **named: Any) -> Configuration:
+        """Put the learner where its results come home from."""
+        asked = {key: value for key, value in named.items() if value is not None}
+        self.made.resources(**{**self._room(), **asked})
+        return self
+
+
+def on_this_node() -> dict[str, Any]:
+    """Return what keeps the learner on the task's node, in the room that the task has.
+
+    Its checkpoints must be found by this process, and nodes need not share a disk.
+    """
+    mine = ray.get_runtime_context().get_node_id()
+    names = next(node["Resources"] for node in ray.nodes() if node["NodeID"] == mine)
+    address = next(name for name in names if name.startswith("node:") and "internal" not in name)
+    return {"num_cpus_for_main_process": 0, "custom_resources_for_main_process": {address: 0.001}}
+
+
+def trained(algorithm: str, *, config: Configuration, **how: Any) -> Any:
+    return tune.run(algorithm, config=config.made, **how)
+
+
+def checked(algorithm: str, *, config: Configuration, **how: Any) -> None:
+    """Let RLlib validate the configuration, as it does first of all, and end."""
+    request = PPO.default_resource_request(config.made)
+    print("schola-train: would train, with", request.bundles)
+    sys.exit(0)
+
+
+class NoGame:
+    """Stands for a game, which the launcher asks for its agents first of all."""
+
+    obs_defns = ({0: None},)
+    agent_display_names = ({0: "agent"},)
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class Arguments(launch.RLlibArgs):
+    """What the launcher was asked for; each process that plays makes its game from it."""
+
+    def make_unreal_connection(self) -> Any:
+        """Return the connection to a game, which starts now if games are to be started."""
+        if not self.launch_unreal:
+            return super().make_unreal_connection()
+        return Game(
+            "localhost",
+            self.unreal_path,
+            self.headless,
+            # Schola looks for a free port on ::1, which many containers do not have.
+            port=self.port or free_port(),
+            map=self.map,
+            set_fps=self.fps,
+            disable_script=self.disable_script,
+        )
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+class Game(StandaloneUnrealConnection):
+    """A game that ends with all that its script started."""
+
+    def make_args(self) -> list[str]:
+        player = str(os.getpid())
+        return ["setsid", "bash", "-c", WITH_ITS_PLAYER, player, *super().make_args()]
+
+    def close(self) -> None:
+        """End the game; a second time does nothing."""
+        game = self.env_process
+        super().close()
+        if game is not None:
+            self.env_process = None
+            with suppress(ProcessLookupError):
+                os.killpg(game.pid, signal.SIGKILL)
+            game.wait()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What Schola's launchers are made of."""
