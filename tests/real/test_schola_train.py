@@ -91,6 +91,12 @@ def test_the_learner_is_where_its_task_is_and_in_the_room_of_it(environ: dict[st
     )
 
 
+def test_the_learner_has_as_many_threads_as_its_task_has_cpus(environ: dict[str, str]) -> None:
+    assert "callbacks" not in asked(train(environ, *RUNNING_GAME))
+    found = asked(train(environ, *RUNNING_GAME, OMP_NUM_THREADS="4"))
+    assert found["callbacks"] == str({"class": "Threads"})
+
+
 def test_environments_are_played_in_as_many_processes_as_asked(environ: dict[str, str]) -> None:
     game = ("--launch-unreal", "--unreal-path", "/bin/true")
     found = asked(train(environ, *game, "--num-env-runners=2"))

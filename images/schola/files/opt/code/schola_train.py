@@ -18,8 +18,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import ray
+import torch
 from ray import tune
 from ray.rllib.algorithms.ppo import PPO, PPOConfig
+from ray.rllib.callbacks.callbacks import RLlibCallback
 from schola.core.unreal_connections import StandaloneUnrealConnection
 from schola.scripts.ray import launch
 
@@ -98,6 +100,9 @@ class Configuration:
         # Schola's environment is a BaseEnv of RLlib, which its newer API does not take.
         older = {"enable_rl_module_and_learner": False, "enable_env_runner_and_connector_v2": False}
         self.made = PPOConfig().api_stack(**older)
+        # Ray gives a process without CPUs of its own one thread.
+        if threads := int(os.environ.get("OMP_NUM_THREADS", "0")):
+            self.made.callbacks(threaded(threads))
         self._env_runners = env_runners
         self._room = room
 
@@ -123,6 +128,16 @@ class Configuration:
         asked = {key: value for key, value in named.items() if value is not None}
         self.made.resources(**{**self._room(), **asked})
         return self
+
+
+def threaded(threads: int) -> type[RLlibCallback]:
+    """Return what gives the learner its threads, once it is there."""
+
+    class Threads(RLlibCallback):
+        def on_algorithm_init(self, **given: Any) -> None:
+            torch.set_num_threads(threads)
+
+    return Threads
 
 
 def on_this_node() -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 TAKES = {
     "api_stack": {"enable_rl_module_and_learner", "enable_env_runner_and_connector_v2"},
     "environment": {"clip_rewards", "clip_actions"},
+    "callbacks": set[str](),
     "framework": set[str](),
     "env_runners": {"num_env_runners", "rollout_fragment_length"},
     "multi_agent": {"policies", "policy_mapping_fn", "policies_to_train"},
@@ -38,6 +39,8 @@ class PPOConfig:
             if unknown := named.keys() - TAKES[method]:
                 raise TypeError(f"{method}() got an unexpected keyword argument {unknown.pop()!r}")
             self.asked.setdefault(method, {}).update(named)
+            if method == "callbacks":
+                self.asked[method]["class"] = given[0].__name__
             return self
 
         return call

@@ -1,0 +1,5 @@
+"""Stands where RLlib's callbacks are."""
+
+
+class RLlibCallback:
+    """What RLlib calls, when something has happened."""
