@@ -30,6 +30,8 @@ image: {image}
 head: {{{{cpus: 2, memory: 2GiB}}}}
 workers:
   - {{{{name: cpu, count: 1, cpus: 2, memory: 2GiB}}}}
+# As the bed's images have them: where a proxy stands before the package registries, uv has to know its CA.
+env: {{{{SSL_CERT_FILE: {trust}}}}}
 """
 GOOD = 0.95
 EPOCHS = 40
@@ -54,7 +56,7 @@ def plain_lab(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> It
 
 def made(engine: BedEngine, home: Path, name: str, image: str) -> Iterator[Yard]:
     lab = Yard(home, cluster=name, environ=engine.environ())
-    lab.write_cluster(LAB.format(image=image))
+    lab.write_cluster(LAB.format(image=image, trust=images.HOST_CA))
     with lab.up():
         yield lab
 
