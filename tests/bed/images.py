@@ -100,7 +100,7 @@ def ensure_ec2(engine: BedEngine) -> None:
 
 
 def ensure_torch(engine: BedEngine) -> None:
-    """Build images/torch on the bed's base, with the torch of pip's own index: 6.9 GB, ten minutes, once."""
+    """Build images/torch on the bed's base, with the torch of pip's index: 6.9 GB, ten minutes, once."""
     arguments = {"BASE": BASE, "RAY_VERSION": versions.RAY}
     with locked("images"):
         _ensure(engine, TORCH, {}, arguments=arguments, source=str(TORCH_IMAGE), seconds=3600)

@@ -171,8 +171,8 @@ def test_ray_tune_searches_with_trials_on_two_nodes_and_continues(torch_lab: Yar
     # Trials continue after their last checkpoint, and each has its curves.
     searched = set(re.findall(r"trial (\S+) epoch", log(again)))
     assert searched & set(re.findall(r"trial (\S+) epoch", log(first)))
-    (task,) = again.glob("outputs/*")
-    curves = read_directory(task, points=100, tags=10)
+    (written,) = again.glob("outputs/*/result.json")
+    curves = read_directory(written.parent, points=100, tags=10)
     assert set(curves) == searched
     assert all({"loss", "accuracy"} <= set(tags) for tags in curves.values())
 
@@ -189,8 +189,8 @@ def test_rllib_trains_with_runners_on_two_nodes_and_continues(torch_lab: Yard) -
 
 def dispatched_again(lab: Yard, run: Path) -> Path:
     """Resume a training of RLlib's that is to end after some more iterations."""
-    stop = rllib(run="PPO", env="CartPole-v1", config='{"num_env_runners": 2}', stop='{"training_iteration": 8}')
-    lab.run("train.resume", run.name, "--set", stop, seconds=1200)
+    stop = rllib(run="PPO", env="CartPole-v1", config='{"num_env_runners": RUNNERS}', stop='{"training_iteration": 8}')
+    lab.run("train.resume", run.name, "--set", stop.replace("RUNNERS", "{env_runners}"), seconds=1200)
     return newest(lab)
 
 
@@ -233,6 +233,8 @@ def test_what_rllib_does_not_know_is_one_error(run: str, env: str, config: str, 
 def test_ado_walks_through_a_space_with_experiments_of_the_jobs_own_package(plain_lab: Yard) -> None:
     first = stopped(plain_lab, "ado", at=r"Experiments completed: [1-9]")
     again = resumed(plain_lab, first)
+    # Ray adds the address of a line that comes from another node than the script's.
+    assert re.search(r"pid=\d+, ip=[\d.]+\)\S* gains", log(again))
     # What was measured before is not measured again.
     assert 0 < log(again).count("Submitted experiment") < 48
     (path,) = again.glob("outputs/*/measurements.csv")

@@ -35,6 +35,7 @@ def balance(angle_gain: float, speed_gain: float) -> dict[str, float]:
     chance = random.Random(0)
     ended = [_play(angle_gain, speed_gain, chance.uniform(-0.15, 0.15)) for _ in range(STARTS)]
     seconds, farthest = (sum(values) / STARTS for values in zip(*ended, strict=True))
+    print(f"gains {angle_gain:g} and {speed_gain:g}: {seconds:.1f} s upright", flush=True)
     return {"seconds_upright": seconds, "farthest": farthest}
 
 
