@@ -86,23 +86,27 @@ def tuner(options: argparse.Namespace) -> tune.Tuner:
             checkpoint_config=tune.CheckpointConfig(num_to_keep=1),
             # A lost node costs a trial its epoch, not the search.
             failure_config=tune.FailureConfig(max_failures=3),
-            callbacks=[Curves(str(OUTPUT))],
+            callbacks=[Curves()],
         ),
     )
 
 
 class Curves(tune.Callback):
-    """Writes what trials report, each in a directory of its own; Ray Tune calls it in this script."""
+    """Writes what trials report, each in a directory of its own; Ray Tune calls it in this script.
 
-    def __init__(self, directory: str) -> None:
-        self._directory = directory
+    Ray Tune keeps it with the search, and what it refers to: a continued search has the outputs of its own attempt only
+    if they are asked for then.
+    """
+
+    def __init__(self) -> None:
         self._writers: dict[str, SummaryWriter] = {}
 
     def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any) -> None:
         """Write a row of a trial's curves, at once: a killed task leaves what it had."""
         name = trial.trial_id
         if name not in self._writers:
-            self._writers[name] = SummaryWriter(f"{self._directory}/{name}")
+            directory = os.environ.get("TRAINYARD_OUTPUT", "output")
+            self._writers[name] = SummaryWriter(f"{directory}/{name}")
 
         for key in ("loss", "accuracy"):
             self._writers[name].add_scalar(key, result[key], result["epoch"])
@@ -110,12 +114,8 @@ class Curves(tune.Callback):
         say(f"trial {name} epoch {result['epoch']:3d}   loss {result['loss']:.3f}   {result['accuracy']:6.1%} right")
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what Ray Tune keeps with the search: no open files."""
-        return {"_directory": self._directory, "_writers": {}}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take up a search: its curves belong to this attempt."""
-        self.__dict__.update(state, _directory=str(OUTPUT))
+        """Return what Ray Tune keeps: no open files."""
+        return {"_writers": {}}
 
 
 def learn(config: dict[str, Any]) -> None:
