@@ -13,8 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import httpx
 import pytest
+from ray.core.generated import ray_client_pb2
+from ray.core.generated.ray_client_pb2_grpc import RayletDriverStub
 
 from tests.bed.engine import BedEngine
 from tests.real import flavour, matrix
@@ -123,11 +126,22 @@ def test_status_and_list_name_every_node_and_up_again_changes_nothing(lab: Yard,
     assert ids(engine) == before
 
 
-def test_only_the_dashboard_is_published_and_only_on_loopback(lab: Yard, engine: BedEngine) -> None:
-    bindings = {node: inspected(engine, node)["HostConfig"]["PortBindings"] for node in NODES}
-    assert {node: list(ports) for node, ports in bindings.items() if ports} == {"head": ["8265/tcp"]}
-    assert [one["HostIp"] for one in bindings["head"]["8265/tcp"]] == ["127.0.0.1"]
+def test_dashboard_and_ray_client_alone_are_published_on_loopback_and_want_the_token(
+    lab: Yard, engine: BedEngine
+) -> None:
+    ports = {node: inspected(engine, node)["NetworkSettings"]["Ports"] for node in NODES}
+    published = {node: {port: bound for port, bound in own.items() if bound} for node, own in ports.items()}
+    assert {node: sorted(own) for node, own in published.items() if own} == {"head": ["10001/tcp", "8265/tcp"]}
+    assert {one["HostIp"] for bound in published["head"].values() for one in bound} == {"127.0.0.1"}
     assert httpx.get(f"{lab.address()}/api/version").status_code == 401
+
+    ping = ray_client_pb2.ClusterInfoRequest(type=ray_client_pb2.ClusterInfoType.PING)
+    with grpc.insecure_channel(f"127.0.0.1:{published['head']['10001/tcp'][0]['HostPort']}") as channel:
+        server = RayletDriverStub(channel)
+        with pytest.raises(grpc.RpcError) as refused:
+            server.ClusterInfo(ping, timeout=20)
+        assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        server.ClusterInfo(ping, timeout=60, metadata=[("authorization", f"Bearer {lab.token()}")])
 
 
 def test_the_token_is_in_no_description_of_a_container(lab: Yard, engine: BedEngine) -> None:

@@ -13,6 +13,7 @@ import pytest
 from tests.bed.engine import BedEngine
 from tests.bed.kubernetes import KubeBed
 from tests.real import kube as kubernetes
+from tests.real.jobs import write_job
 from tests.real.test_compose import left_of
 from tests.real.test_gpus import STAND_IN
 from tests.real.yard import HEAD_AND_WORKER, Yard, wait_until
@@ -110,6 +111,14 @@ with Cluster.from_file("theirs", ray_env={}) as cluster:
         cluster.ray()
     except TrainyardError as error:
         print(error.what)
+"""
+INSIDE = """
+import ray
+from trainyard import Cluster
+
+with Cluster.from_file("{file}", ray_env={{}}):
+    seven = ray.remote(lambda: 7)
+    print(len(ray.nodes()), "nodes,", ray.get(seven.remote()))
 """
 # A GPU that is there for whoever asks outside of Ray.
 BROKEN_GPU = STAND_IN.replace("#!/bin/sh\n", '#!/bin/sh\n[ -z "$RAY_JOB_ID" ] || exit 9\n')
@@ -239,7 +248,7 @@ def test_ray_is_the_cluster_in_a_block_whose_nodes_are_pods(kube: KubeBed, opera
     assert kubernetes.belongings(kube, "yard") == []
 
 
-def test_ray_starts_nothing_of_its_own_where_no_way_leads_to_the_cluster(fresh: Yard) -> None:
+def test_ray_is_somebody_elses_cluster_on_its_nodes_and_starts_nothing_elsewhere(fresh: Yard) -> None:
     fresh.write_cluster(HEAD_AND_WORKER)
     with fresh.up():
         existing = f"{{address: '{fresh.address()}', token_file: {fresh.state}/token}}"
@@ -247,6 +256,9 @@ def test_ray_starts_nothing_of_its_own_where_no_way_leads_to_the_cluster(fresh: 
         file.write_text(f"name: theirs\nbackend: existing\nexisting: {existing}\n")
         (fresh.home / "program.py").write_text(ELSEWHERE)
         said = run(fresh, "program.py")
+        job = "command: [python, inside.py]\nresources: {cpus: 1, actors: {cpus: 1}}\n"
+        write_job(fresh, "inside", job, inside=INSIDE.format(file=file))
+        assert "2 nodes, 7" in fresh.run("train.dispatch", "inside", "--skip-smoke").stdout
     assert "ray does not reach cluster theirs from this program: use cluster.dispatch(job)" in said
     assert "programs of this machine do not reach the Ray of cluster theirs" in said
     assert "wrong" not in said
