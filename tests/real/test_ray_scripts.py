@@ -6,8 +6,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.real import matrix, ray_start
@@ -110,6 +112,17 @@ KEEPS = """
 LEFT = "2 detached actors and 1 detached placement group"
 
 
+def runner_of(yard: Yard, run: str) -> psutil.Process:
+    """Return the process of a run's runner, among those of a cluster, of which some end meanwhile."""
+    found = []
+    for process in yard.processes():
+        with suppress(psutil.Error):
+            if run in process.cmdline():
+                found.append(process)
+    (runner,) = found
+    return runner
+
+
 def living(yard: Yard) -> int:
     """Return how many of the program's actors Ray has."""
     with RayApi(yard.address(), yard.token()) as ray:
@@ -133,7 +146,7 @@ def test_a_run_with_drivers_is_one_run_and_what_it_leaves_when_its_runner_is_kil
     assert [each["run"] for each in yard.json("cluster.status")["runs"]] == [run]
     refused = yard.run("cluster.down", expect=2).stderr
     assert "1 run is still active" in refused
-    (runner,) = [process for process in yard.processes() if run in process.cmdline()]
+    runner = runner_of(yard, run)
     runner.kill()
     wait_until(lambda: living(yard) == 2, seconds=60, what="the end of the driver")
     assert f"Remove what killed runs left: {LEFT} (done" in yard.run("cluster.up").stderr
