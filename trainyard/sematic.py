@@ -180,8 +180,11 @@ def RayCluster(
         )
 
     cluster = made_of(config)
-    most = cluster.gpus_here()
-    if most is None or config.gpus() <= most:
+    asked = config.gpus()
+    # nvidia-smi may take seconds: it is asked only where GPUs matter.
+    most = cluster.gpus_here() if asked else None
+    if most is None or asked <= most:
         return cluster
-    note(f"note: {counted(config.gpus(), 'GPU')} asked for; this machine has {most or 'none'}, and so has the cluster")
+
+    note(f"note: {counted(asked, 'GPU')} asked for; this machine has {most or 'none'}, and so has the cluster")
     return made_of(config.within(most))

@@ -114,7 +114,7 @@ def test_a_program_that_runs_out_of_time_leaves_nothing(lab: Yard, kind: str) ->
     run = started(lab, kind, "timeout: 60s\n")
     lab.run("train.logs", run, expect=1)
     (task,) = lab.json("train.status", run)["tasks"]
-    assert (task["state"], task["reason"]) == ("failed", "timeout after 60 s")
+    assert (task["state"], task["reason"]) == ("failed", "it ran longer than its timeout of 60 s")
     assert_nothing_stays(lab)
 
 

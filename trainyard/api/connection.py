@@ -73,7 +73,7 @@ def _imported() -> ModuleType:
 
 @contextmanager
 def _access(token: str | None) -> Iterator[None]:
-    """Set the variables that let a program in; no other cluster is named."""
+    """Set the variables that let a program in, and take away those with the token of another cluster."""
     nothing = {_TOKEN: None, _TOKEN_FILE: None}
     if token is None:
         with _variables({**nothing, _MODE: "disabled"}):
