@@ -86,6 +86,15 @@ class RayClusterConfig:
             groups.append(replace(group, worker_nodes=nodes))
         return replace(self, head_node=head, scaling_groups=tuple(groups))
 
+    def fixed(self) -> RayClusterConfig:
+        """Return the same with as many nodes from beginning to end as it has at least."""
+        groups = [replace(group, max_workers=group.min_workers) for group in self.scaling_groups]
+        return replace(self, scaling_groups=tuple(groups))
+
+    @property
+    def grows(self) -> bool:
+        return any(group.max_workers > group.min_workers for group in self.scaling_groups)
+
     def gpus(self) -> int:
         """Return how many GPUs the nodes have, those included that are added later."""
         groups = (group.worker_nodes.gpu_count * group.max_workers for group in self.scaling_groups)
@@ -180,6 +189,10 @@ def RayCluster(
         )
 
     cluster = made_of(config)
+    if config.grows and not cluster.grows():
+        note(f"note: a cluster on {cluster.spec.backend} does not grow: it has the least of each group")
+        config = config.fixed()
+        cluster = made_of(config)
     asked = config.gpus()
     # nvidia-smi may take seconds: it is asked only where GPUs matter.
     most = cluster.gpus_here() if asked else None

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Explore the space with ado, or continue: bash explore.sh
+# Explore the space with ado, or continue: bash explore.sh OPERATION
 #
 # ado's SQLite file lies in TRAINYARD_CHECKPOINT: the next attempt finds what was measured, and measures the rest.
 set -eu
@@ -15,5 +15,5 @@ if [ ! -e "$TRAINYARD_CHECKPOINT/space" ]; then
   ado create space -f space.yaml --use-default-sample-store
   touch "$TRAINYARD_CHECKPOINT/space"
 fi
-ado create operation -f operation.yaml --use-latest space
+ado create operation -f "$1" --use-latest space
 ado show measurements space --use-latest -o csv --output-file "$TRAINYARD_OUTPUT/measurements.csv"

@@ -12,6 +12,7 @@ import ray
 from ray.core.generated import autoscaler_pb2
 
 from trainyard_runner import room
+from trainyard_runner.drivers import Connected
 from trainyard_runner.plan import Task
 
 _EVERY = 5.0
@@ -69,8 +70,11 @@ def of_task(task: Task) -> Shape:
     return shape({name: getattr(task, field) or 0.0 for name, field in room.RESOURCES.items()})
 
 
-def explain(demand: Demand, tasks: Sequence[str], submitted: Iterable[Task]) -> str:
-    """Say what tasks' commands wait for, without what the runner itself has `submitted`; "" if there is nothing."""
+def explain(demand: Demand, connected: Connected, submitted: Iterable[Task]) -> str:
+    """Say what tasks' commands wait for, without what the runner itself has `submitted`; "" if there is nothing.
+
+    Ray does not tell whose demand it is: where programs of others are connected too, it may be theirs.
+    """
     own = Counter(map(of_task, submitted))
     lines = [_line(asked, count - own[asked], "wait") for asked, count in demand.requests.items() if count > own[asked]]
     lines += [_line(asked, count, "in placement groups wait") for asked, count in demand.groups.items()]
@@ -79,7 +83,10 @@ def explain(demand: Demand, tasks: Sequence[str], submitted: Iterable[Task]) -> 
 
     asked = [name for each in (*demand.requests, *demand.groups) for name, _ in each]
     left = [_free(name, demand) for name in dict.fromkeys(asked)]
+    tasks = connected.tasks
     who = f"task {tasks[0]}" if len(tasks) == 1 else f"one of {', '.join(tasks[:3])}"
+    if connected.has_others:
+        who += ", or another program on this cluster,"
     return f"what {who} started through Ray has no room: {'; '.join(lines)}; {', '.join(left)}"
 
 
@@ -114,14 +121,14 @@ class DemandWatch:
     def is_due(self) -> bool:
         return self._clock() >= self._due
 
-    def look(self, connected: Callable[[], Sequence[str]], submitted: Sequence[Task]) -> None:
-        """Look when it is due; `connected` asks which tasks have a driver, `submitted` is what waits in Ray of ours."""
+    def look(self, connected: Callable[[], Connected], submitted: Sequence[Task]) -> None:
+        """Look when it is due; `connected` asks who has a driver, `submitted` is what the runner waits for in Ray."""
         if not self.is_due():
             return
         self._due = self._clock() + _EVERY
 
-        tasks = connected()
-        text = explain(self._ask(), tasks, submitted) if tasks else ""
+        found = connected()
+        text = explain(self._ask(), found, submitted) if found.tasks else ""
         if not text:
             self._since = None
         elif self._since is None:

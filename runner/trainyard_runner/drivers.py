@@ -17,23 +17,36 @@ from ray._private import state
 from ray._private.gcs_utils import create_gcs_channel
 from ray.core.generated import gcs_pb2
 
-from trainyard_runner.wire.driver import Driver, left_in_words
+from trainyard_runner.wire.driver import Driver, is_run, left_in_words
 
 # Ray was measured to call a killed driver ended after 0.1 s; a node that died with it takes 10 to 46 s.
 PATIENCE = 60.0
 _EVERY = 0.1
 _ANSWER = 10.0
+_INTERNAL = "_ray_internal"
 _DEAD, _REMOVED = gcs_pb2.ActorTableData.DEAD, gcs_pb2.PlacementGroupTableData.REMOVED
 
 
 @dataclass(frozen=True)
 class RayJob:
-    """A job in Ray's own table: the driver of an attempt, or the job `submission` that a run is."""
+    """A job in Ray's own table: the driver of an attempt, or the job `submission` that a run is.
+
+    `is_foreign`: neither, but a program that somebody submitted or connected without Trainyard.
+    """
 
     job_id: bytes
     is_dead: bool
     driver: Driver | None
     submission: str
+    is_foreign: bool = False
+
+
+@dataclass(frozen=True)
+class Connected:
+    """The drivers that can wait for room: the tasks of this run that have one, and whether others do."""
+
+    tasks: tuple[str, ...] = ()
+    has_others: bool = False
 
 
 @dataclass(frozen=True)
@@ -119,7 +132,11 @@ class TheRay:
 def _ray_job(entry: Any) -> RayJob:
     metadata = dict(entry.config.metadata)
     submission = metadata.get("job_submission_id", "")
-    return RayJob(entry.job_id, entry.is_dead, None if submission else Driver.of(metadata), submission)
+    driver = None if submission else Driver.of(metadata)
+    # Ray's own drivers, its dashboard's among them, have namespaces of their own.
+    is_rays = entry.config.ray_namespace.startswith(_INTERNAL)
+    is_foreign = driver is None and not is_run(metadata) and not is_rays
+    return RayJob(entry.job_id, entry.is_dead, driver, submission, is_foreign)
 
 
 @dataclass
@@ -156,10 +173,13 @@ class Drivers:
         self._ending.append(_Attempt(Driver(self._run, task, attempt), self._clock(), go_on))
         self._due = 0.0
 
-    def connected(self) -> list[str]:
-        """Return the tasks of the run that are connected to Ray now."""
-        found = [job.driver for job in self._ray.jobs() if job.driver is not None and not job.is_dead]
-        return sorted({driver.task for driver in found if driver.run == self._run})
+    def connected(self) -> Connected:
+        """Return what is connected to Ray now."""
+        jobs = [job for job in self._ray.jobs() if not job.is_dead]
+        drivers = [job.driver for job in jobs if job.driver is not None]
+        own = {driver.task for driver in drivers if driver.run == self._run}
+        others = any(job.is_foreign for job in jobs) or any(driver.run != self._run for driver in drivers)
+        return Connected(tuple(sorted(own)), others)
 
     def look(self) -> None:
         """Go on with those that are through, with one question to Ray for all of them."""

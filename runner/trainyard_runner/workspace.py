@@ -86,8 +86,7 @@ def environment(order: Order, place: Workspace, *, inherited: dict[str, str], gp
     return {
         **kept,
         **_for_ray(order),
-        "OMP_NUM_THREADS": str(max(1, int(order["cpus"]))),
-        "PYTHONUNBUFFERED": "1",
+        **_defaults(order),
         **({"PYTHONFAULTHANDLER": "1", **mlflow.context(attempt_id(order))} if order["watch"] else {}),
         **order["env"],
         "PYTHONPATH": _python_path(place, order["env"].get("PYTHONPATH"), kept.get("PYTHONPATH")),
@@ -104,6 +103,13 @@ def environment(order: Order, place: Workspace, *, inherited: dict[str, str], gp
         "RAY_ADDRESS": order["ray_address"],
         **({"TRAINYARD_MASTER_ADDR": order["master"]} if order.get("master") else {}),
     }
+
+
+def _defaults(order: Order) -> dict[str, str]:
+    """Return variables that a command gets where its runtime_env, which its worker has, sets no others."""
+    found = {"OMP_NUM_THREADS": str(max(1, int(order["cpus"]))), "PYTHONUNBUFFERED": "1"}
+    declared = order["ray_environment"].get("env_vars", {})
+    return {name: value for name, value in found.items() if name not in declared}
 
 
 def _for_ray(order: Order) -> dict[str, str]:

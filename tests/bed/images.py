@@ -25,6 +25,7 @@ RAY_ROOT = "trainyard-bed/ray-root:1"
 RAY_AWS = "trainyard-bed/ray-aws:1"
 EC2_INSTANCE = "trainyard-bed/ec2-instance:1"
 TORCH = "trainyard-bed/torch:1"
+ADO = "trainyard-bed/ado:1"
 # IMAGE: its one program. Hosts have them (layers.py): nothing of a cluster's own has to be pulled.
 ON_A_HOST = {
     "trainyard-bed/pause:1": programs.PAUSE,
@@ -106,10 +107,25 @@ def ensure_torch(engine: BedEngine) -> None:
         _ensure(engine, TORCH, {}, arguments=arguments, source=str(TORCH_IMAGE), seconds=3600)
 
 
+def ensure_ado(engine: BedEngine) -> None:
+    """Build an image that has ado, for nodes that reach no index: a minute, once."""
+    with locked("images"):
+        _ensure(engine, ADO, {}, made_of=[_content(engine, RAY)])
+
+
 def ensure_debian(engine: BedEngine, name: str, packages: Sequence[str]) -> None:
     """Bootstrap a Debian with these packages and what they need, and no others: 45 s, once."""
     with locked("images"):
         _ensure_debian(engine, name, ",".join(packages))
+
+
+def has_base() -> bool:
+    """Say whether the Debian of the bed was bootstrapped here."""
+    return _archive(PACKAGES).exists()
+
+
+def _archive(packages: str) -> Path:
+    return CACHE / f"base-{_hash(packages)}.tar"
 
 
 def _ensure_debian(engine: BedEngine, name: str, packages: str) -> None:
@@ -117,7 +133,7 @@ def _ensure_debian(engine: BedEngine, name: str, packages: str) -> None:
     if _content(engine, name) == content:
         return
     CACHE.mkdir(parents=True, exist_ok=True)
-    archive = CACHE / f"base-{content}.tar"
+    archive = _archive(packages)
     if not archive.exists():
         part = archive.with_suffix(".part.tar")
         # The CAs of this machine: where a proxy stands before the package registries, they are needed in every build.

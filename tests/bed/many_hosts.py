@@ -14,11 +14,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from paramiko import Channel, Ed25519Key, HostKeys, PKey, ServerInterface, Transport
 from paramiko.common import AUTH_FAILED, AUTH_SUCCESSFUL, OPEN_SUCCEEDED
 
 from tests.bed.hosts import USER
-from tests.bed.places import run
 
 IN_A_NETWORK = 250
 GIB = 2**30
@@ -177,10 +178,24 @@ def _write_keys(made: ManyHosts) -> None:
     directory = made.home / ".ssh"
     directory.mkdir(mode=0o700)
     for name in ("id_ed25519", "host"):
-        run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(directory / name)])
-    key = " ".join((directory / "host.pub").read_text().split()[:2])
+        _write_key(directory / name)
+    key = (directory / "host.pub").read_text()
     names = [HostKeys.hash_host(f"[{ip(number)}]:{made.port}") for number in range(made.count)]
     (directory / "known_hosts").write_text("".join(f"{name} {key}\n" for name in names))
+
+
+def _write_key(file: Path) -> None:
+    """Write a key as ssh-keygen does, which a machine without OpenSSH lacks."""
+    key = Ed25519PrivateKey.generate()
+    openssh = serialization.PrivateFormat.OpenSSH
+    private = key.private_bytes(serialization.Encoding.PEM, openssh, serialization.NoEncryption())
+    file.touch(mode=0o600)
+    file.write_bytes(private)
+
+    public = key.public_key()
+    encoding = serialization.Encoding.OpenSSH
+    text = public.public_bytes(encoding, serialization.PublicFormat.OpenSSH)
+    file.with_suffix(".pub").write_bytes(text)
 
 
 def _text(value: str) -> str:

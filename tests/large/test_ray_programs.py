@@ -2,9 +2,58 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+from pathlib import Path
+
+from tests.bed.kubernetes import KubeBed
+from tests.real import kube as kubernetes
 from tests.real import matrix
-from tests.real.jobs import newest
+from tests.real.jobs import newest, write_job
 from tests.real.yard import Yard
+
+# More than one part of what is sent.
+LARGE = 70 * 1024**2
+READS = """
+    import hashlib
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    @ray.remote(num_cpus=0.1)
+    def read():
+        with open("weights.bin", "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+
+    ray.init()
+    nodes = [node["NodeID"] for node in ray.nodes() if node["Resources"].get("CPU")]
+    wheres = [NodeAffinitySchedulingStrategy(node, soft=False) for node in nodes]
+    for found in ray.get([read.options(scheduling_strategy=where).remote() for where in wheres]):
+        print("read", found)
+    """
+HAS_AN_ACTOR = """
+    import os
+    import ray
+
+    @ray.remote(num_cpus=1)
+    class Learner:
+        def where(self):
+            return ray.get_runtime_context().get_node_id()
+
+    ray.init()
+    print("learns on", ray.get(Learner.remote().where.remote()), flush=True)
+    """
+GANG = "command: [python, learn.py]\nmatrix: {n: [0, 1, 2]}\nenv: {N: '{n}'}\ntogether: true\n"
+GROWS = {
+    "head": {"cpus": 0, "memory": "1GiB"},
+    "workers": [{"name": "burst", "min": 0, "max": 2, "cpus": 1, "memory": "1GiB", "idle_timeout": "5s"}],
+}
+
+
+def printed(yard: Yard, word: str) -> list[str]:
+    """Return what tasks of the newest run printed after a word, in the order of their logs."""
+    logs = sorted((newest(yard) / "logs").glob("*.log"))
+    lines = [line for path in logs for line in path.read_text().splitlines()]
+    return [line.removeprefix(word).strip() for line in lines if line.startswith(word)]
 
 
 def test_pip_installs_for_what_a_command_starts_through_ray_too(yard: Yard) -> None:
@@ -12,3 +61,33 @@ def test_pip_installs_for_what_a_command_starts_through_ray_too(yard: Yard) -> N
     yard.run("train.dispatch", directory.name, "--skip-smoke", expect=1)
     ours = matrix.found((newest(yard) / "logs" / f"{directory.name}.1.log").read_text())
     assert ours == matrix.everywhere(nodes=3)
+
+
+def test_a_job_that_is_sent_in_several_parts_is_whole_on_every_node(yard: Yard) -> None:
+    job = write_job(yard, "large", "command: [python, read.py]\nresources: {cpus: 0.2}\n", read=READS)
+    content = os.urandom(LARGE)
+    (yard.home / "jobs" / job / "weights.bin").write_bytes(content)
+    yard.run("train.dispatch", job, "--skip-smoke")
+    assert printed(yard, "read ") == [hashlib.sha256(content).hexdigest()] * 3
+
+
+def test_tasks_of_a_gang_have_room_for_their_actors(yard: Yard) -> None:
+    gang = f"{GANG}resources: {{cpus: 1, actors: {{cpus: 1}}}}\n"
+    yard.run("train.dispatch", write_job(yard, "gang", gang, learn=HAS_AN_ACTOR), "--skip-smoke")
+    assert len(printed(yard, "learns on ")) == 3
+
+    # Three tasks and six actors: the cluster has six CPUs.
+    crowd = f"{GANG}resources: {{cpus: 1, actors: {{cpus: 2}}}}\n"
+    refused = yard.run("train.dispatch", write_job(yard, "crowd", crowd), "--skip-smoke", expect=2).stderr
+    assert "the cluster has 6 CPUs in all" in refused
+
+
+def test_a_cluster_grows_for_actors(kube: KubeBed, operator: None, tmp_path: Path) -> None:
+    lab = kubernetes.yard(kube, tmp_path, "grows")
+    kubernetes.write(kube, lab, GROWS, namespace="grows")
+    job = "command: [python, learn.py]\nresources: {cpus: 1, actors: {cpus: 1}}\n"
+    with lab.up("--purge"):
+        assert list(lab.states()) == ["head"]
+        lab.run("train.dispatch", write_job(lab, "learn", job, learn=HAS_AN_ACTOR), "--skip-smoke")
+        assert len(printed(lab, "learns on ")) == 1
+        assert lab.json("train.status")["state"] == "succeeded"

@@ -20,6 +20,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 def found(place):
     about = {"place": place, "file": read("settings/one.txt"), "colour": os.environ.get("COLOUR")}
+    about["threads"] = os.environ.get("OMP_NUM_THREADS")
     for name in ("greeting", "shared.deep", "beside"):
         try:
             about[name] = __import__(name, fromlist=["WORDS"]).WORDS
@@ -68,6 +69,7 @@ EVERYWHERE = {
     "shared.deep": "a package",
     "beside": "beside the job file",
     "colour": "red",
+    "threads": "3",
     "file": "one\n",
 }
 PLACES = {"driver", "task", "actor", "nested actor"}
@@ -94,7 +96,7 @@ def write(yard: Yard, installer: str) -> Path:
     (directory / "runtime_env.yaml").write_text(
         f"{installer}: ['${{RAY_RUNTIME_ENV_CREATE_WORKING_DIR}}/{WHEEL}']\n"
         f"py_modules: ['{modules / 'shared'}']\n"
-        "env_vars: {COLOUR: red}\n"
+        "env_vars: {COLOUR: red, OMP_NUM_THREADS: '3'}\n"
     )
     return directory
 

@@ -77,6 +77,10 @@ class Learner:
         print("learned by an actor")
         return helper.VALUE
 
+@ray.remote
+def fails():
+    raise ValueError("theirs")
+
 def pipeline(fail=False):
     config = SimpleRayCluster(n_nodes=2, node_config=RayNodeConfig(cpu=1, memory_gb=1))
     env = {"working_dir": "."}
@@ -84,6 +88,10 @@ def pipeline(fail=False):
         learners = [Learner.remote() for _ in range(2)]
         values = ray.get([learner.learn.remote() for learner in learners])
         nodes = len([node for node in ray.nodes() if node["Alive"]])
+        try:
+            ray.get(fails.remote())
+        except ValueError as error:
+            print("raised there:", str(error).splitlines()[-1])
         if fail:
             raise ValueError("mine")
         return nodes, values
@@ -101,12 +109,15 @@ import ray
 from trainyard import Cluster
 from trainyard.errors import TrainyardError
 
+for ray_env in ({}, None):
+    with Cluster.from_file("theirs", ray_env=ray_env) as cluster:
+        try:
+            ray.get(ray.put(1))
+            print("on the wrong Ray")
+        except ValueError as error:
+            print(error)
+
 with Cluster.from_file("theirs", ray_env={}) as cluster:
-    try:
-        ray.get(ray.put(1))
-        print("on the wrong Ray")
-    except ValueError as error:
-        print(error)
     try:
         cluster.ray()
     except TrainyardError as error:
@@ -116,7 +127,9 @@ INSIDE = """
 import ray
 from trainyard import Cluster
 
-with Cluster.from_file("{file}", ray_env={{}}):
+with Cluster.from_file("{file}", ray_env={{}}) as cluster:
+    # A cell of a notebook is run twice.
+    assert cluster.ray() is cluster.ray() is ray
     seven = ray.remote(lambda: 7)
     print(len(ray.nodes()), "nodes,", ray.get(seven.remote()))
 """
@@ -224,6 +237,7 @@ def assert_sematics(yard: Yard) -> None:
     said = run(yard, "pipeline.py")
     assert "returned (2, [7, 7]) False None\n" in said
     assert "raised mine False\n" in said
+    assert "raised there: ValueError: theirs\n" in said
     assert "learned by an actor" in said
 
 
@@ -260,6 +274,7 @@ def test_ray_is_somebody_elses_cluster_on_its_nodes_and_starts_nothing_elsewhere
         write_job(fresh, "inside", job, inside=INSIDE.format(file=file))
         assert "2 nodes, 7" in fresh.run("train.dispatch", "inside", "--skip-smoke").stdout
     assert "ray does not reach cluster theirs from this program: use cluster.dispatch(job)" in said
+    assert "ray is not connected to cluster theirs: call cluster.ray() first" in said
     assert "programs of this machine do not reach the Ray of cluster theirs" in said
     assert "wrong" not in said
 

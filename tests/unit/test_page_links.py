@@ -77,3 +77,10 @@ def test_a_page_is_in_plain_words(page: Path) -> None:
     prose = CODE.sub("", text_of(page))
 
     assert [found.group() for found in BANNED.finditer(prose)] == []
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
+def test_no_page_has_the_marks_of_a_merge_conflict(page: Path) -> None:
+    marks = ("<<<<<<< ", "=======\n", ">>>>>>> ")
+    lines = page.read_text().splitlines(keepends=True)
+    assert [line for line in lines if line.startswith(marks)] == []

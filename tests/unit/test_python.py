@@ -132,6 +132,13 @@ def test_gpus_that_this_machine_lacks_are_left_out(monkeypatch: pytest.MonkeyPat
     assert [node.gpus for node in fits.spec.nodes()] == [1, 1, 1]
 
 
+def test_a_cluster_that_cannot_grow_has_its_least_number_of_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+    node = RayNodeConfig(cpu=1, memory_gb=1)
+    cluster = RayCluster(SimpleRayCluster(n_nodes=2, node_config=node, max_nodes=5), file="demo")
+    assert [node.name for node in cluster.spec.nodes()] == ["head", "worker-group-0-0"]
+    assert "note: a cluster on local does not grow: it has the least of each group\n" in capsys.readouterr().err
+
+
 def test_a_python_shell_completes_what_the_package_offers() -> None:
     assert dir(trainyard) == ["Cluster", "Job", "Run", "__version__"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trainyard_runner.demand import Demand, DemandWatch, explain, shape
+from trainyard_runner.drivers import Connected
 from trainyard_runner.plan import Task
 
 ONE = shape({"CPU": 1.0, "CPU_group_0_abc": 1.0})
@@ -12,6 +13,7 @@ FREE = {"CPU": 0.0, "memory": 2.0**30}
 TOTAL = {"CPU": 6.0, "memory": 4 * 2.0**30}
 NOTHING = Demand({}, {}, FREE, TOTAL)
 THREE = Demand({ONE: 3}, {}, FREE, TOTAL)
+PPO = Connected(("ppo",))
 
 
 def task(cpus: float) -> Task:
@@ -19,16 +21,23 @@ def task(cpus: float) -> Task:
 
 
 def test_what_the_runner_itself_has_submitted_is_not_what_commands_wait_for() -> None:
-    assert explain(THREE, ["ppo"], [task(1), task(1)]) == (
+    assert explain(THREE, PPO, [task(1), task(1)]) == (
         "what task ppo started through Ray has no room: 1 wait for 1 CPU; 0 of 6 CPUs free"
     )
-    assert explain(THREE, ["ppo"], [task(1)] * 3) == ""
-    assert explain(THREE, ["ppo"], [task(2)]).startswith("what task ppo started through Ray has no room: 3 wait for")
+    assert explain(THREE, PPO, [task(1)] * 3) == ""
+    assert explain(THREE, PPO, [task(2)]).startswith("what task ppo started through Ray has no room: 3 wait for")
+
+
+def test_what_another_program_may_wait_for_is_not_blamed_on_the_run() -> None:
+    assert explain(THREE, Connected(("ppo",), has_others=True), []) == (
+        "what task ppo, or another program on this cluster, started through Ray has no room: "
+        "3 wait for 1 CPU each; 0 of 6 CPUs free"
+    )
 
 
 def test_placement_groups_and_each_resource_are_named() -> None:
     group = Demand({}, {shape({"CPU": 8.0, "memory": 2.0**31}): 1}, FREE, TOTAL)
-    assert explain(group, ["a", "b"], []) == (
+    assert explain(group, Connected(("a", "b")), []) == (
         "what one of a, b started through Ray has no room: 1 in placement groups wait for 8 CPUs, 2 GiB; "
         "0 of 6 CPUs free, 1 of 4 GiB free"
     )
@@ -44,9 +53,9 @@ def test_it_is_said_after_a_while_and_taken_back_and_nobody_is_asked_too_often()
 
     watch = DemandWatch(lambda kind, **fields: written.append(fields), ask=ask, clock=lambda: now[0])
     for now[0] in (0.0, 1.0, 5.0, 10.0, 12.0, 15.0):
-        watch.look(lambda: ["ppo"], [])
+        watch.look(lambda: PPO, [])
     assert asked == [0.0, 5.0, 10.0, 15.0]
     assert [(each["text"][:12], each["again"]) for each in written] == [("what task pp", False), ("", True)]
     now[0] = 20.0
-    watch.look(list, [])
+    watch.look(Connected, [])
     assert len(asked) == 4

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from trainyard_runner.drivers import PATIENCE, Drivers, Left, RayJob, held, remove_what_dead_runs_left
+import pytest
+from trainyard_runner.drivers import PATIENCE, Connected, Drivers, Left, RayJob, held, remove_what_dead_runs_left
 from trainyard_runner.wire.driver import Driver
 
 
@@ -51,6 +52,20 @@ def test_an_attempt_goes_on_when_its_driver_has_ended_and_what_it_left_is_remove
         drivers.look()
     assert (through, bool(drivers)) == (["alone", "ppo"], False)
     assert notes == ["ppo: attempt 1 left 2 detached actors and 1 detached placement group: removed"]
+
+
+@pytest.mark.parametrize(
+    ("other", "has_others"),
+    [
+        (RayJob(b"\2", False, Driver("run-2", "sac", 1), ""), True),
+        (RayJob(b"\2", False, None, "raysubmit_1", is_foreign=True), True),
+        (RayJob(b"\2", True, None, "raysubmit_1", is_foreign=True), False),
+        (run("run-2", is_dead=False), False),
+    ],
+)
+def test_drivers_of_others_are_told_from_those_of_a_run(other: RayJob, has_others: bool) -> None:
+    ray = FakeRay([run("run-1", is_dead=False), driver(1, is_dead=False), other], {})
+    assert Drivers("run-1", print, cluster=ray).connected() == Connected(("ppo",), has_others)
 
 
 def test_what_ray_is_removing_itself_is_waited_for_and_not_for_ever() -> None:

@@ -52,6 +52,15 @@ def test_what_a_command_starts_through_ray_gets_its_files_packages_and_variables
     assert Driver.of(config["metadata"]) == Driver("r-1", "a", 1)
 
 
+def test_variables_of_the_runtime_env_are_those_of_the_command_too(tmp_path: Path) -> None:
+    order = {**ORDER, "cpus": 2.0, "ray_environment": {"env_vars": {"OMP_NUM_THREADS": "4"}}}
+    place = Workspace(tmp_path, order)
+    found = environment(order, place, inherited={"OMP_NUM_THREADS": "4"}, gpus=[])
+    assert (found["OMP_NUM_THREADS"], found["PYTHONUNBUFFERED"]) == ("4", "1")
+    found = environment({**order, "ray_environment": {}}, place, inherited={"OMP_NUM_THREADS": "8"}, gpus=[])
+    assert found["OMP_NUM_THREADS"] == "2"
+
+
 def test_a_job_that_says_itself_what_ray_workers_get_is_taken_at_its_word(tmp_path: Path) -> None:
     own = {"RAY_JOB_CONFIG_JSON_ENV_VAR": "{}", "PYTHONPATH": "src"}
     place = Workspace(tmp_path, ORDER)

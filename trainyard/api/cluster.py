@@ -38,13 +38,14 @@ Teardown = Literal["made", "always", "never"]
 class _Block:
     """A `with` block that is open: the process that entered it, and what SIGTERM did before.
 
-    `inside` is what holds in the block alone.
+    `inside` is what holds in the block alone, `unconnected` what holds until `ray` is connected.
     """
 
     process: int
     made_cluster: bool
     on_sigterm: Any
     inside: ExitStack = field(default_factory=ExitStack)
+    unconnected: ExitStack = field(default_factory=ExitStack)
 
 
 class Cluster:
@@ -76,6 +77,8 @@ class Cluster:
         self._ray_env = ray_env
         self._runs: list[Run] = []
         self._blocks: list[_Block] = []
+        # The runtime_env with which a block has connected `ray`, None while none has.
+        self._connected_with: dict[str, Any] | None = None
 
     @classmethod
     def from_file(
@@ -118,6 +121,10 @@ class Cluster:
         """Return its file as resolved."""
         return self._cluster.spec
 
+    def grows(self) -> bool:
+        """Say whether its backend can ask for more machines."""
+        return self._cluster.backend.TRAITS.grows
+
     def gpus_here(self) -> int | None:
         """Return how many GPUs its nodes can have at most where they are processes of this machine, None elsewhere."""
         return self._cluster.backend.TRAITS.gpus_here(self.spec, os.environ)
@@ -125,14 +132,19 @@ class Cluster:
     def ray(self, *, runtime_env: Mapping[str, Any] | None = None) -> ModuleType:
         """Connect `ray` to this cluster until its block ends; return that module.
 
-        After it, `ray.remote`, Ray Train and Ray Tune run on the cluster, in Ray's `runtime_env` if that is given.
-        Raises RequestError outside a block, where `ray` is connected already, and for a cluster whose Ray programs of
-        this machine do not reach.
+        After it, `ray.remote`, Ray Train and Ray Tune run on the cluster, in Ray's `runtime_env` if
+        that is given; asked again in its block, it changes nothing.
+        Raises RequestError outside a block, where `ray` is connected to another cluster or with
+        another `runtime_env`, and for a cluster whose Ray programs of this machine do not reach.
         """
         if not self._blocks:
             hint = "with Cluster.from_file(...) as cluster: cluster.ray()"
             raise RequestError("ray() is for a block", hint=hint)
-        self._connect(lifecycle.connect(self._cluster), runtime_env or {})
+        if self._connected_with is None:
+            self._connect_now(runtime_env or {})
+        elif runtime_env is not None and dict(runtime_env) != self._connected_with:
+            what = "ray is connected to this cluster already, with another runtime_env"
+            raise RequestError(what, where="this program", hint="Give it where the block connects first.")
         return sys.modules["ray"]
 
     def status(self) -> ClusterStatus:
@@ -221,7 +233,9 @@ class Cluster:
         try:
             self.up(timeout=self._timeout)
             self.smoke()
-            if self._ray_env is not None:
+            if self._ray_env is None:
+                self._refuse_until_connected()
+            else:
                 self._connect_or_refuse(self._ray_env)
         except BaseException as error:
             is_removed = self._leave()
@@ -269,14 +283,30 @@ class Cluster:
 
     def _connect(self, endpoint: Endpoint, runtime_env: Mapping[str, Any]) -> None:
         forward_logs = self._forward_logs is not False
-        inside = connected(endpoint, runtime_env=runtime_env, forward_logs=forward_logs)
-        self._blocks[-1].inside.enter_context(inside)
+        inside = self._blocks[-1].inside
+        inside.enter_context(connected(endpoint, runtime_env=runtime_env, forward_logs=forward_logs))
+        self._connected_with = dict(runtime_env)
+        inside.callback(setattr, self, "_connected_with", None)
+
+    def _refuse_until_connected(self) -> None:
+        """Let no program train on a Ray of its own because it has not called ray()."""
+        if self._connected_with is None:
+            self._blocks[-1].unconnected.enter_context(refused(self.name, is_reached=True))
+
+    def _connect_now(self, runtime_env: Mapping[str, Any]) -> None:
+        for block in reversed(self._blocks):
+            block.unconnected.close()
+        try:
+            self._connect(lifecycle.connect(self._cluster), runtime_env)
+        except BaseException:
+            self._refuse_until_connected()
+            raise
 
     def _connect_or_refuse(self, runtime_env: Mapping[str, Any]) -> None:
         """Let `ray` be this cluster in the block; where no way leads to it, let it say so."""
         endpoint = lifecycle.connect(self._cluster)
         if endpoint.ray_address is None:
-            self._blocks[-1].inside.enter_context(refused(self.name))
+            self._blocks[-1].inside.enter_context(refused(self.name, is_reached=False))
         else:
             self._connect(endpoint, runtime_env)
 
@@ -284,6 +314,7 @@ class Cluster:
         """Leave a block: remove what is to be removed; return whether that was done."""
         block = self._blocks.pop()
         block.inside.close()
+        block.unconnected.close()
         removes = self._teardown == "always" or (self._teardown == "made" and block.made_cluster)
         try:
             if removes:

@@ -27,9 +27,11 @@ _DISPATCH = "Dispatch the work: cluster.dispatch(job)"
 
 
 @contextmanager
-def refused(cluster: str) -> Iterator[None]:
+def refused(cluster: str, *, is_reached: bool) -> Iterator[None]:
     """Give Ray an address that no Ray has: it fails at once, and names the address, which says what to do instead."""
     text = f"ray does not reach cluster {cluster} from this program: use cluster.dispatch(job)"
+    if is_reached:
+        text = f"ray is not connected to cluster {cluster}: call cluster.ray() first"
     with _variables({_ADDRESS: text}):
         yield
 

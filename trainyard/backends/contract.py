@@ -38,6 +38,7 @@ class Traits:
     file names hosts that join, and those that it no longer names leave when asked to. `has_leash`: its clusters can end
     themselves. `has_regions`: they may be in regions that no file and no record here names.
     `nodes_pull`: its nodes are not where images are built, and pull theirs from a registry.
+    `grows`: it can ask for more machines, for groups with `min` and `max`.
     `gpus_here`: how many GPUs its nodes can have at most, where they are processes of this machine; None: any number.
     `flags` of cluster.up and cluster.down mean something to it alone. `storage_stays`: storage of a cluster of this
     file, on which checkpoints may be, is not its own, and outlives `cluster.down`.
@@ -51,6 +52,7 @@ class Traits:
     has_leash: bool = True
     has_regions: bool = False
     nodes_pull: bool = False
+    grows: bool = True
     gpus_here: Callable[[ClusterSpec, Mapping[str, str]], int | None] = lambda _, __: None
     flags: tuple[str, ...] = ()
     storage_stays: Callable[[ClusterSpec], bool] = lambda _: False

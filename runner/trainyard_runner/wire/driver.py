@@ -14,6 +14,11 @@ def left_in_words(actors: int, groups: int) -> str:
     return " and ".join(f"{count} {what}{'s' * (count != 1)}" for count, what in counts if count)
 
 
+def is_run(metadata: Mapping[str, str]) -> bool:
+    """Say whether a job of Ray's is a run of Trainyard's, or the driver of one of its attempts."""
+    return _RUN in metadata
+
+
 @dataclass(frozen=True)
 class Driver:
     """The attempt whose command connected to Ray."""

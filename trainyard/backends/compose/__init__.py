@@ -36,7 +36,7 @@ __all__ = [
     "verify",
 ]
 
-TRAITS = Traits(pushed_image="image.verify")
+TRAITS = Traits(pushed_image="image.verify", grows=False)
 # What Docker Compose gets is made for each command, and nobody else needs it.
 documents = contract.nothing_to_show
 discover = contract.nothing_to_discover

@@ -23,7 +23,7 @@ def gpus_here(spec: ClusterSpec, environ: Mapping[str, str]) -> int | None:
     return None if spec.local.simulated_gpus else len(gpu_ids(environ))
 
 
-TRAITS = Traits(gpus_here=gpus_here)
+TRAITS = Traits(grows=False, gpus_here=gpus_here)
 billed = contract.nothing_billed
 documents = contract.nothing_to_show
 discover = contract.nothing_to_discover
