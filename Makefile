@@ -13,10 +13,11 @@ DEMO_CLUSTER := --file clusters/demo.yaml
 SHELL := bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test test-large check bench lock schemas test-tools bed bed-down bed-ec2 clean what-demo-does
+.PHONY: help setup demo test test-all test-changed test-large check bench lock schemas test-tools bed bed-down bed-ec2 clean
+.PHONY: what-demo-does what-test-does test-local test-docker test-kubernetes test-microk8s test-ec2
 
 help:  ## list the targets
-	@grep -E '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed 's/\$$\$$/$$/g' | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
+	@grep -E '^[a-z0-9-]+: .*## ' $(MAKEFILE_LIST) | sed 's/\$$\$$/$$/g' | sed -E 's/^([a-z0-9-]+):[^#]*## /\1\t/' | expand -t 17
 
 setup: $(READY)  ## make .venv with everything, at the versions of requirements.lock
 	@echo "next: . $(BIN)/activate"
@@ -53,8 +54,27 @@ what-demo-does:
 	@echo "make demo: starts a Ray cluster on this machine, tests it, trains CartPole with four seeds, and removes the cluster (30 s)"
 
 # What needs no Docker engine runs on every machine; tests/together.py names what was left out.
-test: $(READY) test-tools check  ## every test: unit tests, then real clusters, a real Docker engine and a real browser; brings what they need
-	@$(AS_ROOT) $(BIN)/python -m tests.together
+test: what-test-does $(READY) check  ## check, then the core of the real tests: clusters, containers, a browser; brings what they need
+	@$(AS_ROOT) $(BIN)/python -m tests.together core
+
+what-test-does:
+	@echo "make test: 12 minutes the first time, 8 later; it installs Python packages into .venv and, where it is root, the Debian"
+	@echo "packages of a browser and of a second Docker engine, which it removes nothing of, and 4 GB in ~/.cache/trainyard-bed"
+
+test-local: $(READY)  ## the other tests on processes of this machine
+test-docker: $(READY)  ## the other tests on a Docker engine
+test-kubernetes: $(READY)  ## the tests on Kubernetes
+test-microk8s: $(READY)  ## the tests on bare hosts
+test-ec2: $(READY)  ## the tests on instances
+test-local test-docker test-kubernetes test-microk8s test-ec2:
+	@$(AS_ROOT) $(BIN)/python -m tests.together $(@:test-%=%)
+
+# BASE is the commit where a change began; tests/areas.py finds one, if none is given.
+test-changed: $(READY) check  ## check, core, and the tiers that a change touches: BASE=COMMIT
+	@$(AS_ROOT) $(BIN)/python -m tests.together core --changed=$(BASE)
+
+test-all: $(READY) check  ## every test but the large ones
+	@$(AS_ROOT) $(BIN)/python -m tests.together core local docker kubernetes microk8s ec2
 
 test-tools: $(READY)
 	@$(AS_ROOT) $(BIN)/python -m tests.tools
@@ -63,7 +83,9 @@ TESTS := tests/large
 test-large: $(READY)  ## tests that take many minutes, or want other Rays and Pythons: TESTS=tests/large/test_X.py for one
 	@$(BIN)/python -m pytest $(TESTS)
 
+# Against an empty tree: conflict markers and whitespace errors of the whole working tree.
 check: $(READY)  ## format, lint, types, unit tests: under a minute
+	@git diff --check $$(git hash-object -t tree /dev/null)
 	@$(BIN)/ruff format --check -q . || { echo "-> .venv/bin/ruff format ."; exit 1; }
 	@$(BIN)/ruff check -q .
 	@$(BIN)/mypy --no-error-summary & types=$$!; $(BIN)/python -m pytest -q tests/unit; tests=$$?; wait $$types && exit $$tests

@@ -1,77 +1,98 @@
-"""Run the groups of real tests side by side: much of their time is waiting. `python -m tests.together`.
+"""Run tiers of real tests, their lanes side by side: much of their time is waiting. `python -m tests.together core`.
 
-Groups share nothing but the bed's Docker engine; pytest-xdist does not keep groups together with pytest 9.2 (seen).
+Lanes share nothing but the bed's Docker engine; pytest-xdist does not keep modules together with pytest 9.2, and ends
+its workers before their clusters are removed (both seen).
 """
 
 from __future__ import annotations
 
-import json
+import argparse
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from types import FrameType
 
+from tests import areas, dealing, history
 from tests.bed.places import all_must_run
-from tests.tools import ON_THIS_MACHINE, Machine, look, obstacle
+from tests.dealing import Ran
+from tests.tiers import LIFECYCLE, TIERS, Lane, lanes
+from tests.tools import AGAIN, ON_THIS_MACHINE, Machine, Supplies, announcement, look, obstacle
 
-# A test is of the first of these groups by whose name it is marked; of LOCAL, if by none.
-MARKS = ("waiting", "ec2", "microk8s", "breaking", "kubernetes", "docker")
-LOCAL = "local"
-# Two groups at a time, and beside them one of those that wait the most: three busy ones were seen to keep
-# a machine with two CPUs too busy for Ray's own time limits. In this order all CPUs have work to the end.
-BUSY = (LOCAL, "ec2", "docker", "kubernetes")
+# So many processes at a time, and beside them one that waits the most: three busy ones were seen to keep a machine
+# with two CPUs too busy for Ray's own time limits.
 BUSY_AT_ONCE = 2
-PATIENT = ("breaking", "waiting", "microk8s")
-# What pytest exits with: the latter where a group has no test, which is no failure after a choice of tests.
+# A module that failed is tried once more (decision 0027) if it took less.
+SECONDS_TWICE = 180
+# What pytest exits with; the latter where a process found all modules taken, or a choice of tests left none.
 TESTS_FAILED, NOTHING_TO_RUN = 1, 5
 
 
-def chosen(group: str) -> str:
-    """Return what `pytest -m` takes for the tests of a group."""
-    if group == LOCAL:
-        return f"not {' and not '.join(MARKS)}"
-    return " and not ".join((group, *MARKS[: MARKS.index(group)]))
+@dataclass(frozen=True)
+class Process:
+    """How one process of a lane ended: its exit code, and the modules that ran twice."""
+
+    code: int
+    twice: tuple[str, ...] = ()
 
 
 class Together:
-    """The groups that run, and whether somebody wants them to end."""
+    """The processes that run, what each of them wrote down, and whether somebody wants them to end."""
 
-    def __init__(self, arguments: list[str], home: Path) -> None:
+    def __init__(self, arguments: list[str], home: Path, supplies: Supplies) -> None:
         self._arguments = arguments
         self._home = home
+        self._supplies = supplies
         self._running: list[subprocess.Popen[bytes]] = []
         self._ending = 0
         self._printing = threading.Lock()
 
-    def run(self, group: str) -> int:
-        """Run one group to its end, and modules in which a test failed once more (decision 0027); return the code."""
-        code = self._run(group, group, "tests/real")
-        if code == TESTS_FAILED:
-            failed = json.loads((self._home / "cache" / group / "v/cache/lastfailed").read_text())
-            code = self._run(group, f"{group}, once more", *sorted({test.partition("::")[0] for test in failed}))
-        return 0 if code == NOTHING_TO_RUN else abs(code)
+    def run(self, lane: Lane, number: int) -> Process:
+        """Run one process of a lane to its end, and once more each module that failed quickly in it."""
+        name = f"{lane.name} {number}" if lane.processes > 1 else lane.name
+        try:
+            self._supplies.bring(lane.uses)
+        except (RuntimeError, subprocess.SubprocessError) as error:
+            print(f"==== {name}\nerror: {error}\n{AGAIN}", flush=True)
+            return Process(TESTS_FAILED)
 
-    def _run(self, group: str, title: str, *paths: str) -> int:
-        """Run the tests of a group that are at these paths, print what pytest printed, and return its exit code."""
+        code = self._pytest(lane, name, self.dealt(lane), "tests/real")
+        failed = {module: ran for module, ran in dealing.read(self.dealt(lane), name).items() if ran.failed}
+        again = [module for module, ran in sorted(failed.items()) if ran.seconds < SECONDS_TWICE]
+        if code != TESTS_FAILED or not again:
+            return Process(0 if code == NOTHING_TO_RUN else abs(code))
+
+        code = self._pytest(lane, f"{name}, once more", self._home / f"{name}, once more", *again)
+        return Process(abs(code) or (TESTS_FAILED if len(again) < len(failed) else 0), tuple(again))
+
+    def dealt(self, lane: Lane) -> Path:
+        """Return where the processes of a lane meet."""
+        return self._home / lane.name
+
+    def _pytest(self, lane: Lane, name: str, deal: Path, *paths: str) -> int:
+        """Run tests of a lane that are at these paths, print what pytest printed, and return its exit code."""
         if self._ending:
             return self._ending
-        log, options = self._home / title, ("-m", chosen(group), "-o", f"cache_dir={self._home}/cache/{group}", "-ra")
-        with log.open("wb") as output:
+        deal.mkdir(exist_ok=True)
+        ours = ("-p", "tests.dealing", "--deal", str(deal), "--dealer", name, "-p", "no:cacheprovider")
+        with (self._home / f"{name}.log").open("w+b") as output:
             # In a process group of its own: Ctrl-C reaches it once, from here.
-            command = [sys.executable, "-m", "pytest", *paths, *options, *self._arguments]
+            command = [sys.executable, "-m", "pytest", *paths, "-m", lane.marks, *ours, *self._arguments]
             process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
             self._running.append(process)
             if self._ending:
                 process.send_signal(self._ending)
             code = process.wait()
-        with self._printing:
-            sys.stdout.buffer.write(f"==== {title}\n".encode() + log.read_bytes())
-            sys.stdout.flush()
+            output.seek(0)
+            with self._printing:
+                sys.stdout.buffer.write(f"==== {name}\n".encode() + output.read())
+                sys.stdout.flush()
         return code
 
     def end(self, number: int, frame: FrameType | None) -> None:
@@ -81,48 +102,93 @@ class Together:
             process.send_signal(number)
 
 
-def left_out(machine: Machine) -> list[str]:
-    """Return the groups that cannot run here: all that use the tests' Docker engine."""
-    return [group for group in (*BUSY, *PATIENT) if group != LOCAL] if obstacle(machine) else []
+def left_out(tiers: Collection[str], machine: Machine) -> list[str]:
+    """Return the lanes that cannot run here: all that use the tests' Docker engine."""
+    return [lane.name for lane in lanes(tiers) if lane.has_engine] if obstacle(machine) else []
 
 
-def summary(codes: Mapping[str, int], machine: Machine) -> str:
-    """Return the last line of `make test`: what passed, failed and was left out, and why."""
-    failed = [group for group, code in codes.items() if code != 0]
-    passed = [group for group, code in codes.items() if code == 0]
+def summary(codes: Mapping[str, int], tiers: Collection[str], machine: Machine) -> str:
+    """Return the last line: which lanes passed, failed and were left out, and why."""
+    failed = [lane for lane, code in codes.items() if code != 0]
+    passed = [lane for lane, code in codes.items() if code == 0]
     said = [f"failed: {', '.join(failed)}"] if failed else []
     if passed:
         said.append(f"passed: {', '.join(passed)}")
 
-    if left_out(machine):
-        said.append(f"left out: {', '.join(left_out(machine))}, since {obstacle(machine)}")
+    if left_out(tiers, machine):
+        said.append(f"left out: {', '.join(left_out(tiers, machine))}, since {obstacle(machine)}")
     absent = sorted(machine.missing & ON_THIS_MACHINE.keys())
     if absent:
         said.append(f"left out: what uses {', '.join(absent)}, which this machine lacks")
     return "; ".join(said)
 
 
-def main(arguments: list[str]) -> int:
-    """Run the groups, print what each said once it has ended, and return the worst exit code."""
-    machine = look()
-    if left_out(machine) and all_must_run():
-        missed = f"{', '.join(left_out(machine))}, since {obstacle(machine)}"
-        sys.exit(f"error: TRAINYARD_TESTS=all, but these cannot run: {missed}")
+def run_all(together: Together, chosen: list[Lane]) -> dict[str, list[Process]]:
+    """Run the processes of these lanes, so many at a time; return how those of each lane ended."""
+    is_alone = all(lane.patient for lane in chosen)
+    with ThreadPoolExecutor(BUSY_AT_ONCE) as busy, ThreadPoolExecutor(BUSY_AT_ONCE if is_alone else 1) as patient:
+        running: dict[str, list[Future[Process]]] = {}
+        for lane in chosen:
+            threads = patient if lane.patient else busy
+            processes = range(1, lane.processes + 1)
+            running[lane.name] = [threads.submit(together.run, lane, number) for number in processes]
+        return {lane: [process.result() for process in processes] for lane, processes in running.items()}
 
-    with tempfile.TemporaryDirectory() as home, ThreadPoolExecutor(BUSY_AT_ONCE) as two, ThreadPoolExecutor(1) as one:
-        together = Together(arguments, Path(home))
+
+def main(words: list[str]) -> int:
+    """Run tiers, print what their tests said and how long each module took, and return the worst exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.together", description=__doc__)
+    parser.add_argument("tiers", nargs="*", help=f"of {', '.join((*TIERS, LIFECYCLE))}")
+    parser.add_argument("--changed", nargs="?", const="", metavar="BASE", help="and the tiers that a change touches")
+    parser.add_argument("--until", type=float, default=inf, metavar="TIME", help="begin no module after it (epoch)")
+    asked, for_pytest = parser.parse_known_args(words)
+    tiers = list(asked.tiers)
+    if asked.changed is not None:
+        tiers += [tier for tier in areas.tiers_of_change(asked.changed) if tier not in tiers]
+        print(f"make test: this change is tested by: {', '.join(tiers) or 'no tier beside core'}", flush=True)
+
+    machine = look()
+    if left_out(tiers, machine) and all_must_run():
+        missed = f"{', '.join(left_out(tiers, machine))}, since {obstacle(machine)}"
+        sys.exit(f"error: TRAINYARD_TESTS=all, but these cannot run: {missed}")
+    for line in announcement(machine, {use for lane in lanes(tiers) for use in lane.uses}):
+        print(f"make test: {line}", flush=True)
+
+    chosen = [lane for lane in lanes(tiers) if lane.name not in left_out(tiers, machine)]
+    with tempfile.TemporaryDirectory() as directory:
+        options = ["--deal-until", str(asked.until), *for_pytest]
+        together = Together(options, Path(directory), Supplies(machine))
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, together.end)
-        running = {
-            group: threads.submit(together.run, group)
-            for threads, groups in ((two, BUSY), (one, PATIENT))
-            for group in groups
-            if group not in left_out(machine)
+        ended = run_all(together, chosen)
+        ran = {
+            f"{lane.name}: {module}": one
+            for lane in chosen
+            for module, one in dealing.read(together.dealt(lane)).items()
         }
-        codes = {group: code.result() for group, code in running.items()}
+        late = [f"{lane.name}: {module}" for lane in chosen for module in dealing.left(together.dealt(lane))]
+    return report(ended, ran, late, summary(codes_of(ended), tiers, machine))
 
-    print(f"make test: {summary(codes, machine)}")
-    return max(codes.values())
+
+def report(ended: Mapping[str, list[Process]], ran: Mapping[str, Ran], late: list[str], last: str) -> int:
+    """Print how the lanes ended, what each module took, and what no time was left for; return the exit code."""
+    twice = {
+        f"{lane}: {module}" for lane, processes in ended.items() for process in processes for module in process.twice
+    }
+    flaky = history.add(ran, twice)
+    for line in history.table(ran, twice):
+        print(line)
+    for module in flaky:
+        print(f"{module} ran twice in {history.TOO_OFTEN} of its last {history.LATEST} runs: that is a failure, too")
+    for module in late:
+        print(f"no time was left for {module}")
+    print(f"make test: {last}")
+    return max([TESTS_FAILED if flaky else 0, *codes_of(ended).values()])
+
+
+def codes_of(ended: Mapping[str, list[Process]]) -> dict[str, int]:
+    """Return the exit code of each lane: the worst of its processes."""
+    return {lane: max(process.code for process in processes) for lane, processes in ended.items()}
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Bring what the tests use beyond Python packages; say beforehand what that is. `python -m tests.tools`, as root.
+"""Bring what the tests use beyond Python packages; say beforehand what that is. As root.
 
-Groups of tests that this machine cannot run are left out, by name (tests/together.py).
+`python -m tests.tools TIER ...`. Lanes of tests that this machine cannot run are left out, by name (tests/together.py).
 """
 
 from __future__ import annotations
@@ -9,12 +9,15 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from tests.bed import go_toolchain, programs
-from tests.bed.__main__ import build
-from tests.bed.places import CACHE, all_must_run, may_mount
+from tests.bed import bed, go_toolchain, images, layers, mlflow, plugins, programs
+from tests.bed.places import CACHE, may_mount
+from tests.tiers import TIERS, lanes
+
+AGAIN = "  -> Repeat the same command: it continues where it stopped."
 
 # PROGRAM: the Debian packages that bring it. Tests without a Docker engine use these.
 ON_THIS_MACHINE = {
@@ -41,7 +44,8 @@ class Machine:
     has_apt: bool
     runs_engines: bool
     has_go: bool
-    is_built: bool
+    has_images: bool
+    has_kubernetes: bool
     missing: frozenset[str] = frozenset()
 
 
@@ -52,7 +56,8 @@ def look() -> Machine:
         has_apt=shutil.which("apt-get") is not None,
         runs_engines=may_mount(),
         has_go=go_toolchain.installed() is not None,
-        is_built=programs.are_built(),
+        has_images=plugins.are_there() and images.has_base(),
+        has_kubernetes=programs.are_built(),
         missing=frozenset(name for name in {**ON_THIS_MACHINE, **FOR_THE_ENGINE} if shutil.which(name) is None),
     )
 
@@ -79,18 +84,21 @@ def packages(machine: Machine) -> list[str]:
     return sorted(package for name, brought in wanted.items() if name in machine.missing for package in brought)
 
 
-def announcement(machine: Machine) -> list[str]:
-    """Return what is said before anything is installed or built."""
+def announcement(machine: Machine, uses: Collection[str]) -> list[str]:
+    """Return what is said before anything of this is installed or built."""
     said = []
-    if packages(machine):
+    if packages(machine) and "packages" in uses:
         said.append(f"installs Debian packages: {', '.join(packages(machine))}")
-    if obstacle(machine):
+    if "images" in uses and obstacle(machine):
         return [*said, f"installs no Docker engine: the tests that use one are left out, {obstacle(machine)}"]
-    if not machine.has_go:
+    builds_images = "images" in uses and not machine.has_images
+    builds_kubernetes = "kubernetes" in uses and not machine.has_kubernetes
+    if (builds_images or builds_kubernetes) and not machine.has_go:
         said.append(f"downloads Go {go_toolchain.VERSION} (70 MB) into {go_toolchain.DIRECTORY}")
-    if not machine.is_built:
-        said.append(f"builds Kubernetes, KubeRay, Helm and images from their sources, into {CACHE}")
-        said.append("the first time takes 20 to 35 minutes on 2 cores, and 10 GB; later it takes seconds")
+    if builds_images:
+        said.append(f"builds Docker's plugins, a Debian and Ray's image, into {CACHE}: 5 minutes and 4 GB, once")
+    if builds_kubernetes:
+        said.append(f"builds Kubernetes, KubeRay and Helm from their sources, into {CACHE}: 25 minutes and 6 GB, once")
     return said
 
 
@@ -101,22 +109,83 @@ def install(names: Sequence[str]) -> None:
         subprocess.run(["apt-get", "-qq", *command], check=True, env=environ, stdout=subprocess.DEVNULL)
 
 
-def main() -> None:
-    """Bring what is missing, where this machine lets us."""
-    machine = look()
-    for line in announcement(machine):
-        print(f"make test: {line}", flush=True)
-    if obstacle(machine) and all_must_run():
-        sys.exit("error: TRAINYARD_TESTS=all: no test may be left out")
-
+def _packages(machine: Machine) -> None:
     if packages(machine):
         install(packages(machine))
-    if not obstacle(machine):
-        build()
+
+
+def _images(_: Machine) -> None:
+    with bed.shared_engine():
+        pass
+
+
+def _kubernetes(_: Machine) -> None:
+    for program in programs.KUBERNETES_PROGRAMS:
+        programs.ensure(program)
+    programs.kuberay_crds()
+    with bed.shared_engine() as engine:
+        images.ensure_host(engine)
+        images.ensure_host_image(engine, images.KUBE_HOST)
+        layers.ensure(engine)
+        images.ensure_ray_gpu(engine)
+
+
+def _microk8s(_: Machine) -> None:
+    with bed.shared_engine() as engine:
+        images.ensure_host_image(engine, images.MICROK8S_HOST)
+
+
+def _ec2(_: Machine) -> None:
+    with bed.shared_engine() as engine:
+        images.ensure_ec2(engine)
+
+
+def _mlflow(_: Machine) -> None:
+    mlflow.python()
+
+
+# In this order: what comes later uses what comes before.
+SUPPLIES: Mapping[str, Callable[[Machine], None]] = {
+    "packages": _packages,
+    "mlflow": _mlflow,
+    "images": _images,
+    "kubernetes": _kubernetes,
+    "microk8s": _microk8s,
+    "ec2": _ec2,
+}
+
+
+class Supplies:
+    """What lanes use beyond Python packages; each is brought once, where this machine lets us."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._brought: set[str] = set()
+        self._locks = {name: threading.Lock() for name in SUPPLIES}
+
+    def bring(self, names: Collection[str]) -> None:
+        """Bring some of them; raises RuntimeError and SubprocessError."""
+        for name, bring in SUPPLIES.items():
+            if name not in names:
+                continue
+            with self._locks[name]:
+                if name not in self._brought:
+                    bring(self._machine)
+                    self._brought.add(name)
+
+
+def main(tiers: Sequence[str]) -> None:
+    """Bring what these tiers use, or all of them."""
+    machine = look()
+    chosen = lanes(tiers or TIERS)
+    for line in announcement(machine, {use for lane in chosen for use in lane.uses}):
+        print(f"make test-tools: {line}", flush=True)
+    possible = [lane for lane in chosen if not (lane.has_engine and obstacle(machine))]
+    Supplies(machine).bring({use for lane in possible for use in lane.uses})
 
 
 if __name__ == "__main__":
     try:
-        main()
+        main(sys.argv[1:])
     except (RuntimeError, subprocess.SubprocessError) as error:
-        sys.exit(f"error: {error}\n  -> Repeat the same command: it continues where it stopped.")
+        sys.exit(f"error: {error}\n{AGAIN}")

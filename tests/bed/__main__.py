@@ -1,6 +1,6 @@
 """The bed by hand: `up` starts the engine, `kubernetes up` a cluster on it too; both print what to export.
 
-`down` and `kubernetes down` end them; `build` only builds what they need. Several clusters have several names.
+`down` and `kubernetes down` end them. Several clusters have several names.
 `ec2` opens a shell that has a cloud, which ends with it.
 """
 
@@ -10,9 +10,9 @@ import os
 import shlex
 import sys
 
-from tests.bed import bed, by_hand, images, layers, mlflow, programs
+from tests.bed import bed, by_hand
 
-USAGE = "usage: python -m tests.bed up|build|down|kubernetes up [HOSTS [NAME]]|kubernetes down [NAME]|ec2"
+USAGE = "usage: python -m tests.bed up|down|kubernetes up [HOSTS [NAME]]|kubernetes down [NAME]|ec2"
 
 
 def main(arguments: list[str]) -> None:
@@ -23,8 +23,6 @@ def main(arguments: list[str]) -> None:
             _print(bed.SHARED.environ())
         case ["down"]:
             bed.SHARED.stop()
-        case ["build"]:
-            build()
         case ["kubernetes", "up"]:
             up(3, "bed")
         case ["kubernetes", "up", count]:
@@ -51,20 +49,6 @@ def up(count: int, name: str) -> None:
         print(f"# {host.name}: ssh {host.ssh}")
     print(f"# images: {', '.join(f'{made.registry}/{image}' for image in by_hand.IMAGES)}")
     print(f"# the operator's chart: {made.chart}")
-
-
-def build() -> None:
-    """Build every program and every image, so that no test has to."""
-    for program in programs.KUBERNETES_PROGRAMS:
-        programs.ensure(program)
-    programs.kuberay_crds()
-    mlflow.python()
-    with bed.shared_engine() as engine:
-        images.ensure_host(engine)
-        images.ensure_host_image(engine, images.MICROK8S_HOST)
-        layers.ensure(engine)
-        images.ensure_ray_gpu(engine)
-        images.ensure_ec2(engine)
 
 
 def _print(environ: dict[str, str]) -> None:

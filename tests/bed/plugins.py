@@ -24,6 +24,11 @@ INSTALLED = (
 )
 
 
+def are_there() -> bool:
+    """Say whether both plugins are there, or on this machine."""
+    return all(any((folder / name).exists() for folder in (CACHE / "cli-plugins", *INSTALLED)) for name in PLUGINS)
+
+
 def directory() -> Path:
     """Return a directory with both plugins, building what the machine lacks (3 minutes on 2 cores, once)."""
     plugins = CACHE / "cli-plugins"

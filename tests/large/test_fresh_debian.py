@@ -11,14 +11,12 @@ import pytest
 
 from tests.bed import images
 from tests.bed.engine import BedEngine
-from tests.together import BUSY, LOCAL, PATIENT
 
 ROOT = Path(__file__).parents[2]
 IMAGE = "trainyard-bed/fresh-debian:1"
 PACKAGES = ("ca-certificates", "git", "make", "python3")
 # Where a proxy stands before the package registries, programs that bring their own CAs are told of its CA by these.
 TRUST = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
-LEFT_OUT = ", ".join(group for group in (*BUSY, *PATIENT) if group != LOCAL)
 NEXT = [
     "That was all. Begin a project of your own:",
     "    . .venv/bin/activate && trainyard init robots && cd robots",
@@ -100,9 +98,9 @@ def test_root_has_a_demo_and_the_tests_by_one_command_each(debian: Debian) -> No
     debian.run("cd trainyard && . .venv/bin/activate && trainyard init robots && cd robots && trainyard cluster.list")
 
     said = debian.run("cd trainyard && make test")
-    assert said[0].startswith("make test: installs Debian packages: chromium, ")
+    assert said[0].startswith("make test: 12 minutes the first time, 8 later")
     why = "they start a Docker engine, and this container may not (no CAP_SYS_ADMIN or no CAP_NET_ADMIN)"
-    assert said[-1] == f"make test: passed: local; left out: {LEFT_OUT}, since {why}"
+    assert said[-1] == f"make test: passed: core, core-browser; left out: core-containers, since {why}"
 
 
 def test_a_user_without_rights_has_them_too(debian: Debian) -> None:
@@ -111,6 +109,7 @@ def test_a_user_without_rights_has_them_too(debian: Debian) -> None:
     assert debian.run("cd trainyard && make demo", user="ann")[-3:] == NEXT
     said = debian.run("cd trainyard && make test", user="ann")
     assert said[-1] == (
-        f"make test: passed: local; left out: {LEFT_OUT}, since they need root, or sudo without a password; "
+        "make test: passed: core, core-browser; left out: core-containers, since they need root, or sudo without a "
+        "password; "
         "left out: what uses chromium, ssh, vulkaninfo, which this machine lacks"
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import tiers
 from tests.bed import bed, ec2, host, kubernetes, programs
 from tests.bed.ec2 import Cloud
 from tests.bed.engine import BedEngine
@@ -90,19 +91,25 @@ def cloud(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield made
 
 
-DOCKER = {"engine", "private_engine", "docker_host", "kube"}
+# FIXTURE: the marks of the tests that use it.
+MARKS = {
+    "engine": ("engine",),
+    "private_engine": ("engine",),
+    "docker_host": ("engine",),
+    "kube": ("engine", "kubernetes"),
+    "cloud": ("engine", "ec2"),
+    "page": ("browser",),
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs the bed: `make test` runs it beside the rest, which needs none (tests/together.py)."""
+    """Mark what needs the bed or a browser, and each test with its tier (tests/tiers.py)."""
     items.sort(key=lambda item: item.get_closest_marker("breaking") is not None)
     for item in items:
-        if isinstance(item, pytest.Function) and DOCKER & set(item.fixturenames):
-            item.add_marker(pytest.mark.docker)
-        if isinstance(item, pytest.Function) and "kube" in item.fixturenames:
-            item.add_marker(pytest.mark.kubernetes)
-        if isinstance(item, pytest.Function) and "cloud" in item.fixturenames:
-            item.add_marker(pytest.mark.ec2)
+        if isinstance(item, pytest.Function):
+            for mark in {mark for fixture in item.fixturenames for mark in MARKS.get(fixture, ())}:
+                item.add_marker(mark)
+        item.add_marker(tiers.mark_of(tiers.tier_of({mark.name for mark in item.iter_markers()})))
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -110,12 +117,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
     A shell lets its background jobs ignore Ctrl-C, and their children too: the commands that tests interrupt must not.
     """
-    config.addinivalue_line("markers", "docker: needs the Docker engine of the bed")
-    config.addinivalue_line("markers", "kubernetes: needs hosts of the bed, and so its Docker engine too")
-    config.addinivalue_line("markers", "breaking: breaks hosts, or has an administrator's operator: a cluster apart")
-    config.addinivalue_line("markers", "ec2: has a cloud of the bed, and so its Docker engine too")
-    config.addinivalue_line("markers", "waiting: waits for most of its time, on a cluster of its own")
-    config.addinivalue_line("markers", "microk8s: has bare hosts of its own, and makes them a cluster")
+    for mark, meaning in {
+        "core": "of the tier of `make test`, which runs after every change",
+        "lifecycle": "the life of a cluster on a backend: what a change to all of them runs (tests/areas.py)",
+        "engine": "needs the Docker engine of the bed",
+        "browser": "needs a browser",
+        "kubernetes": "needs hosts of the bed, and so its Docker engine too",
+        "breaking": "breaks hosts, or has an administrator's operator: a cluster apart",
+        "ec2": "has a cloud of the bed, and so its Docker engine too",
+        "waiting": "waits for most of its time, on a cluster of its own",
+        "microk8s": "has bare hosts of its own, and makes them a cluster",
+        **{tiers.mark_of(tier): f"every test of the tier {tier} has it" for tier in tiers.TIERS},
+    }.items():
+        config.addinivalue_line("markers", f"{mark}: {meaning}")
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     # Machines for builds set it, users do not: what is printed to a pipe comes in another order then.

@@ -13,6 +13,8 @@ import pytest
 
 from tests.real.yard import Yard
 
+pytestmark = pytest.mark.core
+
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = [str(Path(sys.executable).with_name(name)) for name in ("invoke", "trainyard")]
 # What stands for Ctrl-C at a certain import.

@@ -113,6 +113,7 @@ def in_node(engine: BedEngine, node: str, script: str) -> str:
     return engine.docker("exec", f"trainyard-compose-lab-{node}", "sh", "-c", script).stdout
 
 
+@pytest.mark.core
 def test_status_and_list_name_every_node_and_up_again_changes_nothing(lab: Yard, engine: BedEngine) -> None:
     now = lab.json("cluster.status")
     assert now["state"] == "up"
@@ -126,6 +127,7 @@ def test_status_and_list_name_every_node_and_up_again_changes_nothing(lab: Yard,
     assert ids(engine) == before
 
 
+@pytest.mark.core
 def test_dashboard_and_ray_client_alone_are_published_on_loopback_and_want_the_token(
     lab: Yard, engine: BedEngine
 ) -> None:
@@ -144,11 +146,13 @@ def test_dashboard_and_ray_client_alone_are_published_on_loopback_and_want_the_t
         server.ClusterInfo(ping, timeout=60, metadata=[("authorization", f"Bearer {lab.token()}")])
 
 
+@pytest.mark.core
 def test_the_token_is_in_no_description_of_a_container(lab: Yard, engine: BedEngine) -> None:
     assert lab.token() not in engine.docker("inspect", *ids(engine).values()).stdout
     assert in_node(engine, "cpu-0", "cat /run/secrets/trainyard-token") == lab.token()
 
 
+@pytest.mark.core
 def test_what_a_command_starts_through_ray_is_like_itself_on_nodes_that_share_no_disk(lab: Yard) -> None:
     directory = matrix.write(lab, "uv")
     lab.run("train.dispatch", directory.name, "--skip-smoke", expect=1)
@@ -262,6 +266,7 @@ def test_a_shell_on_a_terminal_is_one(lab: Yard, engine: BedEngine) -> None:
         os.close(ours)
 
 
+@pytest.mark.core
 def test_a_run_survives_a_worker_that_is_killed_and_up_brings_it_back(lab: Yard, engine: BedEngine) -> None:
     head = ids(engine)["head"]
     job = "command: [python3, wait.py]\nnode: {group: cpu}\nresources: {cpus: 1}\n"

@@ -14,6 +14,8 @@ from tests.real.yard import Yard, wait_until
 from trainyard.seams.ray_api import RayApi
 from trainyard.tasks import namespace
 
+pytestmark = pytest.mark.core
+
 # What a command needs to be given, and the flags with which it would do its worst, or not wait for ever.
 VALUES = {"job_dir": "sleeping", "sizes": "gpu=1", "source": "tasks.yaml"}
 SWEEP = "command: [echo, '{x}']\ntune: {space: {x: {choice: [1, 2]}}, metric: m, samples: 2}\n"

@@ -38,6 +38,7 @@ def yard(cloud: Cloud) -> Iterator[Yard]:
     made.run("cluster.down", "--end-runs")
 
 
+@pytest.mark.lifecycle
 def test_ray_up_makes_a_cluster_whose_nodes_all_answer(cloud: Cloud, yard: Yard) -> None:
     planned = {step["title"]: (step["state"], step["seen"]) for step in yard.json("cluster.plan")["steps"]}
     assert planned["Make a security group"][0] == "would"
@@ -53,6 +54,7 @@ def test_ray_up_makes_a_cluster_whose_nodes_all_answer(cloud: Cloud, yard: Yard)
     assert spans == [f"{cloud.address}/32"]
 
 
+@pytest.mark.lifecycle
 def test_up_again_changes_nothing(yard: Yard) -> None:
     began = time.monotonic()
     assert not any(step["changed"] for step in yard.json("cluster.up")["steps"])
@@ -82,6 +84,7 @@ def test_neither_a_node_nor_a_client_without_the_token_is_let_in(cloud: Cloud, y
     cloud.head().shell(f'{asks} --header="Authorization: Bearer $(cat ~ubuntu/.trainyard/token)"')
 
 
+@pytest.mark.lifecycle
 def test_smoke_and_cartpole_with_a_task_on_every_node_whose_outputs_come_back(yard: Yard) -> None:
     assert yard.json("smoke.run")["ok"]
     smaller = (
@@ -147,6 +150,7 @@ def test_its_leash_ends_it_although_the_operator_is_gone(cloud: Cloud, yard: Yar
     assert listed["place"] == "us-west-2: no instance; left: key-pair, security-group"
 
 
+@pytest.mark.lifecycle
 def test_down_leaves_nothing_in_the_account_or_here(cloud: Cloud, yard: Yard) -> None:
     cloud.fail(Fault("ec2:DeleteSecurityGroup", "UnauthorizedOperation", "not you", 403))
     refused = yard.run("cluster.down", expect=7, seconds=300).stderr

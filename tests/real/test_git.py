@@ -6,6 +6,8 @@ import datetime
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.unit.test_package import sent, write
 from trainyard.dispatch.package import pack
 from trainyard.dispatch.plan import prepare, record_of
@@ -13,6 +15,8 @@ from trainyard.endpoint import Endpoint
 from trainyard.seams.git import revision
 from trainyard.spec.cluster import ClusterSpec, LoadedCluster
 from trainyard.spec.job import JobSpec
+
+pytestmark = pytest.mark.core
 
 CLUSTER = LoadedCluster(ClusterSpec(name="lab", backend="local"), Path("clusters/lab.yaml"))
 NOW = datetime.datetime(2026, 11, 21, 9, 0, tzinfo=datetime.timezone.utc)

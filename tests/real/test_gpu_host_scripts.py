@@ -10,6 +10,8 @@ import pytest
 
 from trainyard import paths
 
+pytestmark = pytest.mark.core
+
 IMAGES = ("isaac-lab", "isaac-ray", "schola")
 # As the real one with --interactive: a step's program is read from the standard input.
 READS = 'echo "docker $*" | head -1; case "$*" in *" -") cat > /dev/null ;; esac'

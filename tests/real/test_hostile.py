@@ -15,6 +15,8 @@ from trainyard.results import store
 from trainyard.tasks import namespace
 from trainyard.tasks.executor import TrainyardExecutor
 
+pytestmark = pytest.mark.core
+
 ESCAPE = "\x1b]0;title\x07\x1b[2J\x9b1A\u202e"
 Run = Callable[..., tuple[int, str]]
 

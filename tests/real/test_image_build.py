@@ -82,6 +82,7 @@ def files_above_base(engine: BedEngine, reference: str) -> set[str]:
     return names
 
 
+@pytest.mark.core
 def test_an_image_is_built_once_says_what_it_is_and_a_change_in_code_makes_one_small_layer(
     place: Yard, engine: BedEngine
 ) -> None:

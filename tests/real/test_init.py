@@ -76,6 +76,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return dist
 
 
+@pytest.mark.core
 def test_wheel_and_sdist_contain_what_git_tracks(built: Path) -> None:
     with zipfile.ZipFile(next(built.glob("*.whl"))) as wheel:
         packed = {name for name in wheel.namelist() if ".dist-info/" not in name}
@@ -118,6 +119,7 @@ def environment(home: Path, *extras: str) -> Environment:
     return Environment(home)
 
 
+@pytest.mark.core
 def test_a_project_of_an_installation_by_pip_passes_its_own_ci(built: Path, tmp_path: Path) -> None:
     """The user has no extra; CI has what requirements.txt names, in an environment of its own."""
     user = environment(tmp_path / "user")

@@ -187,6 +187,7 @@ def test_cartpole_trains_on_three_hosts_from_the_pushed_image_and_nothing_is_lef
     assert not site.state.exists()
 
 
+@pytest.mark.lifecycle
 def test_status_list_and_logs_name_every_node(lab: Yard, kube: KubeBed) -> None:
     hosts = kubernetes.hosts_of(kube, "lab", namespace=SPACE)
     assert sorted(hosts.values()) == ["host-1", "host-2", "host-3"]
@@ -231,6 +232,7 @@ def test_up_again_changes_nothing(lab: Yard, second: Yard, kube: KubeBed) -> Non
     assert everything(kube) == before
 
 
+@pytest.mark.lifecycle
 def test_a_job_runs_on_each_worker_with_the_environment_of_the_file(lab: Yard, kube: KubeBed) -> None:
     write_job(lab, "where", WHERE + "    matrix: {i: [0, 1]}\n    env: {I: '{i}'}")
     lab.run("train.dispatch", "where", "--skip-smoke")

@@ -15,6 +15,8 @@ import pytest
 from tests.real.yard import Yard
 from trainyard.backends.local.node_processes import LAUNCHER
 
+pytestmark = pytest.mark.core
+
 CALLS = (
     ("GET", "/api/version"),
     ("GET", "/api/jobs/"),

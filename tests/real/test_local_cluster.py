@@ -14,6 +14,7 @@ from tests.real.yard import HEAD_AND_TWO_WORKERS, HEAD_AND_WORKER, Yard, wait_un
 from trainyard.seams import processes
 
 
+@pytest.mark.core
 def test_up_makes_every_node_and_says_what_to_type_next(yard: Yard) -> None:
     assert yard.states() == {"head": "up", "gpu-0": "up", "gpu-1": "up"}
     again = yard.run("cluster.up")
@@ -21,6 +22,7 @@ def test_up_makes_every_node_and_says_what_to_type_next(yard: Yard) -> None:
     assert again.stderr.splitlines()[-1] == "next: trainyard smoke.run"
 
 
+@pytest.mark.core
 def test_a_second_up_finds_everything_done_and_starts_nothing(yard: Yard) -> None:
     before = {process.pid for process in yard.processes()}
     steps = yard.json("cluster.up")["steps"]
@@ -35,6 +37,7 @@ def test_status_says_that_gpus_are_simulated(yard: Yard) -> None:
     assert "2 (simulated)" in yard.run("cluster.status").stdout
 
 
+@pytest.mark.core
 def test_no_process_of_a_node_listens_beyond_the_loopback_address(yard: Yard) -> None:
     listening = {
         connection.laddr.ip
@@ -80,6 +83,7 @@ def test_list_names_the_cluster_with_its_address(yard: Yard) -> None:
     assert listed["yard"]["address"].startswith("http://127.0.0.1:")
 
 
+@pytest.mark.core
 def test_down_leaves_nothing_and_a_changed_file_is_followed(fresh: Yard) -> None:
     temporary = fresh.home / "tmp"
     temporary.mkdir()
@@ -121,6 +125,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
         yield pair
 
 
+@pytest.mark.core
 def test_a_killed_raylet_makes_the_cluster_partial_and_up_repairs_it(pair: Yard) -> None:
     head = pair.keeper("head")
     pair.raylet("cpu-0").kill()
@@ -148,6 +153,7 @@ def test_recreate_makes_everything_anew_and_ends_what_a_killed_keeper_left(pair:
 DAMAGED = bytes.fromhex("19" + 11 * "00" + "10" + 11 * "ff" + "01" + "2a0a0a080a0178150000803f" + 4 * "00")
 
 
+@pytest.mark.core
 def test_runs_end_with_their_nodes_only_if_that_is_said_and_what_they_left_is_fetched_first(pair: Yard) -> None:
     leaves = "import os, pathlib, sys, time\npathlib.Path(os.environ['TRAINYARD_OUTPUT'], 'x').write_text('made')\n"
     damages = f"pathlib.Path(os.environ['TRAINYARD_OUTPUT'], 'events.out.tfevents.1.h').write_bytes({DAMAGED!r})\n"

@@ -25,7 +25,7 @@ from tests.real import lab as labs
 from tests.real.yard import Yard
 from trainyard.paths import shipped
 
-pytestmark = [pytest.mark.docker, pytest.mark.kubernetes, pytest.mark.microk8s, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.microk8s, pytest.mark.timeout(900)]
 ENDS_SOON = "PYTHONPATH=/opt/bed python3 -c 'from standin import certs; certs.server(days=3)'"
 
 
@@ -67,6 +67,7 @@ def _place_to_work(home: Path, engine: BedEngine, made: list[Host], registry: st
     return labs.place_to_work(home, made, document, **engine.environ(), REGISTRY_PASSWORD="a secret")
 
 
+@pytest.mark.lifecycle
 def test_three_bare_hosts_become_a_cluster(lab: Lab) -> None:
     yard = lab.yard
     yard.run("registry.up")
@@ -118,6 +119,7 @@ def test_status_shows_every_host_and_what_is_on_it(lab: Lab) -> None:
     ]
 
 
+@pytest.mark.lifecycle
 def test_cartpole_trains_on_every_host(lab: Lab) -> None:
     yard = lab.yard
     # Behind the gate: what smoke.run looks at is looked at first.
@@ -223,6 +225,7 @@ def test_purge_refuses_while_a_host_that_left_the_file_is_in_the_cluster(lab: La
     assert set(yard.states().values()) == {"up"}
 
 
+@pytest.mark.lifecycle
 def test_down_keeps_the_hosts_kubernetes_and_purge_nothing(lab: Lab) -> None:
     yard = lab.yard
     yard.run("cluster.down")

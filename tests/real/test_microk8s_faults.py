@@ -22,7 +22,7 @@ from tests.real import lab as labs
 from tests.real.interruptions import DATA, error_of, failed, hang_up, is_installed, joins, kill, reboot, up
 from tests.real.yard import Yard, wait_until
 
-pytestmark = [pytest.mark.docker, pytest.mark.kubernetes, pytest.mark.microk8s, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.microk8s, pytest.mark.timeout(900)]
 API_ARGUMENTS = f"{DATA}/args/kube-apiserver"
 AGAIN = "  -> Mend them, and repeat the same command; the others wait."
 SSHD = "/usr/sbin/sshd -o PasswordAuthentication=no"

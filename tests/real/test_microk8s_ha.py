@@ -21,7 +21,7 @@ from tests.real import lab as labs
 from tests.real.jobs import write_job
 from tests.real.yard import Yard, wait_until
 
-pytestmark = [pytest.mark.docker, pytest.mark.kubernetes, pytest.mark.microk8s, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.microk8s, pytest.mark.timeout(900)]
 NAMES = {"host-1", "host-2", "host-3"}
 ONLY_COPY = """#!/bin/sh
 [ $1 != leave ] || { echo This node currently holds the only copy; exit 3; }

@@ -65,6 +65,7 @@ def outputs(run: Path, task: str) -> dict[str, str]:
     return {str(path.relative_to(place)): path.read_text() for path in sorted(place.rglob("*")) if path.is_file()}
 
 
+@pytest.mark.core
 def test_the_next_attempt_goes_on_with_what_the_last_one_left(yard: Yard) -> None:
     write_job(yard, "goes-on", "command: [python3, go.py]\noutputs: [runs/]\nretries: 1\n", go=APPENDING)
     yard.run("train.dispatch", "goes-on", "--skip-smoke")
@@ -87,6 +88,7 @@ def test_each_attempt_may_have_outputs_of_its_own(yard: Yard) -> None:
     }
 
 
+@pytest.mark.core
 def test_outputs_come_home_while_the_task_runs(yard: Yard) -> None:
     write_job(yard, "live", "command: [python3, live.py]\noutputs_every: 1s\n", live=LIVE)
     yard.run("train.dispatch", "live", "--skip-smoke", "--no-wait")

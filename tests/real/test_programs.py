@@ -16,6 +16,8 @@ from tests.real.yard import wait_until
 from trainyard.errors import PrerequisiteError
 from trainyard.seams import programs
 
+pytestmark = pytest.mark.core
+
 ENV = dict(os.environ)
 
 

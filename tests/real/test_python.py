@@ -175,6 +175,7 @@ def assert_trained_and_stopped(yard: Yard, output: str) -> None:
     assert yard.json("train.status")["state"] == "stopped"
 
 
+@pytest.mark.core
 def test_processes_of_this_machine_end_with_the_program(fresh: Yard) -> None:
     fresh.write_cluster(HEAD_AND_WORKER)
     interrupted(fresh, "ok  Start the head and 1 worker", signal.SIGTERM)
@@ -241,6 +242,7 @@ def assert_sematics(yard: Yard) -> None:
     assert "learned by an actor" in said
 
 
+@pytest.mark.core
 def test_ray_is_the_cluster_in_a_block_of_sematics(fresh: Yard) -> None:
     fresh.write_cluster(HEAD_AND_WORKER)
     assert_sematics(fresh)

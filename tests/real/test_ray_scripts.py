@@ -44,6 +44,7 @@ def test_a_command_connects_where_nodes_have_their_token_in_a_variable(token_in_
     assert "answered 7\n" in (newest(fresh) / "logs" / "connects.1.log").read_text()
 
 
+@pytest.mark.core
 def test_what_a_command_starts_through_ray_is_like_under_ray_job_submit(yard: Yard) -> None:
     directory = matrix.write(yard, "uv")
     status = yard.json("train.dispatch", directory.name, "--skip-smoke", expect=1)
@@ -130,6 +131,7 @@ def living(yard: Yard) -> int:
     return sum(row["class_name"] == "Kept" for row in rows)
 
 
+@pytest.mark.core
 def test_nothing_that_an_attempt_kept_on_the_cluster_outlives_it(yard: Yard) -> None:
     write_job(yard, "keeps", "command: [python, keeps.py]\nresources: {cpus: 0.5}\nretries: 1\n", keeps=KEEPS)
     yard.run("train.dispatch", "keeps", "--skip-smoke")

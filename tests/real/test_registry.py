@@ -80,6 +80,7 @@ def guarded(tmp_path: Path, engine: BedEngine) -> Iterator[Yard]:
         yield yard
 
 
+@pytest.mark.core
 def test_what_docker_pushes_is_listed_and_kept_until_it_is_purged(plain: Yard, engine: BedEngine) -> None:
     planned = plain.json("registry.up", "--dry")
     assert [step["state"] for step in planned["steps"]] == ["already", "already", "would", "after"]

@@ -31,6 +31,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_report(eventful(tmp_path_factory.mktemp("results")).write())
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("width", [1400, 768, 390, 320])
 def test_it_loads_nothing_has_no_errors_and_no_screen_is_too_narrow(page: Page, report: Path, width: int) -> None:
     page.open(report, width=width)
@@ -48,6 +49,7 @@ def test_light_and_dark_differ(page: Page, report: Path, dark: bool) -> None:
     assert page.run(look) == expected
 
 
+@pytest.mark.core
 def test_the_plot_draws_a_curve_per_task_and_shows_values_under_the_pointer(page: Page, report: Path) -> None:
     page.open(report)
     assert page.run("document.querySelectorAll('#plot path.curve').length") == 4

@@ -69,6 +69,7 @@ def resumed(yard: Yard, *flags: str) -> Path:
     return newest(yard)
 
 
+@pytest.mark.core
 def test_a_task_killed_for_good_is_resumed_from_its_checkpoint_and_one_that_was_interrupted_too(
     yard: Yard,
 ) -> None:

@@ -53,6 +53,7 @@ def environments(yard: Yard) -> list[dict[str, str]]:
     return [json.loads(log.read_text()) for log in logs]
 
 
+@pytest.mark.core
 def test_a_task_sees_its_own_gpu_and_its_place_in_the_run(environments: list[dict[str, str]]) -> None:
     assert [len(one["CUDA_VISIBLE_DEVICES"].split(",")) for one in environments] == [1, 1, 1, 1]
     assert {one["TRAINYARD_TASK_INDEX"] for one in environments} == {"0", "1", "2", "3"}
@@ -61,12 +62,14 @@ def test_a_task_sees_its_own_gpu_and_its_place_in_the_run(environments: list[dic
     assert {one["TRAINYARD_TASK"] for one in environments} == {"n=0", "n=1", "n=2", "n=3"}
 
 
+@pytest.mark.core
 def test_no_task_gets_the_token(yard: Yard, environments: list[dict[str, str]]) -> None:
     for one in environments:
         assert yard.token() not in one.values()
         assert "RAY_AUTH_TOKEN" not in one
 
 
+@pytest.mark.core
 def test_a_failed_task_brings_its_outputs_home_and_one_that_cannot_start_says_why(yard: Yard) -> None:
     job = """
         outputs: [runs/]
@@ -98,6 +101,7 @@ def test_a_failed_task_brings_its_outputs_home_and_one_that_cannot_start_says_wh
     assert (absent["tail"], searched[0] in done.stderr) == ([], False)
 
 
+@pytest.mark.core
 def test_tasks_that_run_together_start_together_and_are_tried_again_together(yard: Yard) -> None:
     job = """
         command: [python3, partner.py]

@@ -26,6 +26,7 @@ GONE_WITHIN = 60.0
 GUARD_KILLED = "the task, or another program on its node, killed the guard process that had started it"
 
 
+@pytest.mark.core
 def test_a_task_that_ends_takes_along_all_that_it_started(yard: Yard) -> None:
     """It took too long; it left processes that hold its output pipe open; it killed what guards its guard."""
     job = """
@@ -53,6 +54,7 @@ def test_a_task_that_ends_takes_along_all_that_it_started(yard: Yard) -> None:
     }
 
 
+@pytest.mark.core
 def test_a_stopped_run_ends_its_trees_and_says_so(yard: Yard) -> None:
     mark = tree_job(yard, "stopped", "7003.5", "outputs: [left.txt]")
     with dispatched(yard, "stopped", mark) as run:

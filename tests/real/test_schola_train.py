@@ -16,6 +16,8 @@ from tests import standins
 from tests.real.yard import wait_until
 from trainyard import paths
 
+pytestmark = pytest.mark.core
+
 FILES = paths.shipped("images") / "schola" / "files"
 RUNNING_GAME = ("--port", "8000")
 SENT = {"node:10.0.0.2": 0.001}

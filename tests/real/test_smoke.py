@@ -12,6 +12,7 @@ from tests.real.jobs import events, newest, write_job
 from tests.real.yard import Yard
 
 
+@pytest.mark.core
 def test_a_good_cluster_passes_every_rung_that_it_claims(yard: Yard) -> None:
     found = yard.json("smoke.run")
     assert found["ok"] is True

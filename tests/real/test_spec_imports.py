@@ -3,6 +3,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.core
+
 
 def test_importing_the_spec_imports_nothing_heavy() -> None:
     heavy = "{'ray', 'torch', 'httpx', 'rich', 'invoke', 'psutil'}"

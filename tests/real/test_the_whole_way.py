@@ -13,6 +13,8 @@ from tests.real.yard import Yard
 from trainyard.paths import shipped
 from trainyard.seams.processes import free_ports
 
+pytestmark = pytest.mark.core
+
 
 @pytest.fixture
 def site(fresh: Yard, engine: BedEngine) -> Yard:

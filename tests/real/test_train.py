@@ -54,6 +54,7 @@ def again(yard: Yard, green: Dispatched) -> Dispatched:
     return Dispatched(newest(yard), done)
 
 
+@pytest.mark.core
 def test_a_good_run_brings_everything_home(green: Dispatched) -> None:
     run = green.run
     for seed in (0, 1):
@@ -78,6 +79,7 @@ def test_a_pipe_gets_plain_lines_and_the_next_command(green: Dispatched) -> None
     assert "\x1b" not in green.done.stdout + green.done.stderr
 
 
+@pytest.mark.core
 def test_json_is_one_document_in_the_documented_shape(yard: Yard, again: Dispatched) -> None:
     document = json.loads(again.done.stdout)
     assert document["state"] == "succeeded"
@@ -92,12 +94,14 @@ def test_json_is_one_document_in_the_documented_shape(yard: Yard, again: Dispatc
     assert {key: status[key] for key in document} == document
 
 
+@pytest.mark.core
 def test_an_unchanged_job_is_not_sent_again(again: Dispatched) -> None:
     sent = [line for line in again.done.stderr.splitlines() if "Send" in line]
     assert len(sent) == 2
     assert all("(already" in line for line in sent)
 
 
+@pytest.mark.core
 def test_the_token_is_nowhere_in_results_or_on_the_screen(yard: Yard, green: Dispatched, again: Dispatched) -> None:
     token = yard.token()
     for dispatched in (green, again):
@@ -106,6 +110,7 @@ def test_the_token_is_nowhere_in_results_or_on_the_screen(yard: Yard, green: Dis
         assert not path.is_file() or token.encode() not in path.read_bytes(), path
 
 
+@pytest.mark.core
 def test_the_logs_of_a_run_that_ended_are_printed_whole(yard: Yard, green: Dispatched) -> None:
     done = yard.run("train.logs", green.run.name)
     assert {"[seed=0] seed 0", "[seed=1] seed 1"} <= set(done.stdout.splitlines())
@@ -153,6 +158,7 @@ def test_of_a_run_that_nobody_has_followed_all_is_shown_although_its_status_was_
     assert yard.run("train.logs", newest(yard).name).stdout.count("first") == 1
 
 
+@pytest.mark.core
 def test_runs_are_compared_in_a_table_and_on_a_page(yard: Yard, green: Dispatched, again: Dispatched) -> None:
     done = yard.run("train.compare", green.run.name, again.run.name)
     assert green.run.name in done.stdout and again.run.name in done.stdout
@@ -169,12 +175,14 @@ def test_the_nodes_say_what_they_are_made_of(yard: Yard, green: Dispatched) -> N
     assert nodes["gpu-0"]["packages"]["numpy"]
 
 
+@pytest.mark.core
 def test_outputs_that_are_missing_here_are_fetched_again(yard: Yard, green: Dispatched) -> None:
     shutil.rmtree(green.run / "outputs" / "seed=0")
     yard.run("train.fetch", green.run.name)
     assert len((green.run / "outputs" / "seed=0" / "noise.bin").read_bytes()) == 300_000
 
 
+@pytest.mark.core
 def test_a_failed_task_prints_its_last_lines_and_exits_1(yard: Yard) -> None:
     job = write_job(
         yard, "failing", "command: [python3, train.py]\nretries: 1\n", train="print('loss is nan'); raise SystemExit(3)"
@@ -187,6 +195,7 @@ def test_a_failed_task_prints_its_last_lines_and_exits_1(yard: Yard) -> None:
     assert [attempt["exit_code"] for attempt in document["tasks"][0]["attempts"]] == [3, 3]
 
 
+@pytest.mark.core
 def test_a_failed_gate_starts_nothing_and_exits_5(yard: Yard) -> None:
     job = write_job(yard, "needy", "command: [touch, started]\nsmoke: {min_disk: 900TB}\n")
     done = yard.run("train.dispatch", job, expect=5)
@@ -194,6 +203,7 @@ def test_a_failed_gate_starts_nothing_and_exits_5(yard: Yard) -> None:
     assert not [event for event in events(newest(yard)) if event["event"] == "attempt-started"]
 
 
+@pytest.mark.core
 def test_a_job_that_can_never_fit_is_refused_before_anything_is_sent(yard: Yard) -> None:
     before = set(yard.results.glob("*"))
     job = write_job(yard, "huge", "command: [ 'true' ]\nresources: {gpus: 4}\nnode: {group: gpu}\n")

@@ -43,6 +43,7 @@ def counting_job(yard: Yard, *, pause: float, mark: str) -> str:
     )
 
 
+@pytest.mark.core
 def test_a_killed_operator_does_not_stop_the_run_and_logs_pick_it_up_without_gap_or_repeat(yard: Yard) -> None:
     job, before = counting_job(yard, pause=0.2, mark="4001"), runs(yard)
     operator = yard.start("train.dispatch", job, "--skip-smoke")
@@ -122,6 +123,7 @@ def proxied(yard: Yard) -> Iterator[Proxy]:
     (yard.home / "clusters" / "proxied.yaml").unlink()
 
 
+@pytest.mark.core
 def test_a_lost_connection_is_made_again_without_gap_or_repeat(yard: Yard, proxied: Proxy) -> None:
     job, before = counting_job(yard, pause=0.3, mark="4003"), runs(yard)
     operator = yard.start("train.dispatch", job, "-f", "proxied", "--skip-smoke")
@@ -136,6 +138,7 @@ def test_a_lost_connection_is_made_again_without_gap_or_repeat(yard: Yard, proxi
     assert_whole(output, run, LINES)
 
 
+@pytest.mark.core
 def test_a_killed_runner_is_noticed(yard: Yard) -> None:
     job, before = counting_job(yard, pause=5, mark="4004"), runs(yard)
     operator = yard.start("train.dispatch", job, "--skip-smoke")

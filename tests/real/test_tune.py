@@ -78,6 +78,7 @@ def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
         yield yard
 
 
+@pytest.mark.core
 def test_a_sweep_whose_runner_was_killed_goes_on_and_counts_each_configuration_once(yard: Yard) -> None:
     write_job(yard, "quick", JOB, train=TRAINING)
     run, following = dispatched(yard, "quick")

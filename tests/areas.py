@@ -1,0 +1,138 @@
+"""What a change is tested by: which tiers are run for which paths (`make test-changed`)."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+import pathspec
+
+from tests.tiers import LIFECYCLE, TIERS
+
+ROOT = Path(__file__).parents[1]
+SIX_HOURS = 6 * 3600
+# The tiers beside core, by patterns of .gitignore; a path is of the last row that has it. Unit tests and core run in
+# any case: a row that names no tier is of what these prove.
+AREAS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    # The house: what every backend is made of, tried by a life of a cluster on each.
+    ("/trainyard/", (LIFECYCLE,)),
+    ("/tasks.py /invoke.yaml", ()),
+    ("/trainyard/main.py /trainyard/screen.py /trainyard/project.py /trainyard/usage.py /trainyard/listing.py", ()),
+    ("/trainyard/tasks/ /trainyard/results/", ("local",)),
+    ("/trainyard/importing/ /trainyard/tuning.py /trainyard/resuming.py", ("local",)),
+    ("/trainyard/training.py /trainyard/ending.py /trainyard/dispatch/ /trainyard/smoke.py", ("local", "docker")),
+    ("/trainyard/api/ /trainyard/sematic.py", ("local", "docker", "kubernetes")),
+    ("/trainyard/images/ /trainyard/registry/", ("docker",)),
+    # Backends, and the seams that one of them uses.
+    ("/trainyard/backends/local/", ("local",)),
+    ("/trainyard/seams/keeper.py /trainyard/seams/processes.py /trainyard/seams/ray_launcher.py", ("local",)),
+    ("/trainyard/seams/programs.py /trainyard/seams/git.py /trainyard/seams/installed.py", ("local",)),
+    ("/trainyard/seams/local_leash.py /trainyard/seams/nvidia.py", ("local",)),
+    ("/trainyard/backends/existing/", ("local", "kubernetes")),
+    ("/trainyard/backends/compose/ /trainyard/seams/docker/ /trainyard/seams/registry/ /compose/", ("docker",)),
+    ("/trainyard/backends/kuberay/ /trainyard/seams/kube/ /trainyard/seams/helm.py /kuberay/", ("kubernetes",)),
+    ("/trainyard/backends/kubeconfig.py", ("kubernetes",)),
+    ("/trainyard/backends/microk8s/ /trainyard/seams/ssh/ /trainyard/backends/host_checks.py", ("microk8s",)),
+    ("/trainyard/backends/ec2/ /trainyard/seams/ray_autoscaler.py /ray_autoscaler/", ("ec2",)),
+    ("/trainyard/seams/aws.py /trainyard/seams/aws_prices.py /trainyard/seams/iam.py", ("ec2",)),
+    ("/trainyard/seams/ecr.py", ("docker", "ec2")),
+    ("/trainyard/backends/leash.py", ("local", "docker", "kubernetes", "ec2")),
+    ("/runner/", ("local", "docker")),
+    # What is sent or built.
+    ("/jobs/ /project/ /clusters/", ("local",)),
+    ("/images/", ("docker",)),
+    # The tests themselves.
+    ("/tests/", ()),
+    ("/tests/real/", ("local",)),
+    ("/tests/real/test_compose* /tests/real/test_docker* /tests/real/test_image_*", ("docker",)),
+    ("/tests/real/test_registry* /tests/real/registries.py /tests/real/planted.py", ("docker",)),
+    ("/tests/real/test_nvidia.py /tests/real/test_the_whole_way.py", ("docker",)),
+    ("/tests/real/test_leash.py /tests/real/test_python.py", ("local", "docker", "kubernetes")),
+    ("/tests/real/*kube*", ("kubernetes",)),
+    ("/tests/real/*microk8s* /tests/real/test_ssh.py /tests/real/lab.py", ("microk8s",)),
+    ("/tests/real/*ec2*", ("ec2",)),
+    ("/tests/real/conftest.py /tests/real/yard.py", TIERS[1:]),
+    ("/tests/bed/ /tests/bed/dockerfiles/ray/", TIERS[2:]),
+    ("/tests/bed/host.py /tests/bed/dockerfiles/host/ /tests/bed/dockerfiles/ray-root/", ("docker",)),
+    ("/tests/bed/nvidia.py /tests/bed/dockerfiles/registry/ /tests/bed/go/plugins/", ("docker",)),
+    ("/tests/bed/kubernetes.py /tests/bed/chart* /tests/bed/dockerfiles/ray-gpu/", ("kubernetes",)),
+    ("/tests/bed/go/ !/tests/bed/go/plugins/ /tests/bed/programs.py /tests/bed/layers.py", ("kubernetes", "microk8s")),
+    ("/tests/bed/control_plane.py /tests/bed/nodes.py /tests/bed/manifests/", ("kubernetes", "microk8s")),
+    ("/tests/bed/dockerfiles/kube-host/ /tests/bed/dockerfiles/scratch-program/", ("kubernetes", "microk8s")),
+    ("/tests/bed/microk8s.py /tests/bed/dockerfiles/microk8s-host/", ("microk8s",)),
+    ("/tests/bed/aws_* /tests/bed/ec2.py /tests/bed/instances.py", ("ec2",)),
+    ("/tests/bed/dockerfiles/ec2-instance/ /tests/bed/dockerfiles/ray-aws/", ("ec2",)),
+    ("/tests/bed/mlflow.py /tests/bed/many_hosts.py", ("local",)),
+    ("/tests/bed/__main__.py /tests/bed/by_hand.py /tests/bed/dockerfiles/ado/", ()),
+    ("/tests/standins/", ("local", "docker")),
+    # Everything runs on these versions.
+    ("/requirements*.lock", TIERS[1:]),
+    ("/pyproject.toml /Makefile /hatch_build.py /.ci/ /.github/ /.gitignore /LICENSE", ()),
+    # What is read: unit tests check its links and words, `make test-large` runs its commands.
+    ("*.md /docs/ /benchmarks/", ()),
+)
+
+
+def tiers_of(path: str) -> tuple[str, ...]:
+    """Return the tiers beside core that a path touches; raises LookupError where no row has it."""
+    for patterns, tiers in reversed(AREAS):
+        if pathspec.GitIgnoreSpec.from_lines(patterns.split()).match_file(path):
+            return tiers
+    raise LookupError(path)
+
+
+def tiers_of_all(paths: Iterable[str]) -> list[str]:
+    """Return the tiers beside core that these paths touch; a path without a row touches all of them."""
+    found: set[str] = set()
+    for path in paths:
+        try:
+            found.update(tiers_of(path))
+        except LookupError:
+            found.update(TIERS[1:])
+    if found >= set(TIERS[1:]):
+        found.discard(LIFECYCLE)
+    return [tier for tier in (*TIERS[1:], LIFECYCLE) if tier in found]
+
+
+def base(given: str = "") -> str | None:
+    """Return the commit that a change is told from: `given`, or where it left the branch that others have.
+
+    Where that is HEAD itself, or there is no `origin/main`: the newest commit of main that is six hours older than
+    HEAD. None where the history does not go back so far.
+    """
+    if given:
+        return _git("rev-parse", "--verify", f"{given}^{{commit}}")
+    head = _git("rev-parse", "HEAD")
+    try:
+        merged = _git("merge-base", "origin/main", "HEAD")
+    except subprocess.CalledProcessError:
+        merged = head
+    if merged != head:
+        return merged
+    before = int(_git("log", "-1", "--format=%ct", "HEAD")) - SIX_HOURS
+    return _git("rev-list", "--first-parent", "-1", f"--before={before}", _main()) or None
+
+
+def changed(since: str) -> list[str]:
+    """Return the paths that differ from a commit, those included that are not committed."""
+    tracked = _git("diff", "--name-only", "--no-renames", since)
+    return [*tracked.splitlines(), *_git("ls-files", "--others", "--exclude-standard").splitlines()]
+
+
+def tiers_of_change(given: str = "") -> list[str]:
+    """Return the tiers beside core that HEAD and the working tree touch since `base`; all where that is unknown."""
+    since = base(given)
+    return tiers_of_all(changed(since)) if since else list(TIERS[1:])
+
+
+def _main() -> str:
+    """Return main, or HEAD in a clone that has no such branch."""
+    try:
+        return _git("rev-parse", "--verify", "--quiet", "main")
+    except subprocess.CalledProcessError:
+        return "HEAD"
+
+
+def _git(*words: str) -> str:
+    return subprocess.run(["git", *words], capture_output=True, text=True, check=True, cwd=ROOT).stdout.strip()
