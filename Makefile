@@ -14,7 +14,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help setup demo test test-all test-changed test-large check bench lock schemas test-tools bed bed-down bed-ec2 clean
-.PHONY: what-demo-does what-test-does test-local test-docker test-kubernetes test-microk8s test-ec2
+.PHONY: what-demo-does what-test-does test-local test-docker test-kubernetes test-microk8s test-ec2 test-bed
 
 help:  ## list the targets
 	@grep -E '^[a-z0-9-]+: .*## ' $(MAKEFILE_LIST) | sed 's/\$$\$$/$$/g' | sed -E 's/^([a-z0-9-]+):[^#]*## /\1\t/' | expand -t 17
@@ -66,7 +66,8 @@ test-docker: $(READY)  ## the other tests on a Docker engine
 test-kubernetes: $(READY)  ## the tests on Kubernetes
 test-microk8s: $(READY)  ## the tests on bare hosts
 test-ec2: $(READY)  ## the tests on instances
-test-local test-docker test-kubernetes test-microk8s test-ec2:
+test-bed: $(READY)  ## the tests of what plays EC2 in tests
+test-local test-docker test-kubernetes test-microk8s test-ec2 test-bed:
 	@$(AS_ROOT) $(BIN)/python -m tests.together $(@:test-%=%)
 
 # BASE is the commit where a change began; tests/areas.py finds one, if none is given.
@@ -74,14 +75,15 @@ test-changed: $(READY) check  ## check, core, and the tiers that a change touche
 	@$(AS_ROOT) $(BIN)/python -m tests.together core --changed=$(BASE)
 
 test-all: $(READY) check  ## every test but the large ones
-	@$(AS_ROOT) $(BIN)/python -m tests.together core local docker kubernetes microk8s ec2
+	@$(AS_ROOT) $(BIN)/python -m tests.together core local docker kubernetes microk8s ec2 bed
 
 test-tools: $(READY)
 	@$(AS_ROOT) $(BIN)/python -m tests.tools
 
-TESTS := tests/large
-test-large: $(READY)  ## tests that take many minutes, or want other Rays and Pythons: TESTS=tests/large/test_X.py for one
-	@$(BIN)/python -m pytest $(TESTS)
+# A part is a module of tests/large without `test_`: less than an hour each.
+PART := *
+test-large: $(READY)  ## tests that take many minutes, or want other Rays and Pythons: PART=pages for one part
+	@$(BIN)/python -m pytest tests/large/test_$(PART).py
 
 # Against an empty tree: conflict markers and whitespace errors of the whole working tree.
 check: $(READY)  ## format, lint, types, unit tests: under a minute

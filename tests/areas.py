@@ -12,7 +12,9 @@ from tests.tiers import LIFECYCLE, TIERS
 
 ROOT = Path(__file__).parents[1]
 SIX_HOURS = 6 * 3600
-# The tiers beside core, by patterns of .gitignore; a path is of the last row that has it. Unit tests and core run in
+# The tiers beside core.
+EVERY = TIERS[1:]
+# These, by patterns of .gitignore; a path is of the last row that has it. Unit tests and core run in
 # any case: a row that names no tier is of what these prove.
 AREAS: tuple[tuple[str, tuple[str, ...]], ...] = (
     # The house: what every backend is made of, tried by a life of a cluster on each.
@@ -52,7 +54,9 @@ AREAS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("/tests/real/*kube*", ("kubernetes",)),
     ("/tests/real/*microk8s* /tests/real/test_ssh.py /tests/real/lab.py", ("microk8s",)),
     ("/tests/real/*ec2*", ("ec2",)),
-    ("/tests/real/conftest.py /tests/real/yard.py", TIERS[1:]),
+    ("/tests/real/test_ec2_bed.py", ("bed",)),
+    ("/tests/real/plain_ray_up.py", ("ec2", "bed")),
+    ("/tests/real/conftest.py /tests/real/yard.py", EVERY),
     ("/tests/bed/ /tests/bed/dockerfiles/ray/", TIERS[2:]),
     ("/tests/bed/host.py /tests/bed/dockerfiles/host/ /tests/bed/dockerfiles/ray-root/", ("docker",)),
     ("/tests/bed/nvidia.py /tests/bed/dockerfiles/registry/ /tests/bed/go/plugins/", ("docker",)),
@@ -61,13 +65,13 @@ AREAS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("/tests/bed/control_plane.py /tests/bed/nodes.py /tests/bed/manifests/", ("kubernetes", "microk8s")),
     ("/tests/bed/dockerfiles/kube-host/ /tests/bed/dockerfiles/scratch-program/", ("kubernetes", "microk8s")),
     ("/tests/bed/microk8s.py /tests/bed/dockerfiles/microk8s-host/", ("microk8s",)),
-    ("/tests/bed/aws_* /tests/bed/ec2.py /tests/bed/instances.py", ("ec2",)),
-    ("/tests/bed/dockerfiles/ec2-instance/ /tests/bed/dockerfiles/ray-aws/", ("ec2",)),
+    ("/tests/bed/aws_* /tests/bed/ec2.py /tests/bed/instances.py", ("ec2", "bed")),
+    ("/tests/bed/dockerfiles/ec2-instance/ /tests/bed/dockerfiles/ray-aws/", ("ec2", "bed")),
     ("/tests/bed/mlflow.py /tests/bed/many_hosts.py", ("local",)),
     ("/tests/bed/__main__.py /tests/bed/by_hand.py /tests/bed/dockerfiles/ado/", ()),
     ("/tests/standins/", ("local", "docker")),
     # Everything runs on these versions.
-    ("/requirements*.lock", TIERS[1:]),
+    ("/requirements*.lock", EVERY),
     ("/pyproject.toml /Makefile /hatch_build.py /.ci/ /.github/ /.gitignore /LICENSE", ()),
     # What is read: unit tests check its links and words, `make test-large` runs its commands.
     ("*.md /docs/ /benchmarks/", ()),
@@ -89,10 +93,10 @@ def tiers_of_all(paths: Iterable[str]) -> list[str]:
         try:
             found.update(tiers_of(path))
         except LookupError:
-            found.update(TIERS[1:])
-    if found >= set(TIERS[1:]):
+            found.update(EVERY)
+    if found >= set(EVERY):
         found.discard(LIFECYCLE)
-    return [tier for tier in (*TIERS[1:], LIFECYCLE) if tier in found]
+    return [tier for tier in (*EVERY, LIFECYCLE) if tier in found]
 
 
 def base(given: str = "") -> str | None:
@@ -123,7 +127,7 @@ def changed(since: str) -> list[str]:
 def tiers_of_change(given: str = "") -> list[str]:
     """Return the tiers beside core that HEAD and the working tree touch since `base`; all where that is unknown."""
     since = base(given)
-    return tiers_of_all(changed(since)) if since else list(TIERS[1:])
+    return tiers_of_all(changed(since)) if since else list(EVERY)
 
 
 def _main() -> str:

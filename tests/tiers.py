@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-# `make test` runs the first, `make test-NAME` one of the others, `make test-all` all of them.
+# `make test` runs the first, `make test-NAME` one of the others, `make test-all` all of them. What plays a cloud in
+# tests has tests, too: the last.
 CORE, LOCAL = "core", "local"
-TIERS = (CORE, LOCAL, "docker", "kubernetes", "microk8s", "ec2")
+TIERS = (CORE, LOCAL, "docker", "kubernetes", "microk8s", "ec2", "bed")
 # Beside them, a choice across tiers: the life of a cluster on each backend that core does not have.
 LIFECYCLE = "lifecycle"
 # A test is of the first of these tiers one of whose marks it has; of LOCAL, if it has none. Some marks come with
 # fixtures (tests/real/conftest.py).
 MARKS = {
     CORE: {"core"},
+    "bed": {"bed"},
     "ec2": {"ec2"},
     "microk8s": {"microk8s"},
     "kubernetes": {"kubernetes", "breaking"},
@@ -66,6 +68,7 @@ LANES = (
     Lane("local", LOCAL, "not waiting", processes=2, uses=("packages", "mlflow")),
     Lane("local-waiting", LOCAL, "waiting", patient=True),
     Lane("ec2", "ec2", processes=2, uses=(*CONTAINERS, "ec2")),
+    Lane("bed", "bed", uses=(*CONTAINERS, "ec2")),
     Lane("docker", "docker", processes=2, uses=CONTAINERS),
     Lane("kubernetes", "kubernetes", "not breaking", uses=HOSTS),
     Lane("kubernetes-breaking", "kubernetes", "breaking", uses=HOSTS, patient=True),

@@ -124,6 +124,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "browser": "needs a browser",
         "kubernetes": "needs hosts of the bed, and so its Docker engine too",
         "breaking": "breaks hosts, or has an administrator's operator: a cluster apart",
+        "bed": "is of what plays a cloud here, not of the product",
         "ec2": "has a cloud of the bed, and so its Docker engine too",
         "waiting": "waits for most of its time, on a cluster of its own",
         "microk8s": "has bare hosts of its own, and makes them a cluster",

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import socket
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 from botocore.exceptions import ClientError
@@ -14,41 +12,21 @@ from botocore.exceptions import ClientError
 from tests.bed import instances
 from tests.bed.aws_account import AMI, GPU_AMI, QUOTAS, ROLE, USER
 from tests.bed.aws_api import Fault
-from tests.bed.aws_moto import REGION
 from tests.bed.ec2 import Cloud
 from tests.bed.images import BASE
 from tests.bed.instances import Instance
 from tests.bed.kubernetes import wait
-from tests.real.yard import Yard, assert_one_error
+from tests.real import plain_ray_up
 
-RAY = str(Path(sys.executable).parent / "ray")
+pytestmark = pytest.mark.bed
 METADATA = "http://169.254.169.254/latest/meta-data/instance-id"
-NODE = f"InstanceType: m5.large, ImageId: {AMI}"
-CLUSTER = f"""
-cluster_name: plain
-max_workers: 1
-provider: {{type: aws, region: {REGION}, use_internal_ips: true, cache_stopped_nodes: false}}
-auth: {{ssh_user: {USER}}}
-head_node_type: head
-available_node_types:
-  head: {{node_config: {{{NODE}}}}}
-  worker: {{node_config: {{{NODE}, InstanceMarketOptions: {{}}}}, min_workers: 1, max_workers: 1}}
-setup_commands: []
-head_start_ray_commands: [ray start --head --port=6379 --autoscaling-config=~/ray_bootstrap_config.yaml]
-worker_start_ray_commands: [ray start --address=$RAY_HEAD_IP:6379]
-"""
 
 
 @pytest.fixture(scope="module")
 def head(cloud: Cloud) -> Iterator[Instance]:
     """Give the head of a cluster made by plain `ray up`; its worker is on its way."""
-    (cloud.home / "plain.yaml").write_text(CLUSTER)
-    cloud.run(RAY, "up", "-y", "--no-config-cache", "plain.yaml")
-    yield cloud.head()
-    done = cloud.run(RAY, "down", "-y", "plain.yaml")
-    assert "No nodes remaining." in done.stdout
-    # What Ray leaves behind.
-    assert {found.split()[0] for found in cloud.left()} == {"key-pair", "security-group"}
+    with plain_ray_up.cluster(cloud) as head:
+        yield head
 
 
 def test_the_head_launches_a_worker_by_its_profile_and_the_worker_joins(cloud: Cloud, head: Instance) -> None:
@@ -157,29 +135,3 @@ def test_quotas_are_told(cloud: Cloud) -> None:
     assert (told["QuotaName"], told["Value"]) == ("Running On-Demand G and VT instances", 8.0)
     listed = quotas.get_paginator("list_service_quotas").paginate(ServiceCode="ec2")
     assert {one["QuotaCode"] for page in listed for one in page["Quotas"]} == set(QUOTAS)
-
-
-def test_trainyard_never_touches_a_cluster_of_plain_ray_up_unless_it_is_told_to(cloud: Cloud, head: Instance) -> None:
-    def plain() -> list[str]:
-        return sorted(each["InstanceId"] for each in cloud.instances(ray_cluster_name="plain"))
-
-    yard = Yard(cloud.home / "yard", cluster="plain", environ=cloud.environ())
-    section = f"{{{{ami: {AMI}, instance_type: m5.large, use_internal_ips: true}}}}"
-    yard.write_cluster(f"name: {{name}}\nbackend: ec2\nec2: {section}\n")
-    before = plain()
-    for command in ("cluster.up", "cluster.down"):
-        refused = yard.run(command, expect=2).stderr
-        assert "error: a cluster plain that Trainyard did not make is in this account and region" in refused
-        assert "cluster.down --adopt" in refused
-    assert head.id in before == plain()
-    # Its head has another key: nobody here can ask what runs, and nothing is changed unasked.
-    for words in (("cluster.up", "--recreate"), ("cluster.down",)):
-        assert "error: whether runs are active is unknown" in yard.run(*words, "--adopt", expect=2).stderr
-        assert "is in this account and region" in yard.run(*words, expect=2).stderr
-    assert "that Trainyard did not make" in yard.json("cluster.status")["remark"]
-    refused = yard.run("cluster.up", "--adopt", "--end-runs", expect=2).stderr
-    assert_one_error(refused, "made by the name plain is replaced", "cluster.up --adopt --recreate\n")
-    assert "that Trainyard did not make" in yard.json("cluster.status")["remark"]
-    assert before == plain()
-    yard.run("cluster.down", "--adopt", "--end-runs", seconds=300)
-    assert plain() == []

@@ -8,8 +8,8 @@ from pathlib import Path
 import pathspec
 import pytest
 
-from tests.areas import AREAS, ROOT, tiers_of, tiers_of_all
-from tests.tiers import LIFECYCLE, TIERS
+from tests.areas import AREAS, EVERY, ROOT, tiers_of, tiers_of_all
+from tests.tiers import LIFECYCLE
 
 # What git keeps for itself.
 IGNORED = [".git/", *(ROOT / ".gitignore").read_text().splitlines()]
@@ -37,7 +37,7 @@ def test_every_path_has_a_row() -> None:
 def test_every_row_is_of_a_path_that_is_there_and_names_tiers() -> None:
     paths = tracked()
     for patterns, tiers in AREAS:
-        assert set(tiers) <= {*TIERS[1:], LIFECYCLE}
+        assert set(tiers) <= {*EVERY, LIFECYCLE}
         for pattern in patterns.split():
             of_pattern = pathspec.GitIgnoreSpec.from_lines([pattern.removeprefix("!")])
             assert any(map(of_pattern.match_file, paths)), pattern
@@ -67,4 +67,4 @@ def test_a_change_is_tested_by_the_tiers_of_all_its_paths() -> None:
 
 
 def test_where_every_tier_runs_no_life_of_a_cluster_runs_twice() -> None:
-    assert tiers_of_all(["a_new_directory/file", "trainyard/steps.py"]) == list(TIERS[1:])
+    assert tiers_of_all(["a_new_directory/file", "trainyard/steps.py"]) == list(EVERY)
