@@ -25,7 +25,7 @@ setup: $(READY)  ## make .venv with everything, at the versions of requirements.
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' || \
 	  { echo "trainyard needs Python 3.10 to 3.13; this is $$($(PYTHON) --version). Name another: make PYTHON=python3.12 ..."; exit 3; }
-	@echo "make setup: installs some 150 Python packages into .venv, at the versions of requirements.lock (about 40 s)"
+	@echo "make setup: installs some 150 Python packages into .venv, at the versions of requirements.lock (1 minute)"
 	@# Debian and Ubuntu ship python3 without ensurepip; venv then fails half-way.
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
 	  { echo "make setup: installs the Debian package python3-venv first"; ($(APT_GET) update && $(APT_GET) install -y python3-venv) >/dev/null; } || \
@@ -51,7 +51,7 @@ demo: what-demo-does $(READY)  ## a Ray cluster on this machine, proven, trained
 	@echo "    trainyard cluster.up && trainyard train.dispatch jobs/spirals"
 
 what-demo-does:
-	@echo "make demo: starts a Ray cluster on this machine, tests it, trains CartPole with four seeds, and removes the cluster (30 s)"
+	@echo "make demo: starts a Ray cluster on this machine, tests it, trains CartPole with four seeds, and removes the cluster (25 s)"
 
 # What needs no Docker engine runs on every machine; tests/together.py names what was left out.
 test: what-test-does $(READY) check  ## check, then the core of the real tests: clusters, containers, a browser; brings what they need
