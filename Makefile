@@ -37,6 +37,7 @@ $(READY): requirements.lock pyproject.toml
 	@$(BIN)/uv pip install -q --python $(BIN)/python --compile-bytecode --require-hashes -r requirements.lock
 	@$(BIN)/uv pip install -q --python $(BIN)/python --no-deps -e .
 	@$(BIN)/python -m compileall -q trainyard runner
+	@$(BIN)/python -m trainyard.spec.schema docs
 	@touch $@
 
 # The cluster is removed in any case, also after an error or Ctrl-C; the exit code is the first failure's.
@@ -113,8 +114,8 @@ lock: $(READY)  ## resolve the dependencies of pyproject.toml anew
 	@echo "$(GO)" | $(BIN)/uv pip compile -q - --universal --python-version 3.10 \
 	  --generate-hashes --no-emit-index-url --custom-compile-command "make lock" -o requirements-go.lock
 
-schemas: $(READY)  ## write the JSON Schemas of both files to docs/
-	@$(BIN)/python -m trainyard.spec.schema
+schemas: $(READY)  ## write docs/*.schema.json again, for editors: after a change of trainyard/spec/
+	@$(BIN)/python -m trainyard.spec.schema docs
 
 clean:  ## remove what the targets made here (clusters are removed by trainyard cluster.down)
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache
