@@ -25,7 +25,7 @@ setup: $(READY)  ## make .venv with everything, at the versions of requirements.
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' || \
 	  { echo "trainyard needs Python 3.10 to 3.13; this is $$($(PYTHON) --version). Name another: make PYTHON=python3.12 ..."; exit 3; }
-	@echo "make setup: installs some 150 Python packages into .venv, at the versions of requirements.lock (about 40 s)"
+	@echo "make setup: installs some 150 Python packages into .venv, at the versions of requirements.lock (1 minute)"
 	@# Debian and Ubuntu ship python3 without ensurepip; venv then fails half-way.
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
 	  { echo "make setup: installs the Debian package python3-venv first"; ($(APT_GET) update && $(APT_GET) install -y python3-venv) >/dev/null; } || \
@@ -37,6 +37,7 @@ $(READY): requirements.lock pyproject.toml
 	@$(BIN)/uv pip install -q --python $(BIN)/python --compile-bytecode --require-hashes -r requirements.lock
 	@$(BIN)/uv pip install -q --python $(BIN)/python --no-deps -e .
 	@$(BIN)/python -m compileall -q trainyard runner
+	@$(BIN)/python -m trainyard.spec.schema docs
 	@touch $@
 
 # The cluster is removed in any case, also after an error or Ctrl-C; the exit code is the first failure's.
@@ -51,7 +52,7 @@ demo: what-demo-does $(READY)  ## a Ray cluster on this machine, proven, trained
 	@echo "    trainyard cluster.up && trainyard train.dispatch jobs/spirals"
 
 what-demo-does:
-	@echo "make demo: starts a Ray cluster on this machine, tests it, trains CartPole with four seeds, and removes the cluster (30 s)"
+	@echo "make demo: starts a Ray cluster on this machine, tests it, trains CartPole with four seeds, and removes the cluster (25 s)"
 
 # What needs no Docker engine runs on every machine; tests/together.py names what was left out.
 test: what-test-does $(READY) check  ## check, then the core of the real tests: clusters, containers, a browser; brings what they need
@@ -115,8 +116,8 @@ lock: $(READY)  ## resolve the dependencies of pyproject.toml anew
 	@echo "$(GO)" | $(BIN)/uv pip compile -q - --universal --python-version 3.10 \
 	  --generate-hashes --no-emit-index-url --custom-compile-command "make lock" -o requirements-go.lock
 
-schemas: $(READY)  ## write the JSON Schemas of both files to docs/
-	@$(BIN)/python -m trainyard.spec.schema
+schemas: $(READY)  ## write docs/*.schema.json again, for editors: after a change of trainyard/spec/
+	@$(BIN)/python -m trainyard.spec.schema docs
 
 clean:  ## remove what the targets made here (clusters are removed by trainyard cluster.down)
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache

@@ -1,8 +1,10 @@
-"""What is built contains what git tracks, and nothing that happens to lie beside it."""
+"""What is built contains what git tracks, and nothing that happens to lie beside it; a wheel has JSON Schemas, too."""
 
 from __future__ import annotations
 
 import subprocess
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ IN_WHEEL = {"trainyard": "trainyard", "runner/trainyard_runner": "trainyard_runn
     name: f"trainyard/payload/{name}"
     for name in ("clusters", "compose", "images", "jobs", "kuberay", "project", "ray_autoscaler")
 }
+# Where `# yaml-language-server: $schema=../../docs/...` of shipped files leads.
+SCHEMAS = "trainyard/payload/docs"
 IGNORED = {".git", ".venv", "__pycache__", "dist", "PKG-INFO"}
 
 
@@ -28,6 +32,24 @@ class TrackedFiles(BuildHookInterface[Any]):  # type: ignore[misc]
             target = name if self.target_name == "sdist" else in_wheel(name)
             if target:
                 build_data["force_include"][name] = target
+        if self.target_name == "wheel":
+            self.written = tempfile.TemporaryDirectory()
+            for path in schemas(Path(self.root), Path(self.written.name)):
+                build_data["force_include"][str(path)] = f"{SCHEMAS}/{path.name}"
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Remove what was written for a wheel."""
+        if self.target_name == "wheel" and version != "editable":
+            self.written.cleanup()
+
+
+def schemas(root: Path, directory: Path) -> list[Path]:
+    """Write the schemas of this source tree, which is not installed; return their paths."""
+    sys.path[:0] = [str(root), str(root / "runner")]
+    sys.dont_write_bytecode = True
+    from trainyard.spec import schema
+
+    return schema.write(directory)
 
 
 def tracked(root: Path) -> list[str]:

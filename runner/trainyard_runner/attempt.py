@@ -92,18 +92,7 @@ class Attempt:
             self._place.remove()
 
     def _run_command(self, transfers: Transfers, stop: StopWatch) -> Iterator[Batch]:
-        variables = environment(self._order, self._place, inherited=_inherited(), gpus=self._gpus)
-        if self._order["watch"]:
-            roots = [self._place.directory, self._place.output]
-            self._metric = MetricWatch(self._order["watch"], roots=roots, environment=variables)
-        self._began = time.monotonic()
-        child = self._child = Child(
-            self._order["command"],
-            directory=self._place.directory,
-            environment=variables,
-            scratch=self._place.root,
-            mark=f"TRAINYARD_ATTEMPT_ID={attempt_id(self._order)}",
-        )
+        child = self._child = self._start_command()
         if child.refused is not None:
             self._final, self._verdict = {"exit": None}, ("failed", child.refused)
             if child.searched:
@@ -138,6 +127,20 @@ class Attempt:
                 self._pending += self._buffer.take()
                 yield self._flush()
         self._pending += self._buffer.take(everything=True)
+
+    def _start_command(self) -> Child:
+        variables = environment(self._order, self._place, inherited=_inherited(), gpus=self._gpus)
+        if self._order["watch"]:
+            roots = [self._place.directory, self._place.output]
+            self._metric = MetricWatch(self._order["watch"], roots=roots, environment=variables)
+        self._began = time.monotonic()
+        return Child(
+            self._order["command"],
+            directory=self._place.directory,
+            environment=variables,
+            scratch=self._place.root,
+            mark=f"TRAINYARD_ATTEMPT_ID={attempt_id(self._order)}",
+        )
 
     def _end_if_asked(self, child: Child, stop: StopWatch) -> None:
         stop.start()

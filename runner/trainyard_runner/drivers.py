@@ -88,6 +88,7 @@ class TheRay:
         return [_ray_job(entry) for entry in found.values()]
 
     def left(self, job_ids: Iterable[bytes]) -> Left:
+        """Return what Ray has of these drivers' detached actors and placement groups."""
         ids = list(job_ids)
         if not ids:
             return Left()
@@ -116,6 +117,7 @@ class TheRay:
         ]
 
     def remove(self, left: Left) -> None:
+        """Ask Ray to end what drivers left; returns before it has."""
         worker = ray._private.worker.global_worker
         if left.actors:
             from ray.core.generated import gcs_service_pb2, gcs_service_pb2_grpc  # 0.1 s, and seldom needed

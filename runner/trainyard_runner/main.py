@@ -101,20 +101,7 @@ def _run(
     ray.cloudpickle.register_pickle_by_value(shipped)
     storage = os.environ.get(STORAGE)
     kept = durable.place(directory, storage)
-    stream.write(
-        "run-started",
-        run=the_plan.run,
-        job=the_plan.job,
-        node_id=ray.get_runtime_context().get_node_id(),
-        ray=ray.__version__,
-        python=platform.python_version(),
-        tasks=len(the_plan.tasks),
-        together=the_plan.together,
-        cluster=the_plan.cluster,
-        checkpoints_at=kept.at,
-    )
-    if kept.problem:
-        stream.write("note", text=kept.problem)
+    _write_start(the_plan, stream, kept)
     try:
         failed = _pass_gate(the_plan, stream, stopping, runner)
     except StopAskedError:
@@ -141,6 +128,30 @@ def _run(
         for name in [task.name for task in the_plan.tasks if task.name not in skipped]:
             records.adopt(the_plan.resume.run, name, name)
     scheduler.run(stopping.left)
+    return _ending(the_plan, scheduler, records, sweep, stopping)
+
+
+def _write_start(the_plan: plan.Plan, stream: EventStream, kept: durable.Kept) -> None:
+    stream.write(
+        "run-started",
+        run=the_plan.run,
+        job=the_plan.job,
+        node_id=ray.get_runtime_context().get_node_id(),
+        ray=ray.__version__,
+        python=platform.python_version(),
+        tasks=len(the_plan.tasks),
+        together=the_plan.together,
+        cluster=the_plan.cluster,
+        checkpoints_at=kept.at,
+    )
+    if kept.problem:
+        stream.write("note", text=kept.problem)
+
+
+def _ending(
+    the_plan: plan.Plan, scheduler: Scheduler, records: Records, sweep: Sweep | None, stopping: Stopping
+) -> dict[str, Any]:
+    """Return how a run ended that passed the gate."""
     counts = scheduler.counts
     summary: dict[str, Any] = {"counts": counts, **({"sweep": sweep.result()} if sweep else {})}
     if not sweep.is_over if sweep else stopping.asked() and counts["stopped"]:

@@ -85,6 +85,7 @@ def end(list_pids: Callable[[], list[int]], *, grace: float) -> bool:
 
 
 def gone_within(list_pids: Callable[[], list[int]], seconds: float) -> bool:
+    """Wait until there are no such processes; say whether that was so in time."""
     give_up = time.monotonic() + seconds
     while list_pids():
         if time.monotonic() >= give_up:

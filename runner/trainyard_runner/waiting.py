@@ -301,6 +301,7 @@ def _waiting(lines: Iterable[Sequence[Unit]], submitted: Iterable[Task]) -> list
 
 
 def by_node(running: Iterable[tuple[str | None, Task]]) -> dict[str, dict[str, float]]:
+    """Return how many tasks run on each node, and what they hold there; "" where their node is not known yet."""
     held: dict[str, dict[str, float]] = {}
     for node, task in running:
         here = held.setdefault(node or "", dict.fromkeys([*RESOURCES, "tasks"], 0.0))

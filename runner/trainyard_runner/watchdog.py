@@ -38,6 +38,7 @@ class Rules:
     before: list[float] | None = None
 
     def take(self, values: list[list[float]], *, at: float) -> None:
+        """Take in what was read at that time: [step, value, ...] each, the oldest first."""
         for value in values:
             if not math.isfinite(value[1]):
                 if self.not_finite is None:

@@ -80,7 +80,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_wheel_and_sdist_contain_what_git_tracks(built: Path) -> None:
     with zipfile.ZipFile(next(built.glob("*.whl"))) as wheel:
         packed = {name for name in wheel.namelist() if ".dist-info/" not in name}
-    assert packed == set(filter(None, map(in_wheel, tracked(ROOT))))
+    schemas = {f"trainyard/payload/docs/{kind}.schema.json" for kind in ("cluster", "image", "job")}
+    assert packed == schemas.union(filter(None, map(in_wheel, tracked(ROOT))))
     with tarfile.open(next(built.glob("*.tar.gz"))) as sdist:
         packed = {name.partition("/")[2] for name in sdist.getnames()}
     assert packed - {"PKG-INFO"} == set(tracked(ROOT))

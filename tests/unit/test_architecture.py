@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-TRAINYARD = ROOT / "trainyard"
+TRAINYARD, RUNNER = ROOT / "trainyard", ROOT / "runner" / "trainyard_runner"
 
 # Lowest first; a package or module of trainyard/ imports from its own layer and from those below it.
 LAYERS = (
@@ -32,6 +32,9 @@ LAYERS = (
 )
 # What talks to the world outside this process.
 OUTSIDE = {"boto3", "botocore", "docker", "fabric", "httpx", "kubernetes", "paramiko", "subprocess", "websocket"}
+# What a node has: the runner travels alone. Optuna is asked for a sweep only, boto3 where Ray's autoscaler needs it.
+ON_NODES = {"ray", "trainyard_runner"}
+ON_SOME_NODES = {"study.py": {"optuna"}, "leash.py": {"boto3", "botocore"}}
 BACKENDS = {"compose", "ec2", "existing", "kuberay", "local", "microk8s"}
 # Where a backend's name is a value of the cluster file, or Docker's own word, a cluster's default name, or an extra's.
 NAMES_ALLOWED = ("backends", "seams", "spec/cluster.py", "spec/existing.py", "spec/show.py", "paths.py", "versions.py")
@@ -42,10 +45,10 @@ SPEAKS_FOR_ITSELF = 5
 
 
 @cache
-def modules() -> dict[str, ast.Module]:
-    """Return every module of trainyard/ by its path there."""
-    found = sorted(TRAINYARD.rglob("*.py"))
-    return {str(path.relative_to(TRAINYARD)): ast.parse(path.read_text()) for path in found}
+def modules(directory: Path = TRAINYARD) -> dict[str, ast.Module]:
+    """Return every module of trainyard/, or of another directory, by its path there."""
+    found = sorted(directory.rglob("*.py"))
+    return {str(path.relative_to(directory)): ast.parse(path.read_text()) for path in found}
 
 
 def imported(tree: ast.AST) -> Iterator[str]:
@@ -96,12 +99,27 @@ def test_imports_point_downwards() -> None:
     assert upwards == []
 
 
+def test_contributing_draws_the_layers_as_they_are() -> None:
+    drawing = "\n".join(f"    {', '.join(names)}" for names in LAYERS)
+    assert f"\n\n{drawing}\n\n" in (ROOT / "CONTRIBUTING.md").read_text()
+
+
 def test_only_seams_talk_to_the_outside() -> None:
     found = [
         f"{path} imports {name}"
         for path, tree in modules().items()
         for name in imported(tree)
         if name.split(".")[0] in OUTSIDE and package(path) != "seams"
+    ]
+    assert found == []
+
+
+def test_the_runner_imports_what_every_node_has() -> None:
+    found = [
+        f"{path} imports {name}"
+        for path, tree in modules(RUNNER).items()
+        for name in imported(tree)
+        if name.split(".")[0] not in sys.stdlib_module_names | ON_NODES | ON_SOME_NODES.get(path, set())
     ]
     assert found == []
 
@@ -119,20 +137,22 @@ def test_no_backend_is_known_by_name_outside_backends() -> None:
     assert found == []
 
 
-def test_functions_fit_on_a_page() -> None:
+@pytest.mark.parametrize("directory", [TRAINYARD, RUNNER], ids=lambda directory: directory.name)
+def test_functions_fit_on_a_page(directory: Path) -> None:
     found = [
         f"{path}: {function.name} has {lines_of(function)} lines"
-        for path, tree in modules().items()
+        for path, tree in modules(directory).items()
         for function in functions(tree)
         if lines_of(function) > LONGEST_FUNCTION
     ]
     assert found == []
 
 
-def test_public_functions_that_do_not_speak_for_themselves_are_described() -> None:
+@pytest.mark.parametrize("directory", [TRAINYARD, RUNNER], ids=lambda directory: directory.name)
+def test_public_functions_that_do_not_speak_for_themselves_are_described(directory: Path) -> None:
     found = [
         f"{path}: {function.name}"
-        for path, tree in modules().items()
+        for path, tree in modules(directory).items()
         for function in functions(tree)
         if not function.name.startswith("_") and not ast.get_docstring(function)
         if lines_of(function) > SPEAKS_FOR_ITSELF

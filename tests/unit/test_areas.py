@@ -11,8 +11,8 @@ import pytest
 from tests.areas import AREAS, EVERY, ROOT, tiers_of, tiers_of_all
 from tests.tiers import LIFECYCLE
 
-# What git keeps for itself.
-IGNORED = [".git/", *(ROOT / ".gitignore").read_text().splitlines()]
+# What git keeps for itself: a directory, or a file in a worktree.
+IGNORED = [".git", *(ROOT / ".gitignore").read_text().splitlines()]
 
 
 def tracked() -> list[str]:

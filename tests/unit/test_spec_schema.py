@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,16 +10,17 @@ import jsonschema
 import pytest
 
 from trainyard.spec.load import load_cluster, load_image, load_job
-from trainyard.spec.schema import DOCS, schemas, texts
+from trainyard.spec.schema import schemas, write
 from trainyard.spec.yaml_source import compose
 
-ROOT = DOCS.parent
+ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = schemas()
 LOADERS: dict[str, Callable[[Path], object]] = {
     "cluster": load_cluster,
     "image": lambda path: load_image(path.parent),
     "job": lambda path: load_job(path.parent),
 }
+SCHEMA_COMMENT = re.compile(r"^# yaml-language-server: \$schema=(\S+)", re.MULTILINE)
 SHIPPED = [
     *(("cluster", path) for path in sorted(ROOT.glob("clusters/*.yaml"))),
     *(("image", path) for path in sorted(ROOT.glob("images/*/image.yaml"))),
@@ -30,9 +33,19 @@ def complaints(kind: str, text: str) -> list[str]:
     return [error.message for error in validator.iter_errors(compose(text, origin="file").value)]
 
 
-@pytest.mark.parametrize("name", sorted(texts()))
-def test_the_schema_in_docs_is_fresh(name: str) -> None:
-    assert (DOCS / name).read_text(encoding="utf-8") == texts()[name], "run: python -m trainyard.spec.schema"
+def test_each_schema_is_written_to_a_directory_that_may_be_new(tmp_path: Path) -> None:
+    paths = write(tmp_path / "schemas")
+
+    assert {path.name: json.loads(path.read_text(encoding="utf-8")) for path in paths} == {
+        f"{kind}.schema.json": schema for kind, schema in SCHEMAS.items()
+    }
+
+
+@pytest.mark.parametrize(("kind", "path"), SHIPPED, ids=lambda part: Path(part).stem)
+def test_a_file_we_ship_names_its_schema_in_docs_if_it_names_one(kind: str, path: Path) -> None:
+    named = SCHEMA_COMMENT.findall(path.read_text(encoding="utf-8"))
+
+    assert {(path.parent / name).resolve() for name in named} <= {ROOT / "docs" / f"{kind}.schema.json"}
 
 
 @pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)

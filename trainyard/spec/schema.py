@@ -1,11 +1,13 @@
-"""The JSON Schemas of what users write, for editors: `python -m trainyard.spec.schema` puts them into docs/.
+"""The JSON Schemas of what users write, for editors: `python -m trainyard.spec.schema DIRECTORY` writes them there.
 
-An editor uses one through the comment `# yaml-language-server: $schema=../docs/cluster.schema.json`.
+An editor uses one through the comment `# yaml-language-server: $schema=../docs/cluster.schema.json`. `make setup`
+writes them into docs/ of a checkout, and hatch_build.py into the same place of the wheel; git has none.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,6 @@ from trainyard.spec.image import ImageFile
 from trainyard.spec.job import JobSpec
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
-DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 def schemas() -> dict[str, dict[str, Any]]:
@@ -40,10 +41,15 @@ def texts() -> dict[str, str]:
     }
 
 
-def main() -> None:
+def write(directory: Path) -> list[Path]:
+    """Write the schemas there, and return their paths."""
+    directory.mkdir(parents=True, exist_ok=True)
+    paths = []
     for name, text in texts().items():
-        (DOCS / name).write_text(text, encoding="utf-8")
+        paths.append(directory / name)
+        paths[-1].write_text(text, encoding="utf-8")
+    return paths
 
 
 if __name__ == "__main__":
-    main()
+    write(Path(*sys.argv[1:]))

@@ -25,6 +25,7 @@ class KeptCheckpoint:
 
     @classmethod
     def of(cls, event: Mapping[str, Any]) -> KeptCheckpoint:
+        """Read an event `checkpoint`."""
         return cls(
             bytes=event.get("bytes", 0),
             files=event.get("files", 0),
