@@ -14,8 +14,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-# How to find daemons that were not ended: nobody else sleeps this long.
-SLEEP = "864237"
 OUTPUT = Path(os.environ.get("TRAINYARD_OUTPUT", "."))
 CHECKPOINT = Path(os.environ.get("TRAINYARD_CHECKPOINT", "."))
 
@@ -54,9 +52,9 @@ def output_is_a_link() -> None:
 
 
 def keeps_writing() -> None:
-    """Leave a process that changes its output until it is ended."""
+    """Leave a process that changes its output until it is ended; $MARK is what it is found by."""
     program = "import sys\nwhile True:\n    for size in (9_000_000, 10): open(sys.argv[1], 'wb').write(bytes(size))"
-    subprocess.Popen([sys.executable, "-c", program, str(OUTPUT / "changing"), SLEEP])
+    subprocess.Popen([sys.executable, "-c", program, str(OUTPUT / "changing"), os.environ["MARK"]])
     (OUTPUT / "beside").touch()
     time.sleep(2)
 

@@ -26,7 +26,8 @@ def up(
     Before that it may fail, for what an earlier one began and does not watch any more; or have nothing left to do,
     where that has ended well by itself: `prepare` takes it back before each try.
     """
-    for _ in range(5):
+    give_up = time.monotonic() + 600
+    while time.monotonic() < give_up:
         prepare()
         # A join whose connection broke goes on for a while.
         wait_until(lambda: not came(), seconds=180, what="nothing of an earlier command runs on the host")
@@ -34,19 +35,20 @@ def up(
         if has_come:
             return done.stdout
         assert done.returncode == 0 or "change in progress" in done.stdout, done.stdout
-        time.sleep(2)
     raise AssertionError(f"the moment did not come\n{done.stdout}")
 
 
 def failed(yard: Yard) -> Done:
     """Return `up` that failed, for another reason than what an earlier one began and does not watch any more."""
-    for _ in range(5):
-        done = yard.run("cluster.up", expect=None)
-        if "change in progress" not in done.stderr:
-            assert done.returncode in (3, 6), done.stderr
-            return done
-        time.sleep(2)
-    raise AssertionError(done.stderr)
+    tried: list[Done] = []
+
+    def was_for_another_reason() -> bool:
+        tried.append(yard.run("cluster.up", expect=None))
+        return "change in progress" not in tried[-1].stderr
+
+    wait_until(was_for_another_reason, seconds=180, what="no change of an earlier command is in progress")
+    assert tried[-1].returncode in (3, 6), tried[-1].stderr
+    return tried[-1]
 
 
 def error_of(done: Done) -> list[str]:

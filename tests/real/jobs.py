@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import subprocess
 import textwrap
 from pathlib import Path
@@ -30,6 +32,12 @@ if checkpoint.exists():
 checkpoint.touch()
 print("began", flush=True)
 """
+_NUMBERS = itertools.count(1)
+
+
+def new_mark() -> str:
+    """Return how many seconds a process is to sleep that a test looks for: no other on the machine has this number."""
+    return f"4000.{os.getpid()}{next(_NUMBERS):04}"
 
 
 def write_job(yard: Yard, name: str, job: str, **programs: str) -> str:
@@ -78,6 +86,22 @@ def end_of(process: subprocess.Popen[str], *, seconds: float = 240) -> tuple[int
     return process.returncode, output
 
 
+def printed_until(text: str, process: subprocess.Popen[str]) -> str:
+    """Return what is printed up to the line with this text, or to the end."""
+    lines = []
+    for line in process.stdout or ():
+        lines.append(line)
+        if text in line:
+            break
+    return "".join(lines)
+
+
+def rest_of(process: subprocess.Popen[str], *, seconds: float = 240) -> tuple[int, str]:
+    """Do as `end_of`, after `printed_until`: `communicate` does not know what was read ahead."""
+    output = process.stdout.read() if process.stdout else ""
+    return process.wait(timeout=seconds), output
+
+
 def assert_whole(output: str, run: Path, lines: int) -> None:
     """Assert that what was shown and what was recorded of a run that counts has every line once, in order."""
     shown = [line for line in output.splitlines() if line.startswith("[counting] line")]
@@ -86,11 +110,12 @@ def assert_whole(output: str, run: Path, lines: int) -> None:
 
 
 def events(run: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    """Return the events that are here by now; the last one may be half a line."""
+    return [json.loads(line) for line in (run / "events.jsonl").read_text().split("\n")[:-1]]
 
 
 def running(mark: str) -> list[int]:
-    """Return the processes whose command line contains a mark."""
+    """Return the processes of the machine that have this among their arguments (`new_mark`)."""
     found = []
     for process in psutil.process_iter(["pid", "cmdline", "status"]):
         if process.info["status"] != psutil.STATUS_ZOMBIE and mark in (process.info["cmdline"] or ()):

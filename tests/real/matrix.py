@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from tests.real.jobs import write_job
-from tests.real.test_runtime_env import write_wheel
+from tests.real.wheels import write_wheel
 from tests.real.yard import Yard
 
 PROBE = """

@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 
 from tests.bed.engine import BedEngine
-from tests.real.yard import wait_until
+from tests.real.yard import Yard, wait_until
 from trainyard import progress, steps
 from trainyard.images.build import Built
 from trainyard.images.push import Pushed, Pushing
@@ -30,6 +30,23 @@ from trainyard.spec.docker import Registry
 IMAGE = "trainyard-bed/registry:1"
 DATA = "/var/lib/registry"
 USER, PASSWORD = "ray", "open sesame"
+
+
+@contextmanager
+def place_to_work(home: Path, engine: BedEngine, **settings: object) -> Iterator[Yard]:
+    """Give a yard whose cluster file has this registry; it is removed with all that is in it."""
+    yard = Yard(home, environ={**engine.environ(), "REGISTRY_PASSWORD": "first secret"})
+    registry = {"image": IMAGE, "address": f"127.0.0.1:{_free_port('127.0.0.1')}", **settings}
+    cluster = {"name": yard.cluster, "backend": "compose", "registry": registry}
+    yard.write_cluster(json.dumps(cluster).replace("{", "{{").replace("}", "}}"))
+    try:
+        yield yard
+    finally:
+        yard.run("registry.down", "--purge")
+
+
+def address(yard: Yard) -> str:
+    return str(yard.json("registry.status", expect=None)["address"])
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import select
 import socket
 import subprocess
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,9 @@ from ray.core.generated.ray_client_pb2_grpc import RayletDriverStub
 
 from tests.bed.engine import BedEngine
 from tests.real import flavour, matrix
+from tests.real.containers import left_of
 from tests.real.jobs import events, newest, write_job
-from tests.real.yard import Yard, wait_until
+from tests.real.yard import Done, Yard, wait_until
 from trainyard.backends import ray_nodes
 from trainyard.seams.ray_api import RayApi
 
@@ -83,15 +85,26 @@ def other(engine: BedEngine, tmp_path: Path) -> Iterator[Yard]:
     other.remove_all()
 
 
-def left_of(engine: BedEngine, name: str) -> list[str]:
-    """Return every container, network and volume of a cluster."""
-    label = ("--filter", f"label=io.trainyard.cluster={name}")
-    found = [
-        *engine.docker("ps", "-a", *label, "--format", "{{.Names}}").stdout.split(),
-        *engine.docker("network", "ls", *label, "--format", "{{.Name}}").stdout.split(),
-        *engine.docker("volume", "ls", *label, "--format", "{{.Name}}").stdout.split(),
-    ]
-    return sorted(found)
+@dataclass(frozen=True)
+class Replaced:
+    """A cluster of one node whose head first ended while it was starting, what was said of that, and what came then."""
+
+    yard: Yard
+    failed: Done
+    status: dict[str, Any]
+    made: Done
+
+
+@pytest.fixture(scope="module")
+def replaced(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replaced]:
+    """Give one more cluster on the same engine, whose first head never ran."""
+    beside = Yard(tmp_path_factory.mktemp("beside"), cluster="compose-beside", environ=engine.environ())
+    beside.write_cluster(ALONE + "compose: {{limits: true}}\n")
+    try:
+        failed = beside.run("cluster.up", "--set", "env.RAY_TMPDIR=/proc/none", expect=6)
+        yield Replaced(beside, failed, beside.json("cluster.status"), beside.run("cluster.up"))
+    finally:
+        beside.remove_all()
 
 
 def inspected(engine: BedEngine, node: str, name: str = "compose-lab") -> dict[str, Any]:
@@ -283,8 +296,8 @@ def test_a_run_survives_a_worker_that_is_killed_and_up_brings_it_back(lab: Yard,
     assert [one["outcome"] for one in ended] == ["lost", "succeeded"]
     assert lab.states()[started["node"]] == "down"
     assert started["node"] in [finding["subject"] for finding in lab.json("cluster.doctor", expect=5)["findings"]]
-    # Docker knows that it is down: nobody waits a minute for it.
-    failed = lab.run("smoke.run", expect=5, seconds=30)
+    # Docker knows that it is down, and nobody waits for Ray to notice.
+    failed = lab.run("smoke.run", expect=5)
     assert "smoke test failed: nodes: exited, exit code 137" in failed.stderr
     assert f"Start {started['node']}" in [step["title"] for step in lab.json("cluster.plan")["steps"]]
     lab.run("cluster.up")
@@ -338,15 +351,12 @@ def test_what_cannot_be_made_says_why(other: Yard, engine: BedEngine) -> None:
             assert message in other.run("cluster.up", "--set", change, expect=code).stderr
 
 
-def test_a_head_that_never_ran_is_told_by_its_last_words_and_replaced_at_once(other: Yard, engine: BedEngine) -> None:
-    other.write_cluster(ALONE)
-    failed = other.run("cluster.up", "--set", "env.RAY_TMPDIR=/proc/none", expect=6)
-    assert "head ended while it was starting (exit code 1); its last words:\n" in failed.stderr
-    now = other.json("cluster.status")
-    assert now["state"] != "up"
-    assert re.search(r"head: .*(restarting, exit code 1|started it again \d+ times)", now["seen"])
-    assert "Remove head" in other.run("cluster.up").stderr
-    assert other.states() == {"head": "up"}
+def test_a_head_that_never_ran_is_told_by_its_last_words_and_replaced_at_once(replaced: Replaced) -> None:
+    assert "head ended while it was starting (exit code 1); its last words:\n" in replaced.failed.stderr
+    assert replaced.status["state"] != "up"
+    assert re.search(r"head: .*(restarting, exit code 1|started it again \d+ times)", replaced.status["seen"])
+    assert "Remove head" in replaced.made.stderr
+    assert replaced.yard.states() == {"head": "up"}
 
 
 def test_fewer_workers_leave_the_others_alone(lab: Yard, engine: BedEngine) -> None:
@@ -364,23 +374,20 @@ def test_fewer_workers_leave_the_others_alone(lab: Yard, engine: BedEngine) -> N
     assert set(lab.states().values()) == {"up"}
 
 
-def test_two_clusters_side_by_side_do_not_see_each_other(lab: Yard, other: Yard, engine: BedEngine) -> None:
-    before = ids(engine)
-    file = other.write_cluster(ALONE + "compose: {{limits: true}}\n")
-    other.run("cluster.up")
-    assert other.states() == {"head": "up"}
-    made = inspected(engine, "head", "compose-other")["HostConfig"]
+def test_two_clusters_side_by_side_do_not_see_each_other(lab: Yard, replaced: Replaced, engine: BedEngine) -> None:
+    before, beside = ids(engine), replaced.yard
+    made = inspected(engine, "head", "compose-beside")["HostConfig"]
     assert (made["NanoCpus"], made["CapDrop"], made["SecurityOpt"]) == (10**9, ["ALL"], ["no-new-privileges:true"])
     assert made["Memory"] > 1024**3
     assert made["LogConfig"]["Config"] == {"max-size": "10m", "max-file": "3"}
-    assert httpx.get(f"{other.address()}/api/version").status_code == 200
-    assert in_node(engine, "cpu-0", "getent hosts trainyard-compose-other-head || echo unknown") == "unknown\n"
+    assert httpx.get(f"{beside.address()}/api/version").status_code == 200
+    assert in_node(engine, "cpu-0", "getent hosts trainyard-compose-beside-head || echo unknown") == "unknown\n"
     # What is in the file by now does not matter, nor that Docker was told to be elsewhere.
-    file.write_text(ALONE.format(name="compose-other") + "compose: {docker: ssh://nobody@nowhere.invalid}\n")
-    done = other.run("cluster.down")
-    assert "Remove 1 container: trainyard-compose-other-head" in done.stderr
-    assert left_of(engine, "compose-other") == []
-    assert not other.state.exists()
+    file = beside.write_cluster(ALONE + "compose: {{docker: ssh://nobody@nowhere.invalid}}\n")
+    done = beside.run("cluster.down")
+    assert "Remove 1 container: trainyard-compose-beside-head" in done.stderr
+    assert left_of(engine, "compose-beside") == []
+    assert not beside.state.exists()
     file.unlink()
     assert ids(engine) == before
     assert set(lab.states().values()) == {"up"}

@@ -109,7 +109,7 @@ def test_open_holds_its_tunnel_until_ctrl_c(far: Yard) -> None:
 
 
 def test_the_cluster_ends_itself_when_it_was_idle_for_long_enough(far: Yard, docker_host: DockerHost) -> None:
-    far.run("cluster.up", "--set", "leash.idle=20s")
+    far.run("cluster.up", "--set", "leash.idle=8s")
     label = ("--filter", "label=io.trainyard.cluster=compose-far")
     wait_until(lambda: not docker_host.docker("ps", "-aq", *label).stdout, seconds=60, what="no container is left")
-    assert "it had a leash (ends after 20s without a job)" in far.run("cluster.status").stderr
+    assert "it had a leash (ends after 8s without a job)" in far.run("cluster.status").stderr

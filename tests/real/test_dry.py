@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.jobs import newest, running, write_job
+from tests.real.jobs import new_mark, newest, running, write_job
 from tests.real.yard import Yard, wait_until
 from trainyard.seams.ray_api import RayApi
 from trainyard.tasks import namespace
@@ -36,20 +36,26 @@ class World:
 
 
 @pytest.fixture
-def sleeping(yard: Yard) -> Iterator[Path]:
+def mark() -> str:
+    """Give what the run's process is found by."""
+    return new_mark()
+
+
+@pytest.fixture
+def sleeping(yard: Yard, mark: str) -> Iterator[Path]:
     """Give the directory of a run that goes on, and whose cluster knows more of it than was recorded here."""
-    write_job(yard, "sleeping", "command: [sleep, '4005']\noutputs: [out/]\n")
+    write_job(yard, "sleeping", f"command: [sleep, '{mark}']\noutputs: [out/]\n")
     yard.run("train.dispatch", "sleeping", "--no-wait", "--skip-smoke")
-    wait_until(lambda: bool(running("4005")), seconds=120, what="the task runs")
+    wait_until(lambda: bool(running(mark)), seconds=120, what="the task runs")
     yield newest(yard)
     yard.run("train.stop", newest(yard).name)
 
 
-def test_no_command_changes_anything_with_dry(yard: Yard, sleeping: Path, tmp_path: Path) -> None:
+def test_no_command_changes_anything_with_dry(yard: Yard, sleeping: Path, mark: str, tmp_path: Path) -> None:
     careful = Yard(yard.home, environ={"HOME": str(tmp_path), "DOCKER_HOST": f"unix://{tmp_path}/no-docker"})
     write_job(yard, "sweep", SWEEP)
     (yard.home / "tasks.yaml").write_text("tasks: [{name: a, py_args: train.py}]\n")
-    before = world(yard, tmp_path)
+    before = world(yard, tmp_path, mark)
 
     def said_by(name: str) -> str:
         command = careful.run("--dry", *words(name), expect=None)
@@ -64,7 +70,7 @@ def test_no_command_changes_anything_with_dry(yard: Yard, sleeping: Path, tmp_pa
     assert f"(run {sleeping.name})" in said["train.stop"]
     assert f"ends {sleeping.name}: job sleeping" in said["cluster.down"]
     assert f"run {sleeping.name} running" in said["train.status"]
-    assert world(yard, tmp_path) == before
+    assert world(yard, tmp_path, mark) == before
 
 
 def words(name: str) -> list[str]:
@@ -75,7 +81,7 @@ def words(name: str) -> list[str]:
     return [name, *(values.get(key, "x") for key in needed), *(FLAGS[key] for key in arguments if key in FLAGS)]
 
 
-def world(yard: Yard, home: Path) -> World:
+def world(yard: Yard, home: Path, mark: str) -> World:
     """Return what there is now."""
     with RayApi(yard.address(), yard.token()) as ray:
         jobs = frozenset((job.submission_id, job.status) for job in ray.jobs())
@@ -83,7 +89,7 @@ def world(yard: Yard, home: Path) -> World:
     daemons = {one.pid for one in yard.processes() if one.info["name"].startswith(DAEMONS)}
     paths = [path for directory in (yard.home, home) for path in directory.rglob("*")]
     files = frozenset(_status(path) for path in paths if path.suffix != ".log")
-    return World(frozenset(daemons | set(running("4005"))), files, jobs, nodes)
+    return World(frozenset(daemons | set(running(mark))), files, jobs, nodes)
 
 
 def _status(path: Path) -> tuple[str, int, int, int]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.test_package import sent, write
+from tests.job_directories import sent, write
 from trainyard.dispatch.package import pack
 from trainyard.dispatch.plan import prepare, record_of
 from trainyard.endpoint import Endpoint

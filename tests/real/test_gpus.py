@@ -1,26 +1,15 @@
-"""GPUs that nvidia-smi lists, here by a stand-in that prints what the real one does, `[N/A]` too."""
+"""GPUs that nvidia-smi lists, here by a stand-in."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
+from tests.real import nvidia_smi
 from tests.real.jobs import newest, write_job
 from tests.real.yard import Yard
 
-STAND_IN = """#!/bin/sh
-count=$(cat "$(dirname "$0")/count")
-index=0
-while [ $index -lt $count ]; do
-  case "$1" in
-    -L) echo "GPU $index: NVIDIA L4 (UUID: GPU-000$index)" ;;
-    *)  echo "$index, [N/A]" ;;
-  esac
-  index=$((index + 1))
-done
-"""
 TWO_NODES_SHARE_A_MACHINE = """
 name: {name}
 backend: local
@@ -33,13 +22,7 @@ workers:
 @pytest.fixture
 def machine(fresh: Yard) -> Path:
     """Give the directory of a stand-in for nvidia-smi; the file `count` in it is the number of GPUs."""
-    programs = fresh.home / "programs"
-    programs.mkdir()
-    (programs / "nvidia-smi").write_text(STAND_IN)
-    (programs / "nvidia-smi").chmod(0o755)
-    (programs / "count").write_text("2")
-    fresh.environ["PATH"] = f"{programs}:{os.environ['PATH']}"
-    return programs
+    return nvidia_smi.install(fresh, gpus=2)
 
 
 def test_nodes_share_the_machines_gpus_and_a_missing_one_stops_every_run(fresh: Yard, machine: Path) -> None:

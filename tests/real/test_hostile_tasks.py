@@ -15,12 +15,13 @@ import pytest
 from trainyard_runner import archive, tree
 
 from tests.real import hostile_tasks
-from tests.real.jobs import newest, running, write_job
+from tests.real.jobs import new_mark, newest, running, write_job
 from tests.real.other_user import NOBODY, as_nobody
 from tests.real.yard import HEAD_AND_WORKER, Yard
 
 JOB = """
-resources: {cpus: 0.25}
+resources: {{cpus: 0.25}}
+env: {{MARK: '{mark}'}}
 tasks:
 """
 FAILS = {"crash": "killed by SIGSEGV"}
@@ -43,6 +44,7 @@ class Ran:
 
     run: Path
     document: dict[str, Any]
+    mark: str
 
     def brought(self, task: str) -> archive.Entries:
         return archive.scan(str(self.run / "outputs" / task))[0]
@@ -65,9 +67,10 @@ def ran() -> Iterator[Ran]:
 
 def dispatch(yard: Yard) -> Ran:
     tasks = "".join(map(task_of_job, (task.__name__ for task in hostile_tasks.TASKS)))
-    write_job(yard, "hostile", JOB + tasks, hostile=Path(hostile_tasks.__file__).read_text())
+    mark = new_mark()
+    write_job(yard, "hostile", JOB.format(mark=mark) + tasks, hostile=Path(hostile_tasks.__file__).read_text())
     document = yard.json("train.dispatch", "hostile", "--skip-smoke", expect=1)
-    return Ran(newest(yard), document)
+    return Ran(newest(yard), document, mark)
 
 
 @contextmanager
@@ -107,4 +110,4 @@ def test_what_was_left_out_is_said(ran: Ran) -> None:
 
 
 def test_no_process_is_left(ran: Ran) -> None:
-    assert running(hostile_tasks.SLEEP) == []
+    assert running(ran.mark) == []

@@ -9,7 +9,7 @@ import httpx
 import psutil
 import pytest
 
-from tests.real.jobs import newest, running, write_job
+from tests.real.jobs import new_mark, newest, running, write_job
 from tests.real.yard import HEAD_AND_TWO_WORKERS, HEAD_AND_WORKER, Yard, wait_until
 from trainyard.seams import processes
 
@@ -163,14 +163,15 @@ def test_runs_end_with_their_nodes_only_if_that_is_said_and_what_they_left_is_fe
     unreadable = newest(pair)
     with (unreadable / "events.jsonl").open("ab") as events:
         events.write(b"\x00\n")
-    write_job(pair, "slow", "command: [python3, task.py, '4006']\n", task=f"{leaves}time.sleep(float(sys.argv[1]))")
+    mark = new_mark()
+    write_job(pair, "slow", f"command: [python3, task.py, '{mark}']\n", task=f"{leaves}time.sleep(float(sys.argv[1]))")
     pair.run("train.dispatch", "quick", "--no-wait", "--skip-smoke")
     quick = newest(pair)
     wait_until(lambda: pair.json("train.status", quick.name)["state"] == "succeeded", seconds=120, what="it ended")
     pair.run("train.dispatch", "slow", "--no-wait", "--skip-smoke")
     slow = newest(pair)
-    wait_until(lambda: bool(running("4006")), seconds=120, what="the task runs")
-    theirs = {"entrypoint": "sleep 4007", "submission_id": "theirs"}
+    wait_until(lambda: bool(running(mark)), seconds=120, what="the task runs")
+    theirs = {"entrypoint": f"sleep {new_mark()}", "submission_id": "theirs"}
     answer = httpx.post(
         f"{pair.address()}/api/jobs/", json=theirs, headers={"Authorization": f"Bearer {pair.token()}"}, timeout=30
     )
@@ -183,7 +184,7 @@ def test_runs_end_with_their_nodes_only_if_that_is_said_and_what_they_left_is_fe
         assert "  - theirs: not dispatched by Trainyard, " in refused.stderr
         assert refused.stderr.endswith(f"fetch the results first: trainyard {' '.join(change)} --end-runs\n")
     assert pair.states() == {"head": "up", "cpu-0": "up"}
-    assert running("4006")
+    assert running(mark)
     planned = pair.json("cluster.plan", "--set", "workers.0.count=0")
     assert [step["title"] for step in planned["steps"] if step["disruptive"]] == ["Remove cpu-0"]
     assert {run["run"] for run in planned["ends"]} == {slow.name, "theirs"}
@@ -194,7 +195,7 @@ def test_runs_end_with_their_nodes_only_if_that_is_said_and_what_they_left_is_fe
     assert [(run / "outputs" / run.name.split("-")[0] / "x").read_text() for run in (quick, slow)] == ["made", "made"]
     assert pair.json("train.status", slow.name)["state"] == "stopped"
     assert (slow / "report.html").exists()
-    assert not running("4006")
+    assert not running(mark)
 
 
 def test_simulated_gpus_have_to_be_asked_for_and_one_machine_does_not_grow(fresh: Yard) -> None:

@@ -43,10 +43,8 @@ def test_a_program_that_does_not_read_its_input_is_no_error() -> None:
 
 
 def test_a_program_that_takes_too_long_is_interrupted() -> None:
-    began = time.monotonic()
-    ended = programs.run(["sleep", "60"], env=ENV, seconds=0.5)
+    ended = programs.run(["sleep", "600"], env=ENV, seconds=0.5)
     assert ended.code == -signal.SIGINT
-    assert time.monotonic() - began < 30
 
 
 def test_ctrl_c_ends_the_program_and_what_it_started(tmp_path: Path) -> None:

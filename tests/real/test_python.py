@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,10 @@ import pytest
 from tests.bed.engine import BedEngine
 from tests.bed.kubernetes import KubeBed
 from tests.real import kube as kubernetes
+from tests.real import nvidia_smi
+from tests.real.containers import left_of
 from tests.real.jobs import write_job
-from tests.real.test_compose import left_of
-from tests.real.test_gpus import STAND_IN
+from tests.real.nvidia_smi import STAND_IN
 from tests.real.yard import HEAD_AND_WORKER, Yard, wait_until
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -96,8 +98,10 @@ def pipeline(fail=False):
             raise ValueError("mine")
         return nodes, values
 
-# Twice, each time on another cluster, with another token.
 print("returned", pipeline(), ray.is_initialized(), os.environ.get("RAY_AUTH_MODE"))
+"""
+# Its second cluster has another token.
+SEMATIC_AGAIN = """
 try:
     pipeline(fail=True)
 except ValueError as error:
@@ -218,12 +222,7 @@ def test_a_sweep_tells_its_trials_and_the_best(yard: Yard) -> None:
 
 
 def test_a_block_is_not_entered_without_smoke_or_in_time_and_nothing_stays(fresh: Yard) -> None:
-    programs = fresh.home / "programs"
-    programs.mkdir()
-    (programs / "nvidia-smi").write_text(BROKEN_GPU)
-    (programs / "nvidia-smi").chmod(0o755)
-    (programs / "count").write_text("1")
-    fresh.environ["PATH"] = f"{programs}:{os.environ['PATH']}"
+    nvidia_smi.install(fresh, gpus=1, program=BROKEN_GPU)
     fresh.write_cluster(HEAD_AND_WORKER)
     late, broken = run(fresh, "-c", NEVER_ENTERED).splitlines()
     assert late == "NotReadyError not all was done within 0 s"
@@ -231,21 +230,21 @@ def test_a_block_is_not_entered_without_smoke_or_in_time_and_nothing_stays(fresh
     assert fresh.leftovers() == []
 
 
-def assert_sematics(yard: Yard) -> None:
-    """Run Sematic's program: `ray` is the cluster in its block, and none outside it."""
+def assert_sematics(yard: Yard, more: str = "") -> str:
+    """Run Sematic's program: `ray` is the cluster in its block, and none outside it; return what more of it printed."""
     (yard.home / "helper.py").write_text("VALUE = 7\n")
-    (yard.home / "pipeline.py").write_text(SEMATIC)
+    (yard.home / "pipeline.py").write_text(SEMATIC + more)
     said = run(yard, "pipeline.py")
     assert "returned (2, [7, 7]) False None\n" in said
-    assert "raised mine False\n" in said
     assert "raised there: ValueError: theirs\n" in said
     assert "learned by an actor" in said
+    return said[said.index("returned") :]
 
 
 @pytest.mark.core
 def test_ray_is_the_cluster_in_a_block_of_sematics(fresh: Yard) -> None:
     fresh.write_cluster(HEAD_AND_WORKER)
-    assert_sematics(fresh)
+    assert "raised mine False\n" in assert_sematics(fresh, SEMATIC_AGAIN)
     assert fresh.leftovers() == []
 
 
@@ -264,22 +263,28 @@ def test_ray_is_the_cluster_in_a_block_whose_nodes_are_pods(kube: KubeBed, opera
     assert kubernetes.belongings(kube, "yard") == []
 
 
-def test_ray_is_somebody_elses_cluster_on_its_nodes_and_starts_nothing_elsewhere(fresh: Yard) -> None:
-    fresh.write_cluster(HEAD_AND_WORKER)
-    with fresh.up():
-        existing = f"{{address: '{fresh.address()}', token_file: {fresh.state}/token}}"
-        file = fresh.home / "clusters" / "theirs.yaml"
-        file.write_text(f"name: theirs\nbackend: existing\nexisting: {existing}\n")
-        (fresh.home / "program.py").write_text(ELSEWHERE)
-        said = run(fresh, "program.py")
-        job = "command: [python, inside.py]\nresources: {cpus: 1, actors: {cpus: 1}}\n"
-        write_job(fresh, "inside", job, inside=INSIDE.format(file=file))
-        assert "2 nodes, 7" in fresh.run("train.dispatch", "inside", "--skip-smoke").stdout
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    """Give a cluster that is there before any block; unlike the GPUs of `yard`, its nodes are what they say."""
+    demo = Yard(tmp_path_factory.mktemp("demo"), cluster="demo")
+    demo.write_cluster(HEAD_AND_WORKER)
+    with demo.up():
+        yield demo
+
+
+def test_ray_is_somebody_elses_cluster_on_its_nodes_and_starts_nothing_elsewhere(demo: Yard) -> None:
+    existing = f"{{{{address: '{demo.address()}', token_file: {demo.state}/token}}}}"
+    file = demo.write_cluster(f"name: {{name}}\nbackend: existing\nexisting: {existing}\n", name="theirs")
+    (demo.home / "program.py").write_text(ELSEWHERE)
+    job = "command: [python, inside.py]\nresources: {cpus: 1, actors: {cpus: 1}}\n"
+    write_job(demo, "inside", job, inside=INSIDE.format(file=file))
+    said = run(demo, "program.py")
+    assert "2 nodes, 7" in demo.run("train.dispatch", "inside", "--skip-smoke").stdout
     assert "ray does not reach cluster theirs from this program: use cluster.dispatch(job)" in said
     assert "ray is not connected to cluster theirs: call cluster.ray() first" in said
     assert "programs of this machine do not reach the Ray of cluster theirs" in said
     assert "wrong" not in said
 
 
-def test_what_the_documentation_shows_is_so(fresh: Yard) -> None:
-    run(fresh, "-m", "doctest", "-o", "ELLIPSIS", str(DOCS / "python.md"))
+def test_what_the_documentation_shows_is_so(demo: Yard) -> None:
+    run(demo, "-m", "doctest", "-o", "ELLIPSIS", str(DOCS / "python.md"))

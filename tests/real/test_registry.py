@@ -2,49 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import ssl
 import stat
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.bed.engine import BedEngine
+from tests.real.registries import address, place_to_work
 from tests.real.yard import Yard
-from trainyard.seams import processes
 from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker.engine import connect
-
-
-def free_port() -> int:
-    return processes.free_ports(1)[0]
-
-
-@contextmanager
-def place_to_work(home: Path, engine: BedEngine, **settings: object) -> Iterator[Yard]:
-    """Give a yard whose cluster file has this registry; it is removed with all that is in it."""
-    yard = Yard(home, environ={**engine.environ(), "REGISTRY_PASSWORD": "first secret"})
-    write_registry(yard, **{"address": f"127.0.0.1:{free_port()}", **settings})
-    try:
-        yield yard
-    finally:
-        yard.run("registry.down", "--purge")
-
-
-def write_registry(yard: Yard, **settings: object) -> None:
-    """Write a cluster file with this registry; its image is the bed's."""
-    registry = {"image": "trainyard-bed/registry:1", **settings}
-    (yard.home / "clusters").mkdir(parents=True)
-    file = yard.home / "clusters" / f"{yard.cluster}.yaml"
-    file.write_text(json.dumps({"name": yard.cluster, "backend": "compose", "registry": registry}))
-
-
-def address(yard: Yard) -> str:
-    return str(yard.json("registry.status", expect=None)["address"])
 
 
 def push_tiny(engine: BedEngine, reference: str) -> None:
@@ -67,16 +39,16 @@ def of_registry(engine: BedEngine, kind: str, where: str) -> list[str]:
     return engine.docker(kind, "ls", *all_too, "--filter", label, "--format", names).stdout.split()
 
 
-@pytest.fixture
-def plain(tmp_path: Path, engine: BedEngine) -> Iterator[Yard]:
-    with place_to_work(tmp_path / "plain", engine, insecure=True) as yard:
+@pytest.fixture(scope="module")
+def plain(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    with place_to_work(tmp_path_factory.mktemp("plain"), engine, insecure=True) as yard:
         yield yard
 
 
-@pytest.fixture
-def guarded(tmp_path: Path, engine: BedEngine) -> Iterator[Yard]:
+@pytest.fixture(scope="module")
+def guarded(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
     login = {"username": "ann", "password_env": "REGISTRY_PASSWORD"}
-    with place_to_work(tmp_path / "guarded", engine, **login) as yard:
+    with place_to_work(tmp_path_factory.mktemp("guarded"), engine, **login) as yard:
         yield yard
 
 

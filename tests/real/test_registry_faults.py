@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from tests.bed.engine import BedEngine
 from tests.real import registries
 from tests.real.registries import BedRegistry
+from tests.real.yard import wait_until
 from trainyard.images.build import Built
 from trainyard.images.content import source_tag
 from trainyard.registry.certificates import KeyPair, make
@@ -138,8 +138,9 @@ def test_an_interrupted_push_ends_and_leaves_no_tag(engine: BedEngine, tmp_path:
         spec = Registry(address=running.address, insecure=True)
         with pytest.raises(KeyboardInterrupt):
             registries.push(engine, image, spec, report=interrupt)
-        # Docker goes on with a push whose client only stopped listening; this one would be done in a second.
-        time.sleep(3)
+        # Docker goes on with a push whose client only stopped listening.
+        given_up = "client disconnected during blob PATCH"
+        wait_until(lambda: running.requests(given_up) > 0, seconds=60, what="Docker gives the layer up")
         assert running.tags() == []
         assert registries.push(engine, image, spec).layers_sent >= 1
         assert running.tags() == tags_of(image)

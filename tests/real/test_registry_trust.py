@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.bed.engine import BedEngine
-from tests.real.test_registry import address, free_port, place_to_work
+from tests.real.registries import address, place_to_work
 from tests.real.yard import Yard
+from trainyard.seams import processes
 
 KEPT = {
     "log-level": "info",
@@ -25,22 +26,30 @@ KEPT = {
 @pytest.fixture
 def plain(tmp_path: Path, engine: BedEngine) -> Iterator[Yard]:
     """Give a registry without TLS on an address that Docker does not trust by itself."""
-    where = f"{engine.bridge_ip}:{free_port()}"
+    where = f"{engine.bridge_ip}:{processes.free_ports(1)[0]}"
     with place_to_work(tmp_path / "work", engine, address=where, insecure=True) as yard:
         yield yard
 
 
-@pytest.fixture
-def guarded(tmp_path: Path, engine: BedEngine) -> Iterator[Yard]:
+@pytest.fixture(scope="module")
+def registry(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
     """Give a registry with TLS and a password there."""
-    where = f"{engine.bridge_ip}:{free_port()}"
+    where = f"{engine.bridge_ip}:{processes.free_ports(1)[0]}"
     login = {"username": "ann", "password_env": "REGISTRY_PASSWORD"}
-    with place_to_work(tmp_path / "work", engine, address=where, **login) as yard:
+    with place_to_work(tmp_path_factory.mktemp("work"), engine, address=where, **login) as yard:
         yield yard
-        # Where a dockerd looks for CAs cannot be chosen: it is the machine's own directory.
-        shutil.rmtree(f"/etc/docker/certs.d/{where}", ignore_errors=True)
-        with suppress(OSError):
-            Path("/etc/docker/certs.d").rmdir()
+
+
+@pytest.fixture
+def guarded(registry: Yard) -> Iterator[Yard]:
+    """Give that registry, running, to a Docker that does not trust it."""
+    registry.run("registry.up")
+    where = address(registry)
+    yield registry
+    # Where a dockerd looks for CAs cannot be chosen: it is the machine's own directory.
+    shutil.rmtree(f"/etc/docker/certs.d/{where}", ignore_errors=True)
+    with suppress(OSError):
+        Path("/etc/docker/certs.d").rmdir()
 
 
 def on(yard: Yard, engine: BedEngine) -> Yard:
@@ -80,8 +89,26 @@ def test_plain_http_is_added_to_daemon_json_and_read_without_a_restart(plain: Ya
     assert private_engine.docker("pull", f"{where}/trainyard/probe:1").returncode == 0
 
 
+def test_a_registry_whose_ca_nobody_knows_is_not_trusted_blindly(guarded: Yard, tmp_path: Path) -> None:
+    elsewhere = Yard(guarded.home, environ={**guarded.environ, "XDG_STATE_HOME": str(tmp_path)})
+    refused = elsewhere.run("registry.trust", expect=6)
+    assert "error: Docker does not trust the CA of registry" in refused.stderr
+    assert "registry.ca_file" in refused.stderr
+    copied = elsewhere.run("registry.trust", "--set", f"registry.ca_file={ca_of(guarded)}")
+    assert "Docker pulls from" in copied.stdout
+
+
+def test_another_machine_goes_on_with_the_certificate_that_the_registry_has(guarded: Yard, tmp_path: Path) -> None:
+    elsewhere = Yard(guarded.home, environ={**guarded.environ, "XDG_STATE_HOME": str(tmp_path)})
+    changed = [step["title"] for step in elsewhere.json("registry.up")["steps"] if step["changed"]]
+    assert changed == ["Make its CA"]
+    assert ca_of(elsewhere).read_bytes() == ca_of(guarded).read_bytes()
+    elsewhere.environ["REGISTRY_PASSWORD"] = guarded.environ["REGISTRY_PASSWORD"] = "second secret"
+    elsewhere.run("registry.up")
+    assert guarded.json("registry.status")["state"] == "up"
+
+
 def test_the_ca_of_a_registry_with_tls_is_given_to_docker(guarded: Yard, engine: BedEngine) -> None:
-    guarded.run("registry.up")
     where = address(guarded)
     refused = engine.docker("pull", f"{where}/trainyard/probe:1", check=False)
     assert "certificate signed by unknown authority" in refused.stderr
@@ -94,27 +121,6 @@ def test_the_ca_of_a_registry_with_tls_is_given_to_docker(guarded: Yard, engine:
     gone = guarded.run("registry.down", "--purge").stdout.splitlines()
     assert gone[0] == f"registry {where} is gone with what it held"
     assert f"Docker here still trusts its CA; to remove that: sudo rm -r /etc/docker/certs.d/{where}" in gone
-
-
-def test_a_registry_whose_ca_nobody_knows_is_not_trusted_blindly(guarded: Yard) -> None:
-    guarded.run("registry.up")
-    elsewhere = Yard(guarded.home, environ={**guarded.environ, "XDG_STATE_HOME": str(guarded.home / "elsewhere")})
-    refused = elsewhere.run("registry.trust", expect=6)
-    assert "error: Docker does not trust the CA of registry" in refused.stderr
-    assert "registry.ca_file" in refused.stderr
-    copied = elsewhere.run("registry.trust", "--set", f"registry.ca_file={ca_of(guarded)}")
-    assert "Docker pulls from" in copied.stdout
-
-
-def test_another_machine_goes_on_with_the_certificate_that_the_registry_has(guarded: Yard) -> None:
-    guarded.run("registry.up")
-    elsewhere = Yard(guarded.home, environ={**guarded.environ, "XDG_STATE_HOME": str(guarded.home / "elsewhere")})
-    changed = [step["title"] for step in elsewhere.json("registry.up")["steps"] if step["changed"]]
-    assert changed == ["Make its CA"]
-    assert ca_of(elsewhere).read_bytes() == ca_of(guarded).read_bytes()
-    elsewhere.environ["REGISTRY_PASSWORD"] = guarded.environ["REGISTRY_PASSWORD"] = "second secret"
-    elsewhere.run("registry.up")
-    assert guarded.json("registry.status")["state"] == "up"
 
 
 def ca_of(yard: Yard) -> Path:

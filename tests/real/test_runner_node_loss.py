@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.real.jobs import events, newest, running, write_job
+from tests.real.jobs import events, new_mark, newest, running, write_job
 from tests.real.yard import HEAD_AND_TWO_WORKERS, Yard, wait_until
 
 pytestmark = pytest.mark.waiting
@@ -53,7 +52,7 @@ FREEZING = """
     if attempt == "3":
         print("found the checkpoint of attempt", checkpoint.read_text(), flush=True)
         raise SystemExit(0)
-    subprocess.Popen(["sleep", "7101.5"], env={}, start_new_session=True)
+    subprocess.Popen(["sleep", sys.argv[2]], env={}, start_new_session=True)
     while not pathlib.Path(sys.argv[1]).exists():
         checkpoint.write_text(attempt)
         print("attempt", attempt, flush=True)
@@ -71,6 +70,7 @@ class Frozen:
     node: str
     processes: list[psutil.Process]
     tell: Path
+    mark: str
     command: subprocess.Popen[str]
 
 
@@ -79,11 +79,11 @@ def frozen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Frozen]:
     """Give a cluster of which one node was frozen; Ray takes most of a minute to notice: the others' tests run on."""
     yard = Yard(tmp_path_factory.mktemp("losses"))
     yard.write_cluster(CLUSTER)
-    tell = yard.home / "end-attempt-2"
+    tell, mark = yard.home / "end-attempt-2", new_mark()
     write_job(
         yard,
         "freezing",
-        f"command: [python3, train.py, '{tell}']\nresources: {{cpus: 1, gpus: 1}}\nretries: 1\n",
+        f"command: [python3, train.py, '{tell}', '{mark}']\nresources: {{cpus: 1, gpus: 1}}\nretries: 1\n",
         train=FREEZING,
     )
     with yard.up():
@@ -94,12 +94,12 @@ def frozen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Frozen]:
         processes = of_node(yard, node)
         for process in processes:
             process.suspend()
-        yield Frozen(yard, run, node, processes, tell, command)
+        yield Frozen(yard, run, node, processes, tell, mark, command)
         for process in processes:
             if process.is_running():
                 process.resume()
         command.kill()
-        for pid in (*running("7101.5"), *running("7102.5")):
+        for pid in running(mark):
             psutil.Process(pid).kill()
 
 
@@ -110,8 +110,14 @@ def test_kill_9_of_a_node_continues_elsewhere_from_the_checkpoint_with_the_outpu
     command = yard.start("train.dispatch", "survivor", "--skip-smoke")
     try:
         wait_until(lambda: printed(yard, "survivor.1.log") == "written\n", seconds=120, what="a checkpoint is written")
-        time.sleep(5)  # promised: what was there 5 s before is there for the next attempt
         run = newest(yard)
+        before = arrived(run, "checkpoint")
+        # The first that arrives now may have been begun before all was written.
+        wait_until(
+            lambda: arrived(run, "checkpoint") >= before + 2 and arrived(run, "outputs") > 0,
+            seconds=120,
+            what="the head has the checkpoint and the outputs",
+        )
         kill_node(yard, started(run, attempt=1)["node"])
         assert command.wait(timeout=150) == 0
     finally:
@@ -134,11 +140,11 @@ def test_a_frozen_node_is_lost_and_what_thaws_ends_its_own(frozen: Frozen) -> No
         seconds=60,
         what="Ray calls the frozen node dead",
     )
-    elsewhere = set(running("7101.5")) - {process.pid for process in frozen.processes}
+    elsewhere = set(running(frozen.mark)) - {process.pid for process in frozen.processes}
     for process in frozen.processes:
         process.resume()
     wait_until(lambda: not any(map(psutil.Process.is_running, frozen.processes)), seconds=60, what="all of it is gone")
-    assert set(running("7101.5")) == elsewhere
+    assert set(running(frozen.mark)) == elsewhere
     assert yard.states()[frozen.node] == "down"
     frozen.tell.touch()
     assert frozen.command.wait(timeout=120) == 0
@@ -150,18 +156,27 @@ def test_a_frozen_node_is_lost_and_what_thaws_ends_its_own(frozen: Frozen) -> No
 
 
 def test_what_a_task_hid_that_killed_both_its_guards_at_once_ends_with_its_cluster(frozen: Frozen) -> None:
-    kill = "env -i setsid sleep 7102.5 & sleep 0.5; kill -9 $PPID $(cut -d' ' -f4 /proc/$PPID/stat)"
+    mark = new_mark()
+    kill = f"env -i setsid sleep {mark} & sleep 0.5; kill -9 $PPID $(cut -d' ' -f4 /proc/$PPID/stat)"
     write_job(frozen.yard, "killer", f"command: [sh, -c, {json.dumps(kill)}]\n")
     frozen.yard.run("train.dispatch", "killer", "--skip-smoke", expect=1)
     assert [event["outcome"] for event in events(newest(frozen.yard)) if event["event"] == "attempt-ended"] == [
         "failed"
     ]
     frozen.yard.run("cluster.down", "--end-runs")
-    assert running("7102.5") == []
+    left = running(mark)
+    for pid in left:
+        psutil.Process(pid).kill()
+    assert left == []
 
 
 def started(run: Path, *, attempt: int) -> dict[str, Any]:
     return next(e for e in events(run) if e["event"] == "attempt-started" and e["attempt"] == attempt)
+
+
+def arrived(run: Path, kind: str) -> int:
+    """Return how often the head got all that a task has of this kind."""
+    return sum(event["event"] == kind for event in events(run))
 
 
 def of_node(yard: Yard, node: str) -> list[psutil.Process]:

@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.real.jobs import events, newest, running, write_job
+from tests.real.jobs import events, new_mark, newest, running, write_job
 from tests.real.yard import Yard, wait_until
 
 # A child in its own session that ignores SIGTERM, an orphan, and a command that ignores SIGTERM too.
@@ -26,16 +26,25 @@ GONE_WITHIN = 60.0
 GUARD_KILLED = "the task, or another program on its node, killed the guard process that had started it"
 
 
+@pytest.fixture
+def mark() -> Iterator[str]:
+    """Give what the processes of a task are found by; what a failed test leaves of them is ended."""
+    mark = new_mark()
+    yield mark
+    for pid in running(mark):
+        psutil.Process(pid).kill()
+
+
 @pytest.mark.core
-def test_a_task_that_ends_takes_along_all_that_it_started(yard: Yard) -> None:
+def test_a_task_that_ends_takes_along_all_that_it_started(yard: Yard, mark: str) -> None:
     """It took too long; it left processes that hold its output pipe open; it killed what guards its guard."""
-    job = """
-        resources: {cpus: 0.5}
+    job = f"""
+        resources: {{cpus: 0.5}}
         retries: 0
         tasks:
-          - {name: late, command: [sh, tree.sh, '7001.5'], timeout: 1s}
-          - {name: daemons, command: [sh, daemons.sh, '7002.5']}
-          - {name: killer, command: [sh, killer.sh, '7006.5']}
+          - {{name: late, command: [sh, tree.sh, '{mark}'], timeout: 1s}}
+          - {{name: daemons, command: [sh, daemons.sh, '{mark}']}}
+          - {{name: killer, command: [sh, killer.sh, '{mark}']}}
         """
     write_job(yard, "ending", job)
     scripts = {
@@ -46,7 +55,7 @@ def test_a_task_that_ends_takes_along_all_that_it_started(yard: Yard) -> None:
     for name, script in scripts.items():
         (yard.home / "jobs" / "ending" / f"{name}.sh").write_text(script)
     yard.run("train.dispatch", "ending", "--skip-smoke", expect=1)
-    assert [mark for mark in ("7001.5", "7002.5", "7006.5") if running(mark)] == []
+    assert [psutil.Process(pid).cmdline() for pid in running(mark)] == []
     assert {one["task"]: (one["outcome"], one["reason"]) for one in attempts(newest(yard))} == {
         "late": ("timeout", "it ran longer than its timeout of 1 s"),
         "daemons": ("succeeded", None),
@@ -55,8 +64,8 @@ def test_a_task_that_ends_takes_along_all_that_it_started(yard: Yard) -> None:
 
 
 @pytest.mark.core
-def test_a_stopped_run_ends_its_trees_and_says_so(yard: Yard) -> None:
-    mark = tree_job(yard, "stopped", "7003.5", "outputs: [left.txt]")
+def test_a_stopped_run_ends_its_trees_and_says_so(yard: Yard, mark: str) -> None:
+    tree_job(yard, "stopped", mark, "outputs: [left.txt]")
     with dispatched(yard, "stopped", mark) as run:
         yard.run("train.stop", run.name, expect=None)
     wait_until(lambda: not running(mark), seconds=GONE_WITHIN, what="no process left")
@@ -66,8 +75,8 @@ def test_a_stopped_run_ends_its_trees_and_says_so(yard: Yard) -> None:
     assert [one["outcome"] for one in attempts(run)] == ["stopped"]
 
 
-def test_kill_9_of_the_ray_worker_is_a_loss_that_costs_no_retry(yard: Yard) -> None:
-    mark = tree_job(yard, "crashed", "7005.5", "")
+def test_kill_9_of_the_ray_worker_is_a_loss_that_costs_no_retry(yard: Yard, mark: str) -> None:
+    tree_job(yard, "crashed", mark, "")
     with dispatched(yard, "crashed", mark) as run:
         first = running(mark)
         worker_of(run).kill()
@@ -77,10 +86,9 @@ def test_kill_9_of_the_ray_worker_is_a_loss_that_costs_no_retry(yard: Yard) -> N
     assert [one["outcome"] for one in attempts(run)] == ["lost", "stopped"]
 
 
-def tree_job(yard: Yard, name: str, mark: str, more: str) -> str:
+def tree_job(yard: Yard, name: str, mark: str, more: str) -> None:
     write_job(yard, name, f"command: [sh, tree.sh, '{mark}']\nresources: {{cpus: 0.5}}\n{more}\n")
     (yard.home / "jobs" / name / "tree.sh").write_text(TREE)
-    return mark
 
 
 class dispatched:
@@ -126,12 +134,3 @@ def named(title: str) -> Iterator[psutil.Process]:
 def parent_command(process: psutil.Process) -> list[str]:
     parent = process.parent()
     return parent.cmdline() if parent else []
-
-
-@pytest.fixture(autouse=True)
-def nothing_left() -> Iterator[None]:
-    """End what a failed test leaves, so that the next one does not see it."""
-    yield
-    for mark in ("7001.5", "7002.5", "7003.5", "7005.5", "7006.5"):
-        for pid in running(mark):
-            psutil.Process(pid).kill()

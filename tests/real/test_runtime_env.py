@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import zipfile
 from dataclasses import replace
 from pathlib import Path
 
 from tests.real.jobs import newest, write_job
+from tests.real.wheels import write_wheel
 from tests.real.yard import Yard
 
 # A backend of its own, so that a build fetches nothing.
@@ -30,19 +30,6 @@ def build_wheel(directory, config_settings=None, metadata_directory=None):
         wheel.writestr("parting-2.0.dist-info/RECORD", "")
     return "parting-2.0-py3-none-any.whl"
 """
-
-
-def write_wheel(directory: Path) -> None:
-    """Write a wheel of one module that needs nothing else."""
-    directory.mkdir(parents=True)
-    info = "greeting-1.0.dist-info"
-    with zipfile.ZipFile(directory / "greeting-1.0-py3-none-any.whl", "w") as wheel:
-        wheel.writestr("greeting.py", "WORDS = 'hello from a wheel'\n")
-        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: greeting\nVersion: 1.0\n")
-        wheel.writestr(
-            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        wheel.writestr(f"{info}/RECORD", "")
 
 
 def write_package(directory: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.jobs import events, newest, write_job
+from tests.real.jobs import events, newest, printed_until, rest_of, write_job
 from tests.real.yard import Done, Yard, wait_until
 
 JOB = """
@@ -129,13 +129,15 @@ def test_an_unknown_run_or_task_names_the_nearest(yard: Yard, green: Dispatched)
     assert yard.json("train.status", name[:-1])["run"] == name
 
 
-def test_a_watched_run_prints_where_its_page_is_and_leaves_it_whole(yard: Yard) -> None:
-    job = write_job(yard, "watched", "command: [python3, train.py]\n", train="import time; time.sleep(2)")
+def test_a_watched_run_prints_where_its_page_is_and_leaves_it_whole(yard: Yard, tmp_path: Path) -> None:
+    job = write_job(yard, "watched", f"command: [sh, -c, 'until [ -e {tmp_path}/go ]; do sleep 0.1; done']\n")
     yard.run("train.dispatch", job, "--no-wait", "--skip-smoke")
     run = newest(yard)
-    done = yard.run("train.watch", run.name)
-    assert done.stdout.splitlines()[0] == str(run / "report.html")
-    assert f"run {run.name} succeeded" in done.stdout
+    watching = yard.start("train.watch", run.name)
+    assert str(run / "report.html") in printed_until("report.html", watching).splitlines()
+    (tmp_path / "go").touch()
+    code, rest = rest_of(watching)
+    assert (code, f"run {run.name} succeeded" in rest) == (0, True), rest
     page = (run / "report.html").read_text()
     assert "The run is still active" not in page
     assert 'id="refresh"' not in page
@@ -242,7 +244,7 @@ def test_dry_and_what_is_not_built_yet_change_nothing(yard: Yard, green: Dispatc
     assert set(yard.results.glob("*")) == before
 
 
-def test_two_hundred_megabytes_come_back_byte_for_byte(yard: Yard) -> None:
+def test_thirty_two_megabytes_come_back_byte_for_byte(yard: Yard) -> None:
     job = write_job(
         yard,
         "big",
@@ -251,7 +253,7 @@ def test_two_hundred_megabytes_come_back_byte_for_byte(yard: Yard) -> None:
         import hashlib, os, pathlib
         digest = hashlib.sha256()
         with (pathlib.Path(os.environ["TRAINYARD_OUTPUT"]) / "model.bin").open("wb") as model:
-            for _ in range(200):
+            for _ in range(32):
                 block = os.urandom(1_000_000)
                 digest.update(block)
                 model.write(block)

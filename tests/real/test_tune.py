@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,30 +18,32 @@ from tests.real.yard import HEAD_AND_WORKER, Yard, wait_until
 
 CLUSTER = HEAD_AND_WORKER.replace("cpus: 1", "cpus: 2")
 
-# How far the learning rate is from 0.001, better with every step.
+# How far the learning rate is from 0.001, better with every step. From the seventh trial on they wait for a file.
 TRAINING = """
-    import json, math, sys
+    import json, math, os, pathlib, sys, time
+    while int(os.environ["TRAINYARD_TASK"].split("-")[1]) >= 6 and not pathlib.Path(sys.argv[-1]).exists():
+        time.sleep(0.1)
     for step in range(3):
         print(json.dumps({"step": step, "reward": (step - 5) * abs(math.log10(float(sys.argv[1])) + 3)}), flush=True)
     """
 JOB = """
-command: [python3, train.py, "{lr}", "--momentum={momentum}", "{repeat}"]
+command: [python3, train.py, "{lr}", "--momentum={momentum}", "{repeat}", GO]
 tune:
   space:
     optimizer: {choice: [adam, sgd]}
     lr: {loguniform: [1e-5, 1e-1]}
     momentum: {uniform: [0, 1], step: 0.1, when: {optimizer: [sgd]}}
   metric: reward
-  samples: 40
-  repeats: 3
+  samples: 10
+  repeats: 2
 env: {OPTIMIZER: "{optimizer}"}
 """
-# The larger its number, the worse; it takes ten seconds unless it is pruned.
+# The larger its number, the worse; it takes four seconds unless it is pruned.
 PRUNED = """
     import json, sys, time
     for step in range(50):
         print(json.dumps({"step": step, "loss": float(sys.argv[1])}), flush=True)
-        time.sleep(0.2 if int(sys.argv[1]) > 3 else 0)
+        time.sleep(0.08 if int(sys.argv[1]) > 3 else 0)
     print("to its end", flush=True)
     """
 WAYS = """
@@ -69,44 +69,37 @@ LONG = """
     """
 
 
-@pytest.fixture(scope="module")
-def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
-    """Give a cluster of two nodes."""
-    yard = Yard(tmp_path_factory.mktemp("tune"))
-    yard.write_cluster(CLUSTER)
-    with yard.up():
-        yield yard
-
-
 @pytest.mark.core
 def test_a_sweep_whose_runner_was_killed_goes_on_and_counts_each_configuration_once(yard: Yard) -> None:
-    write_job(yard, "quick", JOB, train=TRAINING)
+    go = yard.home / "go"
+    write_job(yard, "quick", JOB.replace("GO", f"'{go}'"), train=TRAINING)
     run, following = dispatched(yard, "quick")
     try:
-        wait_until(lambda: len(ended(run)) >= 12, seconds=180, what="a dozen trials have ended")
+        wait_until(lambda: len(ended(run)) >= 3, seconds=180, what="some trials have ended")
         runner(run).kill()
         code, output = end_of(following)
     finally:
         following.kill()
     assert code == 6, output
     known = len(complete(run))
-    assert 12 <= known < 40
+    assert 3 <= known < 10
 
-    refused = yard.run("tune.resume", run.name, "--set", "tune.repeats=2", expect=2)
+    refused = yard.run("tune.resume", run.name, "--set", "tune.repeats=3", expect=2)
     assert "a sweep cannot continue with another repeats" in refused.stderr
+    go.touch()
     yard.run("tune.resume", run.name)
     document = yard.json("tune.status")
-    assert (document["state"], document["counts"]["complete"]) == ("succeeded", 40)
+    assert (document["state"], document["counts"]["complete"]) == ("succeeded", 10)
     trials = [trial for trial in document["trials"] if trial["state"] == "complete"]
-    assert len({key_of(trial["params"]) for trial in trials}) == 40
-    assert all(len(trial["values"]) == 3 for trial in trials)
+    assert len({key_of(trial["params"]) for trial in trials}) == 10
+    assert all(len(trial["values"]) == 2 for trial in trials)
     assert sum(not trial["tasks"] for trial in trials) == known
     best = max(trials, key=lambda trial: trial["value"])
     assert document["best"]["value"] == best["value"]
     # What is here is Optuna's own storage.
     study = optuna.load_study(study_name=None, storage=storage(newest(yard)))
     assert (study.best_trial.number, study.best_value) == (document["best"]["trial"], best["value"])
-    assert len([trial for trial in study.trials if trial.state.name == "COMPLETE"]) == 40
+    assert len([trial for trial in study.trials if trial.state.name == "COMPLETE"]) == 10
 
 
 def test_a_sweep_goes_on_without_us_is_stopped_and_begins_again_from_its_checkpoints(yard: Yard) -> None:
@@ -195,9 +188,11 @@ def test_a_job_with_tune_and_one_without_name_the_command_that_each_needs(yard: 
     assert "train.dispatch plain" in yard.run("tune.dispatch", "plain", expect=2).stderr
 
 
-def test_a_node_that_dies_costs_no_trial_and_none_counts_twice(yard: Yard) -> None:
+def test_a_node_that_dies_costs_no_trial_and_none_counts_twice(fresh: Yard) -> None:
+    fresh.write_cluster(CLUSTER)
+    fresh.run("cluster.up")
     write_job(
-        yard,
+        fresh,
         "losing",
         """
         command: [python3, train.py, "{x}", "{repeat}"]
@@ -205,14 +200,14 @@ def test_a_node_that_dies_costs_no_trial_and_none_counts_twice(yard: Yard) -> No
         """,
         train='import json, time\ntime.sleep(2)\nprint(json.dumps({"reward": 1}), flush=True)\n',
     )
-    run, following = dispatched(yard, "losing")
+    run, following = dispatched(fresh, "losing")
     try:
 
         def runs_on_worker() -> bool:
             return any(event["event"] == "attempt-started" and event["node"] == "cpu-0" for event in recorded(run))
 
         wait_until(runs_on_worker, seconds=120, what="a trial runs on the worker")
-        keeper = psutil.Process(yard.keeper("cpu-0").pid)
+        keeper = psutil.Process(fresh.keeper("cpu-0").pid)
         for process in [keeper, *keeper.children(recursive=True)]:
             if process.is_running():
                 process.kill()
@@ -234,9 +229,8 @@ def dispatched(yard: Yard, job: str) -> tuple[Path, subprocess.Popen[str]]:
 
 
 def recorded(run: Path) -> list[dict[str, Any]]:
-    """Return the events that are here by now; the last one may be half a line."""
-    lines = (run / "events.jsonl").read_text().split("\n")[:-1] if (run / "events.jsonl").exists() else []
-    return [json.loads(line) for line in lines]
+    """Return the events that are here by now, none before the first."""
+    return events(run) if (run / "events.jsonl").exists() else []
 
 
 def ended(run: Path) -> list[dict[str, Any]]:

@@ -9,21 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.job_directories import sent, write
 from trainyard.dispatch import package
 from trainyard.dispatch.package import listing, pack
 from trainyard.errors import RequestError
-
-
-def write(root: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return root
-
-
-def sent(root: Path) -> list[str]:
-    return [file.name for file in listing(root).files]
 
 
 def left_out(root: Path) -> dict[str, str]:

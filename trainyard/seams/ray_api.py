@@ -145,11 +145,12 @@ class RayApi:
 
     def left_by(self, drivers: Collection[str]) -> str:
         """Say which detached actors and placement groups of ended drivers are there; "" if there are none."""
-        actors = self._living("actors", "state", "DEAD", left_from("job_id", drivers))
-        groups = self._living("placement_groups", "state", "REMOVED", left_from("creator_job_id", drivers))
+        actors = self.living("actors", "state", "DEAD", left_from("job_id", drivers))
+        groups = self.living("placement_groups", "state", "REMOVED", left_from("creator_job_id", drivers))
         return left_in_words(actors, groups)
 
-    def _living(self, kind: str, key: str, dead: str, read: Callable[[Any], Result]) -> Result:
+    def living(self, kind: str, key: str, dead: str, read: Callable[[Any], Result]) -> Result:
+        """Return what `read` makes of the rows of a kind of state whose `key` is not `dead`."""
         but = {"filter_keys": key, "filter_predicates": "!=", "filter_values": dead}
         return self._ask("GET", f"/api/v0/{kind}", read, params={"limit": 10_000, "detail": 1, **but})
 
