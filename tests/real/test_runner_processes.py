@@ -55,6 +55,25 @@ def test_a_task_that_ends_takes_along_all_that_it_started(yard: Yard) -> None:
 
 
 @pytest.mark.core
+def test_what_a_task_started_is_gone_when_the_task_has_ended_not_its_run(yard: Yard) -> None:
+    """Else it has the GPU that the next task of the run gets."""
+    job = """
+        resources: {cpus: 0.5}
+        tasks:
+          - {name: ends, command: [sh, ends.sh, '7007.5']}
+          - {name: goes-on, command: [sh, tree.sh, '7008.5']}
+        """
+    write_job(yard, "leaving", job)
+    for name, script in {"ends": "setsid sleep $1 & (sleep $1 &) ; echo done", "tree": TREE}.items():
+        (yard.home / "jobs" / "leaving" / f"{name}.sh").write_text(script)
+    with dispatched(yard, "leaving", "7008.5") as run:
+        wait_until(lambda: bool(attempts(run)), seconds=60, what="one task has ended")
+        assert [one["task"] for one in attempts(run)] == ["ends"]
+        assert running("7007.5") == []
+        yard.run("train.stop", run.name, expect=None)
+
+
+@pytest.mark.core
 def test_a_stopped_run_ends_its_trees_and_says_so(yard: Yard) -> None:
     mark = tree_job(yard, "stopped", "7003.5", "outputs: [left.txt]")
     with dispatched(yard, "stopped", mark) as run:
@@ -132,6 +151,6 @@ def parent_command(process: psutil.Process) -> list[str]:
 def nothing_left() -> Iterator[None]:
     """End what a failed test leaves, so that the next one does not see it."""
     yield
-    for mark in ("7001.5", "7002.5", "7003.5", "7005.5", "7006.5"):
+    for mark in ("7001.5", "7002.5", "7003.5", "7005.5", "7006.5", "7007.5", "7008.5"):
         for pid in running(mark):
             psutil.Process(pid).kill()
