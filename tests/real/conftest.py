@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import tiers
+from tests import areas, tiers
 from tests.bed import bed, ec2, host, kubernetes, programs
 from tests.bed.ec2 import Cloud
 from tests.bed.engine import BedEngine
@@ -109,7 +109,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if isinstance(item, pytest.Function):
             for mark in {mark for fixture in item.fixturenames for mark in MARKS.get(fixture, ())}:
                 item.add_marker(mark)
-        item.add_marker(tiers.mark_of(tiers.tier_of({mark.name for mark in item.iter_markers()})))
+        tier = tiers.tier_of({mark.name for mark in item.iter_markers()})
+        item.add_marker(tiers.mark_of(tier))
+        _refuse_unless_named(item.path.relative_to(areas.ROOT), tier)
+
+
+def _refuse_unless_named(module: Path, tier: str) -> None:
+    """Let a change of a module of tests be tested by these tests."""
+    named = areas.tiers_of(str(module))
+    if module.is_relative_to("tests/real") and tier not in (tiers.CORE, *named):
+        raise pytest.UsageError(f"{module} has tests of the tier {tier}: its row in tests/areas.py lacks it")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import ssl
 import stat
@@ -62,6 +63,9 @@ def test_what_docker_pushes_is_listed_and_kept_until_it_is_purged(plain: Yard, e
     name = f"trainyard-registry-{where.replace(':', '-')}"
     assert up.stdout == f"registry {where} is up: plain HTTP, no login; its images are in the volume {name}\n"
     assert up.stderr.splitlines()[-1] == "next: trainyard image.push"
+    (described,) = json.loads(engine.docker("inspect", name).stdout)
+    published = [bound for port in described["NetworkSettings"]["Ports"].values() for bound in port or ()]
+    assert {bound["HostIp"] for bound in published} == {"127.0.0.1"}, "nobody else reaches it: it asks for no login"
 
     push_tiny(engine, f"{where}/team/tiny:1")
     found = plain.json("registry.status")

@@ -64,6 +64,25 @@ def test_a_task_that_ends_takes_along_all_that_it_started(yard: Yard, mark: str)
 
 
 @pytest.mark.core
+def test_what_a_task_started_is_gone_when_the_task_has_ended_not_its_run(yard: Yard, mark: str) -> None:
+    """Else it has the GPU that the next task of the run gets."""
+    of_the_other = new_mark()
+    job = f"""
+        resources: {{cpus: 0.5}}
+        tasks:
+          - {{name: ends, command: [sh, ends.sh, '{mark}']}}
+          - {{name: stays, command: [sleep, '{of_the_other}']}}
+        """
+    write_job(yard, "leaving", job)
+    (yard.home / "jobs" / "leaving" / "ends.sh").write_text("setsid sleep $1 & (sleep $1 &) ; echo done")
+    with dispatched(yard, "leaving", of_the_other) as run:
+        wait_until(lambda: bool(attempts(run)), seconds=60, what="one task has ended")
+        assert [one["task"] for one in attempts(run)] == ["ends"]
+        assert running(mark) == []
+        yard.run("train.stop", run.name, expect=None)
+
+
+@pytest.mark.core
 def test_a_stopped_run_ends_its_trees_and_says_so(yard: Yard, mark: str) -> None:
     tree_job(yard, "stopped", mark, "outputs: [left.txt]")
     with dispatched(yard, "stopped", mark) as run:

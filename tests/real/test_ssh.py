@@ -104,6 +104,7 @@ def test_a_file_appears_whole_with_its_mode_or_not_at_all(two: list[Host], home:
     assert two[0].run("stat", "-c", "%a %U %s", "/etc/large").stdout.strip() == "600 root 3000000"
     host.put("/tmp/it's", b"one\n")
     assert two[0].run("cat", "/tmp/it's").stdout == "one\n"
+    assert two[0].run("stat", "-c", "%a", "/tmp/it's").stdout.strip() == "644"
     with pytest.raises(HostError, match="/etc/small cannot be written"):
         host.put("/etc/small", b"x")
     assert "small" not in two[0].run("ls", "/etc").stdout

@@ -11,6 +11,8 @@ from trainyard.backends import existing, logs
 from trainyard.backends.contract import Tools
 from trainyard.endpoint import Endpoint
 from trainyard.errors import PrerequisiteError
+from trainyard.seams.ray_api import RayApi
+from trainyard.seams.ray_types import Node
 from trainyard.spec.cluster import ClusterSpec
 
 
@@ -44,6 +46,28 @@ def test_a_token_that_is_not_there_is_told_with_where_it_is_looked_for(tmp_path:
     )
     with pytest.raises(PrerequisiteError, match="the cluster's token cannot be read: No such file or directory"):
         existing.connect(_spec(address="http://127.0.0.1:8265", token_file=str(tmp_path / "gone")), _tools(tmp_path))
+
+
+def _node(name: str, *, alive: bool) -> Node:
+    return Node(node_id=name, name=name, ip="10.0.0.1", alive=alive, is_head=name == "head", cpus=1.0, gpus=0.0)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "state", "names"),
+    [
+        ([_node("head", alive=True), _node("old", alive=False)], "up", ["head"]),
+        ([_node("old", alive=False)], "partial", []),
+    ],
+    ids=["one that is gone", "all are gone"],
+)
+def test_a_node_that_ray_calls_dead_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nodes: list[Node], state: str, names: list[str]
+) -> None:
+    monkeypatch.setattr(RayApi, "nodes", lambda _: nodes)
+    now = existing.status(
+        _spec(address="http://127.0.0.1:9", token_env="LAB_TOKEN"), _tools(tmp_path, LAB_TOKEN="s3cret")
+    )
+    assert (now.state, [node.name for node in now.nodes]) == (state, names)
 
 
 def test_down_has_nothing_to_remove(tmp_path: Path) -> None:

@@ -12,9 +12,10 @@ from typing import Any, cast
 import pytest
 
 from trainyard.dispatch import follow
+from trainyard.dispatch.fetch import Fetcher
 from trainyard.dispatch.follow import Follower, Interrupts, Screen
-from trainyard.results.journal import Journal
-from trainyard.results.state import RunState
+from trainyard.results.journal import Event, Journal
+from trainyard.results.state import RunState, Task
 from trainyard.results.store import RunDirectory
 from trainyard.seams.ray_api import RayApi
 from trainyard.seams.ray_types import Job
@@ -75,6 +76,42 @@ def test_a_run_whose_runner_died_while_nobody_followed_has_ended_for_who_only_as
         7.0,
         "the runner died (Ray says FAILED, exit code 137: killed)",
     )
+
+
+class Noting:
+    """A fetcher that only notes of which task it is to fetch."""
+
+    def __init__(self) -> None:
+        self.outputs: list[str] = []
+        self.checkpoints: list[str] = []
+
+    def fetch(self, node_id: str, task: Task) -> None:
+        self.outputs.append(task.name)
+
+    def fetch_checkpoints(self, node_id: str, state: RunState, *, among: list[Task]) -> None:
+        self.checkpoints += [task.name for task in among]
+
+
+def test_who_follows_fetches_outputs_as_soon_as_they_are_there_and_a_checkpoint_at_its_task_s_end(
+    tmp_path: Path,
+) -> None:
+    archive = {"file": "a.tar", "bytes": 1, "sha256": "0", "whole": True, "removed": [], "each_attempt": False}
+    outputs = {"event": "outputs", "task": "a", "attempt": 1, "number": 1, "files": 1, "left_out": [], **archive}
+    came: list[tuple[int, int]] = []
+    fetcher = Noting()
+
+    class Watching(Screen):
+        def event(self, event: Event, state: RunState) -> None:
+            came.append((len(fetcher.outputs), len(fetcher.checkpoints)))
+
+    ended = {"event": "task-ended", "task": "a", "state": "failed", "attempts": 1}
+    over = {"event": "run-ended", "state": "failed", "exit": 1, "seconds": 1.0}
+    started = {"event": "run-started", "node_id": "n"}
+    cluster = Cluster(Job("hang-1", "RUNNING", "", "n", None, {}), started, outputs, ended, over)
+    following = follower(tmp_path, cluster, fetcher=cast(Fetcher, cast(Any, fetcher)), screen=Watching())
+    assert following.follow() == "ended"
+    # As each event came, and at the end.
+    assert (came, fetcher.outputs, fetcher.checkpoints) == ([(0, 0), (0, 0), (1, 0), (1, 1)], ["a"], ["a"])
 
 
 def test_a_run_that_does_not_begin_says_once_what_ray_says_of_it(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, cast
 
@@ -61,6 +62,21 @@ def former(here: Path, *ended: tuple[str, str], **record: Any) -> RunDirectory:
 def ready(run: RunDirectory, *overrides: str, file: str | None = None, notes: list[str] | None = None) -> Any:
     screen = Screen(note=(notes if notes is not None else []).append)
     return resuming.ready(run, file, overrides=overrides, backend=None, screen=screen)
+
+
+def test_what_is_not_here_yet_is_fetched_before_it_is_said_what_tasks_begin_with(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = former(here, ("seed=0", "succeeded"), ("seed=1", "failed"))
+
+    def fetched(run: RunDirectory, tasks: Collection[str], *, screen: Screen) -> None:
+        for task in tasks:
+            run.checkpoint(task).mkdir(parents=True)
+            (run.checkpoint(task) / "file").write_text("x")
+
+    monkeypatch.setattr(training, "fetch_to_resume", fetched)
+    prepared, _ = ready(run)
+    assert prepared.resumed.plan.inherited == (Inherited("seed=1", True, False),)
 
 
 def test_what_succeeded_is_skipped_and_the_rest_begins_with_what_is_here(here: Path) -> None:
