@@ -77,7 +77,8 @@ AREAS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("/tests/standins/", ("local", "docker")),
     # Everything runs on these versions.
     ("/requirements*.lock", EVERY),
-    ("/pyproject.toml /Makefile /hatch_build.py /.ci/ /.github/ /.gitignore /LICENSE", ()),
+    ("/Makefile /.ci/ /.github/ /.gitignore /LICENSE", ()),
+    ("/pyproject.toml /hatch_build.py", ("local",)),
     # What is read: unit tests check its links and words, `make test-large` runs its commands.
     ("*.md /docs/ /benchmarks/", ()),
 )

@@ -38,7 +38,7 @@ class Lane:
     """Tests of a tier; `processes` processes of pytest deal their modules among themselves (tests/dealing.py).
 
     `only` is an expression of marks, as `pytest -m` has them; `uses` names what is brought first (tests/tools.py).
-    One that is `patient` waits for most of its time, or for what it uses.
+    One that is `patient` waits for most of its time.
     """
 
     name: str
@@ -63,8 +63,8 @@ CONTAINERS = ("packages", "images")
 HOSTS = (*CONTAINERS, "kubernetes")
 LANES = (
     Lane("core", CORE, "not engine and not browser", processes=2),
-    Lane("core-browser", CORE, "browser", uses=("packages",), patient=True),
-    Lane("core-containers", CORE, "engine", uses=CONTAINERS, patient=True),
+    Lane("core-browser", CORE, "browser", uses=("packages",)),
+    Lane("core-containers", CORE, "engine", uses=CONTAINERS),
     Lane("local", LOCAL, "not waiting", processes=2, uses=("packages", "mlflow")),
     Lane("local-waiting", LOCAL, "waiting", patient=True),
     Lane("ec2", "ec2", processes=2, uses=(*CONTAINERS, "ec2")),

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -36,18 +37,23 @@ TESTS_FAILED, NOTHING_TO_RUN = 1, 5
 
 @dataclass(frozen=True)
 class Process:
-    """How one process of a lane ended: its exit code, and the modules that ran twice."""
+    """How one process of a lane ended: its exit code, the modules that ran twice, and whether it was cut short."""
 
     code: int
     twice: tuple[str, ...] = ()
+    is_cut: bool = False
 
 
 class Together:
-    """The processes that run, what each of them wrote down, and whether somebody wants them to end."""
+    """The processes that run, what each of them wrote down, and whether somebody wants them to end.
 
-    def __init__(self, arguments: list[str], home: Path, supplies: Supplies) -> None:
+    After `until`, in seconds since the epoch, no module begins but those that run once more.
+    """
+
+    def __init__(self, arguments: list[str], home: Path, supplies: Supplies, *, until: float) -> None:
         self._arguments = arguments
         self._home = home
+        self._until = until
         self._supplies = supplies
         self._running: list[subprocess.Popen[bytes]] = []
         self._ending = 0
@@ -59,11 +65,14 @@ class Together:
         try:
             self._supplies.bring(lane.uses)
         except (RuntimeError, subprocess.SubprocessError) as error:
-            print(f"==== {name}\nerror: {error}\n{AGAIN}", flush=True)
-            return Process(TESTS_FAILED)
+            if not self._ending:
+                print(f"==== {name}\nerror: {error}\n{AGAIN}", flush=True)
+            return Process(0 if self._is_late() else TESTS_FAILED, is_cut=bool(self._ending))
 
-        code = self._pytest(lane, name, self.dealt(lane), "tests/real")
+        code = self._pytest(lane, name, self.dealt(lane), "tests/real", "--deal-until", str(self._until))
         failed = {module: ran for module, ran in dealing.read(self.dealt(lane), name).items() if ran.failed}
+        if self._ending:
+            return Process(TESTS_FAILED if failed else 0 if self._is_late() else abs(code), is_cut=True)
         again = [module for module, ran in sorted(failed.items()) if ran.seconds < SECONDS_TWICE]
         if code != TESTS_FAILED or not again:
             return Process(0 if code == NOTHING_TO_RUN else abs(code))
@@ -75,15 +84,19 @@ class Together:
         """Return where the processes of a lane meet."""
         return self._home / lane.name
 
-    def _pytest(self, lane: Lane, name: str, deal: Path, *paths: str) -> int:
-        """Run tests of a lane that are at these paths, print what pytest printed, and return its exit code."""
+    def _is_late(self) -> bool:
+        """Say whether all was ended because its time is over, which is no failure."""
+        return self._ending == signal.SIGTERM and time.time() > self._until
+
+    def _pytest(self, lane: Lane, name: str, deal: Path, *words: str) -> int:
+        """Run tests of a lane, with these words for pytest; print what it printed, and return its exit code."""
         if self._ending:
             return self._ending
         deal.mkdir(exist_ok=True)
         ours = ("-p", "tests.dealing", "--deal", str(deal), "--dealer", name, "-p", "no:cacheprovider")
         with (self._home / f"{name}.log").open("w+b") as output:
             # In a process group of its own: Ctrl-C reaches it once, from here.
-            command = [sys.executable, "-m", "pytest", *paths, "-m", lane.marks, *ours, *self._arguments]
+            command = [sys.executable, "-m", "pytest", *words, "-m", lane.marks, *ours, *self._arguments]
             process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
             self._running.append(process)
             if self._ending:
@@ -124,14 +137,18 @@ def summary(codes: Mapping[str, int], tiers: Collection[str], machine: Machine) 
 
 
 def run_all(together: Together, chosen: list[Lane]) -> dict[str, list[Process]]:
-    """Run the processes of these lanes, so many at a time; return how those of each lane ended."""
+    """Run the processes of these lanes, so many at a time; return how those of each lane ended.
+
+    A lane's second process, which begins with clusters of its own, comes after the first ones of all lanes.
+    """
+    in_turn = sorted((number, place) for place, lane in enumerate(chosen) for number in range(1, lane.processes + 1))
     is_alone = all(lane.patient for lane in chosen)
     with ThreadPoolExecutor(BUSY_AT_ONCE) as busy, ThreadPoolExecutor(BUSY_AT_ONCE if is_alone else 1) as patient:
-        running: dict[str, list[Future[Process]]] = {}
-        for lane in chosen:
+        running: dict[str, list[Future[Process]]] = {lane.name: [] for lane in chosen}
+        for number, place in in_turn:
+            lane = chosen[place]
             threads = patient if lane.patient else busy
-            processes = range(1, lane.processes + 1)
-            running[lane.name] = [threads.submit(together.run, lane, number) for number in processes]
+            running[lane.name].append(threads.submit(together.run, lane, number))
         return {lane: [process.result() for process in processes] for lane, processes in running.items()}
 
 
@@ -156,8 +173,7 @@ def main(words: list[str]) -> int:
 
     chosen = [lane for lane in lanes(tiers) if lane.name not in left_out(tiers, machine)]
     with tempfile.TemporaryDirectory() as directory:
-        options = ["--deal-until", str(asked.until), *for_pytest]
-        together = Together(options, Path(directory), Supplies(machine))
+        together = Together(for_pytest, Path(directory), Supplies(machine), until=asked.until)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, together.end)
         ended = run_all(together, chosen)
@@ -167,6 +183,7 @@ def main(words: list[str]) -> int:
             for module, one in dealing.read(together.dealt(lane)).items()
         }
         late = [f"{lane.name}: {module}" for lane in chosen for module in dealing.left(together.dealt(lane))]
+        late += [f"the rest of {lane}" for lane, processes in ended.items() if any(one.is_cut for one in processes)]
     return report(ended, ran, late, summary(codes_of(ended), tiers, machine))
 
 

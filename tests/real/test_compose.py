@@ -279,7 +279,6 @@ def test_a_shell_on_a_terminal_is_one(lab: Yard, engine: BedEngine) -> None:
         os.close(ours)
 
 
-@pytest.mark.core
 def test_a_run_survives_a_worker_that_is_killed_and_up_brings_it_back(lab: Yard, engine: BedEngine) -> None:
     head = ids(engine)["head"]
     job = "command: [python3, wait.py]\nnode: {group: cpu}\nresources: {cpus: 1}\n"

@@ -120,7 +120,6 @@ def environment(home: Path, *extras: str) -> Environment:
     return Environment(home)
 
 
-@pytest.mark.core
 def test_a_project_of_an_installation_by_pip_passes_its_own_ci(built: Path, tmp_path: Path) -> None:
     """The user has no extra; CI has what requirements.txt names, in an environment of its own."""
     user = environment(tmp_path / "user")

@@ -153,7 +153,6 @@ def test_recreate_makes_everything_anew_and_ends_what_a_killed_keeper_left(pair:
 DAMAGED = bytes.fromhex("19" + 11 * "00" + "10" + 11 * "ff" + "01" + "2a0a0a080a0178150000803f" + 4 * "00")
 
 
-@pytest.mark.core
 def test_runs_end_with_their_nodes_only_if_that_is_said_and_what_they_left_is_fetched_first(pair: Yard) -> None:
     leaves = "import os, pathlib, sys, time\npathlib.Path(os.environ['TRAINYARD_OUTPUT'], 'x').write_text('made')\n"
     damages = f"pathlib.Path(os.environ['TRAINYARD_OUTPUT'], 'events.out.tfevents.1.h').write_bytes({DAMAGED!r})\n"

@@ -241,7 +241,6 @@ def assert_sematics(yard: Yard, more: str = "") -> str:
     return said[said.index("returned") :]
 
 
-@pytest.mark.core
 def test_ray_is_the_cluster_in_a_block_of_sematics(fresh: Yard) -> None:
     fresh.write_cluster(HEAD_AND_WORKER)
     assert "raised mine False\n" in assert_sematics(fresh, SEMATIC_AGAIN)

@@ -44,7 +44,6 @@ def test_a_command_connects_where_nodes_have_their_token_in_a_variable(token_in_
     assert "answered 7\n" in (newest(fresh) / "logs" / "connects.1.log").read_text()
 
 
-@pytest.mark.core
 def test_what_a_command_starts_through_ray_is_like_under_ray_job_submit(yard: Yard) -> None:
     directory = matrix.write(yard, "uv")
     status = yard.json("train.dispatch", directory.name, "--skip-smoke", expect=1)

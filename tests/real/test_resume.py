@@ -47,9 +47,10 @@ SWEEP = """
 JOB = 'command: [python3, train.py, "{{seed}}", {ways}]\nmatrix: {{seed: [0, 1, 2]}}\n{more}'
 
 
-@pytest.fixture(scope="module")
-def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
-    yard = Yard(tmp_path_factory.mktemp("resume"))
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Yard]:
+    """Give a cluster that the test ends."""
+    yard = Yard(tmp_path)
     yard.write_cluster(CLUSTER)
     with yard.up():
         yield yard
@@ -70,9 +71,7 @@ def resumed(yard: Yard, *flags: str) -> Path:
 
 
 @pytest.mark.core
-def test_a_task_killed_for_good_is_resumed_from_its_checkpoint_and_one_that_was_interrupted_too(
-    yard: Yard,
-) -> None:
+def test_a_task_killed_for_good_is_resumed_from_its_checkpoint_and_one_that_was_interrupted_too(yard: Yard) -> None:
     write_job(yard, "rl", JOB.format(ways="end, die, stay", more=""), train=TRAINING)
     before = runs(yard)
     operator = yard.start("train.dispatch", "rl", "--skip-smoke")
@@ -108,38 +107,38 @@ def test_a_task_killed_for_good_is_resumed_from_its_checkpoint_and_one_that_was_
 
 
 def test_down_fetches_what_is_missing_names_what_is_lost_and_the_run_is_resumed_on_a_new_cluster(
-    yard: Yard,
+    own: Yard,
 ) -> None:
     for name, more in (("none", "checkpoints: false"), ("large", "outputs_limit: 4MiB")):
-        write_job(yard, name, JOB.format(ways="end, die, end", more=more), train=TRAINING)
-    write_job(yard, "sweep", SWEEP, train=TRYING)
-    yard.run("train.dispatch", "none", "--skip-smoke", expect=1)
-    none = newest(yard)
+        write_job(own, name, JOB.format(ways="end, die, end", more=more), train=TRAINING)
+    write_job(own, "sweep", SWEEP, train=TRYING)
+    own.run("train.dispatch", "none", "--skip-smoke", expect=1)
+    none = newest(own)
     assert not (none / "checkpoints").exists()
-    yard.run("train.fetch", none.name, "--checkpoints")
+    own.run("train.fetch", none.name, "--checkpoints")
     assert step_at_home(none, 2) == "10"
 
-    failed = yard.run("train.dispatch", "large", "--skip-smoke", expect=1)
-    large = newest(yard)
+    failed = own.run("train.dispatch", "large", "--skip-smoke", expect=1)
+    large = newest(own)
     assert f"  -> Resume it: trainyard train.resume {large.name}" in failed.stderr
     assert f"to fetch what stays: trainyard train.fetch {large.name} --checkpoints" in failed.stdout
-    yard.run("tune.dispatch", "sweep", "--skip-smoke")
-    sweep = newest(yard)
-    best = yard.json("tune.status")["best"]["trial"]
+    own.run("tune.dispatch", "sweep", "--skip-smoke")
+    sweep = newest(own)
+    best = own.json("tune.status")["best"]["trial"]
     home = sorted(path.name for path in (sweep / "checkpoints").glob("[!.]*"))
     assert home == [f"trial-{best:04d}-0"], "of a sweep the best one's alone"
-    assert "is a sweep" in yard.run("train.resume", sweep.name, expect=2).stderr
+    assert "is a sweep" in own.run("train.resume", sweep.name, expect=2).stderr
     shutil.rmtree(sweep / "checkpoints")
 
-    down = yard.run("cluster.down")
+    down = own.run("cluster.down")
     assert sorted(path.name for path in (sweep / "checkpoints").glob("[!.]*")) == home
     assert f"note: lost with the head: 3 checkpoints of run {large.name}: seed=0 (2.9 MiB)" in down.stderr
     assert f"note: lost with the head: 1 checkpoint of run {sweep.name}: trial-" in down.stderr
     assert none.name not in down.stderr
-    yard.run("cluster.up")
-    gone = yard.run("train.fetch", large.name, "--checkpoints", expect=4)
+    own.run("cluster.up")
+    gone = own.run("train.fetch", large.name, "--checkpoints", expect=4)
     assert f"error: checkpoints of run {large.name} went with the cluster at " in gone.stderr
-    fetched = yard.run("train.fetch", none.name, "--checkpoints")
+    fetched = own.run("train.fetch", none.name, "--checkpoints")
     assert f"the checkpoints of run {none.name} are all here" in fetched.stdout
-    again = resumed(yard, none.name)
+    again = resumed(own, none.name)
     assert log(again, 1) == "begins at 10 task 1 3 ['0', '10']\n"
