@@ -71,10 +71,11 @@ def test_what_a_task_started_is_gone_when_the_task_has_ended_not_its_run(yard: Y
         resources: {{cpus: 0.5}}
         tasks:
           - {{name: ends, command: [sh, ends.sh, '{mark}']}}
-          - {{name: stays, command: [sleep, '{of_the_other}']}}
+          - {{name: stays, command: [sh, tree.sh, '{of_the_other}']}}
         """
     write_job(yard, "leaving", job)
-    (yard.home / "jobs" / "leaving" / "ends.sh").write_text("setsid sleep $1 & (sleep $1 &) ; echo done")
+    for name, script in {"ends": "setsid sleep $1 & (sleep $1 &) ; echo done", "tree": TREE}.items():
+        (yard.home / "jobs" / "leaving" / f"{name}.sh").write_text(script)
     with dispatched(yard, "leaving", of_the_other) as run:
         wait_until(lambda: bool(attempts(run)), seconds=60, what="one task has ended")
         assert [one["task"] for one in attempts(run)] == ["ends"]
