@@ -160,6 +160,8 @@ def main(words: list[str]) -> int:
     parser.add_argument("--until", type=float, default=inf, metavar="TIME", help="begin no module after it (epoch)")
     asked, for_pytest = parser.parse_known_args(words)
     tiers = list(asked.tiers)
+    if unknown := set(tiers) - {*TIERS, LIFECYCLE}:
+        parser.error(f"no tier: {', '.join(sorted(unknown))}")
     if asked.changed is not None:
         tiers += [tier for tier in areas.tiers_of_change(asked.changed) if tier not in tiers]
         print(f"make test: this change is tested by: {', '.join(tiers) or 'no tier beside core'}", flush=True)
