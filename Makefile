@@ -76,7 +76,7 @@ test-changed: $(READY) check  ## check, core, and the tiers that a change touche
 	@$(AS_ROOT) $(BIN)/python -m tests.together core --changed=$(BASE)
 
 test-all: $(READY) check  ## every test but the large ones
-	@$(AS_ROOT) $(BIN)/python -m tests.together core local docker kubernetes microk8s ec2 bed
+	@$(AS_ROOT) $(BIN)/python -m tests.together
 
 test-tools: $(READY)
 	@$(AS_ROOT) $(BIN)/python -m tests.tools

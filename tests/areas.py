@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 import pathspec
@@ -14,8 +15,8 @@ ROOT = Path(__file__).parents[1]
 SIX_HOURS = 6 * 3600
 # The tiers beside core.
 EVERY = TIERS[1:]
-# These, by patterns of .gitignore; a path is of the last row that has it. Unit tests and core run in
-# any case: a row that names no tier is of what these prove.
+# Those that a change is tested by. Paths are patterns of .gitignore, and the last row that has a path counts.
+# Unit tests and core run in any case: a row that names no tier is of what these prove.
 AREAS: tuple[tuple[str, tuple[str, ...]], ...] = (
     # The house: what every backend is made of, tried by a life of a cluster on each.
     ("/trainyard/", (LIFECYCLE,)),
@@ -64,9 +65,10 @@ AREAS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("/tests/real/conftest.py /tests/real/yard.py", EVERY),
     ("/tests/bed/ /tests/bed/dockerfiles/ray/", TIERS[2:]),
     ("/tests/bed/host.py /tests/bed/dockerfiles/host/ /tests/bed/dockerfiles/ray-root/", ("docker",)),
-    ("/tests/bed/nvidia.py /tests/bed/dockerfiles/registry/ /tests/bed/go/plugins/", ("docker",)),
+    ("/tests/bed/nvidia.py /tests/bed/dockerfiles/registry/", ("docker",)),
     ("/tests/bed/kubernetes.py /tests/bed/chart* /tests/bed/dockerfiles/ray-gpu/", ("kubernetes",)),
-    ("/tests/bed/go/ !/tests/bed/go/plugins/ /tests/bed/programs.py /tests/bed/layers.py", ("kubernetes", "microk8s")),
+    ("/tests/bed/go/ /tests/bed/programs.py /tests/bed/layers.py", ("kubernetes", "microk8s")),
+    ("/tests/bed/go/plugins/", ("docker",)),
     ("/tests/bed/control_plane.py /tests/bed/nodes.py /tests/bed/manifests/", ("kubernetes", "microk8s")),
     ("/tests/bed/dockerfiles/kube-host/ /tests/bed/dockerfiles/scratch-program/", ("kubernetes", "microk8s")),
     ("/tests/bed/microk8s.py /tests/bed/dockerfiles/microk8s-host/", ("microk8s",)),
@@ -86,10 +88,16 @@ AREAS: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 def tiers_of(path: str) -> tuple[str, ...]:
     """Return the tiers beside core that a path touches; raises LookupError where no row has it."""
-    for patterns, tiers in reversed(AREAS):
-        if pathspec.GitIgnoreSpec.from_lines(patterns.split()).match_file(path):
+    for spec, tiers in _rows():
+        if spec.match_file(path):
             return tiers
     raise LookupError(path)
+
+
+@cache
+def _rows() -> list[tuple[pathspec.GitIgnoreSpec, tuple[str, ...]]]:
+    """Return the rows with their patterns ready, the last one first."""
+    return [(pathspec.GitIgnoreSpec.from_lines(patterns.split()), tiers) for patterns, tiers in reversed(AREAS)]
 
 
 def tiers_of_all(paths: Iterable[str]) -> list[str]:

@@ -72,7 +72,12 @@ class Together:
         code = self._pytest(lane, name, self.dealt(lane), "tests/real", "--deal-until", str(self._until))
         failed = {module: ran for module, ran in dealing.read(self.dealt(lane), name).items() if ran.failed}
         if self._ending:
-            return Process(TESTS_FAILED if failed else 0 if self._is_late() else abs(code), is_cut=True)
+            if failed:
+                code = TESTS_FAILED
+            elif self._is_late():
+                code = 0
+            return Process(abs(code), is_cut=True)
+
         again = [module for module, ran in sorted(failed.items()) if ran.seconds < SECONDS_TWICE]
         if code != TESTS_FAILED or not again:
             return Process(0 if code == NOTHING_TO_RUN else abs(code))
@@ -153,13 +158,15 @@ def run_all(together: Together, chosen: list[Lane]) -> dict[str, list[Process]]:
 
 
 def main(words: list[str]) -> int:
-    """Run tiers, print what their tests said and how long each module took, and return the worst exit code."""
+    """Run tiers, by default all; print what tests said and what each module took; return the worst exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.together", description=__doc__)
     parser.add_argument("tiers", nargs="*", help=f"of {', '.join((*TIERS, LIFECYCLE))}")
     parser.add_argument("--changed", nargs="?", const="", metavar="BASE", help="and the tiers that a change touches")
     parser.add_argument("--until", type=float, default=inf, metavar="TIME", help="begin no module after it (epoch)")
     asked, for_pytest = parser.parse_known_args(words)
-    tiers = list(asked.tiers)
+    tiers = asked.tiers
+    if not tiers and asked.changed is None:
+        tiers = list(TIERS)
     if unknown := set(tiers) - {*TIERS, LIFECYCLE}:
         parser.error(f"no tier: {', '.join(sorted(unknown))}")
     if asked.changed is not None:

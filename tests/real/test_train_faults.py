@@ -12,6 +12,7 @@ import pytest
 
 from tests.real.jobs import (
     COUNTING,
+    GONE_WITHIN,
     assert_whole,
     counted,
     end_of,
@@ -30,8 +31,6 @@ from tests.real.proxy import Proxy
 from tests.real.yard import HEAD_AND_WORKER, Yard, wait_until
 
 LINES = 400
-# 10 s are promised; a busy machine may need longer, and what is asserted is that nothing stays.
-GONE_WITHIN = 60.0
 
 
 def counting_job(yard: Yard, *, pause: float, mark: str) -> str:
