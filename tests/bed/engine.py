@@ -132,10 +132,11 @@ class BedEngine:
         if pid is None:
             return
         os.kill(pid, signal.SIGTERM)
-        try:
-            psutil.Process(pid).wait(60)
-        except psutil.NoSuchProcess:
-            return
+        give_up = time.monotonic() + 60
+        while _runs(pid):
+            if time.monotonic() > give_up:
+                raise RuntimeError(f"dockerd, process {pid}, did not end within 60 s")
+            time.sleep(0.1)
 
     def withdraw(self) -> None:
         """Take away what it leaves on the machine once it has ended, but for its data: mounts and its bridge."""
@@ -221,6 +222,14 @@ def _keep_services_inside() -> None:
         rule = ["DOCKER-USER", "-d", services, "-j", "REJECT"]
         if subprocess.run(["iptables", "-C", *rule], capture_output=True).returncode != 0:
             run(["iptables", "-I", *rule])
+
+
+def _runs(pid: int) -> bool:
+    """Say whether a process runs: an engine that another process of the tests started is its zombie once it ended."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _bridge(name: str, address: str) -> None:

@@ -109,7 +109,8 @@ def _keep_roles() -> None:
             is_voter = store.is_voter()
             if is_voter and not was_voter:
                 # It stays with whom it asked first, who can be dead without a word: from now on it asks this node.
-                services.restart("kine")
+                with LOCK:
+                    services.restart("kine")
             was_voter = is_voter
             store.adjust_roles()
         except store.StoreError as error:

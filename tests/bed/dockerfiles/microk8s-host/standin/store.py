@@ -6,8 +6,8 @@ dqlite has one voter until there are three nodes, then all three are (go-dqlite,
 from __future__ import annotations
 
 import json
-import os
 import shutil
+import threading
 import urllib.error
 import urllib.request
 from typing import Any
@@ -93,8 +93,11 @@ def write_files() -> None:
 
 
 def _write(name: str, document: object) -> None:
-    """Write a file in one go: kine reads it every second, and knows nobody who votes while it is empty."""
-    unfinished = BACKEND / f"{name}.{os.getpid()}"
+    """Write a file in one go: kine reads it every second, and knows nobody who votes while it is empty.
+
+    Each thread has an unfinished file of its own: the agent's two write at the same time while a node joins.
+    """
+    unfinished = BACKEND / f"{name}.{threading.get_native_id()}"
     unfinished.write_text(yaml.safe_dump(document, sort_keys=False))
     unfinished.replace(BACKEND / name)
 
