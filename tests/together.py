@@ -193,7 +193,8 @@ def main(words: list[str]) -> int:
         }
         late = [f"{lane.name}: {module}" for lane in chosen for module in dealing.left(together.dealt(lane))]
         late += [f"the rest of {lane}" for lane, processes in ended.items() if any(one.is_cut for one in processes)]
-    return report(ended, ran, late, summary(codes_of(ended), tiers, machine))
+    # Some of what was missing at first has been installed meanwhile.
+    return report(ended, ran, late, summary(codes_of(ended), tiers, look()))
 
 
 def report(ended: Mapping[str, list[Process]], ran: Mapping[str, Ran], late: list[str], last: str) -> int:

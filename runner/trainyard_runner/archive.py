@@ -149,6 +149,18 @@ def parts(entries: Iterable[Entry], left_out: list[LeftOut] | None = None) -> It
         yield bytes(pending)
 
 
+def without_loose_links(entries: Entries, left_out: list[LeftOut]) -> Entries:
+    """Return the entries without links to what is there but not among them, which are added to `left_out`."""
+    kept: Entries = {}
+    for name, entry in entries.items():
+        target = entry.target and posixpath.normpath(posixpath.join(posixpath.dirname(name), entry.target))
+        if target and target != "." and target not in entries and Path(entry.path).exists():
+            left_out.append(LeftOut(name, f"a link to {ascii(target)[1:-1][:200]}, which is no output", is_lost=True))
+        else:
+            kept[name] = entry
+    return kept
+
+
 def stays_inside(name: str, target: str) -> bool:
     """Tell whether a link of that name ends inside, whatever else is a link or becomes one.
 

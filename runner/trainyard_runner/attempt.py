@@ -15,12 +15,14 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
-from trainyard_runner import archive, outputs
+from trainyard_runner import archive, job_files, outputs
 from trainyard_runner.archive import Entries, LeftOut
 from trainyard_runner.checkpoint import CheckpointWatch, Message
 from trainyard_runner.child import Child
+from trainyard_runner.job_files import Identity, JobFiles
 from trainyard_runner.output import OutputBuffer
 from trainyard_runner.outputs import OutputWatch
+from trainyard_runner.ray_package import OwnPackage
 from trainyard_runner.stopping import StopWatch
 from trainyard_runner.transfers import Transfers
 from trainyard_runner.watchdog import MetricWatch
@@ -36,11 +38,21 @@ class Attempt:
     """The state of one attempt while its command runs."""
 
     def __init__(
-        self, order: Order, *, home: Path, package: Path | None, gpus: list[str], node: dict[str, str]
+        self,
+        order: Order,
+        *,
+        home: Path,
+        files: JobFiles | None,
+        gpus: list[str],
+        node: dict[str, str],
+        own: OwnPackage | None,
     ) -> None:
+        """Take what is to be done; `own` is the package of what the command starts through Ray, if it has one."""
         self._order = order
+        self._own = own
         self._gpus = gpus
-        self._package = package
+        self._files = files
+        self._copied: dict[str, Identity] = {}
         self._place = Workspace(home, order)
         self._pending: Batch = [("started", {**node, "gpus": gpus})]
         self._buffer = OutputBuffer()
@@ -58,9 +70,11 @@ class Attempt:
         """
         stop = StopWatch(attempt_id(self._order), self._order["run"])
         try:
-            if not_restored := self._place.restore(self._order, fetch):
-                self._pending.append(("note", f"not restored: {outputs.in_words(not_restored)}"))
-            self._place.link_files(self._package, self._order["outputs"])
+            try:
+                self._prepare(fetch)
+            except OSError as error:
+                yield [*self._flush(), ("ended", _not_prepared(error))]
+                return
             if self._order["together"]:
                 yield [("ready", None)]
                 if (asked := stop.wait_for_others(self._order["attempt"])) is not None:
@@ -91,6 +105,11 @@ class Attempt:
                 self._metric.close()
             self._place.remove()
 
+    def _prepare(self, fetch: Callable[[list[Any]], Iterator[bytes]]) -> None:
+        if not_restored := self._place.restore(self._order, fetch):
+            self._pending.append(("note", f"not restored: {outputs.in_words(not_restored)}"))
+        self._copied = self._place.copy_files(self._files, self._order["outputs"])
+
     def _run_command(self, transfers: Transfers, stop: StopWatch) -> Iterator[Batch]:
         child = self._child = self._start_command()
         if child.refused is not None:
@@ -113,6 +132,8 @@ class Attempt:
                 continue
             if self._memory_kills is None:
                 self._memory_kills = _kernel_memory_kills()
+            if self._own is not None:
+                self._own.keep()
             if self._metric is not None:
                 self._pending += self._metric.look()
             self._end_if_asked(child, stop)
@@ -181,7 +202,7 @@ class Attempt:
             found, outside = self._declared(declared)
             entries.update(found)
             left_out += outside
-        return entries, [item for item in left_out if not self._is_input(item.name)]
+        return archive.without_loose_links(entries, left_out), left_out
 
     def _declared(self, declared: str) -> tuple[Entries, list[LeftOut]]:
         name = declared.strip("/")
@@ -193,16 +214,16 @@ class Attempt:
             return {}, [LeftOut(name, "it does not exist", is_lost=False)]
         return found, left_out
 
-    def _is_input(self, name: str) -> bool:
-        """Tell whether it is one of the job's own files, which were linked into the task's directory."""
-        path = self._place.directory / name
-        return self._package is not None and path.is_symlink() and path.readlink().is_relative_to(self._package)
-
     def _ending(self, left_out: list[LeftOut]) -> Batch:
         """Return the last words: what could not be brought back, and how the command ended."""
         notes: Batch = [("note", f"not brought back: {outputs.in_words(left_out)}")] if left_out else []
         lost = [str(item) for item in left_out if item.is_lost]
-        ended = {**self._verdict_in_full(), "lost_outputs": lost[: outputs.NAMED]}
+        changed = job_files.changed(self._place.directory, self._copied, declared=self._order["outputs"])
+        ended = {
+            **self._verdict_in_full(),
+            "lost_outputs": lost[: outputs.NAMED],
+            "undeclared": {"count": len(changed), "names": changed[: outputs.NAMED]},
+        }
         if self._metric and ended["outcome"] == "succeeded" and (missing := self._metric.missing()):
             notes.append(("note", missing))
         return [*notes, ("ended", ended)]
@@ -239,6 +260,12 @@ class Attempt:
         if self._metric is not None:
             self._metric.feed([content for kind, content in batch if kind == "output"])
         return batch
+
+
+def _not_prepared(error: OSError) -> dict[str, Any]:
+    where = f" ({error.filename})" if error.filename else ""
+    reason = f"the job's files could not be put on the node: {error.strerror or error}{where}"
+    return {**NOTHING_RAN, "outcome": "failed", "reason": reason}
 
 
 @functools.cache

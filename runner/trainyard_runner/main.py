@@ -236,14 +236,15 @@ def _scheduler(
             known.update({node.node_id: node.name for node in placing.alive()})
         return known.get(node_id, node_id[:8])
 
-    job, ray_environment = None, dict(the_plan.runtime_env or {})
+    job, ray_environment, has_own = None, dict(the_plan.runtime_env or {}), False
     if the_plan.package is not None:
         parts = {part: _package(part) for part in the_plan.package_parts}
         if not all(parts.values()):
             raise RuntimeError("the uploaded job is no longer on the cluster")
         blobs = {part: blob for part, blob in parts.items() if blob}
         job = (the_plan.package, [ray.put(b"".join(blobs.values()))])
-        ray_environment = ray_package.environment(the_plan.runtime_env, blobs, get=_package, put=_keep)
+        ray_environment, size = ray_package.environment(the_plan.runtime_env, blobs, get=_package, put=_keep)
+        has_own = size <= ray_package.OWN_LIMIT
     pins = ray_package.Pins(ray_package.packages(the_plan.runtime_env, ray_environment), _pin)
     here = node_name(ray.get_runtime_context().get_node_id())
     records = Records(
@@ -257,7 +258,9 @@ def _scheduler(
     )
     if sweep:
         records.on_metric = sweep.metric
-    submitter = Submitter(the_plan, records, runner=runner, job=job, ray_environment=ray_environment)
+    submitter = Submitter(
+        the_plan, records, runner=runner, job=job, ray_environment=ray_environment, has_own_package=has_own
+    )
     watch = Watch(the_plan, directory.parent.parent, stream)
     scheduler = Scheduler(
         the_plan, submitter=submitter, records=records, stream=stream, watch=watch, pins=pins, say=_say, sweep=sweep

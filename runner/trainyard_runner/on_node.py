@@ -13,16 +13,26 @@ from pathlib import Path
 from typing import Any
 
 import ray
+from ray.experimental import internal_kv
 
 from trainyard_runner.attempt import QUICK, Attempt, Batch
-from trainyard_runner.workspace import Order
+from trainyard_runner.job_files import JobFiles
+from trainyard_runner.ray_package import OwnPackage, Store
+from trainyard_runner.shipped import Package
+from trainyard_runner.workspace import Order, attempt_id
 
+STORE = Store(
+    get=lambda name: internal_kv._internal_kv_get(f"gcs://{name}".encode()),
+    put=lambda name, content: internal_kv._internal_kv_put(f"gcs://{name}".encode(), content),
+    delete=lambda name: internal_kv._internal_kv_del(f"gcs://{name}".encode()),
+    pin=lambda uri, seconds: internal_kv._pin_runtime_env_uri(uri, expiration_s=seconds),
+)
 # By number of the order: what its attempt says; None if it was not begun and is given back.
 Said = list[tuple[int, Batch | None]]
 
 
-def attempts(orders: Sequence[Order], package: Path | None) -> Iterator[Said]:
-    """Run attempts until all have ended, or one that is not quick has."""
+def attempts(orders: Sequence[Order], job: Package | None) -> Iterator[Said]:
+    """Run attempts of a job until all have ended, or one that is not quick has."""
     said: Said = []
     sent = time.monotonic()
     count = len(orders)
@@ -31,7 +41,7 @@ def attempts(orders: Sequence[Order], package: Path | None) -> Iterator[Said]:
             if number >= count:
                 return
             began = time.monotonic()
-            with contextlib.closing(_attempt(order, package)) as batches:
+            with contextlib.closing(_attempt(order, job)) as batches:
                 for batch in batches:
                     said.append((number, batch))
                     now = time.monotonic()
@@ -47,13 +57,21 @@ def attempts(orders: Sequence[Order], package: Path | None) -> Iterator[Said]:
         raise
 
 
-def _attempt(order: Order, package: Path | None) -> Generator[Batch, None, None]:
+def _attempt(order: Order, job: Package | None) -> Generator[Batch, None, None]:
     worker = ray._private.worker.global_worker
     home = Path(worker.node.get_session_dir_path(), "trainyard")
     node = {"node_id": ray.get_runtime_context().get_node_id()}
     gpus = [str(gpu) for gpu in ray.get_gpu_ids()] if order["gpus"] else []
     order = {**order, "ray_address": worker.gcs_client.address}
-    return Attempt(order, home=home, package=package, gpus=gpus, node=node).run(_parts)
+    files = JobFiles(home / "packages", job[0], lambda: b"".join(_parts(job[1]))) if job else None
+    own = OwnPackage(order["ray_environment"], attempt_id(order), STORE) if order["has_own_package"] else None
+    if own is not None:
+        order["ray_environment"] = own.environment
+    try:
+        yield from Attempt(order, home=home, files=files, gpus=gpus, node=node, own=own).run(_parts)
+    finally:
+        if own is not None:
+            own.close()
 
 
 def _parts(references: list[Any]) -> Iterator[bytes]:

@@ -5,17 +5,32 @@ Ray keeps a package in its GCS while a driver uses it, or while it is pinned; a 
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
 import io
 import time
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 # Long against the runner's longest pause; a package outlives its run by so much.
 PINNED = 600
 _EVERY = 150.0
 _GCS = "gcs://"
+# Bytes; the head's GCS holds such a package in its memory for each attempt that runs.
+OWN_LIMIT = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Store:
+    """The packages that the GCS holds, by name; `pin` gets a URI, and for how many seconds nobody removes it."""
+
+    get: Callable[[str], bytes | None]
+    put: Callable[[str, bytes], object]
+    delete: Callable[[str], object]
+    pin: Callable[[str, int], object]
 
 
 def environment(
@@ -24,8 +39,8 @@ def environment(
     *,
     get: Callable[[str], bytes | None],
     put: Callable[[str, bytes], object],
-) -> dict[str, Any]:
-    """Return the runtime environment of what a job's commands start through Ray.
+) -> tuple[dict[str, Any], int]:
+    """Return the runtime environment of what a job's commands start through Ray, and the bytes of its package.
 
     `declared` is the one of the tasks' own workers, whose working directory holds the job's wheels if there are any;
     this one has all the job's files too. `parts` is the job's zip as it was sent, by the names of its parts. `get` and
@@ -40,12 +55,13 @@ def environment(
         package = _added(b"".join(parts.values()), content)
     elif len(parts) == 1:
         # A zip that was sent as one part is what Ray takes.
-        return {**found, "working_dir": _GCS + next(iter(parts))}
+        name, package = next(iter(parts.items()))
+        return {**found, "working_dir": _GCS + name}, len(package)
     else:
         package = b"".join(parts.values())
     name = f"_ray_pkg_{hashlib.sha256(package).hexdigest()[:40]}.zip"
     put(name, package)
-    return {**found, "working_dir": _GCS + name}
+    return {**found, "working_dir": _GCS + name}, len(package)
 
 
 def _added(job: bytes, wheels: bytes) -> bytes:
@@ -68,6 +84,43 @@ def packages(*environments: Mapping[str, Any] | None) -> list[str]:
             if uri.startswith(_GCS):
                 named[uri] = None
     return list(named)
+
+
+class OwnPackage:
+    """The job's files for what one attempt starts through Ray, under a name that no other attempt has.
+
+    Ray unpacks a package once per node, and all workers that name it share the directory, and write to it.
+    """
+
+    def __init__(self, declared: Mapping[str, Any], attempt: str, store: Store) -> None:
+        """Put the package of the runtime environment `declared` under a name of the attempt's own.
+
+        Raises LookupError if the declared one is gone.
+        """
+        shared = declared["working_dir"].removeprefix(_GCS)
+        content = _content(shared, store)
+        if content is None:
+            raise LookupError(f"the uploaded job {shared} is no longer on the cluster")
+        self._name = f"_ray_pkg_{hashlib.sha256(f'{shared} {attempt}'.encode()).hexdigest()[:40]}.zip"
+        self._store = store
+        self._pins: Pins | None = None
+        self.environment = {**declared, "working_dir": _GCS + self._name}
+        store.put(self._name, content)
+
+    def keep(self) -> None:
+        """Keep it in the GCS, however many drivers of the attempt begin and end; to be called again and again."""
+        if self._pins is None:
+            self._pins = Pins([_GCS + self._name], self._store.pin)
+        self._pins.look()
+
+    def close(self) -> None:
+        with contextlib.suppress(Exception):  # a head that is gone has no packages
+            self._store.delete(self._name)
+
+
+@functools.lru_cache(maxsize=1)
+def _content(name: str, store: Store) -> bytes | None:
+    return store.get(name)
 
 
 class Pins:

@@ -46,7 +46,7 @@ def attempts(orders: list[dict[str, Any]], runner: Package, job: Package | None)
     _bring(runner)
     from trainyard_runner import on_node
 
-    yield from on_node.attempts(orders, unpacked(job) if job else None)
+    yield from on_node.attempts(orders, job)
 
 
 def facts(question: dict[str, Any], runner: Package) -> Any:

@@ -67,7 +67,9 @@ class Submitter:
         runner: shipped.Package,
         job: shipped.Package | None,
         ray_environment: dict[str, Any],
+        has_own_package: bool,
     ) -> None:
+        """Hand out attempts that start others through Ray in `ray_environment`, with a package of their own or not."""
         self._plan = plan
         self._records = records
         self._packages = (runner, job)
@@ -78,6 +80,7 @@ class Submitter:
         # Only these tasks get the environment: the gate, and the runner itself, need none and start at once.
         self._environment = {"runtime_env": plan.runtime_env} if plan.runtime_env else {}
         self._ray_environment = ray_environment
+        self._has_own_package = has_own_package
         self._has_selectors = _accepts(self._function, label_selector={"a": "b"})
         self._shapes: dict[tuple[Any, ...], Any] = {}
         self._known_nodes: Sequence[Node] = ()
@@ -142,6 +145,7 @@ class Submitter:
             "command": list(task.command),
             "env": task.env,
             "ray_environment": self._ray_environment,
+            "has_own_package": self._has_own_package,
             "cpus": taken.cpus,
             "gpus": taken.gpus,
             "timeout": task.timeout,

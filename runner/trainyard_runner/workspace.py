@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from trainyard_runner import mlflow, names, outputs, tree
 from trainyard_runner.archive import LeftOut
+from trainyard_runner.job_files import Identity, JobFiles
 from trainyard_runner.unpack import unpack
 from trainyard_runner.wire.driver import Driver
 
@@ -41,23 +41,22 @@ class Workspace:
         left_out = unpack(fetch(order["checkpoint"]), self.checkpoint) if order["checkpoint"] else []
         for before in order["restored"]:
             left_out += outputs.apply(fetch(before["parts"]), self.output, removed=before["removed"])
-        for declared in order["outputs"] if order["restored"] else ():
+        # One that is below another one moves with that.
+        for declared in sorted(order["outputs"]) if order["restored"] else ():
             if os.path.lexists(self.output / declared):
                 (self.directory / declared).parent.mkdir(parents=True, exist_ok=True)
                 (self.output / declared).rename(self.directory / declared)
         return left_out
 
-    def link_files(self, package: Path | None, declared: list[str]) -> None:
-        """Put the job's files into the task's directory, as links, around what was restored.
+    def copy_files(self, files: JobFiles | None, declared: list[str]) -> dict[str, Identity]:
+        """Put copies of the job's files around what was restored; return how each is known again.
 
-        Declared outputs and their parents are real directories.
+        The parents of declared outputs are there, whoever makes those.
         """
-        real = {PurePosixPath(output) for output in declared}
-        real |= {parent for output in real for parent in output.parents}
-        if package is not None:
-            _link(package, self.directory, real=real, below=PurePosixPath())
+        copied = files.copy(self.directory) if files is not None else {}
         for output in declared:
             (self.directory / output).parent.mkdir(parents=True, exist_ok=True)
+        return copied
 
     def keep_token(self, token: str) -> Path:
         """Write the cluster's token where only the user of this node's Ray reads it; return the file."""
@@ -135,23 +134,3 @@ def _python_path(place: Workspace, *further: str | None) -> str:
 def attempt_id(order: Order) -> str:
     """Return what no other attempt anywhere has."""
     return f"{order['run']}:{order['task']}:{order['attempt']}"
-
-
-def _link(source: Path, target: Path, *, real: set[PurePosixPath], below: PurePosixPath) -> None:
-    """Link what is in `source` into `target`; directories in `real` are made, and their content is linked.
-
-    A file that is itself declared as an output is copied, so that the task does not write into the job's files. What
-    the attempt before left stays.
-    """
-    with os.scandir(source) as items:
-        for item in items:
-            name, path = below / item.name, target / item.name
-            if name in real and item.is_dir(follow_symlinks=False):
-                path.mkdir(exist_ok=True)
-                _link(Path(item.path), path, real=real, below=name)
-            elif os.path.lexists(path):
-                continue
-            elif name in real:
-                shutil.copy2(item.path, path, follow_symlinks=False)
-            else:
-                path.symlink_to(item.path)

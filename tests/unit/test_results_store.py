@@ -23,6 +23,24 @@ def test_runs_are_listed_newest_first(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        # The night in which a clock goes back; a colleague's laptop; the same second.
+        ("2026-10-25T02:59:30+02:00", "2026-10-25T02:00:10+01:00"),
+        ("2026-11-27T12:00:00+09:00", "2026-11-27T03:00:01+00:00"),
+        ("2026-11-27T12:00:00.100+00:00", "2026-11-27T12:00:00.200+00:00"),
+        ("no moment at all", "2026-11-27T12:00:00+00:00"),
+    ],
+)
+def test_the_newest_run_is_the_one_that_was_dispatched_last_in_any_zone(
+    tmp_path: Path, earlier: str, later: str
+) -> None:
+    for name, started in (("a", later), ("b", earlier)):
+        store.create(tmp_path, {"run": name, "cluster": "lab", "started": started}, cluster="", job="")
+    assert [run.name for run in store.runs(tmp_path)] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
     ("given", "name"),
     [(None, "zebra-2"), ("ant-1", "ant-1"), ("a", "ant-1"), ("zebra-1", "zebra-1"), ("results/ant-1/", "ant-1")],
 )

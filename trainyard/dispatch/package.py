@@ -51,6 +51,8 @@ class Listing:
     directory: Path
     files: tuple[SentFile, ...]
     left_out: tuple[LeftOut, ...]
+    # Names of those that travel with nothing in them.
+    empty_directories: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
@@ -80,11 +82,18 @@ def listing(directory: Path) -> Listing:
     root = directory.resolve()
     entries = list(_walk(root, root, rules_for(root), (root,)))
     files = sorted((entry for entry in entries if isinstance(entry, SentFile)), key=lambda file: file.name)
-    return Listing(root, tuple(files), tuple(entry for entry in entries if isinstance(entry, LeftOut)))
+    left_out = tuple(entry for entry in entries if isinstance(entry, LeftOut))
+    return Listing(root, tuple(files), left_out, tuple(sorted(entry for entry in entries if isinstance(entry, str))))
 
 
 def sent_file(path: Path, name: str) -> SentFile:
     """Return the file as it travels under a name. Raises RequestError where the name cannot."""
+    found = path.stat()
+    return SentFile(_utf_8(name), path, found.st_size, executable=bool(found.st_mode & stat.S_IXUSR))
+
+
+def _utf_8(name: str) -> str:
+    """Return a name that can travel. Raises RequestError for any other."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -92,8 +101,7 @@ def sent_file(path: Path, name: str) -> SentFile:
         raise RequestError(
             "a file cannot be sent", problems=(Problem(shown, "its name is not UTF-8"),), hint="Rename or ignore it."
         ) from None
-    found = path.stat()
-    return SentFile(name, path, found.st_size, executable=bool(found.st_mode & stat.S_IXUSR))
+    return name
 
 
 def pack(listed: Listing, *, prefix: str = "") -> Package:
@@ -107,6 +115,8 @@ def pack(listed: Listing, *, prefix: str = "") -> Package:
     with zipfile.ZipFile(archive, "w") as bundle:
         for file in listed.files:
             _add(bundle, file, name=prefix + file.name)
+        for name in listed.empty_directories:
+            bundle.writestr(_zip_entry(f"{prefix}{name}/", stat.S_IFDIR | 0o755), b"")
     size = archive.seek(0, os.SEEK_END)
     archive.seek(0)
     parts = tuple(map(blob_name, iter(lambda: archive.read(PART_LIMIT), b"")))
@@ -125,7 +135,10 @@ def runner_package() -> Package:
     return pack(Listing(root, sources, ()), prefix="trainyard_runner/")
 
 
-def _walk(directory: Path, root: Path, rules: Sequence[Rules], above: tuple[Path, ...]) -> Iterator[SentFile | LeftOut]:
+def _walk(
+    directory: Path, root: Path, rules: Sequence[Rules], above: tuple[Path, ...]
+) -> Iterator[SentFile | LeftOut | str]:
+    """Yield what is found; a directory of which nothing else is sent by its name."""
     for path in sorted(directory.iterdir()):
         is_directory = path.is_dir()
         name = path.relative_to(root).as_posix() + ("/" if is_directory else "")
@@ -133,7 +146,10 @@ def _walk(directory: Path, root: Path, rules: Sequence[Rules], above: tuple[Path
         if why:
             yield LeftOut(name, why)
         elif is_directory:
-            yield from _walk(path, root, (*rules_of(path, root=root), *rules), (*above, path.resolve()))
+            below = list(_walk(path, root, (*rules_of(path, root=root), *rules), (*above, path.resolve())))
+            yield from below
+            if all(isinstance(entry, LeftOut) for entry in below):
+                yield _utf_8(name.removesuffix("/"))
         else:
             yield sent_file(path, name)
 
@@ -147,9 +163,7 @@ def _unsendable(path: Path, above: tuple[Path, ...]) -> str | None:
 
 
 def _add(bundle: zipfile.ZipFile, file: SentFile, *, name: str) -> None:
-    entry = zipfile.ZipInfo(name, _EPOCH)
-    entry.create_system = 3  # Unix: the mode below is read
-    entry.external_attr = (stat.S_IFREG | (0o755 if file.executable else 0o644)) << 16
+    entry = _zip_entry(name, stat.S_IFREG | (0o755 if file.executable else 0o644))
     entry.compress_type = zipfile.ZIP_DEFLATED if file.size < _PACK_BELOW else zipfile.ZIP_STORED
     entry.file_size = file.size
     try:
@@ -159,6 +173,13 @@ def _add(bundle: zipfile.ZipFile, file: SentFile, *, name: str) -> None:
         raise RequestError(
             "a file cannot be sent", problems=(Problem(file.name, error.strerror or str(error)),)
         ) from error
+
+
+def _zip_entry(name: str, mode: int) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name, _EPOCH)
+    entry.create_system = 3  # Unix: the mode is read
+    entry.external_attr = mode << 16
+    return entry
 
 
 def _too_big(listed: Listing) -> RequestError:

@@ -72,8 +72,9 @@ def prepare(cluster: LoadedCluster, job: JobSpec, directory: Path) -> Prepared:
     wheels = wheels_of(job.runtime_env, found.directory, problems)
     if problems:
         raise RequestError(f"job {job.name} cannot be sent as it is", problems=tuple(problems))
-    files = replace(found, files=tuple(sorted((*found.files, *extra), key=lambda file: file.name)))
-    return Prepared(cluster, job, tasks, files, wheels)
+    files = tuple(sorted((*found.files, *extra.files), key=lambda file: file.name))
+    empty = (*found.empty_directories, *extra.empty_directories)
+    return Prepared(cluster, job, tasks, replace(found, files=files, empty_directories=empty), wheels)
 
 
 def described(prepared: Prepared) -> Iterator[str]:
@@ -148,7 +149,7 @@ def record_of(
         "job": prepared.job.name,
         "cluster": spec.name,
         "backend": spec.backend,
-        "started": now.isoformat(timespec="seconds"),
+        "started": now.isoformat(timespec="milliseconds"),
         "git": revision(prepared.files.directory),
         "image": endpoint.image or spec.image,
         "versions": {
@@ -195,15 +196,16 @@ def _extent(prepared: Prepared) -> str:
     return f"{tried} of {', '.join(tune.space)}, {counted(tune.repeats, 'task')} each, searched by {tune.search}"
 
 
-def _extra_files(found: Listing, names: Sequence[str], problems: list[Problem]) -> list[SentFile]:
-    """Return the files of `runtime_env.files` that the listing lacks.
+def _extra_files(found: Listing, names: Sequence[str], problems: list[Problem]) -> Listing:
+    """Return what of `runtime_env.files` the listing lacks.
 
     What lies in the job directory keeps its place (an ignore file left it out); anything else lands at the top of the
     job under its own last name.
     """
     taken = {file.name for file in found.files}
     tops = {name.split("/", 1)[0] for name in taken}
-    extra: list[SentFile] = []
+    files: list[SentFile] = []
+    empty: list[str] = []
     for index, name in enumerate(names):
         path = (found.directory / name).resolve()
         inside = path.is_relative_to(found.directory)
@@ -214,14 +216,20 @@ def _extra_files(found: Listing, names: Sequence[str], problems: list[Problem]) 
             problems.append(Problem(f"runtime_env.files.{index}", f"the job directory has a {place!r} already"))
         else:
             tops.add(place)
-            extra += [file for file in _placed(path, place) if file.name not in taken]
-    return extra
+            placed = _placed(path, place)
+            files += [file for file in placed.files if file.name not in taken]
+            empty += [name for name in placed.empty_directories if name not in found.empty_directories]
+    return Listing(found.directory, tuple(files), (), tuple(empty))
 
 
-def _placed(path: Path, place: str) -> list[SentFile]:
-    if path.is_dir():
-        return [replace(file, name=f"{place}/{file.name}") for file in listing(path).files]
-    return [sent_file(path, place)]
+def _placed(path: Path, place: str) -> Listing:
+    if not path.is_dir():
+        return Listing(path.parent, (sent_file(path, place),), ())
+    found = listing(path)
+    files = tuple(replace(file, name=f"{place}/{file.name}") for file in found.files)
+    # One that is empty itself is named, too.
+    names = [f"{place}/{name}" for name in found.empty_directories] if files or found.empty_directories else [place]
+    return Listing(path, files, (), tuple(names))
 
 
 def _runtime_env(

@@ -63,10 +63,13 @@ def _place(package: Path) -> Path:
 def copied(package: Path, directory: Path) -> Path:
     """Copy a package, without what ignore files name, so that a build leaves nothing in it; return where it is."""
     copy = directory / package.name
-    for file in listing(package).files:
+    found = listing(package)
+    for file in found.files:
         target = copy / file.name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(file.path, target)
+    for name in found.empty_directories:
+        (copy / name).mkdir(parents=True)
     return copy
 
 

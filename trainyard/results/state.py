@@ -61,6 +61,8 @@ class Task:
     attempts: list[Attempt] = field(default_factory=list)
     checkpoint: Mapping[str, Any] | None = None
     ended_because: str | None = None  # where that is not the reason of its last attempt
+    # How many files its last attempt wrote or changed that are no declared outputs, and the names of the first.
+    undeclared: tuple[int, tuple[str, ...]] = (0, ())
     # What it left, as archives on the cluster: the events "outputs" since the last whole one (of each attempt).
     archives: list[Mapping[str, Any]] = field(default_factory=list)
 
@@ -273,6 +275,8 @@ class RunState:
         attempt.seconds, attempt.reason = event.get("seconds"), event.get("reason")
         attempt.cpu_seconds, attempt.memory = event.get("cpu_seconds"), event.get("max_rss")
         attempt.tail = () if attempt.outcome == "succeeded" else tuple(event.get("tail") or ())
+        undeclared = event.get("undeclared") or {}
+        task.undeclared = undeclared.get("count", 0), tuple(undeclared.get("names", ()))
         self._move(task, "waiting")
 
     def _checkpoint(self, task: Task, event: Mapping[str, Any]) -> None:

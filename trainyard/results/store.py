@@ -123,7 +123,7 @@ def runs(home: Path, *, cluster: str | None = None) -> tuple[RunDirectory, ...]:
     # One whose run.json is gone is a run that is damaged.
     paths = {path.parent for name in ("run.json", "events.jsonl") for path in home.glob(f"*/{name}")}
     known = [(described(run), run) for run in map(RunDirectory, paths)]
-    known.sort(key=lambda entry: (str(entry[0].get("started", "")), entry[1].name), reverse=True)
+    known.sort(key=lambda entry: (started(entry[0]) or 0.0, entry[1].name), reverse=True)
     return tuple(run for record, run in known if cluster in (None, record.get("cluster")))
 
 
@@ -136,8 +136,11 @@ def described(run: RunDirectory) -> dict[str, Any]:
 
 
 def started(record: Mapping[str, Any]) -> float | None:
-    written = record.get("started")
-    return datetime.datetime.fromisoformat(str(written)).timestamp() if written else None
+    """Return when a run was dispatched, in Unix seconds; None if its record does not say."""
+    try:
+        return datetime.datetime.fromisoformat(str(record.get("started"))).timestamp()
+    except ValueError:
+        return None
 
 
 def find(home: Path, name: str | None, *, cluster: str | None = None) -> RunDirectory:

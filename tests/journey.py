@@ -1,0 +1,239 @@
+"""The journey of a job's files: what is sent, what a task does to it, and what the next attempt, run and home see.
+
+A tree and what a task does are random (hypothesis); a plain directory in which the same is done says what is right.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hypothesis import strategies
+from trainyard_runner import archive, outputs
+from trainyard_runner.job_files import JobFiles, changed
+from trainyard_runner.outputs import OutputWatch
+from trainyard_runner.workspace import Workspace
+
+from trainyard.dispatch.package import listing, pack
+
+END = bytes(1024)
+NAMES = ("a", "b", "model", "out", "ü", "sp ace", "-x", "*.pt", "new\nline", ".hidden")
+# Where links in a job directory lead to, beside files of its own.
+LIBRARY = "lib"
+
+name = strategies.sampled_from(NAMES)
+path = strategies.lists(name, min_size=1, max_size=3).map("/".join)
+# Some bytes, or how many; a large file has a way of its own.
+content = strategies.one_of(strategies.binary(max_size=20), strategies.sampled_from((0, 1_100_000)))
+# What a task does: a word, a path, and a second path or content.
+deed = strategies.one_of(
+    strategies.tuples(strategies.sampled_from(("write", "append", "replace")), path, content),
+    strategies.tuples(strategies.sampled_from(("rename", "link", "hard link")), path, path),
+    strategies.tuples(strategies.sampled_from(("remove", "make directory", "make executable")), path, path),
+)
+deeds = strategies.lists(deed, max_size=8)
+# What a job directory has: a kind, a path, and a content or a path.
+thing = strategies.one_of(
+    strategies.tuples(strategies.sampled_from(("write", "write", "write")), path, content),
+    strategies.tuples(strategies.sampled_from(("hard link", "make directory", "make executable")), path, path),
+    strategies.tuples(strategies.sampled_from(("link to file", "link to library", "link outside")), path, path),
+)
+things = strategies.lists(thing, max_size=10)
+declared_paths = strategies.lists(path, max_size=3, unique=True)
+Deed = tuple[str, str, Any]
+Seen = dict[str, tuple[str, Any]]
+
+
+def do(directory: Path, deed: Deed) -> None:
+    """Do what a task does, as far as it can be done there."""
+    what, at, other = deed
+    place = directory / at
+    if isinstance(other, int):
+        other = bytes(other)
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if what == "write":
+            place.write_bytes(other)
+        elif what == "append":
+            with place.open("ab") as file:
+                file.write(other)
+        elif what == "replace":
+            beside = directory / "unfinished"
+            beside.write_bytes(other)
+            beside.replace(place)
+        elif what == "rename":
+            place.rename(directory / other)
+        elif what == "link":
+            place.symlink_to(os.path.relpath(directory / other, place.parent))
+        elif what == "hard link":
+            os.link(directory / other, place, follow_symlinks=False)
+        elif what == "make directory":
+            place.mkdir(exist_ok=True)
+        elif what == "make executable":
+            place.chmod(0o755)
+        elif place.is_dir() and not place.is_symlink():
+            shutil.rmtree(place)
+        else:
+            place.unlink()
+    except OSError:
+        (directory / "unfinished").unlink(missing_ok=True)
+
+
+def make(directory: Path, things: list[Deed]) -> None:
+    """Make a job directory."""
+    outside = directory.parent / "outside"
+    for library in (directory / LIBRARY, outside):
+        library.mkdir(parents=True)
+        (library / "code.py").write_text("code")
+    for what, at, other in things:
+        place = directory / at
+        target = {
+            "link to file": directory / LIBRARY / "code.py",
+            "link to library": directory / LIBRARY,
+            "link outside": outside,
+        }.get(what)
+        # Not through a link, which would make circles: those stay behind, and are named.
+        if place.parent.resolve() != place.parent or (what == "hard link" and (directory / other).is_symlink()):
+            continue
+        if target is None:
+            do(directory, (what, at, other))
+            continue
+        do(directory, ("make directory", str(Path(at).parent), ""))
+        if place.parent.is_dir() and not os.path.lexists(place):
+            place.symlink_to(target)
+
+
+def seen(directory: Path, *, below: list[str] | None = None) -> Seen:
+    """Return what is in a directory; with `below`, only what is there or deeper. No link is followed."""
+    found: Seen = {}
+    for entry in sorted(directory.rglob("*")):
+        name = str(entry.relative_to(directory))
+        if below is not None and not any(name == one or name.startswith(f"{one}/") for one in below):
+            continue
+        if entry.is_symlink():
+            found[name] = ("link", os.readlink(entry))
+        elif entry.is_dir():
+            found[name] = ("directory", None)
+        else:
+            found[name] = ("file", (entry.read_bytes(), bool(entry.stat().st_mode & 0o100)))
+    return found
+
+
+def as_sent(directory: Path, target: Path) -> None:
+    """Copy a job directory as the page says that it travels: links are followed, nothing else changes."""
+    shutil.copytree(directory, target, symlinks=False)
+
+
+@dataclass
+class Attempt:
+    """One attempt on a node: `outputs` are the archives that it sent home."""
+
+    place: Workspace
+    copied: dict[str, Any]
+    declared: list[str]
+
+    @property
+    def directory(self) -> Path:
+        return self.place.directory
+
+    def scan(self) -> tuple[archive.Entries, list[archive.LeftOut]]:
+        entries: archive.Entries = {}
+        left_out: list[archive.LeftOut] = []
+        for declared in self.declared:
+            found, outside = archive.scan_one(str(self.directory / declared), declared)
+            entries.update(found)
+            left_out += outside
+        return archive.without_loose_links(entries, left_out), left_out
+
+    def sent_home(self) -> tuple[list[bytes], list[str]]:
+        watch = OutputWatch(self.scan, every=30, limit=10**9, held=None)
+        messages = list(watch.last())
+        left_out = [item.name for item in watch.left_out]
+        return [part for kind, part in messages if kind == "outputs-part"], left_out
+
+    def undeclared(self) -> list[str]:
+        return changed(self.directory, self.copied, declared=self.declared)
+
+
+class Node:
+    """A node to which a job directory was sent."""
+
+    def __init__(self, home: Path, job: Path) -> None:
+        self.home = home
+        package = pack(listing(job))
+        whole = b"".join(package.read(part) for part in range(len(package.parts)))
+        self.files = JobFiles(home / "packages", package.name, lambda: whole)
+        self._number = 0
+
+    def begin(self, declared: list[str], *, restored: list[bytes] | None = None) -> Attempt:
+        """Begin an attempt; `restored` is what the one before sent home."""
+        self._number += 1
+        before = [{"removed": [], "parts": [*restored, END]}] if restored else []
+        order = {
+            "task": "t",
+            "attempt": self._number,
+            "checkpoint": [],
+            "restored": before,
+            "outputs": declared,
+        }
+        place = Workspace(self.home, order)
+        place.restore(order, lambda parts: iter(parts))
+        return Attempt(place, place.copy_files(self.files, declared), declared)
+
+
+def brought_home(parts: list[bytes], home: Path) -> None:
+    home.mkdir()
+    if parts:
+        outputs.apply(io.BytesIO(b"".join([*parts, END])), home, removed=[])
+
+
+def around(sent: Seen, restored: Seen) -> Seen:
+    """Return what an attempt begins with: what the one before sent home, and around it what was sent."""
+    found = dict(restored)
+    for at in sorted(restored):
+        found |= {str(parent): ("directory", None) for parent in list(Path(at).parents)[:-1]}
+    for at, value in sorted(sent.items()):
+        above = [str(parent) for parent in list(Path(at).parents)[:-1]]
+        if at not in found and all(found[one][0] == "directory" for one in above):
+            found[at] = value
+    return found
+
+
+def check(root: Path, job: list[Deed], first: list[Deed], second: list[Deed], declared: list[str]) -> None:
+    """Send a job, let two attempts and another run do something, and compare all that is seen on the way."""
+    make(root / "job", job)
+    as_sent(root / "job", root / "plain")
+    sent = seen(root / "plain")
+    if any(sent.get(str(parent), ("directory",))[0] == "file" for one in declared for parent in Path(one).parents):
+        return
+
+    node = Node(root / "node", root / "job")
+    parents = {str(parent): ("directory", None) for one in declared for parent in list(Path(one).parents)[:-1]}
+    attempt = node.begin(declared)
+    assert seen(attempt.directory) == {**parents, **sent}
+    for parent in parents:
+        (root / "plain" / parent).mkdir(parents=True, exist_ok=True)
+    for deed in first:
+        do(attempt.directory, deed)
+        do(root / "plain", deed)
+    left = seen(attempt.directory)
+    assert left == seen(root / "plain")
+
+    parts, left_out = attempt.sent_home()
+    brought_home(parts, root / "home")
+    at_home = seen(root / "home", below=declared)
+    expected = seen(attempt.directory, below=declared)
+    assert at_home == {at: value for at, value in expected.items() if at not in left_out}
+    news = {at for at, value in left.items() if value[0] != "directory" and sent.get(at) != value}
+    assert news - set(expected) <= set(attempt.undeclared())
+
+    retried = node.begin(declared, restored=parts)
+    assert seen(retried.directory) == {**parents, **around(sent, at_home)}
+    for deed in second:
+        do(retried.directory, deed)
+    assert seen(attempt.directory) == left
+    assert seen(node.begin(declared).directory) == {**parents, **sent}

@@ -1,0 +1,19 @@
+"""What becomes of a job's files: 300 journeys; `make test-large PART=journey` makes 10,000."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from hypothesis import given, settings
+
+from tests.journey import Deed, check, declared_paths, deeds, things
+
+
+@settings(max_examples=300, deadline=None, database=None, derandomize=True)
+@given(job=things, first=deeds, second=deeds, declared=declared_paths)
+def test_a_file_is_found_where_the_page_says(
+    job: list[Deed], first: list[Deed], second: list[Deed], declared: list[str]
+) -> None:
+    with tempfile.TemporaryDirectory() as root:
+        check(Path(root), job, first, second, declared)
