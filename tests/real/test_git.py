@@ -82,7 +82,7 @@ def test_the_record_names_job_cluster_versions_and_tasks_but_no_secret(tmp_path:
         "job": "job",
         "cluster": "lab",
         "backend": "local",
-        "started": "2026-11-21T09:00:00+00:00",
+        "started": "2026-11-21T09:00:00.000+00:00",
         "tasks": ["seed=0", "seed=1"],
     }
     assert (record["versions"]["ray"], record["sent"]["files"], record["sent"]["left_out"]) == ("2.60.0", 1, ["a.pyc"])
