@@ -96,13 +96,14 @@ def state_home(environ: Mapping[str, str]) -> Path:
     return Path(base) / "trainyard"
 
 
-def not_writable(directory: Path, error: OSError) -> PrerequisiteError:
-    """Return the error for a directory of ours that this user may not use."""
-    return PrerequisiteError(
-        f"this user may not use {directory}: {error.strerror or error}",
-        hint='Did an earlier command run as root? Give it back: sudo chown -R "$USER" '
-        f"{_ours(directory)}; or choose another place: XDG_STATE_HOME",
-    )
+def not_writable(directory: Path, error: OSError, *, variable: str = "XDG_STATE_HOME") -> PrerequisiteError:
+    """Return the error for a directory of ours that this user may not use; `variable` names another one."""
+    elsewhere = f"choose another place: export {variable}=DIR"
+    hint = elsewhere[0].upper() + elsewhere[1:]
+    if isinstance(error, PermissionError):
+        back = f'sudo chown -R "$USER" {_ours(directory)}'
+        hint = f"Did an earlier command run as root? Give it back: {back}; or {elsewhere}"
+    return PrerequisiteError(f"this user may not use {directory}: {error.strerror or error}", hint=hint)
 
 
 def cache_home(environ: Mapping[str, str]) -> Path:

@@ -214,6 +214,9 @@ class Attempt:
             return {}, [LeftOut(name, "it does not exist", is_lost=False)]
         return found, left_out
 
+    def _is_there(self, declared: str) -> bool:
+        return os.path.lexists(self._place.directory / declared)
+
     def _ending(self, left_out: list[LeftOut]) -> Batch:
         """Return the last words: what could not be brought back, and how the command ended."""
         notes: Batch = [("note", f"not brought back: {outputs.in_words(left_out)}")] if left_out else []
@@ -222,6 +225,7 @@ class Attempt:
         ended = {
             **self._verdict_in_full(),
             "lost_outputs": lost[: outputs.NAMED],
+            "absent_outputs": [declared for declared in self._order["outputs"] if not self._is_there(declared)],
             "undeclared": {"count": len(changed), "names": changed[: outputs.NAMED]},
         }
         if self._metric and ended["outcome"] == "succeeded" and (missing := self._metric.missing()):

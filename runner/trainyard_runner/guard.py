@@ -12,6 +12,7 @@ nothing until the guard is gone; then it ends what the guard left, and tells the
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import json
 import os
@@ -183,9 +184,12 @@ def _spawn(request: dict[str, Any]) -> int:
         ]
         program = _find(argv[0], environment.get("PATH", os.defpath))
         own: dict[str, Any] = {"setsid": True} if sys.platform.startswith("linux") else {"setpgroup": 0}
-        return os.posix_spawn(
-            program, argv, environment, file_actions=actions, setsigmask=[], setsigdef=_TO_DEFAULT, **own
-        )
+        try:
+            return os.posix_spawn(
+                program, argv, environment, file_actions=actions, setsigmask=[], setsigdef=_TO_DEFAULT, **own
+            )
+        except FileNotFoundError as error:
+            raise OSError(errno.ENOENT, _first_line_reason(program)) from error
     finally:
         os.chdir("/")
 
@@ -218,6 +222,16 @@ def _find(program: str, path: str) -> str:
     if "/" in program and Path(program).exists():
         raise PermissionError(13, "it is not an executable file")
     raise NoProgramError(program, [] if "/" in program else places)
+
+
+def _first_line_reason(script: str) -> str:
+    """Say why a script that is there could not be started: the interpreter that its first line names is not."""
+    with contextlib.suppress(OSError), Path(script).open("rb") as file:
+        first = file.readline(256)
+        if first.startswith(b"#!"):
+            ends = ", which ends with a carriage return: give it Unix line ends" if first.endswith(b"\r\n") else ""
+            return f"its first line names no program: {first.decode(errors='replace').rstrip(chr(10))!r}{ends}"
+    return os.strerror(errno.ENOENT)
 
 
 def _outlive(guard: int, control: socket.socket) -> None:

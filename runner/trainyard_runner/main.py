@@ -165,7 +165,19 @@ def _ending(
         tasks = f"{len(lost)} of {sum(counts.values())} tasks"
         task, line = next(iter(lost.items()))
         problem = f"outputs of {tasks} could not be brought back: {task}: {line}"
+    if problem is None and (absent := _absent_everywhere(the_plan, records)):
+        problem = f"no task has left the declared output {absent[0]!r}"
     return {"state": "failed" if problem else "succeeded", "exit": 1 if problem else 0, "error": problem, **summary}
+
+
+def _absent_everywhere(the_plan: plan.Plan, records: Records) -> list[str]:
+    """Return declared outputs that none of the tasks that declare them has left; often one of a gang writes them."""
+    outputs = dict.fromkeys(output for task in the_plan.tasks for output in task.outputs)
+    return [
+        output
+        for output in outputs
+        if all(output in records.absent_outputs.get(task.name, ()) for task in the_plan.tasks if output in task.outputs)
+    ]
 
 
 def _inherit(the_plan: plan.Plan, resume: Resume, records: Records, stopping: Stopping) -> dict[str, Any]:

@@ -82,6 +82,8 @@ class Records:
         self._numbers: Counter[str] = Counter()
         # By task: what its last attempt left and could not be brought back.
         self.lost_outputs: dict[str, list[str]] = {}
+        # By task: the declared outputs that its last attempt has not left.
+        self.absent_outputs: dict[str, list[str]] = {}
         self.on_metric: Callable[[AttemptRecord, list[list[float]]], None] = lambda record, values: None
         self._handlers: dict[str, Callable[[AttemptRecord, Any], None]] = {
             "ready": self._ready,
@@ -116,6 +118,7 @@ class Records:
             self._started(record, {"node_id": None, "gpus": []})
         seconds = round(time.monotonic() - record.began, 3)
         self.lost_outputs[record.task] = (record.ended or {}).get("lost_outputs") or []
+        self.absent_outputs[record.task] = (record.ended or {}).get("absent_outputs") or []
         said = record.ended or {"exit_code": None, "seconds": seconds, "cpu_seconds": None, "max_rss": None}
         unsaid = [*ending.tail] or record.tail.splitlines()[-20:]
         fields = {**said, "tail": said.get("tail", unsaid)}

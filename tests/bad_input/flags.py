@@ -16,11 +16,11 @@ FLAGS = (
     lab(
         "a flag that runs Python, and one that is not YAML",
         "",
-        "--set name: has the tag !!python/object/apply:os.getcwd: files hold plain values, nothing that "
+        "--set head: has the tag !!python/object/apply:os.getcwd: files hold plain values, nothing that "
         "runs or converts",
         "--set head: is not valid YAML: while parsing a flow mapping that begins on line 1, expected ',' "
         "or '}', but got '<stream end>'",
-        flags=("name=!!python/object/apply:os.getcwd []", "head={cpus: 2"),
+        flags=("head=!!python/object/apply:os.getcwd []", "head={cpus: 2"),
     ),
     lab(
         "a flag that replaces a section by a wrong one",

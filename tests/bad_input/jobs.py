@@ -90,6 +90,15 @@ JOBS = (
         f'train/job.yaml:3: outputs.2: {OUTPUT}"runs\\\\..\\\\x"',
         f'train/job.yaml:3: outputs.3: {OUTPUT}"C:\\\\runs"',
     ),
+    run(
+        "patterns as outputs",
+        "outputs: ['*.pt', 'runs/v?/', 'ckpt[0-9]', 'runs/[old]']\n",
+        *(
+            f"train/job.yaml:2: outputs.{index}: must be a file or directory, and no pattern: "
+            f'name the directory in which they lie, got "{pattern}"'
+            for index, pattern in enumerate(("*.pt", "runs/v?/", "ckpt[0-9]", "runs/[old]"))
+        ),
+    ),
     job(
         "tasks without a name, with a slash, with a matrix",
         "tasks:\n  - {command: [a.py]}\n  - {name: a/b, command: [a.py]}\n"

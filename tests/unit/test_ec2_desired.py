@@ -176,6 +176,15 @@ def test_what_the_file_adds_is_merged_and_lists_are_longer() -> None:
     assert node(made, "gpu") | {"TagSpecifications": []} == before
 
 
+def test_files_that_are_not_here_are_named(tmp_path: Path) -> None:
+    mounts = {"/home/ubuntu/maps": str(tmp_path / "maps"), "/home/ubuntu/here": str(tmp_path)}
+    with pytest.raises(RequestError) as caught:
+        desired.document(spec(ray={"file_mounts": mounts}), SITE)
+    assert [str(problem) for problem in caught.value.problems] == [
+        f"ec2.ray.file_mounts./home/ubuntu/maps: no such file or directory here: {tmp_path / 'maps'}"
+    ]
+
+
 def test_a_node_type_without_a_group_is_refused() -> None:
     with pytest.raises(RequestError, match="available_node_types has big, which the cluster file has no group for"):
         desired.document(spec(ray={"available_node_types": {"big": {}}}), SITE)

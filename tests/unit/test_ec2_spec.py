@@ -60,6 +60,23 @@ def test_what_is_added_to_rays_file_is_a_key_of_it_that_nothing_else_decides(tmp
     ]
 
 
+@pytest.mark.parametrize(
+    ("kind", "path", "source"),
+    [
+        ("{node_config: {InstanceType: c5.4xlarge}}", "node_config.InstanceType", "ec2.instance_type"),
+        ("{node_config: {ImageId: ami-1}}", "node_config.ImageId", "ec2.ami"),
+        ("{node_config: {InstanceMarketOptions: {}}}", "node_config.InstanceMarketOptions", "ec2.spot"),
+        ("{max_workers: 9}", "max_workers", "count and max of the group"),
+        ("{resources: {CPU: 64}}", "resources", "cpus, gpus, memory and resources of the group"),
+    ],
+)
+def test_what_is_planned_and_priced_cannot_be_changed_behind_the_plan(
+    tmp_path: Path, kind: str, path: str, source: str
+) -> None:
+    found = problems(tmp_path, f"{{ray: {{available_node_types: {{head: {kind}}}}}}}")
+    assert found == [f"ec2.ray.available_node_types.head.{path}: cannot be added: it follows from {source}"]
+
+
 def test_the_token_cannot_be_left_out(tmp_path: Path) -> None:
     assert problems(tmp_path, "{}", rest="auth: none\n") == [
         "auth: must be 'token' with the backend ec2: every instance of the security group reaches the dashboard, "

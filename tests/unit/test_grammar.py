@@ -147,3 +147,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 )
 def test_tasks_flags_and_names_are_completed(here: Path, typed: str, offered: list[str]) -> None:
     assert candidates(typed, CONTEXTS) == offered
+
+
+@pytest.mark.parametrize("task", ["train.dispatch jobs/a", "cluster.up", "tune.dispatch jobs/a"])
+def test_words_behind_two_dashes_are_refused(task: str, capsys: pytest.CaptureFixture[str]) -> None:
+    program = Program(namespace=namespace)
+    with pytest.raises(SystemExit) as left:
+        program.run(["trainyard", *task.split(), "--", "--lr", "0.1"])
+    assert left.value.code == 2
+    assert "no command takes words behind `--`: --lr 0.1" in capsys.readouterr().err

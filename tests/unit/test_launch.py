@@ -41,3 +41,21 @@ def test_a_sweep_on_a_head_without_its_search_is_refused_before_anything_is_sent
         "  -> Install it there: pip install cmaes optuna",
     ]
     assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize("key", ["uv", "pip"])
+def test_packages_for_a_head_without_pip_are_refused_before_anything_is_sent(tmp_path: Path, key: str) -> None:
+    head = Endpoint("lab", "http://127.0.0.1:1", lacking=lambda packages: MissingPackage(packages[-1], PYTHON))
+    with pytest.raises(PrerequisiteError) as caught:
+        launch.dispatch(
+            plan.prepare(CLUSTER, job(command=["true"], runtime_env={key: ["numpy"]}), tmp_path),
+            head,
+            results=tmp_path / "results",
+            command=(),
+            wait=False,
+            skip_smoke=True,
+            progress=for_stream(io.StringIO()),
+            screen=PrintedScreen(io.StringIO()),
+        )
+    assert caught.value.hint == f"Install it there: uv pip install --python {PYTHON} pip"
+    assert not (tmp_path / "results").exists()

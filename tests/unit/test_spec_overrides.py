@@ -62,3 +62,16 @@ def test_a_task_is_meant_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text("tasks: [{name: a, command: [a.py]}, {name: b, command: [b.py]}]\n")
     tasks = load_job(tmp_path, overrides=["tasks.b.retries=4"]).tasks
     assert [task.retries for task in tasks or ()] == [None, 4]
+
+
+@pytest.mark.parametrize("text", ["tulip #7", "1.10", "no", "{a: b}", "[", "a: b", "'", "# x", " two  spaces ", "0123"])
+def test_a_key_that_takes_text_alone_gets_what_the_shell_gave(tmp_path: Path, text: str) -> None:
+    assert overridden(tmp_path, f"env.A={text}").env == {"A": text}
+
+
+@pytest.mark.parametrize("given", ["workers.gpu.count=3 # three", "head={memory: 4GiB} # more"])
+def test_a_value_of_which_yaml_leaves_something_out_is_refused(tmp_path: Path, given: str) -> None:
+    with pytest.raises(RequestError) as refused:
+        overridden(tmp_path, given)
+    assert "YAML leaves out what follows ' #'" in str(refused.value.problems[0])
+    assert overridden(tmp_path, 'env={A: "x #y"}').env == {"A": "x #y"}

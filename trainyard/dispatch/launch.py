@@ -52,7 +52,7 @@ def dispatch(
 
     The first interruption stops the run and waits for its end; the second one leaves at once.
     """
-    _refuse_without_optuna(prepared, endpoint)
+    _refuse_without_packages(prepared, endpoint)
     with ray_of(endpoint) as ray, Interrupts() as interrupts:
         refuse_what_never_fits(prepared, endpoint, ray, skip_smoke=skip_smoke)
         run = _start(
@@ -95,18 +95,24 @@ def interrupted(status: RunStatus) -> RunStatus:
     return replace(status, error=InterruptedRunError(f"interrupted; run {name} {how}", hint=hint))
 
 
-def _refuse_without_optuna(prepared: Prepared, endpoint: Endpoint) -> None:
-    """Raise PrerequisiteError for a sweep whose search needs a package that the head is known to lack.
+def _refuse_without_packages(prepared: Prepared, endpoint: Endpoint) -> None:
+    """Raise PrerequisiteError for a job that needs a package which the head is known to lack.
 
-    Where the head cannot be asked beforehand, its gate says so.
+    Where the head cannot be asked beforehand, its gate says so, or Ray where it installs.
     """
-    sweep = prepared.job.tune
-    missing = endpoint.lacking(study.packages(sweep.search)) if sweep else None
-    if missing:
+    sweep, installed = prepared.job.tune, prepared.job.runtime_env
+    if sweep and (missing := endpoint.lacking(study.packages(sweep.search))):
         raise PrerequisiteError(
             f"a sweep needs {missing.name}, and the Python of the cluster's head does not have it",
             where=missing.python,
             hint=f"Install it there: {versions.installing('tune')}",
+        )
+    # An environment that uv made has none.
+    if (installed.uv or installed.pip or installed.wheels) and (missing := endpoint.lacking(["pip"])):
+        raise PrerequisiteError(
+            "`uv`, `pip` and `wheels` of a job need pip, and the Python of the cluster's head does not have it",
+            where=missing.python,
+            hint=f"Install it there: uv pip install --python {missing.python} pip",
         )
 
 

@@ -28,7 +28,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
         ((int,), "seq attempt at exit bytes archive_bytes files number trial"),
         ((int, float, _NONE), "time seconds exit_code cpu_seconds max_rss cores memory"),
         ((bool,), "ok skipped whole each_attempt"),
-        ((list,), "gpus tail needs holders removed left_out lost_outputs"),
+        ((list,), "gpus tail needs holders removed left_out lost_outputs absent_outputs"),
         ((int, list), "tasks"),
         ((dict, _NONE), "output packages params sweep room undeclared"),
     )

@@ -34,6 +34,8 @@ VITAL = frozenset({"raylet", "gcs_server"})
 DIED = "keeper: ended while the node was starting: "
 GAVE_UP = "keeper: this machine is too busy for Ray's own time limits"
 TRIES = 3
+# Processes that want to run for each CPU.
+BUSY = 2
 # Limits that Ray has no setting for: 15 s for its agents to start (node_manager.cc), 30 s for the raylet (node.py).
 # With a load of 10 on 2 cores they were seen to pass; the same node started well the next time.
 # The third is what a worker says whose head was started again meanwhile.
@@ -71,7 +73,10 @@ def _start(command: list[str], log: Path) -> int:
         if code == 0 or not _was_too_busy(log, size):
             return code
         _end_everything()
-    print(f"{GAVE_UP}; tried {TRIES} times", flush=True)
+    load, cpus = os.getloadavg()[0], os.cpu_count() or 1
+    # On a machine that is not, the node's own last words are all that is known.
+    if load > BUSY * cpus:
+        print(f"{GAVE_UP}; tried {TRIES} times; load {load:.1f} on {cpus} CPUs", flush=True)
     return code
 
 

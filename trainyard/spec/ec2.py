@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, WithJsonSchema
@@ -62,6 +62,24 @@ MADE_FROM: Mapping[str, str] = {
     "docker.container_name": "name",
     "docker.run_options": "ec2.docker_options",
 }
+# Of each node type: what is planned, priced and checked as the cluster file has it.
+MADE_FROM_GROUPS = {
+    "min_workers": "count and min of the group",
+    "max_workers": "count and max of the group",
+    "idle_timeout_s": "idle_timeout of the group",
+    "resources": "cpus, gpus, memory and resources of the group",
+    "labels": "labels of the group",
+    "node_config.InstanceType": "ec2.instance_type",
+    "node_config.ImageId": "ec2.ami",
+    "node_config.InstanceMarketOptions": "ec2.spot",
+    "node_config.SubnetId": "ec2.subnet",
+    "node_config.SubnetIds": "ec2.subnet",
+    "node_config.SecurityGroupIds": "ec2.security_group",
+    "node_config.KeyName": "ec2.key_name",
+    "node_config.IamInstanceProfile": "ec2.instance_profile",
+    "node_config.MinCount": "count and min of the group",
+    "node_config.MaxCount": "count and max of the group",
+}
 # The others (ray/autoscaler/ray-schema.json): their content is checked with Ray's own schema by `cluster.up`.
 OPEN = (
     "available_node_types",
@@ -92,6 +110,20 @@ def _of_ray(added: Mapping[str, Any]) -> Iterator[Complaint]:
         for dotted, path in {key: (key,), **inner}.items():
             if dotted in MADE_FROM:
                 yield Complaint(path, f"cannot be added: it follows from {MADE_FROM[dotted]}")
+    types = added.get("available_node_types")
+    for group, kind in types.items() if isinstance(types, dict) else ():
+        for dotted, source in MADE_FROM_GROUPS.items():
+            keys = tuple(dotted.split("."))
+            if _has(kind, keys):
+                yield Complaint(("available_node_types", group, *keys), f"cannot be added: it follows from {source}")
+
+
+def _has(document: object, keys: Sequence[str]) -> bool:
+    for key in keys:
+        if not isinstance(document, dict) or key not in document:
+            return False
+        document = document[key]
+    return True
 
 
 RayAdditions = Annotated[dict[str, Any], rule(_of_ray), WithJsonSchema({"type": "object"})]

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Annotated, Any, TypeVar
+from types import NoneType, UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -65,6 +66,24 @@ def rule(complaints: Callable[[Any], Iterable[Complaint]]) -> AfterValidator:
         return value
 
     return AfterValidator(validate)
+
+
+def takes_text_alone(kind: Any, keys: Sequence[str]) -> bool:
+    """Tell whether what stands below a kind of value, at these keys, can be nothing but text, or absent."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return takes_text_alone(inner[0], keys)
+    if origin in (Union, UnionType):
+        return all(takes_text_alone(option, keys) for option in inner if option is not NoneType)
+    if not keys:
+        return kind is str
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        field = kind.model_fields.get(keys[0])
+        return field is not None and takes_text_alone(field.annotation, keys[1:])
+    if inner:
+        # Of a list or mapping.
+        return takes_text_alone(inner[-1 if origin in (dict, Mapping) else 0], keys[1:])
+    return False
 
 
 def pattern(expression: str, message: str) -> Callable[[str], str]:

@@ -68,6 +68,15 @@ def _matrix_complaints(matrix: Mapping[str, Sequence[Scalar]]) -> Iterator[Compl
         yield Complaint((), f"makes {count:,} tasks, and a job has at most {MOST_TASKS:,}")
 
 
+_PATTERN = re.compile(r"[*?]|\[.+\]")
+
+
+def _no_pattern(path: str) -> str:
+    if _PATTERN.search(path):
+        raise ValueError("must be a file or directory, and no pattern: name the directory in which they lie")
+    return path
+
+
 def _whole_or_share(gpus: float) -> float:
     """Return GPUs as Ray can give them: a share of one, or whole ones."""
     if gpus > 1 and not gpus.is_integer():
@@ -109,7 +118,7 @@ TaskName = Annotated[
     ),
     WithJsonSchema({"type": "string", "pattern": TASK_PATTERN}),
 ]
-Outputs = Listed[Annotated[Filled, AfterValidator(check_relative)]]
+Outputs = Listed[Annotated[Filled, AfterValidator(check_relative), AfterValidator(_no_pattern)]]
 Gpus = Annotated[float, AfterValidator(_whole_or_share)]
 TaskResources = Annotated[dict[ResourceName, Annotated[float, Field(gt=0, le=1_000_000)]], rule(not_rays)]
 Share = Annotated[

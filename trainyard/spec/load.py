@@ -14,12 +14,12 @@ from pydantic import ValidationError
 from trainyard.errors import Problem, RequestError
 from trainyard.paths import shown
 from trainyard.spec.cluster import ClusterSpec, LoadedCluster
-from trainyard.spec.fields import Section
+from trainyard.spec.fields import Section, takes_text_alone
 from trainyard.spec.image import ImageFile
 from trainyard.spec.job import JobSpec
 from trainyard.spec.problems import problems_of, value_text, where
 from trainyard.spec.secrets import HIDDEN
-from trainyard.spec.yaml_source import KeyPath, Source, UnreadableError, compose
+from trainyard.spec.yaml_source import KeyPath, Source, UnreadableError, compose, has_comment
 from trainyard.wording import did_you_mean
 
 CLUSTER_FILE = "cluster file"
@@ -35,6 +35,7 @@ LARGEST = 1024 * 1024
 MOST_SHOWN = 100
 
 Model = TypeVar("Model", bound=Section)
+_QUOTED = re.compile(r"""\s*(?:"[^"]*"|'[^']*')\s*""")
 _JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 
 
@@ -43,7 +44,7 @@ def load_cluster(path: Path, *, overrides: Sequence[str] = (), backend: str | No
 
     Raises RequestError with every problem at once.
     """
-    source = _source(path, CLUSTER_FILE, overrides)
+    source = _source(path, CLUSTER_FILE, ClusterSpec, overrides)
     if backend is not None:
         source = _put(source, ["backend"], backend, flag="--backend")
     return LoadedCluster(_validated(ClusterSpec, source, CLUSTER_FILE), path)
@@ -61,9 +62,9 @@ def load_job(directory: Path, *, overrides: Sequence[str] = (), file: Path | Non
 
     Raises RequestError with every problem at once.
     """
-    source = _source(file or directory / JOB_FILE_NAME, JOB_FILE, overrides)
+    source = _source(file or directory / JOB_FILE_NAME, JOB_FILE, JobSpec, overrides)
     if isinstance(given := source.value.get("runtime_env"), str):
-        source = _put_below("runtime_env", _source(directory / given, RUNTIME_ENV_FILE, ()), source)
+        source = _put_below("runtime_env", _source(directory / given, RUNTIME_ENV_FILE, JobSpec, ()), source)
     if "name" in source.value:
         message = "must not be given: a job's name is its directory's name"
         source = replace(source, problems=(*source.problems, Problem(where(("name",), source), message)))
@@ -72,12 +73,12 @@ def load_job(directory: Path, *, overrides: Sequence[str] = (), file: Path | Non
 
 def load_image(directory: Path, *, overrides: Sequence[str] = ()) -> ImageFile:
     """Return what a directory's image.yaml says. Raises RequestError with every problem at once."""
-    return _validated(ImageFile, _source(directory / IMAGE_FILE_NAME, IMAGE_FILE, overrides), IMAGE_FILE)
+    return _validated(ImageFile, _source(directory / IMAGE_FILE_NAME, IMAGE_FILE, ImageFile, overrides), IMAGE_FILE)
 
 
 def load_other(path: Path, model: type[Model], kind: str) -> Model:
     """Return what somebody else's YAML file says. Raises RequestError with every problem at once."""
-    return _validated(model, _source(path, kind, ()), kind)
+    return _validated(model, _source(path, kind, model, ()), kind)
 
 
 def _named(source: Source, name: str, where: str) -> Source:
@@ -90,7 +91,7 @@ def _named(source: Source, name: str, where: str) -> Source:
     return replace(source, value={**source.value, "name": name}, problems=problems)
 
 
-def _source(path: Path, kind: str, overrides: Sequence[str]) -> Source:
+def _source(path: Path, kind: str, model: type[Section], overrides: Sequence[str]) -> Source:
     """Return the values of a file with the flags on top: who wins is decided here and nowhere else."""
     try:
         source = compose(_read_text(path, kind=kind), origin=shown(path))
@@ -99,7 +100,7 @@ def _source(path: Path, kind: str, overrides: Sequence[str]) -> Source:
     if not isinstance(source.value, Mapping):
         problem = Problem(source.places[()], f"must be a mapping of keys to values, got {value_text(source.value)}")
         raise _refusal(kind, source.problems or (problem,))
-    return _overridden(source, overrides)
+    return _overridden(source, model, overrides)
 
 
 def _put_below(key: str, file: Source, source: Source) -> Source:
@@ -112,10 +113,11 @@ def _put_below(key: str, file: Source, source: Source) -> Source:
     )
 
 
-def _overridden(source: Source, overrides: Sequence[str]) -> Source:
-    """Return the source with every `--set PATH=VALUE` on top, the last one winning; the value is YAML.
+def _overridden(source: Source, model: type[Section], overrides: Sequence[str]) -> Source:
+    """Return the source with every `--set PATH=VALUE` on top, the last one winning.
 
-    What is wrong with a flag is a problem.
+    The value is YAML, but for a key that takes text alone: there it is what the shell gave. What is wrong with a flag
+    is a problem.
     """
     for written in overrides:
         path, equals, value = written.partition("=")
@@ -124,16 +126,28 @@ def _overridden(source: Source, overrides: Sequence[str]) -> Source:
             problem = Problem(f"{FLAG} {written}", "must be PATH=VALUE, such as workers.0.count=2")
             source = replace(source, problems=(*source.problems, problem))
             continue
-        try:
-            given = compose(value, origin=flag) if value.strip() else Source(None, {})
-        except UnreadableError as error:
-            given = Source(None, {}, (error.problem,))
+        given = _given(value, flag, is_text=takes_text_alone(model, keys))
         if given.problems:
             problem = Problem(flag, given.problems[0].message)
             source = replace(source, problems=(*source.problems, problem))
         else:
             source = _put(source, keys, given.value, flag=flag)
     return source
+
+
+def _given(value: str, flag: str, *, is_text: bool) -> Source:
+    """Return what the value of a flag stands for; nothing takes a value away."""
+    if value.strip() in ("", "null"):
+        return Source(None, {})
+    if is_text and not _QUOTED.fullmatch(value):
+        return Source(value, {})
+    if has_comment(value):
+        message = f"YAML leaves out what follows ' #': put the value in quotes, got {value_text(value)}"
+        return Source(None, {}, (Problem(flag, message),))
+    try:
+        return compose(value, origin=flag)
+    except UnreadableError as error:
+        return Source(None, {}, (error.problem,))
 
 
 def _put(source: Source, keys: Sequence[str], value: object, *, flag: str) -> Source:

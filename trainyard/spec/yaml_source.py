@@ -27,6 +27,7 @@ _PLAIN_TAGS = frozenset({f"{_CORE_TAGS}{kind}" for kind in ("str", "map", "seq")
 # What an unquoted value is (YAML 1.2.2, section 10.3.2).
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOLEANS = {text: text.lower() == "true" for text in ("true", "True", "TRUE", "false", "False", "FALSE")}
+_COMMENT = re.compile(r"(?:^|\s)#")
 _INTEGER = re.compile(r"[-+]?[0-9]+")
 FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 
@@ -79,6 +80,18 @@ def compose(text: str, *, origin: str) -> Source:
     if node is None:
         raise UnreadableError(origin, "is empty")
     return Source(value, reader.places, tuple(reader.problems), frozenset(reader.broken))
+
+
+def has_comment(text: str) -> bool:
+    """Tell whether YAML would leave something out of a text."""
+    try:
+        tokens = [token for token in yaml.scan(text) if isinstance(token, yaml.ScalarToken)]
+    except (yaml.YAMLError, ValueError, OverflowError):
+        return False
+    return any(
+        not any(token.start_mark.index < sign.end() <= token.end_mark.index for token in tokens)
+        for sign in _COMMENT.finditer(text)
+    )
 
 
 @dataclass

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import signal
 import sys
 import tempfile
 import traceback
 import warnings
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import Any, NoReturn, TextIO
 
 from invoke.exceptions import Exit, ParseError, UnexpectedExit
 from invoke.executor import Executor
 
 from trainyard import signals
-from trainyard.errors import InterruptedRunError, TrainyardError
+from trainyard.errors import InterruptedRunError, OutsideError, PrerequisiteError, TrainyardError
+from trainyard.paths import cache_home, not_writable, state_home
 from trainyard.tasks import report
+
+_UNWRITABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
 
 
 class TrainyardExecutor(Executor):
@@ -24,6 +30,7 @@ class TrainyardExecutor(Executor):
     def execute(self, *tasks: Any) -> Any:
         """Run the tasks; print an error as its parts, never a traceback without --debug."""
         signals.begin()
+        _let_streams_take_all()
         # A CI system that ends us wants the same clean-up as Ctrl-C.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         # Said by us once, instead of by urllib3 at each request. A filter that comes later has Python say all again.
@@ -34,7 +41,7 @@ class TrainyardExecutor(Executor):
         except BrokenPipeError:
             # What reads our output has ended (`... | head`); Python would complain once more at exit.
             for stream in (sys.stdout, sys.stderr):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+                _turn_away(stream)
             raise Exit(code=0) from None
 
     def _execute(self, *tasks: Any) -> Any:
@@ -48,9 +55,10 @@ class TrainyardExecutor(Executor):
             _leave(error)
         except KeyboardInterrupt:
             _leave(InterruptedRunError("interrupted"))
+        except OSError as error:
+            _leave(_explained(error) or _bug(error))
         except Exception as error:
-            what = f"a bug in trainyard: {type(error).__name__}: {error}"
-            _leave(TrainyardError(what, hint=_where_to_report()))
+            _leave(_bug(error))
 
     def _execute_dry(self, *tasks: Any) -> Any:
         """Run the tasks; what a run says meanwhile is not recorded, and what tools cache is removed again."""
@@ -60,6 +68,43 @@ class TrainyardExecutor(Executor):
         with tempfile.TemporaryDirectory(prefix="trainyard-dry-") as cache:
             os.environ["XDG_CACHE_HOME"] = cache
             return super().execute(*tasks)
+
+
+def _let_streams_take_all() -> None:
+    """Let a terminal show what it can of a text, and a stream that was closed take nothing."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115 - as long as the process
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: PTH123, SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _turn_away(stream: TextIO) -> None:
+    """Write what else comes to nowhere: what cannot be written would be said once more at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _explained(error: OSError) -> TrainyardError | None:
+    """Return what is wrong where a file of ours, or what we print, cannot be written; None of any other error."""
+    if error.errno not in _UNWRITABLE:
+        return None
+
+    if error.filename is None:
+        # Of a write, nobody knows the file any more; it may be what stdout leads to.
+        _turn_away(sys.stdout)
+        where = f"stdout, or a file below {state_home(os.environ)} or the results"
+        return OutsideError(f"what this command writes has no place: {error.strerror}", where=where)
+
+    path = Path(os.fsdecode(error.filename))
+    for name, home in (("XDG_STATE_HOME", state_home(os.environ)), ("XDG_CACHE_HOME", cache_home(os.environ))):
+        # Of a home that cannot be written, a directory above it is the one that is named.
+        if path.is_relative_to(home) or home.is_relative_to(path):
+            return not_writable(home, error, variable=name)
+    return PrerequisiteError(f"{path} cannot be written: {error.strerror}")
+
+
+def _bug(error: Exception) -> TrainyardError:
+    return TrainyardError(f"a bug in trainyard: {type(error).__name__}: {error}", hint=_where_to_report())
 
 
 def _where_to_report() -> str:

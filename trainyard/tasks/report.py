@@ -59,7 +59,7 @@ def show(report: Report, *, json: bool) -> None:
     """Print a result, and raise its error."""
     if json:
         _document_due.set(False)
-        say(json_module.dumps(report.document, indent=2, ensure_ascii=False))
+        say(json_module.dumps(report.document, indent=2, ensure_ascii=_is_poor(sys.stdout)))
     for part in () if json else report.body:
         print_table(part) if isinstance(part, Table) else say(part if part.startswith("    ") else complete(part))
     # Where both streams go to one file, notes, an error and the next command come behind.
@@ -93,7 +93,12 @@ def fail(error: TrainyardError) -> None:
         "exit_code": error.exit_code,
     }
     # In one line: cluster.logs --json prints one document a line.
-    say(json_module.dumps(document, ensure_ascii=False), flush=True)
+    say(json_module.dumps(document, ensure_ascii=_is_poor(sys.stdout)), flush=True)
+
+
+def _is_poor(stream: TextIO) -> bool:
+    """Tell whether a stream cannot take every character: a document has other words for those."""
+    return not (stream.encoding or "").lower().startswith("utf")
 
 
 def say(text: object, *, file: TextIO | None = None, flush: bool = False) -> None:

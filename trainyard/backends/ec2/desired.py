@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
@@ -16,7 +17,7 @@ from trainyard import paths, render, versions
 from trainyard.backends import ray_nodes
 from trainyard.backends.ec2 import naming
 from trainyard.backends.ec2.location import Location
-from trainyard.errors import RequestError
+from trainyard.errors import Problem, RequestError
 from trainyard.seams import ecr
 from trainyard.seams.docker.images import registry_of
 from trainyard.spec.cluster import ClusterSpec
@@ -108,7 +109,7 @@ def document(spec: ClusterSpec, site: Site) -> dict[str, Any]:
     }
     template = (paths.shipped("ray_autoscaler") / "cluster.yaml.j2").read_text(encoding="utf-8")
     made: dict[str, Any] = yaml.safe_load(render.render(template, values))
-    result = _merged(made, section.ray)
+    result = _with_additions(made, section.ray)
     if unknown := sorted({*result["available_node_types"]} - {*groups(spec)}):
         # Their instances would carry none of our tags, and stay.
         raise RequestError(
@@ -123,6 +124,19 @@ def document(spec: ClusterSpec, site: Site) -> dict[str, Any]:
         kind["initialization_commands"] = [*commands, *section.ray.get("initialization_commands", ())]
     _tag_types(result)
     return result
+
+
+def _with_additions(made: dict[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a document with what `ec2.ray` adds. Raises RequestError, also for files that are not on this machine."""
+    mounts = added.get("file_mounts")
+    problems = [
+        Problem(f"ec2.ray.file_mounts.{place}", f"no such file or directory here: {source}")
+        for place, source in (mounts.items() if isinstance(mounts, dict) else ())
+        if isinstance(source, str) and not Path(source).expanduser().exists()
+    ]
+    if problems:
+        raise RequestError("files for the nodes are not here", problems=tuple(problems))
+    return _merged(made, added)
 
 
 def _tag_types(document: Mapping[str, Any]) -> None:

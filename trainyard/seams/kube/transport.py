@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 import os
 import ssl
 import threading
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -147,6 +149,21 @@ def _log_in(access: Access) -> Session:
     return Session(client, configuration, tls)
 
 
+@contextlib.contextmanager
+def _failed_logins() -> Iterator[list[str]]:
+    """Collect what the library says of a login that fails: it logs that, and carries on as nobody."""
+    said: list[str] = []
+    handler = logging.Handler(logging.ERROR)
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    root = logging.getLogger()
+    # Elsewhere nobody is to read it.
+    others, root.handlers = root.handlers, [handler]
+    try:
+        yield said
+    finally:
+        root.handlers = others
+
+
 def _configuration(access: Access) -> Any:
     """Return a kubernetes.client.Configuration that is logged in."""
     from kubernetes.client import Configuration
@@ -156,13 +173,16 @@ def _configuration(access: Access) -> Any:
     made = Configuration()
     # Keys go into files for as long as this process lives; this directory is the user's own, and in memory.
     private = os.environ.get("XDG_RUNTIME_DIR", "")
-    load_kube_config(
-        os.pathsep.join(map(str, access.files)),
-        context=access.context,
-        client_configuration=made,
-        persist_config=False,
-        temp_file_path=private if private and os.access(private, os.W_OK) else None,
-    )
+    with _failed_logins() as failed:
+        load_kube_config(
+            os.pathsep.join(map(str, access.files)),
+            context=access.context,
+            client_configuration=made,
+            persist_config=False,
+            temp_file_path=private if private and os.access(private, os.W_OK) else None,
+        )
+    if failed:
+        raise ValueError("; ".join(failed))
     if urlsplit(access.server).hostname in ("127.0.0.1", "::1", "localhost"):
         # As kubectl has it; the library would ask the environment's proxy for its own loopback.
         made.proxy = None
