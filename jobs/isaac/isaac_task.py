@@ -120,6 +120,7 @@ class OldJobCfg:
     def __init__(self, cfg: Config) -> None:
         if "--task" not in cfg.get("runner_args", {}) or "hydra_args" not in cfg:
             sys.exit(f"{PROGRAM}: a JobCfg class needs runner_args with --task, and hydra_args")
+        refuse_nested_domains(cfg)
         self.cfg = cfg
 
 
@@ -196,6 +197,21 @@ def seed(number: int) -> None:
     random.seed(number)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(number % 2**32)
+
+
+def refuse_nested_domains(cfg: Config) -> None:
+    """End where something inside a list or mapping is to be chosen: only a whole value can be searched here."""
+    nested = [key for section in SECTIONS for key, value in cfg[section].items() if _holds_a_domain(value)]
+    if nested:
+        sys.exit(f"{PROGRAM}: a choice inside a list or mapping cannot be searched: {', '.join(nested)}")
+
+
+def _holds_a_domain(value: object) -> bool:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if not isinstance(value, (list, tuple, set)):
+        return False
+    return any(isinstance(inner, Domain) or _holds_a_domain(inner) for inner in value)
 
 
 def domains(cfg: Config) -> Iterator[tuple[str, str, Domain]]:

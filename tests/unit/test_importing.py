@@ -238,6 +238,10 @@ def test_a_flag_that_means_nothing_here_is_named(tmp_path: Path) -> None:
     ("line", "message"),
     [
         ("echo hello", "this is no command line of Isaac Lab's Ray scripts"),
+        ("wrap_resources.py --sub_jobs 'python a.py+python b.py'", "sub-job 1 can be read in two ways: python a.py+"),
+        ("wrap_resources.py --sub_jobs 'a.py + b.py'", "sub-job 1 can be read in two ways: a.py + b.py"),
+        ("wrap_resources.py --sub_jobs './i.sh -p a.py 1+./i.sh b.py'", "sub-job 1 can be read in two ways: ./i.sh"),
+        ("wrap_resources.py --sub_jobs nvidia-smi+nvidia-smi", "sub-job 1 can be read in two ways: nvidia-smi+"),
         ("wrap_resources.py --sub_jobs", "wrap_resources.py: it needs --sub_jobs, or --test"),
         ("task_runner.py --task_cgf x", "task_runner.py: the following arguments are required: --task_cfg"),
         ("wrap_resources.py --num_workers 0 --sub_jobs a.py", "wrap_resources.py: num_workers must be at least 1"),
@@ -316,3 +320,13 @@ def test_a_class_becomes_a_sweep_that_counts_configurations(tmp_path: Path, monk
         "silence": "200s",
     }
     assert found.notes == ("num_samples counts repeats: 20 is 6 configurations, 3 times each.",)
+
+
+def test_variables_before_a_sub_job_are_its_environment(tmp_path: Path) -> None:
+    line = "wrap_resources.py --sub_jobs 'MODE=offline LIST={a} ./i.sh -p walk.py' + OMP_NUM_THREADS=4 python stand.py"
+    tasks = imported(tmp_path, "line.txt", line)["tasks"]
+    assert [task.get("env") for task in tasks] == [
+        {"MODE": "offline", "LIST": "{{a}}"},
+        {"OMP_NUM_THREADS": "4"},
+    ]
+    assert not any("=" in word for task in tasks for word in task["command"])

@@ -36,6 +36,7 @@ _ONE_CPU = (
     "cpu_per_worker is not given: each gets 1 CPU. Set resources.cpus, or leave all three flags out for a whole node."
 )
 _SHELL = re.compile(r"[;&|<>$`]")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 # A separator without blanks: what follows it is a program.
 _GLUED = re.compile(r"([+*])(?=(?:python[0-9.]*|[^\s=+*]*\.(?:py|sh))(?:[+*]|$))")
 
@@ -155,12 +156,29 @@ def _tasks(jobs: Sequence[tuple[list[str], dict[str, Any]]]) -> Imported:
     for number, (words, resources) in enumerate(jobs, 1):
         # A job in quotes, as a shell would have been given it.
         words = shlex.split(words[0]) if len(words) == 1 else words
+        if "+" in words[0] or any(word == "+" or _GLUED.search(word) for word in words):
+            raise RequestError(
+                f"sub-job {number} can be read in two ways: {' '.join(words)}",
+                hint="If `+` separates jobs, let it be a word of its own: JOB + JOB. If it belongs to a word, as in "
+                "Hydra's +key=value, Isaac Lab would have split there: write that task into the job.yaml by hand.",
+            )
+        words, variables = _without_variables(words)
         in_shell = ["bash", "-c", " ".join(words)] if any(_SHELL.search(word) for word in words) else words
         command, more, needed = training(in_shell)
         files |= needed
-        tasks.append({"name": f"job-{number}", "command": command, "resources": resources, **more})
+        own = {"env": {**more.pop("env", {}), **variables}} if variables else {}
+        tasks.append({"name": f"job-{number}", "command": command, "resources": resources, **more, **own})
     smoke = {"smoke": ON_GPUS} if any("share" in task["resources"] for task in tasks) else {}
     return Imported("jobs", {"tasks": tasks, **smoke}, files)
+
+
+def _without_variables(words: list[str]) -> tuple[list[str], dict[str, str]]:
+    """Take off the `NAME=value` words that a shell would set for the program behind them; a shell expands others."""
+    if any(_SHELL.search(word) for word in words):
+        return words, {}
+    count = next((number for number, word in enumerate(words) if not _VARIABLE.match(word)), len(words))
+    pairs = (word.partition("=") for word in words[:count])
+    return words[count:], {name: value.replace("{", "{{").replace("}", "}}") for name, _, value in pairs}
 
 
 def _split(words: Sequence[str], separator: str) -> Iterator[list[str]]:

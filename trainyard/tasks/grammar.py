@@ -60,11 +60,6 @@ def _check(program: Program) -> None:
     if program.args.complete.value:
         report.say("\n".join(candidates(core.remainder, contexts)))
         raise Exit
-    if core.remainder:
-        raise RequestError(
-            f"no command takes words behind `--`: {core.remainder}",
-            hint="What a job runs is in its job.yaml; for one run: --set 'command=python train.py ...'",
-        )
     if early := program.args.config.value:
         # Before a task, -f is Invoke's own configuration file.
         raise RequestError(f"-f {early} stands before the task", hint=f"Put it behind: trainyard TASK -f {early}")
@@ -74,6 +69,11 @@ def _check(program: Program) -> None:
     if isinstance(task, str) and task not in contexts:
         raise unknown_task(task, contexts, command="--help")
     core.unparsed = checked(core.unparsed, contexts, program.initial_context)
+    if core.remainder and "train.import" not in core.unparsed:
+        raise RequestError(
+            f"only train.import takes words behind `--`: {core.remainder}",
+            hint="What a job runs is in its job.yaml; for one run: --set 'command=python train.py ...'",
+        )
 
 
 def checked(words: Sequence[str], contexts: Contexts, core: ParserContext) -> list[str]:
