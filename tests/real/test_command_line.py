@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -105,3 +107,44 @@ def test_a_registry_that_nodes_elsewhere_could_not_reach_gets_no_image(fresh: Ya
         "registry.up -f k8` if it is to run here; or name an image that is in a registry already: "
         "`image: REGISTRY/NAME:TAG`.",
     ]
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+@pytest.mark.parametrize("words", [["cluster.plan"], ["train.list"], ["cluster.list", "--json"], ["--list"]])
+def test_a_terminal_shows_of_a_text_what_it_can(fresh: Yard, encoding: str, words: list[str]) -> None:
+    fresh.write_cluster("name: {name}\nbackend: local\nworkers: [{{name: gpu, count: 2}}]\n")
+    environ = {**fresh.env(), "PYTHONIOENCODING": encoding}
+    done = subprocess.run(fresh.command(*words), cwd=fresh.home, env=environ, capture_output=True, timeout=60)
+    assert (done.returncode, b"a bug in trainyard" in done.stderr) == (0, False), done
+    if "--json" in words:
+        json.loads(done.stdout.decode(encoding))
+
+
+@pytest.mark.parametrize(
+    ("words", "to", "code"),
+    [
+        (["train.list"], ">/dev/full", 6),
+        (["cluster.list", "--json"], ">/dev/full", 6),
+        (["train.list"], ">&-", 0),
+        (["cluster.list", "--json"], ">&- 2>&-", 0),
+    ],
+)
+def test_output_that_finds_no_room_is_an_error_and_no_output_at_all_is_none(
+    fresh: Yard, words: list[str], to: str, code: int
+) -> None:
+    line = f"exec {shlex.join(fresh.command(*words))} {to}"
+    done = subprocess.run(["sh", "-c", line], cwd=fresh.home, env=fresh.env(), capture_output=True, timeout=60)
+    assert (done.returncode, b"a bug" in done.stderr) == (code, False), done
+
+
+def test_a_home_that_cannot_be_written_is_named_with_the_variable_that_helps(fresh: Yard) -> None:
+    fresh.write_cluster("name: {name}\nbackend: local\n")
+    environ = {name: text for name, text in fresh.env().items() if name != "XDG_STATE_HOME"}
+    # Nobody makes a directory there, root neither.
+    environ["HOME"] = "/sys/kernel"
+    done = subprocess.run(
+        fresh.command("cluster.up"), cwd=fresh.home, env=environ, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 3, done
+    assert "this user may not use /sys/kernel/.local/state/trainyard" in done.stderr
+    assert "export XDG_STATE_HOME=DIR" in done.stderr

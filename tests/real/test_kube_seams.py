@@ -134,6 +134,32 @@ def test_a_program_that_logs_in_is_asked_again_when_its_token_is_refused(
     assert (tmp_path / "times").read_text() == "asked\nasked\n"
 
 
+@pytest.mark.parametrize(
+    ("login", "reason"),
+    [
+        ("echo 'The SSO session has expired: log in' >&2; exit 255", "returned 255. The SSO session has expired"),
+        ("echo '{}'", "missing key"),
+        ("exit 1", "returned 1"),
+    ],
+)
+def test_a_login_command_that_fails_is_named_with_its_words(tmp_path: Path, login: str, reason: str) -> None:
+    command = tmp_path / "login"
+    command.write_text(f"#!/bin/sh\n{login}\n")
+    command.chmod(0o755)
+    program = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(command), "interactiveMode": "Never"}
+    document = {
+        "clusters": [{"name": "lab", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "users": [{"name": "me", "user": {"exec": program}}],
+        "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "me"}}],
+        "current-context": "lab",
+    }
+    (tmp_path / "config").write_text(yaml.safe_dump(document))
+    with pytest.raises(PrerequisiteError) as caught:
+        api.connect(config.access({"HOME": str(tmp_path)}, kubeconfig=str(tmp_path / "config"))).serves(POD)
+    assert "user me cannot log in" in caught.value.what
+    assert reason in caught.value.what
+
+
 def test_a_port_on_which_nobody_listens_is_named(lab: Kube) -> None:
     here = forward.forward(lab, namespace=NAMESPACE, find=lambda: "server", port=8001, what="the server")
     with client(here) as http, pytest.raises(httpx.TransportError):

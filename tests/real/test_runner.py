@@ -77,8 +77,12 @@ def test_a_failed_task_brings_its_outputs_home_and_one_that_cannot_start_says_wh
           - {name: failing, command: [python3, fail.py]}
           - {name: absent, command: [pyhton3, train.py]}
           - {name: unlike, command: [./no-such-program]}
+          - {name: from-windows, command: [./train.sh]}
         """
     write_job(yard, "failing", job, fail=OUTPUTS)
+    script = yard.home / "jobs" / "failing" / "train.sh"
+    script.write_bytes(b"#!/bin/sh\r\necho trained\r\n")
+    script.chmod(0o755)
     (yard.home / "jobs" / "failing" / "runs").mkdir(exist_ok=True)
     (yard.home / "jobs" / "failing" / "runs" / "old.txt").write_text("old")
     done = yard.run("train.dispatch", "failing", "--skip-smoke", expect=1)
@@ -91,6 +95,8 @@ def test_a_failed_task_brings_its_outputs_home_and_one_that_cannot_start_says_wh
     assert notes == ["failing: not brought back: outside: a link that leads outside (/etc/hostname)"]
     ended = {one["task"]: one for one in of_kind(run, "attempt-ended")}
     absent, unlike = ended["absent"], ended["unlike"]
+    first_line = "its first line names no program: '#!/bin/sh\\r', which ends with a carriage return"
+    assert first_line in ended["from-windows"]["reason"]
     assert absent["reason"] == f"no program 'pyhton3' on {absent['node']}; did you mean 'python3'?"
     assert unlike["reason"] == f"no program './no-such-program' on {unlike['node']}"
     # Where was searched is in the log only, each directory once.

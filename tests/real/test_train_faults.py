@@ -40,7 +40,6 @@ def counting_job(yard: Yard, *, pause: float, mark: str) -> str:
         "counting",
         f"""
         command: [python3, count.py, "{LINES}", "{pause}"]
-        outputs: [out/]
         """,
         count=f"import subprocess\nsubprocess.Popen(['sleep', '{mark}'], start_new_session=True)\n{COUNTING}",
     )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,11 @@ def test_a_task_is_meant_by_its_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["tulip #7", "1.10", "no", "{a: b}", "[", "a: b", "'", "# x", " two  spaces ", "0123"])
 def test_a_key_that_takes_text_alone_gets_what_the_shell_gave(tmp_path: Path, text: str) -> None:
     assert overridden(tmp_path, f"env.A={text}").env == {"A": text}
+
+
+@pytest.mark.parametrize("text", ["it's", 'a "b" #c', "back\\slash", "a\nb"])
+def test_text_in_quotes_is_what_is_within(tmp_path: Path, text: str) -> None:
+    assert overridden(tmp_path, f"env.A={json.dumps(text)}").env == {"A": text}
 
 
 @pytest.mark.parametrize("given", ["workers.gpu.count=3 # three", "head={memory: 4GiB} # more"])

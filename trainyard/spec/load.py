@@ -35,7 +35,7 @@ LARGEST = 1024 * 1024
 MOST_SHOWN = 100
 
 Model = TypeVar("Model", bound=Section)
-_QUOTED = re.compile(r"""\s*(?:"[^"]*"|'[^']*')\s*""")
+_QUOTED = re.compile(r"""\s*(?:"(?:[^"\\]|\\.)*"|'(?:[^']|'')*')\s*""")
 _JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 
 
