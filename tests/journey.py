@@ -18,6 +18,7 @@ from trainyard_runner.job_files import JobFiles, changed
 from trainyard_runner.outputs import OutputWatch
 from trainyard_runner.workspace import Workspace
 
+from tests.deeds import Deed, Seen, do, seen
 from trainyard.dispatch.package import listing, pack
 
 END = bytes(1024)
@@ -44,43 +45,6 @@ thing = strategies.one_of(
 )
 things = strategies.lists(thing, max_size=10)
 declared_paths = strategies.lists(path, max_size=3, unique=True)
-Deed = tuple[str, str, Any]
-Seen = dict[str, tuple[str, Any]]
-
-
-def do(directory: Path, deed: Deed) -> None:
-    """Do what a task does, as far as it can be done there."""
-    what, at, other = deed
-    place = directory / at
-    if isinstance(other, int):
-        other = bytes(other)
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        if what == "write":
-            place.write_bytes(other)
-        elif what == "append":
-            with place.open("ab") as file:
-                file.write(other)
-        elif what == "replace":
-            beside = directory / "unfinished"
-            beside.write_bytes(other)
-            beside.replace(place)
-        elif what == "rename":
-            place.rename(directory / other)
-        elif what == "link":
-            place.symlink_to(os.path.relpath(directory / other, place.parent))
-        elif what == "hard link":
-            os.link(directory / other, place, follow_symlinks=False)
-        elif what == "make directory":
-            place.mkdir(exist_ok=True)
-        elif what == "make executable":
-            place.chmod(0o755)
-        elif place.is_dir() and not place.is_symlink():
-            shutil.rmtree(place)
-        else:
-            place.unlink()
-    except OSError:
-        (directory / "unfinished").unlink(missing_ok=True)
 
 
 def make(directory: Path, things: list[Deed]) -> None:
@@ -105,22 +69,6 @@ def make(directory: Path, things: list[Deed]) -> None:
         do(directory, ("make directory", str(Path(at).parent), ""))
         if place.parent.is_dir() and not os.path.lexists(place):
             place.symlink_to(target)
-
-
-def seen(directory: Path, *, below: list[str] | None = None) -> Seen:
-    """Return what is in a directory; with `below`, only what is there or deeper. No link is followed."""
-    found: Seen = {}
-    for entry in sorted(directory.rglob("*")):
-        name = str(entry.relative_to(directory))
-        if below is not None and not any(name == one or name.startswith(f"{one}/") for one in below):
-            continue
-        if entry.is_symlink():
-            found[name] = ("link", os.readlink(entry))
-        elif entry.is_dir():
-            found[name] = ("directory", None)
-        else:
-            found[name] = ("file", (entry.read_bytes(), bool(entry.stat().st_mode & 0o100)))
-    return found
 
 
 def as_sent(directory: Path, target: Path) -> None:

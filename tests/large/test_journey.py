@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
-from tests.journey import Deed, check, declared_paths, deeds, things
+from tests.deeds import Deed
+from tests.journey import check, declared_paths, deeds, things
 
 
 @pytest.mark.timeout(3000)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from hypothesis import given, settings
 
-from tests.journey import Deed, check, declared_paths, deeds, things
+from tests.deeds import Deed
+from tests.journey import check, declared_paths, deeds, things
 
 
 @settings(max_examples=300, deadline=None, database=None, derandomize=True)
