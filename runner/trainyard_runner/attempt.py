@@ -132,6 +132,7 @@ class Attempt:
                 continue
             if self._memory_kills is None:
                 self._memory_kills = _kernel_memory_kills()
+            # A command that was quick cannot have connected to Ray: its import alone takes longer.
             if self._own is not None:
                 self._own.keep()
             if self._metric is not None:

@@ -93,29 +93,30 @@ class OwnPackage:
     """
 
     def __init__(self, declared: Mapping[str, Any], attempt: str, store: Store) -> None:
-        """Put the package of the runtime environment `declared` under a name of the attempt's own.
-
-        Raises LookupError if the declared one is gone.
-        """
-        shared = declared["working_dir"].removeprefix(_GCS)
-        content = _content(shared, store)
-        if content is None:
-            raise LookupError(f"the uploaded job {shared} is no longer on the cluster")
-        self._name = f"_ray_pkg_{hashlib.sha256(f'{shared} {attempt}'.encode()).hexdigest()[:40]}.zip"
+        """Name the package of the runtime environment `declared` for an attempt."""
+        self._shared = declared["working_dir"].removeprefix(_GCS)
+        self._name = f"_ray_pkg_{hashlib.sha256(f'{self._shared} {attempt}'.encode()).hexdigest()[:40]}.zip"
         self._store = store
         self._pins: Pins | None = None
         self.environment = {**declared, "working_dir": _GCS + self._name}
-        store.put(self._name, content)
 
     def keep(self) -> None:
-        """Keep it in the GCS, however many drivers of the attempt begin and end; to be called again and again."""
+        """Have it in the GCS, however many drivers of the attempt begin and end; to be called again and again.
+
+        Raises LookupError if the declared package is gone.
+        """
         if self._pins is None:
+            content = _content(self._shared, self._store)
+            if content is None:
+                raise LookupError(f"the uploaded job {self._shared} is no longer on the cluster")
+            self._store.put(self._name, content)
             self._pins = Pins([_GCS + self._name], self._store.pin)
         self._pins.look()
 
     def close(self) -> None:
-        with contextlib.suppress(Exception):  # a head that is gone has no packages
-            self._store.delete(self._name)
+        if self._pins is not None:
+            with contextlib.suppress(Exception):  # a head that is gone has no packages
+                self._store.delete(self._name)
 
 
 @functools.lru_cache(maxsize=1)

@@ -66,14 +66,14 @@ def test_an_attempt_has_a_package_of_its_own_while_it_runs() -> None:
     )
     declared = {"working_dir": "gcs://job.zip", "pip": ["numpy"]}
     first, second = (ray_package.OwnPackage(declared, f"r:t:{attempt}", store) for attempt in (1, 2))
-    assert len(kept) == 3
-    assert set(kept.values()) == {b"zip"}
+    assert first.environment["working_dir"] != second.environment["working_dir"]
     assert first.environment["pip"] == ["numpy"]
     first.keep()
     first.keep()
+    assert kept == {"job.zip": b"zip", first.environment["working_dir"].removeprefix("gcs://"): b"zip"}
     assert pinned == [first.environment["working_dir"]]
     first.close()
     second.close()
     assert kept == {"job.zip": b"zip"}
     with pytest.raises(LookupError, match="no longer on the cluster"):
-        ray_package.OwnPackage({"working_dir": "gcs://gone.zip"}, "r:t:1", store)
+        ray_package.OwnPackage({"working_dir": "gcs://gone.zip"}, "r:t:1", store).keep()
