@@ -225,10 +225,14 @@ def _keep_services_inside() -> None:
 
 
 def _runs(pid: int) -> bool:
-    """Say whether a process runs: an engine that another process of the tests started is its zombie once it ended."""
+    """Say whether a process runs: an engine that another process of the tests started is its zombie once it ended.
+
+    It is one as soon as its first thread has ended; the others still hold its files.
+    """
     try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
+        is_zombie = psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+        return not is_zombie or len(list(Path(f"/proc/{pid}/task").iterdir())) > 1
+    except (psutil.NoSuchProcess, FileNotFoundError):
         return False
 
 
