@@ -13,9 +13,23 @@ from trainyard.endpoint import Endpoint, MissingPackage
 from trainyard.errors import PrerequisiteError
 from trainyard.progress import for_stream
 from trainyard.screen import PrintedScreen
+from trainyard.spec.job import JobSpec
 
 PYTHON = "/robots/.venv/bin/python"
 SWEEP = {"space": {"rate": {"uniform": [0.1, 1.0]}, "decay": {"uniform": [0.1, 1.0]}}, "metric": "reward", "samples": 2}
+
+
+def dispatch(spec: JobSpec, head: Endpoint, directory: Path) -> None:
+    launch.dispatch(
+        plan.prepare(CLUSTER, spec, directory),
+        head,
+        results=directory / "results",
+        command=(),
+        wait=False,
+        skip_smoke=True,
+        progress=for_stream(io.StringIO()),
+        screen=PrintedScreen(io.StringIO()),
+    )
 
 
 @pytest.mark.parametrize(("search", "missing"), [("tpe", "optuna"), ("cmaes", "cmaes")])
@@ -25,16 +39,7 @@ def test_a_sweep_on_a_head_without_its_search_is_refused_before_anything_is_sent
     spec = job(command=["true", "{rate}", "{decay}"], tune={**SWEEP, "search": search})
     head = Endpoint("lab", "http://127.0.0.1:1", lacking=lambda packages: MissingPackage(packages[-1], PYTHON))
     with pytest.raises(PrerequisiteError) as caught:
-        launch.dispatch(
-            plan.prepare(CLUSTER, spec, tmp_path),
-            head,
-            results=tmp_path / "results",
-            command=(),
-            wait=False,
-            skip_smoke=True,
-            progress=for_stream(io.StringIO()),
-            screen=PrintedScreen(io.StringIO()),
-        )
+        dispatch(spec, head, tmp_path)
     assert caught.value.lines() == [
         f"a sweep needs {missing}, and the Python of the cluster's head does not have it",
         f"  at {PYTHON}",
@@ -47,15 +52,6 @@ def test_a_sweep_on_a_head_without_its_search_is_refused_before_anything_is_sent
 def test_packages_for_a_head_without_pip_are_refused_before_anything_is_sent(tmp_path: Path, key: str) -> None:
     head = Endpoint("lab", "http://127.0.0.1:1", lacking=lambda packages: MissingPackage(packages[-1], PYTHON))
     with pytest.raises(PrerequisiteError) as caught:
-        launch.dispatch(
-            plan.prepare(CLUSTER, job(command=["true"], runtime_env={key: ["numpy"]}), tmp_path),
-            head,
-            results=tmp_path / "results",
-            command=(),
-            wait=False,
-            skip_smoke=True,
-            progress=for_stream(io.StringIO()),
-            screen=PrintedScreen(io.StringIO()),
-        )
+        dispatch(job(command=["true"], runtime_env={key: ["numpy"]}), head, tmp_path)
     assert caught.value.hint == f"Install it there: uv pip install --python {PYTHON} pip"
     assert not (tmp_path / "results").exists()
