@@ -8,11 +8,12 @@ from __future__ import annotations
 import io
 import os
 import shutil
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hypothesis import strategies
+from hypothesis import given, strategies
 from trainyard_runner import archive, outputs
 from trainyard_runner.job_files import JobFiles, changed
 from trainyard_runner.outputs import OutputWatch
@@ -45,6 +46,7 @@ thing = strategies.one_of(
 )
 things = strategies.lists(thing, max_size=10)
 declared_paths = strategies.lists(path, max_size=3, unique=True)
+journeys = given(job=things, first=deeds, second=deeds, declared=declared_paths)
 
 
 def make(directory: Path, things: list[Deed]) -> None:
@@ -151,8 +153,13 @@ def around(sent: Seen, restored: Seen) -> Seen:
     return found
 
 
-def check(root: Path, job: list[Deed], first: list[Deed], second: list[Deed], declared: list[str]) -> None:
+def check(job: list[Deed], first: list[Deed], second: list[Deed], declared: list[str]) -> None:
     """Send a job, let two attempts and another run do something, and compare all that is seen on the way."""
+    with tempfile.TemporaryDirectory() as root:
+        _check(Path(root), job, first, second, declared)
+
+
+def _check(root: Path, job: list[Deed], first: list[Deed], second: list[Deed], declared: list[str]) -> None:
     make(root / "job", job)
     as_sent(root / "job", root / "plain")
     sent = seen(root / "plain")

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-
 import pytest
-from hypothesis import given, settings
+from hypothesis import settings
 
 from tests.deeds import Deed
-from tests.journey import check, declared_paths, deeds, things
+from tests.journey import check, journeys
 
 
 @pytest.mark.timeout(3000)
 @settings(max_examples=10_000, deadline=None, database=None, print_blob=True)
-@given(job=things, first=deeds, second=deeds, declared=declared_paths)
+@journeys
 def test_a_file_is_found_where_the_page_says(
     job: list[Deed], first: list[Deed], second: list[Deed], declared: list[str]
 ) -> None:
-    with tempfile.TemporaryDirectory() as root:
-        check(Path(root), job, first, second, declared)
+    check(job, first, second, declared)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-
-from hypothesis import given, settings
+from hypothesis import settings
 
 from tests.deeds import Deed
-from tests.journey import check, declared_paths, deeds, things
+from tests.journey import check, journeys
 
 
 @settings(max_examples=300, deadline=None, database=None, derandomize=True)
-@given(job=things, first=deeds, second=deeds, declared=declared_paths)
+@journeys
 def test_a_file_is_found_where_the_page_says(
     job: list[Deed], first: list[Deed], second: list[Deed], declared: list[str]
 ) -> None:
-    with tempfile.TemporaryDirectory() as root:
-        check(Path(root), job, first, second, declared)
+    check(job, first, second, declared)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, WithJsonSchema
 
 from trainyard.spec.fields import Complaint, Filled, Listed, Section, Size, matching, rule, setting
+from trainyard.spec.yaml_source import KeyPath
 from trainyard.wording import did_you_mean
 
 GIBIBYTE = 1024**3
@@ -101,21 +102,23 @@ START = ("head_start_ray_commands", "worker_start_ray_commands")
 
 def _of_ray(added: Mapping[str, Any]) -> Iterator[Complaint]:
     """Complain about keys that Ray does not know, and about those that follow from the cluster file."""
-    for key, value in added.items():
+    for key in added:
         if key in START:
             yield Complaint((key,), "is made by Trainyard: what is to run before it goes into setup_commands")
         elif key not in OPEN and key not in MADE_FROM:
             yield Complaint((key,), f"is not a key of Ray's file that can be added{did_you_mean(key, OPEN)}")
-        inner = {f"{key}.{name}": (key, name) for name in value} if isinstance(value, dict) else {}
-        for dotted, path in {key: (key,), **inner}.items():
-            if dotted in MADE_FROM:
-                yield Complaint(path, f"cannot be added: it follows from {MADE_FROM[dotted]}")
+    yield from _made_elsewhere(added, MADE_FROM)
+
     types = added.get("available_node_types")
     for group, kind in types.items() if isinstance(types, dict) else ():
-        for dotted, source in MADE_FROM_GROUPS.items():
-            keys = tuple(dotted.split("."))
-            if _has(kind, keys):
-                yield Complaint(("available_node_types", group, *keys), f"cannot be added: it follows from {source}")
+        yield from _made_elsewhere(kind, MADE_FROM_GROUPS, at=("available_node_types", group))
+
+
+def _made_elsewhere(added: object, made_from: Mapping[str, str], at: KeyPath = ()) -> Iterator[Complaint]:
+    for dotted, source in made_from.items():
+        keys = tuple(dotted.split("."))
+        if _has(added, keys):
+            yield Complaint((*at, *keys), f"cannot be added: it follows from {source}")
 
 
 def _has(document: object, keys: Sequence[str]) -> bool:

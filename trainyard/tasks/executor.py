@@ -22,7 +22,8 @@ from trainyard.errors import InterruptedRunError, OutsideError, PrerequisiteErro
 from trainyard.paths import cache_home, not_writable, state_home
 from trainyard.tasks import report
 
-_UNWRITABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_UNUSABLE = {errno.EACCES, errno.EPERM, errno.EROFS, *_FULL}
 
 
 class TrainyardExecutor(Executor):
@@ -88,11 +89,13 @@ def _turn_away(stream: TextIO) -> None:
 
 
 def _explained(error: OSError) -> TrainyardError | None:
-    """Return what is wrong where a file of ours, or what we print, cannot be written; None of any other error."""
-    if error.errno not in _UNWRITABLE:
+    """Return what is wrong where a file cannot be used, or what we print has no room; None of any other error."""
+    if error.errno not in _UNUSABLE:
         return None
 
     if error.filename is None:
+        if error.errno not in _FULL:
+            return None
         # Of a write, nobody knows the file any more; it may be what stdout leads to.
         _turn_away(sys.stdout)
         where = f"stdout, or a file below {state_home(os.environ)} or the results"
@@ -103,7 +106,7 @@ def _explained(error: OSError) -> TrainyardError | None:
         # Of a home that cannot be written, a directory above it is the one that is named.
         if path.is_relative_to(home) or home.is_relative_to(path):
             return not_writable(home, error, variable=name)
-    return PrerequisiteError(f"{path} cannot be written: {error.strerror}")
+    return PrerequisiteError(f"{path} cannot be used: {error.strerror}")
 
 
 def _bug(error: Exception) -> TrainyardError:

@@ -153,15 +153,16 @@ def _log_in(access: Access) -> Session:
 def _failed_logins() -> Iterator[list[str]]:
     """Collect what the library says of a login that fails: it logs that, and carries on as nobody."""
     said: list[str] = []
+    here = threading.get_ident()
     handler = logging.Handler(logging.ERROR)
+    handler.addFilter(lambda record: record.thread == here)
     handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
     root = logging.getLogger()
-    # Elsewhere nobody is to read it.
-    others, root.handlers = root.handlers, [handler]
+    root.addHandler(handler)
     try:
         yield said
     finally:
-        root.handlers = others
+        root.removeHandler(handler)
 
 
 def _configuration(access: Access) -> Any:
