@@ -14,6 +14,8 @@ from benchmarks import bare_ray, bare_tasks, containers, ec2, hosts, kubernetes,
 from benchmarks.measure import INVOKE, Measured, in_turns, output_of, seconds_of
 
 TASKS = 1000
+# Of 1 KiB each.
+FILES = 10_000
 CLUSTER = """\
 name: bench
 backend: local
@@ -43,9 +45,11 @@ class Bench:
             "RAY_USAGE_STATS_ENABLED": "0",
         }
         (directory / "cluster.yaml").write_text(CLUSTER)
-        for name, text in (("noop", NOOP), ("many", MANY)):
+        for name, text in (("noop", NOOP), ("many", MANY), ("files", NOOP)):
             (directory / "jobs" / name).mkdir(parents=True)
             (directory / "jobs" / name / "job.yaml").write_text(text)
+        for number in range(FILES):
+            (directory / "jobs" / "files" / f"{number}.bin").write_bytes(number.to_bytes(4, "big") * 256)
         (directory / "tasks.py").write_text("from trainyard.tasks import namespace\n")
         (directory / "invoke.yaml").write_text("tasks: {executor_class: trainyard.tasks.executor.TrainyardExecutor}\n")
 
@@ -57,10 +61,10 @@ class Bench:
         """Run one of our commands on the benchmark's cluster; seconds."""
         return self.invoke(*words, "-f", str(self.directory / "cluster.yaml"))
 
-    def ray_job_submit(self) -> float:
+    def ray_job_submit(self, *flags: str) -> float:
         """Submit `true` with Ray's own command line; seconds."""
         began = time.perf_counter()
-        self._submit("true")
+        self._submit("true", flags=flags)
         return time.perf_counter() - began
 
     def bare_tasks(self, *words: str) -> float:
@@ -68,14 +72,13 @@ class Bench:
         printed = self._submit(sys.executable, bare_tasks.__file__, str(TASKS), *words)
         return float(re.findall(r"^seconds per task: (.+)$", printed, re.MULTILINE)[-1])
 
-    def _submit(self, *words: str) -> str:
+    def _submit(self, *words: str, flags: tuple[str, ...] = ()) -> str:
         token = next((self.directory / "state").rglob("token"))
         status = [*INVOKE, "cluster.status", "-f", str(self.directory / "cluster.yaml"), "--json"]
         address = json.loads(output_of(status, env=self.env, cwd=self.directory))["address"]
         env = {**self.env, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
-        return output_of(
-            [bare_ray.RAY, "job", "submit", "--address", address, "--", *words], env=env, cwd=self.directory
-        )
+        command = [bare_ray.RAY, "job", "submit", "--address", address, *flags, "--", *words]
+        return output_of(command, env=env, cwd=self.directory)
 
     def thousand_tasks(self) -> float:
         """Run them; return seconds per task, from the first attempt's start to the last one's end."""
@@ -106,6 +109,10 @@ def _measure(bench: Bench) -> list[Measured]:
     try:
         again = min(bench.on_cluster("cluster.up") for _ in range(3))
         run, submit = in_turns(lambda: bench.on_cluster("train.dispatch", "jobs/noop"), bench.ray_job_submit)
+        files, sent = in_turns(
+            lambda: bench.on_cluster("train.dispatch", "jobs/files"),
+            lambda: bench.ray_job_submit("--working-dir", "jobs/files"),
+        )
         each, bare_each = in_turns(bench.thousand_tasks, bench.bare_tasks)
         streamed = bench.bare_tasks("stream")
     finally:
@@ -115,6 +122,7 @@ def _measure(bench: Bench) -> list[Measured]:
         Measured("cluster.up, head + 2 workers / bare ray start of the same", up, bare),
         Measured("cluster.up again", again, bar="<= 2 s"),
         Measured("no-op run with its gate / ray job submit -- true", run, submit, bar="<= 0.5x"),
+        Measured("the same of a job of 10,000 files / with --working-dir", files, sent),
         Measured("one of 1,000 half-GPU tasks that run true / by bare Ray", each, bare_each, bar="<= 3x"),
         Measured("the same as streaming generators of bare Ray / its tasks", streamed, bare_each),
     ]

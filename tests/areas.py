@@ -54,7 +54,10 @@ AREAS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("/tests/real/test_registry* /tests/real/registries.py /tests/real/planted.py", ("docker",)),
     ("/tests/real/test_nvidia.py /tests/real/test_the_whole_way.py /tests/real/test_ssh.py", ("docker",)),
     ("/tests/real/test_compose.py", ("local", "docker")),
-    ("/tests/real/test_leash.py /tests/real/test_python.py", ("local", "docker", "kubernetes")),
+    (
+        "/tests/real/test_leash.py /tests/real/test_python.py /tests/real/own_files.py",
+        ("local", "docker", "kubernetes"),
+    ),
     ("/tests/real/*kube*", ("kubernetes",)),
     ("/tests/real/*microk8s* /tests/real/lab.py", ("microk8s",)),
     ("/tests/real/test_kube_seams.py", ("local", "kubernetes")),

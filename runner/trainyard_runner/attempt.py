@@ -92,7 +92,7 @@ class Attempt:
             # What was printed last is a part of the metric's last reading.
             yield self._flush()
             yield from ([message] for message in (self._metric.last() if self._metric else ()))
-            yield [*self._flush(), *self._ending(kept.left_out)]
+            yield [*self._flush(), *self._ending(kept)]
         finally:
             stop.close()
             if self._child is not None:
@@ -210,16 +210,14 @@ class Attempt:
         path = self._place.directory / name
         if path.parent.resolve() != self._place.directory.resolve() / Path(name).parent:
             return {}, [LeftOut(name, "a link that leads outside", is_lost=True)]
-        found, left_out = archive.scan_one(str(path), name)
-        if not found and not left_out:
-            return {}, [LeftOut(name, "it does not exist", is_lost=False)]
-        return found, left_out
+        return archive.scan_one(str(path), name)
 
     def _is_there(self, declared: str) -> bool:
         return os.path.lexists(self._place.directory / declared)
 
-    def _ending(self, left_out: list[LeftOut]) -> Batch:
+    def _ending(self, kept: OutputWatch) -> Batch:
         """Return the last words: what could not be brought back, and how the command ended."""
+        left_out = kept.left_out
         notes: Batch = [("note", f"not brought back: {outputs.in_words(left_out)}")] if left_out else []
         lost = [str(item) for item in left_out if item.is_lost]
         changed = job_files.changed(self._place.directory, self._copied, declared=self._order["outputs"])
@@ -227,7 +225,9 @@ class Attempt:
             **self._verdict_in_full(),
             "lost_outputs": lost[: outputs.NAMED],
             "absent_outputs": [declared for declared in self._order["outputs"] if not self._is_there(declared)],
-            "undeclared": {"count": len(changed), "names": changed[: outputs.NAMED]},
+            "brought": kept.held(),
+            "not_brought": outputs.counted([str(item) for item in left_out]),
+            "undeclared": outputs.counted(changed, by_directory=True),
         }
         if self._metric and ended["outcome"] == "succeeded" and (missing := self._metric.missing()):
             notes.append(("note", missing))

@@ -64,6 +64,17 @@ class JobFiles:
     def _unpack(self) -> None:
         self._place.parent.mkdir(parents=True, exist_ok=True)
         part = Path(tempfile.mkdtemp(prefix=f"{self._place.name}.", dir=self._place.parent))
+        try:
+            self._unpack_into(part)
+            part.rename(self._place)
+        except OSError:
+            # Another worker of this node may have been quicker.
+            if not self._place.is_dir():
+                raise
+        finally:
+            tree.remove(str(part))
+
+    def _unpack_into(self, part: Path) -> None:
         (part / "files").mkdir()
         with zipfile.ZipFile(io.BytesIO(self._fetch())) as bundle:
             for member in bundle.infolist():
@@ -72,12 +83,6 @@ class JobFiles:
                 if mode & 0o777 and not member.is_dir():
                     Path(path).chmod(mode & 0o777)
         (part / "sealed").touch()
-        try:
-            part.rename(self._place)
-        except OSError:
-            if not self._place.is_dir():
-                raise
-            shutil.rmtree(part)  # another worker of this node was quicker
 
     def _remove(self) -> None:
         aside = tempfile.mkdtemp(prefix=f"{self._place.name}.", dir=self._place.parent)

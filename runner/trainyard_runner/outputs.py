@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import stat
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -68,6 +69,11 @@ class OutputWatch:
         self.left_out = left_out
         # What takes long is done less often: looking and sending is at most a third of the time.
         self._next = self._clock() + max(self._every, 2 * (self._clock() - began))
+
+    def held(self) -> dict[str, int]:
+        """Return how many files the head has of what was found last, and their bytes."""
+        files = [entry for entry in self._sent.values() if entry.is_file]
+        return {"files": len(files), "bytes": sum(entry.size for entry in files)}
 
     def last(self) -> Iterator[Message]:
         """Send what is new at the end; nobody writes any more."""
@@ -142,6 +148,23 @@ def within(entries: Entries, limit: int, left_out: list[LeftOut]) -> Entries:
 def sized(count: int) -> str:
     """Return bytes in the larger of two units that leaves a digit before the point."""
     return f"{count / _GIB:.3g} GiB" if count >= _GIB else f"{count / 1024**2:.3g} MiB"
+
+
+def counted(names: list[str], *, by_directory: bool = False) -> dict[str, Any]:
+    """Return how many there are, the first, and how many are not named.
+
+    `by_directory`: of too many files to name, those in one directory at the top are named together.
+    """
+    some = dict.fromkeys(names, 1)
+    if by_directory and len(names) > NAMED:
+        tops = Counter(PurePosixPath(name).parts[0] for name in names)
+        some = {f"{top}/ ({count} files)" if count > 1 else _below(top, names): count for top, count in tops.items()}
+    shown = [*some][:NAMED]
+    return {"count": len(names), "names": shown, "more": len(names) - sum(some[name] for name in shown)}
+
+
+def _below(top: str, names: list[str]) -> str:
+    return next(name for name in names if PurePosixPath(name).parts[0] == top)
 
 
 def in_words(left_out: list[LeftOut]) -> str:

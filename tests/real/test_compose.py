@@ -21,7 +21,7 @@ from ray.core.generated import ray_client_pb2
 from ray.core.generated.ray_client_pb2_grpc import RayletDriverStub
 
 from tests.bed.engine import BedEngine
-from tests.real import flavour, matrix
+from tests.real import flavour, matrix, own_files
 from tests.real.containers import left_of
 from tests.real.jobs import events, newest, write_job
 from tests.real.yard import Done, Yard, wait_until
@@ -171,6 +171,12 @@ def test_what_a_command_starts_through_ray_is_like_itself_on_nodes_that_share_no
     lab.run("train.dispatch", directory.name, "--skip-smoke", expect=1)
     printed = (newest(lab) / "logs" / f"{directory.name}.1.log").read_text()
     assert matrix.found(printed) == matrix.everywhere(nodes=3)
+
+
+def test_each_attempt_has_files_of_its_own(lab: Yard) -> None:
+    own_files.of_a_matrix_with_retries(lab)
+    own_files.of_tasks_together(lab)
+    own_files.of_actors(lab)
 
 
 def test_variables_and_mounts_reach_every_node_as_they_were_written(lab: Yard, engine: BedEngine) -> None:

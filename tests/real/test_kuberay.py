@@ -14,7 +14,7 @@ import pytest
 
 from tests.bed.engine import BedEngine
 from tests.bed.kubernetes import KubeBed
-from tests.real import flavour, matrix
+from tests.real import flavour, matrix, own_files
 from tests.real import kube as kubernetes
 from tests.real.jobs import end_of, newest, runs, write_job
 from tests.real.kube import RAY_IMAGE
@@ -259,6 +259,12 @@ def test_a_command_connects_to_ray_and_what_it_starts_there_is_like_itself(lab: 
     lab.run("train.dispatch", directory.name, "--skip-smoke", expect=1)
     printed = (newest(lab) / "logs" / f"{directory.name}.1.log").read_text()
     assert matrix.found(printed) == matrix.everywhere(nodes=2)
+
+
+def test_each_attempt_has_files_of_its_own(lab: Yard) -> None:
+    own_files.of_a_matrix_with_retries(lab)
+    own_files.of_tasks_together(lab)
+    own_files.of_actors(lab)
 
 
 def test_scale_changes_one_group_and_says_what_the_file_still_says(lab: Yard, kube: KubeBed) -> None:

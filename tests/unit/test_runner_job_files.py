@@ -129,3 +129,19 @@ def test_files_that_are_written_outside_the_declared_outputs_are_named(tmp_path:
     (directory / "link").symlink_to("model")
     assert job_files.changed(directory, copied, declared=declared) == ["link", "out/first.pt", "train.py"]
     assert job_files.changed(directory, copied, declared=["."]) == []
+
+
+def test_what_could_not_be_unpacked_leaves_nothing_on_the_node_and_is_unpacked_once_there_is_room(
+    tmp_path: Path,
+) -> None:
+    whole = zipped(SENT)
+    torn = bytearray(whole)
+    torn[whole.index(b"print()")] ^= 1  # its checksum is wrong
+    answers = iter([bytes(torn), whole])
+    node = JobFiles(tmp_path / "packages", "_ray_pkg_1.zip", lambda: next(answers))
+    (tmp_path / "attempt").mkdir()
+    with pytest.raises(zipfile.BadZipFile):
+        node.copy(tmp_path / "attempt")
+    assert list((tmp_path / "packages").iterdir()) == []
+    node.copy(tmp_path / "attempt")
+    assert text_of(tmp_path / "attempt") == SENT

@@ -100,8 +100,7 @@ class Fetcher:
 
 
 def missing_archives(run: RunDirectory, task: Task) -> list[Archive]:
-    here = store.fetched(run.outputs(task.name)) if task.archives else 0
-    return [archive for archive in tuple(task.archives) if archive["number"] > here]
+    return store.missing(run.outputs(task.name), task.archives)
 
 
 def apply_archive(ray: RayApi, run: RunDirectory, node_id: str, task: str, archive: Archive) -> list[LeftOut]:

@@ -172,6 +172,7 @@ def record_of(
             "files": len(prepared.files.files),
             "bytes": prepared.files.size,
             "left_out": [left_out.name for left_out in prepared.files.left_out[:1000]],
+            "left_out_count": len(prepared.files.left_out),
         },
         "tasks": [task.name for task in prepared.tasks],
         "flags": {"set": typed_without_secrets(prepared.overrides), "backend": prepared.backend},

@@ -41,7 +41,8 @@ class RunStatus:
     error: TrainyardError | None = None
 
     def document(self) -> dict[str, Any]:
-        return self.state.document(now=time.time(), unsure=self.unsure)
+        sent = store.described(self.run).get("sent")
+        return {**self.state.document(now=time.time(), unsure=self.unsure), "sent": sent}
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
         ((bool,), "ok skipped whole each_attempt"),
         ((list,), "gpus tail needs holders removed left_out lost_outputs absent_outputs"),
         ((int, list), "tasks"),
-        ((dict, _NONE), "output packages params sweep room undeclared"),
+        ((dict, _NONE), "output packages params sweep room brought not_brought undeclared"),
     )
     for name in names.split()
 }

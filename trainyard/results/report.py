@@ -14,7 +14,7 @@ import jinja2
 from markupsafe import Markup
 
 from trainyard.errors import RequestError
-from trainyard.results import curves, formats, store, tables, trials
+from trainyard.results import account, curves, formats, store, tables, trials
 from trainyard.results import state as states
 from trainyard.results.journal import recorded
 from trainyard.results.scalars import Curve
@@ -83,9 +83,10 @@ def _values(run: RunDirectory, state: RunState, metrics: Mapping[str, Curve]) ->
         "unfinished": not state.ended,
         "as_of": state.last_contact or (run.path / "run.json").stat().st_mtime,
         "figures": _figures(state),
-        "facts": _facts(record, state),
+        "facts": _facts(record, state, files=account.extent(run, state)),
         "started_by": "@".join(str(record[key]) for key in ("user", "host") if record.get(key)),
         "command": _command(record),
+        "not_home": list(account.not_home(state)),
         "failed": tables.failures(run, state, final=True),
         "retried": tables.failures(run, state, final=False),
         "curves": gathered,
@@ -143,7 +144,7 @@ def _command(record: Mapping[str, Any]) -> str:
     return shlex.join([Path(program).name, *words]) if program else ""
 
 
-def _facts(record: Mapping[str, Any], state: RunState) -> list[tuple[str, str]]:
+def _facts(record: Mapping[str, Any], state: RunState, *, files: str) -> list[tuple[str, str]]:
     """Return where the run came from, by run.json; what is not recorded there is not shown."""
     cluster, backend, git = record["cluster"], record.get("backend"), record.get("git") or {}
     simulated = ", GPUs simulated" if record.get("simulated_gpus") else ""
@@ -155,6 +156,7 @@ def _facts(record: Mapping[str, Any], state: RunState) -> list[tuple[str, str]]:
         "Image": record.get("image"),
         "Versions": ", ".join(f"{name} {value}" for name, value in versions if value),
         "Resumes": state.resumes["run"] if state.resumes else None,
+        "Files": files,
     }
     return [(name, str(value)) for name, value in facts.items() if value]
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from trainyard_runner.wire.room import NO_ROOM, Room
 
+from trainyard.results.attempt_files import AttemptFiles
 from trainyard.results.journal import recorded
 from trainyard.results.store import RunDirectory
 from trainyard.results.sweep import Sweep
@@ -44,6 +45,7 @@ class Attempt:
     checkpoints: int = 0
     checkpoint_at: float | None = None  # when the last of them was saved
     continues: int | None = None  # the attempt whose checkpoint it began from
+    files: AttemptFiles | None = None  # what it left; None: its node has not said it
 
     @property
     def kind(self) -> str:
@@ -61,8 +63,6 @@ class Task:
     attempts: list[Attempt] = field(default_factory=list)
     checkpoint: Mapping[str, Any] | None = None
     ended_because: str | None = None  # where that is not the reason of its last attempt
-    # How many files its last attempt wrote or changed that are no declared outputs, and the names of the first.
-    undeclared: tuple[int, tuple[str, ...]] = (0, ())
     # What it left, as archives on the cluster: the events "outputs" since the last whole one (of each attempt).
     archives: list[Mapping[str, Any]] = field(default_factory=list)
 
@@ -70,6 +70,13 @@ class Task:
     def last(self) -> Attempt:
         """Return its last attempt; of a task that has none, one of which nothing is known."""
         return self.attempts[-1] if self.attempts else Attempt(self.name, 0, None, 0.0, outcome="none")
+
+    @property
+    def files(self) -> tuple[AttemptFiles, ...]:
+        """Return what its attempts left of which outputs are kept: the last one, or each; none of those unknown."""
+        each = bool(self.archives) and self.archives[0]["each_attempt"]
+        attempts = self.attempts if each else self.attempts[-1:]
+        return tuple(attempt.files for attempt in attempts if attempt.files)
 
     @property
     def reason(self) -> str | None:
@@ -252,7 +259,11 @@ class RunState:
 
     def _task_document(self, task: Task, *, now: float) -> dict[str, Any]:
         attempts = [
-            {**{key: getattr(attempt, key) for key in _SHOWN}, "seconds": self.seconds_of(attempt, now=now)}
+            {
+                **{key: getattr(attempt, key) for key in _SHOWN},
+                "seconds": self.seconds_of(attempt, now=now),
+                "files": attempt.files and attempt.files.document(),
+            }
             for attempt in task.attempts
         ]
         return {"name": task.name, "state": task.state, "reason": task.reason, "attempts": attempts}
@@ -275,8 +286,7 @@ class RunState:
         attempt.seconds, attempt.reason = event.get("seconds"), event.get("reason")
         attempt.cpu_seconds, attempt.memory = event.get("cpu_seconds"), event.get("max_rss")
         attempt.tail = () if attempt.outcome == "succeeded" else tuple(event.get("tail") or ())
-        undeclared = event.get("undeclared") or {}
-        task.undeclared = undeclared.get("count", 0), tuple(undeclared.get("names", ()))
+        attempt.files = AttemptFiles.of(event)
         self._move(task, "waiting")
 
     def _checkpoint(self, task: Task, event: Mapping[str, Any]) -> None:

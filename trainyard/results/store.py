@@ -6,7 +6,7 @@ import datetime
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -186,6 +186,12 @@ def fetched(directory: Path) -> int:
     path = number_file(directory)
     text = path.read_text(encoding="utf-8") if path.exists() and directory.exists() else ""
     return int(text or 0)
+
+
+def missing(directory: Path, archives: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return those of a task's archives that were not brought into its directory yet."""
+    here = fetched(directory) if archives else 0
+    return [archive for archive in tuple(archives) if archive["number"] > here]
 
 
 def number_file(directory: Path) -> Path:

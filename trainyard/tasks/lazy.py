@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from trainyard import tuning as tuning
     from trainyard import usage as usage
     from trainyard.images import pipeline as pipeline
+    from trainyard.results import account as account
 
 
 def __getattr__(name: str) -> Any:
-    for package in ("trainyard", "trainyard.images"):
+    for package in ("trainyard", "trainyard.images", "trainyard.results"):
         if find_spec(f"{package}.{name}"):
             return import_module(f"{package}.{name}")
     raise AttributeError(name)

@@ -16,7 +16,7 @@ from trainyard.results import formats, store
 from trainyard.tasks import command_hints, lazy
 from trainyard.tasks.command import FILE, Call, task
 from trainyard.tasks.report import Report, Table, browse, note, say
-from trainyard.wording import counted, named, visible
+from trainyard.wording import named
 
 if TYPE_CHECKING:
     from trainyard.dispatch.plan import Prepared
@@ -115,6 +115,7 @@ def status(call: Call, run: str = "") -> Report:
         body.append(f"kept free for what tasks start through Ray: {room.in_words(state.kept_free)}")
     if state.waiting:
         body.append(state.waiting["text"])
+    body += lazy.account.lines(now.run, state)
     body.append(_summary(state) + (f"; unknown since then ({now.unsure})" if now.unsure else ""))
     return Report(now.document(), body, next=_next(now))
 
@@ -354,7 +355,7 @@ def ended(now: RunStatus) -> Report:
     body: list[str | Table] = [
         *tasks_table(state, now=time.time()),
         *last_lines(state),
-        *_left_behind(state),
+        *lazy.account.lines(run, state),
         _summary(state),
     ]
     next = _next(now) if notes else ""
@@ -406,19 +407,6 @@ def last_lines(state: RunState, *, most: int = _TAILS) -> Iterator[str]:
         # It printed nothing, or so many failed that their last lines are only in the logs.
         yield f"last lines of {failed.name} ({why}):" if tail else f"{failed.name} failed: {why}"
         yield from (f"    {lazy.screen.plain(line.encode('utf-8', 'surrogateescape'))}" for line in tail)
-
-
-def _left_behind(state: RunState) -> Iterator[str]:
-    """Name files that tasks wrote and no output declares, so that nobody expects them at home."""
-    tasks = [task for task in state.tasks.values() if task.undeclared[0]]
-    if not tasks:
-        return
-
-    count, names = tasks[0].undeclared
-    shown = visible(", ".join(names))
-    more = f" and {count - len(names)} more" if count > len(names) else ""
-    others = f"; also files of {counted(len(tasks) - 1, 'other task')}" if len(tasks) > 1 else ""
-    yield f"not in `outputs`, so not brought home: {shown}{more} of {tasks[0].name}{others}"
 
 
 def _summary(state: RunState) -> str:

@@ -91,6 +91,7 @@ def shown(now: RunStatus) -> Report:
         body += train.last_lines(state, most=1)
     if state.waiting:
         body.append(state.waiting["text"])
+    body += lazy.account.lines(now.run, state)
     counts = ", ".join(f"{count} {name}" for name, count in sweep.counts().items() if count)
     why = f" ({sweep.end['reason']})" if sweep.end else ""
     unsure = f"; unknown since then ({now.unsure})" if now.unsure else ""

@@ -1,0 +1,60 @@
+"""What an attempt left of files, as the event of its end says it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Named:
+    """Some files: how many, the first by name (or a directory of several), and how many are not named."""
+
+    count: int = 0
+    names: tuple[str, ...] = ()
+    more: int = 0
+
+    @classmethod
+    def of(cls, recorded: object) -> Named:
+        """Return what an event says; whatever is no such record is none."""
+        if not isinstance(recorded, Mapping) or not isinstance(recorded.get("names"), list):
+            return cls()
+        names = tuple(name for name in recorded["names"] if isinstance(name, str))
+        return cls(_whole(recorded.get("count")), names, _whole(recorded.get("more")))
+
+
+@dataclass(frozen=True)
+class AttemptFiles:
+    """What an attempt left: files that the cluster's head has of its outputs, their bytes, and what it has not.
+
+    `not_brought` is below its outputs, each with the reason; `absent` are declared outputs that were not there;
+    `undeclared` are files that it wrote or changed elsewhere.
+    """
+
+    files: int = 0
+    bytes: int = 0
+    not_brought: Named = Named()
+    absent: tuple[str, ...] = ()
+    undeclared: Named = Named()
+
+    @classmethod
+    def of(cls, event: Mapping[str, Any]) -> AttemptFiles | None:
+        """Return what the event of its end says; None where its node could not tell."""
+        brought = event.get("brought")
+        if not brought:
+            return None
+        return cls(
+            _whole(brought.get("files")),
+            _whole(brought.get("bytes")),
+            Named.of(event.get("not_brought")),
+            tuple(event.get("absent_outputs") or ()),
+            Named.of(event.get("undeclared")),
+        )
+
+    def document(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def _whole(value: object) -> int:
+    return value if type(value) is int and value > 0 else 0
