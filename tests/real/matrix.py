@@ -21,6 +21,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 def found(place):
     about = {"place": place, "file": read("settings/one.txt"), "colour": os.environ.get("COLOUR")}
     about["threads"] = os.environ.get("OMP_NUM_THREADS")
+    about["nice"] = os.nice(0)
     for name in ("greeting", "shared.deep", "beside"):
         try:
             about[name] = __import__(name, fromlist=["WORDS"]).WORDS
@@ -64,13 +65,14 @@ for about in [found("driver"), *ray.get(asked)]:
 sys.exit(3)
 """
 WHEEL = "greeting-1.0-py3-none-any.whl"
-EVERYWHERE = {
+EVERYWHERE: dict[str, object] = {
     "greeting": "hello from a wheel",
     "shared.deep": "a package",
     "beside": "beside the job file",
     "colour": "red",
     "threads": "3",
     "file": "one\n",
+    "nice": 0,
 }
 PLACES = {"driver", "task", "actor", "nested actor"}
 
@@ -101,14 +103,14 @@ def write(yard: Yard, installer: str) -> Path:
     return directory
 
 
-def everywhere(nodes: int) -> dict[str, list[dict[str, str]]]:
+def everywhere(nodes: int) -> dict[str, list[dict[str, object]]]:
     """Return what the probe has to find on so many nodes with CPUs, by place."""
     return {place: [EVERYWHERE] * (1 if place == "driver" else nodes) for place in PLACES}
 
 
-def found(printed: str) -> dict[str, list[dict[str, str]]]:
+def found(printed: str) -> dict[str, list[dict[str, object]]]:
     """Return what the probe found, by place."""
-    by_place: dict[str, list[dict[str, str]]] = {}
+    by_place: dict[str, list[dict[str, object]]] = {}
     for line in printed.splitlines():
         if line.startswith("FOUND "):
             about = json.loads(line.removeprefix("FOUND "))
