@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from typing import Any
 from trainyard import backends, lock, paths, steps
 from trainyard.backends import leash
 from trainyard.backends.contract import Backend, ClusterStatus, Finding, LogLine, Tools
-from trainyard.backends.record import made_from, recorded_backend, write_made_from
+from trainyard.backends.record import made_from, made_with, recorded_backend, write_made_from
 from trainyard.endpoint import Endpoint
 from trainyard.errors import InterruptedRunError, LeftoverError, NotReadyError, Problem, RequestError, TrainyardError
 from trainyard.images import resolve
@@ -58,6 +59,27 @@ def find(
     loaded = load_cluster(source, overrides=overrides, backend=backend)
     state, name = paths.cluster_state(loaded.spec.name, environ), loaded.spec.backend
     return Cluster(loaded, Tools(state, environ, name, source=source, overrides=tuple(overrides), directory=directory))
+
+
+def refuse_unmade(cluster: Cluster, *, backend: str | None) -> None:
+    """Raise RequestError for an override that the cluster was not made with, and that would change it.
+
+    `backend` is the flag of that name. A cluster that this machine did not make may have been made with any.
+    """
+    made, source = made_with(cluster.tools.state), cluster.tools.source
+    if made is None or source is None or not cluster.backend.TRAITS.makes_nodes:
+        return
+    if load_cluster(source, overrides=made, backend=backend).spec == cluster.spec:
+        return
+    others = [f"--set {shlex.quote(text)}" for text in cluster.tools.overrides if text not in made]
+    kept = [f"--set {shlex.quote(text)}" for text in made]
+    if not others:
+        return
+    raise RequestError(
+        f"cluster {cluster.spec.name} was made without {', '.join(others)}, and a run does not change it",
+        where=paths.shown(source),
+        hint=f"Change it first: trainyard cluster.up -f {paths.shown(source)} {' '.join([*kept, *others])}",
+    )
 
 
 def refuse_without_registry(cluster: Cluster) -> None:
@@ -147,7 +169,7 @@ def up(
         finally:
             # Once there is something of it, it is known which file it is made from.
             if tools.source and tools.state.exists():
-                write_made_from(tools.state, tools.source.resolve())
+                write_made_from(tools.state, tools.source.resolve(), tools.overrides)
 
 
 def plan_up(cluster: Cluster, progress: Progress | None = None, *, recreate: bool = False) -> list[PlannedStep]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 
 from trainyard.signals import end_quietly
 
@@ -15,7 +16,19 @@ def main() -> None:
     from invoke.program import Program
 
     from trainyard import __version__
-    from trainyard.tasks import namespace
-    from trainyard.tasks.executor import TrainyardExecutor
+    from trainyard.tasks import executor, namespace
 
-    Program(name="trainyard", version=__version__, namespace=namespace, executor_class=TrainyardExecutor).run()
+    program = Program(
+        name="trainyard",
+        version=__version__,
+        namespace=namespace,
+        executor_class=executor.TrainyardExecutor,
+    )
+    executor.let_streams_take_all()
+    try:
+        try:
+            program.run()
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        executor.unusable(error)

@@ -118,7 +118,7 @@ def cluster_state(name: str, environ: Mapping[str, str]) -> Path:
 
 
 def results_home(environ: Mapping[str, str], *, directory: Path) -> Path:
-    return directory / environ.get("TRAINYARD_RESULTS", "results")
+    return directory / (environ.get("TRAINYARD_RESULTS") or "results")
 
 
 def _ours(directory: Path) -> Path:

@@ -7,7 +7,7 @@ import shutil
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from typing import TextIO
+from typing import Protocol
 
 from trainyard_runner.units import in_words
 
@@ -36,13 +36,23 @@ _CONTROLS = re.compile("[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u200e\u200f\u202a-
 _REDRAWN = re.compile(r"(?m)^[^\n]*\r(?=[^\n\r])")
 
 
+class Stream(Protocol):
+    """Where lines are printed."""
+
+    def isatty(self) -> bool: ...
+
+    def write(self, text: str, /) -> int: ...
+
+    def flush(self) -> None: ...
+
+
 class PrintedScreen(Screen):
     """Lines of tasks and notes: on a terminal with a bar and colours, plain in a pipe or CI, and the same facts.
 
     `only` shows the output of one task and no other's. There is no `bar` where others print between its lines.
     """
 
-    def __init__(self, stream: TextIO, *, only: str | None = None, bar: bool = True) -> None:
+    def __init__(self, stream: Stream, *, only: str | None = None, bar: bool = True) -> None:
         super().__init__()
         self._stream = stream
         self._colour = stream.isatty()
@@ -139,7 +149,7 @@ class Bar:
     the megabyte.
     """
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._began = time.monotonic()
         self._drawn = 0.0

@@ -60,6 +60,8 @@ def ready(
     here = Path.cwd()
     file = files[0] if files else None
     cluster = lifecycle.find(file, os.environ, directory=here, overrides=of_cluster, backend=backend)
+    if of_cluster:
+        lifecycle.refuse_unmade(cluster, backend=backend)
     directory = paths.job_directory(job_dir, directory=here)
     job = load_job(directory, overrides=of_job, file=job_file)
     other = f"trainyard {'train' if sweep else 'tune'}.dispatch {job_dir}"

@@ -37,6 +37,8 @@ class LeftOut:
     name: str
     reason: str
     is_lost: bool
+    # Where it ends, of a link that leads outside.
+    target: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         return f"{ascii(self.name)[1:-1][:200]}: {self.reason}"
@@ -52,6 +54,8 @@ class Entry:
     mode: int
     size: int
     mtime_ns: int
+    # When anything of it changed last, its times too; no program sets that.
+    changed_ns: int
     inode: int
     target: str | None = None
     # What is sent of it: a sparse file's holes are not. Other than the rest, it may change without a write.
@@ -225,10 +229,13 @@ def _entry(directory: int, name: str, *, root: str, inside: str) -> Entry | Left
         if target.startswith(top):
             target = posixpath.relpath(target, posixpath.dirname(top + inside))
         if not stays_inside(name, target):
-            return LeftOut(name, f"a link that leads outside ({ascii(target)[1:-1][:200]})", is_lost=False)
+            reason = f"a link that leads outside ({ascii(target)[1:-1][:200]})"
+            end = posixpath.normpath(posixpath.join(top, posixpath.dirname(inside), target))
+            return LeftOut(name, reason, is_lost=False, target=end)
     size = found.st_size if stat.S_ISREG(found.st_mode) else 0
     data_bytes = min(size, found.st_blocks * 512)
-    return Entry(name, root, inside, found.st_mode, size, found.st_mtime_ns, found.st_ino, target, data_bytes)
+    moments = (found.st_mtime_ns, found.st_ctime_ns)
+    return Entry(name, root, inside, found.st_mode, size, *moments, found.st_ino, target, data_bytes)
 
 
 def _lost(name: str, error: OSError) -> list[LeftOut]:

@@ -12,6 +12,7 @@ import select
 import signal
 import time
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,11 @@ class Attempt:
                     yield [*self._flush(), ("ended", {**NOTHING_RAN, "outcome": "stopped", "reason": asked.reason})]
                     return
             kept = OutputWatch(
-                self._outputs, every=self._order["every"], limit=self._order["limit"], held=self._order["held"]
+                self._outputs,
+                self._files_mapped_for_writing,
+                every=self._order["every"],
+                limit=self._order["limit"],
+                held=self._order["held"],
             )
             checkpoint = CheckpointWatch(
                 self._place.checkpoint, self._files_open_for_writing, limit=self._order["limit"]
@@ -196,6 +201,9 @@ class Attempt:
     def _files_open_for_writing(self) -> set[str]:
         return self._child.files_open_for_writing(self._place.checkpoint) if self._child else set()
 
+    def _files_mapped_for_writing(self) -> set[str]:
+        return self._child.files_mapped_for_writing(self._place.root) if self._child else set()
+
     def _outputs(self) -> tuple[Entries, list[LeftOut]]:
         """Look at what the task has left in its output directories."""
         entries, left_out = archive.scan(str(self._place.output))
@@ -203,7 +211,17 @@ class Attempt:
             found, outside = self._declared(declared)
             entries.update(found)
             left_out += outside
+        left_out = [replace(item, is_lost=item.is_lost or self._is_own(item, entries)) for item in left_out]
         return archive.without_loose_links(entries, left_out), left_out
+
+    def _is_own(self, item: LeftOut, entries: Entries) -> bool:
+        """Tell whether a link leads to what goes with the attempt's directory, and is no output itself."""
+        target = Path(item.target)
+        if not item.target or not target.is_relative_to(self._place.root) or not target.exists():
+            return False
+        places = (self._place.output, self._place.directory)
+        names = [str(target.relative_to(place)) for place in places if target.is_relative_to(place)]
+        return not any(name in entries for name in names)
 
     def _declared(self, declared: str) -> tuple[Entries, list[LeftOut]]:
         name = declared.strip("/")

@@ -139,11 +139,19 @@ class Child:
         return message or {"exit": None, "left": False}
 
     def files_open_for_writing(self, below: Path) -> set[str]:
-        """Return which files below a directory the command's processes have open for writing."""
+        """Return which files below a directory the command's processes have open for writing, or in their memory."""
+        tree = self._processes()
+        open_files = proctree.files_open_for_writing(tree, str(below))
+        return open_files | proctree.files_mapped_for_writing(tree, str(below))
+
+    def files_mapped_for_writing(self, below: Path) -> set[str]:
+        """Return which files below a directory the command's processes can write in their memory."""
+        return proctree.files_mapped_for_writing(self._processes(), str(below))
+
+    def _processes(self) -> list[int]:
         # The guard is the command's parent, and of everything that left the command.
         guard = proctree.parent(self.pid)
-        tree = proctree.descendants(guard) if guard > 1 else []
-        return proctree.files_open_for_writing(tree, str(below))
+        return proctree.descendants(guard) if guard > 1 else []
 
     def abandon(self) -> None:
         """End the command without its guard: everything that carries its mark, and its process group."""

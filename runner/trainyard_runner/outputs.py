@@ -29,8 +29,9 @@ _GIB = 1024**3
 
 
 class OutputWatch:
-    """One attempt's outputs, looked at by `scan`.
+    """One attempt's outputs, looked at by `scan`; `mapped` says which files (full paths) programs have in memory.
 
+    The time of a file does not always change when a program writes it there: such a file is sent once more at the end.
     `held` is how many bytes the head has of changes since the last whole archive, which together are what is found now;
     None: it has nothing yet.
     """
@@ -38,6 +39,7 @@ class OutputWatch:
     def __init__(
         self,
         scan: Callable[[], tuple[Entries, list[LeftOut]]],
+        mapped: Callable[[], set[str]] = set,
         *,
         every: float,
         limit: int,
@@ -47,6 +49,8 @@ class OutputWatch:
     ) -> None:
         self._wall_ns = wall_ns
         self._scan = scan
+        self._mapped = mapped
+        self._were_mapped: set[str] = set()
         self._every = every
         self._limit = limit
         self._held = held
@@ -62,9 +66,13 @@ class OutputWatch:
     def look(self) -> Iterator[Message]:
         """Send what changed since the last time; nothing if nothing did."""
         began, began_ns = self._clock(), self._wall_ns()
+        # Before, and after: what is mapped only in between has another time than it had.
+        mapped = self._mapped()
         entries, left_out = self._scan()
+        mapped |= self._mapped()
+        self._were_mapped |= {entry.name for entry in entries.values() if entry.path in mapped}
         entries = within(entries, self._limit, left_out)
-        unsettled = {e.name for e in entries.values() if began_ns - TICK_NS < e.mtime_ns <= self._wall_ns()}
+        unsettled = {e.name for e in entries.values() if began_ns - TICK_NS < e.changed_ns <= self._wall_ns()}
         yield from self._send(entries, left_out, unsettled)
         self.left_out = left_out
         # What takes long is done less often: looking and sending is at most a third of the time.
@@ -77,6 +85,7 @@ class OutputWatch:
 
     def last(self) -> Iterator[Message]:
         """Send what is new at the end; nobody writes any more."""
+        self._again |= self._were_mapped
         yield from self.look()
 
     def _send(self, entries: Entries, left_out: list[LeftOut], unsettled: set[str]) -> Iterator[Message]:

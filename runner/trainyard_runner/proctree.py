@@ -114,6 +114,20 @@ def files_open_for_writing(pids: list[int], below: str) -> set[str]:
     return {path for pid in pids for path in _written_by(pid) if path.startswith(prefix)}
 
 
+def files_mapped_for_writing(pids: list[int], below: str) -> set[str]:
+    """Return the paths below a directory that these processes can write in their memory; empty without /proc."""
+    prefix = below.rstrip("/") + "/"
+    return {path for pid in pids for path in _mapped_by(pid) if path.startswith(prefix)}
+
+
+def _mapped_by(pid: int) -> Iterator[str]:
+    """Yield paths of "7f..-7f.. rw-s 00000000 fe:00 1234   /path" (proc(5)), where a new line is written as \\012."""
+    for line in _read(_PROC / str(pid) / "maps").splitlines():
+        fields = line.split(maxsplit=5)
+        if len(fields) == 6 and fields[1][1:2] == b"w" and fields[1][3:4] == b"s":
+            yield os.fsdecode(fields[5].replace(b"\\012", b"\n"))
+
+
 def _written_by(pid: int) -> Iterator[str]:
     for descriptor in _listing(_PROC / str(pid) / "fd"):
         with contextlib.suppress(OSError):

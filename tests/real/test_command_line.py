@@ -125,6 +125,13 @@ def test_a_terminal_shows_of_a_text_what_it_can(fresh: Yard, encoding: str, word
     [
         (["train.list"], ">/dev/full", 6),
         (["cluster.list", "--json"], ">/dev/full", 6),
+        (["--help"], ">/dev/full", 6),
+        (["--list"], ">/dev/full", 6),
+        (["--version"], ">/dev/full", 6),
+        (["cluster.up", "--help"], ">/dev/full", 6),
+        (["nonsense", "--json"], ">/dev/full", 6),
+        (["nonsense"], "2>/dev/full", 2),
+        (["train.list"], "2>/dev/full", 0),
         (["train.list"], ">&-", 0),
         (["cluster.list", "--json"], ">&- 2>&-", 0),
     ],
@@ -134,7 +141,20 @@ def test_output_that_finds_no_room_is_an_error_and_no_output_at_all_is_none(
 ) -> None:
     line = f"exec {shlex.join(fresh.command(*words))} {to}"
     done = subprocess.run(["sh", "-c", line], cwd=fresh.home, env=fresh.env(), capture_output=True, timeout=60)
-    assert (done.returncode, b"a bug" in done.stderr) == (code, False), done
+    assert (done.returncode, b"a bug" in done.stderr, b"Traceback" in done.stderr) == (code, False, False), done
+
+
+@pytest.mark.parametrize("variable", ["XDG_STATE_HOME", "HOME"])
+@pytest.mark.parametrize("kind", ["file", "link to nothing"])
+def test_what_stands_in_the_place_of_a_directory_is_named(fresh: Yard, variable: str, kind: str) -> None:
+    fresh.write_cluster("name: {name}\nbackend: local\n")
+    place = fresh.home / "place"
+    place.touch() if kind == "file" else place.symlink_to("nothing")
+    environ = {name: text for name, text in fresh.env().items() if name != "XDG_STATE_HOME"} | {variable: str(place)}
+    done = subprocess.run(
+        fresh.command("cluster.up"), cwd=fresh.home, env=environ, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, "Traceback" in done.stderr, str(place) in done.stderr) == (3, False, True), done
 
 
 def test_a_home_that_cannot_be_written_is_named_with_the_variable_that_helps(fresh: Yard) -> None:

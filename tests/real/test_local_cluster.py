@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import psutil
@@ -75,6 +76,21 @@ def test_open_names_the_file_of_the_token_and_never_the_token(yard: Yard) -> Non
     printed = yard.run("cluster.open").stdout
     assert str(yard.state / "token") in printed
     assert yard.token() not in printed
+
+
+def test_what_a_run_cannot_change_of_its_cluster_is_refused(yard: Yard) -> None:
+    write_job(yard, "asks", "command: ['true']\n")
+    refused = yard.run(
+        "train.dispatch", "asks", "--set", "cluster.env.ZZ=a b", "--set", "cluster.head.cpus=7", expect=2
+    )
+    assert refused.stderr.splitlines()[-3:] == [
+        f"error: cluster {yard.cluster} was made without --set 'env.ZZ=a b', --set head.cpus=7, and a run does not "
+        "change it",
+        f"  at {Path('clusters', yard.cluster)}.yaml",
+        f"  -> Change it first: trainyard cluster.up -f {Path('clusters', yard.cluster)}.yaml --set 'env.ZZ=a b' "
+        "--set head.cpus=7",
+    ]
+    yard.run("train.dispatch", "asks", "--set", f"cluster.name={yard.cluster}", "--skip-smoke")
 
 
 def test_list_names_the_cluster_with_its_address(yard: Yard) -> None:

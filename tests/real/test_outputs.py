@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -116,6 +117,66 @@ def test_what_cannot_be_brought_back_costs_only_itself_and_the_exit_code(yard: Y
     assert f"n=0: not brought back: {reason}" in done.stdout
     assert outputs(run, "n=0") == outputs(run, "n=1") == {"metrics.csv": "1\n"}
     assert {task["state"] for task in yard.json("train.status", run.name)["tasks"]} == {"succeeded"}
+
+
+# Stores into a file through memory, which changes no time of it once the page is dirty; rewrites another one in
+# place, and puts its time back; removes nothing.
+STORES = """
+    import mmap, os, time
+    with open("model.bin", "r+b") as file, mmap.mmap(file.fileno(), 0) as model:
+        for step in range(4):
+            model[0:1] = str(step).encode()
+            time.sleep(0.7)
+    found = os.stat("same.bin")
+    time.sleep(1.2)
+    with open("same.bin", "r+b") as file:
+        file.write(b"9")
+    os.utime("same.bin", ns=(found.st_atime_ns, found.st_mtime_ns))
+    """
+
+
+def test_what_changes_without_its_time_comes_home_and_is_there_for_the_next_attempt(yard: Yard) -> None:
+    job = "command: [python3, stores.py]\noutputs: [model.bin, same.bin]\noutputs_every: 1s\n"
+    write_job(yard, "stores", job, stores=STORES)
+    for name in ("model.bin", "same.bin"):
+        (yard.home / "jobs/stores" / name).write_text("-" * 4096)
+    yard.run("train.dispatch", "stores", "--skip-smoke")
+    assert {name: text[0] for name, text in outputs(newest(yard), "stores").items()} == {
+        "model.bin": "3",
+        "same.bin": "9",
+    }
+
+
+@pytest.mark.parametrize(
+    ("to", "ends", "code"),
+    [("| head -1 >/dev/null", 3, 1), (">/dev/full", 3, 1), (">/dev/full", 0, 6), ("2>/dev/full >/dev/null", 0, 0)],
+)
+def test_a_run_is_followed_to_its_end_whoever_reads_what_it_prints(yard: Yard, to: str, ends: int, code: int) -> None:
+    make = f"for i in 1 2 3 4; do echo $i; sleep 0.5; done; echo all > $TRAINYARD_OUTPUT/all; exit {ends}"
+    write_job(yard, "outlives", f"command: [sh, -c, '{make}']\n")
+    line = f"{shlex.join(yard.command('train.dispatch', 'outlives', '--skip-smoke'))} {to}; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", line], cwd=yard.home, env=yard.env(), capture_output=True, timeout=100)
+    assert done.returncode == code, done
+    assert outputs(newest(yard), "outlives") == {"all": "all\n"}
+
+
+@pytest.mark.parametrize(
+    ("link", "is_lost"),
+    [
+        ("$PWD/best.pt $TRAINYARD_OUTPUT/link", True),
+        ("$PWD/best.pt model/link", True),
+        ("../best.pt model/link", True),
+        ("$PWD/model/first.pt model/link", False),
+        ("/etc/hostname model/link", False),
+    ],
+)
+def test_a_link_to_what_goes_with_the_task_is_a_loss_however_it_is_written(
+    yard: Yard, link: str, is_lost: bool
+) -> None:
+    make = f"mkdir model; echo 1 > best.pt; echo 1 > model/first.pt; ln -s {link}"
+    write_job(yard, "links", f"command: [sh, -c, '{make}']\noutputs: [model]\n")
+    done = yard.run("train.dispatch", "links", "--skip-smoke", expect=1 if is_lost else 0)
+    assert ("could not be brought back" in done.stderr) == is_lost
 
 
 @pytest.fixture

@@ -53,5 +53,6 @@ def test_packages_for_a_head_without_pip_are_refused_before_anything_is_sent(tmp
     head = Endpoint("lab", "http://127.0.0.1:1", lacking=lambda packages: MissingPackage(packages[-1], PYTHON))
     with pytest.raises(PrerequisiteError) as caught:
         dispatch(job(command=["true"], runtime_env={key: ["numpy"]}), head, tmp_path)
-    assert caught.value.hint == f"Install it there: uv pip install --python {PYTHON} pip"
+    hint = f"Install it there: {PYTHON} -m ensurepip, or uv pip install --python {PYTHON} pip"
+    assert caught.value.hint == hint
     assert not (tmp_path / "results").exists()

@@ -97,6 +97,12 @@ def test_what_is_left_out_says_by_which_ignore_file(tmp_path: Path) -> None:
     }
 
 
+def test_an_ignore_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    root = write(tmp_path, {"build/a": "", "train.py": ""})
+    (root / ".gitignore").write_text("/build/\n", encoding="utf-8-sig")
+    assert {file.name for file in listing(root).files} == {".gitignore", "train.py"}
+
+
 def test_rayignore_brings_back_what_gitignore_leaves_out(tmp_path: Path) -> None:
     root = write(tmp_path, {".gitignore": "*.onnx\n", ".rayignore": "!policy.onnx\n", "policy.onnx": "", "b.onnx": ""})
     assert "policy.onnx" in sent(root)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from trainyard.backends.record import write_private
+from trainyard.backends.record import made_from, made_with, write_made_from, write_private
 
 
 def test_threads_that_write_one_file_at_once_leave_one_whole_private_file(tmp_path: Path) -> None:
@@ -22,3 +22,11 @@ def test_threads_that_write_one_file_at_once_leave_one_whole_private_file(tmp_pa
     assert path.read_text() in texts
     assert path.stat().st_mode & 0o777 == 0o600
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_cluster_s_file_and_flags_are_known_again_and_of_before_the_file_alone(tmp_path: Path) -> None:
+    assert (made_from(tmp_path), made_with(tmp_path)) == (None, None)
+    write_made_from(tmp_path, Path("/lab/lab.yaml"), ("env.A=1\n2",))
+    assert (made_from(tmp_path), made_with(tmp_path)) == (Path("/lab/lab.yaml"), ("env.A=1\n2",))
+    (tmp_path / "made-from").write_text("/lab/lab.yaml")
+    assert (made_from(tmp_path), made_with(tmp_path)) == (Path("/lab/lab.yaml"), None)

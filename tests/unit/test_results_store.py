@@ -96,8 +96,13 @@ def test_runs_of_one_cluster_are_found_among_all(home: Path) -> None:
         store.find(home, None, cluster="third")
 
 
+@pytest.mark.parametrize("moment", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-11:00", "yesterday", None, 7])
+def test_a_moment_that_no_run_began_at_is_none(moment: object) -> None:
+    assert store.started({"started": moment}) is None
+
+
 def test_a_run_never_takes_the_place_of_another(home: Path) -> None:
-    with pytest.raises(OutsideError, match=r"^what is kept of runs cannot be written: file exists"):
+    with pytest.raises(OutsideError, match=r"^results cannot be written, and nothing was started: file exists"):
         store.create(home, {"run": "ant-1", "cluster": "other"}, cluster="", job="")
     assert store.find(home, "ant-1").record()["cluster"] == "lab"
 
@@ -131,6 +136,6 @@ def test_a_run_that_cannot_be_recorded_is_an_error_that_names_its_directory(tmp_
     with pytest.raises(OutsideError) as caught:
         store.create(tmp_path / "results", {"run": "ant-1"}, cluster="", job="")
     assert (caught.value.what, caught.value.where) == (
-        "what is kept of runs cannot be written: not a directory",
+        "results cannot be written, and nothing was started: not a directory",
         str(tmp_path / "results" / "ant-1"),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 from pathlib import Path
 from typing import Any
@@ -156,6 +157,21 @@ def test_files_open_for_writing_are_told_from_those_open_for_reading(tmp_path: P
     with (tmp_path / "written").open("w"), (tmp_path / "both").open("w+"), read.open():
         written = proctree.files_open_for_writing([os.getpid()], str(tmp_path))
     assert written == {str(tmp_path / "written"), str(tmp_path / "both")}
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="this system has no /proc")
+def test_files_that_a_process_can_write_in_its_memory_are_told_from_those_it_reads(tmp_path: Path) -> None:
+    for name in ("shared", "new\nline", "private", "read"):
+        (tmp_path / name).write_text("x")
+    ways = {"shared": mmap.ACCESS_WRITE, "new\nline": mmap.ACCESS_WRITE, "private": mmap.ACCESS_COPY}
+    maps = []
+    for name in ("shared", "new\nline", "private", "read"):
+        with (tmp_path / name).open("r+b") as file:
+            maps.append(mmap.mmap(file.fileno(), 0, access=ways.get(name, mmap.ACCESS_READ)))
+    written = proctree.files_mapped_for_writing([os.getpid()], str(tmp_path))
+    for one in maps:
+        one.close()
+    assert written == {str(tmp_path / "shared"), str(tmp_path / "new\nline")}
 
 
 def test_a_process_that_has_just_ended_need_not_be_aborted() -> None:

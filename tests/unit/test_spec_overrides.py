@@ -45,6 +45,15 @@ def test_a_value_is_yaml_and_may_hold_equals_signs(tmp_path: Path) -> None:
     assert overridden(tmp_path, "env.B=a=b", 'env.C="1"').env == {"A": "1", "B": "a=b", "C": "1"}
 
 
+def test_bytes_of_a_command_line_that_are_no_text_are_refused_by_their_key(tmp_path: Path) -> None:
+    with pytest.raises(RequestError) as refused:
+        overridden(tmp_path, "env.B=\udcff\udcfe")
+    assert [str(problem) for problem in refused.value.problems] == ["--set env.B: is not UTF-8 text"]
+    (tmp_path / "job.yaml").write_text('command: [python, "\\ud800"]')
+    with pytest.raises(RequestError, match=r"job.yaml:1: command.1: is not UTF-8 text"):
+        load_job(tmp_path)
+
+
 def test_the_backend_flag_wins_over_the_file_and_is_named_when_it_is_wrong(tmp_path: Path) -> None:
     section = "existing={address: http://127.0.0.1:8265, token_env: T}"
     assert overridden(tmp_path, section, backend="existing").backend == "existing"

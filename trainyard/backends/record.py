@@ -7,7 +7,7 @@ import binascii
 import json
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,16 +81,30 @@ def _damaged(path: Path, reason: str) -> OutsideError:
     )
 
 
-def write_made_from(state: Path, file: Path) -> None:
-    write_private(state / _MADE_FROM, str(file))
+def write_made_from(state: Path, file: Path, overrides: Sequence[str]) -> None:
+    write_private(state / _MADE_FROM, json.dumps({"file": str(file), "overrides": overrides}))
 
 
 def made_from(state: Path) -> Path | None:
     """Return the file that the cluster of a state directory was made from, None if that is not known."""
+    found = _made_from(state)
+    return None if found is None else Path(found["file"])
+
+
+def made_with(state: Path) -> tuple[str, ...] | None:
+    """Return the `--set` that the cluster was made with, None if that is not known."""
+    found = _made_from(state)
+    return None if found is None or "overrides" not in found else tuple(found["overrides"])
+
+
+def _made_from(state: Path) -> dict[str, Any] | None:
     try:
-        return Path((state / _MADE_FROM).read_text())
+        text = (state / _MADE_FROM).read_text()
     except FileNotFoundError:
         return None
+    # Trainyard of before wrote the path alone.
+    found: dict[str, Any] = json.loads(text) if text.startswith("{") else {"file": text}
+    return found
 
 
 def secret_token(secret: Mapping[str, Any]) -> str | None:

@@ -71,7 +71,7 @@ def rules_of(directory: Path, *, root: Path, names: Sequence[str] = IGNORE_FILES
     """Return the rules of the ignore files of one directory."""
     rules = []
     for file in (directory / name for name in names if (directory / name).is_file()):
-        lines = file.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        lines = file.read_text(encoding="utf-8-sig", errors="surrogateescape").splitlines()
         source = file.relative_to(root).as_posix() if file.is_relative_to(root) else str(file)
         rules.append(Rules(source, directory, GitIgnoreSpec.from_lines(lines)))
     return rules

@@ -112,7 +112,7 @@ def _refuse_without_packages(prepared: Prepared, endpoint: Endpoint) -> None:
         raise PrerequisiteError(
             "`uv`, `pip` and `wheels` of a job need pip, and the Python of the cluster's head does not have it",
             where=missing.python,
-            hint=f"Install it there: uv pip install --python {missing.python} pip",
+            hint=f"Install it there: {missing.python} -m ensurepip, or uv pip install --python {missing.python} pip",
         )
 
 

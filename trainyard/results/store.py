@@ -25,6 +25,7 @@ KNOWN_IN = (
 read_only: ContextVar[bool] = ContextVar("read_only", default=False)
 
 
+_YEAR_9999 = datetime.datetime(9999, 1, 1, tzinfo=datetime.timezone.utc).timestamp()
 # The end of a run's name: its second, and two bytes of chance.
 _WHEN = re.compile(r"-\d{8}-\d{6}-[0-9a-f]{4}$")
 
@@ -94,8 +95,14 @@ def job_of(name: str) -> str:
 def create(home: Path, record: Mapping[str, Any], *, cluster: str, job: str) -> RunDirectory:
     """Make the directory of a new run from its record and both files as resolved (YAML text)."""
     run = RunDirectory(home / str(record["run"]))
-    with written(run.path):
+    try:
         _create(run, record, cluster=cluster, job=job)
+    except OSError as error:
+        raise ResultsError(
+            f"results cannot be written, and nothing was started: {(error.strerror or str(error)).lower()}",
+            where=str(error.filename or run.path),
+            hint="Choose another place: export TRAINYARD_RESULTS=DIR",
+        ) from error
     return run
 
 
@@ -138,9 +145,11 @@ def described(run: RunDirectory) -> dict[str, Any]:
 def started(record: Mapping[str, Any]) -> float | None:
     """Return when a run was dispatched, in Unix seconds; None if its record does not say."""
     try:
-        return datetime.datetime.fromisoformat(str(record.get("started"))).timestamp()
-    except ValueError:
+        moment = datetime.datetime.fromisoformat(str(record.get("started"))).timestamp()
+    except (ValueError, OverflowError):
         return None
+    # No run is older, and no calendar has later days.
+    return moment if 0 <= moment < _YEAR_9999 else None
 
 
 def find(home: Path, name: str | None, *, cluster: str | None = None) -> RunDirectory:

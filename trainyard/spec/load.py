@@ -194,7 +194,11 @@ def _dotted(path: KeyPath) -> str:
 
 def _validated(model: type[Model], source: Source, kind: str) -> Model:
     """Return the model of a source; its fields' defaults fill what neither file nor flags gave."""
-    hidden = (Problem(where(path, source), SHOWN_HIDDEN) for path in _hidden_paths(source.value))
+    texts = list(_texts(source.value))
+    hidden = [Problem(where(path, source), SHOWN_HIDDEN) for path, text in texts if HIDDEN in text]
+    no_text = [Problem(where(path, source), "is not UTF-8 text") for path, text in texts if not _is_utf_8(text)]
+    if no_text:
+        raise _refusal(kind, (*source.problems, *hidden, *no_text))
     source = replace(source, problems=(*source.problems, *hidden))
     try:
         # The context says that sizes and durations are text (fields.py).
@@ -206,16 +210,25 @@ def _validated(model: type[Model], source: Source, kind: str) -> Model:
     return spec
 
 
-def _hidden_paths(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
-    """Yield where a text was hidden when the file was written: with it the value would be another one."""
-    if isinstance(value, str) and HIDDEN in value:
-        yield path
+def _texts(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
+    """Yield each text among values, and where it stands."""
+    if isinstance(value, str):
+        yield path, value
     elif isinstance(value, Mapping):
         for key, inner in value.items():
-            yield from _hidden_paths(inner, (*path, key))
+            yield from _texts(inner, (*path, key))
     elif isinstance(value, list):
         for index, inner in enumerate(value):
-            yield from _hidden_paths(inner, (*path, index))
+            yield from _texts(inner, (*path, index))
+
+
+def _is_utf_8(text: str) -> bool:
+    """Tell whether a text can be written; bytes of a command line that are not UTF-8 are halves of surrogate pairs."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _read_text(path: Path, *, kind: str) -> str:

@@ -118,7 +118,9 @@ def _suggestion(details: dict[str, Any]) -> str:
     if kind == "int_from_float" and details["loc"][-1] == "cpus":
         return f"; on Kubernetes the scheduler may be asked for less: kuberay: {{requests: {{cpus: {value}}}}}"
     if kind == "string_type" and isinstance(value, int | float):
-        return f"; write it in quotes: {json.dumps(value_text(value))}"
+        # Of a float, how it was written is not known: 1e3 is no 1000.0 to a program.
+        shown = "" if isinstance(value, float) else f": {json.dumps(value_text(value))}"
+        return f"; write it in quotes{shown}"
     if kind == "string_type" and isinstance(value, dict) and list(value.values()) == [None]:
         # A placeholder without quotes is YAML's short form of a mapping.
         return f'; write "{{{next(iter(value))}}}" in quotes'

@@ -19,6 +19,9 @@ ENVIRONMENTS = ("env", "env_vars")
 CHART_VALUES = ("kuberay", "operator", "values")
 
 
+_LINE_ENDS = frozenset("\x85\u2028\u2029")
+
+
 class _Dumper(yaml.SafeDumper):
     """Writes text in quotes that YAML 1.1 or 1.2 would take for something else, and short lists on a line."""
 
@@ -31,7 +34,14 @@ def _represent_list(dumper: yaml.SafeDumper, entries: list[Any]) -> yaml.Node:
     return dumper.represent_sequence("tag:yaml.org,2002:seq", entries, flow_style=is_flat)
 
 
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+    # YAML takes these for the end of a line, unless they are written as escapes.
+    style = '"' if not _LINE_ENDS.isdisjoint(text) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
 _Dumper.add_representer(list, _represent_list)
+_Dumper.add_representer(str, _represent_text)
 _Dumper.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(f"^(?:{FLOAT.pattern})$"), list("-+.0123456789"))
 
 

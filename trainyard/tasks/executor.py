@@ -12,7 +12,7 @@ import tempfile
 import traceback
 import warnings
 from pathlib import Path
-from typing import Any, NoReturn, TextIO
+from typing import Any, NoReturn
 
 from invoke.exceptions import Exit, ParseError, UnexpectedExit
 from invoke.executor import Executor
@@ -24,6 +24,8 @@ from trainyard.tasks import report
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _UNUSABLE = {errno.EACCES, errno.EPERM, errno.EROFS, *_FULL}
+# What stands in the place of a directory of ours, or on the way to it, is none.
+_NO_DIRECTORY = {errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG}
 
 
 class TrainyardExecutor(Executor):
@@ -32,7 +34,7 @@ class TrainyardExecutor(Executor):
     def execute(self, *tasks: Any) -> Any:
         """Run the tasks; print an error as its parts, never a traceback without --debug."""
         signals.begin()
-        _let_streams_take_all()
+        let_streams_take_all()
         # A CI system that ends us wants the same clean-up as Ctrl-C.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         # Said by us once, instead of by urllib3 at each request. A filter that comes later has Python say all again.
@@ -43,7 +45,7 @@ class TrainyardExecutor(Executor):
         except BrokenPipeError:
             # What reads our output has ended (`... | head`); Python would complain once more at exit.
             for stream in (sys.stdout, sys.stderr):
-                _turn_away(stream)
+                report.turn_away(stream)
             raise Exit(code=0) from None
 
     def _execute(self, *tasks: Any) -> Any:
@@ -72,10 +74,26 @@ class TrainyardExecutor(Executor):
             return super().execute(*tasks)
 
 
-def _let_streams_take_all() -> None:
-    """Let a terminal show what it can of a text, and a stream that was closed take nothing."""
+class _Messages(io.TextIOWrapper):
+    """Stderr: where it has no room, what is said there is lost, and the command does what it does."""
+
+    def write(self, text: str) -> int:
+        try:
+            return super().write(text)
+        except BrokenPipeError:
+            raise
+        except OSError:
+            report.turn_away(self)
+            return len(text)
+
+
+def let_streams_take_all() -> None:
+    """Let a terminal show what it can of a text, and a stream that was closed, or a full stderr, take nothing."""
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115 - as long as the process
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: PTH123, SIM115
+    if type(sys.stderr) is io.TextIOWrapper:
+        same = open(sys.stderr.fileno(), "wb", closefd=False)  # noqa: SIM115
+        sys.stderr = _Messages(same, encoding=sys.stderr.encoding, line_buffering=True)
     for stream in (sys.stdout, sys.stderr):
         # One whose file was replaced by a pipe meanwhile cannot be changed.
         if isinstance(stream, io.TextIOWrapper):
@@ -83,21 +101,23 @@ def _let_streams_take_all() -> None:
                 stream.reconfigure(errors="replace")
 
 
-def _turn_away(stream: TextIO) -> None:
-    """Write what else comes to nowhere: what cannot be written would be said once more at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+def unusable(error: OSError) -> NoReturn:
+    """End for a file or stream that cannot be used, before or after a task: Invoke's own files, or the help's place."""
+    explained = _explained(error) or PrerequisiteError(f"{error.filename} cannot be used: {error.strerror}")
+    report.fail(explained)
+    sys.exit(explained.exit_code)
 
 
 def _explained(error: OSError) -> TrainyardError | None:
     """Return what is wrong where a file cannot be used, or what we print has no room; None of any other error."""
-    if error.errno not in _UNUSABLE:
+    if error.errno not in _UNUSABLE | _NO_DIRECTORY:
         return None
 
     if error.filename is None:
         if error.errno not in _FULL:
             return None
         # Of a write, nobody knows the file any more; it may be what stdout leads to.
-        _turn_away(sys.stdout)
+        report.turn_away(sys.stdout)
         where = f"stdout, or a file below {state_home(os.environ)} or the results"
         return OutsideError(f"what this command writes has no place: {error.strerror}", where=where)
 
@@ -106,6 +126,8 @@ def _explained(error: OSError) -> TrainyardError | None:
         # Of a home that cannot be written, a directory above it is the one that is named.
         if path.is_relative_to(home) or home.is_relative_to(path):
             return not_writable(home, error, variable=name)
+    if error.errno in _NO_DIRECTORY:
+        return None
     return PrerequisiteError(f"{path} cannot be used: {error.strerror}")
 
 

@@ -72,7 +72,7 @@ def _check(program: Program) -> None:
     if core.remainder and "train.import" not in core.unparsed:
         raise RequestError(
             f"only train.import takes words behind `--`: {core.remainder}",
-            hint="What a job runs is in its job.yaml; for one run: --set 'command=python train.py ...'",
+            hint="What a job runs is in its job.yaml; for one run: --set 'command=[python, train.py]'",
         )
 
 

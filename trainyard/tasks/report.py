@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json as json_module
 import os
 import shutil
 import sys
 import webbrowser
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
-from trainyard.errors import TrainyardError
+from trainyard.errors import OutsideError, TrainyardError
 from trainyard.tasks.command_hints import complete
 from trainyard.wording import visible
 
@@ -108,6 +110,44 @@ def say(text: object, *, file: TextIO | None = None, flush: bool = False) -> Non
 
 def note(text: str) -> None:
     say(complete(text), file=sys.stderr)
+
+
+def turn_away(stream: TextIO) -> None:
+    """Write what else comes to nowhere: what cannot be written would be said once more at exit."""
+    with contextlib.suppress(io.UnsupportedOperation):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+class Outlived:
+    """A stream that a run outlives: once it takes no more, nothing else is written to it, and `problem` says why."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.problem: OSError | None = None
+        self._stream = stream
+
+    def error(self, run: str) -> OutsideError | None:
+        """Return the error of a run's command whose output had no room; none where its reader had seen enough."""
+        if self.problem is None or isinstance(self.problem, BrokenPipeError):
+            return None
+        hint = f"The run has been followed to its end all the same: trainyard train.status {run}"
+        return OutsideError(f"stdout took no more: {self.problem.strerror}", hint=hint)
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+    def write(self, text: str) -> int:
+        return self._tried(lambda: self._stream.write(text))
+
+    def flush(self) -> None:
+        self._tried(self._stream.flush)
+
+    def _tried(self, act: Callable[[], int | None]) -> int:
+        try:
+            return (act() if self.problem is None else 0) or 0
+        except OSError as error:
+            self.problem = error
+            turn_away(self._stream)
+            return 0
 
 
 def browse(address: str) -> None:

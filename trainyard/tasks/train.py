@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from trainyard_runner import room
 
@@ -15,7 +16,7 @@ from trainyard.errors import RequestError
 from trainyard.results import formats, store
 from trainyard.tasks import command_hints, lazy
 from trainyard.tasks.command import FILE, Call, task
-from trainyard.tasks.report import Report, Table, browse, note, say
+from trainyard.tasks.report import Outlived, Report, Table, browse, note, say
 from trainyard.wording import named
 
 if TYPE_CHECKING:
@@ -313,7 +314,9 @@ def dispatched(
             note(f"tasks: {named([task.name for task in prepared.tasks], most=_NAMED)}")
         note("nothing was sent (--dry)")
         return None
-    return launch.dispatch(
+    # The run is followed to its end, whoever reads what it prints.
+    stream = Outlived(_stream(call))
+    now = launch.dispatch(
         prepared,
         lazy.training.reach(cluster, skip_smoke=skip_smoke),
         results=lazy.training.results(),
@@ -321,8 +324,9 @@ def dispatched(
         wait=wait,
         skip_smoke=skip_smoke,
         progress=call.progress,
-        screen=screen_for(call, only=only),
+        screen=lazy.screen.PrintedScreen(stream, only=only),
     )
+    return replace(now, error=now.error or stream.error(now.run.name))
 
 
 def find(call: Call, run: str, *, to_stop: bool = False) -> RunDirectory:
@@ -334,8 +338,12 @@ def find(call: Call, run: str, *, to_stop: bool = False) -> RunDirectory:
 
 
 def screen_for(call: Call, *, only: str | None = None) -> PrintedScreen:
-    """Return what shows a run as it goes: stdout, unless a document is to stand there."""
-    return lazy.screen.PrintedScreen(sys.stderr if call.json else sys.stdout, only=only)
+    return lazy.screen.PrintedScreen(_stream(call), only=only)
+
+
+def _stream(call: Call) -> TextIO:
+    """Return where a run is shown as it goes: stdout, unless a document is to stand there."""
+    return sys.stderr if call.json else sys.stdout
 
 
 def _remark(text: str) -> None:

@@ -39,12 +39,14 @@ GAVE_UP = "keeper: this machine is too busy for Ray's own time limits"
 # "/path/gcs_server(+0x3609c4) [0x55c3d16d29c4] ray::gcs::GcsServer::GetStorageType()"
 _STACK_FRAME = re.compile(r"\[0x[0-9a-f]+\]|\*\*\* StackTrace")
 
-# Asks a Python for packages: it prints the first that it does not have.
+# Asks a Python for packages: it prints the first that it cannot import.
 _LACKS = 3
 _MISSING = f"""
-import importlib.util, sys
+import sys
 for name in sys.argv[1:]:
-    if importlib.util.find_spec(name) is None:
+    try:
+        __import__(name)
+    except Exception:
         print(name)
         sys.exit({_LACKS})
 """
