@@ -44,7 +44,8 @@ def cluster_file(asked: str | None, environ: Mapping[str, str], *, directory: Pa
             return path
     known = cluster_names(directory)
     listed = listed_clusters(directory)
-    raise _no_such("cluster file", name, known=known, listed=listed, flag="-f", hint=_new_cluster(name, known))
+    flag = "-f" if asked else "TRAINYARD_CLUSTER"
+    raise _no_such("cluster file", name, known=known, listed=listed, flag=flag, hint=_new_cluster(name, known))
 
 
 def job_directory(asked: str, *, directory: Path) -> Path:

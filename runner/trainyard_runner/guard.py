@@ -162,6 +162,8 @@ class Guard:
         request: dict[str, Any] = json.loads(body)
         if descriptors:
             request["output"] = descriptors[0]
+            # The command has it as its stdout and stderr, and as nothing else.
+            os.set_inheritable(descriptors[0], False)
         return request
 
     def _send(self, message: dict[str, Any]) -> None:

@@ -157,6 +157,22 @@ def test_what_stands_in_the_place_of_a_directory_is_named(fresh: Yard, variable:
     assert (done.returncode, "Traceback" in done.stderr, str(place) in done.stderr) == (3, False, True), done
 
 
+def test_a_directory_that_is_gone_is_no_bug(fresh: Yard) -> None:
+    line = f"mkdir gone && cd gone && rmdir ../gone && exec {shlex.join(fresh.command('train.list'))}"
+    done = subprocess.run(["sh", "-c", line], cwd=fresh.home, env=fresh.env(), capture_output=True, timeout=60)
+    assert (done.returncode, b"the directory of this shell is gone" in done.stderr) == (3, True), done
+
+
+def test_a_proxy_that_does_not_answer_is_named(fresh: Yard) -> None:
+    fresh.write_cluster(
+        'name: {name}\nbackend: existing\nexisting: {{address: "http://192.0.2.1:8265", token_env: T}}\n'
+    )
+    proxy = {"T": "x", "http_proxy": "http://user:secret@127.0.0.1:9", "no_proxy": ""}
+    said = Yard(fresh.home, fresh.cluster, {**fresh.environ, **proxy}).run("smoke.run", expect=None).stderr
+    assert "http://192.0.2.1:8265, through the proxy 127.0.0.1:9" in said
+    assert "secret" not in said
+
+
 def test_a_home_that_cannot_be_written_is_named_with_the_variable_that_helps(fresh: Yard) -> None:
     fresh.write_cluster("name: {name}\nbackend: local\n")
     environ = {name: text for name, text in fresh.env().items() if name != "XDG_STATE_HOME"}

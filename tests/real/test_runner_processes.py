@@ -43,6 +43,7 @@ def test_a_task_that_ends_takes_along_all_that_it_started(yard: Yard, mark: str)
           - {{name: late, command: [sh, tree.sh, '{mark}'], timeout: 1s}}
           - {{name: daemons, command: [sh, daemons.sh, '{mark}']}}
           - {{name: killer, command: [sh, killer.sh, '{mark}']}}
+          - {{name: files, command: [sh, -c, 'exec ls /proc/self/fd']}}
         """
     write_job(yard, "ending", job)
     scripts = {
@@ -57,8 +58,11 @@ def test_a_task_that_ends_takes_along_all_that_it_started(yard: Yard, mark: str)
     assert {one["task"]: (one["outcome"], one["reason"]) for one in attempts(newest(yard))} == {
         "late": ("timeout", "it ran longer than its timeout of 1 s"),
         "daemons": ("succeeded", None),
+        "files": ("succeeded", None),
         "killer": ("failed", GUARD_KILLED),
     }
+    # Its own three, and the directory that ls looks at: nothing of the guard.
+    assert (newest(yard) / "logs" / "files.1.log").read_text().split() == ["0", "1", "2", "3"]
 
 
 @pytest.mark.core

@@ -64,6 +64,10 @@ def test_what_is_added_to_rays_file_is_a_key_of_it_that_nothing_else_decides(tmp
     ("kind", "path", "source"),
     [
         ("{node_config: {InstanceType: c5.4xlarge}}", "node_config.InstanceType", "ec2.instance_type"),
+        ("{node_config: {BlockDeviceMappings: []}}", "node_config.BlockDeviceMappings", "ec2.disk"),
+        ("{node_config: {TagSpecifications: []}}", "node_config.TagSpecifications", "ec2.tags"),
+        ("{node_config: {Placement: {AvailabilityZone: x}}}", "node_config.Placement.AvailabilityZone", "ec2.zones"),
+        ("{docker: {worker_image: isaac}}", "docker.worker_image", "image of the group"),
         ("{node_config: {ImageId: ami-1}}", "node_config.ImageId", "ec2.ami"),
         ("{node_config: {InstanceMarketOptions: {}}}", "node_config.InstanceMarketOptions", "ec2.spot"),
         ("{max_workers: 9}", "max_workers", "count and max of the group"),
@@ -81,4 +85,32 @@ def test_the_token_cannot_be_left_out(tmp_path: Path) -> None:
     assert problems(tmp_path, "{}", rest="auth: none\n") == [
         "auth: must be 'token' with the backend ec2: every instance of the security group reaches the dashboard, "
         'got "none"'
+    ]
+
+
+@pytest.mark.parametrize(
+    ("added", "path"),
+    [
+        (
+            "{available_node_types: {head: {node_config: {LaunchTemplate: {}}}}}",
+            "available_node_types.head.node_config",
+        ),
+        ("{available_node_types: {a: {node_config: {CpuOptions: {}}}}}", "available_node_types.a.node_config"),
+        ("{available_node_types: {gpu: {setup_commands: []}}}", "available_node_types.gpu"),
+        ("{provider: {Region: eu-west-1}}", "provider"),
+        ("{docker: {images: x}}", "docker"),
+    ],
+)
+def test_what_is_added_anywhere_is_what_no_plan_depends_on(tmp_path: Path, added: str, path: str) -> None:
+    (found,) = problems(tmp_path, f"{{ray: {added}}}")
+    assert found.startswith(f"ec2.ray.{path}.")
+    assert "is not a key of Ray's file that can be added" in found
+
+
+def test_the_case_of_a_key_counts_and_the_right_one_is_named(tmp_path: Path) -> None:
+    added = "{available_node_types: {head: {node_config: {ebsOptimized: true, Placement: {Tenancy: dedicated}}}}}"
+    at = "ec2.ray.available_node_types.head.node_config"
+    assert problems(tmp_path, f"{{ray: {added}}}") == [
+        f"{at}.ebsOptimized: is not a key of Ray's file that can be added; did you mean 'EbsOptimized'?",
+        f"{at}.Placement.Tenancy: is not a key of Ray's file that can be added",
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import zipfile
 from collections.abc import Callable
@@ -95,6 +96,19 @@ def test_what_is_left_out_says_by_which_ignore_file(tmp_path: Path) -> None:
         "sub/only_here": "sub/.gitignore",
         "x.log": ".gitignore",
     }
+
+
+@pytest.mark.parametrize(
+    ("mode", "sent"),
+    [(0o644, 0o644), (0o664, 0o644), (0o444, 0o644), (0o775, 0o755), (0o600, 0o600), (0o400, 0o600), (0o700, 0o700)],
+)
+def test_of_a_mode_travels_who_may_execute_and_whether_it_is_the_owner_s_alone(
+    tmp_path: Path, mode: int, sent: int
+) -> None:
+    root = write(tmp_path, {"key": "secret"})
+    (root / "key").chmod(mode)
+    with zipfile.ZipFile(io.BytesIO(pack(listing(root)).read(0))) as bundle:
+        assert bundle.getinfo("key").external_attr >> 16 & 0o777 == sent
 
 
 def test_an_ignore_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from trainyard.errors import Problem, RequestError
 from trainyard.results import formats
 from trainyard.seams.ray_api import PACKAGE_LIMIT, PART_LIMIT
 
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 # The same content makes the same bytes on every machine and every day.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 # Packing big files costs more time than sending them: they are mostly weights and data.
@@ -28,12 +29,15 @@ _PACK_BELOW = 1024 * 1024
 
 @dataclass(frozen=True)
 class SentFile:
-    """One file that travels: its name in the job directory, where it is now, and its size in bytes."""
+    """One file that travels: its name in the job directory, where it is now, its size in bytes, and its mode.
+
+    Of its mode travels whether it can be executed, and whether it is its owner's alone.
+    """
 
     name: str
     path: Path = field(repr=False)
     size: int
-    executable: bool = False
+    mode: int = 0o644
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,8 @@ def listing(directory: Path) -> Listing:
 def sent_file(path: Path, name: str) -> SentFile:
     """Return the file as it travels under a name. Raises RequestError where the name cannot."""
     found = path.stat()
-    return SentFile(_utf_8(name), path, found.st_size, executable=bool(found.st_mode & stat.S_IXUSR))
+    mode = 0o755 if found.st_mode & stat.S_IXUSR else 0o644
+    return SentFile(_utf_8(name), path, found.st_size, mode if found.st_mode & _OTHERS else mode & stat.S_IRWXU)
 
 
 def _utf_8(name: str) -> str:
@@ -163,7 +168,7 @@ def _unsendable(path: Path, above: tuple[Path, ...]) -> str | None:
 
 
 def _add(bundle: zipfile.ZipFile, file: SentFile, *, name: str) -> None:
-    entry = _zip_entry(name, stat.S_IFREG | (0o755 if file.executable else 0o644))
+    entry = _zip_entry(name, stat.S_IFREG | file.mode)
     entry.compress_type = zipfile.ZIP_DEFLATED if file.size < _PACK_BELOW else zipfile.ZIP_STORED
     entry.file_size = file.size
     try:

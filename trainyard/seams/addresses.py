@@ -6,6 +6,8 @@ import errno
 import ipaddress
 import socket
 import ssl
+import urllib.request
+from urllib.parse import urlsplit
 
 CONNECT_SECONDS = 1.0
 IDLE_SECONDS = 15
@@ -33,6 +35,16 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def proxy_of(url: str) -> str:
+    """Return the proxy that the environment names for an address, without the login to it; "" where it is reached."""
+    parts = urlsplit(url)
+    proxies = urllib.request.getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all") or ""
+    if not proxy or urllib.request.proxy_bypass(parts.hostname or ""):
+        return ""
+    return proxy.rpartition("@")[2] if "@" in proxy else proxy
 
 
 def is_ours(address: str) -> bool:

@@ -18,7 +18,7 @@ from trainyard_runner.wire.driver import left_in_words
 
 from trainyard import versions
 from trainyard.errors import OutsideError, PrerequisiteError
-from trainyard.seams.addresses import is_loopback
+from trainyard.seams.addresses import is_loopback, proxy_of
 from trainyard.seams.ray_types import (
     Amounts,
     Job,
@@ -257,11 +257,12 @@ class RayApi:
         )
 
     def _unreachable(self, error: Exception) -> UnreachableError:
-        return UnreachableError(
-            f"no answer from Ray's dashboard: {str(error) or type(error).__name__}",
-            where=self.address,
-            hint="Is the cluster up? `trainyard cluster.status` says.",
-        )
+        what = f"no answer from Ray's dashboard: {str(error) or type(error).__name__}"
+        if self._http.trust_env and (proxy := proxy_of(self.address)):
+            hint = f"Is that proxy right? If the cluster is reached without: export no_proxy={self._http.base_url.host}"
+            return UnreachableError(what, where=f"{self.address}, through the proxy {proxy}", hint=hint)
+        hint = "Is the cluster up? `trainyard cluster.status` says."
+        return UnreachableError(what, where=self.address, hint=hint)
 
 
 def _last_line(text: str) -> str:

@@ -59,7 +59,10 @@ MADE_FROM: Mapping[str, str] = {
     "provider.use_internal_ips": "ec2.use_internal_ips",
     "provider.security_group": "ec2.security_group",
     "provider.key_pair": "ec2.key_name",
+    "provider.aws_credentials": "ec2.profile",
     "docker.image": "image",
+    "docker.head_image": "image of the head",
+    "docker.worker_image": "image of the groups",
     "docker.container_name": "name",
     "docker.run_options": "ec2.docker_options",
 }
@@ -78,10 +81,16 @@ MADE_FROM_GROUPS = {
     "node_config.SecurityGroupIds": "ec2.security_group",
     "node_config.KeyName": "ec2.key_name",
     "node_config.IamInstanceProfile": "ec2.instance_profile",
+    "node_config.BlockDeviceMappings": "ec2.disk",
+    "node_config.NetworkInterfaces": "ec2.subnet and ec2.security_group",
+    "node_config.Placement.AvailabilityZone": "ec2.zones",
+    "node_config.TagSpecifications": "ec2.tags",
+    "docker.worker_image": "image of the group",
     "node_config.MinCount": "count and min of the group",
     "node_config.MaxCount": "count and max of the group",
 }
-# The others (ray/autoscaler/ray-schema.json): their content is checked with Ray's own schema by `cluster.up`.
+# The others (ray/autoscaler/ray-schema.json; RunInstances of EC2) that plan, price and checks do not depend on, by the
+# section where they stand. Their content is checked with Ray's own schema by `cluster.up`.
 OPEN = (
     "available_node_types",
     "cluster_synced_files",
@@ -97,6 +106,37 @@ OPEN = (
     "upscaling_speed",
     "worker_setup_commands",
 )
+OPEN_BELOW: Mapping[str, Sequence[str]] = {
+    "docker": (
+        "pull_before_run",
+        "head_run_options",
+        "worker_run_options",
+        "disable_automatic_runtime_detection",
+        "disable_shm_size_detection",
+        "use_podman",
+    ),
+    "provider": ("cloudwatch",),
+}
+OPEN_IN_GROUPS: Mapping[str, Sequence[str]] = {
+    "": ("docker", "initialization_commands", "node_config", "priority", "worker_setup_commands"),
+    "docker": ("pull_before_run", "worker_run_options"),
+    "node_config": (
+        "CapacityReservationSpecification",
+        "CreditSpecification",
+        "EbsOptimized",
+        "EnclaveOptions",
+        "HibernationOptions",
+        "LicenseSpecifications",
+        "MaintenanceOptions",
+        "MetadataOptions",
+        "Monitoring",
+        "NetworkPerformanceOptions",
+        "Placement",
+        "PrivateDnsNameOptions",
+        "UserData",
+    ),
+    "node_config.Placement": ("GroupId", "GroupName", "PartitionNumber"),
+}
 START = ("head_start_ray_commands", "worker_start_ray_commands")
 
 
@@ -107,26 +147,37 @@ def _of_ray(added: Mapping[str, Any]) -> Iterator[Complaint]:
             yield Complaint((key,), "is made by Trainyard: what is to run before it goes into setup_commands")
         elif key not in OPEN and key not in MADE_FROM:
             yield Complaint((key,), f"is not a key of Ray's file that can be added{did_you_mean(key, OPEN)}")
-    yield from _made_elsewhere(added, MADE_FROM)
+    yield from _closed(added, OPEN_BELOW, MADE_FROM)
 
     types = added.get("available_node_types")
     for group, kind in types.items() if isinstance(types, dict) else ():
-        yield from _made_elsewhere(kind, MADE_FROM_GROUPS, at=("available_node_types", group))
+        yield from _closed(kind, OPEN_IN_GROUPS, MADE_FROM_GROUPS, at=("available_node_types", group))
 
 
-def _made_elsewhere(added: object, made_from: Mapping[str, str], at: KeyPath = ()) -> Iterator[Complaint]:
+def _closed(
+    added: object,
+    open_in: Mapping[str, Sequence[str]],
+    made_from: Mapping[str, str],
+    at: KeyPath = (),
+) -> Iterator[Complaint]:
+    """Complain about keys that follow from the cluster file, and about those that are not open."""
     for dotted, source in made_from.items():
-        keys = tuple(dotted.split("."))
-        if _has(added, keys):
-            yield Complaint((*at, *keys), f"cannot be added: it follows from {source}")
+        *above, key = dotted.split(".")
+        if key in _below(added, above):
+            yield Complaint((*at, *above, key), f"cannot be added: it follows from {source}")
+    for dotted, names in open_in.items():
+        above = dotted.split(".") if dotted else []
+        for key in _below(added, above):
+            if key not in names and ".".join([*above, str(key)]) not in made_from:
+                meant = did_you_mean(str(key), names)
+                yield Complaint((*at, *above, key), f"is not a key of Ray's file that can be added{meant}")
 
 
-def _has(document: object, keys: Sequence[str]) -> bool:
+def _below(document: object, keys: Sequence[str]) -> Mapping[Any, Any]:
+    """Return the section that stands there; {} where none does."""
     for key in keys:
-        if not isinstance(document, dict) or key not in document:
-            return False
-        document = document[key]
-    return True
+        document = document.get(key) if isinstance(document, dict) else None
+    return document if isinstance(document, dict) else {}
 
 
 RayAdditions = Annotated[dict[str, Any], rule(_of_ray), WithJsonSchema({"type": "object"})]

@@ -31,7 +31,7 @@ NOTHING = object()
 NAME_PATTERN = r"^[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?$"
 VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
 # What Trainyard sets itself, or what follows from a task's GPUs; Ray's token never stands in a file.
-_OURS = re.compile(r"TRAINYARD_.*|CUDA_VISIBLE_DEVICES|RAY_AUTH_(?:MODE|TOKEN|TOKEN_PATH)")
+_OURS = re.compile(r"TRAINYARD_.*|CUDA_VISIBLE_DEVICES|PWD|RAY_ADDRESS|RAY_AUTH_(?:MODE|TOKEN|TOKEN_PATH)")
 
 
 @dataclass(frozen=True)
@@ -140,8 +140,9 @@ def same_names(names: Sequence[str], section: str) -> Iterator[Complaint]:
 
 def _unusable(variables: Mapping[str, str]) -> Iterator[Complaint]:
     """Complain about variables that Trainyard sets itself."""
-    for name in variables:
-        if _OURS.fullmatch(name):
+    for name, value in variables.items():
+        # `auto` is this cluster, too.
+        if _OURS.fullmatch(name) and (name, value) != ("RAY_ADDRESS", "auto"):
             yield Complaint((name,), "is set by Trainyard")
 
 

@@ -110,6 +110,8 @@ def unusable(error: OSError) -> NoReturn:
 
 def _explained(error: OSError) -> TrainyardError | None:
     """Return what is wrong where a file cannot be used, or what we print has no room; None of any other error."""
+    if error.errno == errno.ENOENT and error.filename is None and not _has_directory():
+        return PrerequisiteError("the directory of this shell is gone", hint="Change into another one: cd ~")
     if error.errno not in _UNUSABLE | _NO_DIRECTORY:
         return None
 
@@ -129,6 +131,14 @@ def _explained(error: OSError) -> TrainyardError | None:
     if error.errno in _NO_DIRECTORY:
         return None
     return PrerequisiteError(f"{path} cannot be used: {error.strerror}")
+
+
+def _has_directory() -> bool:
+    try:
+        os.getcwd()  # noqa: PTH109 - asked for whether it fails
+    except OSError:
+        return False
+    return True
 
 
 def _bug(error: Exception) -> TrainyardError:
