@@ -216,10 +216,10 @@ class Attempt:
 
     def _is_own(self, item: LeftOut, entries: Entries) -> bool:
         """Tell whether a link leads to what goes with the attempt's directory, and is no output itself."""
-        target = Path(item.target)
-        if not item.target or not target.is_relative_to(self._place.root) or not target.exists():
+        target = Path(item.target).resolve()
+        if not item.target or not target.is_relative_to(self._place.root.resolve()) or not target.exists():
             return False
-        places = (self._place.output, self._place.directory)
+        places = (self._place.output.resolve(), self._place.directory.resolve())
         names = [str(target.relative_to(place)) for place in places if target.is_relative_to(place)]
         return not any(name in entries for name in names)
 
