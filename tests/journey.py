@@ -148,7 +148,7 @@ def around(sent: Seen, restored: Seen) -> Seen:
         found |= {str(parent): ("directory", None) for parent in list(Path(at).parents)[:-1]}
     for at, value in sorted(sent.items()):
         above = [str(parent) for parent in list(Path(at).parents)[:-1]]
-        if at not in found and all(found[one][0] == "directory" for one in above):
+        if at not in found and all(found.get(one, ("nothing",))[0] == "directory" for one in above):
             found[at] = value
     return found
 

@@ -94,8 +94,10 @@ class JobFiles:
 def changed(directory: Path, copied: dict[str, Identity], *, declared: Collection[str]) -> list[str]:
     """Return the names of files that a task wrote or changed outside its declared outputs, in order."""
     outputs = {PurePosixPath(output) for output in declared}
-    found, _ = archive.scan(str(directory))
+    found, left_out = archive.scan(str(directory))
     names = [entry.name for entry in found.values() if not stat.S_ISDIR(entry.mode) and _is_other(entry, copied)]
+    # No link, pipe or the like was sent.
+    names += [item.name for item in left_out]
     return sorted(name for name in names if not _is_expected(PurePosixPath(name), outputs))
 
 

@@ -51,11 +51,12 @@ class Workspace:
     def copy_files(self, files: JobFiles | None, declared: list[str]) -> dict[str, Identity]:
         """Put copies of the job's files around what was restored; return how each is known again.
 
-        The parents of declared outputs are there, whoever makes those.
+        The parents of declared outputs are there, whoever makes those, unless the attempt before left a file there.
         """
         copied = files.copy(self.directory) if files is not None else {}
         for output in declared:
-            (self.directory / output).parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileExistsError, NotADirectoryError):
+                (self.directory / output).parent.mkdir(parents=True, exist_ok=True)
         return copied
 
     def keep_token(self, token: str) -> Path:
