@@ -229,6 +229,13 @@ def test_microk8s_refuses_joins_as_documented_and_exits_0_where_it_is_stopped(la
     first.shell("echo > /etc/hosts")
     assert "(host-2) of the joining node does not resolve" in join(second, first, "--worker", check=False).stdout
     first.shell(f"cp /root/kube-apiserver {API_ARGUMENTS}; cp /root/hosts /etc/hosts")
+    # The flag for a control plane leads the worker's way: no flag is the one that joins.
+    refused = join(second, first, "--controlplane", check=False)
+    message = "Joining process failed. Make sure the cluster you connect to supports joining worker nodes."
+    assert (refused.returncode, refused.stdout.splitlines()[-1]) == (1, message)
+    assert second.run("ls", f"{DATA}/var/lock/join-in-progress").returncode == 0
+    assert first.run("ls", f"{DATA}/var/lock/no-cert-reissue").returncode == 0
+    assert f"{first.ip}:19001" in lab.members()
     alone = microk8s.run(second, "leave", check=False)
     message = "This MicroK8s deployment is not acting as a node in a cluster.\n"
     assert (alone.returncode, alone.stdout) == (1, message)

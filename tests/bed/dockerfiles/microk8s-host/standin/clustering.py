@@ -76,16 +76,22 @@ def join(words: Sequence[str]) -> None:
     need_root()
     parser = argparse.ArgumentParser(prog="microk8s join")
     parser.add_argument("connection")
-    parser.add_argument("--worker", action="store_true")
-    for flag in ("--controlplane", "--skip-verify", "--disable-low-memory-guard"):
+    # Two values of one parameter (scripts/wrappers/join.py:948-955).
+    parser.add_argument("--worker", dest="role", action="store_const", const="as-worker", default="")
+    parser.add_argument("--controlplane", dest="role", action="store_const", const="as-master")
+    for flag in ("--skip-verify", "--disable-low-memory-guard"):
         parser.add_argument(flag, action="store_true")
     given = parser.parse_args(words)
     address, token, check = _connection(given.connection)
     lock("join-in-progress")
     print(f"Contacting cluster at {address}", flush=True)
-    answer = _ask(address, token, check if not given.skip_verify else "", worker=given.worker)
+    answer = _ask(address, token, check if not given.skip_verify else "", worker=given.role == "as-worker")
+    # It asks `if worker:`, and "as-master" is true; the agent took it for a control plane and sent the CA's key, which
+    # no worker gets (scripts/wrappers/join.py:689 and 760; [A] pkg/api/v2/join.go:22).
+    if given.role == "as-master":
+        stop("Joining process failed. Make sure the cluster you connect to supports joining worker nodes.", 1)
     unlock(services.WAITS)
-    if given.worker:
+    if given.role == "as-worker":
         _become_worker(answer, address)
     else:
         _become_control_plane(answer, address)
