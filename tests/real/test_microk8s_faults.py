@@ -25,6 +25,7 @@ from tests.real.yard import Yard, wait_until
 pytestmark = [pytest.mark.microk8s, pytest.mark.timeout(900)]
 API_ARGUMENTS = f"{DATA}/args/kube-apiserver"
 AGAIN = "  -> Mend them, and repeat the same command; the others wait."
+ALONE = "This MicroK8s deployment is not acting as a node in a cluster."
 SSHD = "/usr/sbin/sshd -o PasswordAuthentication=no"
 
 
@@ -237,10 +238,11 @@ def test_microk8s_refuses_joins_as_documented_and_exits_0_where_it_is_stopped(la
     assert first.run("ls", f"{DATA}/var/lock/no-cert-reissue").returncode == 0
     assert f"{first.ip}:19001" in lab.members()
     alone = microk8s.run(second, "leave", check=False)
-    message = "This MicroK8s deployment is not acting as a node in a cluster.\n"
-    assert (alone.returncode, alone.stdout) == (1, message)
+    assert (alone.returncode, alone.stdout) == (1, f"{ALONE}\n")
     # The next `up` starts it.
     microk8s.run(second, "stop")
+    stopped = microk8s.run(second, "leave", check=False)
+    assert (stopped.returncode, stopped.stderr) == (1, "microk8s is not running, try microk8s start\n")
     assert microk8s.run(second, "status").stdout == "microk8s is not running, try microk8s start\n"
 
 
@@ -313,6 +315,10 @@ def test_a_host_that_left_the_file_is_said_and_leaves_as_it_was_found_when_asked
     row = lab.yard.json("cluster.status")["hosts"][2]
     assert (row["host"], row["address"], row["state"]) == ("host-3", lab.hosts[2].ip, "ready")
     assert row["seen"] == "not in the file any more: trainyard cluster.up --remove"
+    # Its connection broke between this lock and the one that it has: MicroK8s then refuses to let it leave.
+    lab.hosts[2].run("rm", f"{DATA}/var/lock/no-cert-reissue")
+    refused = microk8s.run(lab.hosts[2], "leave", check=False)
+    assert (refused.returncode, refused.stdout) == (1, f"{ALONE}\n")
     step = f"Remove host-3 ({lab.hosts[2].ssh})"
     assert planned(lab.yard, "--remove") == [step]
     done = lab.yard.json("cluster.up", "--remove")["steps"]

@@ -28,6 +28,7 @@ TOGETHER = (Member("10.0.0.1:19001", True), Member("10.0.0.2:19001", False))
 FIRST = replace(GOOD, hostname="a", members=TOGETHER[:1])
 FRESH = replace(GOOD, hostname="b", members=ALONE)
 WORKER = replace(GOOD, hostname="b", locks=frozenset({"clustered.lock"}))
+HALF = frozenset({"join-in-progress"})
 
 
 def _block(text: str) -> str:
@@ -64,6 +65,11 @@ def lab(b: Facts, nodes: Mapping[str, Any], *, first: Facts = FIRST, control_pla
         (lab(FRESH, {"former": node("10.0.0.2")}), True),
         # Joined, and the cluster knows nothing of it.
         (lab(WORKER, {}), True),
+        # Cut off in mid-join: it can be a node all the same, once its services were started.
+        (lab(replace(WORKER, locks=WORKER.locks | HALF), {"b": node("10.0.0.2")}), True),
+        (lab(replace(FRESH, members=TOGETHER, locks=HALF), {"b": node("10.0.0.2")}, control_plane=True), True),
+        # Refused: MicroK8s does no more than usual while the lock is there.
+        (lab(replace(FRESH, locks=HALF), {}), True),
         # In another role than the file gives it.
         (lab(WORKER, {"b": node("10.0.0.2")}, control_plane=True), True),
         (lab(replace(FRESH, members=TOGETHER), {"b": node("10.0.0.2")}), True),
@@ -155,6 +161,12 @@ def test_the_others_join_a_control_plane_that_has_a_cluster_wherever_the_file_na
     made = lab(replace(FRESH, members=TOGETHER), {}, first=replace(GOOD, members=ALONE), control_plane=True)
     made.put_members_first()
     assert made.first.name == "b"
+    # One that was cut off in mid-join is to join it.
+    half = lab(FRESH, {}, first=replace(FIRST, locks=HALF), control_plane=True)
+    second = lab(replace(FRESH, members=TOGETHER), {}, first=replace(FIRST, locks=HALF), control_plane=True)
+    for both in (half, second):
+        both.put_members_first()
+    assert (half.first.name, second.first.name) == ("a", "b")
 
 
 def test_a_role_that_changed_ends_what_runs_on_a_live_node() -> None:

@@ -15,13 +15,16 @@ from trainyard.seams.ssh.facts import Fields, block, decoded, fact, under
 from trainyard.seams.ssh.snaps import Snap
 
 DATA = "/var/snap/microk8s/current"
+LOCKS = f"{DATA}/var/lock"
 LAUNCH_FILE = "/var/snap/microk8s/common/.microk8s.yaml"
 # The first line of the launch file of a MicroK8s that we installed.
 MARK = "# made by trainyard"
 SYSCTL_FILE = "/etc/sysctl.d/60-trainyard-microk8s.conf"
 # dqlite stops at the limit of aio; watchers of files at those of inotify.
 SYSCTLS = {"fs.inotify.max_user_instances": 1024, "fs.inotify.max_user_watches": 1048576, "fs.aio-max-nr": 1048576}
-_NAMES = f"data={DATA} limits={SYSCTL_FILE} launch={LAUNCH_FILE} mark='{MARK}' sysctls='{' '.join(SYSCTLS)}'"
+_NAMES = (
+    f"data={DATA} locks={LOCKS} limits={SYSCTL_FILE} launch={LAUNCH_FILE} mark='{MARK}' sysctls='{' '.join(SYSCTLS)}'"
+)
 SCRIPT = r"""
 [ -d /var/snap ] && disk=/var/snap || disk=/var
 field disk "$(df -B1 --output=avail $disk | tail -n 1)"
@@ -35,7 +38,10 @@ for file in /etc/microk8s.yaml /root/snap/microk8s/common/.microk8s.yaml $launch
   [ -e $file ] && { grep -qx "$mark" $file && field ours yes || field foreign $file; }
 done
 [ -d $data ] || exit 0
-for lock in clustered.lock stopped.lock; do [ -e $data/var/lock/$lock ] && field lock.$lock yes; done
+for lock in clustered.lock stopped.lock; do [ -e $locks/$lock ] && field lock.$lock yes; done
+# A join that is cut off leaves it; of one that runs, there is a process.
+[ -e $locks/join-in-progress ] && ! ps -eo args= | grep -Eq '[m]icrok8s(-| )join|[w]rappers/join' \
+  && field lock.join-in-progress yes
 cat $data/var/kubernetes/backend/cluster.yaml 2> /dev/null | text members
 # A worker keeps the others of the time before it joined.
 used="kubelet proxy"
@@ -95,6 +101,11 @@ class Facts(host_facts.Facts):
     @property
     def is_stopped(self) -> bool:
         return "stopped.lock" in self.locks or (self.snap is not None and self.snap.is_disabled)
+
+    @property
+    def is_half_joined(self) -> bool:
+        """Say whether a join was cut off or refused here: one that succeeds takes its lock away (join.py:1012)."""
+        return "join-in-progress" in self.locks
 
     @property
     def has_joined(self) -> bool:

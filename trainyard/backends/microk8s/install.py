@@ -69,13 +69,22 @@ def _install_step(lab: Lab) -> Step:
             return "not installed"
         return "" if fact.snap.is_held else "not held: snapd refreshes it at any hour"
 
-    def install(host: Host) -> None:
-        # One that is there already says so, and exits 0.
-        host.root("snap", "install", "microk8s", "--classic", f"--channel={lab.channel}", seconds=INSTALL_SECONDS)
-        # Refreshes in the night end clusters (microk8s#1022, #2491).
-        host.root("snap", "refresh", "--hold", "microk8s")
+    title = f"Install MicroK8s {lab.channel} on {counted(len(lab.hosts), 'host')}"
+    return each_step(lab, title, lacks, lambda host: _install(host, lab.channel))
 
-    return each_step(lab, f"Install MicroK8s {lab.channel} on {counted(len(lab.hosts), 'host')}", lacks, install)
+
+def _install(host: Host, channel: str) -> None:
+    # One that is there already says so, and exits 0.
+    host.root("snap", "install", "microk8s", "--classic", f"--channel={channel}", seconds=INSTALL_SECONDS)
+    # Refreshes in the night end clusters (microk8s#1022, #2491).
+    host.root("snap", "refresh", "--hold", "microk8s")
+
+
+def install_again(host: Host, channel: str) -> None:
+    """Install MicroK8s on a host from which it was removed, and which is to join the others."""
+    # It went with the rest.
+    _write_launch_file(host, ())
+    _install(host, channel)
 
 
 def _upgrade_steps(lab: Lab, *, upgrade: bool, after: str) -> list[Step]:
@@ -136,9 +145,11 @@ def _start_step(lab: Lab, after: str) -> Step:
     def lacks(_: Host, fact: Facts) -> str:
         return "its kubelet does not run" if fact.is_stopped or KUBELET_PORT not in fact.listening else ""
 
-    def start(host: Host) -> None:
-        host.root("snap", "enable", "microk8s", check=False)
-        host.microk8s("start", seconds=START_SECONDS, check=False)
-        host.root("snap", "start", "--enable", "microk8s")
-
     return each_step(lab, "MicroK8s runs on every host", lacks, start, deadline=START_SECONDS, after=after)
+
+
+def start(host: Host) -> None:
+    """Start all services of a host, and let boots start them."""
+    host.root("snap", "enable", "microk8s", check=False)
+    host.microk8s("start", seconds=START_SECONDS, check=False)
+    host.root("snap", "start", "--enable", "microk8s")

@@ -35,7 +35,8 @@ def steps(lab: Lab) -> list[Step]:
 def is_part(lab: Lab, host: Host) -> bool:
     """Say whether host and cluster agree that it is a node, in the role that the file gives it."""
     fact = lab.fact(host)
-    if fact.node not in lab.nodes() or fact.is_worker == host.is_control_plane:
+    # One that was cut off in mid-join can be a node all the same, and would never be let out again.
+    if fact.is_half_joined or fact.node not in lab.nodes() or fact.is_worker == host.is_control_plane:
         return False
     return fact.is_worker or lab.first.ip in {member.host for member in fact.members}
 

@@ -38,7 +38,7 @@ def steps(lab: Lab, written: Sequence[Path]) -> list[Step]:
 
     def remove() -> None:
         for group in (lab.workers, lab.control_planes):
-            each([host for host in group if host in ours], _remove)
+            each([host for host in group if host in ours], purge)
         lab.changed()
 
     left = f"Leave {counted(len(lab.hosts), 'host')} as found"
@@ -58,11 +58,12 @@ def steps(lab: Lab, written: Sequence[Path]) -> list[Step]:
 def give_back(host: Host, fact: Facts) -> None:
     """Leave one host as it was found."""
     if fact.is_ours:
-        _remove(host)
+        purge(host)
     _clean(host)
 
 
-def _remove(host: Host) -> None:
+def purge(host: Host) -> None:
+    """Remove MicroK8s, with all that it holds."""
     host.root("snap", "remove", "microk8s", "--purge", seconds=REMOVE_SECONDS)
 
 

@@ -172,6 +172,7 @@ def _become_worker(answer: dict[str, Any], address: str) -> None:
         lock(name)
     _forget_kubelet()
     services.start()
+    lock("no-cert-reissue")
     print("\nThe node has joined the cluster and will appear in the nodes list in a few seconds.\n")
     print("This worker node gets automatically configured with the API server endpoints.")
     print("    /var/snap/microk8s/current/args/traefik/provider.yaml\n", flush=True)
@@ -185,12 +186,13 @@ def _become_control_plane(answer: dict[str, Any], address: str) -> None:
     _forget_kubelet()
     store.new(f"{default_address()}:{STORE_PORT}")
     (BACKEND / "joins").write_text(initial)
-    print("Waiting for this node to finish joining the cluster.", end=" ", flush=True)
     found = installed()
     is_other = found is None or answer["version"].rpartition(".")[0] != found.version.rpartition(".")[0]
     if is_other:
         store.refuse_to_start()
     services.start("dqlite")
+    # Where nobody reads any more it ends here: a member, with kubelite stopped and without no-cert-reissue.
+    print("Waiting for this node to finish joining the cluster.", end=" ", flush=True)
     give_up = time.monotonic() + (3 if is_other else 120)
     while not _is_member() and time.monotonic() < give_up:
         print(".", end=" ", flush=True)
@@ -213,14 +215,18 @@ def _is_member() -> bool:
 def leave(words: Sequence[str]) -> None:
     """Take this node out of its cluster; it is one of its own afterwards."""
     need_root()
+    if services.is_stopped():
+        print("microk8s is not running, try microk8s start", file=sys.stderr)
+        sys.exit(1)
+    # A join writes it last: one that was cut off lacks it (wrappers/microk8s-leave.wrapper).
+    if not locked("no-cert-reissue"):
+        stop("This MicroK8s deployment is not acting as a node in a cluster.", 1)
     if locked("clustered.lock"):
         print("Configuring services.", flush=True)
         services.stop()
         unlock("clustered.lock")
         unlock("no-k8s-dqlite")
     else:
-        if not locked("no-cert-reissue"):
-            stop("This MicroK8s deployment is not acting as a node in a cluster.", 1)
         found = store.members()
         voters = [member for member in found if member["Role"] == 0]
         own = store.of_this_host()
