@@ -148,6 +148,26 @@ def test_a_launch_file_that_is_wrong_fails_the_installation(lab: Lab) -> None:
     assert not is_installed(third)
 
 
+def test_a_snapd_that_cannot_hold_or_does_not_run_stops_up_before_anything_is_installed(lab: Lab) -> None:
+    second = lab.second
+    told = second.files / "snapd"
+    told.write_text("unavailable\n")
+    assert "snapd   unavailable\n" in second.run("snap", "version").stdout
+    assert second.run("snap", "list", check=False).returncode == 1
+    away = error_of(lab.yard.run("cluster.up", expect=3))
+    told.write_text("2.57.6-1+b5\n")
+    refused = second.run("snap", "refresh", "--hold", "microk8s", check=False)
+    assert (refused.returncode, refused.stderr) == (64, "error: unknown flag `hold'\n")
+    old = error_of(lab.yard.run("cluster.up", expect=3))
+    assert [away[1], old[1]] == [
+        f"  - {second.ip}: its snapd does not run: sudo systemctl start snapd.socket",
+        f"  - {second.ip}: its snapd is 2.57.6-1+b5, and a refresh is held by 2.58 and newer: sudo snap install snapd",
+    ]
+    assert not any(is_installed(host) for host in (lab.first, second))
+    second.run("snap", "install", "snapd")
+    assert "Install MicroK8s 1.34/stable on 2 hosts" in planned(lab.yard)
+
+
 @pytest.mark.parametrize("what", BROKEN)
 def test_what_is_wrong_with_a_host_is_one_error_that_names_it_before_anything_is_done(lab: Lab, what: str) -> None:
     breaks, mends, expected = BROKEN[what]

@@ -15,7 +15,7 @@ from trainyard.backends.contract import Tools
 from trainyard.backends.microk8s import addresses, facts, install, leaving, remove
 from trainyard.backends.microk8s.facts import SYSCTLS, Facts, Member
 from trainyard.backends.microk8s.lab import Host, Lab
-from trainyard.errors import RequestError
+from trainyard.errors import PrerequisiteError, RequestError
 from trainyard.seams.ssh import facts as host_facts
 from trainyard.seams.ssh.connection import connect
 from trainyard.seams.ssh.facts import fields_of, parse
@@ -181,6 +181,10 @@ def test_upgrades_go_minor_by_minor_over_all_hosts() -> None:
         install.steps(made, upgrade=False)
     titles = [step.title for step in install.steps(made, upgrade=True) if step.title.startswith("Upgrade")]
     assert titles == ["Upgrade a to 1.33/stable", "Upgrade a to 1.34/stable", "Upgrade b to 1.34/stable"]
+    strict = lab(FRESH, {}, first=replace(FIRST, snap=replace(old, channel="1.32-strict/stable")))
+    strict.channel = "1.34-strict/stable"
+    titles = [step.title for step in install.steps(strict, upgrade=True) if step.title.startswith("Upgrade")]
+    assert titles == ["Upgrade a to 1.33-strict/stable", "Upgrade a to 1.34-strict/stable"]
     strange = lab(replace(FRESH, snap=replace(old, channel="latest/stable")), {}, first=FIRST)
     with pytest.raises(RequestError, match="MicroK8s of latest/stable has no version that is known"):
         install.steps(strange, upgrade=True)
@@ -208,6 +212,17 @@ def test_purge_takes_no_member_out_of_a_cluster_that_somebody_else_began() -> No
     ours, theirs = replace(FIRST, snap=snap, is_ours=True), replace(FRESH, snap=snap)
     with pytest.raises(RequestError, match="MicroK8s on b is not of Trainyard's making"):
         remove.steps(lab(theirs, {}, first=ours), [Path("kubeconfig")])
+
+
+def test_purge_touches_nothing_where_nobody_knows_what_is_installed() -> None:
+    silent = lab(replace(FRESH, snapd="unavailable", is_ours=True), {}, first=replace(FIRST, is_ours=True))
+    with pytest.raises(PrerequisiteError, match="snapd does not run on b") as refused:
+        remove.steps(silent, [])
+    assert refused.value.hint == "There: sudo systemctl start snapd.socket"
+
+
+def test_hosts_answer_in_the_words_that_are_read() -> None:
+    assert host_facts.SCRIPT.split()[:2] == ["export", "LC_ALL=C"]
 
 
 def test_an_interface_may_have_two_addresses() -> None:

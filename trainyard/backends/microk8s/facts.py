@@ -20,6 +20,8 @@ LAUNCH_FILE = "/var/snap/microk8s/common/.microk8s.yaml"
 # The first line of the launch file of a MicroK8s that we installed.
 MARK = "# made by trainyard"
 SYSCTL_FILE = "/etc/sysctl.d/60-trainyard-microk8s.conf"
+# What `snap version` says where no daemon answers, with an exit code of 0: `snap list` then lists nothing.
+UNAVAILABLE = "unavailable"
 # dqlite stops at the limit of aio; watchers of files at those of inotify.
 SYSCTLS = {"fs.inotify.max_user_instances": 1024, "fs.inotify.max_user_watches": 1048576, "fs.aio-max-nr": 1048576}
 _NAMES = (
@@ -93,6 +95,11 @@ class Facts(host_facts.Facts):
     def node(self) -> str:
         """Return the name that its kubelet registers: Kubernetes takes no capitals."""
         return self.hostname.lower()
+
+    @property
+    def is_bare(self) -> bool:
+        """Say whether MicroK8s is known not to be installed."""
+        return self.snap is None and self.snapd != UNAVAILABLE
 
     @property
     def is_worker(self) -> bool:

@@ -106,9 +106,10 @@ def _upgrade_steps(lab: Lab, *, upgrade: bool, after: str) -> list[Step]:
         if not upgrade:
             hint = "Upgrade it, a host and a minor at a time: trainyard cluster.up --set microk8s.upgrade=true"
             raise RequestError(what, hint=hint)
-        risk = lab.channel.partition("/")[2]
+        # All of it but the minor: `1.34-strict/stable` is another snap than `1.34/stable`, which wants --classic.
+        rest = re.sub(r"^1\.\d+", "", lab.channel)
         for minor in range(now + (now != then), then + 1):
-            channel = f"1.{minor}/{risk}" if minor != then else lab.channel
+            channel = f"1.{minor}{rest}" if minor != then else lab.channel
             found.append((minor, _upgrade_step(lab, host, channel, after)))
     # No API server may be two minors ahead of another.
     return [step for _, step in sorted(found, key=lambda step: step[0])]
