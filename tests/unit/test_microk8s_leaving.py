@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import yaml
 
 from tests.unit.test_microk8s_states import FIRST, TOGETHER, TOOLS, WORKER, node
 from trainyard.backends.microk8s import addresses, leaving
@@ -38,6 +39,7 @@ class Told:
     facts: str = ""
     leave: Ran = DEAF
     commands: list[str] = field(default_factory=list)
+    written: str = ""
 
     def sudo(self, command: Sequence[str], **_: Any) -> Ran:
         if "machine_id" in command[-1]:
@@ -48,8 +50,9 @@ class Told:
     def run(self, command: Sequence[str], **_: Any) -> Ran:
         return Ran(0, "", "")
 
-    def put(self, path: str, *_: Any, **__: Any) -> None:
+    def put(self, path: str, content: bytes, **_: Any) -> None:
         self.commands.append(f"write {path}")
+        self.written += content.decode()
 
 
 def made(
@@ -111,6 +114,12 @@ def test_microk8s_of_ours_that_does_not_leave_is_installed_again_and_the_member_
         "snap install microk8s --classic --channel=1.34/stable",
         "snap refresh --hold microk8s",
     ]
+    # What MicroK8s' own launch file would give its kubelet.
+    assert yaml.safe_load(told.written) == {
+        "version": "0.1.0",
+        "extraKubeletArgs": {"--cluster-domain": "cluster.local", "--cluster-dns": "10.152.183.10"},
+        "addons": [],
+    }
     assert "/snap/bin/microk8s remove-node 10.0.0.2 --force" in first.commands
 
 

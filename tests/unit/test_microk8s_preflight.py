@@ -39,6 +39,7 @@ GOOD = Facts(
     trust={},
     certificates={},
     endpoints="",
+    cluster_dns="",
     foreign_launch="",
     is_ours=False,
     has_our_limits=False,

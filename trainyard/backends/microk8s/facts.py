@@ -54,6 +54,7 @@ done
 for file in $data/args/certs.d/*/hosts.toml; do
   [ -e "$file" ] && text "trust.$(basename "$(dirname "$file")")" < "$file"
 done
+field cluster-dns "$(sed -n 's/^--cluster-dns[= ]//p' $data/args/kubelet 2> /dev/null)"
 cat $data/args/traefik/provider.yaml 2> /dev/null | text endpoints
 """
 
@@ -75,6 +76,7 @@ class Facts(host_facts.Facts):
     """A host at one moment. `disk`: bytes that are free; `certificates`: the ends of those in use, in Unix seconds.
 
     `foreign_launch`: a launch file of somebody else, which an installation would read, or ours take the place of.
+    `cluster_dns`: the address at which its pods look names up, as its kubelet is told, "" where it is not.
     `is_ours`: MicroK8s was installed by us, or is about to be; `has_our_limits`: so were the kernel's limits written.
     """
 
@@ -87,6 +89,7 @@ class Facts(host_facts.Facts):
     trust: Mapping[str, str]
     certificates: Mapping[str, float]
     endpoints: str
+    cluster_dns: str
     foreign_launch: str
     is_ours: bool
     has_our_limits: bool
@@ -145,6 +148,7 @@ def of(fields: Fields, facts: host_facts.Facts) -> Facts:
         trust={registry: block(fields, f"trust.{registry}") for registry in trust},
         certificates={name: fact(fields, f"certificate.{name}", _unix_seconds) for name in ends},
         endpoints=block(fields, "endpoints"),
+        cluster_dns=fields.get("cluster-dns", ""),
         foreign_launch=fields.get("foreign", ""),
         is_ours="ours" in fields,
         has_our_limits="limits" in fields,

@@ -15,6 +15,9 @@ from trainyard.seams.ssh import hosts_file
 from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import counted
 
+# Those of MicroK8s' own launch file, whose place ours takes (microk8s.default.yaml). Where a kubelet lacks them,
+# `enable dns` restarts kubelets and API servers on all nodes, and a host that joins meanwhile has no DNS.
+KUBELET_ARGUMENTS = {"--cluster-domain": "cluster.local", "--cluster-dns": "10.152.183.10"}
 ADDONS = ("dns", "hostpath-storage")
 # Some hundred MB of a snap, from far away.
 INSTALL_SECONDS = 900.0
@@ -58,7 +61,8 @@ def _prepare_step(lab: Lab) -> Step:
 
 
 def _write_launch_file(host: Host, addons: Sequence[str]) -> None:
-    launch = yaml.safe_dump({"version": "0.1.0", "addons": [{"name": name} for name in addons]})
+    listed = [{"name": name} for name in addons]
+    launch = yaml.safe_dump({"version": "0.1.0", "extraKubeletArgs": KUBELET_ARGUMENTS, "addons": listed})
     host.root("mkdir", "-p", str(Path(LAUNCH_FILE).parent))
     host.connection.put(LAUNCH_FILE, f"{MARK}\n{launch}".encode(), sudo=True)
 

@@ -13,7 +13,7 @@ import socket
 import ssl
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -148,6 +148,11 @@ def _post(address: str, path: str, body: dict[str, Any], check: str = "") -> dic
     if answer.status != 200:
         stop(f"Connection failed. {found['error']} ({answer.status}).", 6)
     return found
+
+
+def configure(address: str, arguments: Mapping[str, str]) -> None:
+    """Let another node's agent change its kubelet."""
+    _post(address, "/standin/kubelet", {"key": (CERTS / "ca.key").read_text(), "arguments": dict(arguments)})
 
 
 def _take(answer: dict[str, Any]) -> None:
