@@ -166,6 +166,8 @@ def test_a_snapd_that_cannot_hold_or_does_not_run_stops_up_before_anything_is_in
     assert not any(is_installed(host) for host in (lab.first, second))
     second.run("snap", "install", "snapd")
     assert "Install MicroK8s 1.34/stable on 2 hosts" in planned(lab.yard)
+    told.unlink()
+    second.run("rm", "-r", "/var/lib/snapd")
 
 
 @pytest.mark.parametrize("what", BROKEN)
