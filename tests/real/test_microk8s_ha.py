@@ -163,7 +163,7 @@ def test_a_control_plane_that_was_cut_off_in_mid_join_joins_when_up_is_repeated_
     locks = second.run("ls", f"{DATA}/var/lock").stdout.split()
     assert "join-in-progress" in locks and "no-cert-reissue" not in locks
     assert second.ip in third.run("cat", f"{DATA}/var/kubernetes/backend/cluster.yaml").stdout
-    # What a boot does: its node is there, and looks whole.
+    # As a boot does: its node is there, and looks whole.
     second.run("snap", "start", "microk8s")
     microk8s.wait_ready(third, "host-2", "host-3")
     lab.name_hosts(third, second, first)

@@ -114,7 +114,7 @@ def test_microk8s_of_ours_that_does_not_leave_is_installed_again_and_the_member_
         "snap install microk8s --classic --channel=1.34/stable",
         "snap refresh --hold microk8s",
     ]
-    # What MicroK8s' own launch file would give its kubelet.
+    # Its kubelet gets as much from MicroK8s' own launch file.
     assert yaml.safe_load(told.written) == {
         "version": "0.1.0",
         "extraKubeletArgs": {"--cluster-domain": "cluster.local", "--cluster-dns": "10.152.183.10"},

@@ -67,7 +67,7 @@ def test_good_hosts_have_nothing_wrong() -> None:
             {"snapd": "2.57.6-1+b5"},
             "its snapd is 2.57.6-1+b5, and a refresh is held by 2.58 and newer: sudo snap install snapd",
         ),
-        # What is installed is not known then, and has its ports: they are nobody else's.
+        # Nobody knows then whether MicroK8s is installed: the ports may be its own.
         (
             {"snapd": "unavailable", "listening": frozenset({22, 10250, 16443})},
             "its snapd does not run: sudo systemctl start snapd.socket",

@@ -20,7 +20,7 @@ LAUNCH_FILE = "/var/snap/microk8s/common/.microk8s.yaml"
 # The first line of the launch file of a MicroK8s that we installed.
 MARK = "# made by trainyard"
 SYSCTL_FILE = "/etc/sysctl.d/60-trainyard-microk8s.conf"
-# What `snap version` says where no daemon answers, with an exit code of 0: `snap list` then lists nothing.
+# `snap version` says so where no daemon answers, with an exit code of 0: `snap list` then lists nothing.
 UNAVAILABLE = "unavailable"
 # dqlite stops at the limit of aio; watchers of files at those of inotify.
 SYSCTLS = {"fs.inotify.max_user_instances": 1024, "fs.inotify.max_user_watches": 1048576, "fs.aio-max-nr": 1048576}

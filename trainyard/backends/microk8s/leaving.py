@@ -25,7 +25,7 @@ ADDRESS = "io.trainyard/ssh"
 DRAIN = ("--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=300s")
 # dqlite writes its members down every 30 s.
 SETTLE_SECONDS = 60.0
-# What `leave` exits with on the host that holds the only copy of the database (scripts/wrappers/leave.py).
+# The exit code of `leave` on the host that holds the only copy of the database (scripts/wrappers/leave.py).
 ONLY_COPY = 3
 # `leave` refuses without the file that a join writes last, and which a join that was cut off never wrote
 # (wrappers/microk8s-leave.wrapper); the lock of that join it leaves.

@@ -20,7 +20,7 @@ from standin.places import BED, CHANNELS, COMMON, DATA, PROGRAM, ROOT, SNAPD, In
 WRAPPER = '#!/bin/sh\nPYTHONPATH=/opt/bed exec python3 -u -m standin.microk8s "$@"\n'
 BUSY = Path("/run/snapd.lock")
 CLOCK = re.compile(r"\b\d\d:\d\d:\d\d\b")
-# What a host's `snap version` says, unless /etc/bed/snapd says it: an older one, or that its daemon is away.
+# The version of a host's snapd, unless /etc/bed/snapd has another one, or says that its daemon is away.
 VERSION, AWAY = "2.72", "unavailable"
 # The first with `snap refresh --hold`.
 HOLDS = (2, 58)
