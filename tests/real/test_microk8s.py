@@ -26,6 +26,7 @@ from tests.real.yard import Yard
 from trainyard.paths import shipped
 
 pytestmark = [pytest.mark.microk8s, pytest.mark.timeout(900)]
+KUBELET_ARGUMENTS = "/var/snap/microk8s/current/args/kubelet"
 ENDS_SOON = "PYTHONPATH=/opt/bed python3 -c 'from standin import certs; certs.server(days=3)'"
 
 
@@ -82,6 +83,10 @@ def test_three_bare_hosts_become_a_cluster(lab: Lab) -> None:
     assert _planned(yard)[:2] == ["Prepare 3 hosts", "Install MicroK8s 1.34/stable on 3 hosts"]
     print(yard.run("cluster.up", seconds=600).stderr)
     assert not any(step["changed"] for step in yard.json("cluster.up")["steps"])
+    # DNS was there from the start, on all hosts: to enable it would restart every kubelet, and the API server.
+    assert "Restarting" not in lab.hosts[0].run("cat", "/var/log/microk8s.launch.log").stdout
+    for host in lab.hosts:
+        assert host.run("grep", "-c", "^--cluster-d", KUBELET_ARGUMENTS).stdout == "2\n"
     # No token is left with which anybody else could join.
     tokens = lab.hosts[0].run("cat", "/var/snap/microk8s/current/credentials/cluster-tokens.txt").stdout
     assert tokens == ""
@@ -169,6 +174,8 @@ def test_doctor_finds_what_will_break_and_mends_it(lab: Lab) -> None:
     first.run("env", "PYTHONPATH=/opt/bed", "python3", "-c", add)
     first.run("snap", "refresh", "--unhold", "microk8s")
     second.shell(f"rm -r /var/snap/microk8s/current/args/certs.d/{lab.registry}")
+    # As one has them that joined while `enable dns` was at it.
+    second.shell(f"sed -i /--cluster-d/d {KUBELET_ARGUMENTS}")
     # The limit is the machine's: of this host alone it is a file.
     second.shell("echo 65536 > /run/limit && mount --bind /run/limit /proc/sys/fs/aio-max-nr")
     found = yard.json("cluster.doctor", expect=5)["findings"]
@@ -181,10 +188,24 @@ def test_doctor_finds_what_will_break_and_mends_it(lab: Lab) -> None:
             "Install MicroK8s 1.34/stable on 3 hosts",
             f"{first.ip}: not held: snapd refreshes it at any hour",
         ),
+        ("Pods of every host look names up", f"{second.ip}: its kubelet knows no DNS"),
         (f"Every host knows the registry {lab.registry}", f"{second.ip}: does not know the registry"),
     ]
     assert all(finding["fixable"] for finding in found)
     assert yard.json("cluster.doctor")["ok"]
+
+
+def test_dns_restarts_every_kubelet_where_one_lacks_it(lab: Lab) -> None:
+    first, second, _ = lab.hosts
+    microk8s.run(first, "kubectl", "delete", "deployment/coredns", "-n", "kube-system")
+    assert "Restarting" not in microk8s.run(first, "enable", "dns").stdout
+    microk8s.run(first, "kubectl", "delete", "deployment/coredns", "-n", "kube-system")
+    for host in (first, second):
+        host.shell(f"sed -i /--cluster-d/d {KUBELET_ARGUMENTS}")
+    assert "Restarting kubelet\n" in microk8s.run(first, "enable", "dns").stdout
+    assert second.run("grep", "-c", "^--cluster-d", KUBELET_ARGUMENTS).stdout == "2\n"
+    microk8s.wait_ready(first, *(host.name for host in lab.hosts))
+    lab.yard.run("cluster.up")
 
 
 def test_gpus_are_a_fact_of_hosts_and_need_a_driver(lab: Lab) -> None:

@@ -25,6 +25,7 @@ from tests.real.yard import Yard, wait_until
 pytestmark = [pytest.mark.microk8s, pytest.mark.timeout(900)]
 API_ARGUMENTS = f"{DATA}/args/kube-apiserver"
 AGAIN = "  -> Mend them, and repeat the same command; the others wait."
+ALONE = "This MicroK8s deployment is not acting as a node in a cluster."
 SSHD = "/usr/sbin/sshd -o PasswordAuthentication=no"
 
 
@@ -147,6 +148,28 @@ def test_a_launch_file_that_is_wrong_fails_the_installation(lab: Lab) -> None:
     assert not is_installed(third)
 
 
+def test_a_snapd_that_cannot_hold_or_does_not_run_stops_up_before_anything_is_installed(lab: Lab) -> None:
+    second = lab.second
+    told = second.files / "snapd"
+    told.write_text("unavailable\n")
+    assert "snapd   unavailable\n" in second.run("snap", "version").stdout
+    assert second.run("snap", "list", check=False).returncode == 1
+    away = error_of(lab.yard.run("cluster.up", expect=3))
+    told.write_text("2.57.6-1+b5\n")
+    refused = second.run("snap", "refresh", "--hold", "microk8s", check=False)
+    assert (refused.returncode, refused.stderr) == (64, "error: unknown flag `hold'\n")
+    old = error_of(lab.yard.run("cluster.up", expect=3))
+    assert [away[1], old[1]] == [
+        f"  - {second.ip}: its snapd does not run: sudo systemctl start snapd.socket",
+        f"  - {second.ip}: its snapd is 2.57.6-1+b5, and a refresh is held by 2.58 and newer: sudo snap install snapd",
+    ]
+    assert not any(is_installed(host) for host in (lab.first, second))
+    second.run("snap", "install", "snapd")
+    assert "Install MicroK8s 1.34/stable on 2 hosts" in planned(lab.yard)
+    told.unlink()
+    second.run("rm", "-r", "/var/lib/snapd")
+
+
 @pytest.mark.parametrize("what", BROKEN)
 def test_what_is_wrong_with_a_host_is_one_error_that_names_it_before_anything_is_done(lab: Lab, what: str) -> None:
     breaks, mends, expected = BROKEN[what]
@@ -229,11 +252,19 @@ def test_microk8s_refuses_joins_as_documented_and_exits_0_where_it_is_stopped(la
     first.shell("echo > /etc/hosts")
     assert "(host-2) of the joining node does not resolve" in join(second, first, "--worker", check=False).stdout
     first.shell(f"cp /root/kube-apiserver {API_ARGUMENTS}; cp /root/hosts /etc/hosts")
+    # The flag for a control plane leads the worker's way: no flag is the one that joins.
+    refused = join(second, first, "--controlplane", check=False)
+    message = "Joining process failed. Make sure the cluster you connect to supports joining worker nodes."
+    assert (refused.returncode, refused.stdout.splitlines()[-1]) == (1, message)
+    assert second.run("ls", f"{DATA}/var/lock/join-in-progress").returncode == 0
+    assert first.run("ls", f"{DATA}/var/lock/no-cert-reissue").returncode == 0
+    assert f"{first.ip}:19001" in lab.members()
     alone = microk8s.run(second, "leave", check=False)
-    message = "This MicroK8s deployment is not acting as a node in a cluster.\n"
-    assert (alone.returncode, alone.stdout) == (1, message)
+    assert (alone.returncode, alone.stdout) == (1, f"{ALONE}\n")
     # The next `up` starts it.
     microk8s.run(second, "stop")
+    stopped = microk8s.run(second, "leave", check=False)
+    assert (stopped.returncode, stopped.stderr) == (1, "microk8s is not running, try microk8s start\n")
     assert microk8s.run(second, "status").stdout == "microk8s is not running, try microk8s start\n"
 
 
@@ -306,6 +337,10 @@ def test_a_host_that_left_the_file_is_said_and_leaves_as_it_was_found_when_asked
     row = lab.yard.json("cluster.status")["hosts"][2]
     assert (row["host"], row["address"], row["state"]) == ("host-3", lab.hosts[2].ip, "ready")
     assert row["seen"] == "not in the file any more: trainyard cluster.up --remove"
+    # Its connection broke between this lock and the one that it has: MicroK8s then refuses to let it leave.
+    lab.hosts[2].run("rm", f"{DATA}/var/lock/no-cert-reissue")
+    refused = microk8s.run(lab.hosts[2], "leave", check=False)
+    assert (refused.returncode, refused.stdout) == (1, f"{ALONE}\n")
     step = f"Remove host-3 ({lab.hosts[2].ssh})"
     assert planned(lab.yard, "--remove") == [step]
     done = lab.yard.json("cluster.up", "--remove")["steps"]

@@ -18,6 +18,7 @@ from tests.bed.hosts import Host
 from tests.bed.microk8s import PROGRAM, install, join, run
 from tests.bed.places import need
 from tests.real import lab as labs
+from tests.real.interruptions import DATA
 from tests.real.jobs import write_job
 from tests.real.yard import Yard, wait_until
 
@@ -141,6 +142,9 @@ def test_control_planes_leave_when_asked_to_and_who_may_not_goes_on(lab: Lab) ->
     first.shell(f"mv {PROGRAM}.kept {PROGRAM}")
     assert "error: host-1 does not leave\n  at This node currently holds the only copy\n" in refused
     assert "SchedulingDisabled" not in run(third, "kubectl", "get", "nodes").stdout
+    # As after a join that was cut off once its node was there: it alone does not let them leave.
+    for host in (first, second):
+        host.run("rm", f"{DATA}/var/lock/no-cert-reissue")
     left = [title for title in lab.changes("--remove") if title.startswith("Remove ")]
     assert left == [f"Remove host-{number} ({host.ssh})" for number, host in enumerate((first, second), start=1)]
     assert microk8s.ready(third) == {"host-3"}
@@ -149,6 +153,30 @@ def test_control_planes_leave_when_asked_to_and_who_may_not_goes_on(lab: Lab) ->
     # The DNS may have been on a host that left: this waits for it.
     lab.yard.run("cluster.up")
     assert lab.changes() == []
+
+
+def test_a_control_plane_that_was_cut_off_in_mid_join_joins_when_up_is_repeated_and_leaves(lab: Lab) -> None:
+    first, second, third = lab.hosts
+    token = json.loads(run(third, "add-node", "--format", "json").stdout)["token"]
+    # Nobody reads its second line, "Waiting for this node".
+    second.shell(f"{PROGRAM} join {third.ip}:25000/{token} | head -n 1")
+    locks = second.run("ls", f"{DATA}/var/lock").stdout.split()
+    assert "join-in-progress" in locks and "no-cert-reissue" not in locks
+    assert second.ip in third.run("cat", f"{DATA}/var/kubernetes/backend/cluster.yaml").stdout
+    # As a boot does: its node is there, and looks whole.
+    second.run("snap", "start", "microk8s")
+    microk8s.wait_ready(third, "host-2", "host-3")
+    lab.name_hosts(third, second, first)
+    assert [title for title in lab.changes() if title.startswith(("Remove", "Join"))] == [
+        f"Remove what is left of {second.ip}",
+        f"Join {second.ip} as a control plane",
+        f"Join {first.ip} as a control plane",
+    ]
+    wait_until(lab.works, seconds=120, what="all vote")
+    lab.name_hosts(third)
+    left = [title for title in lab.changes("--remove") if title.startswith("Remove ")]
+    assert left == [f"Remove host-{number} ({host.ssh})" for number, host in enumerate((first, second), start=1)]
+    assert microk8s.ready(third) == {"host-3"}
 
 
 def test_a_host_is_upgraded_minor_by_minor_when_asked_to_and_never_downgraded(lab: Lab) -> None:

@@ -103,6 +103,7 @@ def test_what_will_break_on_hosts(now: Snapshot, hosts: int, found: tuple[str, s
         (at(nodes={"10.0.0.2": node("10.0.0.2")}), "not joined", "it is no node of this Kubernetes"),
         (at(nodes={}), "not ready", "no control plane answers"),
         (at(facts={"h1": GOOD}, nodes={}), "not joined", "MicroK8s is not installed"),
+        (at(facts={"h1": replace(RUNS, snap=None, snapd="unavailable")}), "ready", ""),
         (at(facts={"h1": replace(RUNS, locks=frozenset({"stopped.lock"}))}), "not ready", "MicroK8s is stopped"),
         (at(facts={"h1": replace(RUNS, listening=frozenset({22}))}), "not ready", "its kubelet does not run"),
         (at(facts={}, errors={"h1": OutsideError("it is off", where="ssh h1")}), "unreachable", "it is off: ssh h1"),

@@ -8,7 +8,7 @@ import pytest
 
 from trainyard.backends.microk8s.facts import Facts, Member
 from trainyard.backends.microk8s.lab import Host
-from trainyard.backends.microk8s.preflight import Desired, problems, refuse
+from trainyard.backends.microk8s.preflight import Desired, problems, refuse, remarks
 from trainyard.errors import PrerequisiteError
 from trainyard.seams.ssh.connection import connect
 from trainyard.seams.ssh.facts import fields_of, parse
@@ -39,6 +39,7 @@ GOOD = Facts(
     trust={},
     certificates={},
     endpoints="",
+    cluster_dns="",
     foreign_launch="",
     is_ours=False,
     has_our_limits=False,
@@ -62,6 +63,15 @@ def test_good_hosts_have_nothing_wrong() -> None:
     ("changed", "message"),
     [
         ({"snapd": ""}, "has no snapd: sudo apt-get install -y snapd"),
+        (
+            {"snapd": "2.57.6-1+b5"},
+            "its snapd is 2.57.6-1+b5, and a refresh is held by 2.58 and newer: sudo snap install snapd",
+        ),
+        # Nobody knows then whether MicroK8s is installed: the ports may be its own.
+        (
+            {"snapd": "unavailable", "listening": frozenset({22, 10250, 16443})},
+            "its snapd does not run: sudo systemctl start snapd.socket",
+        ),
         ({"architecture": "riscv64"}, "is riscv64, and Ray is made for x86_64 and aarch64"),
         ({"kernel": "4.4.0-1"}, "its kernel is 4.4.0-1, and Kubernetes needs 4.15 or newer"),
         ({"memory": GIB}, "has 1.0 GiB of memory, and a control plane needs 2 GiB"),
@@ -78,10 +88,6 @@ def test_good_hosts_have_nothing_wrong() -> None:
         (
             {"listening": frozenset({22, 10250, 16443})},
             "something else listens on 16443 (the API server), 10250 (the kubelet)",
-        ),
-        (
-            {"forward": "DROP"},
-            "its firewall drops what is forwarded, and so what pods send: sudo iptables -P FORWARD ACCEPT",
         ),
         (
             {"foreign_launch": "/etc/microk8s.yaml"},
@@ -134,6 +140,22 @@ def test_gpus_need_a_driver_the_image_room_and_the_registry_its_port(
     assert [str(problem) for problem in found] == messages
 
 
+@pytest.mark.parametrize("snapd", ["2.58", "2.63+24.04", "2.72", "3.0", "1337.2.71"])
+def test_a_snapd_that_holds_refreshes_is_good(snapd: str) -> None:
+    assert said(a=replace(GOOD, snapd=snapd), b=OTHER) == []
+
+
+def test_a_firewall_that_drops_what_is_forwarded_is_a_remark_as_long_as_a_host_is_bare() -> None:
+    dropping = replace(GOOD, forward="DROP")
+    assert said(a=dropping, b=OTHER) == []
+    assert remarks([A, B], {"a": dropping, "b": OTHER}) == (
+        "a: the firewall drops what is forwarded; if pods do not reach each other: sudo iptables -P FORWARD ACCEPT"
+    )
+    # Docker, or MicroK8s, lets its own through.
+    for fact in (replace(dropping, has_docker=True), replace(dropping, snap=INSTALLED)):
+        assert remarks([A], {"a": fact}) == ""
+
+
 def test_capitals_are_no_mistake_and_what_runs_already_is_no_stranger() -> None:
     running = replace(GOOD, hostname="GPU-1", snap=INSTALLED, listening=frozenset({10250}))
     assert said(a=running, b=OTHER) == []
@@ -168,6 +190,6 @@ def test_a_host_of_which_the_name_is_known_to_a_jump_host_alone_needs_its_addres
 
 def test_everything_is_refused_at_once() -> None:
     with pytest.raises(PrerequisiteError, match="some hosts cannot become a Kubernetes yet") as refused:
-        facts = {"a": replace(GOOD, snapd=""), "b": replace(OTHER, snapd="", forward="DROP")}
+        facts = {"a": replace(GOOD, snapd=""), "b": replace(OTHER, snapd="", memory=0)}
         refuse([A, B], facts, Desired())
     assert [problem.where for problem in refused.value.problems] == ["a", "b", "b"]

@@ -15,7 +15,7 @@ from trainyard.backends.contract import Tools
 from trainyard.backends.microk8s import addresses, facts, install, leaving, remove
 from trainyard.backends.microk8s.facts import SYSCTLS, Facts, Member
 from trainyard.backends.microk8s.lab import Host, Lab
-from trainyard.errors import RequestError
+from trainyard.errors import PrerequisiteError, RequestError
 from trainyard.seams.ssh import facts as host_facts
 from trainyard.seams.ssh.connection import connect
 from trainyard.seams.ssh.facts import fields_of, parse
@@ -28,6 +28,7 @@ TOGETHER = (Member("10.0.0.1:19001", True), Member("10.0.0.2:19001", False))
 FIRST = replace(GOOD, hostname="a", members=TOGETHER[:1])
 FRESH = replace(GOOD, hostname="b", members=ALONE)
 WORKER = replace(GOOD, hostname="b", locks=frozenset({"clustered.lock"}))
+HALF = frozenset({"join-in-progress"})
 
 
 def _block(text: str) -> str:
@@ -64,6 +65,11 @@ def lab(b: Facts, nodes: Mapping[str, Any], *, first: Facts = FIRST, control_pla
         (lab(FRESH, {"former": node("10.0.0.2")}), True),
         # Joined, and the cluster knows nothing of it.
         (lab(WORKER, {}), True),
+        # Cut off in mid-join: it can be a node all the same, once its services were started.
+        (lab(replace(WORKER, locks=WORKER.locks | HALF), {"b": node("10.0.0.2")}), True),
+        (lab(replace(FRESH, members=TOGETHER, locks=HALF), {"b": node("10.0.0.2")}, control_plane=True), True),
+        # Refused: MicroK8s does no more than usual while the lock is there.
+        (lab(replace(FRESH, locks=HALF), {}), True),
         # In another role than the file gives it.
         (lab(WORKER, {"b": node("10.0.0.2")}, control_plane=True), True),
         (lab(replace(FRESH, members=TOGETHER), {"b": node("10.0.0.2")}), True),
@@ -155,6 +161,12 @@ def test_the_others_join_a_control_plane_that_has_a_cluster_wherever_the_file_na
     made = lab(replace(FRESH, members=TOGETHER), {}, first=replace(GOOD, members=ALONE), control_plane=True)
     made.put_members_first()
     assert made.first.name == "b"
+    # One that was cut off in mid-join is to join it.
+    half = lab(FRESH, {}, first=replace(FIRST, locks=HALF), control_plane=True)
+    second = lab(replace(FRESH, members=TOGETHER), {}, first=replace(FIRST, locks=HALF), control_plane=True)
+    for both in (half, second):
+        both.put_members_first()
+    assert (half.first.name, second.first.name) == ("a", "b")
 
 
 def test_a_role_that_changed_ends_what_runs_on_a_live_node() -> None:
@@ -169,6 +181,10 @@ def test_upgrades_go_minor_by_minor_over_all_hosts() -> None:
         install.steps(made, upgrade=False)
     titles = [step.title for step in install.steps(made, upgrade=True) if step.title.startswith("Upgrade")]
     assert titles == ["Upgrade a to 1.33/stable", "Upgrade a to 1.34/stable", "Upgrade b to 1.34/stable"]
+    strict = lab(FRESH, {}, first=replace(FIRST, snap=replace(old, channel="1.32-strict/stable")))
+    strict.channel = "1.34-strict/stable"
+    titles = [step.title for step in install.steps(strict, upgrade=True) if step.title.startswith("Upgrade")]
+    assert titles == ["Upgrade a to 1.33-strict/stable", "Upgrade a to 1.34-strict/stable"]
     strange = lab(replace(FRESH, snap=replace(old, channel="latest/stable")), {}, first=FIRST)
     with pytest.raises(RequestError, match="MicroK8s of latest/stable has no version that is known"):
         install.steps(strange, upgrade=True)
@@ -196,6 +212,17 @@ def test_purge_takes_no_member_out_of_a_cluster_that_somebody_else_began() -> No
     ours, theirs = replace(FIRST, snap=snap, is_ours=True), replace(FRESH, snap=snap)
     with pytest.raises(RequestError, match="MicroK8s on b is not of Trainyard's making"):
         remove.steps(lab(theirs, {}, first=ours), [Path("kubeconfig")])
+
+
+def test_purge_touches_nothing_where_nobody_knows_what_is_installed() -> None:
+    silent = lab(replace(FRESH, snapd="unavailable", is_ours=True), {}, first=replace(FIRST, is_ours=True))
+    with pytest.raises(PrerequisiteError, match="snapd does not run on b") as refused:
+        remove.steps(silent, [])
+    assert refused.value.hint == "There: sudo systemctl start snapd.socket"
+
+
+def test_hosts_answer_in_the_words_that_are_read() -> None:
+    assert host_facts.SCRIPT.split()[:2] == ["export", "LC_ALL=C"]
 
 
 def test_an_interface_may_have_two_addresses() -> None:

@@ -24,7 +24,7 @@ def alone(fact: Facts, ip: str, ports: Mapping[int, str], gpus: int, *, address:
 
     `ports` are to be free, and `gpus` are asked of all hosts.
     """
-    rules = (_architecture(fact), _kernel(fact), _route(fact), _address(fact, ip), _ports(fact, ports), _forward(fact))
+    rules = (_architecture(fact), _kernel(fact), _route(fact), _address(fact, ip), _ports(fact, ports))
     for message in (*rules, _hostname(fact, address), _driver(fact) if gpus else None):
         if message:
             yield message
@@ -129,9 +129,3 @@ def _route(fact: Facts) -> str | None:
 def _ports(fact: Facts, ports: Mapping[int, str]) -> str | None:
     taken = [f"{port} ({what})" for port, what in ports.items() if port in fact.listening]
     return f"something else listens on {named(taken)}" if taken else None
-
-
-def _forward(fact: Facts) -> str | None:
-    if fact.forward != "DROP" or fact.has_docker:
-        return None
-    return "its firewall drops what is forwarded, and so what pods send: sudo iptables -P FORWARD ACCEPT"

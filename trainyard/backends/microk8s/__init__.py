@@ -39,7 +39,7 @@ from trainyard.seams.ssh.many import by_host, refuse
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection
 from trainyard.spec.microk8s import Microk8sSection
-from trainyard.steps import Stage, Step, before_each
+from trainyard.steps import Answer, Stage, Step, before_each, nothing
 from trainyard.wording import counted
 
 TRAITS = Traits(
@@ -172,6 +172,8 @@ def _host_steps(spec: ClusterSpec, tools: Tools, hosts: Lab) -> Sequence[Step | 
     desired = preflight.Desired(cluster.gpus(spec), pulled, _section(spec).registry)
     preflight.refuse(hosts.hosts, facts, desired, by_host(errors))
     refuse(errors)
+    remarks = preflight.remarks(hosts.hosts, facts)
+    checks = [Step("Check the firewalls", lambda: Answer(True, remarks), nothing)] if remarks else []
     hosts.put_members_first()
     installed = install.steps(hosts, upgrade=_section(spec).upgrade)
     ready, *joined = join.steps(hosts)
@@ -179,6 +181,7 @@ def _host_steps(spec: ClusterSpec, tools: Tools, hosts: Lab) -> Sequence[Step | 
     former = Stage("Look at the nodes", lambda: leaving.steps(hosts, tools), after=ready.title)
     rest = cluster.steps(spec, hosts, tools.environ, _kubeconfig(tools), after=last)
     made: list[Step | Stage] = [
+        *checks,
         *installed,
         ready,
         former,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from trainyard.backends import kubeconfig
 from trainyard.backends.kuberay import pods
 from trainyard.backends.microk8s.facts import DATA, Facts
+from trainyard.backends.microk8s.install import KUBELET_ARGUMENTS, START_SECONDS
 from trainyard.backends.microk8s.lab import Host, Lab, each_step
 from trainyard.registry.access import containerd_files
 from trainyard.spec.cluster import ClusterSpec
@@ -31,19 +32,44 @@ PROOFS: Mapping[str, tuple[str, ...]] = {
 def steps(spec: ClusterSpec, lab: Lab, environ: Mapping[str, str], kubeconfig_file: Path, *, after: str) -> list[Step]:
     """Return the steps after which pods are scheduled, find each other, and pull from the cluster's registry."""
     chosen = [name for name in PROOFS if name != "registry" or (spec.microk8s and spec.microk8s.registry)]
-    addons = [_addon_step(lab, name, partial(_deployed, lab, name), after=after) for name in chosen]
+    addons = [_addon_step(lab, [name], partial(_deployed, lab, name), after=after) for name in chosen]
     if asked := gpus(spec):
-        addons.append(_addon_step(lab, "nvidia", partial(_offered, lab, asked), after=after))
-    return [*addons, *_trust_steps(spec, lab, environ, after), _kubeconfig_step(lab, kubeconfig_file, after)]
+        # By itself it looks for a driver on this host alone, and lets others install one that they have (microk8s-core-
+        # addons, addons/nvidia/enable:181-187).
+        words = ["nvidia", "--gpu-operator-driver=host"]
+        addons.append(_addon_step(lab, words, partial(_offered, lab, asked), after=after))
+    return [
+        _lookup_step(lab, after),
+        *addons,
+        *_trust_steps(spec, lab, environ, after),
+        _kubeconfig_step(lab, kubeconfig_file, after),
+    ]
 
 
-def _addon_step(lab: Lab, name: str, done: Callable[[], Answer], *, after: str) -> Step:
+def _lookup_step(lab: Lab, after: str) -> Step:
+    """Return the step after which pods on every host look names up in the cluster's DNS.
+
+    A host takes over the arguments of the kubelet that it joins, and `enable dns` does nothing where DNS is there.
+    """
+    written = "".join(f"{flag}={value}\n" for flag, value in KUBELET_ARGUMENTS.items())
+
+    def lacks(_: Host, fact: Facts) -> str:
+        return "" if fact.cluster_dns else "its kubelet knows no DNS"
+
+    def write(host: Host) -> None:
+        host.root("sh", "-euc", f"cat >> {DATA}/args/kubelet", stdin=written.encode())
+        host.root("snap", "restart", "microk8s.daemon-kubelite", seconds=START_SECONDS)
+
+    return each_step(lab, "Pods of every host look names up", lacks, write, after=after)
+
+
+def _addon_step(lab: Lab, words: Sequence[str], done: Callable[[], Answer], *, after: str) -> Step:
     def enable() -> None:
         # It may exit 0 and have done nothing, or 1 since it is enabled already: what it is for decides.
-        lab.first.microk8s("enable", name, seconds=ENABLE_SECONDS, check=False)
+        lab.first.microk8s("enable", *words, seconds=ENABLE_SECONDS, check=False)
         lab.changed()
 
-    return Step(f"Enable {name}", done, enable, deadline=ENABLE_SECONDS, every=1.0, after=after)
+    return Step(f"Enable {words[0]}", done, enable, deadline=ENABLE_SECONDS, every=1.0, after=after)
 
 
 def _deployed(lab: Lab, name: str) -> Answer:

@@ -15,13 +15,18 @@ from trainyard.seams.ssh.facts import Fields, block, decoded, fact, under
 from trainyard.seams.ssh.snaps import Snap
 
 DATA = "/var/snap/microk8s/current"
+LOCKS = f"{DATA}/var/lock"
 LAUNCH_FILE = "/var/snap/microk8s/common/.microk8s.yaml"
 # The first line of the launch file of a MicroK8s that we installed.
 MARK = "# made by trainyard"
 SYSCTL_FILE = "/etc/sysctl.d/60-trainyard-microk8s.conf"
+# `snap version` says so where no daemon answers, with an exit code of 0: `snap list` then lists nothing.
+UNAVAILABLE = "unavailable"
 # dqlite stops at the limit of aio; watchers of files at those of inotify.
 SYSCTLS = {"fs.inotify.max_user_instances": 1024, "fs.inotify.max_user_watches": 1048576, "fs.aio-max-nr": 1048576}
-_NAMES = f"data={DATA} limits={SYSCTL_FILE} launch={LAUNCH_FILE} mark='{MARK}' sysctls='{' '.join(SYSCTLS)}'"
+_NAMES = (
+    f"data={DATA} locks={LOCKS} limits={SYSCTL_FILE} launch={LAUNCH_FILE} mark='{MARK}' sysctls='{' '.join(SYSCTLS)}'"
+)
 SCRIPT = r"""
 [ -d /var/snap ] && disk=/var/snap || disk=/var
 field disk "$(df -B1 --output=avail $disk | tail -n 1)"
@@ -35,7 +40,10 @@ for file in /etc/microk8s.yaml /root/snap/microk8s/common/.microk8s.yaml $launch
   [ -e $file ] && { grep -qx "$mark" $file && field ours yes || field foreign $file; }
 done
 [ -d $data ] || exit 0
-for lock in clustered.lock stopped.lock; do [ -e $data/var/lock/$lock ] && field lock.$lock yes; done
+for lock in clustered.lock stopped.lock; do [ -e $locks/$lock ] && field lock.$lock yes; done
+# A join that is cut off leaves it; of one that runs, there is a process.
+[ -e $locks/join-in-progress ] && ! ps -eo args= | grep -Eq '[m]icrok8s(-| )join|[w]rappers/join' \
+  && field lock.join-in-progress yes
 cat $data/var/kubernetes/backend/cluster.yaml 2> /dev/null | text members
 # A worker keeps the others of the time before it joined.
 used="kubelet proxy"
@@ -46,6 +54,7 @@ done
 for file in $data/args/certs.d/*/hosts.toml; do
   [ -e "$file" ] && text "trust.$(basename "$(dirname "$file")")" < "$file"
 done
+field cluster-dns "$(sed -n 's/^--cluster-dns[= ]//p' $data/args/kubelet 2> /dev/null)"
 cat $data/args/traefik/provider.yaml 2> /dev/null | text endpoints
 """
 
@@ -67,6 +76,7 @@ class Facts(host_facts.Facts):
     """A host at one moment. `disk`: bytes that are free; `certificates`: the ends of those in use, in Unix seconds.
 
     `foreign_launch`: a launch file of somebody else, which an installation would read, or ours take the place of.
+    `cluster_dns`: the address at which its pods look names up, as its kubelet is told, "" where it is not.
     `is_ours`: MicroK8s was installed by us, or is about to be; `has_our_limits`: so were the kernel's limits written.
     """
 
@@ -79,6 +89,7 @@ class Facts(host_facts.Facts):
     trust: Mapping[str, str]
     certificates: Mapping[str, float]
     endpoints: str
+    cluster_dns: str
     foreign_launch: str
     is_ours: bool
     has_our_limits: bool
@@ -89,12 +100,22 @@ class Facts(host_facts.Facts):
         return self.hostname.lower()
 
     @property
+    def is_bare(self) -> bool:
+        """Say whether MicroK8s is known not to be installed."""
+        return self.snap is None and self.snapd != UNAVAILABLE
+
+    @property
     def is_worker(self) -> bool:
         return "clustered.lock" in self.locks
 
     @property
     def is_stopped(self) -> bool:
         return "stopped.lock" in self.locks or (self.snap is not None and self.snap.is_disabled)
+
+    @property
+    def is_half_joined(self) -> bool:
+        """Say whether a join was cut off or refused here: one that succeeds takes its lock away (join.py:1012)."""
+        return "join-in-progress" in self.locks
 
     @property
     def has_joined(self) -> bool:
@@ -127,6 +148,7 @@ def of(fields: Fields, facts: host_facts.Facts) -> Facts:
         trust={registry: block(fields, f"trust.{registry}") for registry in trust},
         certificates={name: fact(fields, f"certificate.{name}", _unix_seconds) for name in ends},
         endpoints=block(fields, "endpoints"),
+        cluster_dns=fields.get("cluster-dns", ""),
         foreign_launch=fields.get("foreign", ""),
         is_ours="ours" in fields,
         has_our_limits="limits" in fields,

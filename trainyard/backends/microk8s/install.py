@@ -15,6 +15,9 @@ from trainyard.seams.ssh import hosts_file
 from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import counted
 
+# Those of MicroK8s' own launch file, whose place ours takes (microk8s.default.yaml). Where a kubelet lacks them,
+# `enable dns` restarts kubelets and API servers on all nodes, and a host that joins meanwhile has no DNS.
+KUBELET_ARGUMENTS = {"--cluster-domain": "cluster.local", "--cluster-dns": "10.152.183.10"}
 ADDONS = ("dns", "hostpath-storage")
 # Some hundred MB of a snap, from far away.
 INSTALL_SECONDS = 900.0
@@ -58,7 +61,8 @@ def _prepare_step(lab: Lab) -> Step:
 
 
 def _write_launch_file(host: Host, addons: Sequence[str]) -> None:
-    launch = yaml.safe_dump({"version": "0.1.0", "addons": [{"name": name} for name in addons]})
+    listed = [{"name": name} for name in addons]
+    launch = yaml.safe_dump({"version": "0.1.0", "extraKubeletArgs": KUBELET_ARGUMENTS, "addons": listed})
     host.root("mkdir", "-p", str(Path(LAUNCH_FILE).parent))
     host.connection.put(LAUNCH_FILE, f"{MARK}\n{launch}".encode(), sudo=True)
 
@@ -69,13 +73,22 @@ def _install_step(lab: Lab) -> Step:
             return "not installed"
         return "" if fact.snap.is_held else "not held: snapd refreshes it at any hour"
 
-    def install(host: Host) -> None:
-        # One that is there already says so, and exits 0.
-        host.root("snap", "install", "microk8s", "--classic", f"--channel={lab.channel}", seconds=INSTALL_SECONDS)
-        # Refreshes in the night end clusters (microk8s#1022, #2491).
-        host.root("snap", "refresh", "--hold", "microk8s")
+    title = f"Install MicroK8s {lab.channel} on {counted(len(lab.hosts), 'host')}"
+    return each_step(lab, title, lacks, lambda host: _install(host, lab.channel))
 
-    return each_step(lab, f"Install MicroK8s {lab.channel} on {counted(len(lab.hosts), 'host')}", lacks, install)
+
+def _install(host: Host, channel: str) -> None:
+    # One that is there already says so, and exits 0.
+    host.root("snap", "install", "microk8s", "--classic", f"--channel={channel}", seconds=INSTALL_SECONDS)
+    # Refreshes in the night end clusters (microk8s#1022, #2491).
+    host.root("snap", "refresh", "--hold", "microk8s")
+
+
+def install_again(host: Host, channel: str) -> None:
+    """Install MicroK8s on a host from which it was removed, and which is to join the others."""
+    # It went with the rest.
+    _write_launch_file(host, ())
+    _install(host, channel)
 
 
 def _upgrade_steps(lab: Lab, *, upgrade: bool, after: str) -> list[Step]:
@@ -97,9 +110,10 @@ def _upgrade_steps(lab: Lab, *, upgrade: bool, after: str) -> list[Step]:
         if not upgrade:
             hint = "Upgrade it, a host and a minor at a time: trainyard cluster.up --set microk8s.upgrade=true"
             raise RequestError(what, hint=hint)
-        risk = lab.channel.partition("/")[2]
+        # All of it but the minor: `1.34-strict/stable` is another snap than `1.34/stable`, which wants --classic.
+        rest = re.sub(r"^1\.\d+", "", lab.channel)
         for minor in range(now + (now != then), then + 1):
-            channel = f"1.{minor}/{risk}" if minor != then else lab.channel
+            channel = f"1.{minor}{rest}" if minor != then else lab.channel
             found.append((minor, _upgrade_step(lab, host, channel, after)))
     # No API server may be two minors ahead of another.
     return [step for _, step in sorted(found, key=lambda step: step[0])]
@@ -136,9 +150,11 @@ def _start_step(lab: Lab, after: str) -> Step:
     def lacks(_: Host, fact: Facts) -> str:
         return "its kubelet does not run" if fact.is_stopped or KUBELET_PORT not in fact.listening else ""
 
-    def start(host: Host) -> None:
-        host.root("snap", "enable", "microk8s", check=False)
-        host.microk8s("start", seconds=START_SECONDS, check=False)
-        host.root("snap", "start", "--enable", "microk8s")
-
     return each_step(lab, "MicroK8s runs on every host", lacks, start, deadline=START_SECONDS, after=after)
+
+
+def start(host: Host) -> None:
+    """Start all services of a host, and let boots start them."""
+    host.root("snap", "enable", "microk8s", check=False)
+    host.microk8s("start", seconds=START_SECONDS, check=False)
+    host.root("snap", "start", "--enable", "microk8s")

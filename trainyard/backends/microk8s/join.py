@@ -35,7 +35,8 @@ def steps(lab: Lab) -> list[Step]:
 def is_part(lab: Lab, host: Host) -> bool:
     """Say whether host and cluster agree that it is a node, in the role that the file gives it."""
     fact = lab.fact(host)
-    if fact.node not in lab.nodes() or fact.is_worker == host.is_control_plane:
+    # One that was cut off in mid-join can be a node all the same, and would never be let out again.
+    if fact.is_half_joined or fact.node not in lab.nodes() or fact.is_worker == host.is_control_plane:
         return False
     return fact.is_worker or lab.first.ip in {member.host for member in fact.members}
 
@@ -61,7 +62,9 @@ def _control_plane_step(lab: Lab, host: Host, *, after: str) -> Step:
     def join() -> None:
         if not is_part(lab, host):
             refuse_dead_members(lab)
-            _join(lab, [host], "--controlplane")
+            # No flag: `--controlplane` sets the parameter of `--worker` to "as-master", of which join.py:689 asks only
+            # whether it is true, and the host goes the worker's way.
+            _join(lab, [host])
 
     return Step(f"Join {host.name} as a control plane", done, join, deadline=READY_SECONDS, every=1.0, after=after)
 
@@ -87,21 +90,21 @@ def _workers_step(lab: Lab, *, after: str) -> Step:
     return Step(title, done, join, deadline=READY_SECONDS, every=1.0, after=after)
 
 
-def _join(lab: Lab, hosts: Sequence[Host], role: str) -> None:
+def _join(lab: Lab, hosts: Sequence[Host], *flags: str) -> None:
     """Let hosts join, side by side, with one token for all: one without a TTL is used up by a join that fails."""
     first = lab.first
     added = first.microk8s("add-node", "--token-ttl", str(TOKEN_SECONDS), "--format", "json").stdout
     # TOKEN/CHECK; by way of the input, since what stands in a command is seen by every user there.
     token = str(json.loads(added)["token"])
     try:
-        each(hosts, lambda host: _join_one(host, first, token, role))
+        each(hosts, lambda host: _join_one(host, first, token, flags))
     finally:
         forget = f'IFS=/ read -r token check; sed -i "/^$token[|-]/d" {TOKENS}'
         first.root("sh", "-euc", forget, stdin=f"{token}\n".encode())
         lab.changed()
 
 
-def _join_one(host: Host, first: Host, token: str, role: str) -> None:
+def _join_one(host: Host, first: Host, token: str, flags: Sequence[str]) -> None:
     for port, what in ((AGENT_PORT, "the cluster agent"), (API_PORT, "the API server")):
         if not host.reaches(first.ip, port):
             raise PrerequisiteError(
@@ -109,7 +112,8 @@ def _join_one(host: Host, first: Host, token: str, role: str) -> None:
                 where=f"{first.ip}:{port}",
                 hint=f"Let it through the firewalls between them; or name the one that works: `ip:` of {first.name}.",
             )
-    script = f'read -r token; exec {" ".join(ALONE)} {MICROK8S} join {first.ip}:{AGENT_PORT}/"$token" {role}'
+    join = " ".join([*ALONE, MICROK8S, "join", f'{first.ip}:{AGENT_PORT}/"$token"', *flags])
+    script = f"read -r token; exec {join}"
     ran = host.root("sh", "-euc", script, stdin=f"{token}\n".encode(), seconds=JOIN_SECONDS, check=False)
     # What it printed last is the reason, a traceback's too; a code of 0 is proven by the node.
     if ran.code != 0:

@@ -88,7 +88,8 @@ class Lab:
 
     def put_members_first(self) -> None:
         """Let the first control plane be one that others have joined, wherever the file has it."""
-        joined = {name for name, fact in self.facts().items() if fact.has_joined and not fact.is_worker}
+        whole = {name: fact for name, fact in self.facts().items() if not fact.is_half_joined}
+        joined = {name for name, fact in whole.items() if fact.has_joined and not fact.is_worker}
         self.hosts = sorted(self.hosts, key=lambda host: not (host.is_control_plane and host.name in joined))
 
     def changed(self) -> None:

@@ -8,12 +8,13 @@ from typing import Any
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import naming
 from trainyard.backends.kuberay.pods import internal_ip, is_ready
-from trainyard.backends.microk8s import addresses, facts, remove
-from trainyard.backends.microk8s.facts import Facts
+from trainyard.backends.microk8s import addresses, facts, install, remove
+from trainyard.backends.microk8s.facts import LOCKS, Facts
 from trainyard.backends.microk8s.join import ALONE, JOIN_SECONDS, is_part, refuse_dead_members
 from trainyard.backends.microk8s.lab import MICROK8S, Host, Lab, each_step
 from trainyard.errors import OutsideError, RequestError
 from trainyard.seams.kube.types import Object
+from trainyard.seams.programs import Ran
 from trainyard.seams.ssh.connection import connect
 from trainyard.seams.ssh.login import HostError
 from trainyard.steps import YES, Answer, Step, no, nothing
@@ -24,6 +25,13 @@ ADDRESS = "io.trainyard/ssh"
 DRAIN = ("--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=300s")
 # dqlite writes its members down every 30 s.
 SETTLE_SECONDS = 60.0
+# The exit code of `leave` on the host that holds the only copy of the database (scripts/wrappers/leave.py).
+ONLY_COPY = 3
+# `leave` refuses without the file that a join writes last, and which a join that was cut off never wrote
+# (wrappers/microk8s-leave.wrapper); the lock of that join it leaves.
+LEAVE = f"touch {LOCKS}/no-cert-reissue; {MICROK8S} leave; rm -f {LOCKS}/join-in-progress"
+ONLY_VOTER = "If it alone votes: let it stay in the file, and another control plane leave, or name three of them."
+NOT_OURS = "MicroK8s there is not of Trainyard's making: sudo snap remove microk8s --purge, and repeat the command."
 BACKUP = "/var/snap/microk8s/common/trainyard-backup"
 
 
@@ -112,7 +120,7 @@ def _has_remains(lab: Lab, host: Host) -> bool:
         return False
     fact, nodes = lab.fact(host), lab.nodes()
     known = {*nodes, *map(internal_ip, nodes.values()), *lab.members()}
-    return fact.node in known or host.ip in known or fact.has_joined
+    return fact.node in known or host.ip in known or fact.has_joined or fact.is_half_joined
 
 
 def _remains_step(lab: Lab, host: Host) -> Step:
@@ -123,15 +131,35 @@ def _remains_step(lab: Lab, host: Host) -> Step:
         fact = lab.fact(host)
         if host.ip in lab.members():
             _before_a_member_leaves(lab, host)
-        if fact.has_joined:
-            host.root(*ALONE, MICROK8S, "leave", seconds=JOIN_SECONDS, check=False)
+        refused = _refused_to_leave(host, fact)
+        is_purged = refused is not None and _may_be_purged(lab, host, fact, refused)
+        if is_purged:
+            remove.purge(host)
         for name in (host.ip, fact.node):
             # It exits 1 where Kubernetes has no such node, although it removed the member.
             lab.first.microk8s("remove-node", name, "--force", check=False)
+        if is_purged:
+            install.install_again(host, lab.channel)
         lab.changed()
 
     title = f"Remove what is left of {host.name}"
     return Step(title, done, clear, deadline=SETTLE_SECONDS, every=1.0, disruptive=lab.is_ready(host))
+
+
+def _refused_to_leave(host: Host, fact: Facts) -> Ran | None:
+    """Let a host leave, once a join that still runs there has ended; return what `leave` said if it is still joined."""
+    if fact.is_stopped:
+        # It refuses there, too (wrappers/microk8s-leave.wrapper: exit_if_stopped).
+        install.start(host)
+    script = LEAVE if fact.has_joined else f"rm -f {LOCKS}/join-in-progress"
+    ran = host.root(*ALONE, "sh", "-euc", script, seconds=JOIN_SECONDS, check=False)
+    return ran if facts.read(host.connection, now=0.0).has_joined else None
+
+
+def _may_be_purged(lab: Lab, host: Host, fact: Facts, refused: Ran) -> bool:
+    """Say whether a host that does not leave is ours, and the database keeps its quorum without it."""
+    voters = {member.host for member in lab.members().values() if member.is_voter}
+    return fact.is_ours and refused.code != ONLY_COPY and 2 * len(voters - {host.ip}) > len(voters)
 
 
 def _before_a_member_leaves(lab: Lab, host: Host) -> None:
@@ -173,8 +201,8 @@ def _ray_pods(lab: Lab, host: Host) -> str:
 
 def _give_back(lab: Lab, host: Host) -> None:
     """Move a host's pods away, let it leave, and leave it as it was found."""
-    node = lab.nodes()[host.name]
-    if facts.read(host.connection, now=0.0).machine_id != node["status"]["nodeInfo"]["machineID"]:
+    node, fact = lab.nodes()[host.name], facts.read(host.connection, now=0.0)
+    if fact.machine_id != node["status"]["nodeInfo"]["machineID"]:
         hint = "If the host is gone for good: take it out of Kubernetes with microk8s remove-node --force."
         raise OutsideError(f"another machine than {host.name} answers at {host.ssh}", hint=hint)
     if host.ip in lab.members():
@@ -182,11 +210,10 @@ def _give_back(lab: Lab, host: Host) -> None:
     # A kubelet that does not run ends no pod.
     if is_ready(node):
         lab.first.microk8s("kubectl", "drain", host.name, *DRAIN, seconds=330)
-    ran = host.microk8s("leave", seconds=JOIN_SECONDS, check=False)
-    fact = facts.read(host.connection, now=0.0)
-    if fact.has_joined:
+    refused = _refused_to_leave(host, fact)
+    if refused is not None and not _may_be_purged(lab, host, fact, refused):
         lab.first.microk8s("kubectl", "uncordon", host.name)
-        hint = "If it alone votes: let it stay in the file, and another control plane leave, or name three of them."
-        where = ran.stderr.strip().rpartition("\n")[2] or ran.stdout.partition("\n")[0]
+        hint = ONLY_VOTER if fact.is_ours or refused.code == ONLY_COPY else NOT_OURS
+        where = refused.stderr.strip().rpartition("\n")[2] or refused.stdout.partition("\n")[0]
         raise OutsideError(f"{host.name} does not leave", where=where, hint=hint)
     remove.give_back(host, fact)

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 
 from trainyard.backends import host_checks
 from trainyard.backends.host_checks import GIB
-from trainyard.backends.microk8s.facts import Facts
+from trainyard.backends.microk8s.facts import UNAVAILABLE, Facts
 from trainyard.backends.microk8s.lab import Host
 from trainyard.errors import PrerequisiteError, Problem
 from trainyard.seams.ssh.many import AGAIN
 from trainyard.wording import named
 
 DISK = 2 * GIB
+# The first with `snap refresh --hold`: Debian 12 has 2.57.6.
+SNAPD = (2, 58)
 # So many times what is pulled of an image must fit on a new host.
 IMAGES = 3
 # Of pods and services.
@@ -51,7 +53,7 @@ def problems(hosts: Sequence[Host], facts: Mapping[str, Facts], desired: Desired
     answered = [host for host in hosts if host.name in facts]
     for host in answered:
         fact = facts[host.name]
-        ports = PORTS if fact.snap is None else {}
+        ports = PORTS if fact.is_bare else {}
         found = [*host_checks.alone(fact, host.ip, ports, desired.gpus, address=host.name), _disk(fact, desired)]
         found += [_registry_port(fact, desired), *(rule(fact, host) for rule in RULES)]
         yield from (Problem(host.name, message) for message in found if message)
@@ -69,8 +71,30 @@ def _of_others(facts: Mapping[str, Facts], ours: set[str]) -> Iterator[Problem]:
             yield Problem(host, f"is a node of another cluster, of {named(sorted(control))}: microk8s leave, if it may")
 
 
+def remarks(hosts: Sequence[Host], facts: Mapping[str, Facts]) -> str:
+    """Return what may keep pods from each other on hosts that are still bare, "" where nothing does.
+
+    MicroK8s accepts the packets of its pods itself (wrappers/run-kubelite-with-args), as Docker does.
+    """
+    dropping = [
+        host.name
+        for host in hosts
+        if (fact := facts[host.name]).is_bare and fact.forward == "DROP" and not fact.has_docker
+    ]
+    remedy = "if pods do not reach each other: sudo iptables -P FORWARD ACCEPT"
+    return f"{named(dropping)}: the firewall drops what is forwarded; {remedy}" if dropping else ""
+
+
 def _snapd(fact: Facts, host: Host) -> str | None:
-    return None if fact.snapd else "has no snapd: sudo apt-get install -y snapd"
+    if not fact.snapd:
+        return "has no snapd: sudo apt-get install -y snapd"
+    if fact.snapd == UNAVAILABLE:
+        return "its snapd does not run: sudo systemctl start snapd.socket"
+    found = re.match(r"(\d+)\.(\d+)", fact.snapd)
+    if found is None or (int(found[1]), int(found[2])) >= SNAPD:
+        return None
+    least = ".".join(map(str, SNAPD))
+    return f"its snapd is {fact.snapd}, and a refresh is held by {least} and newer: sudo snap install snapd"
 
 
 def _memory(fact: Facts, host: Host) -> str | None:
@@ -79,14 +103,14 @@ def _memory(fact: Facts, host: Host) -> str | None:
 
 def _disk(fact: Facts, desired: Desired) -> str | None:
     # Pulled, unpacked, and once more while it changes; who runs already may hold it.
-    least = max(DISK, IMAGES * desired.image if fact.snap is None else 0)
+    least = max(DISK, IMAGES * desired.image if fact.is_bare else 0)
     if fact.disk >= least:
         return None
     return f"has {fact.disk / GIB:.1f} GiB of disk free in /var/snap, and needs {least / GIB:.1f}"
 
 
 def _ranges(fact: Facts, host: Host) -> str | None:
-    return None if fact.snap else host_checks.overlap(fact, RANGES, _OWN_INTERFACES, of="MicroK8s'")
+    return host_checks.overlap(fact, RANGES, _OWN_INTERFACES, of="MicroK8s'") if fact.is_bare else None
 
 
 def _registry_port(fact: Facts, desired: Desired) -> str | None:
@@ -97,7 +121,7 @@ def _registry_port(fact: Facts, desired: Desired) -> str | None:
 
 
 def _launch(fact: Facts, host: Host) -> str | None:
-    if fact.snap or not fact.foreign_launch:
+    if not fact.is_bare or not fact.foreign_launch:
         return None
     return f"has a launch configuration that is not of Trainyard's making: sudo mv {fact.foreign_launch} elsewhere"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from trainyard.backends.microk8s.facts import LAUNCH_FILE, MARK, SYSCTL_FILE, Facts
+from trainyard.backends.microk8s.facts import LAUNCH_FILE, MARK, SYSCTL_FILE, UNAVAILABLE, Facts
 from trainyard.backends.microk8s.lab import LOCK_FILE, Host, Lab, each_step
-from trainyard.errors import RequestError
+from trainyard.errors import PrerequisiteError, RequestError
 from trainyard.seams.ssh import hosts_file
 from trainyard.seams.ssh.hosts import each
 from trainyard.steps import YES, Answer, Step, no
@@ -22,6 +22,9 @@ def steps(lab: Lab, written: Sequence[Path]) -> list[Step]:
     `written` are files of this machine about the lab; they go last.
     """
     facts = lab.facts()
+    if silent := [host.name for host in lab.hosts if facts[host.name].snapd == UNAVAILABLE]:
+        what = f"snapd does not run on {named(silent)}, and nobody else knows what is installed there"
+        raise PrerequisiteError(what, hint="There: sudo systemctl start snapd.socket")
     ours = [host for host in (*lab.workers, *lab.control_planes) if facts[host.name].is_ours]
     others = [host.name for host in lab.hosts if facts[host.name].snap and host not in ours]
     if ours and others:
@@ -38,7 +41,7 @@ def steps(lab: Lab, written: Sequence[Path]) -> list[Step]:
 
     def remove() -> None:
         for group in (lab.workers, lab.control_planes):
-            each([host for host in group if host in ours], _remove)
+            each([host for host in group if host in ours], purge)
         lab.changed()
 
     left = f"Leave {counted(len(lab.hosts), 'host')} as found"
@@ -58,11 +61,12 @@ def steps(lab: Lab, written: Sequence[Path]) -> list[Step]:
 def give_back(host: Host, fact: Facts) -> None:
     """Leave one host as it was found."""
     if fact.is_ours:
-        _remove(host)
+        purge(host)
     _clean(host)
 
 
-def _remove(host: Host) -> None:
+def purge(host: Host) -> None:
+    """Remove MicroK8s, with all that it holds."""
     host.root("snap", "remove", "microk8s", "--purge", seconds=REMOVE_SECONDS)
 
 

@@ -92,7 +92,7 @@ def _state(host: Host, now: Snapshot) -> tuple[HostState, str]:
     if error := now.errors.get(host.name):
         return "unreachable", in_a_line(error)
     fact, node = now.facts[host.name], now.nodes.get(host.ip)
-    if fact.snap is None:
+    if fact.is_bare:
         return "not joined", "MicroK8s is not installed"
     # Kubernetes notices a kubelet's end after 40 s or more.
     if fact.is_stopped or KUBELET_PORT not in fact.listening:

@@ -15,7 +15,9 @@ from trainyard.seams.ssh.connection import Connection
 from trainyard.seams.ssh.login import HostError
 
 # Each line is NAME VALUE; of what has lines itself the value is base64. What a host lacks is left out.
+# sudo keeps LANG, and programs translate what is read here: snapd the notes of a snap.
 SCRIPT = r"""
+export LC_ALL=C
 field() { printf '%s %s\n' "$1" "$2"; }
 text() { printf '%s %s\n' "$1" "$(base64 -w0)"; }
 field clock "$(date +%s.%N)"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from standin import services
-from standin.places import COMMON, DNS_SERVICE, is_worker, need_access, stop
+from standin import clustering, services
+from standin.places import BED, COMMON, DNS_SERVICE, addresses, is_worker, need_access, stop
 
 KNOWN = {
     "dns": ("CoreDNS", "1.13.1"),
@@ -17,6 +18,7 @@ KNOWN = {
     "nvidia": ("NVIDIA hardware (GPU and network) support", "25.10.0"),
     "registry": ("Private image registry exposed on localhost:32000", "2.8.3"),
 }
+DNS_ARGUMENTS = {"--cluster-domain": "cluster.local", "--cluster-dns": DNS_SERVICE}
 DEPRECATED = {"storage": "hostpath-storage", "gpu": "nvidia"}
 NOTED = COMMON / "addons-enabled"
 MANIFESTS = Path("/opt/bed/manifests")
@@ -47,6 +49,10 @@ def enable(words: Sequence[str]) -> None:
                 print(f"Addon core/{name} is already enabled")
             continue
         _apply(name)
+        if name == "nvidia":
+            driver = _choose_driver(words)
+            print(f"Using {driver} GPU driver")
+            services.kubectl("label", "--overwrite", "namespace", GPU_NAMESPACE, f"driver={driver}")
 
 
 def disable(words: Sequence[str]) -> None:
@@ -84,13 +90,31 @@ def _apply(name: str) -> None:
     if done.returncode != 0:
         stop(done.stderr, 1)
     if name == "dns":
-        services.set_argument("kubelet", "--cluster-dns", DNS_SERVICE)
-        services.set_argument("kubelet", "--cluster-domain", "cluster.local")
-        print("Restarting kubelet", flush=True)
-        services.restart("kubelet")
+        if not services.argument_of("kubelet", "--cluster-dns"):
+            print("Restarting kubelet", flush=True)
+            _tell_all_kubelets()
         print("CoreDNS is enabled", flush=True)
     else:
         print(f"{name} is enabled", flush=True)
+
+
+def _tell_all_kubelets() -> None:
+    """Let all nodes have the arguments, and restart kubelite: the API server, too (actions/common/utils.sh:399-423)."""
+    listed = services.kubectl("get", "nodes", "-o", "json").stdout
+    found = [each for item in json.loads(listed)["items"] for each in item["status"]["addresses"]]
+    for address in {each["address"] for each in found if each["type"] == "InternalIP"} - set(addresses()):
+        clustering.configure(address, DNS_ARGUMENTS)
+    services.configure_kubelet(DNS_ARGUMENTS)
+    services.wait_for_api()
+
+
+def _choose_driver(words: Sequence[str]) -> str:
+    """Return whose driver GPUs get: unless a flag says so, what this host has counts for all (addons/nvidia/enable)."""
+    given = next((word.partition("=")[2] for word in words if word.startswith("--gpu-operator-driver=")), "auto")
+    if given != "auto":
+        return given
+    gpus = BED / "gpus"
+    return "host" if gpus.exists() and gpus.read_text().strip() not in ("", "0") else "operator"
 
 
 def _manifest(name: str) -> str:

@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from standin import services, store, tokens
-from standin.places import AGENT_PORT, API_PORT, CERTS, STORE_PORT, installed, lock
+from standin.places import AGENT_PORT, API_PORT, CERTS, STORE_PORT, installed, is_worker, lock
 
 CA_FILES = ("ca.crt", "ca.key", "front-proxy-ca.crt", "front-proxy-ca.key", "serviceaccount.key")
 LOCK = threading.Lock()
@@ -29,7 +29,7 @@ class Refused(Exception):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """POST /cluster/api/v2.0/join, and POST /standin/member of a control plane that joins."""
+    """POST /cluster/api/v2.0/join, /standin/member of a control plane that joins, /standin/kubelet of one with news."""
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -52,8 +52,11 @@ class Handler(BaseHTTPRequestHandler):
         with LOCK:
             if self.path == "/cluster/api/v2.0/join":
                 return _join(body, remote, self.headers["Host"].rpartition(":")[0])
-            if self.path == "/standin/member" and body.get("key") == (CERTS / "ca.key").read_text():
-                return {"initial": store.add(f"{remote}:{STORE_PORT}")}
+            if self.path.startswith("/standin/") and body.get("key") == (CERTS / "ca.key").read_text():
+                if self.path == "/standin/member":
+                    return {"initial": store.add(f"{remote}:{STORE_PORT}")}
+                services.configure_kubelet(body["arguments"])
+                return {}
         raise Refused(404, "not found")
 
 
@@ -119,7 +122,8 @@ def _keep_roles() -> None:
 
 
 def main() -> None:
-    threading.Thread(target=_keep_roles, daemon=True).start()
+    if not is_worker():
+        threading.Thread(target=_keep_roles, daemon=True).start()
     server = ThreadingHTTPServer(("0.0.0.0", AGENT_PORT), Handler)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(CERTS / "server.crt", CERTS / "server.key")

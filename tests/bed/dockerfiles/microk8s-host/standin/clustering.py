@@ -13,7 +13,7 @@ import socket
 import ssl
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -76,16 +76,22 @@ def join(words: Sequence[str]) -> None:
     need_root()
     parser = argparse.ArgumentParser(prog="microk8s join")
     parser.add_argument("connection")
-    parser.add_argument("--worker", action="store_true")
-    for flag in ("--controlplane", "--skip-verify", "--disable-low-memory-guard"):
+    # Two values of one parameter (scripts/wrappers/join.py:948-955).
+    parser.add_argument("--worker", dest="role", action="store_const", const="as-worker", default="")
+    parser.add_argument("--controlplane", dest="role", action="store_const", const="as-master")
+    for flag in ("--skip-verify", "--disable-low-memory-guard"):
         parser.add_argument(flag, action="store_true")
     given = parser.parse_args(words)
     address, token, check = _connection(given.connection)
     lock("join-in-progress")
     print(f"Contacting cluster at {address}", flush=True)
-    answer = _ask(address, token, check if not given.skip_verify else "", worker=given.worker)
+    answer = _ask(address, token, check if not given.skip_verify else "", worker=given.role == "as-worker")
+    # It asks `if worker:`, and "as-master" is true; the agent took it for a control plane and sent the CA's key, which
+    # no worker gets (scripts/wrappers/join.py:689 and 760; [A] pkg/api/v2/join.go:22).
+    if given.role == "as-master":
+        stop("Joining process failed. Make sure the cluster you connect to supports joining worker nodes.", 1)
     unlock(services.WAITS)
-    if given.worker:
+    if given.role == "as-worker":
         _become_worker(answer, address)
     else:
         _become_control_plane(answer, address)
@@ -144,6 +150,11 @@ def _post(address: str, path: str, body: dict[str, Any], check: str = "") -> dic
     return found
 
 
+def configure(address: str, arguments: Mapping[str, str]) -> None:
+    """Let another node's agent change its kubelet."""
+    _post(address, "/standin/kubelet", {"key": (CERTS / "ca.key").read_text(), "arguments": dict(arguments)})
+
+
 def _take(answer: dict[str, Any]) -> None:
     """Take over the cluster's CA, and sign with it what this node needs."""
     for name, text in {**answer["files"], **answer["signing"]}.items():
@@ -166,6 +177,7 @@ def _become_worker(answer: dict[str, Any], address: str) -> None:
         lock(name)
     _forget_kubelet()
     services.start()
+    lock("no-cert-reissue")
     print("\nThe node has joined the cluster and will appear in the nodes list in a few seconds.\n")
     print("This worker node gets automatically configured with the API server endpoints.")
     print("    /var/snap/microk8s/current/args/traefik/provider.yaml\n", flush=True)
@@ -179,12 +191,13 @@ def _become_control_plane(answer: dict[str, Any], address: str) -> None:
     _forget_kubelet()
     store.new(f"{default_address()}:{STORE_PORT}")
     (BACKEND / "joins").write_text(initial)
-    print("Waiting for this node to finish joining the cluster.", end=" ", flush=True)
     found = installed()
     is_other = found is None or answer["version"].rpartition(".")[0] != found.version.rpartition(".")[0]
     if is_other:
         store.refuse_to_start()
     services.start("dqlite")
+    # Where nobody reads any more it ends here: a member, with kubelite stopped and without no-cert-reissue.
+    print("Waiting for this node to finish joining the cluster.", end=" ", flush=True)
     give_up = time.monotonic() + (3 if is_other else 120)
     while not _is_member() and time.monotonic() < give_up:
         print(".", end=" ", flush=True)
@@ -207,14 +220,18 @@ def _is_member() -> bool:
 def leave(words: Sequence[str]) -> None:
     """Take this node out of its cluster; it is one of its own afterwards."""
     need_root()
+    if services.is_stopped():
+        print("microk8s is not running, try microk8s start", file=sys.stderr)
+        sys.exit(1)
+    # A join writes it last: one that was cut off lacks it (wrappers/microk8s-leave.wrapper).
+    if not locked("no-cert-reissue"):
+        stop("This MicroK8s deployment is not acting as a node in a cluster.", 1)
     if locked("clustered.lock"):
         print("Configuring services.", flush=True)
         services.stop()
         unlock("clustered.lock")
         unlock("no-k8s-dqlite")
     else:
-        if not locked("no-cert-reissue"):
-            stop("This MicroK8s deployment is not acting as a node in a cluster.", 1)
         found = store.members()
         voters = [member for member in found if member["Role"] == 0]
         own = store.of_this_host()

@@ -13,7 +13,8 @@ from standin.places import ARGS, CERTS, COMMON, PERSISTENT_TOKENS
 
 # The first that is found is the only one that is read.
 FILES = (Path("/etc/microk8s.yaml"), Path("/root/snap/microk8s/common/.microk8s.yaml"), COMMON / ".microk8s.yaml")
-DEFAULT = {"version": "0.1.0", "addons": [{"name": "dns"}]}
+# microk8s-resources/microk8s.default.yaml.
+DEFAULT = {"version": "0.1.0", "extraKubeletArgs": addons.DNS_ARGUMENTS, "addons": [{"name": "dns"}]}
 VERSIONS = ("0.1.0", "0.2.0")
 # Its copy, until it was applied: the cluster agent goes on with it after a boot (cmd/cluster-agent.go).
 TODO = COMMON / "etc/launcher/install.yaml"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,7 +52,7 @@ OF_SERVICE = {
 def expected() -> tuple[str, ...]:
     """Return the daemons that this node runs, in the order in which they start."""
     if is_worker():
-        return ("apiserver-proxy", *NODE)
+        return ("apiserver-proxy", *NODE, "cluster-agent")
     return WAITING if locked(WAITS) else (*CONTROL, *NODE)
 
 
@@ -133,6 +133,13 @@ def set_argument(service: str, flag: str, value: str | None) -> None:
     kept = [line for line in _lines(service) if line.partition("=")[0] != flag]
     added = [] if value is None else [f"{flag}={value}"]
     (ARGS / service).write_text("\n".join([*kept, *added]) + "\n")
+
+
+def configure_kubelet(arguments: Mapping[str, str]) -> None:
+    """Give the kubelet arguments, and restart what runs in one process with it."""
+    for flag, value in arguments.items():
+        set_argument("kubelet", flag, value)
+    restart(*KUBELITE)
 
 
 def write_default_arguments() -> None:
@@ -223,10 +230,14 @@ def _standin(module: str) -> Callable[[], list[str]]:
 
 
 def _gpus() -> list[str]:
-    """Return the device plugin, which the addon brings, for as many GPUs as this machine has by then."""
+    """Return the device plugin, which the addon brings, for as many GPUs as this machine has by then.
+
+    Where the addon is to bring a driver, none comes: this machine has one already.
+    """
     asks = shlex.join(["/opt/bed/kubectl", f"--kubeconfig={CREDENTIALS}/kubelet.config"])
     script = f"""
-until grep -qs '[1-9]' {BED}/gpus && {asks} get namespace gpu-operator-resources > /dev/null 2>&1; do sleep 2; done
+until grep -qs '[1-9]' {BED}/gpus && {asks} get namespace --selector=driver=host 2> /dev/null | grep -q gpu-operator
+do sleep 2; done
 exec gpu-plugin --count=$(cat {BED}/gpus) --host={node_name()}"""
     return ["sh", "-c", script]
 

@@ -15,11 +15,17 @@ from pathlib import Path
 from typing import NoReturn
 
 from standin import certs, containers, launch, network, services, store
-from standin.places import CHANNELS, COMMON, DATA, PROGRAM, ROOT, SNAPD, Installed, installed, lock
+from standin.places import BED, CHANNELS, COMMON, DATA, PROGRAM, ROOT, SNAPD, Installed, installed, lock
 
 WRAPPER = '#!/bin/sh\nPYTHONPATH=/opt/bed exec python3 -u -m standin.microk8s "$@"\n'
 BUSY = Path("/run/snapd.lock")
 CLOCK = re.compile(r"\b\d\d:\d\d:\d\d\b")
+# The version of a host's snapd, unless /etc/bed/snapd has another one, or says that its daemon is away.
+VERSION, AWAY = "2.72", "unavailable"
+# The first with `snap refresh --hold`.
+HOLDS = (2, 58)
+# The snap of snapd, whose version counts then.
+OWN_SNAP = Path("/var/lib/snapd/snaps/snapd_1.snap")
 # What the snap takes, about.
 SIZE = 200_000_000
 
@@ -38,7 +44,18 @@ def listed(words: Sequence[str]) -> None:
     print(f"microk8s  {found.version}  {found.revision}  {found.channel}  canonical✓  {notes}")
 
 
+def version() -> str:
+    """Return the version of the daemon."""
+    told = BED / "snapd"
+    return told.read_text().strip() if told.exists() and not OWN_SNAP.exists() else VERSION
+
+
 def install(words: Sequence[str]) -> None:
+    if words[:1] == ["snapd"]:
+        OWN_SNAP.parent.mkdir(parents=True, exist_ok=True)
+        OWN_SNAP.touch()
+        print(f"snapd {VERSION} from Canonical✓ installed")
+        return
     if "microk8s" not in words:
         refuse(f'snap "{words[0]}" not found')
     found = installed()
@@ -88,6 +105,10 @@ def install(words: Sequence[str]) -> None:
 
 
 def refresh(words: Sequence[str]) -> None:
+    for flag in ("hold", "unhold"):
+        is_given = any(word.partition("=")[0] == f"--{flag}" for word in words)
+        if is_given and tuple(int(part) for part in re.findall(r"\d+", version())[:2]) < HOLDS:
+            refuse(f"unknown flag `{flag}'", 64)
     found = installed()
     if found is None:
         refuse('snap "microk8s" is not installed')
@@ -223,10 +244,14 @@ ASKS = ("list", "version")
 
 def main(words: Sequence[str]) -> None:
     if words[:1] == ["version"]:
-        print("snap    2.72\nsnapd   2.72\nseries  16")
+        # Where no daemon answers, too.
+        print(f"snap    {VERSION if version() == AWAY else version()}\nsnapd   {version()}\nseries  16")
         return
     if not words or words[0] not in COMMANDS:
         refuse(f"unknown command \"{words[0] if words else ''}\", see 'snap help'.")
+    if version() == AWAY and words[0] != "boot":
+        socket = "dial unix /run/snapd.socket: connect: connection refused"
+        refuse(f'cannot communicate with server: Get "http://localhost/v2/snaps": {socket}')
     if words[0] in ASKS:
         COMMANDS[words[0]](words[1:])
         return
