@@ -297,10 +297,13 @@ def test_a_deployment_whose_pods_may_not_be_made_says_why() -> None:
     assert found.message.startswith("its pod may not be made: exceeded quota: small, ")
 
 
-def test_an_operator_that_crashes_has_a_minute_and_is_not_asked_for_ray() -> None:
+@pytest.mark.parametrize(("has_run", "seconds"), [(False, 60.0), (True, 300.0)])
+def test_an_operator_that_crashes_has_a_minute_or_five_if_it_ran_before_and_is_not_asked_for_ray(
+    has_run: bool, seconds: float
+) -> None:
     crashed = head(ready=False, containers=(waiting("CrashLoopBackOff", name="operator", last=ended("Error", 1)),))
-    (found,) = diagnosis.of_deployment(snapshot(crashed))
-    assert (found.tolerates, "Ray in the image" in (found.hint or "")) == (60.0, False)
+    (found,) = diagnosis.of_deployment(snapshot(crashed), has_run=has_run)
+    assert (found.tolerates, "Ray in the image" in (found.hint or "")) == (seconds, False)
 
 
 def test_a_user_whose_number_is_not_known_is_an_error_at_once_with_its_mend() -> None:

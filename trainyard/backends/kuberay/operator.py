@@ -27,7 +27,7 @@ BY_US = "by trainyard"
 # Without --wait, Helm takes seconds: a release that is pending for longer was left by a command that was killed.
 PENDING_SECONDS = 15
 # The operator's image is some 60 MB, and may come from far away.
-AVAILABLE_SECONDS = 300.0
+AVAILABLE_SECONDS = 360.0
 _IMAGE = re.compile(r"(?:^|/)(?:kuberay/operator|kuberay-operator)(?::v?(?P<version>\d+(?:\.\d+)+))?(?=[-:@]|$)")
 
 
@@ -163,7 +163,7 @@ def _operator_step(kuberay: Kuberay, *, after: str | None) -> Step:
             return no("it is not installed")
         if any(pods.condition(deployment, "Available").get("status") == "True" for deployment in deployments):
             return YES
-        _refuse_broken(kube, deployments[0], debounce)
+        _refuse_broken(kube, deployments[0], debounce, has_run=bool(kuberay.operators))
         return no("it does not run yet")
 
     title = f"Install the KubeRay operator {kuberay.chart.version or ''}".rstrip()
@@ -177,13 +177,13 @@ def _operator_step(kuberay: Kuberay, *, after: str | None) -> Step:
     )
 
 
-def _refuse_broken(kube: Kube, deployment: Object, debounce: Debounce) -> None:
+def _refuse_broken(kube: Kube, deployment: Object, debounce: Debounce, *, has_run: bool) -> None:
     """Raise the error that says why an operator has no pod that is ready, once that has lasted."""
     namespace = deployment["metadata"]["namespace"]
     # Whoever may see the Deployment need not be allowed to see its pods.
     found = if_allowed(kube.list, POD, namespace=namespace, labels=LABELLED) or []
     observed = snapshot.of_pods(kube, namespace, found, owner=deployment, name=pods.name)
-    expired = debounce.expired(diagnosis.of_deployment(observed))
+    expired = debounce.expired(diagnosis.of_deployment(observed, has_run=has_run))
     if expired:
         raise diagnosis.to_error(expired, f"the KubeRay operator, namespace {namespace}")
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from trainyard import wording
 from trainyard.backends.kuberay import groups, naming, pods
-from trainyard.backends.kuberay.debounce import MINUTE
+from trainyard.backends.kuberay.debounce import MINUTE, STILL
 from trainyard.backends.kuberay.diagnosis.container import CRASH, explain_container, explain_unprepared
 from trainyard.backends.kuberay.diagnosis.host import explain_host, explain_scheduling
 from trainyard.backends.kuberay.diagnosis.operator import explain_admission, explain_operator
@@ -28,12 +28,17 @@ def of_cluster(snapshot: Snapshot) -> tuple[Diagnosis, ...]:
     return (*explain_operator(snapshot), *_of_pods(groups.awaited(snapshot.owner, snapshot.pods), snapshot))
 
 
-def of_deployment(snapshot: Snapshot) -> tuple[Diagnosis, ...]:
-    """Return why a Deployment (`snapshot.owner`) has no pod that is ready, the first cause first."""
+def of_deployment(snapshot: Snapshot, *, has_run: bool = False) -> tuple[Diagnosis, ...]:
+    """Return why a Deployment (`snapshot.owner`) has no pod that is ready, the first cause first.
+
+    One that `has_run` ends whenever it cannot renew its lease, as while control planes leave ("leader election lost"),
+    and Kubernetes starts it later each time: after 10 s, 20 s, up to 5 min.
+    """
     refused = pods.condition(snapshot.owner or {}, "ReplicaFailure")
     # On a host that was just started, it cannot reach the API server yet.
+    tolerates = STILL if has_run else MINUTE
     causes = tuple(
-        replace(cause, hint=OPERATOR_CRASHES, tolerates=MINUTE) if cause.key == CRASH else cause
+        replace(cause, hint=OPERATOR_CRASHES, tolerates=tolerates) if cause.key == CRASH else cause
         for cause in _of_pods(snapshot.pods, snapshot)
     )
     if refused.get("status") != "True":
