@@ -69,12 +69,15 @@ def refuse_unmade(cluster: Cluster, *, backend: str | None) -> None:
     made, source = made_with(cluster.tools.state), cluster.tools.source
     if made is None or source is None or not cluster.backend.TRAITS.makes_nodes:
         return
-    if load_cluster(source, overrides=made, backend=backend).spec == cluster.spec:
+
+    # `cluster.scale` made it with sizes that nobody repeats.
+    asked = [text for text in cluster.tools.overrides if text not in made]
+    before = load_cluster(source, overrides=made, backend=backend)
+    if load_cluster(source, overrides=[*made, *asked], backend=backend).spec == before.spec:
         return
-    others = [f"--set {shlex.quote(text)}" for text in cluster.tools.overrides if text not in made]
+
     kept = [f"--set {shlex.quote(text)}" for text in made]
-    if not others:
-        return
+    others = [f"--set {shlex.quote(text)}" for text in asked]
     raise RequestError(
         f"cluster {cluster.spec.name} was made without {', '.join(others)}, and a run does not change it",
         where=paths.shown(source),

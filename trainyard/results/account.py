@@ -63,20 +63,31 @@ def _brought(run: RunDirectory, tasks: Iterable[Task]) -> Iterator[str]:
 
 
 def _extent(files: Iterable[AttemptFiles], where: str) -> str:
-    count = sum(each.files for each in files)
-    return f"{count} {where} ({size(sum(each.bytes for each in files))})" if count else f"none {where}"
+    count = total = 0
+    for each in files:
+        count += each.files
+        total += each.bytes
+
+    if not count:
+        return f"none {where}"
+    return f"{count} {where} ({size(total)})"
 
 
 def _of_tasks(what: str, tasks: Iterable[Task], which: Callable[[AttemptFiles], Named]) -> Iterator[str]:
     """Name such files of the first task that has some, and say how many others have."""
-    found = [(task.name, which(task.files[-1])) for task in tasks if task.files and which(task.files[-1]).count]
+    last = {task.name: which(task.files[-1]) for task in tasks if task.files}
+    found = {task: files for task, files in last.items() if files.count}
     if not found:
         return
 
-    task, first = found[0]
-    more = f" and {first.more} more" if first.more else ""
-    others = f"; also files of {counted(len(found) - 1, 'other task')}" if len(found) > 1 else ""
-    yield f"{what}: {visible(', '.join(first.names))}{more} of {task}{others}"
+    task, first = next(iter(found.items()))
+    text = f"{what}: {visible(', '.join(first.names))}"
+    if first.more:
+        text += f" and {first.more} more"
+    text += f" of {task}"
+    if len(found) > 1:
+        text += f"; also files of {counted(len(found) - 1, 'other task')}"
+    yield text
 
 
 def _absent(tasks: list[Task]) -> Iterator[str]:

@@ -17,8 +17,7 @@ from trainyard.spec.yaml_source import FLOAT, KeyPath, compose
 MARK = "  # default"
 ENVIRONMENTS = ("env", "env_vars")
 CHART_VALUES = ("kuberay", "operator", "values")
-
-
+# Beside line feed and carriage return (YAML 1.1, b-char).
 _LINE_ENDS = frozenset("\x85\u2028\u2029")
 
 

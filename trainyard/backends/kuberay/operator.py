@@ -26,7 +26,7 @@ RAY_CLUSTERS = "rayclusters.ray.io"
 BY_US = "by trainyard"
 # Without --wait, Helm takes seconds: a release that is pending for longer was left by a command that was killed.
 PENDING_SECONDS = 15
-# The operator's image is some 60 MB, and may come from far away.
+# The operator's image is some 60 MB, and may come from far away. Longer than any cause is tolerated (debounce.STILL).
 AVAILABLE_SECONDS = 360.0
 _IMAGE = re.compile(r"(?:^|/)(?:kuberay/operator|kuberay-operator)(?::v?(?P<version>\d+(?:\.\d+)+))?(?=[-:@]|$)")
 

@@ -1,0 +1,40 @@
+"""What a run may say of its cluster: nothing that the cluster was not made with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trainyard import lifecycle
+from trainyard.backends.record import write_made_from
+from trainyard.errors import RequestError
+
+FILE = """\
+name: lab
+backend: local
+workers: [{name: cpu, count: 1}]
+"""
+
+
+def refuse(place: Path, *overrides: str, made: tuple[str, ...]) -> None:
+    """Refuse what a run says of a cluster that was made with these `--set`."""
+    file = place / "lab.yaml"
+    file.write_text(FILE)
+    environ = {"XDG_STATE_HOME": str(place), "HOME": str(place)}
+    cluster = lifecycle.find(str(file), environ, directory=place, overrides=overrides)
+    cluster.tools.state.mkdir(parents=True)
+    write_made_from(cluster.tools.state, file, made)
+    lifecycle.refuse_unmade(cluster, backend=None)
+
+
+@pytest.mark.parametrize("override", ["name=lab", "workers.cpu.count=3", "workers.0.count=3"])
+def test_what_changes_nothing_is_taken_also_after_a_scale(tmp_path: Path, override: str) -> None:
+    refuse(tmp_path, override, made=("workers.cpu.count=3",))
+
+
+def test_what_the_cluster_was_not_made_with_is_refused_with_the_command_that_makes_it(tmp_path: Path) -> None:
+    with pytest.raises(RequestError) as refused:
+        refuse(tmp_path, "workers.cpu.count=3", "env.A=a b", made=("workers.cpu.count=3",))
+    assert refused.value.what == "cluster lab was made without --set 'env.A=a b', and a run does not change it"
+    assert (refused.value.hint or "").endswith("--set workers.cpu.count=3 --set 'env.A=a b'")
