@@ -17,7 +17,7 @@ from hypothesis import given, strategies
 from trainyard_runner import archive, outputs
 from trainyard_runner.job_files import JobFiles, changed
 from trainyard_runner.outputs import OutputWatch
-from trainyard_runner.workspace import Workspace
+from trainyard_runner.workspace import Spare, Workspace
 
 from tests.deeds import Deed, Seen, do, seen
 from trainyard.dispatch.package import listing, pack
@@ -118,6 +118,7 @@ class Node:
         whole = b"".join(package.read(part) for part in range(len(package.parts)))
         self.files = JobFiles(home / "packages", package.name, lambda: whole)
         self._number = 0
+        self._spare = Spare()
 
     def begin(self, declared: list[str], *, restored: list[bytes] | None = None) -> Attempt:
         """Begin an attempt; `restored` is what the one before sent home."""
@@ -130,7 +131,7 @@ class Node:
             "restored": before,
             "outputs": declared,
         }
-        place = Workspace(self.home, order)
+        place = Workspace(self.home, order, self._spare)
         place.restore(order, lambda parts: iter(parts))
         return Attempt(place, place.copy_files(self.files, declared), declared)
 
@@ -191,4 +192,7 @@ def _check(root: Path, job: list[Deed], first: list[Deed], second: list[Deed], d
     for deed in second:
         do(retried.directory, deed)
     assert seen(attempt.directory) == left
+    assert seen(node.begin(declared).directory) == {**parents, **sent}
+    # The next attempt may get the directories of one that ended well.
+    retried.place.hand_on()
     assert seen(node.begin(declared).directory) == {**parents, **sent}

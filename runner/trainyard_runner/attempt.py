@@ -27,7 +27,7 @@ from trainyard_runner.ray_package import OwnPackage
 from trainyard_runner.stopping import StopWatch
 from trainyard_runner.transfers import Transfers
 from trainyard_runner.watchdog import MetricWatch
-from trainyard_runner.workspace import Order, Workspace, attempt_id, environment
+from trainyard_runner.workspace import Order, Spare, Workspace, attempt_id, environment
 
 Batch = list[Message]
 NOTHING_RAN: dict[str, Any] = {"exit_code": None, "seconds": 0.0, "tail": [], "cpu_seconds": None, "max_rss": None}
@@ -47,14 +47,18 @@ class Attempt:
         gpus: list[str],
         node: dict[str, str],
         own: OwnPackage | None,
+        spare: Spare | None = None,
     ) -> None:
-        """Take what is to be done; `own` is the package of what the command starts through Ray, if it has one."""
+        """Take what is to be done; `own` is the package of what the command starts through Ray, if it has one.
+
+        `spare` may have directories of the attempt before, and takes those of this one.
+        """
         self._order = order
         self._own = own
         self._gpus = gpus
         self._files = files
         self._copied: dict[str, Identity] = {}
-        self._place = Workspace(home, order)
+        self._place = Workspace(home, order, spare)
         self._pending: Batch = [("started", {**node, "gpus": gpus})]
         self._buffer = OutputBuffer()
         self._child: Child | None = None
@@ -108,6 +112,13 @@ class Attempt:
                 self._child.close()
             if self._metric is not None:
                 self._metric.close()
+            self._leave_place()
+
+    def _leave_place(self) -> None:
+        if self._final.get("exit") == 0 and not self._final["left"]:
+            self._place.hand_on()
+        else:
+            # A process of it that could not be ended may still write there.
             self._place.remove()
 
     def _prepare(self, fetch: Callable[[list[Any]], Iterator[bytes]]) -> None:

@@ -19,7 +19,7 @@ from trainyard_runner.attempt import QUICK, Attempt, Batch
 from trainyard_runner.job_files import JobFiles
 from trainyard_runner.ray_package import OwnPackage, Store
 from trainyard_runner.shipped import Package
-from trainyard_runner.workspace import Order, attempt_id
+from trainyard_runner.workspace import Order, Spare, attempt_id
 
 STORE = Store(
     get=lambda name: internal_kv._internal_kv_get(f"gcs://{name}".encode()),
@@ -36,12 +36,13 @@ def attempts(orders: Sequence[Order], job: Package | None) -> Iterator[Said]:
     said: Said = []
     sent = time.monotonic()
     count = len(orders)
+    spare = Spare()
     try:
         for number, order in enumerate(orders):
             if number >= count:
                 return
             began = time.monotonic()
-            with contextlib.closing(_attempt(order, job)) as batches:
+            with contextlib.closing(_attempt(order, job, spare)) as batches:
                 for batch in batches:
                     said.append((number, batch))
                     now = time.monotonic()
@@ -55,9 +56,11 @@ def attempts(orders: Sequence[Order], job: Package | None) -> Iterator[Said]:
         if said:
             yield said
         raise
+    finally:
+        spare.close()
 
 
-def _attempt(order: Order, job: Package | None) -> Generator[Batch, None, None]:
+def _attempt(order: Order, job: Package | None, spare: Spare) -> Generator[Batch, None, None]:
     worker = ray._private.worker.global_worker
     home = Path(worker.node.get_session_dir_path(), "trainyard")
     node = {"node_id": ray.get_runtime_context().get_node_id()}
@@ -68,7 +71,8 @@ def _attempt(order: Order, job: Package | None) -> Generator[Batch, None, None]:
     if own is not None:
         order["ray_environment"] = own.environment
     try:
-        yield from Attempt(order, home=home, files=files, gpus=gpus, node=node, own=own).run(_parts)
+        attempt = Attempt(order, home=home, files=files, gpus=gpus, node=node, own=own, spare=spare)
+        yield from attempt.run(_parts)
     finally:
         if own is not None:
             own.close()

@@ -119,6 +119,14 @@ def remove(path: str, *, dir_fd: int | None = None) -> None:
                 raise (errors or [error])[0] from None
 
 
+def empty(path: str) -> None:
+    """Remove all that is in a directory, locked or not. Raises the first error."""
+    errors: list[OSError] = []
+    _empty(path, None, errors)
+    if errors:
+        raise errors[0]
+
+
 def _empty(path: str, dir_fd: int | None, errors: list[OSError]) -> None:
     _unlock(path, dir_fd)
     with Cursor(path, dir_fd=dir_fd) as cursor:

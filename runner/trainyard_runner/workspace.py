@@ -17,21 +17,53 @@ from trainyard_runner.unpack import unpack
 from trainyard_runner.wire.driver import Driver
 
 Order = dict[str, Any]
+# What a command's outputs and its checkpoint are in, and its own directory.
+DIRECTORIES = ("checkpoint", "job", "output")
+
+
+class Spare:
+    """The directories of a quick attempt, for the next one on this worker.
+
+    To make four directories, and to remove them, is a third of what a quick attempt costs a busy node.
+    """
+
+    def __init__(self) -> None:
+        self._root: Path | None = None
+
+    def take(self, prefix: str, parent: Path) -> Path | None:
+        """Return the directories under a new name, as new ones are; None if there are none."""
+        if self._root is None:
+            return None
+        root, self._root = self._root, None
+        return root.rename(parent / f"{prefix}{root.name.rpartition('.')[2]}")
+
+    def keep(self, root: Path) -> None:
+        self._root = root
+
+    def close(self) -> None:
+        """Remove them."""
+        if self._root is not None:
+            _remove(self._root)
 
 
 class Workspace:
     """The directories of one attempt, on the node where it runs."""
 
-    def __init__(self, home: Path, order: Order) -> None:
+    def __init__(self, home: Path, order: Order, spare: Spare | None = None) -> None:
         parent = home / "work"
-        parent.mkdir(parents=True, exist_ok=True)
         prefix = f"{names.file_stem(order['task'])[:60]}.{order['attempt']}."
-        self.root = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-        self.directory = self.root / "job"
-        self.output = self.root / "output"
-        self.checkpoint = self.root / "checkpoint"
-        for directory in (self.directory, self.output, self.checkpoint):
-            directory.mkdir()
+        root = spare.take(prefix, parent) if spare else None
+        if root is None:
+            parent.mkdir(parents=True, exist_ok=True)
+            root = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+            for name in DIRECTORIES:
+                (root / name).mkdir()
+        self.root = root
+        self.checkpoint = root / "checkpoint"
+        self.directory = root / "job"
+        self.output = root / "output"
+        self._spare = spare
+        self._as_made = self._looks() if spare else None
 
     def restore(self, order: Order, fetch: Callable[[list[Any]], Iterator[bytes]]) -> list[LeftOut]:
         """Put back what the attempt before left: its checkpoint, its outputs, the declared ones in their places.
@@ -68,8 +100,35 @@ class Workspace:
         return file
 
     def remove(self) -> None:
-        with contextlib.suppress(OSError):  # `cluster.down` tries again, and says what it is
-            tree.remove(str(self.root))
+        _remove(self.root)
+
+    def hand_on(self) -> None:
+        """Leave the directories to the next attempt, as new ones are; where they cannot be as new, remove them."""
+        if self._spare is not None and self._is_renewed():
+            self._spare.keep(self.root)
+        else:
+            self.remove()
+
+    def _is_renewed(self) -> bool:
+        """Empty the command's own directory; say whether all are as they were made."""
+        try:
+            if any(self.output.iterdir()) or any(self.checkpoint.iterdir()):
+                return False
+            if {path.name for path in self.root.iterdir()} != {*DIRECTORIES}:
+                return False
+            tree.empty(str(self.directory))
+            return self._looks() == self._as_made
+        except OSError:
+            return False
+
+    def _looks(self) -> list[tuple[int, ...]]:
+        """Return what changes where something is done to a directory; the command's own gets the job's files."""
+        found: list[tuple[int, ...]] = []
+        for path in (self.root, self.directory, self.output, self.checkpoint):
+            state = path.lstat()
+            changed = 0 if path == self.directory else state.st_ctime_ns
+            found.append((state.st_ino, state.st_mode, state.st_uid, state.st_gid, changed))
+        return found
 
 
 def environment(order: Order, place: Workspace, *, inherited: dict[str, str], gpus: list[str]) -> dict[str, str]:
@@ -135,3 +194,8 @@ def _python_path(place: Workspace, *further: str | None) -> str:
 def attempt_id(order: Order) -> str:
     """Return what no other attempt anywhere has."""
     return f"{order['run']}:{order['task']}:{order['attempt']}"
+
+
+def _remove(root: Path) -> None:
+    with contextlib.suppress(OSError):  # `cluster.down` tries again, and says what it is
+        tree.remove(str(root))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from trainyard_runner.wire.driver import Driver
-from trainyard_runner.workspace import Workspace, environment
+from trainyard_runner.workspace import Spare, Workspace, environment
 
 ORDER: dict[str, Any] = {
     "run": "r-1",
@@ -67,3 +70,45 @@ def test_a_job_that_says_itself_what_ray_workers_get_is_taken_at_its_word(tmp_pa
     found = environment({**ORDER, "env": own}, place, inherited={}, gpus=[])
     assert found["RAY_JOB_CONFIG_JSON_ENV_VAR"] == "{}"
     assert found["PYTHONPATH"] == f"{place.directory}:src"
+
+
+def test_an_attempt_that_left_its_directories_as_they_were_hands_them_on_under_another_name(tmp_path: Path) -> None:
+    spare = Spare()
+    first = Workspace(tmp_path, ORDER, spare)
+    (first.directory / "copied.py").write_text("print()")
+    (first.directory / "sub" / "deep").mkdir(parents=True)
+    first.hand_on()
+    second = Workspace(tmp_path, {**ORDER, "task": "b"}, spare)
+    assert list((tmp_path / "work").iterdir()) == [second.root]
+    assert second.root.name.startswith("b.1.")
+    assert not first.root.exists()
+    assert [list(path.iterdir()) for path in (second.directory, second.output, second.checkpoint)] == [[], [], []]
+    second.hand_on()
+    spare.close()
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "deed",
+    [
+        lambda place: (place.output / "weights").write_text("1"),
+        lambda place: (place.checkpoint / "last").mkdir(),
+        lambda place: (place.root / "stray").write_text("1"),
+        lambda place: place.directory.chmod(0o500),
+        lambda place: place.output.chmod(0o777),
+        lambda place: (place.output.rmdir(), place.output.symlink_to("/tmp")),
+        lambda place: (place.directory.rename(place.root / "moved"), place.directory.mkdir()),
+        lambda place: (place.checkpoint.rmdir(), place.checkpoint.mkdir()),
+    ],
+)
+def test_directories_to_which_a_command_did_something_are_not_handed_on(
+    tmp_path: Path, deed: Callable[[Workspace], object]
+) -> None:
+    spare = Spare()
+    first = Workspace(tmp_path, ORDER, spare)
+    time.sleep(0.02)
+    deed(first)
+    first.hand_on()
+    assert list((tmp_path / "work").iterdir()) == []
+    second = Workspace(tmp_path, ORDER, spare)
+    assert second.output.stat().st_mode & 0o777 == 0o755

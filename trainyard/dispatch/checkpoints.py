@@ -53,8 +53,12 @@ def elsewhere(run: RunDirectory, state: RunState) -> list[Task]:
 
 def due(run: RunDirectory, state: RunState, *, among: Iterable[Task] | None = None) -> list[Task]:
     """Return the tasks (of these) that have ended, and whose checkpoint should come home and has not."""
+    wanted = _wanted(run, state, among)
+    if not wanted:
+        # The record names every task: it is read only where there is something to compare.
+        return []
     limit = _limit(run)
-    return [task for task in _wanted(run, state, among) if _fits(run, task, limit)]
+    return [task for task in wanted if _fits(run, task, limit)]
 
 
 def too_large(run: RunDirectory, state: RunState) -> str:
