@@ -14,7 +14,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 # the same names win over the payload (trainyard/paths.py).
 IN_WHEEL = {"trainyard": "trainyard", "runner/trainyard_runner": "trainyard_runner"} | {
     name: f"trainyard/payload/{name}"
-    for name in ("clusters", "compose", "images", "jobs", "kuberay", "project", "ray_autoscaler")
+    for name in ("clusters", "compose", "images", "jobs", "kuberay", "microk8s", "project", "ray_autoscaler")
 }
 # Where `# yaml-language-server: $schema=../../docs/...` of shipped files leads.
 SCHEMAS = "trainyard/payload/docs"

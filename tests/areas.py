@@ -37,7 +37,7 @@ AREAS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("/trainyard/backends/kuberay/ /trainyard/seams/helm.py /kuberay/", ("kubernetes",)),
     ("/trainyard/seams/kube/", ("local", "kubernetes")),
     ("/trainyard/backends/kubeconfig.py", ("kubernetes",)),
-    ("/trainyard/backends/microk8s/ /trainyard/backends/host_checks.py", ("local", "microk8s")),
+    ("/trainyard/backends/microk8s/ /trainyard/backends/host_checks.py /microk8s/", ("local", "microk8s")),
     ("/trainyard/seams/ssh/", ("local", "docker", "microk8s", "ec2")),
     ("/trainyard/backends/ec2/ /trainyard/seams/ray_autoscaler.py /ray_autoscaler/", ("ec2",)),
     ("/trainyard/seams/aws.py /trainyard/seams/aws_prices.py /trainyard/seams/iam.py", ("ec2",)),

@@ -17,18 +17,23 @@ PlannedState = Literal["already", "would", "after"]
 
 @dataclass(frozen=True)
 class Answer:
-    """What an outside system says: whether the step holds, and in detail what is there."""
+    """What an outside system says: whether the step holds, and in detail what is there.
+
+    `moved` is a number that changes as long as what is waited for moves (bytes that came): each change begins the
+    step's deadline again.
+    """
 
     holds: bool
     detail: str = ""
+    moved: int = 0
 
 
 YES = Answer(True)
 
 
-def no(detail: str) -> Answer:
+def no(detail: str, *, moved: int = 0) -> Answer:
     """Return "not yet", with what holds instead."""
-    return Answer(False, detail)
+    return Answer(False, detail, moved)
 
 
 def nothing() -> None:
@@ -39,8 +44,8 @@ def nothing() -> None:
 class Step:
     """One thing that should hold.
 
-    `done` only reads. `do` makes it so, may be repeated, and is called only if `done` said no.
-    `deadline` is how long `done` may take to hold after `do`, in seconds. `after` names the step without which
+    `done` only reads. `do` makes it so, may be repeated, and is called only if `done` said no. `deadline` is how long
+    `done` may take to hold after `do`, or after something moved, in seconds. `after` names the step without which
     `done` cannot be asked yet: a plan prints it instead of asking. `disruptive`: `do` ends or replaces nodes on which
     tasks may run. `needs` is the flag without which `do` refuses, "" where it needs none.
     """
@@ -247,10 +252,14 @@ def _run_step(step: Step, progress: Progress, clock: Clock) -> StepResult:
 def _wait(step: Step, progress: Progress, clock: Clock) -> Answer:
     """Ask until the step holds or its deadline passes."""
     give_up = clock.now() + step.deadline
+    moved = 0
     while True:
         answer = step.done()
         if answer.holds:
             return answer
+        if answer.moved != moved:
+            moved = answer.moved
+            give_up = clock.now() + step.deadline
         if clock.now() >= give_up:
             raise NotReadyError(
                 f"{step.title}: not done after {step.deadline:.0f} s",

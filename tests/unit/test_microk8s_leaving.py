@@ -50,9 +50,9 @@ class Told:
     def run(self, command: Sequence[str], **_: Any) -> Ran:
         return Ran(0, "", "")
 
-    def put(self, path: str, content: bytes, **_: Any) -> None:
+    def put(self, path: str, content: bytes | Path, **_: Any) -> None:
         self.commands.append(f"write {path}")
-        self.written += content.decode()
+        self.written += content.read_text() if isinstance(content, Path) else content.decode()
 
 
 def made(
@@ -119,6 +119,7 @@ def test_microk8s_of_ours_that_does_not_leave_is_installed_again_and_the_member_
         "version": "0.1.0",
         "extraKubeletArgs": {"--cluster-domain": "cluster.local", "--cluster-dns": "10.152.183.10"},
         "addons": [],
+        "containerdRegistryConfigs": {},
     }
     assert "/snap/bin/microk8s remove-node 10.0.0.2 --force" in first.commands
 

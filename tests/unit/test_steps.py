@@ -211,3 +211,17 @@ def test_what_comes_before_each_question_and_each_change_is_called_by_steps_of_s
     assert (asked, changes) == ([0, 0, 0], [])
     run(wrapped, Recorder(), clock=Time().clock())
     assert (asked[3:], changes) == ([0, 0, 1, 1, 2], [0, 1])
+
+
+def test_a_deadline_begins_again_while_what_is_waited_for_moves() -> None:
+    time = Time()
+    came = [1, 2, 3, 3, 3]
+
+    def done() -> Answer:
+        return no("on its way", moved=came.pop(0) if time.now else 0)
+
+    step = Step("pull", done, lambda: time.clock().sleep(1.0), deadline=5.0, every=4.0)
+    with pytest.raises(NotReadyError, match="pull: not done after 5 s"):
+        run([step], Recorder(), clock=time.clock())
+    # Once at 1, 5 and 9 s something had moved: 5 s later it was given up.
+    assert time.now == 17.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -76,23 +75,6 @@ def read_ca(registry: Registry, environ: Mapping[str, str]) -> bytes | None:
         return None
     trusting(file)
     return file.read_bytes()
-
-
-def containerd_files(registry: Registry, environ: Mapping[str, str], directory: str) -> dict[str, bytes]:
-    """Return what containerd needs to trust a registry, by path, hosts.toml last; {} for one that all trust.
-
-    https://github.com/containerd/containerd/blob/main/docs/hosts.md: read at each pull, no restart.
-    Raises PrerequisiteError where the CA cannot be read.
-    """
-    ca = read_ca(registry, environ)
-    if not (ca or registry.insecure):
-        return {}
-    server = f"{'http' if registry.insecure else 'https'}://{registry.address}"
-    # Named by its content: hosts.toml tells whether a host has this CA, or a former one.
-    cas = {f"{directory}/ca-{hashlib.sha256(ca).hexdigest()[:8]}.crt": ca} if ca else {}
-    lines = [f'server = "{server}"', f'[host."{server}"]', '  capabilities = ["pull", "resolve"]']
-    lines += [f'  ca = "{file}"' for file in cas]
-    return {**cas, f"{directory}/hosts.toml": "\n".join([*lines, ""]).encode()}
 
 
 @dataclass(frozen=True)

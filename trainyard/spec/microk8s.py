@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import PurePath
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -26,6 +28,14 @@ HostAddress = Annotated[
     ),
 ]
 IPv4 = Annotated[Filled, matching(r"\d{1,3}(?:\.\d{1,3}){3}", "must be an IPv4 address")]
+# As images name it: docker.io, ghcr.io, registry.lab:5000.
+RegistryHost = Annotated[
+    Filled, matching(r"[A-Za-z0-9.-]+(?::\d{1,5})?", "must be a registry as images name it, such as docker.io")
+]
+MirrorUrl = Annotated[
+    Filled, matching(r"https?://[^\s/?#@]+(?:/[^\s?#]*)?", "must be http(s)://host[:port][/path], without a login")
+]
+SnapFile = Annotated[Filled, matching(r"[^\0]*\.snap", "must be a file NAME.snap")]
 
 
 class LabHost(Section):
@@ -54,12 +64,24 @@ def _addressed_once(hosts: tuple[LabHost, ...]) -> Iterator[Complaint]:
             yield Complaint((index, "address"), f"is also the address of hosts.{first[key]}", host.address)
 
 
+def _ends_with_microk8s(files: tuple[str, ...]) -> Iterator[Complaint]:
+    if files and not re.fullmatch(r"microk8s(?:[_-].*)?\.snap", PurePath(files[-1]).name):
+        yield Complaint((len(files) - 1,), "must be MicroK8s' own, microk8s_N.snap: what it needs comes before it")
+
+
 class Microk8sSection(Section):
     """MicroK8s on hosts that are reached by SSH, and the cluster on it."""
 
     channel: Channel = setting(versions.MICROK8S, "What is installed on every host, and held there.")
     upgrade: bool = setting(False, "true: hosts of an older channel are upgraded, one minor at a time.")
     registry: bool = setting(False, "true: MicroK8s' own registry, without a login, at port 32000 of every host.")
+    mirror: dict[RegistryHost, MirrorUrl] = setting(
+        {}, "Mirrors from which hosts pull first, by registry: {docker.io: http://192.0.2.10:5000}."
+    )
+    snap: Annotated[Listed[SnapFile], rule(_ends_with_microk8s)] = setting(
+        (), "Files of `snap download`, the last one MicroK8s', for hosts that do not reach snapd's store."
+    )
+    images: Filled | None = setting(None, "A directory of *.tar with images, for hosts that reach no registry.")
     hosts: Annotated[Listed[LabHost], rule(_addressed_once)] = Field(
         min_length=1, description="The machines; the first is a control plane."
     )

@@ -20,12 +20,15 @@ from trainyard.backends.microk8s import (
     addresses,
     cluster,
     doctor,
+    files,
     install,
     join,
     lab,
     leaving,
+    offline,
     preflight,
     remove,
+    shown,
     snapshot,
 )
 from trainyard.backends.microk8s.lab import Host, Lab
@@ -67,8 +70,10 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
 
 
 def documents(spec: ClusterSpec, tools: Tools) -> list[dict[str, Any]]:
-    # Before there is a Kubernetes, nobody could say what it would get.
-    return kuberay.documents(spec, tools, _kubernetes(spec, tools)) if _kubeconfig(tools).exists() else []
+    """Return what each host would get, the values of the KubeRay operator, and what Kubernetes would get."""
+    found = shown.documents(spec, _lab(spec, tools), tools.environ)
+    # What Kubernetes would get depends on what it is: before there is one, it is not known.
+    return [*found, *kuberay.documents(spec, tools, _kubernetes(spec, tools))] if _kubeconfig(tools).exists() else found
 
 
 def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> Sequence[Step | Stage]:
@@ -165,6 +170,8 @@ def _service_log(host: Host) -> LogFile:
 
 
 def _host_steps(spec: ClusterSpec, tools: Tools, hosts: Lab) -> Sequence[Step | Stage]:
+    hosts.snaps = offline.snap_files(_section(spec), tools.directory)
+    hosts.images = offline.image_files(_section(spec), tools.directory)
     facts, errors = hosts.ask(hosts.hosts)
     # Who has MicroK8s may have the image too.
     is_new = any(fact.snap is None for fact in facts.values())
@@ -173,7 +180,9 @@ def _host_steps(spec: ClusterSpec, tools: Tools, hosts: Lab) -> Sequence[Step | 
     preflight.refuse(hosts.hosts, facts, desired, by_host(errors))
     refuse(errors)
     remarks = preflight.remarks(hosts.hosts, facts)
-    checks = [Step("Check the firewalls", lambda: Answer(True, remarks), nothing)] if remarks else []
+    closed = install.closed_channel(hosts, facts)
+    said = {"Check the firewalls": remarks, "Check the channel": closed}
+    checks = [_remark(title, text) for title, text in said.items() if text]
     hosts.put_members_first()
     installed = install.steps(hosts, upgrade=_section(spec).upgrade)
     ready, *joined = join.steps(hosts)
@@ -192,6 +201,10 @@ def _host_steps(spec: ClusterSpec, tools: Tools, hosts: Lab) -> Sequence[Step | 
     is_asked_later = _kubeconfig(tools).exists() or _section(spec).registry
     image = [] if is_asked_later else [resolve.step(spec, tools.environ, directory=tools.directory)]
     return [*image, *before_each(made, question=hosts.look_again, change=hosts.lock)]
+
+
+def _remark(title: str, text: str) -> Step:
+    return Step(title, lambda: Answer(True, text), nothing)
 
 
 def _removal_steps(spec: ClusterSpec, tools: Tools) -> list[Step | Stage]:
@@ -216,7 +229,9 @@ def _kubernetes(spec: ClusterSpec, tools: Tools) -> KuberaySection:
         raise not_up(spec.name)
     control_planes = _lab(spec, tools).control_planes
     kubeconfig.choose_server(tools, _kubeconfig(tools), [host.server for host in control_planes if host.ip])
-    return spec.kuberay.model_copy(update={"kubeconfig": str(_kubeconfig(tools)), "context": None})
+    operator = spec.kuberay.operator.model_copy(update={"values": files.operator_values(spec)})
+    found = {"kubeconfig": str(_kubeconfig(tools)), "context": None, "operator": operator}
+    return spec.kuberay.model_copy(update=found)
 
 
 def _kubeconfig(tools: Tools) -> Path:

@@ -8,17 +8,17 @@ from pathlib import Path
 
 from trainyard.backends import kubeconfig
 from trainyard.backends.kuberay import pods
+from trainyard.backends.microk8s import files
 from trainyard.backends.microk8s.facts import DATA, Facts
-from trainyard.backends.microk8s.install import KUBELET_ARGUMENTS, START_SECONDS
+from trainyard.backends.microk8s.files import CERTS_D, KUBELET_ARGUMENTS, Known
+from trainyard.backends.microk8s.install import START_SECONDS
 from trainyard.backends.microk8s.lab import Host, Lab, each_step
-from trainyard.registry.access import containerd_files
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import named
 
 # Images of addons come from far away: those of NVIDIA are large.
 ENABLE_SECONDS = 600.0
-CERTS_D = f"{DATA}/args/certs.d"
 GPU = "nvidia.com/gpu"
 _DEPLOYED = "jsonpath={.status.availableReplicas}"
 # ADDON: what proves that it is there, asked of Kubernetes.
@@ -90,25 +90,28 @@ def _offered(lab: Lab, least: int) -> Answer:
     if sum(offered.values()) >= least:
         return YES
     having = [f"{name}: {count}" for name, count in offered.items() if count]
-    return no(f"{sum(offered.values())} of {least} GPUs are offered ({named(having) or 'no host has any'})")
+    seen = f"{sum(offered.values())} of {least} GPUs are offered ({named(having) or 'no host has any'})"
+    return no(seen, moved=lab.pulled())
 
 
 def _trust_steps(spec: ClusterSpec, lab: Lab, environ: Mapping[str, str], after: str) -> list[Step]:
-    """Return the step after which containerd knows the cluster's registry on every host; none for a public one."""
-    address = spec.registry.address if spec.registry else ""
-    directory = f"{CERTS_D}/{address}"
-    files = containerd_files(spec.registry, environ, directory) if spec.registry else {}
+    """Return the steps after which containerd knows the cluster's registry and the mirrors on every host."""
+    return [_trust_step(lab, known, after) for known in files.registries(spec, environ)]
 
+
+def _trust_step(lab: Lab, known: Known, after: str) -> Step:
     def lacks(_: Host, fact: Facts) -> str:
-        is_known = fact.trust.get(address, "").encode() == files[f"{directory}/hosts.toml"]
-        return "" if is_known else "does not know the registry"
+        if fact.trust.get(known.name, "") == known.hosts_toml:
+            return ""
+        return "does not know the mirror" if known.is_mirror else "does not know the registry"
 
     def write(host: Host) -> None:
-        host.root("mkdir", "-p", directory)
-        for path, content in files.items():
+        host.root("mkdir", "-p", f"{CERTS_D}/{known.name}")
+        for path, content in known.files.items():
             host.connection.put(path, content, sudo=True)
 
-    return [each_step(lab, f"Every host knows the registry {address}", lacks, write, after=after)] if files else []
+    what = f"mirror of {known.name}" if known.is_mirror else f"registry {known.name}"
+    return each_step(lab, f"Every host knows the {what}", lacks, write, after=after)
 
 
 def _kubeconfig_step(lab: Lab, path: Path, after: str) -> Step:

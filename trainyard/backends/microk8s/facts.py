@@ -16,7 +16,12 @@ from trainyard.seams.ssh.snaps import Snap
 
 DATA = "/var/snap/microk8s/current"
 LOCKS = f"{DATA}/var/lock"
-LAUNCH_FILE = "/var/snap/microk8s/common/.microk8s.yaml"
+COMMON = "/var/snap/microk8s/common"
+LAUNCH_FILE = f"{COMMON}/.microk8s.yaml"
+# Images in this directory are loaded by containerd, which looks every 5 s, and then called NAME.tar.loaded (canonical/
+# microk8s, microk8s-sideload-images-plugin.patch).
+SIDELOAD = f"{COMMON}/etc/sideload"
+LOADED = ".loaded"
 # The first line of the launch file of a MicroK8s that we installed.
 MARK = "# made by trainyard"
 SYSCTL_FILE = "/etc/sysctl.d/60-trainyard-microk8s.conf"
@@ -24,9 +29,8 @@ SYSCTL_FILE = "/etc/sysctl.d/60-trainyard-microk8s.conf"
 UNAVAILABLE = "unavailable"
 # dqlite stops at the limit of aio; watchers of files at those of inotify.
 SYSCTLS = {"fs.inotify.max_user_instances": 1024, "fs.inotify.max_user_watches": 1048576, "fs.aio-max-nr": 1048576}
-_NAMES = (
-    f"data={DATA} locks={LOCKS} limits={SYSCTL_FILE} launch={LAUNCH_FILE} mark='{MARK}' sysctls='{' '.join(SYSCTLS)}'"
-)
+_PLACES = f"data={DATA} common={COMMON} sideload={SIDELOAD} locks={LOCKS} limits={SYSCTL_FILE} launch={LAUNCH_FILE}"
+_NAMES = f"{_PLACES} mark='{MARK}' sysctls='{' '.join(SYSCTLS)}'"
 SCRIPT = r"""
 [ -d /var/snap ] && disk=/var/snap || disk=/var
 field disk "$(df -B1 --output=avail $disk | tail -n 1)"
@@ -35,6 +39,9 @@ for name in $sysctls; do
 done
 command -v snap > /dev/null && field snapd "$(snap version | awk '$1 == "snapd" {print $2}')"
 snap list microk8s 2> /dev/null | text snap
+revision=$(readlink /snap/microk8s/current) \
+  && field snap-bytes "$(stat -c %s /var/lib/snapd/snaps/microk8s_$revision.snap 2> /dev/null)"
+find $sideload -maxdepth 1 -type f -printf '%s %f\n' 2> /dev/null | text images
 [ -e $limits ] && field limits ours
 for file in /etc/microk8s.yaml /root/snap/microk8s/common/.microk8s.yaml $launch; do
   [ -e $file ] && { grep -qx "$mark" $file && field ours yes || field foreign $file; }
@@ -54,6 +61,8 @@ done
 for file in $data/args/certs.d/*/hosts.toml; do
   [ -e "$file" ] && text "trust.$(basename "$(dirname "$file")")" < "$file"
 done
+# Of layers that came, and that are on their way.
+field pulled "$(du -sb $common/var/lib/containerd/io.containerd.content.v1.content 2> /dev/null | cut -f 1)"
 field cluster-dns "$(sed -n 's/^--cluster-dns[= ]//p' $data/args/kubelet 2> /dev/null)"
 cat $data/args/traefik/provider.yaml 2> /dev/null | text endpoints
 """
@@ -75,6 +84,8 @@ class Member:
 class Facts(host_facts.Facts):
     """A host at one moment. `disk`: bytes that are free; `certificates`: the ends of those in use, in Unix seconds.
 
+    `snap_bytes`: the size of the snap that is installed; `pulled`: bytes of images that came so far; `images`: sizes of
+    the files of images that were put there, by name.
     `foreign_launch`: a launch file of somebody else, which an installation would read, or ours take the place of.
     `cluster_dns`: the address at which its pods look names up, as its kubelet is told, "" where it is not.
     `is_ours`: MicroK8s was installed by us, or is about to be; `has_our_limits`: so were the kernel's limits written.
@@ -84,6 +95,9 @@ class Facts(host_facts.Facts):
     sysctls: Mapping[str, int]
     snapd: str
     snap: Snap | None
+    snap_bytes: int
+    images: Mapping[str, int]
+    pulled: int
     locks: frozenset[str]
     members: tuple[Member, ...]
     trust: Mapping[str, str]
@@ -143,6 +157,9 @@ def of(fields: Fields, facts: host_facts.Facts) -> Facts:
         sysctls={name: fact(fields, f"sysctl.{name}", int) for name in limits},
         snapd=fields.get("snapd", ""),
         snap=fact(fields, "snap", lambda text: snaps.first(decoded(text))),
+        snap_bytes=fact(fields, "snap-bytes", lambda text: int(text or 0)),
+        images=fact(fields, "images", lambda text: _sizes(decoded(text))),
+        pulled=fact(fields, "pulled", lambda text: int(text or 0)),
         locks=frozenset(under(fields, "lock.")),
         members=fact(fields, "members", lambda text: _members(decoded(text))),
         trust={registry: block(fields, f"trust.{registry}") for registry in trust},
@@ -153,6 +170,11 @@ def of(fields: Fields, facts: host_facts.Facts) -> Facts:
         is_ours="ours" in fields,
         has_our_limits="limits" in fields,
     )
+
+
+def _sizes(listed: str) -> dict[str, int]:
+    lines = (line.partition(" ") for line in listed.splitlines())
+    return {name: int(size) for size, _, name in lines}
 
 
 def _members(text: str) -> tuple[Member, ...]:

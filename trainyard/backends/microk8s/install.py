@@ -3,40 +3,58 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping
 
-import yaml
-
-from trainyard.backends.microk8s.facts import LAUNCH_FILE, MARK, SYSCTL_FILE, SYSCTLS, Facts
+from trainyard.backends.microk8s import files, offline
+from trainyard.backends.microk8s.facts import COMMON, LAUNCH_FILE, SYSCTL_FILE, SYSCTLS, Facts
 from trainyard.backends.microk8s.lab import Host, Lab, each_step
 from trainyard.errors import RequestError
 from trainyard.seams.ssh import hosts_file
+from trainyard.seams.ssh.snaps import FROM_FILE
 from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import counted
 
-# Those of MicroK8s' own launch file, whose place ours takes (microk8s.default.yaml). Where a kubelet lacks them,
-# `enable dns` restarts kubelets and API servers on all nodes, and a host that joins meanwhile has no DNS.
-KUBELET_ARGUMENTS = {"--cluster-domain": "cluster.local", "--cluster-dns": "10.152.183.10"}
-ADDONS = ("dns", "hostpath-storage")
 # Some hundred MB of a snap, from far away.
 INSTALL_SECONDS = 900.0
 START_SECONDS = 180.0
+INFO_SECONDS = 20
+# What `snap info` shows in the place of a version (snapd, cmd/snap/cmd_info.go): one that follows another, and one that
+# has none.
+CLOSED = ("^", "--")
 KUBELET_PORT = 10250
 
 
 def steps(lab: Lab, *, upgrade: bool) -> list[Step]:
     """Return the steps after which every host runs MicroK8s of the channel."""
     install = _install_step(lab)
-    after = install.title
-    return [_prepare_step(lab), install, *_upgrade_steps(lab, upgrade=upgrade, after=after), _start_step(lab, after)]
+    start = _start_step(lab, install.title)
+    put = [offline.put_step(lab)] if lab.images else []
+    loaded = [offline.loaded_step(lab, after=start.title)] if lab.images else []
+    upgrades = _upgrade_steps(lab, upgrade=upgrade, after=install.title)
+    return [_prepare_step(lab), *put, install, *upgrades, start, *loaded]
+
+
+def closed_channel(lab: Lab, facts: Mapping[str, Facts]) -> str:
+    """Return what to know of the channel before MicroK8s is installed from it, "" where nothing is.
+
+    The store is asked by the first host without MicroK8s; where it does not answer, the installation says so.
+    """
+    bare = [host for host in lab.hosts if facts[host.name].is_bare]
+    if lab.snaps or not bare:
+        return ""
+    # Without `--unicode=never` the signs depend on the host's language.
+    asked = ("timeout", str(INFO_SECONDS), "snap", "info", "--unicode=never", "microk8s")
+    listed = bare[0].root(*asked, check=False).stdout
+    shown = re.search(rf"^\s+{re.escape(lab.channel)}:\s+(\S+)", listed, re.MULTILINE)
+    if shown is None or shown[1] not in CLOSED:
+        return ""
+    return f"{lab.channel} is closed: nothing new comes there, repairs neither; snap info microk8s lists the open ones"
 
 
 def _prepare_step(lab: Lab) -> Step:
     """Return the step after which kernel limits, host names and the launch file are as MicroK8s needs them."""
     facts = lab.facts()
-    # Control planes look up the names of those that join (microk8s#2967, #3225). Sorted: who is the first may change.
-    names = "".join(sorted(f"{host.ip} {facts[host.name].hostname}\n" for host in lab.hosts))
+    names = host_names(lab, facts)
 
     def lacks(_: Host, fact: Facts) -> str:
         if any(fact.sysctls[name] < least for name, least in SYSCTLS.items()):
@@ -49,22 +67,25 @@ def _prepare_step(lab: Lab) -> Step:
 
     def prepare(host: Host) -> None:
         fact = lab.fact(host)
-        limits = "".join(f"{key} = {max(least, fact.sysctls[key])}\n" for key, least in SYSCTLS.items())
         write = f"cat > {SYSCTL_FILE}; sysctl -q -p {SYSCTL_FILE}"
-        host.root("sh", "-euc", write, stdin=limits.encode())
+        host.root("sh", "-euc", write, stdin=files.limits(fact.sysctls))
         hosts_file.write(host, names)
         if fact.snap is None:
-            # DNS from the start: kubelets learn of it as they join.
-            _write_launch_file(host, ADDONS if host is lab.first else ())
+            _write_launch_file(host, lab)
 
     return each_step(lab, f"Prepare {counted(len(lab.hosts), 'host')}", lacks, prepare)
 
 
-def _write_launch_file(host: Host, addons: Sequence[str]) -> None:
-    listed = [{"name": name} for name in addons]
-    launch = yaml.safe_dump({"version": "0.1.0", "extraKubeletArgs": KUBELET_ARGUMENTS, "addons": listed})
-    host.root("mkdir", "-p", str(Path(LAUNCH_FILE).parent))
-    host.connection.put(LAUNCH_FILE, f"{MARK}\n{launch}".encode(), sudo=True)
+def host_names(lab: Lab, facts: Mapping[str, Facts]) -> str:
+    """Return the lines of /etc/hosts: control planes look up the names of those that join (microk8s#2967, #3225)."""
+    # Sorted, since another control plane may be the first one tomorrow.
+    return "".join(sorted(f"{host.ip} {facts[host.name].hostname}\n" for host in lab.hosts))
+
+
+def _write_launch_file(host: Host, lab: Lab) -> None:
+    host.root("mkdir", "-p", COMMON)
+    launch = files.launch(is_first=host is lab.first, mirrors=lab.mirrors)
+    host.connection.put(LAUNCH_FILE, launch, sudo=True)
 
 
 def _install_step(lab: Lab) -> Step:
@@ -73,22 +94,28 @@ def _install_step(lab: Lab) -> Step:
             return "not installed"
         return "" if fact.snap.is_held else "not held: snapd refreshes it at any hour"
 
-    title = f"Install MicroK8s {lab.channel} on {counted(len(lab.hosts), 'host')}"
-    return each_step(lab, title, lacks, lambda host: _install(host, lab.channel))
+    title = f"Install MicroK8s {lab.release} on {counted(len(lab.hosts), 'host')}"
+    return each_step(lab, title, lacks, lambda host: _install(host, lab))
 
 
-def _install(host: Host, channel: str) -> None:
-    # One that is there already says so, and exits 0.
-    host.root("snap", "install", "microk8s", "--classic", f"--channel={channel}", seconds=INSTALL_SECONDS)
+def _install(host: Host, lab: Lab) -> None:
+    if lab.snaps:
+        # From a file it would be installed once more.
+        if lab.fact(host).snap is None:
+            offline.install(host, lab)
+    else:
+        # One that is there already says so, and exits 0.
+        host.root("snap", "install", "microk8s", "--classic", f"--channel={lab.channel}", seconds=INSTALL_SECONDS)
     # Refreshes in the night end clusters (microk8s#1022, #2491).
     host.root("snap", "refresh", "--hold", "microk8s")
 
 
-def install_again(host: Host, channel: str) -> None:
+def install_again(host: Host, lab: Lab) -> None:
     """Install MicroK8s on a host from which it was removed, and which is to join the others."""
+    lab.changed()
     # It went with the rest.
-    _write_launch_file(host, ())
-    _install(host, channel)
+    _write_launch_file(host, lab)
+    _install(host, lab)
 
 
 def _upgrade_steps(lab: Lab, *, upgrade: bool, after: str) -> list[Step]:
@@ -100,7 +127,13 @@ def _upgrade_steps(lab: Lab, *, upgrade: bool, after: str) -> list[Step]:
     found = []
     for host in lab.hosts:
         snap = facts[host.name].snap
+        if lab.snaps:
+            offline.refuse_another(lab, host, facts[host.name])
+            continue
         if snap is None or snap.channel == lab.channel:
+            continue
+        if snap.channel == FROM_FILE:
+            _refuse_other_minor(lab, host, snap.version)
             continue
         now, then = _minor(snap.channel), _minor(lab.channel)
         what = f"{host.name} runs MicroK8s {snap.channel}, and the file says {lab.channel}"
@@ -117,6 +150,15 @@ def _upgrade_steps(lab: Lab, *, upgrade: bool, after: str) -> list[Step]:
             found.append((minor, _upgrade_step(lab, host, channel, after)))
     # No API server may be two minors ahead of another.
     return [step for _, step in sorted(found, key=lambda step: step[0])]
+
+
+def _refuse_other_minor(lab: Lab, host: Host, version: str) -> None:
+    """Raise RequestError where a MicroK8s that was installed from a file, and has no channel, is of another minor."""
+    if _minor(version.removeprefix("v")) != _minor(lab.channel):
+        raise RequestError(
+            f"{host.name} runs MicroK8s {version}, which was installed from a file, and the file says {lab.channel}",
+            hint=f"There: sudo snap refresh microk8s --channel={lab.channel}; or name the files: microk8s.snap.",
+        )
 
 
 def _upgrade_step(lab: Lab, host: Host, channel: str, after: str) -> Step:
@@ -140,7 +182,10 @@ def _upgrade_step(lab: Lab, host: Host, channel: str, after: str) -> Step:
 def _minor(channel: str) -> int:
     found = re.match(r"1\.(\d+)", channel)
     if found is None:
-        raise RequestError(f"MicroK8s of {channel} has no version that is known", hint="Install one of a channel 1.N.")
+        raise RequestError(
+            f"MicroK8s of {channel} has no version that is known",
+            hint="There: sudo snap switch microk8s --channel=1.N/stable, N as in its version.",
+        )
     return int(found[1])
 
 

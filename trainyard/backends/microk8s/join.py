@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 from trainyard.backends.microk8s.lab import API_PORT, MICROK8S, Host, Lab
 from trainyard.errors import OutsideError, PrerequisiteError
@@ -43,7 +44,7 @@ def is_part(lab: Lab, host: Host) -> bool:
 
 def _first_step(lab: Lab) -> Step:
     def done() -> Answer:
-        return YES if lab.is_ready(lab.first) else no("its node is not Ready yet")
+        return YES if lab.is_ready(lab.first) else lab.not_ready(lab.first)
 
     # What is waited for is asked anew, as after a change.
     return Step(f"{lab.first.name} is a control plane", done, lab.changed, deadline=READY_SECONDS, every=1.0)
@@ -54,7 +55,7 @@ def _control_plane_step(lab: Lab, host: Host, *, after: str) -> Step:
         if not is_part(lab, host):
             return no("it has not joined")
         if not lab.is_ready(host):
-            return no("its node is not Ready")
+            return lab.not_ready(host)
         members = lab.members()
         is_safe = len(members) < VOTERS or sum(member.is_voter for member in members.values()) >= VOTERS
         return YES if is_safe and host.ip in members else no("it does not vote yet")
@@ -79,8 +80,11 @@ def _workers_step(lab: Lab, *, after: str) -> Step:
     def done() -> Answer:
         if absent := missing():
             return no(f"{named([host.name for host in absent])}: has not joined")
-        waiting = [host.name for host in lab.workers if not lab.is_ready(host)]
-        return no(f"{named(waiting)}: its node is not Ready") if waiting else YES
+        waiting = [host for host in lab.workers if not lab.is_ready(host)]
+        if not waiting:
+            return YES
+        first = lab.not_ready(waiting[0])
+        return replace(first, detail=f"{named([host.name for host in waiting])}: {first.detail}")
 
     def join() -> None:
         if absent := missing():

@@ -6,9 +6,10 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from trainyard.backends.kuberay import pods
-from trainyard.backends.microk8s import facts
+from trainyard.backends.microk8s import facts, pulls
 from trainyard.backends.microk8s.facts import Facts, Member
 from trainyard.errors import TrainyardError
 from trainyard.seams.kube.types import Object
@@ -45,9 +46,11 @@ class Host(ssh_hosts.Host):
 
 @dataclass
 class Lab:
-    """The hosts that a cluster file names, the first control plane first.
+    """The hosts that a cluster file names, the first control plane first, and what is installed on them.
 
-    What they are is asked once, and after something was changed again for each question of a step.
+    MicroK8s is that of `channel`, or of the files `snaps`, of which the last is its own; `images` are files, `mirrors`
+    URLs by registry. What the hosts are is asked once, and after something was changed again for each question of a
+    step.
     """
 
     hosts: Sequence[Host]
@@ -56,11 +59,19 @@ class Lab:
     _nodes: dict[str, Object] | None = None
     _changed: bool = False
     _lock: Held | None = None
+    snaps: Sequence[Path] = ()
+    images: Sequence[Path] = ()
+    mirrors: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def first(self) -> Host:
         """Return the control plane that is asked, and by which the others join."""
         return self.control_planes[0]
+
+    @property
+    def release(self) -> str:
+        """Return which MicroK8s is installed: its channel, or its file."""
+        return f"from {self.snaps[-1].name}" if self.snaps else self.channel
 
     @property
     def control_planes(self) -> list[Host]:
@@ -116,6 +127,16 @@ class Lab:
         node = self.nodes().get(self.fact(host).node)
         return node is not None and pods.is_ready(node)
 
+    def not_ready(self, host: Host) -> Answer:
+        """Say that a host's node is not Ready, which image it waits for, and how much came to all hosts so far."""
+        found = self.first.microk8s(*_pods_on(self.fact(host).node), check=False)
+        waits = pulls.waited_for(json.loads(found.stdout)["items"]) if found.stdout.startswith("{") else ""
+        return no(f"its node is not Ready{waits and f': {waits}'}", moved=self.pulled())
+
+    def pulled(self) -> int:
+        """Return how many bytes of images came to all hosts so far."""
+        return sum(fact.pulled for fact in self.facts().values())
+
     def lock(self) -> None:
         """Be the only command that changes the hosts, to its end. Raises NotReadyError that names another one."""
         # A host that was rebooted meanwhile has forgotten it.
@@ -133,6 +154,11 @@ class Lab:
             if ran.code == 0 and ran.stdout.startswith("{"):
                 return {node["metadata"]["name"]: node for node in json.loads(ran.stdout)["items"]}
         return {}
+
+
+def _pods_on(node: str) -> list[str]:
+    on = f"--field-selector=spec.nodeName={node}"
+    return ["kubectl", "get", "pods", "--all-namespaces", "-o", "json", "--request-timeout=10s", on]
 
 
 def each_step(
@@ -163,10 +189,11 @@ def each_step(
 
 
 def of_section(section: Microk8sSection, environ: Mapping[str, str]) -> Lab:
-    """Return the hosts of a cluster file; nothing is asked of them yet."""
+    """Return the hosts of a cluster file; nothing is asked of them yet, and no file is looked for."""
     control_planes = section.control_planes
     desired = (*control_planes, *section.workers)
     found = ssh_hosts.of_addresses({host.ssh: host.ip for host in desired}, environ)
     made = [Host(**vars(host), is_control_plane=index < len(control_planes)) for index, host in enumerate(found)]
     # snapd calls every channel by its full name.
-    return Lab(made, section.channel if "/" in section.channel else f"{section.channel}/stable")
+    channel = section.channel if "/" in section.channel else f"{section.channel}/stable"
+    return Lab(made, channel, mirrors=section.mirror)

@@ -139,7 +139,7 @@ def _remains_step(lab: Lab, host: Host) -> Step:
             # It exits 1 where Kubernetes has no such node, although it removed the member.
             lab.first.microk8s("remove-node", name, "--force", check=False)
         if is_purged:
-            install.install_again(host, lab.channel)
+            install.install_again(host, lab)
         lab.changed()
 
     title = f"Remove what is left of {host.name}"

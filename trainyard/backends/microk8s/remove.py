@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from trainyard.backends.microk8s.facts import LAUNCH_FILE, MARK, SYSCTL_FILE, UNAVAILABLE, Facts
+from trainyard.backends.microk8s.facts import COMMON, LAUNCH_FILE, MARK, SYSCTL_FILE, UNAVAILABLE, Facts
 from trainyard.backends.microk8s.lab import LOCK_FILE, Host, Lab, each_step
 from trainyard.errors import PrerequisiteError, RequestError
 from trainyard.seams.ssh import hosts_file
@@ -79,7 +79,7 @@ def _clean(host: Host) -> None:
     # Kernel limits stay until the next boot: what else counts on them by now is not known.
     host.root("rm", "-f", SYSCTL_FILE, LOCK_FILE)
     # Of a host that was prepared, and on which nothing was installed.
-    host.root("sh", "-euc", f'! grep -qsx "{MARK}" {LAUNCH_FILE} || rm {LAUNCH_FILE}')
+    host.root("sh", "-euc", f'! grep -qsx "{MARK}" {LAUNCH_FILE} || rm -rf {LAUNCH_FILE} {COMMON}/etc')
     hosts_file.write(host, "")
     # What kubectl kept for root, and directories that are empty by now.
     empty = "rm -rf ~/.kube/cache; rmdir ~/.kube /var/snap/microk8s/common /var/snap/microk8s"

@@ -34,6 +34,9 @@ OUTPUT_LIMIT = 1024 * 1024
 PART = 64 * 1024
 # More connections to one host that is asked for many things at once.
 SPARES = 8
+PUT_SECONDS = 600.0
+# Bytes per second of a line that is slow, and no broken one.
+SLOWEST = 250_000
 # A file appears whole or not at all: what a broken connection cut short is never moved into its place.
 PUT = """umask 077
 cat > "$1" && [ "$(wc -c < "$1")" -eq "$2" ] && chmod "$3" "$1" && mv -f "$1" "$4" && exit
@@ -121,13 +124,18 @@ class Connection:
         """Open a connection from this host to a port, of itself or of another one. Raises ChannelException."""
         return self._open("direct-tcpip", (host, port))
 
-    def run(self, command: Sequence[str], *, stdin: bytes = b"", seconds: float = 60.0) -> Ran:
-        """Run a command to its end. Raises NotReadyError if it still runs after `seconds`."""
+    def run(
+        self, command: Sequence[str], *, stdin: bytes = b"", then: Path | None = None, seconds: float = 60.0
+    ) -> Ran:
+        """Run a command to its end; its input is `stdin`, and then the content of a file.
+
+        Raises NotReadyError if it still runs after `seconds`.
+        """
         channel = self.session()
         with ThreadPoolExecutor(4) as pool:
             try:
                 channel.exec_command(shlex.join(command))
-                pool.submit(_feed, channel, stdin)
+                pool.submit(_feed, channel, stdin, then)
                 stdout, stderr = pool.submit(_tail, channel.recv), pool.submit(_tail, channel.recv_stderr)
                 code = pool.submit(channel.recv_exit_status)
                 parts: tuple[Future[Any], ...] = (stdout, stderr, code)
@@ -142,10 +150,12 @@ class Connection:
             raise self._broke(SSHException(f"{_name(command)} may still run there"))
         return Ran(code.result(), stdout.result(), stderr.result())
 
-    def sudo(self, command: Sequence[str], *, stdin: bytes = b"", seconds: float = 60.0) -> Ran:
+    def sudo(
+        self, command: Sequence[str], *, stdin: bytes = b"", then: Path | None = None, seconds: float = 60.0
+    ) -> Ran:
         """Run a command as root: without a password, or with the one in $TRAINYARD_SUDO_PASSWORD."""
         words, password = self._sudo_words()
-        return self.run([*words, "--", *command], stdin=password + stdin, seconds=seconds)
+        return self.run([*words, "--", *command], stdin=password + stdin, then=then, seconds=seconds)
 
     def hold(self, command: Sequence[str], *, seconds: float = 60.0) -> Held:
         """Start a command as root that prints a line, and runs until its input ends: with `Held`, or this process.
@@ -173,9 +183,12 @@ class Connection:
 
     def put(self, path: str, content: bytes | Path, *, mode: int = 0o644, sudo: bool = False) -> None:
         """Write a file there, as a whole or not at all; its directory must exist."""
-        content = content.read_bytes() if isinstance(content, Path) else content
-        words = ["sh", "-c", PUT, "sh", f"{path}.{token_hex(4)}", str(len(content)), f"{mode:o}", path]
-        ran = (self.sudo if sudo else self.run)(words, stdin=content, seconds=600.0)
+        then = content if isinstance(content, Path) else None
+        stdin = b"" if isinstance(content, Path) else content
+        size = then.stat().st_size if then else len(stdin)
+        words = ["sh", "-c", PUT, "sh", f"{path}.{token_hex(4)}", str(size), f"{mode:o}", path]
+        seconds = PUT_SECONDS + size / SLOWEST
+        ran = (self.sudo if sudo else self.run)(words, stdin=stdin, then=then, seconds=seconds)
         if ran.code != 0:
             reason = ran.stderr.strip().splitlines() or ["it came only in part"]
             raise HostError(f"{path} cannot be written on {self.address.host}", where=reason[-1])
@@ -255,10 +268,14 @@ def _name(command: Sequence[str]) -> str:
     return command[command.index("--") + 1 if command[0] == "sudo" and "--" in command else 0]
 
 
-def _feed(channel: Channel, content: bytes) -> None:
+def _feed(channel: Channel, content: bytes, then: Path | None) -> None:
     """Send the whole input; a command that ends before it has read all is no error."""
     try:
         channel.sendall(content)
+        if then is not None:
+            with then.open("rb") as file:
+                while part := file.read(PART):
+                    channel.sendall(part)
         channel.shutdown_write()
     except OSError:
         return

@@ -6,6 +6,7 @@ import re
 
 from trainyard.seams.ssh.hosts import Host
 
+PATH = "/etc/hosts"
 _BEGIN, _END = "# trainyard: begin", "# trainyard: end"
 # Written in place: /etc/hosts may be a mount of its own. The last line of somebody else's may lack its end.
 _WRITE = rf"""sed -e '/^{_BEGIN}$/,/^{_END}$/d' -e '$a\' /etc/hosts > /run/trainyard-hosts
@@ -20,7 +21,11 @@ def lines_of(text: str) -> str:
     return found[1] if found else ""
 
 
+def block(lines: str) -> str:
+    """Return the block that holds lines, "" for none."""
+    return f"{_BEGIN}\n{lines}{_END}\n" if lines else ""
+
+
 def write(host: Host, lines: str) -> None:
     """Put lines in the place of those of before; "" leaves nothing."""
-    block = f"{_BEGIN}\n{lines}{_END}\n" if lines else ""
-    host.root("sh", "-euc", _WRITE, stdin=block.encode())
+    host.root("sh", "-euc", _WRITE, stdin=block(lines).encode())

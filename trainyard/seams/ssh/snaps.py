@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# What is shown as the channel of a snap that was installed from a file.
+FROM_FILE = "-"
+
 
 @dataclass(frozen=True)
 class Snap:
-    """The snap as `snap list` shows it. `version` is as v1.34.2, `channel` as 1.34/stable."""
+    """The snap as `snap list` shows it.
+
+    `version` is as v1.34.2, `channel` as 1.34/stable, or FROM_FILE.
+    """
 
     version: str
     channel: str

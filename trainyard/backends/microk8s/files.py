@@ -1,0 +1,98 @@
+"""The files that hosts get, filled in from the templates in microk8s/; nothing here asks or changes a host."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+
+from trainyard import paths, render
+from trainyard.backends.microk8s.facts import DATA, SYSCTLS
+from trainyard.registry.access import read_ca
+from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.docker import Registry
+
+CERTS_D = f"{DATA}/args/certs.d"
+# Those of MicroK8s' own launch file, whose place ours takes (microk8s.default.yaml).
+KUBELET_ARGUMENTS = {"--cluster-domain": "cluster.local", "--cluster-dns": "10.152.183.10"}
+ADDONS = ("dns", "hostpath-storage")
+
+
+@dataclass(frozen=True)
+class Known:
+    """A registry that containerd is to know, or its mirror: `files` by path, of which `hosts_toml` is the last."""
+
+    name: str
+    files: Mapping[str, bytes]
+    is_mirror: bool
+
+    @property
+    def hosts_toml(self) -> str:
+        return self.files[f"{CERTS_D}/{self.name}/hosts.toml"].decode()
+
+
+def launch(*, is_first: bool, mirrors: Mapping[str, str]) -> bytes:
+    """Return the launch configuration of a host; the first brings DNS and storage, so that kubelets know of them."""
+    values = {
+        "kubelet_arguments": KUBELET_ARGUMENTS,
+        "addons": [{"name": name} for name in ADDONS] if is_first else [],
+        "mirrors": {name: _hosts_toml(url) for name, url in mirrors.items()},
+    }
+    return render.render(_template("launch.yaml.j2"), values).encode()
+
+
+def limits(now: Mapping[str, int]) -> bytes:
+    """Return the limits of a host's kernel, `now` as they are: none is lowered."""
+    desired = {name: max(least, now[name]) for name, least in SYSCTLS.items()}
+    return render.render(_template("limits.conf.j2"), {"limits": desired}).encode()
+
+
+def registries(spec: ClusterSpec, environ: Mapping[str, str]) -> list[Known]:
+    """Return what containerd is to know of the cluster's registry, unless all trust it, and of mirrors.
+
+    https://github.com/containerd/containerd/blob/main/docs/hosts.md. Raises PrerequisiteError where a CA cannot be
+    read.
+    """
+    mirrors = spec.microk8s.mirror if spec.microk8s else {}
+    found = [_trusted(spec.registry, environ)] if spec.registry else []
+    for name, url in mirrors.items():
+        content = _hosts_toml(url).encode()
+        found.append(Known(name, {f"{CERTS_D}/{name}/hosts.toml": content}, is_mirror=True))
+    return [known for known in found if known.files]
+
+
+def operator_values(spec: ClusterSpec) -> dict[str, Any]:
+    """Return the values of the KubeRay operator's chart, below those of the cluster file."""
+    values: dict[str, Any] = yaml.safe_load(_template("kuberay-operator.yaml"))
+    return {**values, **spec.kuberay.operator.values}
+
+
+def _trusted(registry: Registry, environ: Mapping[str, str]) -> Known:
+    directory = f"{CERTS_D}/{registry.address}"
+    ca = read_ca(registry, environ)
+    files: dict[str, bytes] = {}
+    if ca is None and not registry.insecure:
+        return Known(registry.address, files, is_mirror=False)
+    ca_file = None
+    if ca is not None:
+        # Named by its content: hosts.toml tells whether a host has this CA, or a former one.
+        ca_file = f"{directory}/ca-{hashlib.sha256(ca).hexdigest()[:8]}.crt"
+        files[ca_file] = ca
+    server = f"{'http' if registry.insecure else 'https'}://{registry.address}"
+    files[f"{directory}/hosts.toml"] = _hosts_toml(server, server=server, ca=ca_file).encode()
+    return Known(registry.address, files, is_mirror=False)
+
+
+def _hosts_toml(url: str, *, server: str | None = None, ca: str | None = None) -> str:
+    # containerd adds /v2 to a path, unless it is told that the path is the API's own.
+    has_own_path = urlsplit(url).path.startswith("/v2/")
+    values = {"url": url, "server": server, "ca": ca, "has_own_path": has_own_path}
+    return render.render(_template("hosts.toml.j2"), values)
+
+
+def _template(name: str) -> str:
+    return (paths.shipped("microk8s") / name).read_text(encoding="utf-8")

@@ -1,0 +1,117 @@
+"""Hosts that reach neither snapd's store nor a registry: snaps and images come as files of this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trainyard.backends.microk8s.facts import LOADED, SIDELOAD, Facts
+from trainyard.backends.microk8s.lab import Host, Lab, each_step
+from trainyard.errors import PrerequisiteError, RequestError
+from trainyard.spec.microk8s import Microk8sSection
+from trainyard.steps import Step, nothing
+from trainyard.wording import counted, named
+
+# Images of some GB, unpacked by a slow disk.
+LOAD_SECONDS = 600.0
+INSTALL_SECONDS = 900.0
+ON_HOST = "/var/tmp"  # noqa: S108 (root writes there; a name of its own is made for each file)
+
+
+def snap_files(section: Microk8sSection, directory: Path) -> tuple[Path, ...]:
+    """Return the snaps that a cluster file names. Raises PrerequisiteError for one that is not there."""
+    found = tuple(_path(name, directory) for name in section.snap)
+    if missing := [str(path) for path in found if not path.is_file()]:
+        hint = "On a machine that reaches the store: snap download microk8s --channel=1.34/stable"
+        raise PrerequisiteError(f"no such file: {named(missing)}", where="microk8s.snap", hint=hint)
+    return found
+
+
+def image_files(section: Microk8sSection, directory: Path) -> tuple[Path, ...]:
+    """Return the files of images that a cluster file names. Raises PrerequisiteError where there are none."""
+    if section.images is None:
+        return ()
+    place = _path(section.images, directory)
+    found = tuple(sorted(place.glob("*.tar")))
+    if not found:
+        hint = "On a host whose MicroK8s has them: microk8s images export-local > images.tar"
+        raise PrerequisiteError(f"{place} has no *.tar", where="microk8s.images", hint=hint)
+    return found
+
+
+def put_step(lab: Lab) -> Step:
+    """Return the step after which every host has the files of images, before MicroK8s is there or later."""
+
+    def lacks(_: Host, fact: Facts) -> str:
+        missing = [path.name for path in _missing(lab, fact, among=("", LOADED))]
+        return f"lacks {named(missing)}" if missing else ""
+
+    def put(host: Host) -> None:
+        host.root("mkdir", "-p", SIDELOAD)
+        for path in _missing(lab, lab.fact(host), among=("", LOADED)):
+            host.connection.put(f"{SIDELOAD}/{path.name}", path, sudo=True)
+
+    return each_step(lab, f"Every host has {_files(lab)}", lacks, put)
+
+
+def loaded_step(lab: Lab, *, after: str) -> Step:
+    """Return the step after which containerd of every host has loaded them."""
+
+    def lacks(_: Host, fact: Facts) -> str:
+        waiting = [path.name for path in _missing(lab, fact, among=(LOADED,))]
+        return f"has not loaded {named(waiting)}: snap logs microk8s.daemon-containerd says why" if waiting else ""
+
+    title = f"Load {_files(lab)} on every host"
+    return each_step(lab, title, lacks, lambda _: nothing(), deadline=LOAD_SECONDS, after=after)
+
+
+def install(host: Host, lab: Lab) -> None:
+    """Install the snaps, each with the assertion beside it; what MicroK8s needs, and the host has, stays as it is."""
+    *needed, microk8s = lab.snaps
+    for path in needed:
+        name = path.name.partition("_")[0].removesuffix(".snap")
+        if host.root("snap", "list", name, check=False).code != 0:
+            _install(host, path)
+    _install(host, microk8s, "--classic")
+
+
+def refuse_another(lab: Lab, host: Host, fact: Facts) -> None:
+    """Raise RequestError where another MicroK8s is installed than that of the file."""
+    file = lab.snaps[-1]
+    if fact.snap is None or fact.snap_bytes == file.stat().st_size:
+        return
+    raise RequestError(
+        f"{host.name} runs another MicroK8s ({fact.snap.version}) than {file.name} is",
+        where="microk8s.snap",
+        hint="Trainyard upgrades along a channel alone. There, host by host: sudo snap ack FILE.assert, and "
+        "sudo snap install FILE.snap --classic",
+    )
+
+
+def _install(host: Host, path: Path, *flags: str) -> None:
+    there = f"{ON_HOST}/trainyard-{path.name}"
+    assertion = path.with_suffix(".assert")
+    try:
+        host.connection.put(there, path, sudo=True)
+        if assertion.is_file():
+            host.connection.put(f"{there}.assert", assertion, sudo=True)
+            host.root("snap", "ack", f"{there}.assert")
+        else:
+            # A snap that was built, and not downloaded, has none.
+            flags = (*flags, "--dangerous")
+        host.root("snap", "install", there, *flags, seconds=INSTALL_SECONDS)
+    finally:
+        host.root("rm", "-f", there, f"{there}.assert", check=False)
+
+
+def _missing(lab: Lab, fact: Facts, *, among: tuple[str, ...]) -> list[Path]:
+    """Return the files that a host has under none of the names with these endings, in their size."""
+    sizes = {path: path.stat().st_size for path in lab.images}
+    return [path for path, size in sizes.items() if not any(fact.images.get(path.name + end) == size for end in among)]
+
+
+def _files(lab: Lab) -> str:
+    return counted(len(lab.images), "image file")
+
+
+def _path(name: str, directory: Path) -> Path:
+    return directory / Path(name).expanduser()
