@@ -25,12 +25,18 @@ def shown(path: Path) -> str:
     return str(path.relative_to(working)) if path.is_relative_to(working) and path != working else str(path)
 
 
-def cluster_file(asked: str | None, environ: Mapping[str, str], *, directory: Path) -> Path:
+def cluster_file(
+    asked: str | None, environ: Mapping[str, str], *, directory: Path, may_be_sample: bool = False
+) -> Path:
     """Return the cluster file that `-f` means: a path, or a bare name of clusters/, the user's before ours.
 
-    Raises RequestError when there is no such file.
+    Without `-f` and $TRAINYARD_CLUSTER it is the user's clusters/local.yaml; with `may_be_sample` ours will do, for
+    commands that make no cluster. Raises RequestError when there is no such file.
     """
-    name = asked or environ.get("TRAINYARD_CLUSTER") or DEFAULT_CLUSTER
+    named = asked or environ.get("TRAINYARD_CLUSTER")
+    if not named and not may_be_sample and not (directory / "clusters" / f"{DEFAULT_CLUSTER}.yaml").exists():
+        raise _no_cluster_file(directory)
+    name = named or DEFAULT_CLUSTER
     if "/" in name or name.endswith((".yaml", ".yml", ".")):
         candidates = [
             directory / name,
@@ -61,9 +67,10 @@ def job_directory(asked: str, *, directory: Path) -> Path:
         if path.is_dir():
             return path
     known = job_names(directory)
+    listed = _own_jobs(directory) or known
     is_file = (directory / asked).is_file()
     hint = f"JOB_DIR is its directory: {Path(asked).parent}" if is_file else None
-    raise _no_such("job directory", asked, known=known, listed=known, flag="JOB_DIR", hint=hint)
+    raise _no_such("job directory", asked, known=known, listed=listed, flag="JOB_DIR", hint=hint)
 
 
 def cluster_names(directory: Path) -> tuple[str, ...]:
@@ -87,8 +94,12 @@ def image_names(directory: Path) -> tuple[str, ...]:
 
 def example_job(directory: Path) -> str:
     """Return a job to try: one of the user's own, else the one that we ship."""
-    own = sorted(path.parent.name for path in directory.glob("jobs/*/job.yaml"))
+    own = _own_jobs(directory)
     return f"jobs/{own[0] if own else 'cartpole'}"
+
+
+def _own_jobs(directory: Path) -> tuple[str, ...]:
+    return tuple(sorted(path.parent.name for path in directory.glob("jobs/*/job.yaml")))
 
 
 def state_home(environ: Mapping[str, str]) -> Path:
@@ -129,6 +140,15 @@ def _ours(directory: Path) -> Path:
 def _parents(kind: str, file: str, directory: Path) -> tuple[str, ...]:
     folders = (directory / kind, shipped(kind))
     return tuple(sorted({path.parent.name for folder in folders for path in folder.glob(f"*/{file}")}))
+
+
+def _no_cluster_file(directory: Path) -> RequestError:
+    own = sorted(path.stem for path in (directory / "clusters").glob("*.yaml"))
+    if own:
+        hint = f"Name one: -f {own[0]}" if len(own) == 1 else f"Name one of {', '.join(own)}: -f {own[0]}"
+    else:
+        hint = f"trainyard init makes a project here; -f {DEFAULT_CLUSTER} takes the sample that Trainyard ships."
+    return RequestError("no cluster file here", where=f"clusters/{DEFAULT_CLUSTER}.yaml", hint=hint)
 
 
 def _new_cluster(name: str, known: tuple[str, ...]) -> str | None:

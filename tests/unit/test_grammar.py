@@ -76,6 +76,7 @@ def test_a_run_without_its_flag_gets_it(given: str, meant: str) -> None:
             "cluster.show --jsn",
             "cluster.show has no flag --jsn; did you mean '--json'?\n  -> trainyard --help cluster.show",
         ),
+        ("cluster.up --worker 3", "cluster.up has no flag --worker\n  -> trainyard --help cluster.up"),
         (
             "train.logs --no-folow",
             "train.logs has no flag --no-folow; did you mean '--no-follow'?\n  -> trainyard --help train.logs",
@@ -156,3 +157,11 @@ def test_words_behind_two_dashes_are_refused(task: str, capsys: pytest.CaptureFi
         program.run(["trainyard", *task.split(), "--", "--lr", "0.1"])
     assert left.value.code == 2
     assert "only train.import takes words behind `--`: --lr 0.1" in capsys.readouterr().err
+
+
+def test_help_is_a_word_too(capsys: pytest.CaptureFixture[str]) -> None:
+    program = Program(namespace=namespace)
+    program.run(["trainyard", "help"], exit=False)
+    assert "Core options:" in capsys.readouterr().out
+    program.run(["trainyard", "help", "cluster", "up"], exit=False)
+    assert capsys.readouterr().out.startswith("Usage: trainyard [--core-opts] cluster.up")

@@ -27,8 +27,16 @@ def test_a_bare_name_means_a_file_of_clusters_and_a_path_itself(here: Path) -> N
     assert paths.cluster_file("other.yaml", {}, directory=here) == here / "other.yaml"
 
 
-def test_without_flag_and_environment_local_is_meant_the_users_before_the_shipped_one(here: Path) -> None:
-    assert paths.cluster_file(None, {}, directory=here) == paths.shipped("clusters") / "local.yaml"
+def test_without_flag_and_environment_the_users_local_is_meant_and_no_sample_makes_a_cluster(here: Path) -> None:
+    sample = paths.shipped("clusters") / "local.yaml"
+    with pytest.raises(RequestError, match="no cluster file here") as caught:
+        paths.cluster_file(None, {}, directory=here)
+    assert caught.value.hint == "Name one: -f lab"
+    with pytest.raises(RequestError) as caught:
+        paths.cluster_file(None, {}, directory=here / "jobs")
+    assert str(caught.value.hint).startswith("trainyard init makes a project here; ")
+    assert paths.cluster_file("local", {}, directory=here) == sample
+    assert paths.cluster_file(None, {}, directory=here, may_be_sample=True) == sample
     (here / "clusters" / "local.yaml").write_text("name: mine\n")
     assert paths.cluster_file(None, {}, directory=here) == here / "clusters" / "local.yaml"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trainyard import training
-from trainyard.dispatch import launch
+from trainyard.dispatch import launch, runs
 from trainyard.dispatch.follow import Screen
 from trainyard.dispatch.runs import RunStatus
 from trainyard.errors import RequestError
@@ -101,3 +101,14 @@ def ended_run(home: Path, name: str) -> RunDirectory:
         '{"seq": 0, "time": 1.0, "event": "run-ended", "state": "succeeded", "exit": 0, "seconds": 1.0, "counts": {}}\n'
     )
     return run
+
+
+def test_a_module_that_is_missing_is_to_be_installed_before_anything_is_resumed() -> None:
+    found = RunState(run="a-1", cluster="lab", job="job", tasks=("a",))
+    tail = ["Traceback (most recent call last):", "ModuleNotFoundError: No module named 'torch'"]
+    ended = {"task": "a", "attempt": 0, "outcome": "failed", "exit_code": 1, "tail": tail}
+    found.apply({"event": "attempt-ended", "time": 1.0, **ended})
+    found.apply({"event": "task-ended", "time": 1.0, "task": "a", "state": "failed", "attempts": 1})
+    found.apply({"event": "run-ended", "state": "failed", "exit": 1, "seconds": 1.0, "time": 1.0})
+    now = runs.concluded(RunStatus(RunDirectory(Path("a-1")), found))
+    assert now.error and str(now.error.hint).startswith("Python has no module torch there. ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -23,6 +24,7 @@ from trainyard.results.store import ResultsError, RunDirectory
 from trainyard.seams.ray_api import RayApi
 
 _BLOCK = 1024 * 1024
+_NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 
 
 @dataclass(frozen=True)
@@ -320,6 +322,19 @@ def concluded(status: RunStatus, *, unfetched: Unfetched = ALL_HOME) -> RunStatu
     return replace(status, error=error)
 
 
+def _without_module(state: RunState) -> str | None:
+    """Return what installs the module without which the first task failed: to resume it would fail again."""
+    failed = next((task for task in state.tasks.values() if task.state == "failed"), None)
+    lines = failed.last.tail if failed else ()
+    found = next(filter(None, map(_NO_MODULE.match, reversed(lines))), None)
+    if found is None:
+        return None
+    return (
+        f"Python has no module {found[1]} there. For one job: `runtime_env: {{pip: [...]}}` in its job.yaml. Else it "
+        "belongs into the image; on `local`, into the environment in which trainyard is installed."
+    )
+
+
 def _error(run: RunDirectory, state: RunState) -> TrainyardError:
     what = state.error or state.state
     what = f"run {run.name} {what}" if not state.error or what.startswith("stopped") else what
@@ -329,5 +344,6 @@ def _error(run: RunDirectory, state: RunState) -> TrainyardError:
         stopped = f", {state.counts['stopped']} of {len(state.tasks)} tasks stopped" if state.counts["stopped"] else ""
         is_open = any(task.state in ("failed", "stopped") for task in state.tasks.values())
         resume = f"Resume it: {state.resume_command}" if is_open and not state.sweep else None
-        return JobFailedError(f"{what}{stopped}", where=str(run.path), hint=state.hint or resume)
+        hint = state.hint or _without_module(state) or resume
+        return JobFailedError(f"{what}{stopped}", where=str(run.path), hint=hint)
     return OutsideError(what, where=str(run.path), hint=state.hint)

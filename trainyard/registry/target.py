@@ -103,7 +103,7 @@ def find(
 
     Raises RequestError for a wrong file, PrerequisiteError without Docker.
     """
-    source = paths.cluster_file(file, environ, directory=directory)
+    source = paths.cluster_file(file, environ, directory=directory, may_be_sample=True)
     spec = load_cluster(source, overrides=overrides).spec
     with docker_engine.connect(environ) as engine:
         yield Target(access.registry_of(spec), engine, environ, source=source, backend=spec.backend)

@@ -147,9 +147,11 @@ def _choices(details: dict[str, Any]) -> list[str]:
 
 def _sentence(complaint: Complaint) -> str:
     is_secret = any(is_likely_name(str(part)) for part in complaint.path)
+    if complaint.value is None:
+        return f"{complaint.message}, got nothing{complaint.suggestion}"
     if complaint.value is NOTHING or is_secret:
         return complaint.message + complaint.suggestion
-    given = "nothing" if complaint.value is None else value_text(complaint.value)
+    given = value_text(complaint.value)
     return f"{complaint.message}, got {given}{complaint.suggestion}"
 
 

@@ -63,6 +63,11 @@ def _check(program: Program) -> None:
     if early := program.args.config.value:
         # Before a task, -f is Invoke's own configuration file.
         raise RequestError(f"-f {early} stands before the task", hint=f"Put it behind: trainyard TASK -f {early}")
+    if core.unparsed[:1] == ["help"]:
+        asked = ".".join(core.unparsed[1:])
+        # Invoke's own value for `--help` without a task.
+        program.args.help.set_value(asked or True, cast=False)
+        core.unparsed = []
     if explained := task_to_explain(core.unparsed, contexts):
         program.args.help.value, core.unparsed = explained, []
     task = program.args.help.value
@@ -226,8 +231,11 @@ class CommandLine:
                 return context.flags[name]  # type: ignore[no-any-return]
         if not self.task.name:
             raise RequestError(f"{name} stands before the task", hint=f"Put it behind: trainyard TASK {name}")
-        known = [*self.task.flags, *self.task.inverse_flags]
-        raise self._wrong(f"{self.task.name} has no flag {name}{did_you_mean(name, known)}")
+        # By their words: two dashes would make any two short flags alike.
+        known = {flag.lstrip("-"): flag for flag in (*self.task.flags, *self.task.inverse_flags)}
+        close = difflib.get_close_matches(name.lstrip("-"), known, n=1)
+        meant = f"; did you mean {known[close[0]]!r}?" if close else ""
+        raise self._wrong(f"{self.task.name} has no flag {name}{meant}")
 
     def _take_argument(self, word: str) -> list[str]:
         required = self._required
