@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from trainyard import backends
 from trainyard.errors import RequestError
-from trainyard.importing import Options, clusters, convert, job_cfg
+from trainyard.importing import Options, clusters, convert, job_cfg, separators
 from trainyard.importing.job import Imported
 from trainyard.importing.task_runner import number
 from trainyard.spec.load import load_cluster, load_job
@@ -147,6 +148,77 @@ def test_a_command_line_becomes_one_task_for_each_sub_job(line: str, commands: l
     assert [" ".join(task["command"]) for task in job["tasks"]] == commands
 
 
+AS_ISAAC_LAB = [
+    ("python t.py --lr 1e-3 + python t.py --lr 1e-4", ["python t.py --lr 1e-3", "python t.py --lr 1e-4"]),
+    ("'python t.py' + 'python u.py'", ["python t.py", "python u.py"]),
+    ("'python a.py + python b.py'", ["python a.py", "python b.py"]),
+    ("'python t.py --lr 1e-3+python t.py --lr 1e-4'", ["python t.py --lr 1e-3", "python t.py --lr 1e-4"]),
+    ("'./i.sh -p A/t.py --headless+./i.sh -p B/t.py'", ["./i.sh -p A/t.py --headless", "./i.sh -p B/t.py"]),
+    ("./i.sh -p A/t.py --headless+./i.sh -p B/t.py", ["./i.sh -p A/t.py --headless", "./i.sh -p B/t.py"]),
+    ("nvidia-smi+nvidia-smi", ["nvidia-smi", "nvidia-smi"]),
+    ("torchrun t.py+torchrun u.py", ["torchrun t.py", "torchrun u.py"]),
+    ("'echo a+echo b'", ["echo a", "echo b"]),
+    ("VAR=1 python a.py+VAR=2 python b.py", ["VAR=1 python a.py", "VAR=2 python b.py"]),
+    ("'VAR=1 python a.py + VAR=2 python b.py'", ["VAR=1 python a.py", "VAR=2 python b.py"]),
+    ("'a.py' + 'b.py + c.py'", ["a.py", "b.py", "c.py"]),
+    ("python a.py+ python b.py", ["python a.py", "python b.py"]),
+    ("python a.py +python b.py", ["python a.py", "python b.py"]),
+    ("python a.py --e 1e+05+python b.py", ["python a.py --e 1e+05", "python b.py"]),
+    ("a.py+b.py+c.py +", ["a.py", "b.py", "c.py"]),
+    # A sign inside a value is no separator, as it is there: that would be no program.
+    ("python c.py --lr 1e+5 x=[1+2] y=(a+b) z=2+3", ["python c.py --lr 1e+5 x=[1+2] y=(a+b) z=2+3"]),
+]
+TWO_READINGS = [
+    ("python c.py +key=1", "[python c.py]   [key=1]"),
+    ("python c.py --mode=a+b", "[python c.py --mode=a]   [b]"),
+    ("python a.py --words 'x + y'", "[python a.py --words x]   [y]"),
+    ("'python a.py +' 'python b.py'", "[python a.py]   [python b.py]"),
+    ("g++ x.cpp", "[g]   [x.cpp]"),
+]
+
+
+@pytest.mark.parametrize(("line", "expected"), AS_ISAAC_LAB)
+def test_sub_jobs_are_cut_where_isaac_lab_cuts(line: str, expected: list[str]) -> None:
+    assert [" ".join(job) for job in separators.jobs(shlex.split(line), "+")] == expected
+
+
+@pytest.mark.parametrize(("line", "apart"), TWO_READINGS)
+def test_sub_jobs_with_two_readings_show_both(line: str, apart: str) -> None:
+    words = shlex.split(line)
+    with pytest.raises(RequestError, match="can be read in two ways") as caught:
+        separators.jobs(words, "+")
+    assert [problem.message for problem in caught.value.problems] == [shlex.join(words), apart]
+
+
+def test_aggregate_jobs_are_cut_likewise() -> None:
+    whole = ["wrap_resources.py --sub_jobs python a.py + python b.py * train.py --task A"]
+    assert [len(job) for job in separators.jobs(whole, "*")] == [7, 3]
+    with pytest.raises(RequestError, match="can be read in two ways"):
+        separators.jobs(["a.py", "--files", "data/*.csv"], "*")
+
+
+def test_a_script_with_one_command_line_is_read_and_its_other_lines_are_named(tmp_path: Path) -> None:
+    script = """\
+        #!/bin/bash
+        cd /workspace
+        python3 submit_job.py --aggregate_jobs "wrap_resources.py --sub_jobs
+            python a.py --task $TASK + python b.py"
+        echo done
+        """
+    (tmp_path / "nightly.sh").write_text(textwrap.dedent(script))
+    found = convert(tmp_path / "nightly.sh", (), Options())
+    assert isinstance(found, Imported)
+    assert [task["command"] for task in found.job["tasks"]] == [
+        ["bash", "-c", "python a.py --task $TASK"],
+        ["python", "b.py"],
+    ]
+    assert found.notes == (
+        "$TASK is expanded on the node, where nothing sets it unless `env:` of the job does.",
+        "not read: cd /workspace",
+        "not read: echo done",
+    )
+
+
 def test_no_text_is_folded(tmp_path: Path) -> None:
     (tmp_path / "line.txt").write_text(f"--sub_jobs python b.py --words '{'long words ' * 30}'")
     assert "long words " * 30 in convert(tmp_path / "line.txt", (), Options()).text
@@ -238,10 +310,11 @@ def test_a_flag_that_means_nothing_here_is_named(tmp_path: Path) -> None:
     ("line", "message"),
     [
         ("echo hello", "this is no command line of Isaac Lab's Ray scripts"),
-        ("wrap_resources.py --sub_jobs 'python a.py+python b.py'", "sub-job 1 can be read in two ways: python a.py+"),
-        ("wrap_resources.py --sub_jobs 'a.py + b.py'", "sub-job 1 can be read in two ways: a.py + b.py"),
-        ("wrap_resources.py --sub_jobs './i.sh -p a.py 1+./i.sh b.py'", "sub-job 1 can be read in two ways: ./i.sh"),
-        ("wrap_resources.py --sub_jobs nvidia-smi+nvidia-smi", "sub-job 1 can be read in two ways: nvidia-smi+"),
+        ("wrap_resources.py --sub_jobs 'a.py \"b'", "a job in quotes cannot be read: No closing quotation"),
+        (
+            "cd /x\nsubmit_job.py --aggregate_jobs a.py\npython3 submit_job.py --aggregate_jobs b.py\n",
+            "{here}/line.txt has 2 command lines of Isaac Lab's Ray scripts",
+        ),
         ("wrap_resources.py --sub_jobs", "wrap_resources.py: it needs --sub_jobs, or --test"),
         ("task_runner.py --task_cgf x", "task_runner.py: the following arguments are required: --task_cfg"),
         ("wrap_resources.py --num_workers 0 --sub_jobs a.py", "wrap_resources.py: num_workers must be at least 1"),
@@ -258,6 +331,7 @@ def test_a_flag_that_means_nothing_here_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_a_line_that_means_nothing_here_is_refused(line: str, message: str, tmp_path: Path) -> None:
+    message = message.replace("{here}", str(tmp_path))
     with pytest.raises(RequestError) as caught:
         imported(tmp_path, "line.txt", line)
     assert caught.value.what.startswith(message)
@@ -320,6 +394,14 @@ def test_a_class_becomes_a_sweep_that_counts_configurations(tmp_path: Path, monk
         "silence": "200s",
     }
     assert found.notes == ("num_samples counts repeats: 20 is 6 configurations, 3 times each.",)
+
+
+@pytest.mark.parametrize("name", ["num_workers_per_node", "num_samples", "repeat_run_count"])
+def test_a_number_of_trainings_below_one_is_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / "cfg.py").write_text("")
+    asked: Any = {name: 0}
+    with pytest.raises(RequestError, match=f"{name} must be at least 1, got 0"):
+        convert(tmp_path / "cfg.py", (), Options(**asked))
 
 
 def test_variables_before_a_sub_job_are_its_environment(tmp_path: Path) -> None:

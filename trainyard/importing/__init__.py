@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -31,7 +30,7 @@ def convert(file: Path | None, words: Sequence[str], options: Options) -> Import
         text = file.read_text()
         if found := clusters.read(text, name=file.name):
             return found
-        given = shlex.split(text.replace("\\\n", " "), comments=True)
+        lines = command_line.lines_of(text)
     except (OSError, ValueError) as error:
         raise RequestError(f"{file} cannot be read: {error}") from error
-    return command_line.read(given, options, name=file.stem.lstrip("."), directory=file.parent)
+    return command_line.of_file(lines, options, file)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+import textwrap
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from trainyard.errors import RequestError
-from trainyard.importing import job_cfg, task_runner
+from trainyard.errors import Problem, RequestError
+from trainyard.importing import job_cfg, separators, task_runner
 from trainyard.importing.job import ON_GPUS, Imported, Options, share_of_a_node, training
+from trainyard.importing.separators import VARIABLE
 
 # What a command line without its script begins with.
 SCRIPTS = {
@@ -35,10 +37,8 @@ RESOURCES = {"gpu_per_worker": "gpus", "cpu_per_worker": "cpus", "ram_gb_per_wor
 _ONE_CPU = (
     "cpu_per_worker is not given: each gets 1 CPU. Set resources.cpus, or leave all three flags out for a whole node."
 )
+_VARIABLE_USED = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
 _SHELL = re.compile(r"[;&|<>$`]")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
-# A separator without blanks: what follows it is a program.
-_GLUED = re.compile(r"([+*])(?=(?:python[0-9.]*|[^\s=+*]*\.(?:py|sh))(?:[+*]|$))")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -49,6 +49,47 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise RequestError(f"{self.prog}: {message}", hint="trainyard --help train.import")
+
+
+def lines_of(text: str) -> list[list[str]]:
+    """Return the words of each command line of a script. Raises ValueError for a quotation that does not end."""
+    found: list[list[str]] = []
+    begun = ""
+    for line in text.replace("\\\n", " ").splitlines():
+        begun += f"{line}\n"
+        try:
+            words = shlex.split(begun, comments=True)
+        except ValueError:
+            # A quotation that goes over several lines.
+            continue
+        begun = ""
+        if words:
+            found.append(words)
+    # Raises what is wrong with a last line that does not end.
+    return [*found, *filter(None, [shlex.split(begun, comments=True)])]
+
+
+def of_file(lines: Sequence[list[str]], options: Options, file: Path) -> Imported:
+    """Return the job of the one command line of Isaac Lab's in a script. Raises RequestError."""
+    known = [line for line in lines if _script(line)[0] is not None]
+    if len(known) > 1:
+        raise RequestError(
+            f"{file} has {len(known)} command lines of Isaac Lab's Ray scripts",
+            problems=tuple(Problem(f"{number}.", _shortened(line)) for number, line in enumerate(known, 1)),
+            hint="Import each of them, from a file of its own or behind `--`. If they are one, its lines end with \\.",
+        )
+    words = known[0] if known else [word for line in lines for word in line]
+    found = read(words, options, name=file.stem.lstrip("."), directory=file.parent)
+    variables = dict.fromkeys(name for word in words for name in _VARIABLE_USED.findall(word))
+    notes = [
+        f"${name} is expanded on the node, where nothing sets it unless `env:` of the job does." for name in variables
+    ]
+    notes += [f"not read: {_shortened(line)}" for line in lines if known and line not in known]
+    return replace(found, notes=(*found.notes, *notes))
+
+
+def _shortened(line: Sequence[str]) -> str:
+    return textwrap.shorten(" ".join(line), 100, placeholder=" ...")
 
 
 def read(words: Sequence[str], options: Options, *, name: str, directory: Path) -> Imported:
@@ -62,7 +103,7 @@ def read(words: Sequence[str], options: Options, *, name: str, directory: Path) 
     parser = _Parser(script)
     parser.add_argument("--aggregate_jobs", nargs=argparse.REMAINDER, required=True)
     flags = vars(parser.parse_args(given))
-    jobs = [_job(part, options, directory) for part in _split(flags["aggregate_jobs"], "*")]
+    jobs = [_job(part, options, directory) for part in separators.jobs(flags["aggregate_jobs"], "*")]
     if len(jobs) == 1:
         return _noted(replace(jobs[0], name=name), flags)
     if any(not each.job.keys() <= {"tasks", "smoke"} for each in jobs):
@@ -126,7 +167,7 @@ def _wrapped(parser: argparse.ArgumentParser, words: Sequence[str]) -> Imported:
     if given["test"]:
         task = {"name": "nvidia-smi", "command": ["nvidia-smi"], "resources": {"gpus": 1}}
         return _noted(Imported("test", {"tasks": [task], "smoke": ON_GPUS}), given)
-    if not (jobs := list(_split(given["sub_jobs"], "+"))):
+    if not (jobs := separators.jobs(given["sub_jobs"], "+")):
         parser.error("it needs --sub_jobs, or --test")
     granular = [name for name in RESOURCES if given[name]]
     if granular and given["num_workers"]:
@@ -154,14 +195,6 @@ def _tasks(jobs: Sequence[tuple[list[str], dict[str, Any]]]) -> Imported:
     tasks: list[dict[str, Any]] = []
     files: dict[str, Path] = {}
     for number, (words, resources) in enumerate(jobs, 1):
-        # A job in quotes, as a shell would have been given it.
-        words = shlex.split(words[0]) if len(words) == 1 else words
-        if "+" in words[0] or any(word == "+" or _GLUED.search(word) for word in words):
-            raise RequestError(
-                f"sub-job {number} can be read in two ways: {' '.join(words)}",
-                hint="If `+` separates jobs, let it be a word of its own: JOB + JOB. If it belongs to a word, as in "
-                "Hydra's +key=value, Isaac Lab would have split there: write that task into the job.yaml by hand.",
-            )
         words, variables = _without_variables(words)
         in_shell = ["bash", "-c", " ".join(words)] if any(_SHELL.search(word) for word in words) else words
         command, more, needed = training(in_shell)
@@ -176,18 +209,6 @@ def _without_variables(words: list[str]) -> tuple[list[str], dict[str, str]]:
     """Take off the `NAME=value` words that a shell would set for the program behind them; a shell expands others."""
     if any(_SHELL.search(word) for word in words):
         return words, {}
-    count = next((number for number, word in enumerate(words) if not _VARIABLE.match(word)), len(words))
+    count = next((number for number, word in enumerate(words) if not VARIABLE.match(word)), len(words))
     pairs = (word.partition("=") for word in words[:count])
     return words[count:], {name: value.replace("{", "{{").replace("}", "}}") for name, _, value in pairs}
-
-
-def _split(words: Sequence[str], separator: str) -> Iterator[list[str]]:
-    """Yield the words between separators, which are words of their own, or stand right before a program."""
-    part: list[str] = []
-    pieces = (piece for word in words for piece in ([word] if " " in word else _GLUED.split(word)))
-    for piece in (*pieces, separator):
-        if piece == separator:
-            yield from [part] if part else []
-            part = []
-        elif piece:
-            part.append(piece)

@@ -31,8 +31,9 @@ _NAMES = ("cfg_class", "stopper", "progress_reporter")
 
 def read(file: Path, options: Options) -> Imported:
     """Return the job of a class. Raises RequestError for a file or a name that cannot be used."""
-    if options.num_workers_per_node < 1:
-        raise RequestError("num_workers_per_node must be at least 1")
+    for name in ("num_workers_per_node", "num_samples", "repeat_run_count"):
+        if (number := getattr(options, name)) < 1:
+            raise RequestError(f"{name} must be at least 1, got {number}")
     found = _described(file, options)
     above = file.resolve().parent.parent
     files = {name: above / name for name in found["files"]} | {PROGRAM: program()}

@@ -1,0 +1,121 @@
+"""Where a command line of Isaac Lab's is cut into jobs: at `+` and `*`, as Isaac Lab does, but inside no word's value.
+
+Isaac Lab joins all words by blanks, and cuts at each sign (wrap_resources.py, submit_job.py): `lr=1e+5` is two jobs
+there. Here a sign separates jobs where a program follows it, and belongs to its word inside a number or brackets; where
+neither is clear, both readings are shown and nothing is chosen.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from typing import Literal
+
+from trainyard.errors import Problem, RequestError
+
+Words = list[str]
+Meaning = Literal["separator", "inside", "both"]
+_SCRIPT = re.compile(r"python[0-9.]*|[^\s=+*]+\.(?:py|sh|bash)")
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+_OPENS, _CLOSES = "([{", ")]}"
+
+
+def jobs(words: Sequence[str], sign: str) -> list[Words]:
+    """Return the words of each job. Raises RequestError with both readings of a sign that can be read in two ways.
+
+    A job that is one word was in quotes, and is split as a shell would.
+    """
+    found = []
+    for job in _cut(words, sign):
+        inner = _unquoted(job[0]) if len(job) == 1 else job
+        # In quotes there may be several, too.
+        found += _cut(inner, sign) if len(inner) > 1 else [inner]
+    for number, job in enumerate(found, 1):
+        for word in job:
+            if _has_blank(word) and sign in word:
+                raise _ambiguous(number, job, sign)
+    return found
+
+
+def _unquoted(text: str) -> Words:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise RequestError(f"a job in quotes cannot be read: {error}", where=text) from error
+
+
+def _cut(words: Sequence[str], sign: str) -> list[Words]:
+    found: list[Words] = [[]]
+    # What a job begins with is a program wherever it stands.
+    programs: set[str] = set()
+    for index, word in enumerate(words):
+        following = words[index + 1] if index + 1 < len(words) else None
+        pieces = [word] if _has_blank(word) else _pieces(word, sign, found, programs, following)
+        for piece in pieces:
+            if piece == sign:
+                found.append([])
+                continue
+            if piece:
+                found[-1].append(piece)
+                programs |= {_program(found[-1])} - {""}
+    return [job for job in found if job]
+
+
+def _pieces(word: str, sign: str, found: Sequence[Words], programs: set[str], following: str | None) -> Words:
+    """Return the parts of a word around the signs that separate jobs, and those signs; `found` is what came before."""
+    before = found[-1]
+    parts = word.split(sign)
+    pieces = [parts[0]]
+    for index, right in enumerate(parts[1:], 1):
+        left = pieces[-1]
+        known = programs | {_program([*before, left]) if len(pieces) == 1 else _program([left])}
+        is_last = index == len(parts) - 1
+        meaning = _meaning(left, right, known - {""}, following if is_last else parts[index + 1])
+        if word == sign or meaning == "separator":
+            pieces += [sign, right]
+        elif meaning == "inside":
+            pieces[-1] = f"{left}{sign}{right}"
+        else:
+            raise _ambiguous(len(found), [*before, word, *([following] if following else [])], sign)
+    return pieces
+
+
+def _meaning(left: str, right: str, programs: set[str], following: str | None) -> Meaning:
+    """Say what a sign between two parts of a word is; `following` comes after the right one."""
+    begins = right or following
+    if begins is None or _begins(begins, programs, following if right else None):
+        return "separator"
+    in_brackets = sum(left.count(one) for one in _OPENS) > sum(left.count(one) for one in _CLOSES)
+    in_number = re.search(r"\d[eE]?$", left) and re.match(r"[\d.(\[]", right)
+    return "inside" if in_brackets or in_number else "both"
+
+
+def _begins(word: str, programs: set[str], following: str | None) -> bool:
+    """Say whether a word begins a job: a program, or a variable before one."""
+    if VARIABLE.match(word):
+        return following is not None and _begins(following, programs, None)
+    return word in programs or _SCRIPT.fullmatch(word) is not None
+
+
+def _program(job: Words) -> str:
+    """Return what a job runs, behind its variables; "" as long as that is not known."""
+    return next((word for word in job if word and not VARIABLE.match(word)), "")
+
+
+def _has_blank(word: str) -> bool:
+    return re.search(r"\s", word) is not None
+
+
+def _ambiguous(number: int, words: Words, sign: str) -> RequestError:
+    line = " ".join(words)
+    apart = [part.strip() for part in line.split(sign) if part.strip()]
+    return RequestError(
+        f"job {number} can be read in two ways: {line}",
+        problems=(
+            Problem("one job", shlex.join(words)),
+            Problem(f"{len(apart)} jobs, as Isaac Lab cuts", "   ".join(f"[{part}]" for part in apart)),
+        ),
+        hint=f"If `{sign}` separates jobs, let it be a word of its own: JOB {sign} JOB. If it belongs to a word, as in "
+        "Hydra's +key=value, write that task into the job.yaml by hand.",
+    )
