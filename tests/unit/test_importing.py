@@ -219,6 +219,27 @@ def test_a_script_with_one_command_line_is_read_and_its_other_lines_are_named(tm
     )
 
 
+FOREIGN = [
+    ("apiVersion: ray.io/v1\nkind: RayCluster\nspec: {}\n", "a RayCluster of KubeRay"),
+    ("apiVersion: ray.io/v1alpha1\nkind: RayJob\nspec: {}\n", "a RayJob or RayService of KubeRay"),
+    ("apiVersion: v1\nkind: Pod\n---\napiVersion: v1\nkind: Service\n", "an object of Kubernetes"),
+    ("cluster_name: lab\nprovider: {type: aws}\n", "a cluster file of `ray up`"),
+    ("name: walk\nresources: {accelerators: 'L4:1'}\nrun: python walk.py\n", "a task of SkyPilot"),
+    ("type: task\nname: walk\ncommands: [python walk.py]\n", "a task of dstack"),
+    ("on: push\njobs: {}\n", "a workflow of GitHub"),
+    ("name: a\nbackend: local\n", "a cluster file of Trainyard"),
+    ("command: [python, walk.py]\n", "a job file of Trainyard"),
+]
+
+
+@pytest.mark.parametrize(("text", "kind"), FOREIGN)
+def test_a_file_of_another_tool_is_named_with_what_takes_it_here(text: str, kind: str, tmp_path: Path) -> None:
+    with pytest.raises(RequestError) as caught:
+        imported(tmp_path, "file.yaml", text)
+    assert caught.value.what == f"{tmp_path}/file.yaml is {kind}: train.import reads files of Isaac Lab"
+    assert caught.value.hint
+
+
 def test_no_text_is_folded(tmp_path: Path) -> None:
     (tmp_path / "line.txt").write_text(f"--sub_jobs python b.py --words '{'long words ' * 30}'")
     assert "long words " * 30 in convert(tmp_path / "line.txt", (), Options()).text

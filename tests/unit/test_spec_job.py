@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -131,3 +132,64 @@ def test_a_runtime_env_file_is_taken_as_it_is_and_its_lines_are_named(tmp_path: 
     assert [str(problem) for problem in error.value.problems] == [
         f"{file}:7: runtime_env.excludes: is a key of Ray's, and none here: write .rayignore into the job directory"
     ]
+
+
+RAYS_FORMS: list[tuple[str, dict[str, Any]]] = [
+    ("pip: requirements.txt", {"pip": ("six", "attrs>=23")}),
+    ("pip: ./requirements.txt", {"pip": ("six", "attrs>=23")}),
+    ("uv: sub/more.txt", {"uv": ("numpy<2",)}),
+    ("pip: [six]", {"pip": ("six",)}),
+    ("pip: {packages: [six]}", {"pip": ("six",)}),
+    ("pip: {packages: requirements.txt, pip_check: true}", {"install_options": {"pip_check": True}}),
+    (
+        "uv: {packages: [six], uv_version: '==0.9.1', uv_pip_install_options: [--pre]}",
+        {"uv": ("six",), "install_options": {"uv_version": "==0.9.1", "uv_pip_install_options": ["--pre"]}},
+    ),
+    ("config: {setup_timeout_seconds: 1800}", {"config": {"setup_timeout_seconds": 1800}}),
+    ("conda: environment.yml", {"conda": {"dependencies": ["pip"]}}),
+    ("conda: base", {"conda": "base"}),
+    ("working_dir: .", {}),
+]
+
+
+@pytest.fixture
+def rays(tmp_path: Path) -> Path:
+    (tmp_path / "job.yaml").write_text("command: ['true']\nruntime_env: env.yaml\n")
+    (tmp_path / "requirements.txt").write_text("# ours\nsix\n\nattrs>=23\n")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "more.txt").write_text("numpy<2\n")
+    (tmp_path / "bad.txt").write_text("six\n-r requirements.txt\n")
+    (tmp_path / "environment.yml").write_text("dependencies: [pip]\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(("text", "expected"), RAYS_FORMS)
+@pytest.mark.parametrize("is_file", [True, False])
+def test_a_runtime_env_has_the_forms_that_ray_documents(
+    text: str, expected: dict[str, Any], is_file: bool, rays: Path
+) -> None:
+    (rays / "env.yaml").write_text(text)
+    if not is_file:
+        (rays / "job.yaml").write_text(f"command: ['true']\nruntime_env: {{{text}}}\n")
+    env = load_job(rays).runtime_env
+    assert {key: getattr(env, key) for key in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("pip: numpy", "runtime_env.pip: no such file: {here}/numpy; a package is an entry of a list: [numpy]"),
+        (
+            "pip: bad.txt",
+            "runtime_env.pip: bad.txt names a file of this machine, which no node has: -r requirements.txt",
+        ),
+        ("conda: gone.yml", "runtime_env.conda: no such file: {here}/gone.yml"),
+        ("{uv: [six], install_options: {pip_version: '1'}}", "is not an option that Ray knows here; known: uv_check, "),
+        ("pip: {packages: [six], pip_verion: '1'}", "runtime_env.pip: must be a list"),
+    ],
+)
+def test_what_ray_could_not_read_is_refused_before_anything_is_sent(text: str, message: str, rays: Path) -> None:
+    (rays / "env.yaml").write_text(text)
+    with pytest.raises(RequestError) as caught:
+        load_job(rays)
+    assert message.replace("{here}", str(rays)) in str(caught.value)

@@ -246,7 +246,7 @@ def _runtime_env(
     packages = [package for package in (*declared.uv, *declared.pip) if not package.startswith(WHEELS)]
     packages = [*(f"{WHEELS}{path.name}" for path in prepared.wheels), *packages]
     if packages:
-        made[by] = packages
+        made[by] = {"packages": packages, **declared.install_options} if declared.install_options else packages
     if wheels:
         made["working_dir"] = f"gcs://{wheels.parts[0]}"
     if py_modules:
@@ -255,4 +255,6 @@ def _runtime_env(
         made["conda"] = declared.conda
     if declared.env_vars:
         made["env_vars"] = dict(declared.env_vars)
+    if made and declared.config:
+        made["config"] = dict(declared.config)
     return made or None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trainyard.errors import RequestError
-from trainyard.importing import clusters, command_line, job_cfg, task_runner
+from trainyard.importing import clusters, command_line, foreign, job_cfg, task_runner
 from trainyard.importing.clusters import Clusters
 from trainyard.importing.job import Imported, refuse_unreadable
 from trainyard.importing.job import Options as Options
@@ -25,6 +25,7 @@ def convert(file: Path | None, words: Sequence[str], options: Options) -> Import
     if file.suffix == ".py":
         return job_cfg.read(file, options)
     if file.suffix in (".yaml", ".yml"):
+        foreign.refuse(file)
         return task_runner.read(file, python=options.python)
     try:
         text = file.read_text()

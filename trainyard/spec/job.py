@@ -12,11 +12,13 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
+    JsonValue,
     SerializerFunctionWrapHandler,
     WithJsonSchema,
     model_serializer,
 )
 
+from trainyard.spec import ray_forms
 from trainyard.spec.fields import (
     Command,
     Complaint,
@@ -50,7 +52,6 @@ RAY_KEYS = {
     "image_uri": "name the image in the cluster file",
     "py_executable": "write it into the job's command",
     "worker_process_setup_hook": "a task is a program of its own: let that do it",
-    "config": "Ray's defaults hold; what installs for more than 10 minutes belongs into an image",
 }
 
 
@@ -190,13 +191,17 @@ class Placement(Section):
 class RuntimeEnv(Section):
     """What is installed or set for the tasks, by Ray, on the nodes: a mapping, or a file (runtime_env.yaml)."""
 
-    uv: Listed[Filled] = setting((), "Packages to install with uv.")
-    pip: Listed[Filled] = setting((), "Packages to install with pip.")
+    uv: Listed[Filled] = setting((), "Packages to install with uv: a list, or a requirements file.")
+    pip: Listed[Filled] = setting((), "Packages to install with pip: a list, or a requirements file.")
     wheels: Listed[Filled] = setting((), "Wheels to send and install, or packages to build them of: directories.")
     py_modules: Listed[Filled] = setting((), "Directories or .py files that tasks import by their names.")
     conda: Filled | dict[str, Any] | None = setting(
-        None, "An environment of the image's conda, by name, or what it is made of, as in environment.yml."
+        None, "An environment of the image's conda, by name, or what it is made of: a mapping, or an environment.yml."
     )
+    install_options: dict[str, JsonValue] = setting(
+        {}, "What pip or uv get besides, by Ray's names: pip_version, pip_install_options, uv_pip_install_options ..."
+    )
+    config: dict[str, JsonValue] = setting({}, "How Ray makes it, by Ray's names: setup_timeout_seconds ...")
     env_vars: OwnVariables = setting({}, "Environment variables of the tasks' workers.")
     files: Listed[Filled] = setting((), "More files or directories to send along, also from outside the job directory.")
 
@@ -205,8 +210,10 @@ class RuntimeEnv(Section):
         named = [name for name in ("uv", "pip", "conda") if getattr(self, name)]
         if len(named) > 1:
             yield Complaint((), f"has both {' and '.join(named)}: Ray accepts one of them")
-        if isinstance(self.conda, str) and self.conda.endswith((".yml", ".yaml")):
-            yield Complaint(("conda",), "must be the name of an environment, or what such a file has in it")
+        others = {name for names in (ray_forms.OPTIONS[key] for key in named if key != "conda") for name in names}
+        for name in self.install_options.keys() - others:
+            known = ", ".join(sorted(others)) or "none without uv or pip"
+            yield Complaint(("install_options", name), f"is not an option that Ray knows here; known: {known}")
         if self.conda and self.wheels:
             yield Complaint((), "has both conda and wheels: name wheels as packages of the conda environment's pip")
 

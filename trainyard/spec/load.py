@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from trainyard.errors import Problem, RequestError
 from trainyard.paths import shown
+from trainyard.spec import ray_forms
 from trainyard.spec.cluster import ClusterSpec, LoadedCluster
 from trainyard.spec.fields import Section, takes_text_alone
 from trainyard.spec.image import ImageFile
@@ -53,7 +54,7 @@ def load_cluster(path: Path, *, overrides: Sequence[str] = (), backend: str | No
 def job_of(keys: Mapping[str, Any]) -> JobSpec:
     """Return the job that the keys of a job file describe, and `name`. Raises RequestError with every problem."""
     # As a file would have them: lists for tuples, text for paths.
-    source = Source(json.loads(json.dumps(keys, default=str)), {(): "Job"})
+    source = _as_ray_takes_it(Source(json.loads(json.dumps(keys, default=str)), {(): "Job"}), Path.cwd())
     return _validated(JobSpec, _named(source, str(keys["name"]), "Job"), "job")
 
 
@@ -65,10 +66,20 @@ def load_job(directory: Path, *, overrides: Sequence[str] = (), file: Path | Non
     source = _source(file or directory / JOB_FILE_NAME, JOB_FILE, JobSpec, overrides)
     if isinstance(given := source.value.get("runtime_env"), str):
         source = _put_below("runtime_env", _source(directory / given, RUNTIME_ENV_FILE, JobSpec, ()), source)
+    source = _as_ray_takes_it(source, directory)
     if "name" in source.value:
         message = "must not be given: a job's name is its directory's name"
         source = replace(source, problems=(*source.problems, Problem(where(("name",), source), message)))
     return _validated(JobSpec, _named(source, directory.resolve().name, shown(directory)), JOB_FILE)
+
+
+def _as_ray_takes_it(source: Source, directory: Path) -> Source:
+    """Return the source of a job whose runtime_env may have the forms that Ray takes."""
+    given = source.value.get("runtime_env")
+    if not isinstance(given, Mapping):
+        return source
+    found, problems = ray_forms.as_lists(given, directory)
+    return replace(source, value={**source.value, "runtime_env": found}, problems=(*source.problems, *problems))
 
 
 def load_image(directory: Path, *, overrides: Sequence[str] = ()) -> ImageFile:

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from trainyard.spec import ray_forms
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.fields import Section
 from trainyard.spec.image import ImageFile
@@ -28,10 +29,19 @@ def schemas() -> dict[str, dict[str, Any]]:
     }
     job = made["job"]
     del job["properties"]["name"], job["required"]
+    _open_rays_forms(job["$defs"]["RuntimeEnv"]["properties"])
     env = job["properties"]["runtime_env"]
     env["anyOf"] = [{"$ref": env.pop("$ref")}, {"type": "string"}]
     job["oneOf"] = [{"required": ["command"]}, {"required": ["tasks"]}]
     return made
+
+
+def _open_rays_forms(properties: dict[str, Any]) -> None:
+    """Allow what Ray takes besides lists: a requirements file, and a mapping with packages."""
+    for key in ray_forms.OPTIONS:
+        entry = properties[key]
+        listed = {name: entry.pop(name) for name in ("type", "items") if name in entry}
+        entry["anyOf"] = [listed, {"type": "string"}, {"type": "object", "required": ["packages"]}]
 
 
 def texts() -> dict[str, str]:

@@ -1,0 +1,85 @@
+"""The forms in which Ray takes a runtime_env, beside the lists of our own: files, and mappings with options.
+
+https://docs.ray.io/en/latest/ray-core/handling-dependencies.html, API reference of runtime_env.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from trainyard.errors import Problem
+
+# What pip and uv get besides packages, by Ray's names.
+OPTIONS = {
+    "pip": ("pip_check", "pip_version", "pip_install_options"),
+    "uv": ("uv_check", "uv_version", "uv_pip_install_options"),
+}
+# Lines of a requirements file that name another file or directory, which no node has.
+_NAMES_A_FILE = re.compile(r"(?:-r|-c|-e|--requirement|--constraint|--editable)[ =]|\.{0,2}/")
+_HERE = (".", "./")
+
+
+def as_lists(given: Mapping[str, Any], directory: Path) -> tuple[dict[str, Any], list[Problem]]:
+    """Return a runtime_env with what files have in it, and options apart; files are relative to `directory`.
+
+    Also returns what is wrong with files, by `runtime_env.KEY`.
+    """
+    found, problems = dict(given), list[Problem]()
+    for key, options in OPTIONS.items():
+        if isinstance(found.get(key), Mapping):
+            _take_options(found, key, options)
+        if isinstance(found.get(key), str):
+            found[key] = _requirements(key, directory, found[key], problems)
+    if str(found.get("conda")).endswith((".yml", ".yaml")):
+        found["conda"] = _environment(directory, str(found["conda"]), problems)
+    if found.get("working_dir") in _HERE:
+        # The job's directory is what is sent.
+        del found["working_dir"]
+    return found, problems
+
+
+def _take_options(found: dict[str, Any], key: str, options: tuple[str, ...]) -> None:
+    """Put the packages of `{packages: [...], ...}` into their place, and options into theirs; others stay, and fail."""
+    given = dict(found[key])
+    if not given.keys() <= {"packages", *options}:
+        return
+    found[key] = given.pop("packages", [])
+    if given:
+        found["install_options"] = {**found.get("install_options", {}), **given}
+
+
+def _requirements(key: str, directory: Path, name: str, problems: list[Problem]) -> list[str]:
+    where = f"runtime_env.{key}"
+    text = _text(directory / name, where, problems, hint=f"; a package is an entry of a list: [{name}]")
+    lines = [line.strip() for line in text.splitlines()]
+    kept = [line for line in lines if line and not line.startswith("#")]
+    problems += [
+        Problem(where, f"{name} names a file of this machine, which no node has: {line}")
+        for line in kept
+        if _NAMES_A_FILE.match(line)
+    ]
+    return kept
+
+
+def _environment(directory: Path, name: str, problems: list[Problem]) -> Any:
+    text = _text(directory / name, "runtime_env.conda", problems)
+    try:
+        return yaml.safe_load(text) or None
+    except yaml.YAMLError:
+        problems.append(Problem("runtime_env.conda", f"{name} is no YAML"))
+        return None
+
+
+def _text(file: Path, where: str, problems: list[Problem], *, hint: str = "") -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        problems.append(Problem(where, f"no such file: {file}{hint}"))
+    except (OSError, UnicodeDecodeError) as error:
+        problems.append(Problem(where, f"{file} cannot be read: {error}"))
+    return ""
