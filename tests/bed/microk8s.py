@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +15,12 @@ from tests.bed.hosts import Host
 from tests.bed.kubernetes import wait
 
 PROGRAM = "/snap/bin/microk8s"
+# CHANNEL: version and revision that it has here (dockerfiles/microk8s-host/standin/places.py).
+CHANNELS = {
+    "1.33/stable": ("v1.33.5", "8512"),
+    "1.34/stable": ("v1.34.2", "8596"),
+    "1.35/stable": ("v1.35.0", "8702"),
+}
 
 
 @contextmanager
@@ -68,3 +76,31 @@ for gpu in $(seq {count}); do
   echo 0x030200 > /sys/bus/pci/devices/0000:0$gpu:00.0/class
   {"mkdir -p /proc/driver/nvidia/gpus/0000:0$gpu:00.0" if driver else ":"}
 done""")
+
+
+def download(
+    directory: Path, channel: str = "1.34/stable", *, names: Sequence[str] = ("core22", "microk8s")
+) -> list[Path]:
+    """Write what `snap download` would leave: of each snap the file, and its assertions beside it."""
+    channels = {"core22": ("20250730", "2045"), "snapd": ("2.72", "25577"), "microk8s": CHANNELS[channel]}
+    directory.mkdir(parents=True, exist_ok=True)
+    made = []
+    for name in names:
+        version, revision = channels[name]
+        made += write_snap(directory / f"{name}_{revision}.snap", name=name, version=version, revision=revision)
+    return made
+
+
+def write_snap(file: Path, *, name: str, version: str, revision: str) -> list[Path]:
+    """Write a snap that the bed's snapd can read, and its assertions beside it."""
+    base = "base: core22\n" if name == "microk8s" else ""
+    content = f"hsqs\nname: {name}\nversion: '{version}'\n{base}".encode()
+    file.write_bytes(content)
+    digest = base64.urlsafe_b64encode(hashlib.sha3_384(content).digest()).decode()
+    both = f"authority-id: canonical\nsnap-id: bed-{name}\n"
+    declared = f"type: snap-declaration\n{both}snap-name: {name}\n"
+    revised = f"type: snap-revision\n{both}snap-sha3-384: {digest}\nsnap-size: {len(content)}\n"
+    blocks = (declared, f"{revised}snap-revision: {revision}\n")
+    assertion = file.with_suffix(".assert")
+    assertion.write_text("".join(f"{block}\nAcLBcwQAAQoAHRYh\n\n" for block in blocks))
+    return [file, assertion]
