@@ -59,6 +59,30 @@ def wait_ready(host: Host, *names: str) -> None:
     wait(lambda: ready(host) == set(names), f"{names} are Ready", seconds=300)
 
 
+def look_up(control: Host, node: str, name: str) -> str:
+    """Return the address of a name as a pod on a node knows it; DNS has a minute to answer."""
+    asks = f"""
+import socket, time
+for _ in range(60):
+    try:
+        print(socket.gethostbyname("{name}"), flush=True)
+        break
+    except socket.gaierror:
+        time.sleep(1)
+"""
+    pod = f"looks-up-{node}"
+    override = json.dumps({"apiVersion": "v1", "spec": {"nodeName": node, "terminationGracePeriodSeconds": 0}})
+    image = (f"--image=docker.io/{images.RAY}", "--image-pull-policy=IfNotPresent", "--restart=Never")
+    run(control, "kubectl", "run", pod, *image, f"--overrides={override}", "--command", "--", "python3", "-c", asks)
+    try:
+        ended = "jsonpath={.status.phase}"
+        asked = ("kubectl", "get", "pod", pod, "-o", ended)
+        wait(lambda: run(control, *asked).stdout in ("Succeeded", "Failed"), f"{pod} has ended", seconds=120)
+        return run(control, "kubectl", "logs", pod).stdout.strip()
+    finally:
+        run(control, "kubectl", "delete", "pod", pod)
+
+
 def give_gpus(host: Host, count: int, *, driver: bool = True) -> None:
     """Let a host show so many GPUs as one with NVIDIA's hardware does, and with its driver.
 
@@ -94,7 +118,8 @@ def download(
 def write_snap(file: Path, *, name: str, version: str, revision: str) -> list[Path]:
     """Write a snap that the bed's snapd can read, and its assertions beside it."""
     base = "base: core22\n" if name == "microk8s" else ""
-    content = f"hsqs\nname: {name}\nversion: '{version}'\n{base}".encode()
+    # No two revisions are of the same size.
+    content = f"hsqs\nname: {name}\nversion: '{version}'\n{base}#{'-' * int(revision)}\n".encode()
     file.write_bytes(content)
     digest = base64.urlsafe_b64encode(hashlib.sha3_384(content).digest()).decode()
     both = f"authority-id: canonical\nsnap-id: bed-{name}\n"
