@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +15,12 @@ from tests.bed.hosts import Host
 from tests.bed.kubernetes import wait
 
 PROGRAM = "/snap/bin/microk8s"
+# CHANNEL: version and revision that it has here (dockerfiles/microk8s-host/standin/places.py).
+CHANNELS = {
+    "1.33/stable": ("v1.33.5", "8512"),
+    "1.34/stable": ("v1.34.2", "8596"),
+    "1.35/stable": ("v1.35.0", "8702"),
+}
 
 
 @contextmanager
@@ -51,6 +59,30 @@ def wait_ready(host: Host, *names: str) -> None:
     wait(lambda: ready(host) == set(names), f"{names} are Ready", seconds=300)
 
 
+def look_up(control: Host, node: str, name: str) -> str:
+    """Return the address of a name as a pod on a node knows it; DNS has a minute to answer."""
+    asks = f"""
+import socket, time
+for _ in range(60):
+    try:
+        print(socket.gethostbyname("{name}"), flush=True)
+        break
+    except socket.gaierror:
+        time.sleep(1)
+"""
+    pod = f"looks-up-{node}"
+    override = json.dumps({"apiVersion": "v1", "spec": {"nodeName": node, "terminationGracePeriodSeconds": 0}})
+    image = (f"--image=docker.io/{images.RAY}", "--image-pull-policy=IfNotPresent", "--restart=Never")
+    run(control, "kubectl", "run", pod, *image, f"--overrides={override}", "--command", "--", "python3", "-c", asks)
+    try:
+        ended = "jsonpath={.status.phase}"
+        asked = ("kubectl", "get", "pod", pod, "-o", ended)
+        wait(lambda: run(control, *asked).stdout in ("Succeeded", "Failed"), f"{pod} has ended", seconds=120)
+        return run(control, "kubectl", "logs", pod).stdout.strip()
+    finally:
+        run(control, "kubectl", "delete", "pod", pod)
+
+
 def give_gpus(host: Host, count: int, *, driver: bool = True) -> None:
     """Let a host show so many GPUs as one with NVIDIA's hardware does, and with its driver.
 
@@ -68,3 +100,32 @@ for gpu in $(seq {count}); do
   echo 0x030200 > /sys/bus/pci/devices/0000:0$gpu:00.0/class
   {"mkdir -p /proc/driver/nvidia/gpus/0000:0$gpu:00.0" if driver else ":"}
 done""")
+
+
+def download(
+    directory: Path, channel: str = "1.34/stable", *, names: Sequence[str] = ("core22", "microk8s")
+) -> list[Path]:
+    """Write what `snap download` would leave: of each snap the file, and its assertions beside it."""
+    channels = {"core22": ("20250730", "2045"), "snapd": ("2.72", "25577"), "microk8s": CHANNELS[channel]}
+    directory.mkdir(parents=True, exist_ok=True)
+    made = []
+    for name in names:
+        version, revision = channels[name]
+        made += write_snap(directory / f"{name}_{revision}.snap", name=name, version=version, revision=revision)
+    return made
+
+
+def write_snap(file: Path, *, name: str, version: str, revision: str) -> list[Path]:
+    """Write a snap that the bed's snapd can read, and its assertions beside it."""
+    base = "base: core22\n" if name == "microk8s" else ""
+    # No two revisions are of the same size.
+    content = f"hsqs\nname: {name}\nversion: '{version}'\n{base}#{'-' * int(revision)}\n".encode()
+    file.write_bytes(content)
+    digest = base64.urlsafe_b64encode(hashlib.sha3_384(content).digest()).decode()
+    both = f"authority-id: canonical\nsnap-id: bed-{name}\n"
+    declared = f"type: snap-declaration\n{both}snap-name: {name}\n"
+    revised = f"type: snap-revision\n{both}snap-sha3-384: {digest}\nsnap-size: {len(content)}\n"
+    blocks = (declared, f"{revised}snap-revision: {revision}\n")
+    assertion = file.with_suffix(".assert")
+    assertion.write_text("".join(f"{block}\nAcLBcwQAAQoAHRYh\n\n" for block in blocks))
+    return [file, assertion]

@@ -18,7 +18,7 @@ import yaml
 
 from tests.bed import images, microk8s, programs
 from tests.bed.engine import BedEngine
-from tests.bed.hosts import Host
+from tests.bed.hosts import Host, each
 from tests.bed.kubernetes import wait
 from tests.bed.places import free_port, need
 from tests.real import lab as labs
@@ -26,6 +26,7 @@ from tests.real.yard import Yard
 from trainyard.paths import shipped
 
 pytestmark = [pytest.mark.microk8s, pytest.mark.timeout(900)]
+API_SERVICE = "10.152.183.1"
 KUBELET_ARGUMENTS = "/var/snap/microk8s/current/args/kubelet"
 ENDS_SOON = "PYTHONPATH=/opt/bed python3 -c 'from standin import certs; certs.server(days=3)'"
 
@@ -98,6 +99,12 @@ def test_three_bare_hosts_become_a_cluster(lab: Lab) -> None:
     assert [(host["reference"], host["ok"]) for host in verified] == [(pushed, True)] * 3
 
 
+def test_pods_of_every_host_look_names_up(lab: Lab) -> None:
+    # All but the first joined within the last minutes, with what the first told them of DNS.
+    name = "kubernetes.default.svc.cluster.local"
+    assert each(lambda host: microk8s.look_up(lab.hosts[0], host.name, name), lab.hosts) == [API_SERVICE] * 3
+
+
 def test_status_shows_every_host_and_what_is_on_it(lab: Lab) -> None:
     document = lab.yard.json("cluster.status")
     on = {node["host"]: [node["name"]] for node in document["nodes"]}
@@ -154,7 +161,7 @@ def test_shells_and_logs_reach_hosts_and_nodes(lab: Lab) -> None:
 def test_commands_of_microk8s_that_do_nothing_exit_0(lab: Lab) -> None:
     first, second, _ = lab.hosts
     for words, message in (
-        (("status",), "This MicroK8s deployment is acting as a node in a cluster."),
+        (("status",), "Please use the control plane node."),
         (("config",), "Please use the microk8s config on the master."),
         (("kubectl", "get", "nodes"), "Please use the microk8s kubectl on the master."),
         (("stop",), "Use 'snap stop microk8s' to stop services on this node."),

@@ -23,6 +23,7 @@ from standin.places import (
     AGENT_PORT,
     ARGS,
     BACKEND,
+    BED,
     CERTS,
     STORE_PORT,
     addresses,
@@ -248,11 +249,18 @@ def leave(words: Sequence[str]) -> None:
             # dqlite hands its leadership over; etcd's others elect one.
             wait_until(store.rest_takes_writes, 60)
         services.stop()
+    _take_time()
     print("Generating new cluster certificates.", flush=True)
     lock(services.WAITS)
     start_afresh()
     unlock("no-cert-reissue")
     print("Waiting for node to start. ", flush=True)
+
+
+def _take_time() -> None:
+    """Wait as long as a test says: the real one sleeps, and starts and stops everything, for up to two minutes."""
+    said = BED / "leave-seconds"
+    time.sleep(float(said.read_text()) if said.exists() else 0)
 
 
 def start_afresh() -> None:
@@ -280,9 +288,9 @@ def _forget_kubelet() -> None:
 
 
 def remove_node(words: Sequence[str]) -> None:
-    if is_worker():
-        stop("This MicroK8s deployment is acting as a node in a cluster.\nPlease use the master node.", 1)
     need_access()
+    if is_worker():
+        stop("This MicroK8s deployment is acting as a node in a cluster. Please use microk8s leave.", 1)
     parser = argparse.ArgumentParser(prog="microk8s remove-node")
     parser.add_argument("node")
     parser.add_argument("--force", action="store_true")

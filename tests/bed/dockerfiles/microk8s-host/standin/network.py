@@ -7,19 +7,28 @@ from __future__ import annotations
 
 import json
 import subprocess
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
-from standin.places import ARGS, LOCKS, PODS, is_worker, node_name
-from standin.services import kubectl_command
+from standin.places import ARGS, BED, CONTAINERD, LOCKS, PODS, is_worker, node_name, wait_until
+from standin.services import kubectl, kubectl_command
 
 CONFIG = Path("/etc/cni/net.d/10-standin.conflist")
 ENDPOINTS = ARGS / "traefik/provider.yaml"
+# An image that every node pulls before its pods have a network, as calico/cni is; without this file, nothing is pulled.
+IMAGE = BED / "network-image"
+DAEMON_SET = Path("/opt/bed/manifests/calico.yaml")
+WAIT_SECONDS = 3600
 
 
 def main() -> None:
     nodes: dict[str, Any] = {}
+    if IMAGE.exists() and not is_worker():
+        text = DAEMON_SET.read_text().replace("${IMAGE}", IMAGE.read_text().strip())
+        asked = ("apply", "--server-side", "--force-conflicts", "--validate=false", "-f", "-")
+        wait_until(lambda: kubectl(*asked, given=text).returncode == 0, WAIT_SECONDS)
     while True:
         # It follows: to ask every second took a tenth of a CPU, on every host.
         command = kubectl_command("get", "nodes", "--watch", "--output-watch-events", "--output", "json")
@@ -46,12 +55,28 @@ def _learn(node: dict[str, Any]) -> None:
     if not pods or not address:
         return
     if node["metadata"]["name"] == node_name():
-        text = json.dumps(_network(pods))
-        if not CONFIG.exists() or CONFIG.read_text() != text:
-            CONFIG.parent.mkdir(parents=True, exist_ok=True)
-            CONFIG.write_text(text)
+        # Elsewhere, so that routes are learned meanwhile.
+        threading.Thread(target=_configure, args=(pods,), daemon=True).start()
     else:
         subprocess.run(["ip", "route", "replace", pods, "via", address], check=False)
+
+
+def _configure(pods: str) -> None:
+    """Give this node's pods a network, once what it takes is here."""
+    text = json.dumps(_network(pods))
+    if CONFIG.exists() and CONFIG.read_text() == text:
+        return
+    if wait_until(_is_pulled, WAIT_SECONDS):
+        CONFIG.parent.mkdir(parents=True, exist_ok=True)
+        CONFIG.write_text(text)
+
+
+def _is_pulled() -> bool:
+    if not IMAGE.exists():
+        return True
+    command = ["ctr", "--address", str(CONTAINERD), "--namespace", "k8s.io", "images", "ls", "--quiet"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout.split()
+    return IMAGE.read_text().strip() in listed
 
 
 def _write_endpoints(nodes: list[dict[str, Any]]) -> None:

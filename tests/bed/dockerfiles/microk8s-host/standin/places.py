@@ -24,6 +24,8 @@ LOCKS = DATA / "var/lock"
 BACKEND = DATA / "var/kubernetes/backend"
 TOKENS = CREDENTIALS / "cluster-tokens.txt"
 PERSISTENT_TOKENS = CREDENTIALS / "persistent-cluster-tokens.txt"
+# Archives of images that are to be loaded.
+SIDELOAD = COMMON / "etc/sideload"
 CONTAINERD = COMMON / "run/containerd.sock"
 PROGRAM = Path("/snap/bin/microk8s")
 # What the bed says about this machine: files that the test writes.
@@ -49,24 +51,14 @@ CHANNELS = {
 
 @dataclass(frozen=True)
 class Installed:
-    """The snap, as snapd knows it. `disabled`: the daemons that a boot does not start."""
+    """The snap, as snapd knows it: what it tracks is "-" of a file; `disabled` are the daemons that no boot starts."""
 
-    channel: str
+    version: str
+    revision: str
+    channel: str = "-"
     held: bool = False
     enabled: bool = True
     disabled: tuple[str, ...] = ()
-
-    @property
-    def version(self) -> str:
-        return CHANNELS[self.channel][0]
-
-    @property
-    def revision(self) -> int:
-        return CHANNELS[self.channel][1]
-
-    @property
-    def minor(self) -> int:
-        return int(self.version.split(".")[1])
 
     def write(self) -> None:
         SNAPD.parent.mkdir(parents=True, exist_ok=True)

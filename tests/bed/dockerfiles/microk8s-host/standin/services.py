@@ -21,6 +21,7 @@ from standin.places import (
     DATA,
     PODS,
     SERVICES,
+    SIDELOAD,
     default_address,
     installed,
     is_worker,
@@ -37,11 +38,11 @@ PREFIX = "microk8s."
 # What a snap's service is here; MicroK8s runs Kubernetes' own in one process.
 KUBELITE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy")
 CONTROL = ("dqlite", "kine", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cluster-agent")
-NODE = ("containerd", "network", "kubelet", "kube-proxy", "hostpath", "nvidia")
+NODE = ("containerd", "sideload", "network", "kubelet", "kube-proxy", "hostpath", "nvidia")
 # What runs where a host has nothing to do but to join another one. The real one starts all, to stop it again then.
-WAITING = ("containerd", "kubelet")
+WAITING = ("containerd", "sideload", "kubelet")
 OF_SERVICE = {
-    "daemon-containerd": ("containerd",),
+    "daemon-containerd": ("containerd", "sideload"),
     "daemon-kubelite": KUBELITE,
     "daemon-k8s-dqlite": ("dqlite", "kine"),
     "daemon-cluster-agent": ("cluster-agent",),
@@ -259,6 +260,7 @@ _COMMANDS: dict[str, Callable[[], list[str]]] = {
     "kube-proxy": _proxy,
     "cluster-agent": _standin("agent"),
     "network": _standin("network"),
+    "sideload": lambda: ["sh", "/opt/bed/sideload", str(CONTAINERD), str(SIDELOAD)],
     "apiserver-proxy": _standin("proxy"),
     "hostpath": _standin("hostpath"),
     "nvidia": _gpus,

@@ -10,58 +10,84 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
-from typing import NoReturn
 
-from standin import certs, containers, launch, network, services, store
-from standin.places import BED, CHANNELS, COMMON, DATA, PROGRAM, ROOT, SNAPD, Installed, installed, lock
+from standin import certs, containers, launch, network, services, snap_files, snap_info, store
+from standin.places import BED, CHANNELS, COMMON, DATA, PROGRAM, ROOT, SIDELOAD, SNAPD, Installed, installed, lock
+from standin.snap_files import AWAY, NO_STORE, VERSION, refuse, refuse_filled, refuse_task
 
 WRAPPER = '#!/bin/sh\nPYTHONPATH=/opt/bed exec python3 -u -m standin.microk8s "$@"\n'
 BUSY = Path("/run/snapd.lock")
-CLOCK = re.compile(r"\b\d\d:\d\d:\d\d\b")
-# The version of a host's snapd, unless /etc/bed/snapd has another one, or says that its daemon is away.
-VERSION, AWAY = "2.72", "unavailable"
 # The first with `snap refresh --hold`.
 HOLDS = (2, 58)
-# The snap of snapd, whose version counts then.
-OWN_SNAP = Path("/var/lib/snapd/snaps/snapd_1.snap")
 # What the snap takes, about.
 SIZE = 200_000_000
-
-
-def refuse(message: str, code: int = 1) -> NoReturn:
-    print(f"error: {message}", file=sys.stderr)
-    sys.exit(code)
-
-
-def listed(words: Sequence[str]) -> None:
-    found = installed()
-    if found is None or (words and words[0] != "microk8s"):
-        refuse("no matching snaps installed" if words else "no snaps are installed yet")
-    notes = ",".join(["classic", *(["held"] if found.held else []), *([] if found.enabled else ["disabled"])])
-    print("Name      Version  Rev   Tracking     Publisher   Notes")
-    print(f"microk8s  {found.version}  {found.revision}  {found.channel}  canonical✓  {notes}")
+BASE = "core22"
+# The real default is latest/stable.
+DEFAULT = "1.34/stable"
+USERS_COMMON = Path("/root/snap/microk8s/common")
 
 
 def version() -> str:
-    """Return the version of the daemon."""
-    told = BED / "snapd"
-    return told.read_text().strip() if told.exists() and not OWN_SNAP.exists() else VERSION
+    """Return the version of the daemon: the snap of snapd is a newer one."""
+    return VERSION if snap_files.has("snapd") else (BED / "snapd").read_text().strip()
 
 
 def install(words: Sequence[str]) -> None:
-    if words[:1] == ["snapd"]:
-        OWN_SNAP.parent.mkdir(parents=True, exist_ok=True)
-        OWN_SNAP.touch()
-        print(f"snapd {VERSION} from Canonical✓ installed")
+    name = next((word for word in words if not word.startswith("-")), "")
+    if snap_files.is_file(name):
+        _install_file(name, words)
         return
-    if "microk8s" not in words:
-        refuse(f'snap "{words[0]}" not found')
+    if snap_files.is_offline():
+        refuse_filled(f'cannot install "{name}": {NO_STORE}')
+    if name in (BASE, "snapd"):
+        other = snap_files.from_store(name)
+        snap_files.add(other)
+        print(f"{name} {other.version} from Canonical{snap_info.tick()} installed")
+        return
+    if name != "microk8s":
+        refuse(f'snap "{name}" not found')
+    if installed():
+        print("snap \"microk8s\" is already installed, see 'snap help refresh'", file=sys.stderr)
+        return
+    channel, source = _channel(words)
+    _need_classic(words)
+    found, revision = CHANNELS[source]
+    new = Installed(found, str(revision), channel)
+    SNAPD.parent.mkdir(parents=True, exist_ok=True)
+    if shutil.disk_usage(SNAPD.parent).free < SIZE:
+        file = f"/var/lib/snapd/snaps/microk8s_{new.revision}.snap.partial"
+        refuse_task(
+            f'Download snap "microk8s" ({new.revision}) from channel "{channel}"',
+            f"write {file}: no space left on device",
+        )
+    snap_files.need_prerequisites("microk8s", BASE)
+    _begin(new)
+    _done(new, "installed", source)
+
+
+def _install_file(path: str, words: Sequence[str]) -> None:
+    """Install a file, or let it take the place of what is installed."""
+    is_dangerous = "--dangerous" in words
     found = installed()
-    if found:
-        print("snap \"microk8s\" is already installed, see 'snap help refresh'")
+    revision = snap_files.revision_of(path, found.revision if found else "", dangerous=is_dangerous)
+    meta = snap_files.read(path)
+    tells = "" if is_dangerous else f" from Canonical{snap_info.tick()}"
+    if meta["name"] != "microk8s":
+        kind = "snapd" if meta["name"] == "snapd" else "base"
+        snap_files.add(snap_files.Other(meta["name"], meta["version"], revision, kind=kind), source=path)
+        print(f"{meta['name']} {meta['version']}{tells} installed")
         return
+    _need_classic(words)
+    snap_files.need_prerequisites("microk8s", meta["base"])
+    if found is None:
+        _begin(Installed(meta["version"], revision), source=path)
+    else:
+        _replace(found, replace(found, version=meta["version"], revision=revision), source=path)
+    print(f"microk8s {meta['version']}{tells} installed")
+
+
+def _need_classic(words: Sequence[str]) -> None:
     if "--classic" not in words:
         refuse(
             'This revision of snap "microk8s" was published using classic confinement and thus may perform\n'
@@ -69,21 +95,15 @@ def install(words: Sequence[str]) -> None:
             "which may put your system at risk.\n\n"
             "If you understand and want to proceed repeat the command including --classic."
         )
-    new = Installed(_channel(words))
-    SNAPD.parent.mkdir(parents=True, exist_ok=True)
-    if shutil.disk_usage(SNAPD.parent).free < SIZE:
-        file = f"/var/lib/snapd/snaps/microk8s_{new.revision}.snap.partial"
-        refuse(
-            f'cannot perform the following tasks:\n- Download snap "microk8s" ({new.revision}) from channel '
-            f'"{new.channel}" (write {file}: no space left on device)'
-        )
+
+
+def _begin(new: Installed, *, source: str = "") -> None:
+    """Do what the install hook does, and start the services."""
     try:
         document = launch.read()
     except ValueError as error:
-        refuse(
-            f'cannot perform the following tasks:\n- Run install hook of "microk8s" snap if present '
-            f'(run hook "install": \n-----\n{error}\n-----)'
-        )
+        refuse_task('Run install hook of "microk8s" snap if present', f'run hook "install": \n-----\n{error}\n-----')
+    snap_files.keep("microk8s", new.revision, source=source, version=new.version)
     _make_directories(new)
     services.write_default_arguments()
     launch.before_start(document)
@@ -101,7 +121,23 @@ def install(words: Sequence[str]) -> None:
     services.start()
     # snapd is done when the services are started; addons and a join come after it.
     launch.begin()
-    print(f"microk8s ({new.channel}) {new.version} from Canonical✓ installed")
+
+
+def _replace(found: Installed, new: Installed, *, source: str = "") -> None:
+    """Go on with another revision: data goes with it, and containers outlive it."""
+    snap_files.keep("microk8s", new.revision, source=source, version=new.version)
+    services.stop()
+    if new.revision != found.revision:
+        shutil.copytree(ROOT / found.revision, ROOT / new.revision, symlinks=True, dirs_exist_ok=True)
+    _point(new)
+    new.write()
+    services.start()
+
+
+def _done(new: Installed, what: str, source: str) -> None:
+    print(f"microk8s ({source}) {new.version} from Canonical{snap_info.tick()} {what}")
+    if source != new.channel:
+        print(f"Channel {new.channel} for microk8s is closed; temporarily forwarding to {source}.")
 
 
 def refresh(words: Sequence[str]) -> None:
@@ -120,23 +156,25 @@ def refresh(words: Sequence[str]) -> None:
         replace(found, held=False).write()
         print('Removed general refresh hold of "microk8s"')
         return
-    channel = _channel(words, found.channel)
+    if snap_files.is_offline():
+        refuse_filled(f'cannot refresh "microk8s": {NO_STORE}')
+    if found.revision.startswith("x"):
+        refuse('local snap "microk8s" is unknown to the store, use --amend to proceed anyway')
+    channel, source = _channel(words, DEFAULT if found.channel == "-" else found.channel)
     if channel == found.channel:
-        print('snap "microk8s" has no updates available')
+        print('snap "microk8s" has no updates available', file=sys.stderr)
         return
-    new = replace(found, channel=channel)
-    services.stop()
-    # Data goes on under the new revision's directory; containers outlive a refresh.
-    shutil.copytree(ROOT / str(found.revision), ROOT / str(new.revision), symlinks=True, dirs_exist_ok=True)
-    _point(new)
-    new.write()
-    services.start()
-    print(f"microk8s ({new.channel}) {new.version} from Canonical✓ refreshed")
+    told, revision = CHANNELS[source]
+    new = replace(found, version=told, revision=str(revision), channel=channel)
+    _replace(found, new)
+    _done(new, "refreshed", source)
 
 
 def remove(words: Sequence[str]) -> None:
     if installed() is None:
-        refuse('snap "microk8s" is not installed')
+        # It is what was asked for: exit 0 (error.go, ErrorKindSnapNotInstalled).
+        print('snap "microk8s" is not installed', file=sys.stderr)
+        return
     services.stop(*services.KUBELITE)
     services.start("containerd")
     containers.remove_all()
@@ -148,27 +186,9 @@ def remove(words: Sequence[str]) -> None:
         shutil.rmtree(path, ignore_errors=True) if path.is_dir() and not path.is_symlink() else path.unlink()
     for path in (PROGRAM, SNAPD):
         path.unlink(missing_ok=True)
+    snap_files.forget("microk8s")
     network.forget()
     print("microk8s removed")
-
-
-def logs(words: Sequence[str]) -> None:
-    """Print the last lines of all services, as `snap logs [-n N] microk8s` does: TIME SERVICE[PID]: MESSAGE."""
-    if installed() is None:
-        refuse('snap "microk8s" not found')
-    count = int(words[words.index("-n") + 1]) if "-n" in words else 10
-    said = []
-    started = [(service, daemon) for service, daemons in services.OF_SERVICE.items() for daemon in daemons]
-    for service, daemon in started:
-        log, pid = Path(f"/var/log/microk8s.{daemon}.log"), Path(f"/run/unit/microk8s.{daemon}.pid")
-        sender = f"microk8s.{service}[{pid.read_text().strip() if pid.exists() else 1}]"
-        moment = "00:00:00"
-        for line in log.read_text(errors="replace").splitlines() if log.exists() else ():
-            # A line without a time is of the one before it.
-            moment = found[0] if (found := CLOCK.search(line)) else moment
-            said.append((moment, f"{date.today()}T{moment}Z {sender}: {line}"))
-    for _, text in sorted(said, key=lambda entry: entry[0])[-count:]:
-        print(text)
 
 
 def control(action: Callable[..., None], *, flag: str = "") -> Callable[[Sequence[str]], None]:
@@ -205,7 +225,7 @@ def boot(words: Sequence[str]) -> None:
 
 
 def _make_directories(new: Installed) -> None:
-    for directory in (COMMON, ROOT / str(new.revision)):
+    for directory in (COMMON, ROOT / new.revision, SIDELOAD):
         directory.mkdir(parents=True, exist_ok=True)
     _point(new)
     # As the install hook does, so that device plugins find the kubelet.
@@ -213,33 +233,49 @@ def _make_directories(new: Installed) -> None:
     (COMMON / "var/lib/kubelet").mkdir(parents=True, exist_ok=True)
     if not kubelet.exists():
         kubelet.symlink_to(COMMON / "var/lib/kubelet")
+    for directory in (USERS_COMMON, COMMON):
+        for archive in (directory / "sideload").glob("*.tar"):
+            shutil.copy(archive, SIDELOAD)
 
 
 def _point(new: Installed) -> None:
     DATA.unlink(missing_ok=True)
-    DATA.symlink_to(ROOT / str(new.revision))
+    DATA.symlink_to(ROOT / new.revision)
 
 
-def _channel(words: Sequence[str], default: str = "1.34/stable") -> str:
+def _channel(words: Sequence[str], default: str = DEFAULT) -> tuple[str, str]:
+    """Return the channel that is asked for, and the open one that counts: a closed one is as the next safer one."""
     given = next((word.partition("=")[2] for word in words if word.startswith("--channel=")), default)
-    channel = given if "/" in given else f"{given}/stable"
-    if channel not in CHANNELS:
-        refuse(f'snap "microk8s" is not available on {channel} but is available to install on the following channels: ')
-    return channel
+    track, _, risk = given.partition("/")
+    risk = risk or "stable"
+    channel = f"{track}/{risk}"
+    if risk not in snap_info.RISKS:
+        refuse(f"requested channel \"{channel}\" is not valid (see 'snap info microk8s' for valid ones)")
+    safer = [f"{track}/{each}" for each in reversed(snap_info.RISKS[: snap_info.RISKS.index(risk) + 1])]
+    found = next((each for each in safer if each in snap_info.open_channels()), None)
+    if found is None:
+        refuse(
+            f'snap "microk8s" is not available on {channel} but other tracks exist.\n\n'
+            "       Please be mindful that different tracks may include different features.\n"
+            "       Get more information with 'snap info microk8s'."
+        )
+    return channel, found
 
 
 COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
+    "ack": snap_files.acknowledge,
     "boot": boot,
+    "info": snap_info.info,
     "install": install,
-    "list": listed,
-    "logs": logs,
+    "list": snap_info.listed,
+    "logs": snap_info.logs,
     "refresh": refresh,
     "remove": remove,
     "restart": control(services.restart),
     "start": control(services.start, flag="--enable"),
     "stop": control(services.stop, flag="--disable"),
 }
-ASKS = ("list", "version")
+ASKS = ("info", "list")
 
 
 def main(words: Sequence[str]) -> None:
@@ -258,7 +294,7 @@ def main(words: Sequence[str]) -> None:
     if os.geteuid() != 0:
         refuse("access denied (try with sudo)")
     if words[0] == "logs":
-        logs(words[1:])
+        snap_info.logs(words[1:])
         return
     with BUSY.open("w") as busy:
         try:

@@ -15,11 +15,11 @@ ROLES = {0: "voter", 1: "standby", 2: "spare"}
 
 def status(words: Sequence[str]) -> None:
     need_access()
+    # The wrapper asks first, of a stopped worker too (wrappers/microk8s-status.wrapper).
+    if is_worker():
+        stop("This MicroK8s deployment is acting as a node in a cluster.\nPlease use the control plane node.", 0)
     if services.is_stopped():
         stop("microk8s is not running, try microk8s start", 0)
-    if is_worker():
-        # Newer releases exit 1 here; those of the field notes 0. Neither prints YAML.
-        stop("This MicroK8s deployment is acting as a node in a cluster.\nPlease use the master node.", 0)
     parser = argparse.ArgumentParser(prog="microk8s status")
     parser.add_argument("--format", choices=("pretty", "yaml", "short"), default="pretty")
     parser.add_argument("-w", "--wait-ready", action="store_true")

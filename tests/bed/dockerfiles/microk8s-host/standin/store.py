@@ -116,13 +116,13 @@ def new(address: str = f"127.0.0.1:{STORE_PORT}") -> None:
 def refuse_to_start() -> None:
     """Note that this node's version does not work with the others': until another one is installed, nothing runs."""
     found = installed()
-    (BACKEND / "refused").write_text(found.channel if found else "")
+    (BACKEND / "refused").write_text(found.revision if found else "")
 
 
 def command() -> list[str]:
     """Return how etcd is started; a store that has data goes on with it whatever the flags say."""
     refused, found = BACKEND / "refused", installed()
-    if refused.exists() and found and refused.read_text() == found.channel:
+    if refused.exists() and found and refused.read_text() == found.revision:
         return ["sleep", "infinity"]
     address = own_address()
     joins = BACKEND / "joins"
