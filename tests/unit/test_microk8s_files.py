@@ -150,6 +150,14 @@ def test_a_snap_of_a_file_is_acknowledged_or_dangerous_and_its_base_stays_as_it_
     ]
 
 
+def test_a_snap_without_its_assertion_is_named(tmp_path: Path) -> None:
+    for name in ("core22_2.snap", "core22_2.assert", "microk8s_9.snap"):
+        (tmp_path / name).write_text("1")
+    lab = lab_of(GOOD, snaps=[tmp_path / "core22_2.snap", tmp_path / "microk8s_9.snap"])
+    assert offline.unverified(lab).startswith("microk8s_9.snap: no .assert next to it")
+    assert offline.unverified(lab_of(GOOD)) == ""
+
+
 def test_a_host_with_another_snap_than_the_files_is_refused(tmp_path: Path) -> None:
     snap = tmp_path / "microk8s_9.snap"
     snap.write_text("1234")
@@ -168,8 +176,11 @@ def test_a_snap_of_a_file_is_taken_for_the_channel_of_its_minor() -> None:
         install.steps(lab_of(fact, channel="1.35/stable"), upgrade=True)
 
 
-@pytest.mark.parametrize(("sign", "is_closed"), [("v1.34.1", False), ("^", True), ("--", True)])
-def test_a_closed_channel_is_said_before_it_is_installed(sign: str, is_closed: bool) -> None:
+@pytest.mark.parametrize(
+    ("sign", "what"),
+    [("v1.34.1", ""), ("^", "what is installed is of the next safer"), ("--", "nothing can be installed from it; ")],
+)
+def test_a_closed_channel_is_said_before_it_is_installed(sign: str, what: str) -> None:
     class Store(Told):
         def sudo(self, command: Any, **_: Any) -> Ran:
             listed = f"channels:\n  1.34/stable:    {sign}  2026-01-01 (8511) 168MB classic\n  1.34/edge:  ^\n"
@@ -177,7 +188,7 @@ def test_a_closed_channel_is_said_before_it_is_installed(sign: str, is_closed: b
 
     lab = lab_of(replace(GOOD, hostname="b"), told=Store())
     said = install.closed_channel(lab, {"a": replace(GOOD, snap=INSTALLED), "b": GOOD})
-    assert said.startswith("1.34/stable is closed: ") == is_closed
+    assert said.startswith(f"1.34/stable is closed: {what}") if what else said == ""
     assert install.closed_channel(lab, {"a": replace(GOOD, snap=INSTALLED), "b": replace(GOOD, snap=INSTALLED)}) == ""
 
 

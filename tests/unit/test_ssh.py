@@ -13,6 +13,7 @@ from paramiko.ssh_exception import BadHostKeyException
 from trainyard.errors import OutsideError, RequestError
 from trainyard.seams.ssh import config, forward, login, many
 from trainyard.seams.ssh.config import Address, Settings
+from trainyard.seams.ssh.hosts import last_words
 
 KEYS = (ECDSAKey.generate(), ECDSAKey.generate())
 KEY_TYPE = "ecdsa-sha2-nistp256"
@@ -146,3 +147,26 @@ class FakeSocket:
 
 def test_what_is_sent_through_a_connection_that_is_closed_is_no_error() -> None:
     forward._send(cast(socket.socket, FakeSocket()), cast(Channel, ClosedChannel()))
+
+
+FOLDED = """\
+error: cannot perform the following tasks:
+- Mount snap "x" (1) (cannot find signatures with metadata for
+  snap/component
+  "x.snap")
+-----
+"""
+
+
+@pytest.mark.parametrize(
+    ("printed", "said"),
+    [
+        (FOLDED, '- Mount snap "x" (1) (cannot find signatures with metadata for snap/component "x.snap")'),
+        ("one\nlast\n", "last"),
+        ("Traceback:\n" + "  File x\n" * 20, "File x"),
+        ("  indented alone", "indented alone"),
+        ("", ""),
+    ],
+)
+def test_what_a_program_printed_last_is_said_whole(printed: str, said: str) -> None:
+    assert last_words(printed) == said

@@ -181,7 +181,8 @@ def _host_steps(spec: ClusterSpec, tools: Tools, hosts: Lab) -> Sequence[Step | 
     refuse(errors)
     remarks = preflight.remarks(hosts.hosts, facts)
     closed = install.closed_channel(hosts, facts)
-    said = {"Check the firewalls": remarks, "Check the channel": closed}
+    unverified = offline.unverified(hosts) if is_new else ""
+    said = {"Check the firewalls": remarks, "Check the channel": closed, "Check the snaps": unverified}
     checks = [_remark(title, text) for title, text in said.items() if text]
     hosts.put_members_first()
     installed = install.steps(hosts, upgrade=_section(spec).upgrade)

@@ -18,9 +18,11 @@ from trainyard.wording import counted
 INSTALL_SECONDS = 900.0
 START_SECONDS = 180.0
 INFO_SECONDS = 20
-# What `snap info` shows in the place of a version (snapd, cmd/snap/cmd_info.go): one that follows another, and one that
-# has none.
-CLOSED = ("^", "--")
+# What `snap info` shows in the place of a version (snapd, cmd/snap/cmd_info.go), and what comes of an installation.
+CLOSED = {
+    "^": "what is installed is of the next safer channel, and nothing new comes here",
+    "--": "nothing can be installed from it",
+}
 KUBELET_PORT = 10250
 
 
@@ -46,9 +48,8 @@ def closed_channel(lab: Lab, facts: Mapping[str, Facts]) -> str:
     asked = ("timeout", str(INFO_SECONDS), "snap", "info", "--unicode=never", "microk8s")
     listed = bare[0].root(*asked, check=False).stdout
     shown = re.search(rf"^\s+{re.escape(lab.channel)}:\s+(\S+)", listed, re.MULTILINE)
-    if shown is None or shown[1] not in CLOSED:
-        return ""
-    return f"{lab.channel} is closed: nothing new comes there, repairs neither; snap info microk8s lists the open ones"
+    what = CLOSED.get(shown[1]) if shown else None
+    return f"{lab.channel} is closed: {what}; snap info microk8s lists the open ones" if what else ""
 
 
 def _prepare_step(lab: Lab) -> Step:

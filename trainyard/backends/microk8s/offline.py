@@ -21,9 +21,15 @@ def snap_files(section: Microk8sSection, directory: Path) -> tuple[Path, ...]:
     """Return the snaps that a cluster file names. Raises PrerequisiteError for one that is not there."""
     found = tuple(_path(name, directory) for name in section.snap)
     if missing := [str(path) for path in found if not path.is_file()]:
-        hint = "On a machine that reaches the store: snap download microk8s --channel=1.34/stable"
+        hint = "On a machine that reaches the store: snap download, of snapd, core22 and microk8s --channel=1.34/stable"
         raise PrerequisiteError(f"no such file: {named(missing)}", where="microk8s.snap", hint=hint)
     return found
+
+
+def unverified(lab: Lab) -> str:
+    """Return which snaps have no assertion, "" where all have: such a snap is installed as it is."""
+    found = [path.name for path in lab.snaps if not path.with_suffix(".assert").is_file()]
+    return f"{named(found)}: no .assert next to it, so that snapd verifies nothing (--dangerous)" if found else ""
 
 
 def image_files(section: Microk8sSection, directory: Path) -> tuple[Path, ...]:

@@ -17,6 +17,8 @@ from trainyard.seams.ssh.connection import Connection, connect
 from trainyard.seams.ssh.many import AT_ONCE, gather, refuse
 
 Result = TypeVar("Result")
+# Lines of one message of snapd's; more of them are a listing.
+MOST_FOLDED = 8
 _REACH = "exec 3<> /dev/tcp/$0/$1"
 
 
@@ -33,12 +35,10 @@ class Host:
         """Run a command as root. Raises OutsideError with its last words if it fails."""
         ran = self.connection.sudo(list(command), seconds=seconds, stdin=stdin)
         if check and ran.code != 0:
-            # snapd draws a line below what it quotes.
-            printed = re.findall(r".*\w.*", ran.stderr.strip() or ran.stdout)
             words = [word for word in command if len(word) < 60 and "\n" not in word]
             raise OutsideError(
                 f"{self.name}: {' '.join(words[:3])} failed",
-                where=printed[-1].strip() if printed else f"exit code {ran.code}, and no word",
+                where=last_words(ran.stderr.strip() or ran.stdout) or f"exit code {ran.code}, and no word",
                 hint="When that is mended, or has ended, repeat the same command: it continues.",
             )
         return ran
@@ -46,6 +46,17 @@ class Host:
     def reaches(self, ip: str, port: int) -> bool:
         """Say whether somebody accepts its connections there."""
         return self.connection.run(["timeout", "5", "bash", "-c", _REACH, ip, str(port)]).code == 0
+
+
+def last_words(printed: str) -> str:
+    """Return the last line with words that a program printed, whole: snapd folds what it says at 79 columns.
+
+    What is folded is indented; below what it quotes snapd draws a line.
+    """
+    lines = [line for line in printed.splitlines() if re.search(r"\w", line)]
+    first = next((index for index in reversed(range(len(lines))) if not lines[index][:1].isspace()), 0)
+    folded = lines[first:] if len(lines) - first <= MOST_FOLDED else lines[-1:]
+    return " ".join(line.strip() for line in folded)
 
 
 AnyHost = TypeVar("AnyHost", bound=Host)
