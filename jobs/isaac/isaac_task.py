@@ -248,11 +248,69 @@ def resolved(cfg: Config, values: dict[str, str], draw: int) -> Config:
     for name, (section, key, domain) in searched(cfg).items():
         result[section][key] = domain.read(values[name])
     seed(draw)
-    for section, key, domain in domains(cfg):
-        if domain.function:
-            arguments = [result] if inspect.signature(domain.function).parameters else []
-            result[section][key] = domain.function(*arguments)
+    functions = {(section, key): domain.function for section, key, domain in domains(cfg) if domain.function}
+    while functions:
+        later = call(functions, result)
+        if len(later) == len(functions):
+            names = ", ".join(key for _, key in later)
+            sys.exit(f"{PROGRAM}: each of these functions waits for what another one makes: {names}")
+        functions = later
     return result
+
+
+Functions = dict[tuple[str, str], Callable[..., Any]]
+
+
+class NotMadeError(Exception):
+    """A function reads what another function has not made yet."""
+
+
+class Made(dict[str, Any]):
+    """A configuration as functions read it, by keys or attributes: what is still to be made is not there yet."""
+
+    def __getitem__(self, key: str) -> Any:
+        value = super().__getitem__(key)
+        if isinstance(value, Domain):
+            raise NotMadeError(key)
+        return Made(value) if isinstance(value, dict) else value
+
+    def get(self, key: str, default: Any = None) -> Any:
+        try:
+            return self[key]
+        except KeyError:
+            return default
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+def call(functions: Functions, result: Config) -> Functions:
+    """Let functions make their values, and return those that have to wait for others, as Ray Tune does in passes."""
+    later: Functions = {}
+    for (section, key), function in functions.items():
+        try:
+            result[section][key] = value_of(function, result)
+        except NotMadeError:
+            later[section, key] = function
+        except Exception as error:
+            given = f"it is given a dictionary with {' and '.join(SECTIONS)}"
+            sys.exit(f"{PROGRAM}: the function of {key} failed: {type(error).__name__}: {error}; {given}")
+    return later
+
+
+def value_of(function: Callable[..., Any], config: Config) -> Any:
+    if not inspect.signature(function).parameters:
+        return function()
+    try:
+        return function(Made(config))
+    except (AttributeError, KeyError) as error:
+        # Ray Tune's older form: sample_from(lambda spec: spec.config...).
+        with contextlib.suppress(AttributeError, KeyError):
+            return function(Made(config=config))
+        raise error
 
 
 # ---- a command line ----

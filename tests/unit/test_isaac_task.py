@@ -44,6 +44,49 @@ def test_a_documented_class_gives_the_words_that_isaac_lab_would_run(
     assert command(file, "--cfg_class", name, "--", *CHOSEN[name].split()) == shlex.split(line)
 
 
+FUNCTIONS = """
+import tuner, util
+from ray import tune
+class PushJobCfg(tuner.JobCfg):
+    def __init__(self, cfg={}):
+        cfg = util.populate_isaac_ray_cfg_args(cfg)
+        cfg["runner_args"]["--task"] = "Push-v0"
+        cfg["hydra_args"]["agent.minibatch"] = tune.sample_from(%s)
+        cfg["hydra_args"]["agent.batch"] = tune.sample_from(lambda c: c["runner_args"]["--num_envs"] * 16)
+        cfg["runner_args"]["--num_envs"] = tune.choice([64, 128])
+        super().__init__(cfg)
+"""
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "lambda c: c['hydra_args']['agent.batch'] // 4",
+        "lambda c: c.get('hydra_args').get('agent.batch') // 4",
+        "lambda spec: spec.config.hydra_args['agent.batch'] // 4",
+        "lambda spec: spec['config']['hydra_args']['agent.batch'] // 4",
+    ],
+)
+def test_a_function_may_need_what_another_one_makes(function: str, tmp_path: Path) -> None:
+    (tmp_path / "push.py").write_text(FUNCTIONS % function)
+    words = command(tmp_path / "push.py", "--cfg_class", "PushJobCfg", "--", "num_envs=64")
+    assert {"agent.batch=1024", "agent.minibatch=256"} <= set(words)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        ("lambda c: c['hydra_args']['agent.minibatch'] // 4", "waits for what another one makes: agent.minibatch"),
+        ("lambda c: c['hydra_args']['agent.batc'] // 4", "function of agent.minibatch failed: KeyError: 'agent.batc'"),
+        ("lambda c: c['runner_args'] // 4", "function of agent.minibatch failed: TypeError: unsupported operand"),
+    ],
+)
+def test_a_function_that_fails_is_named(function: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "push.py").write_text(FUNCTIONS % function)
+    with pytest.raises(SystemExit, match=message):
+        command(tmp_path / "push.py", "--cfg_class", "PushJobCfg", "--", "num_envs=64")
+
+
 def test_another_draw_is_another_network_and_the_same_draw_is_the_same(tmp_path: Path) -> None:
     file = isaac_lab.write(tmp_path, "old")
     flags = ["--cfg_class", "CartpoleRGBCNNOnlyJobCfg", "--draw"]
