@@ -7,13 +7,14 @@ its cluster, and never starts a Ray of its own.
 from __future__ import annotations
 
 import math
+import os
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from trainyard import versions
+from trainyard import lifecycle, paths, versions
 from trainyard.api.cluster import Cluster, Teardown
 from trainyard.api.job import Overrides, as_overrides
 from trainyard.errors import RequestError
@@ -67,8 +68,8 @@ class RayClusterConfig:
 
     head_node: RayNodeConfig
     scaling_groups: Sequence[ScalingGroup] = ()
-    autoscaler_config: AutoscalerConfig | None = None
     ray_version: str = versions.RAY
+    autoscaler_config: AutoscalerConfig | None = None
 
     def __post_init__(self) -> None:
         if self.ray_version != versions.RAY:
@@ -142,62 +143,90 @@ def SimpleRayCluster(
     n_nodes: int,
     node_config: RayNodeConfig,
     max_nodes: int | None = None,
+    ray_version: str | None = None,
     autoscaler_config: AutoscalerConfig | None = None,
 ) -> RayClusterConfig:
     """Return a cluster of nodes that are alike, the head among them; with `max_nodes` it may grow.
 
-    Raises RequestError for numbers of nodes that cannot be.
+    Raises RequestError for numbers of nodes that cannot be, and for another `ray_version` than Trainyard's.
     """
     most = n_nodes if max_nodes is None else max_nodes
     if n_nodes < 1 or most < n_nodes:
         what = f"n_nodes={n_nodes}, max_nodes={max_nodes}: at least 1, and not more than max_nodes"
         raise RequestError(what, where="SimpleRayCluster")
     group = ScalingGroup(node_config, min_workers=n_nodes - 1, max_workers=most - 1)
-    return RayClusterConfig(node_config, (group,), autoscaler_config)
+    return RayClusterConfig(node_config, (group,), ray_version or versions.RAY, autoscaler_config)
 
 
-def RayCluster(
-    config: RayClusterConfig,
-    forward_logs: bool | None = None,
-    activation_timeout_seconds: float = 900.0,
-    *,
-    name: str | None = None,
-    file: str | Path | None = None,
-    backend: str | None = None,
-    set: Overrides = (),
-    teardown: Teardown = "made",
-    runtime_env: Mapping[str, Any] | None = None,
-) -> Cluster:
-    """Return a cluster of this shape, by default under a name of its own, to enter by `with`.
+class RayCluster(Cluster):
+    """A cluster of this shape, by default under a name of its own, to enter by `with`.
 
     Everything but its nodes is as a cluster file says (default: $TRAINYARD_CLUSTER, else local): the image, the
     registry, where it is. `file`, `backend` and `set` are as for Cluster.from_file; `runtime_env` is Ray's, for what
     the block starts: {"working_dir": "."} brings the modules that lie in the current directory.
     """
-    name = name or f"ray-{secrets.token_hex(4)}"
 
-    def made_of(config: RayClusterConfig) -> Cluster:
-        shape = {"name": name, **config.keys(), **config.kubernetes()}
-        return Cluster.from_file(
-            file,
-            set=[*as_overrides(shape), *as_overrides(set)],
+    def __init__(
+        self,
+        config: RayClusterConfig,
+        forward_logs: bool | None = None,
+        activation_timeout_seconds: float = 900.0,
+        *,
+        name: str | None = None,
+        file: str | Path | None = None,
+        backend: str | None = None,
+        set: Overrides = (),
+        teardown: Teardown = "made",
+        runtime_env: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.config = config
+        self.activation_timeout_seconds = activation_timeout_seconds
+        found = _Shape(
+            name or f"ray-{secrets.token_hex(4)}",
+            # The nodes are the program's: a directory without cluster files will do.
+            file=str(file or os.environ.get("TRAINYARD_CLUSTER") or paths.DEFAULT_CLUSTER),
             backend=backend,
+            overrides=as_overrides(set),
+            seconds=activation_timeout_seconds,
+        )
+        super().__init__(
+            found.fitting(config),
             teardown=teardown,
             forward_logs=forward_logs,
             timeout=activation_timeout_seconds,
             ray_env=runtime_env or {},
         )
 
-    cluster = made_of(config)
-    if config.grows and not cluster.grows():
-        note(f"note: a cluster on {cluster.spec.backend} does not grow: it has the least of each group")
-        config = config.fixed()
-        cluster = made_of(config)
-    asked = config.gpus()
-    # nvidia-smi may take seconds: it is asked only where GPUs matter.
-    most = cluster.gpus_here() if asked else None
-    if most is None or asked <= most:
-        return cluster
 
-    note(f"note: {counted(asked, 'GPU')} asked for; this machine has {most or 'none'}, and so has the cluster")
-    return made_of(config.within(most))
+@dataclass(frozen=True)
+class _Shape:
+    """What a cluster gets besides its nodes; `seconds` is how long machines may take to come."""
+
+    name: str
+    file: str
+    backend: str | None
+    overrides: Sequence[str]
+    seconds: float
+
+    def fitting(self, config: RayClusterConfig) -> lifecycle.Cluster:
+        """Return the cluster with as much of a shape as its backend can have, and say what is left out."""
+        found = self._found(config)
+        traits = found.backend.TRAITS
+        if config.grows and not traits.grows:
+            note(f"note: a cluster on {found.spec.backend} does not grow: it has the least of each group")
+            config = config.fixed()
+        asked = config.gpus()
+        # nvidia-smi may take seconds: it is asked only where GPUs matter.
+        most = traits.gpus_here(found.spec, os.environ) if asked else None
+        if most is not None and asked > most:
+            note(f"note: {counted(asked, 'GPU')} asked for; this machine has {most or 'none'}, and so has the cluster")
+            config = config.within(most)
+        waits = traits.grows and not traits.joins_hosts and found.spec.kuberay.wait_for_machines is None
+        return self._found(config, *([f"kuberay.wait_for_machines={self.seconds:g}s"] if waits else []))
+
+    def _found(self, config: RayClusterConfig, *more: str) -> lifecycle.Cluster:
+        shape = {"name": self.name, **config.keys(), **config.kubernetes()}
+        overrides = [*as_overrides(shape), *more, *self.overrides]
+        return lifecycle.find(
+            self.file, dict(os.environ), directory=Path.cwd(), overrides=overrides, backend=self.backend
+        )

@@ -69,8 +69,11 @@ for seconds in (0, 900):
 # A program of Sematic's, with its imports changed; the module `helper` lies in its directory.
 SEMATIC = """
 import os
+import subprocess
+import sys
 import ray
 import helper
+from trainyard.errors import RequestError
 from trainyard.sematic import RayCluster, RayNodeConfig, SimpleRayCluster
 
 @ray.remote
@@ -83,6 +86,10 @@ class Learner:
 def fails():
     raise ValueError("theirs")
 
+@ray.remote
+def alive():
+    return len([node for node in ray.nodes() if node["Alive"]])
+
 def pipeline(fail=False):
     config = SimpleRayCluster(n_nodes=2, node_config=RayNodeConfig(cpu=1, memory_gb=1))
     env = {"working_dir": "."}
@@ -90,6 +97,16 @@ def pipeline(fail=False):
         learners = [Learner.remote() for _ in range(2)]
         values = ray.get([learner.learn.remote() for learner in learners])
         nodes = len([node for node in ray.nodes() if node["Alive"]])
+        try:
+            with RayCluster(config=config, name="inner"):
+                print("the inner block was entered")
+        except RequestError as error:
+            print("inner:", error.what)
+        # A program that leaves Ray is on the cluster again, and so is what it starts.
+        ray.shutdown()
+        print("again on", ray.get(alive.remote()), "nodes")
+        code = "import ray; ray.init(logging_level='ERROR'); print('a subprocess on', len(ray.nodes()), 'nodes')"
+        print(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout)
         try:
             ray.get(fails.remote())
         except ValueError as error:
@@ -126,6 +143,13 @@ with Cluster.from_file("theirs", ray_env={}) as cluster:
         cluster.ray()
     except TrainyardError as error:
         print(error.what)
+
+ray.init(num_cpus=1)
+try:
+    with Cluster.from_file("theirs", ray_env={}):
+        print("on the wrong Ray")
+except TrainyardError as error:
+    print(error.what)
 """
 INSIDE = """
 import ray
@@ -238,6 +262,9 @@ def assert_sematics(yard: Yard, more: str = "") -> str:
     assert "returned (2, [7, 7]) False None\n" in said
     assert "raised there: ValueError: theirs\n" in said
     assert "learned by an actor" in said
+    assert "inner: ray is connected already, to another cluster\n" in said
+    assert "again on 2 nodes\n" in said
+    assert "a subprocess on 2 nodes\n" in said
     return said[said.index("returned") :]
 
 
@@ -282,6 +309,7 @@ def test_ray_is_somebody_elses_cluster_on_its_nodes_and_starts_nothing_elsewhere
     assert "ray does not reach cluster theirs from this program: use cluster.dispatch(job)" in said
     assert "ray is not connected to cluster theirs: call cluster.ray() first" in said
     assert "programs of this machine do not reach the Ray of cluster theirs" in said
+    assert "ray is connected already, to another cluster" in said
     assert "wrong" not in said
 
 

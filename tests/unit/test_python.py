@@ -103,6 +103,15 @@ def test_what_costs_on_is_named_only_where_it_stays(teardown: Literal["made", "n
     assert len(caught.value.problems) == (1 if teardown == "made" else 2)
 
 
+def test_a_program_of_sematics_needs_no_cluster_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TRAINYARD_CLUSTER", raising=False)
+    monkeypatch.chdir(tmp_path)
+    node = RayNodeConfig(cpu=1, memory_gb=1)
+    assert RayCluster(config=SimpleRayCluster(n_nodes=1, node_config=node)).spec.backend == "local"
+    with pytest.raises(RequestError, match="no cluster file here"):
+        Cluster.from_file()
+
+
 def test_sematics_shapes_are_cluster_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAINYARD_CLUSTER", "kuberay")
     cluster = RayCluster(config=SimpleRayCluster(n_nodes=3, node_config=NODE))
@@ -117,11 +126,31 @@ def test_sematics_shapes_are_cluster_files(monkeypatch: pytest.MonkeyPatch) -> N
     scaler = AutoscalerConfig(cpu=1, memory_gb=1)
     groups = [ScalingGroup(NODE, min_workers=0, max_workers=4), ScalingGroup(NODE, 0, 0)]
     half = RayNodeConfig(cpu=1.5, memory_gb=2)
-    spec = RayCluster(RayClusterConfig(half, groups, scaler), name="mine").spec
+    spec = RayCluster(RayClusterConfig(half, groups, versions.RAY, scaler), name="mine").spec
     (grows,) = spec.workers
     assert (grows.least, grows.most, grows.gpus) == (0, 4, 1)
     assert (spec.kuberay.autoscaler.cpus, spec.kuberay.autoscaler.memory) == (1, 1024**3)
     assert (spec.head.cpus, spec.kuberay.groups["head"].requests.cpus) == (2, 1.5)
+
+
+def test_sematics_arguments_have_its_order_and_its_class() -> None:
+    scaler = AutoscalerConfig(cpu=1, memory_gb=1)
+    config = SimpleRayCluster(2, NODE, 4, versions.RAY, scaler)
+    assert config == RayClusterConfig(NODE, config.scaling_groups, versions.RAY, scaler)
+    with pytest.raises(RequestError, match=r"ray_version is 2\.4\.0"):
+        SimpleRayCluster(2, NODE, 4, "2.4.0", scaler)
+    cluster = RayCluster(config, file="kuberay", activation_timeout_seconds=1800)
+    assert isinstance(cluster, RayCluster) and isinstance(cluster, Cluster)
+    assert (cluster.config, cluster.activation_timeout_seconds) == (config, 1800)
+
+
+def test_sematics_timeout_is_how_long_machines_may_take_unless_the_file_says_it() -> None:
+    config = SimpleRayCluster(n_nodes=2, node_config=RayNodeConfig(cpu=1, memory_gb=2))
+    waits = RayCluster(config, file="kuberay", activation_timeout_seconds=1800).spec.kuberay.wait_for_machines
+    says = {"kuberay.wait_for_machines": "5m"}
+    assert (waits, RayCluster(config, file="kuberay", set=says).spec.kuberay.wait_for_machines) == (1800, 300)
+    # These come by no autoscaler.
+    assert RayCluster(config, file="microk8s").spec.kuberay.wait_for_machines is None
 
 
 def test_gpus_that_this_machine_lacks_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

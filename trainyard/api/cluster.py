@@ -14,7 +14,7 @@ from types import ModuleType, TracebackType
 from typing import Any, Literal, get_args
 
 from trainyard import ending, lifecycle, progress, resuming, smoke, training
-from trainyard.api.connection import connected, refused
+from trainyard.api.connection import connected, refuse_connected, refused
 from trainyard.api.job import Job, Overrides, as_overrides
 from trainyard.api.run import Run
 from trainyard.backends.contract import ClusterStatus
@@ -121,14 +121,6 @@ class Cluster:
         """Return its file as resolved."""
         return self._cluster.spec
 
-    def grows(self) -> bool:
-        """Say whether its backend can ask for more machines."""
-        return self._cluster.backend.TRAITS.grows
-
-    def gpus_here(self) -> int | None:
-        """Return how many GPUs its nodes can have at most where they are processes of this machine, None elsewhere."""
-        return self._cluster.backend.TRAITS.gpus_here(self.spec, os.environ)
-
     def ray(self, *, runtime_env: Mapping[str, Any] | None = None) -> ModuleType:
         """Connect `ray` to this cluster until its block ends; return that module.
 
@@ -228,6 +220,9 @@ class Cluster:
         return PrintedScreen(sys.stdout, only="" if sweep and not self._forward_logs else None, bar=False)
 
     def __enter__(self) -> Cluster:
+        if self._ray_env is not None and self._connected_with is None:
+            # Asked before anything is made.
+            refuse_connected()
         existed = self._exists()
         self._blocks.append(_Block(os.getpid(), not existed, _raise_on_sigterm()))
         try:

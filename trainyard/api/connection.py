@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from types import ModuleType
@@ -20,9 +22,12 @@ from trainyard.errors import OutsideError, PrerequisiteError, RequestError
 
 _LOOPBACK = "127.0.0.1"
 _ADDRESS = "RAY_ADDRESS"
+_CLUSTER = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 _MODE = "RAY_AUTH_MODE"
 _TOKEN = "RAY_AUTH_TOKEN"  # noqa: S105 (the name of a variable)
 _TOKEN_FILE = "RAY_AUTH_TOKEN_PATH"  # noqa: S105
+# What workers print takes as long to arrive; Sematic waits for it, too.
+LAST_LINES_SECONDS = 1.0
 _DISPATCH = "Dispatch the work: cluster.dispatch(job)"
 
 
@@ -44,10 +49,8 @@ def connected(endpoint: Endpoint, *, runtime_env: Mapping[str, Any], forward_log
     RequestError where `ray` is connected already, where Ray refuses this program's version of Ray or Python, and for a
     cluster that programs of this machine do not reach.
     """
+    refuse_connected()
     ray = _imported()
-    if ray.is_initialized():
-        hint = "Call ray.shutdown() before the block."
-        raise RequestError("ray is connected already, to another cluster", where="this program", hint=hint)
     if endpoint.ray_address is None:
         what = f"programs of this machine do not reach the Ray of cluster {endpoint.cluster}"
         raise RequestError(what, hint=_DISPATCH)
@@ -60,9 +63,22 @@ def connected(endpoint: Endpoint, *, runtime_env: Mapping[str, Any], forward_log
         _read_variables_again()
         inside.callback(ray.shutdown)
         settings = {"runtime_env": dict(runtime_env) or None, "log_to_driver": forward_logs}
-        _connect(ray, endpoint.ray_address(), settings)
+        address = endpoint.ray_address()
+        _connect(ray, address, settings)
         _refuse_another(ray, endpoint)
+        # Also for subprocesses, Ray's state API, and a program that calls ray.shutdown() and connects again.
+        inside.enter_context(_variables({_ADDRESS: address}))
+        if forward_logs:
+            inside.callback(time.sleep, LAST_LINES_SECONDS)
         yield
+
+
+def refuse_connected() -> None:
+    """Raise RequestError where `ray` is connected already: what a block starts would run there."""
+    ray = sys.modules.get("ray")
+    if ray is not None and ray.is_initialized():
+        hint = "Call ray.shutdown() before the block."
+        raise RequestError("ray is connected already, to another cluster", where="this program", hint=hint)
 
 
 def _imported() -> ModuleType:
@@ -142,7 +158,9 @@ def _loopback_kept() -> Iterator[None]:
     before = constants.ENABLE_RAY_CLUSTER
     constants.ENABLE_RAY_CLUSTER = False
     try:
-        yield
+        # For programs that this one starts.
+        with _variables({_CLUSTER: "0"}):
+            yield
     finally:
         constants.ENABLE_RAY_CLUSTER = before
 
