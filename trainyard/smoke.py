@@ -70,7 +70,7 @@ def smoke(endpoint: Endpoint, progress: Progress) -> Smoked:
 def dashboard(endpoint: Endpoint, ray: RayApi) -> BackendCheck:
     """Check that the dashboard answers with the token, and refuses without it."""
     began = time.monotonic()
-    detail = f"Ray {ray.version()} answers at {endpoint.address}"
+    detail = f"Ray {ray.supported_version()} answers at {endpoint.address}"
     problem = None
     if endpoint.token is None:
         detail += ", no token needed"

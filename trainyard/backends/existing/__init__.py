@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import cast
 
 from trainyard.backends import contract
-from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Tools, Traits
+from trainyard.backends.contract import ClusterStatus, Finding, LogLine, NodeStatus, Tools, Traits
 from trainyard.backends.existing import service as services
 from trainyard.backends.logs import followed, ray_files
 from trainyard.backends.ray_nodes import ANSWER_SECONDS
 from trainyard.endpoint import Endpoint
-from trainyard.errors import NotReadyError, PrerequisiteError
+from trainyard.errors import NotReadyError, PrerequisiteError, TrainyardError
 from trainyard.seams.kube import forward
 from trainyard.seams.ray_api import RayApi, UnreachableError
 from trainyard.seams.ray_types import Node
@@ -26,7 +26,6 @@ DEADLINE_SECONDS = 15.0
 TRAITS = Traits(makes_nodes=False, has_leash=False)
 billed = contract.nothing_billed
 documents = contract.nothing_to_show
-diagnose = contract.nothing_to_diagnose
 discover = contract.nothing_to_discover
 verify = contract.no_images
 shell = contract.no_shell
@@ -58,6 +57,15 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
     except UnreachableError as error:
         return replace(now, detail=_last_error(endpoint) or error.what)
     return replace(now, state="up" if nodes else "partial", nodes=nodes)
+
+
+def diagnose(spec: ClusterSpec, tools: Tools) -> list[Finding]:
+    """Ask for its version, with which runs may not work; whether it answers is its state."""
+    try:
+        _answer(spec, tools)
+    except TrainyardError as error:
+        return [Finding(spec.name, error.what, error.hint or "Ask whoever runs it.")]
+    return []
 
 
 def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
