@@ -144,7 +144,7 @@ with Cluster.from_file("theirs", ray_env={}) as cluster:
     except TrainyardError as error:
         print(error.what)
 
-ray.init(num_cpus=1)
+ray.init("local", num_cpus=1)
 try:
     with Cluster.from_file("theirs", ray_env={}):
         print("on the wrong Ray")
