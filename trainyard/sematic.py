@@ -11,6 +11,7 @@ import os
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -221,8 +222,8 @@ class _Shape:
         if most is not None and asked > most:
             note(f"note: {counted(asked, 'GPU')} asked for; this machine has {most or 'none'}, and so has the cluster")
             config = config.within(most)
-        waits = traits.grows and not traits.joins_hosts and found.spec.kuberay.wait_for_machines is None
-        return self._found(config, *([f"kuberay.wait_for_machines={self.seconds:g}s"] if waits else []))
+        waits = traits.waits if traits.waits and _is_left_out(found, traits.waits) else ""
+        return self._found(config, *([f"{waits}={self.seconds:g}s"] if waits else []))
 
     def _found(self, config: RayClusterConfig, *more: str) -> lifecycle.Cluster:
         shape = {"name": self.name, **config.keys(), **config.kubernetes()}
@@ -230,3 +231,8 @@ class _Shape:
         return lifecycle.find(
             self.file, dict(os.environ), directory=Path.cwd(), overrides=overrides, backend=self.backend
         )
+
+
+def _is_left_out(cluster: lifecycle.Cluster, key: str) -> bool:
+    """Say whether a cluster file has nothing at a key, such as kuberay.wait_for_machines."""
+    return reduce(getattr, key.split("."), cluster.spec) is None

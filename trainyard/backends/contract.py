@@ -40,6 +40,7 @@ class Traits:
     `nodes_pull`: its nodes are not where images are built, and pull theirs from a registry.
     `grows`: it can ask for more machines, for groups with `min` and `max`.
     `gpus_here`: how many GPUs its nodes can have at most, where they are processes of this machine; None: any number.
+    `waits`: the key of a cluster file that says how long machines may take to come, "" where none come by themselves.
     `flags` of cluster.up and cluster.down mean something to it alone. `storage_stays`: storage of a cluster of this
     file, on which checkpoints may be, is not its own, and outlives `cluster.down`.
     """
@@ -54,6 +55,7 @@ class Traits:
     nodes_pull: bool = False
     grows: bool = True
     gpus_here: Callable[[ClusterSpec, Mapping[str, str]], int | None] = lambda _, __: None
+    waits: str = ""
     flags: tuple[str, ...] = ()
     storage_stays: Callable[[ClusterSpec], bool] = lambda _: False
 

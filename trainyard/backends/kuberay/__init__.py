@@ -58,6 +58,7 @@ TRAITS = Traits(
     pushed_image="cluster.up",
     nodes_pull=True,
     leaves="namespace and KubeRay operator stay",
+    waits="kuberay.wait_for_machines",
     flags=(owners.ADOPT,),
     storage_stays=lambda spec: spec.kuberay.storage is not None and spec.kuberay.storage.claim is not None,
 )
