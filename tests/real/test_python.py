@@ -106,7 +106,8 @@ def pipeline(fail=False):
         ray.shutdown()
         print("again on", ray.get(alive.remote()), "nodes")
         code = "import ray; ray.init(logging_level='ERROR'); print('a subprocess on', len(ray.nodes()), 'nodes')"
-        print(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout)
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        print(done.stdout, done.stderr)
         try:
             ray.get(fails.remote())
         except ValueError as error:
