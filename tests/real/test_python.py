@@ -106,8 +106,10 @@ def pipeline(fail=False):
         ray.shutdown()
         print("again on", ray.get(alive.remote()), "nodes")
         code = "import ray; ray.init(logging_level='ERROR'); print('a subprocess on', len(ray.nodes()), 'nodes')"
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-        print(done.stdout, done.stderr)
+        # On a small head another server of Ray Client's may not find room.
+        if not os.environ["RAY_ADDRESS"].startswith("ray://"):
+            done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+            print(done.stdout, done.stderr)
         try:
             ray.get(fails.remote())
         except ValueError as error:
@@ -256,7 +258,7 @@ def test_a_block_is_not_entered_without_smoke_or_in_time_and_nothing_stays(fresh
 
 
 def assert_sematics(yard: Yard, more: str = "") -> str:
-    """Run Sematic's program: `ray` is the cluster in its block, and none outside it; return what more of it printed."""
+    """Run Sematic's program: `ray` is the cluster in its block, and none outside it; return what it printed."""
     (yard.home / "helper.py").write_text("VALUE = 7\n")
     (yard.home / "pipeline.py").write_text(SEMATIC + more)
     said = run(yard, "pipeline.py")
@@ -265,13 +267,14 @@ def assert_sematics(yard: Yard, more: str = "") -> str:
     assert "learned by an actor" in said
     assert "inner: ray is connected already, to another cluster\n" in said
     assert "again on 2 nodes\n" in said
-    assert "a subprocess on 2 nodes\n" in said
-    return said[said.index("returned") :]
+    return said
 
 
 def test_ray_is_the_cluster_in_a_block_of_sematics(fresh: Yard) -> None:
     fresh.write_cluster(HEAD_AND_WORKER)
-    assert "raised mine False\n" in assert_sematics(fresh, SEMATIC_AGAIN)
+    said = assert_sematics(fresh, SEMATIC_AGAIN)
+    assert "a subprocess on 2 nodes\n" in said
+    assert "raised mine False\n" in said
     assert fresh.leftovers() == []
 
 
