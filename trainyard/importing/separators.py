@@ -51,7 +51,8 @@ def _cut(words: Sequence[str], sign: str) -> list[Words]:
     programs: set[str] = set()
     for index, word in enumerate(words):
         following = words[index + 1] if index + 1 < len(words) else None
-        pieces = [word] if _has_blank(word) else _pieces(word, sign, found, programs, following)
+        is_whole = word == sign or _has_blank(word)
+        pieces = [word] if is_whole else _pieces(word, sign, found, programs, following)
         for piece in pieces:
             if piece == sign:
                 found.append([])
@@ -72,7 +73,7 @@ def _pieces(word: str, sign: str, found: Sequence[Words], programs: set[str], fo
         known = programs | {_program([*before, left]) if len(pieces) == 1 else _program([left])}
         is_last = index == len(parts) - 1
         meaning = _meaning(left, right, known - {""}, following if is_last else parts[index + 1])
-        if word == sign or meaning == "separator":
+        if meaning == "separator":
             pieces += [sign, right]
         elif meaning == "inside":
             pieces[-1] = f"{left}{sign}{right}"

@@ -91,7 +91,7 @@ def _offered(lab: Lab, least: int) -> Answer:
         return YES
     having = [f"{name}: {count}" for name, count in offered.items() if count]
     seen = f"{sum(offered.values())} of {least} GPUs are offered ({named(having) or 'no host has any'})"
-    return no(seen, moved=lab.pulled())
+    return no(seen, moved=lab.pulled(lab.hosts))
 
 
 def _trust_steps(spec: ClusterSpec, lab: Lab, environ: Mapping[str, str], after: str) -> list[Step]:

@@ -84,7 +84,8 @@ def _workers_step(lab: Lab, *, after: str) -> Step:
         if not waiting:
             return YES
         first = lab.not_ready(waiting[0])
-        return replace(first, detail=f"{named([host.name for host in waiting])}: {first.detail}")
+        names = named([host.name for host in waiting])
+        return replace(first, detail=f"{names}: {first.detail}", moved=lab.pulled(lab.workers))
 
     def join() -> None:
         if absent := missing():

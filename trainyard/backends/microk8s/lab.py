@@ -128,14 +128,14 @@ class Lab:
         return node is not None and pods.is_ready(node)
 
     def not_ready(self, host: Host) -> Answer:
-        """Say that a host's node is not Ready, which image it waits for, and how much came to all hosts so far."""
+        """Say that a host's node is not Ready, which image it waits for, and how much came to it so far."""
         found = self.first.microk8s(*_pods_on(self.fact(host).node), check=False)
         waits = pulls.waited_for(json.loads(found.stdout)["items"]) if found.stdout.startswith("{") else ""
-        return no(f"its node is not Ready{waits and f': {waits}'}", moved=self.pulled())
+        return no(f"its node is not Ready{waits and f': {waits}'}", moved=self.pulled([host]))
 
-    def pulled(self) -> int:
-        """Return how many bytes of images came to all hosts so far."""
-        return sum(fact.pulled for fact in self.facts().values())
+    def pulled(self, hosts: Sequence[Host]) -> int:
+        """Return how many bytes of images came to these hosts so far."""
+        return sum(fact.pulled for fact in self.facts(hosts).values())
 
     def lock(self) -> None:
         """Be the only command that changes the hosts, to its end. Raises NotReadyError that names another one."""
