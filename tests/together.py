@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 from types import FrameType
@@ -30,14 +30,23 @@ from tests.tools import AGAIN, ON_THIS_MACHINE, Machine, Supplies, announcement,
 # with two CPUs too busy for Ray's own time limits.
 BUSY_AT_ONCE = 2
 # A module that failed is tried once more (decision 0027) if it took less.
-SECONDS_TWICE = 180
+SECONDS_TWICE = 600
 # What pytest exits with; the latter where a process found all modules taken, or a choice of tests left none.
 TESTS_FAILED, NOTHING_TO_RUN = 1, 5
 
 
 @dataclass(frozen=True)
 class Process:
-    """How one process of a lane ended: its exit code, the modules that ran twice, and whether it was cut short."""
+    """How one process of a lane ended: its exit code, which modules failed in it, and whether it was cut short."""
+
+    code: int
+    failed: Mapping[str, Ran] = field(default_factory=dict)
+    is_cut: bool = False
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a lane ended: its exit code, the modules that ran twice, and whether it was cut short."""
 
     code: int
     twice: tuple[str, ...] = ()
@@ -60,7 +69,7 @@ class Together:
         self._printing = threading.Lock()
 
     def run(self, lane: Lane, number: int) -> Process:
-        """Run one process of a lane to its end, and once more each module that failed quickly in it."""
+        """Run one process of a lane to its end."""
         name = f"{lane.name} {number}" if lane.processes > 1 else lane.name
         try:
             self._supplies.bring(lane.uses)
@@ -76,14 +85,20 @@ class Together:
                 code = TESTS_FAILED
             elif self._is_late():
                 code = 0
-            return Process(abs(code), is_cut=True)
+            return Process(abs(code), failed, is_cut=True)
+        return Process(0 if code == NOTHING_TO_RUN else abs(code), failed)
 
-        again = [module for module, ran in sorted(failed.items()) if ran.seconds < SECONDS_TWICE]
-        if code != TESTS_FAILED or not again:
-            return Process(0 if code == NOTHING_TO_RUN else abs(code))
+    def once_more(self, lane: Lane, processes: Collection[Process]) -> Ended:
+        """Run the modules of a lane in which a test failed once more, where that can make it pass."""
+        ended = Ended(max(process.code for process in processes), is_cut=any(process.is_cut for process in processes))
+        failed = {module: ran for process in processes for module, ran in process.failed.items()}
+        is_quick = all(ran.seconds < SECONDS_TWICE for ran in failed.values())
+        if self._ending or ended.code != TESTS_FAILED or not failed or not is_quick:
+            return ended
 
-        code = self._pytest(lane, f"{name}, once more", self._home / f"{name}, once more", *again)
-        return Process(abs(code) or (TESTS_FAILED if len(again) < len(failed) else 0), tuple(again))
+        name = f"{lane.name}, once more"
+        code = self._pytest(lane, name, self._home / name, *sorted(failed))
+        return Ended(abs(code), tuple(failed), is_cut=ended.is_cut)
 
     def dealt(self, lane: Lane) -> Path:
         """Return where the processes of a lane meet."""
@@ -141,10 +156,11 @@ def summary(codes: Mapping[str, int], tiers: Collection[str], machine: Machine) 
     return "; ".join(said)
 
 
-def run_all(together: Together, chosen: list[Lane]) -> dict[str, list[Process]]:
-    """Run the processes of these lanes, so many at a time; return how those of each lane ended.
+def run_all(together: Together, chosen: list[Lane]) -> dict[str, Ended]:
+    """Run the processes of these lanes, so many at a time; return how each lane ended.
 
-    A lane's second process, which begins with clusters of its own, comes after the first ones of all lanes.
+    A lane's second process, which begins with clusters of its own, comes after the first ones of all lanes. What
+    failed is tried once more after all of them, with the machine to itself.
     """
     in_turn = sorted((number, place) for place, lane in enumerate(chosen) for number in range(1, lane.processes + 1))
     is_alone = all(lane.patient for lane in chosen)
@@ -154,7 +170,8 @@ def run_all(together: Together, chosen: list[Lane]) -> dict[str, list[Process]]:
             lane = chosen[place]
             threads = patient if lane.patient else busy
             running[lane.name].append(threads.submit(together.run, lane, number))
-        return {lane: [process.result() for process in processes] for lane, processes in running.items()}
+        processes = {lane: [process.result() for process in futures] for lane, futures in running.items()}
+    return {lane.name: together.once_more(lane, processes[lane.name]) for lane in chosen}
 
 
 def main(words: list[str]) -> int:
@@ -192,16 +209,17 @@ def main(words: list[str]) -> int:
             for module, one in dealing.read(together.dealt(lane)).items()
         }
         late = [f"{lane.name}: {module}" for lane in chosen for module in dealing.left(together.dealt(lane))]
-        late += [f"the rest of {lane}" for lane, processes in ended.items() if any(one.is_cut for one in processes)]
+        late += [f"the rest of {lane}" for lane, end in ended.items() if end.is_cut]
+    codes = {lane: end.code for lane, end in ended.items()}
+    twice = {f"{lane}: {module}" for lane, end in ended.items() for module in end.twice}
+    is_flaky = report(twice, ran, late)
     # Some of what was missing at first has been installed meanwhile.
-    return report(ended, ran, late, summary(codes_of(ended), tiers, look()))
+    print(f"make test: {summary(codes, tiers, look())}")
+    return max(TESTS_FAILED if is_flaky else 0, *codes.values(), 0)
 
 
-def report(ended: Mapping[str, list[Process]], ran: Mapping[str, Ran], late: list[str], last: str) -> int:
-    """Print how the lanes ended, what each module took, and what no time was left for; return the exit code."""
-    twice = {
-        f"{lane}: {module}" for lane, processes in ended.items() for process in processes for module in process.twice
-    }
+def report(twice: Collection[str], ran: Mapping[str, Ran], late: Collection[str]) -> bool:
+    """Print what each module took, which ran twice, and for what no time was left; say whether one runs twice often."""
     flaky = history.add(ran, twice)
     for line in history.table(ran, twice):
         print(line)
@@ -209,13 +227,7 @@ def report(ended: Mapping[str, list[Process]], ran: Mapping[str, Ran], late: lis
         print(f"{module} ran twice in {history.TOO_OFTEN} of its last {history.LATEST} runs: that is a failure, too")
     for module in late:
         print(f"no time was left for {module}")
-    print(f"make test: {last}")
-    return max([TESTS_FAILED if flaky else 0, *codes_of(ended).values()])
-
-
-def codes_of(ended: Mapping[str, list[Process]]) -> dict[str, int]:
-    """Return the exit code of each lane: the worst of its processes."""
-    return {lane: max(process.code for process in processes) for lane, processes in ended.items()}
+    return bool(flaky)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from itertools import combinations
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,9 @@ import pytest
 from tests import history, together
 from tests.bed.places import may_mount
 from tests.dealing import Ran
-from tests.tiers import CORE, LANES, LIFECYCLE, LOCAL, MARKS, TIERS, lanes, mark_of, tier_of
+from tests.tiers import CORE, LANES, LIFECYCLE, LOCAL, MARKS, TIERS, Lane, lanes, mark_of, tier_of
 from tests.together import left_out, summary
-from tests.tools import FOR_THE_ENGINE, ON_THIS_MACHINE, Machine, announcement, obstacle, packages
+from tests.tools import FOR_THE_ENGINE, ON_THIS_MACHINE, Machine, Supplies, announcement, obstacle, packages
 
 ROOT = Path(__file__).parents[2]
 READY = Machine(is_root=True, has_apt=True, runs_engines=True, has_go=True, has_images=True, has_kubernetes=True)
@@ -157,7 +158,7 @@ def test_ci_runs_what_people_run_and_leaves_nothing_out() -> None:
         "make test",
         "left=$((began + 80 * 60 - $(date +%s)))",
         'timeout --preserve-status --kill-after=240 "$left" \\',
-        '  .venv/bin/python -m tests.together --changed --until "$((began + (75 - 11) * 60))"',
+        '  .venv/bin/python -m tests.together --changed --until "$((began + (70 - 11) * 60))"',
     ]
 
 
@@ -169,3 +170,43 @@ def test_a_process_that_may_not_mount_may_run_no_engine(tmp_path: Path) -> None:
     status.write_text("Name:\tbash\nCapEff:\t00000000a80425fb\n")
     assert not may_mount(status)
     assert not may_mount(tmp_path / "macOS")
+
+
+class Lanes(together.Together):
+    """Lanes whose modules pass when they run once more; `ran` says which did."""
+
+    ran: tuple[str, ...] = ()
+
+    def _pytest(self, lane: Lane, name: str, deal: Path, *words: str) -> int:
+        self.ran = words
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("code", "seconds", "again"),
+    [
+        (together.TESTS_FAILED, 170.0, ("tests/real/test_a.py",)),
+        # Its time would be lost a second time.
+        (together.TESTS_FAILED, 700.0, ()),
+        # pytest itself had an error, or was interrupted.
+        (3, 170.0, ()),
+        (2, 170.0, ()),
+    ],
+)
+def test_modules_that_failed_quickly_run_once_more_and_that_decides(
+    code: int, seconds: float, again: tuple[str, ...], tmp_path: Path
+) -> None:
+    lane = lanes([CORE])[0]
+    lanes_of = Lanes([], tmp_path, Supplies(READY), until=inf)
+    failed = {"tests/real/test_a.py": Ran(3, seconds, failed=True)}
+    processes = [together.Process(0), together.Process(code, failed)]
+    assert lanes_of.once_more(lane, processes) == together.Ended(0 if again else code, again)
+    assert lanes_of.ran == again
+
+
+def test_what_was_cut_short_does_not_run_once_more(tmp_path: Path) -> None:
+    lanes_of = Lanes([], tmp_path, Supplies(READY), until=inf)
+    lanes_of.end(15, None)
+    failed = {"tests/real/test_a.py": Ran(3, 1.0, failed=True)}
+    ended = lanes_of.once_more(lanes([CORE])[0], [together.Process(1, failed, is_cut=True)])
+    assert (ended, lanes_of.ran) == (together.Ended(1, is_cut=True), ())
