@@ -75,7 +75,7 @@ def test_a_good_run_brings_everything_home(green: Dispatched) -> None:
 def test_a_pipe_gets_plain_lines_and_the_next_command(green: Dispatched) -> None:
     assert "[seed=0] seed 0" in green.done.stdout
     assert f"run {green.run.name} succeeded" in green.done.stdout
-    assert green.done.stderr.splitlines()[-1] == "next: trainyard train.list"
+    assert green.done.stderr.splitlines()[-1].startswith("next: trainyard train.watch ")
     assert "\x1b" not in green.done.stdout + green.done.stderr
 
 

@@ -90,8 +90,13 @@ def _wrong(text: str) -> list[str]:
         one[0]
         for one in found
         if one[1] not in PARSER.contexts
-        or any(flag not in PARSER.contexts[one[1]].flags for flag in re.findall(r" (--?[a-z][a-z-]*)", one[2]))
+        or not all(_has(one[1], flag) for flag in re.findall(r" (--?[a-z][a-z-]*)", one[2]))
     ]
+
+
+def _has(task: str, flag: str) -> bool:
+    context = PARSER.contexts[task]
+    return flag in context.flags or flag in context.inverse_flags
 
 
 def test_the_next_command_works_as_it_is_typed() -> None:

@@ -203,7 +203,7 @@ def test_a_run_of_which_nothing_is_known_yet_has_a_page(tmp_path: Path) -> None:
     words = Page(write_report(run.path)).words
     assert "smoke test waiting" in words
     for said in (
-        "No TensorBoard event files and no values of a metric came back.",
+        "No curves came back.",
         "No task was started.",
         "No attempt has begun.",
         "No smoke test was run.",

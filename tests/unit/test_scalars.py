@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from math import isfinite
 from pathlib import Path
@@ -15,7 +16,7 @@ from tensorboardX.proto.summary_pb2 import Summary, SummaryMetadata
 from tensorboardX.proto.tensor_pb2 import TensorProto
 from tensorboardX.record_writer import RecordWriter
 
-from trainyard.results.scalars import Curve, read_directory, read_file
+from trainyard.results.scalars import Curve, read_directory, read_file, read_table
 
 
 def written(directory: Path, values: dict[int, float], *, tag: str = "return", second: int | None = None) -> Path:
@@ -172,3 +173,59 @@ def test_whatever_bytes_are_damaged_a_file_is_read(tmp_path: Path) -> None:
         path.write_bytes(damaged)
         for _, step, value, _ in read_file(path):
             assert isfinite(step) and isfinite(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        ("progress.csv", "step,loss\n1,0.5\n2,0.25\n", {"loss": [(1, 0.5), (2, 0.25)]}),
+        # An attempt that began again from a checkpoint.
+        ("a.csv", "step,loss\n1,3\n2,2\n3,1\n2,1.5\n3,0.5\n", {"loss": [(1, 3), (2, 1.5), (3, 0.5)]}),
+        # Lightning's CSVLogger leaves out what was not measured at a step.
+        (
+            "metrics.csv",
+            "epoch,step,train_loss,val_loss\n0,9,0.5,\n0,19,,0.75\n",
+            {"epoch": [(9, 0), (19, 0)], "train_loss": [(9, 0.5)], "val_loss": [(19, 0.75)]},
+        ),
+        ("p.csv", "time/total_timesteps,train/loss\r\n512,1.5\r\n", {"train/loss": [(512, 1.5)]}),
+        ("m.jsonl", '{"step": 1, "loss": 2.5, "name": "a"}\n{"step": 2, "loss"', {"loss": [(1, 2.5)]}),
+        ("m.jsonl", '{"iteration": 1, "done": true, "loss": NaN, "big": 1' + "0" * 400 + "}\n", {}),
+        ("s.csv", "frame,reward\n3,1.5\n", {"reward": [(3, 1.5)]}),
+        ("nan.csv", "step,loss\n1,nan\ntwo,3\n3,inf\n4,2\n", {"loss": [(4, 2)]}),
+        # Neither curves nor an error: data of another kind, and files that are broken.
+        ("data.csv", "x,y\n1,2\n", {}),
+        ("empty.csv", "", {}),
+        ("rows.jsonl", "[1, 2]\n3\n", {}),
+        ("deep.jsonl", "[" * 100_000 + "\n", {}),
+        ("long.csv", "step,loss\n1," + "9" * 200_000 + "\n", {}),
+        ("wide.csv", "step,loss\n1,2,3,4\n2\n3,1\n", {"loss": [(1, 2), (3, 1)]}),
+        ("bytes.csv", "\ufffe\x00step,loss\n1,2\n", {}),
+    ],
+)
+def test_tables_with_a_step_are_curves(
+    name: str, text: str, found: dict[str, list[tuple[float, float]]], tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(text, newline="")
+    read = read_directory(tmp_path, points=100, tags=10, step="frame" if name == "s.csv" else None)
+    assert {tag: plain(curve) for tag, curve in read.get("", {}).items()} == found
+
+
+def test_tables_of_a_directory_with_event_files_are_not_read(tmp_path: Path) -> None:
+    written(tmp_path / "trial", {0: 1.0})
+    (tmp_path / "trial" / "progress.csv").write_text("step,loss\n1,2\n")
+    (tmp_path / "mine.csv").write_text("step,loss\n1,2\n")
+    assert curves(tmp_path) == {"trial": {"return": [(0, 1.0)]}, "": {"loss": [(1, 2)]}}
+
+
+def test_a_table_of_many_megabytes_is_no_curve(tmp_path: Path) -> None:
+    path = tmp_path / "large.csv"
+    path.write_text("step,loss\n1,2\n")
+    assert list(read_table(path))
+    os.truncate(path, 65 * 1024 * 1024)
+    assert list(read_table(path)) == []
+
+
+def test_rows_have_their_own_times_where_they_say_them(tmp_path: Path) -> None:
+    path = tmp_path / "result.csv"
+    path.write_text("training_iteration,timestamp,loss\n1,1700000000,2\n")
+    assert list(read_table(path)) == [("loss", 1, 2, 1700000000)]

@@ -48,9 +48,17 @@ class JobFile:
     @property
     def metric(self) -> str | None:
         """Return the scalar that the job is tuned or watched by."""
+        return self._watched("metric")
+
+    @property
+    def step(self) -> str | None:
+        """Return how the job calls the steps of that scalar in a CSV or in JSON lines."""
+        return self._watched("step")
+
+    def _watched(self, key: str) -> str | None:
         section = self.content.get("tune") or self.content.get("watch")
-        metric = section.get("metric") if isinstance(section, dict) else None
-        return metric if isinstance(metric, str) else None
+        value = section.get(key) if isinstance(section, dict) else None
+        return value if isinstance(value, str) else None
 
 
 @dataclass(frozen=True)
@@ -144,7 +152,7 @@ def job_file(run: RunDirectory, tasks: Sequence[str]) -> JobFile:
 def read(
     run: RunDirectory, job: JobFile, *, most: int = _MOST_SERIES, metrics: Mapping[str, Curve] = _NO_METRICS
 ) -> tuple[list[Series], int]:
-    """Read the event files among the outputs of a run's tasks, in the order of tasks; return how many are left out.
+    """Read the curves among the outputs of a run's tasks, in the order of tasks; return how many tasks are left out.
 
     Of many tasks those are read that are evenly spread: the first ones would have one value of the matrix's first key.
     `metrics` are curves of the job's metric that came with the run's events, by task.
@@ -157,7 +165,9 @@ def read(
         if len(series) >= most:
             return series, len(known) - index
         task = known[index * len(known) // count]
-        found = read_directory(run.outputs(task), points=_POINTS_OF_ONE, tags=2 * _MOST_TAGS, by_attempt=by_attempt)
+        found = read_directory(
+            run.outputs(task), points=_POINTS_OF_ONE, tags=2 * _MOST_TAGS, by_attempt=by_attempt, step=job.step
+        )
         if task in metrics and not any(job.metric in curves for curves in found.values()):
             found.setdefault("", {})[job.metric or "metric"] = metrics[task]
         series += [Series(task, directory, job.parameters[task], curves) for directory, curves in found.items()]

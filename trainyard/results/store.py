@@ -18,8 +18,7 @@ from trainyard.errors import OutsideError, Problem, RequestError
 from trainyard.wording import did_you_mean
 
 KNOWN_IN = (
-    "A run is known in the results/ from which it was dispatched. To stop one of somebody else, by its whole name: "
-    "trainyard train.stop RUN -f FILE, with the file of its cluster."
+    "A run is known in the results/ from which it was dispatched: repeat this there, or name it: $TRAINYARD_RESULTS."
 )
 # Whether nothing may be written to results/: what a run says meanwhile is shown and not recorded (--dry).
 read_only: ContextVar[bool] = ContextVar("read_only", default=False)

@@ -25,7 +25,7 @@ from invoke.program import Program
 from trainyard import paths
 from trainyard.errors import RequestError
 from trainyard.results import store
-from trainyard.tasks import report
+from trainyard.tasks import help, report
 from trainyard.wording import did_you_mean
 
 Contexts = Mapping[str, ParserContext]
@@ -49,6 +49,19 @@ def extend_invoke() -> None:
             raise Exit(code=error.exit_code) from error
 
     Program.parse_tasks = parse_tasks  # type: ignore[assignment]
+    Program.print_help = print_help  # type: ignore[assignment]
+    Program.print_task_help = print_task_help  # type: ignore[assignment]
+
+
+def print_help(program: Program) -> None:
+    """Print what there is; `invoke` has other tasks, too, and flags of its own."""
+    tasks = program.collection
+    report.say(help.overview({name: (tasks[name].__doc__ or "").partition("\n")[0] for name in tasks.task_names}))
+
+
+def print_task_help(program: Program, name: str) -> None:
+    """Print what a task does, takes and is called like."""
+    report.say(help.of_task(name, program.collection[name].__doc__ or "", program.parser.contexts[name]))
 
 
 def _check(program: Program) -> None:

@@ -188,7 +188,7 @@ def watch(call: Call, run: str = "", browser: bool = True) -> Report:
     say(found.report, file=sys.stderr if call.json else sys.stdout, flush=True)
     if browser:
         browse(found.report.resolve().as_uri())
-    return ended(lazy.training.watch(found, screen=screen))
+    return replace(ended(lazy.training.watch(found, screen=screen)), next="trainyard train.list")
 
 
 @task(
@@ -385,9 +385,9 @@ def _final(final: Final | None) -> str:
 
 
 def _next(now: RunStatus) -> str:
-    """Return the next command: the logs of a run that goes on or failed, and after a good one the list of runs."""
+    """Return the next command: the logs of a run that is active or failed, and the report of one that succeeded."""
     succeeded = now.state.ended and now.state.exit == 0
-    return "trainyard train.list" if succeeded else f"trainyard train.logs {now.run.name}"
+    return f"trainyard train.{'watch' if succeeded else 'logs'} {now.run.name}"
 
 
 def tasks_table(state: RunState, *, now: float) -> list[Table]:
