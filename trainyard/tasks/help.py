@@ -46,7 +46,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "init": ("trainyard init robots",),
-    "cluster.new": ("trainyard cluster.new lab ubuntu@10.0.0.5 ubuntu@10.0.0.6",),
+    "cluster.new": ("trainyard cluster.new lab ubuntu@10.0.0.5 ubuntu@10.0.0.6 --backend microk8s",),
     "cluster.up": ("trainyard cluster.up", "trainyard cluster.up -f lab --set workers.0.count=2"),
     "cluster.scale": ("trainyard cluster.scale gpu=3 cpu=0",),
     "cluster.shell": ("trainyard cluster.shell gpu-0 --command nvidia-smi",),
