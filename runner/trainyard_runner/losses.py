@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from ray import exceptions
@@ -12,6 +13,10 @@ _UNSCHEDULABLE = tuple(
     if hasattr(exceptions, name)
 )
 _INSTALLER_LINES = 20
+# The last line of a traceback.
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)\b")
+_WORKER_LINES = 5
+_MOST_WORKERS, _STATE_SECONDS = 1000, 5
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,22 @@ def explain(error: BaseException, *, node: str | None, node_is_alive: bool, is_a
     if not node_is_alive or isinstance(error, exceptions.NodeDiedError):
         return Ending("lost", f"node {node} died" if node else "its node died")
     return Ending("lost", f"Ray's worker process on {where} ended ({type(error).__name__})")
+
+
+def of_worker() -> tuple[str, ...]:
+    """Return what Ray knows of the worker that crashed last, line by line; () if nothing, or if it cannot be asked."""
+    # Ray's state API needs what only ray[default] has, and no run needs it otherwise.
+    from ray.util import state
+
+    crashed = [("exit_type", "=", "SYSTEM_ERROR")]
+    try:
+        workers = state.list_workers(filters=crashed, detail=True, limit=_MOST_WORKERS, timeout=_STATE_SECONDS)
+    except Exception:  # no dashboard, no answer in time, or too many workers for one answer
+        return ()
+    newest = max(workers, key=lambda worker: worker.end_time_ms or 0, default=None)
+    lines = [line.rstrip() for line in (newest.exit_detail or "").splitlines()] if newest else []
+    named = [number for number, line in enumerate(lines) if _EXCEPTION.match(line)]
+    return tuple(lines[: named[-1] + 1][-_WORKER_LINES:]) if named else ()
 
 
 def unsaid(*, node: str | None, is_stopping: bool, culprit: str | None) -> Ending:

@@ -29,6 +29,7 @@ class Task:
     node_name: str | None = None
     node_group: str | None = None
     retries: int = 0
+    final_exit_codes: tuple[int, ...] = ()  # no retry mends what they mean
     timeout: float | None = None
     outputs: tuple[str, ...] = ()
     watch: dict[str, Any] | None = None  # trainyard/spec/watch.py
@@ -117,7 +118,7 @@ def read(text: bytes) -> Plan:
 def task_of(index: int, raw: dict[str, Any]) -> Task:
     """Return a task of a plan, or of a sweep."""
     chosen = {name: raw[name] for name in Task.__dataclass_fields__ if raw.get(name) is not None}
-    tuples = {"command": tuple(raw["command"]), "outputs": tuple(raw.get("outputs") or ())}
+    tuples = {name: tuple(raw.get(name) or ()) for name in ("command", "outputs", "final_exit_codes")}
     return Task(**{"env": {}, **chosen, **tuples, "actors": Room.of(raw.get("actors")), "index": index})
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import ray
 from ray._private import state as ray_state
-from ray.exceptions import RayTaskError
+from ray.exceptions import RayTaskError, WorkerCrashedError
 
 from trainyard_runner import losses, members, nodes, placing, room, shares, submitting
 from trainyard_runner.attempt import QUICK
@@ -373,6 +373,8 @@ class Scheduler:
         """End the attempts of one task of Ray's that failed; those that it cannot have begun are given back."""
         first = attempts[0].record
         ending = self._explain(first, error, is_alone=len(attempts) == 1)
+        if isinstance(error, WorkerCrashedError) and ending.outcome == "lost" and not first.is_started:
+            ending = _crashed(attempts, ending)
         if isinstance(error, RayTaskError):
             self._give_back([live.unit for live in attempts[1:]])
             attempts = attempts[:1]
@@ -405,7 +407,10 @@ class Scheduler:
     def _conclude(self, live: Live, unsaid: losses.Ending | None) -> None:
         self._closing.pop(id(live), None)
         said = live.record.ended
-        ending = losses.Ending(said["outcome"], said["reason"]) if said else unsaid
+        ending = unsaid
+        if said:
+            is_final = said["outcome"] == "failed" and said["exit_code"] in live.task.final_exit_codes
+            ending = losses.Ending(said["outcome"], said["reason"], is_final=is_final)
         if ending is None:
             raise AssertionError("an attempt ends with a word or an error")
         unit, task = live.unit, live.task
@@ -510,6 +515,18 @@ class Scheduler:
                 del self._live[generator]
                 for live in ray_task.open.values():
                     self._end(live, losses.Ending("failed", reason, is_final=True))
+
+
+def _crashed(attempts: Sequence[Live], ending: losses.Ending) -> losses.Ending:
+    """Say with what a worker crashed before its tasks began. The same twice is final: packages that conflict."""
+    said = losses.of_worker()
+    if not said:
+        return ending
+    is_final = all(live.unit.crash == said[-1] for live in attempts)
+    for live in attempts:
+        live.unit.crash = said[-1]
+    reason = f"Ray's worker process ended before the task began: {said[-1]}"
+    return losses.Ending("failed" if is_final else "lost", reason, is_final=is_final, tail=said)
 
 
 def _after(reason: str | None) -> str:

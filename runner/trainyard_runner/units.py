@@ -22,6 +22,8 @@ class Unit:
     attempt: int = 0
     losses: int = 0
     failures: dict[str, int] = field(default_factory=dict)
+    # With what its last attempt crashed, if that was before a task of it began.
+    crash: str | None = None
     # Of the present attempt:
     outcomes: dict[str, str] = field(default_factory=dict)
     culprit: str | None = None

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import io
+import re
+import subprocess
+import zipfile
 from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from tests.real.jobs import newest, write_job
 from tests.real.wheels import write_wheel
 from tests.real.yard import Yard
+from trainyard.dispatch import wheels
+from trainyard.progress import PlainProgress
 
 # A backend of its own, so that a build fetches nothing.
 PYPROJECT = """
@@ -74,3 +82,76 @@ def test_a_package_that_cannot_be_built_sends_nothing_and_shows_why(yard: Yard, 
     assert "error: no wheel could be built of " in failed.stderr
     assert "no backend today" in failed.stderr
     assert not list(here.results.glob("broken-*"))
+
+
+# As plugins of build systems do that take the version from git.
+FROM_GIT = BACKEND.replace("import zipfile\n", "import subprocess, zipfile\n").replace(
+    "def build_wheel(directory, config_settings=None, metadata_directory=None):\n",
+    """def build_wheel(directory, config_settings=None, metadata_directory=None):
+    command = ["git", "describe", "--tags", "--dirty=+changed"]
+    version = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    with open("parting.py", "a") as module:
+        module.write(f"VERSION = {version!r}\\n")
+""",
+)
+
+
+def git(directory: Path, *words: str) -> str:
+    own = ["-c", "user.name=tests", "-c", "user.email=tests@example.com", "-c", "init.defaultBranch=main"]
+    command = ["git", "-C", str(directory), *own, *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def test_a_package_whose_version_comes_from_git_has_that_of_a_build_in_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    mono = tmp_path / "mono"
+    package = mono / "packages" / "parting"
+    write_package(package)
+    (package / "backend.py").write_text(FROM_GIT)
+    (mono / "other.txt").write_text("of another package\n")
+    (mono / "link").symlink_to("other.txt")
+    git(mono, "init")
+    git(mono, "add", ".")
+    git(mono, "commit", "-m", "one")
+    git(mono, "tag", "2.1")
+    said = io.StringIO()
+
+    def version() -> str:
+        (wheel,) = wheels.built([package], PlainProgress(said))
+        with zipfile.ZipFile(wheel) as content:
+            return content.read("parting.py").decode().split("VERSION = ")[1].strip("'\n")
+
+    assert (version(), version()) == ("2.1", "2.1")
+    assert said.getvalue().count("Build a wheel of parting (already") == 1
+    # What differs from the last commit counts, also outside the package, and is in the wheel.
+    (mono / "other.txt").unlink()
+    assert version() == "2.1+changed"
+    git(mono, "commit", "-a", "-m", "two")
+    (package / "parting.py").write_text("WORDS = 'until tomorrow'\n")
+    assert re.fullmatch(r"2\.1-1-g[0-9a-f]+\+changed", version())
+    git(mono, "commit", "-a", "-m", "three")
+    git(mono, "tag", "2.2")
+    assert version() == "2.2"
+    # What plugins are told instead of a tag is another version, too.
+    monkeypatch.setenv("SETUPTOOLS_SCM_PRETEND_VERSION", "3.0")
+    assert version() == "2.2"
+    assert said.getvalue().count("Build a wheel of parting (done") == 5
+    # Nothing of a build is left in the repository.
+    assert git(mono, "status", "--porcelain") == ""
+
+
+def test_packages_that_ray_cannot_live_with_end_the_task_at_the_second_equal_crash(yard: Yard) -> None:
+    """As `uv: ["numpy<2", pyarrow]` does: Ray imports pyarrow before a task begins."""
+    directory = yard.home / "jobs" / "conflict"
+    wheel = write_wheel(
+        directory, "pyarrow", "raise ImportError('pyarrow requires NumPy 2.0 or newer, found 1.26.4')\n"
+    )
+    write_job(yard, "conflict", f"command: ['true']\nretries: 5\nruntime_env: {{wheels: [{wheel}]}}\n")
+    failed = yard.run("train.dispatch", "conflict", "--skip-smoke", expect=1)
+    words = "ImportError: pyarrow requires NumPy 2.0 or newer, found 1.26.4"
+    assert f"before the task began: {words}" in failed.stdout
+    (task,) = yard.json("train.status")["tasks"]
+    assert (task["state"], len(task["attempts"])) == ("failed", 2)
+    assert f"    {words}" in failed.stdout

@@ -195,6 +195,8 @@ def test_a_failed_task_prints_its_last_lines_and_exits_1(yard: Yard) -> None:
     document = yard.json("train.status")
     assert (document["state"], document["exit"]) == ("failed", 1)
     assert [attempt["exit_code"] for attempt in document["tasks"][0]["attempts"]] == [3, 3]
+    yard.run("train.dispatch", job, "--skip-smoke", "--set", "final_exit_codes=[2,3]", expect=1)
+    assert [len(task["attempts"]) for task in yard.json("train.status")["tasks"]] == [1]
 
 
 @pytest.mark.core

@@ -91,6 +91,7 @@ def test_a_package_is_built_from_a_copy_of_what_is_not_ignored(tmp_path: Path) -
         (package / name).parent.mkdir(parents=True, exist_ok=True)
         (package / name).write_text(name)
     (package / ".gitignore").write_text("*.log\n")
+    (package / "pyproject.toml").write_text("[project]\nname = 'mine'\nversion = '1.0'\n")
     copy = copied(package, tmp_path / "copy")
     found = [path.relative_to(copy).as_posix() for path in sorted(copy.rglob("*")) if path.is_file()]
     assert (copy.name, found) == ("package", [".gitignore", "pyproject.toml", "src/a.py"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -14,7 +16,7 @@ from trainyard.dispatch.package import Listing, Package, listing, pack, sent_fil
 from trainyard.errors import Problem, RequestError
 from trainyard.paths import cache_home
 from trainyard.results import formats
-from trainyard.seams import programs
+from trainyard.seams import git, programs
 from trainyard.seams.ray_api import PART_LIMIT
 from trainyard.spec.job import RuntimeEnv
 from trainyard.steps import YES, Progress, Step, no
@@ -23,6 +25,16 @@ from trainyard.steps import run as run_steps
 # What Ray wants before each wheel. It is written for the user; in a runtime_env.yaml it may stand already.
 WHEELS = "${RAY_RUNTIME_ENV_CREATE_WORKING_DIR}/"
 _TAIL = 12
+# A pyproject.toml that leaves the version to a plugin of its build system.
+_DYNAMIC = re.compile(r"""^dynamic\s*=\s*\[[^\]]*["']version["']""", re.MULTILINE)
+# Variables that such plugins take a version from.
+_VERSIONS = (
+    "SETUPTOOLS_SCM_",
+    "PBR_VERSION",
+    "PDM_BUILD_SCM_VERSION",
+    "POETRY_DYNAMIC_VERSIONING_",
+    "SOURCE_DATE_EPOCH",
+)
 
 
 def wheels_of(env: RuntimeEnv, directory: Path, problems: list[Problem]) -> tuple[Path, ...]:
@@ -56,21 +68,68 @@ def packed(wheels: Sequence[Path]) -> Package | None:
 
 
 def _place(package: Path) -> Path:
-    """Return where the wheel of a package's content is kept."""
-    return cache_home(os.environ) / "wheels" / pack(listing(package)).name.removesuffix(".zip")
+    """Return where the wheel of a package's content is kept, and of all else that decides its version."""
+    content = pack(listing(package)).name.removesuffix(".zip")
+    said = {name: value for name, value in sorted(os.environ.items()) if name.startswith(_VERSIONS)}
+    described = git.described(package) if _is_of_git(package) else None
+    if said or described:
+        content += f"-{hashlib.sha256(repr((said, described)).encode()).hexdigest()[:16]}"
+    return cache_home(os.environ) / "wheels" / content
+
+
+def _is_of_git(package: Path) -> bool:
+    """Say whether a package's version may come from git: no version stands in its pyproject.toml."""
+    file = package / "pyproject.toml"
+    text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+    return bool(_DYNAMIC.search(text)) or "[project]" not in text
 
 
 def copied(package: Path, directory: Path) -> Path:
-    """Copy a package, without what ignore files name, so that a build leaves nothing in it; return where it is."""
-    copy = directory / package.name
+    """Copy a package, without what ignore files name, so that a build leaves nothing in it; return where it is.
+
+    A package whose version comes from git is copied with its repository: a clone, with what is changed in it.
+    """
+    top = git.top(package) if _is_of_git(package) and git.described(package) else None
+    if top is None:
+        copy = directory / package.name
+    else:
+        clone = directory / top.name
+        _clone(top, clone)
+        copy = clone / package.resolve().relative_to(top.resolve())
+
     found = listing(package)
     for file in found.files:
-        target = copy / file.name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(file.path, target)
+        _copy(file.path, copy / file.name)
     for name in found.empty_directories:
-        (copy / name).mkdir(parents=True)
+        (copy / name).mkdir(parents=True, exist_ok=True)
     return copy
+
+
+def _clone(top: Path, clone: Path) -> None:
+    """Clone a repository as its files are now. Raises RequestError with git's words."""
+    # Files of Git LFS stay pointers: to fetch them may take minutes and a login.
+    environ = {**os.environ, "GIT_LFS_SKIP_SMUDGE": "1"}
+    ended = programs.run(["git", "clone", "--quiet", "--shared", str(top), str(clone)], env=environ)
+    if ended.code != 0:
+        lines = "\n  | ".join(
+            [f"{top} cannot be cloned, and a package takes its version from it", *ended.tail[-_TAIL:]]
+        )
+        raise RequestError(lines, hint="Mend what git says, then repeat the command.")
+    for name in git.changed(top):
+        if os.path.lexists(top / name):
+            _copy(top / name, clone / name)
+        else:
+            (clone / name).unlink(missing_ok=True)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file with its mode; a link that git keeps as a link stays what it is."""
+    if source.is_symlink() and target.is_symlink() and source.readlink() == target.readlink():
+        return
+    if not source.is_dir():
+        target.unlink(missing_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, target)
 
 
 def _step(package: Path, place: Path) -> Step:

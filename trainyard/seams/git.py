@@ -22,6 +22,20 @@ def top(directory: Path) -> Path | None:
     return None if found is None else Path(found)
 
 
+def described(directory: Path) -> str | None:
+    """Return what tools that take a version from git take it from: the nearest tag, the commit, and changes.
+
+    None outside of a repository, without git, and before the first commit.
+    """
+    return _git(directory, "describe", "--tags", "--long", "--dirty", "--always", "--abbrev=40")
+
+
+def changed(top: Path) -> tuple[str, ...]:
+    """Return the tracked files of a repository that differ from its last commit, also those that are gone."""
+    names = _git(top, "diff", "--name-only", "--no-renames", "-z", "HEAD") or ""
+    return tuple(filter(None, names.split("\0")))
+
+
 def _git(directory: Path, *arguments: str) -> str | None:
     # --no-optional-locks: only look, never write the repository's index
     command = ["git", "--no-optional-locks", "-C", str(directory), *arguments]

@@ -33,6 +33,7 @@ class TaskSpec:
     share: float | None = None
     custom: Mapping[str, float] = field(default_factory=dict)
     actors: Room = NO_ROOM
+    final_exit_codes: tuple[int, ...] = ()
 
 
 def expand(job: JobSpec) -> tuple[TaskSpec, ...]:
@@ -96,6 +97,7 @@ def _task(job: JobSpec, entry: TaskEntry, values: Mapping[str, str] | None) -> T
         outputs=job.outputs if entry.outputs is None else entry.outputs,
         share=resources.share,
         custom=resources.custom,
+        final_exit_codes=job.final_exit_codes,
         actors=Room(resources.actors.cpus, resources.actors.gpus, resources.actors.memory or 0),
     )
 

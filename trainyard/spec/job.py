@@ -120,6 +120,7 @@ TaskName = Annotated[
     WithJsonSchema({"type": "string", "pattern": TASK_PATTERN}),
 ]
 Outputs = Listed[Annotated[Filled, AfterValidator(check_relative), AfterValidator(_no_pattern)]]
+ExitCode = Annotated[int, Field(ge=1, le=255)]
 Gpus = Annotated[float, AfterValidator(_whole_or_share)]
 TaskResources = Annotated[dict[ResourceName, Annotated[float, Field(gt=0, le=1_000_000)]], rule(not_rays)]
 Share = Annotated[
@@ -263,6 +264,7 @@ class JobSpec(Section):
     resources: Resources = setting(Resources(), "What each task needs.")
     together: bool = setting(False, "true: all tasks start at once, or none does.")
     retries: int = setting(0, "How often a failed task is tried again; a lost node does not count.", ge=0, le=1000)
+    final_exit_codes: Listed[ExitCode] = setting((), "Exit codes that are not retried: 2 of a wrong command line.")
     timeout: Duration | None = setting(None, "How long one attempt may take.")
     env: OwnVariables = setting({}, "Environment variables of every task.")
     runtime_env: RuntimeEnv = setting(RuntimeEnv(), "What Ray installs or sets for the tasks.")
