@@ -1,4 +1,4 @@
-"""What train.py is told: the words of `rllib train`, which knew --run, --env, --config and --stop."""
+"""What train.py is told: the words of `rllib train`."""
 
 from __future__ import annotations
 
@@ -39,9 +39,39 @@ STEPS = "num_env_steps_sampled_lifetime"
 OLD_RESULTS = {"episode_reward_mean": RETURN, "timesteps_total": STEPS}
 
 
+# Flags of `rllib train` whose work is done elsewhere now: what does it, by the flags.
+_ROOM = (
+    "the cluster is there, and its file says how large it is; resources.actors of the job is what this training gets"
+)
+_PLACES = "curves are in $TRAINYARD_OUTPUT and checkpoints in $TRAINYARD_CHECKPOINT, which come home"
+ELSEWHERE = {
+    "--ray-address": _ROOM,
+    "--ray-num-cpus": _ROOM,
+    "--ray-num-gpus": _ROOM,
+    "--ray-num-nodes": _ROOM,
+    "--ray-memory": _ROOM,
+    "--ray-object-store-memory": _ROOM,
+    "--local-dir": _PLACES,
+    "--storage-path": _PLACES,
+    "--upload-dir": _PLACES,
+    "--experiment-name": "the run has the job's name",
+    "--num-samples": "matrix: {repeat: [1, 2, 3]} makes a task of each",
+    "--scheduler": "trainyard tune.dispatch searches and prunes: jobs/cartpole-tune",
+    "--scheduler-config": "trainyard tune.dispatch searches and prunes: jobs/cartpole-tune",
+    "--resume": "trainyard train.resume continues a run, and a retry its task",
+    "--config-file": "write the run, env, stop and config of its experiment behind --run, --env, --stop and --config",
+    "-f": "write the run, env, stop and config of its experiment behind --run, --env, --stop and --config",
+}
+
+
 def parse(words: list[str] | None = None) -> argparse.Namespace:
-    """Read the command line; --config and --stop come as dictionaries."""
-    parser = argparse.ArgumentParser(prog="train.py", description="Train with an algorithm of RLlib.")
+    """Read the command line; --config and --stop come as dictionaries.
+
+    The program ends with 2 and every reason if a flag is wrong, or is one of `rllib train` with no meaning here.
+    """
+    parser = argparse.ArgumentParser(
+        prog="train.py", description="Train with an algorithm of RLlib.", allow_abbrev=False
+    )
     parser.add_argument("--run", default="PPO", help="PPO, DQN, SAC, ... (default: PPO)")
     parser.add_argument("--env", help="an environment of Gymnasium, or module.Class of the job")
     parser.add_argument("--config", type=_object, default={}, metavar="JSON", help='{"num_env_runners": 5}')
@@ -53,7 +83,19 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
         help='{"training_iteration": 100}: what is reached first ends the training (default: that)',
     )
     parser.add_argument("--checkpoint-freq", type=int, default=1, help="iterations (default: 1)")
-    return parser.parse_args(words)
+    parser.add_argument("--restore", metavar="PATH", help="a checkpoint to begin with, where this task has none yet")
+    # The last iteration always has a checkpoint, and there is one framework.
+    parser.add_argument("--checkpoint-at-end", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--framework", choices=["torch"], help=argparse.SUPPRESS)
+    parser.add_argument("--torch", action="store_true", help=argparse.SUPPRESS)
+
+    given, unknown = parser.parse_known_args(words)
+    flags = [word.partition("=")[0] for word in unknown if word.startswith("-")]
+    if unknown and not flags:
+        flags = unknown
+    if flags:
+        parser.error("; ".join(f"{flag}: {ELSEWHERE.get(flag, 'train.py does not know it')}" for flag in flags))
+    return given
 
 
 def _object(text: str) -> dict[str, Any]:

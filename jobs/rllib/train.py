@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import importlib
+import inspect
 import os
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import gymnasium
 import options
@@ -44,14 +46,13 @@ def configure(given: argparse.Namespace) -> AlgorithmConfig:
     keys = dict(given.config)
     model = keys.pop("model", {})
     problems = [
-        *options.wrong("key", keys, {*config.to_dict(), *vars(config), "num_workers"}),
+        *options.wrong("key", keys, {*config.to_dict(), *vars(config), *properties(config), "num_workers"}),
         *options.wrong("key of model", model, {field.name for field in dataclasses.fields(DefaultModelConfig)}),
-        *no_environment(given.env),
     ]
     if problems:
         refuse("; ".join(problems))
 
-    config.environment(given.env)
+    config.environment(environment(given.env))
     config.update_from_dict(keys)
     if model:
         config.rl_module(model_config=model)
@@ -62,18 +63,32 @@ def configure(given: argparse.Namespace) -> AlgorithmConfig:
     return config
 
 
-def no_environment(name: str | None) -> list[str]:
-    """Return what is wrong with an environment of Gymnasium's; RLlib itself looks for module.Class."""
-    if name is None or "." in name:
-        return []
+def properties(config: AlgorithmConfig) -> set[str]:
+    """Return the keys that RLlib works out of others, and takes: train_batch_size_per_learner."""
+    found = inspect.getmembers(type(config), lambda value: isinstance(value, property) and value.fset is not None)
+    return {name for name, _ in found}
+
+
+def environment(name: str | None) -> str | type | None:
+    """Return what RLlib makes: the class of `module.Class`, which is a file of the job, or a name of Gymnasium's.
+
+    The program ends with one message if there is none. Env runners import the class where they run.
+    """
+    if name is None:
+        return None
+
+    module, _, attribute = name.rpartition(".")
     try:
+        if module and all(part.isidentifier() for part in name.split(".")):
+            found: type = getattr(importlib.import_module(module), attribute)
+            return found
         gymnasium.spec(name)
-    except (gymnasium.error.Error, ModuleNotFoundError) as error:
-        return [str(error)]
-    return []
+    except (gymnasium.error.Error, ImportError, AttributeError) as error:
+        refuse(f"--env={name}: {error}")
+    return name
 
 
-def refuse(message: str) -> None:
+def refuse(message: str) -> NoReturn:
     """End the program: what it was told makes no sense."""
     print(f"train.py: error: {message}", file=sys.stderr, flush=True)
     raise SystemExit(2)
@@ -92,6 +107,9 @@ def train(given: argparse.Namespace, config: AlgorithmConfig, checkpoints: Path)
     if saved := sorted(checkpoints.glob("iteration-*[0-9]")):
         algorithm.restore_from_path(str(saved[-1]))
         say(f"continues after iteration {algorithm.iteration}")
+    elif given.restore:
+        algorithm.restore_from_path(str(Path(given.restore).resolve()))
+        say(f"begins with {given.restore}, after iteration {algorithm.iteration}")
 
     end = None
     with SummaryWriter(os.environ.get("TRAINYARD_OUTPUT", "output")) as writer:

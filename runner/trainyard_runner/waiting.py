@@ -21,6 +21,8 @@ from trainyard_runner.stream import EventStream
 from trainyard_runner.submitting import Live
 from trainyard_runner.units import State, Unit
 
+_MOST_PACKAGES = 4
+
 
 @dataclass(frozen=True)
 class Line:
@@ -109,6 +111,25 @@ def explain(line: Line, gate: Gate, cluster: Cluster, *, run: str) -> Reason | N
     holders = dict.fromkeys(each.run for found in held.values() for each in found)
     parts = [_in_use(name, places, free, found, run=run) for name, found in held.items()]
     return Reason(line.count, needs, tuple(holders), f"{who}: {'; '.join(parts)}")
+
+
+def installing(line: Line, runtime_env: Mapping[str, Any], *, seconds: float) -> Reason | None:
+    """Return the reason of tasks that have room and do not start: their packages. None where Ray installs none."""
+    packages: list[str] = []
+    for kind in ("uv", "pip"):
+        asked = runtime_env.get(kind) or []
+        packages += asked if isinstance(asked, list) else asked.get("packages", [])
+    if isinstance(runtime_env.get("conda"), dict):
+        packages.append("a conda environment")
+    if not packages:
+        return None
+    # A wheel of the job has a path of Ray's.
+    named = [name.rpartition("/")[2] for name in packages[:_MOST_PACKAGES]]
+    more = f" and {len(packages) - len(named)} more" if len(packages) > len(named) else ""
+    who = "1 task waits" if line.count == 1 else f"{line.count} tasks wait"
+    since = f", for {int(seconds // 60)} min" if seconds >= 60 else ""
+    text = f"{who} while Ray installs {', '.join(named)}{more}, once on each node{since}"
+    return Reason(line.count, "packages", (), text)
 
 
 def kept_free(unit: Sequence[Task], places: Sequence[Node], holdings: Iterable[Holding]) -> list[str]:
@@ -233,7 +254,11 @@ class Watch:
         holdings = [own, *self._others()]
         of_drivers = drivers.held(drivers.TheRay(), {node.node_id: node.name for node in alive})
         cluster = Cluster(alive, state.available_resources_per_node(), holdings, of_drivers)
-        reasons = [explain(line, self._plan.gate, cluster, run=self._plan.run) for line in lacking[:_MOST_LINES]]
+        reasons = [
+            explain(line, self._plan.gate, cluster, run=self._plan.run)
+            or installing(line, self._plan.runtime_env or {}, seconds=idle)
+            for line in lacking[:_MOST_LINES]
+        ]
         self._say([reason for reason in reasons if reason])
 
     def others(self) -> list[Holding]:

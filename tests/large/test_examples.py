@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import pytest
 
 from tests.bed import images
 from tests.bed.engine import BedEngine
-from tests.large.shipped import dispatched, log, resumed, stopped
+from tests.large.shipped import dispatched, flags, log, resumed, stopped
 from tests.real.jobs import newest
 from tests.real.yard import Yard
 from trainyard.results.scalars import read_directory
@@ -32,6 +33,7 @@ workers:
 # As the bed's images have them: where a proxy stands before the package registries, uv has to know its CA.
 env: {{{{SSL_CERT_FILE: {trust}}}}}
 """
+JOBS = Path(__file__).parents[2] / "jobs"
 GOOD = 0.95
 EPOCHS = 40
 # As job.yaml has them, but longer.
@@ -177,10 +179,68 @@ def test_rllib_takes_any_algorithm_environment_and_config(run: str, env: str, co
         ("PPO", "CartPole-v9", "{}", "Environment version `v9` for environment `CartPole` doesn't exist"),
         ("PPO", "CartPole-v1", '{"num_gpus": 1}', "RLlib has no num_gpus any more: use num_gpus_per_learner"),
         ("PPO", "CartPole-v1", '{"lrr": 1}', "RLlib has no key lrr (did you mean lr?)"),
+        ("PPO", "no_env.Mine", "{}", "--env=no_env.Mine: No module named 'no_env'"),
     ],
 )
 def test_what_rllib_does_not_know_is_one_error(run: str, env: str, config: str, said: str, torch_lab: Yard) -> None:
     command = rllib(run=run, env=env, config=config, stop="{}")
-    ended = dispatched(torch_lab, "rllib", command, "matrix={}", "runtime_env={}", "retries=0", expect=1)
+    ended = dispatched(torch_lab, "rllib", command, "matrix={}", "runtime_env={}", expect=1)
     assert f"train.py: error: {said}" in log(ended)
+    # The same would come once more.
+    assert [path.name for path in ended.glob("logs/*.log")] == ["rllib.1.log"]
     assert "Traceback" not in log(ended)
+
+
+OWN_ENV = """
+import gymnasium, numpy, socket
+
+class Steps(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), numpy.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, config=None):
+        self.steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        return numpy.zeros(2, numpy.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        return numpy.zeros(2, numpy.float32), float(action), self.steps >= 20, False, {}
+"""
+
+
+def test_rllib_trains_in_an_environment_of_the_jobs_own_on_every_node(torch_lab: Yard) -> None:
+    job = torch_lab.home / "jobs" / "mine"
+    shutil.copytree(JOBS / "rllib", job)
+    (job / "my_env.py").write_text(OWN_ENV)
+    config = '{"num_env_runners": 3, "train_batch_size_per_learner": 300}'
+    command = rllib(run="PPO", env="my_env.Steps", config=config, stop='{"training_iteration": 3}')
+    more = ("matrix={}", "runtime_env={}", "resources.actors.cpus=3")
+    torch_lab.run("train.dispatch", str(job), *flags((command, *more)), seconds=1200)
+    assert "ends: training_iteration 3" in log(newest(torch_lab))
+
+
+PLAIN = """
+name: {name}
+backend: local
+head: {{cpus: 1}}
+workers: [{{name: cpu, count: 1, cpus: 2}}]
+"""
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Iterator[Yard]:
+    """Give nodes of this machine without torch and without what RLlib imports."""
+    yard = Yard(tmp_path, cluster="plain")
+    yard.write_cluster(PLAIN)
+    with yard.up():
+        yield yard
+
+
+def test_rllib_as_shipped_runs_with_what_ray_installs(plain: Yard) -> None:
+    ended = dispatched(plain, "rllib", "timeout=20m")
+    assert "ends: " in log(ended)
+    shown = (ended / "events.jsonl").read_text()
+    assert "waits while Ray installs torch, gymnasium==1.2.2, dm_tree, lz4 and 6 more, once on each node" in shown

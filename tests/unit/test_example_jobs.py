@@ -32,6 +32,27 @@ def test_the_words_of_rllib_train_are_taken(options: ModuleType) -> None:
     assert given.stop == {"training_iteration": 100}
 
 
+def test_flags_of_rllib_train_that_mean_nothing_here_are_answered_together(
+    options: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "--run PPO --ray-num-cpus 4 --local-dir=/tmp/x -f tuned.yaml --num-samples 3 --checkpoint-at-end --colour"
+    with pytest.raises(SystemExit) as ended:
+        options.parse(words.split())
+    assert ended.value.code == 2
+    said = capsys.readouterr().err.splitlines()[-1].removeprefix("train.py: error: ").split("; ")
+    assert [reason.partition(":")[0] for reason in said if reason.startswith("-")] == [
+        "--ray-num-cpus",
+        "--local-dir",
+        "-f",
+        "--num-samples",
+        "--colour",
+    ]
+    assert said[-1] == "--colour: train.py does not know it"
+    words = "--checkpoint-at-end --framework torch --torch --restore /mnt/a --checkpoint-freq 5"
+    given = options.parse(words.split())
+    assert (given.restore, given.checkpoint_freq) == ("/mnt/a", 5)
+
+
 @pytest.mark.parametrize("text", ["{lr: 1}", "[1]", "5"])
 def test_a_config_that_is_no_json_object_is_one_error(
     text: str, options: ModuleType, capsys: pytest.CaptureFixture[str]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from trainyard_runner.nodes import Node
 from trainyard_runner.plan import Gate, Task
-from trainyard_runner.waiting import Cluster, Holding, Line, explain, kept_free
+from trainyard_runner.waiting import Cluster, Holding, Line, explain, installing, kept_free
 from trainyard_runner.wire.room import Room
 
 GIB = 2**30
@@ -130,3 +130,32 @@ def test_what_tasks_started_through_ray_is_their_runs_and_not_others() -> None:
         "1 task waits for 2 CPUs: 7 of 8 CPUs in use, 6 by run ppo-1 (1 task and what tasks started through Ray), "
         "1 by others, at most 1 free on one node"
     )
+
+
+@pytest.mark.parametrize(
+    ("runtime_env", "seconds", "text"),
+    [
+        ({}, 9, None),
+        ({"env_vars": {"A": "1"}}, 9, None),
+        ({"uv": ["torch"]}, 9, "1 task waits while Ray installs torch, once on each node"),
+        (
+            {"uv": {"packages": ["torch", "scipy==1.2"]}},
+            9,
+            "1 task waits while Ray installs torch, scipy==1.2, once on each node",
+        ),
+        (
+            {"pip": {"packages": ["${RAY_RUNTIME_ENV_CREATE_WORKING_DIR}/dist/a.whl", "b", "c", "d", "e", "f"]}},
+            125,
+            "1 task waits while Ray installs a.whl, b, c, d and 2 more, once on each node, for 2 min",
+        ),
+        ({"conda": "robots"}, 60, None),
+        (
+            {"conda": {"dependencies": []}},
+            60,
+            "1 task waits while Ray installs a conda environment, once on each node, for 1 min",
+        ),
+    ],
+)
+def test_tasks_with_room_wait_for_their_packages(runtime_env: dict[str, Any], seconds: float, text: str | None) -> None:
+    found = installing(Line(1, (task(),)), runtime_env, seconds=seconds)
+    assert (found.text if found else None) == text
