@@ -26,10 +26,14 @@ _MOST_PACKAGES = 4
 
 @dataclass(frozen=True)
 class Line:
-    """Tasks that need the same and have not started: how many, and those that start at once (one, or a gang)."""
+    """Tasks that need the same and have not started: how many, and those that start at once (one, or a gang).
+
+    Where Ray has some of them already, `is_submitted`, room for their actors is kept.
+    """
 
     count: int
     unit: tuple[Task, ...]
+    is_submitted: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,8 @@ def explain(line: Line, gate: Gate, cluster: Cluster, *, run: str) -> Reason | N
     if not room.fits_together(line.unit, cluster.alive) or room.lacking(line.unit, cluster.alive):
         task = next((task for task in line.unit if not nodes.slots(task, cluster.alive)), line.unit[0])
         return Reason(line.count, needs, (), f"{who}: {room.missing(task, gate, cluster.alive)}")
-    if short := kept_free(line.unit, cluster.alive, cluster.holdings):
+    short = [] if line.is_submitted else kept_free(line.unit, cluster.alive, cluster.holdings)
+    if short:
         kept = [_kept(name, cluster, run=run) for name in short]
         keepers = tuple(each.run for each in cluster.holdings if any(each.all_of(name) for name in short))
         return Reason(line.count, needs, keepers, f"{who}: {'; '.join(kept)}")
@@ -321,7 +326,7 @@ def _waiting(lines: Iterable[Sequence[Unit]], submitted: Iterable[Task]) -> list
         found[line[0].tasks[0].shape] = Line(sum(len(unit.tasks) for unit in line), line[0].tasks)
     for task in submitted:
         known = found.get(task.shape, Line(0, (task,)))
-        found[task.shape] = replace(known, count=known.count + 1)
+        found[task.shape] = replace(known, count=known.count + 1, is_submitted=True)
     return list(found.values())
 
 

@@ -111,6 +111,15 @@ def test_room_that_tasks_keep_free_for_actors_is_not_given_to_others() -> None:
     )
 
 
+def test_a_task_that_ray_has_does_not_wait_for_the_room_of_its_own_actors() -> None:
+    everything = {node.node_id: node.resources for node in (HEAD, GPU)}
+    mine = Holding("mine-1", {}, actors={"CPU": 7.0})
+    line = Line(1, (task(actors=Room(cpus=7)),), is_submitted=True)
+    cluster = Cluster([HEAD, GPU], everything, (mine,))
+    assert explain(line, Gate(), cluster, run="mine-1") is None
+    assert explain(replace(line, is_submitted=False), Gate(), cluster, run="mine-1") is not None
+
+
 def test_while_no_task_keeps_room_free_ray_alone_decides() -> None:
     assert kept_free([task(cpus=4)], [HEAD], [held("ppo-1", "head", CPU=4)]) == []
 
