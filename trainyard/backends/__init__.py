@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from importlib import import_module
-from typing import cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from trainyard.backends.contract import Backend
@@ -13,6 +14,20 @@ from trainyard.backends.contract import Backend
 def named(backend: str) -> Backend:
     """Return a backend, imported when it is asked for: who uses one does not pay for Docker's client."""
     return cast(Backend, import_module(f"{__name__}.{backend}"))
+
+
+def imported(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]] | None:
+    """Return the cluster file that a document of another tool describes, and notes about the rest of it.
+
+    None if it describes none. Raises RequestError where it describes one that no backend makes, and KeyError,
+    TypeError, AttributeError or ValueError where it is not as that tool takes it.
+    """
+    for backend in ("kuberay", "ec2"):
+        module = import_module(f"{__name__}.{backend}.imported")
+        if module.is_one(document):
+            found: tuple[dict[str, Any], list[str]] = module.convert(document)
+            return found
+    return None
 
 
 def file_for_address(name: str, address: str) -> str:

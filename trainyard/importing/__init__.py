@@ -1,4 +1,4 @@
-"""Isaac Lab's Ray files, as jobs and cluster files of ours."""
+"""Files and command lines of other tools, as jobs and cluster files of Trainyard."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from pathlib import Path
 
 from trainyard.errors import RequestError
 from trainyard.importing import clusters, command_line, foreign, job_cfg, task_runner
+from trainyard.importing.cluster_files import convert as convert_cluster
 from trainyard.importing.clusters import Clusters
-from trainyard.importing.job import Imported, refuse_unreadable
-from trainyard.importing.job import Options as Options
+from trainyard.importing.job import Imported, Options, refuse_unreadable
+
+__all__ = ["Clusters", "Imported", "Options", "convert", "convert_cluster"]
 
 
 def convert(file: Path | None, words: Sequence[str], options: Options) -> Imported | Clusters:

@@ -33,8 +33,8 @@ KINDS = (
     Kind(
         "a RayCluster of KubeRay",
         _is_ray("RayCluster"),
-        "Its groups are `head:` and `workers:` of a cluster file: trainyard cluster.new NAME --backend kuberay. A "
-        "cluster that runs is used as it is: --backend existing.",
+        "Write the cluster file that it describes: trainyard cluster.import FILE. A cluster that runs is used as it "
+        "is: trainyard cluster.new NAME --backend existing.",
     ),
     Kind(
         "a RayJob or RayService of KubeRay",
@@ -50,8 +50,7 @@ KINDS = (
     Kind(
         "a cluster file of `ray up`",
         _has("cluster_name", "provider"),
-        "On AWS it is a cluster file with `backend: ec2`, and what has no key there goes below `ec2: {ray: ...}`: "
-        "trainyard cluster.new NAME --backend ec2.",
+        "On AWS, write the cluster file that it describes: trainyard cluster.import FILE.",
     ),
     Kind(
         "a task of dstack",

@@ -12,7 +12,7 @@ from invoke.parser.context import ParserContext
 
 # In the order of a first day.
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Begin": ("init", "cluster.new"),
+    "Begin": ("init", "cluster.new", "cluster.import"),
     "Clusters": (
         "cluster.up",
         "smoke.run",
@@ -47,6 +47,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "init": ("trainyard init robots",),
     "cluster.new": ("trainyard cluster.new lab ubuntu@10.0.0.5 ubuntu@10.0.0.6 --backend microk8s",),
+    "cluster.import": ("trainyard cluster.import ray-cluster.yaml",),
     "cluster.up": ("trainyard cluster.up", "trainyard cluster.up -f lab --set workers.0.count=2"),
     "cluster.scale": ("trainyard cluster.scale gpu=3 cpu=0",),
     "cluster.shell": ("trainyard cluster.shell gpu-0 --command nvidia-smi",),

@@ -83,6 +83,26 @@ def new(call: Call, name: str, hosts: list[str] | None = None, backend: str = pa
     return Report({"file": str(path)}, [str(path)], notes=notes, next=f"trainyard cluster.plan -f {name}")
 
 
+@task(
+    dry=True,
+    name="import",
+    positional=["source"],
+    help={
+        "source": "A RayCluster of KubeRay (YAML), a file of `ray up` on AWS, or a ~/.cluster_config of Isaac Lab.",
+        "output": "The directory to write to (default: clusters/).",
+    },
+)
+def import_(call: Call, source: str, output: str = "") -> Report:
+    """Write the cluster file that a file of another tool describes; name all that has no place in it.
+
+    Overwrites nothing, and asks no cluster: `cluster.plan` does.
+    """
+    found = lazy.importing.convert_cluster(Path(source))
+    written = [] if call.dry else [paths.shown(path) for path in found.write(Path(output) if output else None)]
+    next = " ".join([found.next, *written[:1]]) if written else ""
+    return Report({"text": found.text, "written": written}, [found.text.rstrip()], notes=found.notes, next=next)
+
+
 def cluster_file(name: str, backend: str, hosts: Sequence[str]) -> str:
     """Return the example of a backend with another name, and with these hosts. Raises RequestError."""
     from trainyard.spec.fields import NAME_PATTERN

@@ -1,0 +1,237 @@
+"""Cluster files of other tools -> cluster files: what has a place is there, and all else is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from trainyard.errors import RequestError
+from trainyard.importing import convert_cluster
+from trainyard.importing.clusters import Clusters
+from trainyard.spec.load import load_cluster
+
+HEAD = {"image": "rayproject/ray:2.60.0", "resources": {"limits": {"cpu": 2, "memory": "4Gi"}}}
+WORKER = {"image": "rayproject/ray:2.60.0", "resources": {"limits": {"cpu": "4", "memory": "8Gi"}}}
+
+
+def ray_cluster(
+    *, head: dict[str, Any] = HEAD, worker: dict[str, Any] = WORKER, group: dict[str, Any] | None = None, **spec: Any
+) -> dict[str, Any]:
+    """Return a RayCluster as KubeRay's samples have them."""
+    workers = {"groupName": "small", "replicas": 2, "rayStartParams": {}, **(group or {})}
+    return {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayCluster",
+        "metadata": {"name": "lab"},
+        "spec": {
+            "headGroupSpec": {"rayStartParams": {}, "template": {"spec": {"containers": [{"name": "h", **head}]}}},
+            "workerGroupSpecs": [{**workers, "template": {"spec": {"containers": [{"name": "w", **worker}]}}}],
+            **spec,
+        },
+    }
+
+
+def imported(directory: Path, *documents: dict[str, Any], name: str = "theirs.yaml") -> Clusters:
+    file = directory / name
+    file.write_text(yaml.safe_dump_all(documents))
+    return convert_cluster(file)
+
+
+def only(found: Clusters) -> dict[str, Any]:
+    (text,) = found.texts.values()
+    content: dict[str, Any] = yaml.safe_load(text)
+    return content
+
+
+def test_a_ray_cluster_becomes_a_cluster_file_that_is_valid(tmp_path: Path) -> None:
+    found = imported(tmp_path, ray_cluster())
+    assert only(found) == {
+        "name": "lab",
+        "backend": "kuberay",
+        "image": "rayproject/ray:2.60.0",
+        "head": {"cpus": 2, "memory": "4GiB"},
+        "workers": [{"name": "small", "count": 2, "cpus": 4, "memory": "8GiB"}],
+    }
+    assert found.notes == ()
+    (path,) = found.write(tmp_path / "clusters")
+    assert load_cluster(path).spec.backend == "kuberay"
+
+
+@pytest.mark.parametrize("version", ["ray.io/v1", "ray.io/v1alpha1"])
+def test_groups_grow_where_the_autoscaler_is_on(version: str, tmp_path: Path) -> None:
+    group = {"minReplicas": 1, "maxReplicas": 5, "replicas": 2}
+    document = {**ray_cluster(group=group, enableInTreeAutoscaling=True), "apiVersion": version}
+    document["spec"]["autoscalerOptions"] = {"idleTimeoutSeconds": 90}
+    (workers,) = only(imported(tmp_path, document))["workers"]
+    assert (workers["min"], workers["max"], workers["idle_timeout"]) == (1, 5, "90s")
+    (fixed,) = only(imported(tmp_path, ray_cluster(group=group)))["workers"]
+    assert fixed["count"] == 2
+
+
+def test_sizes_requests_gpus_and_ray_start_have_their_words(tmp_path: Path) -> None:
+    worker = {
+        **WORKER,
+        "resources": {
+            "limits": {"cpu": "1500m", "memory": "2500M", "nvidia.com/gpu": 1},
+            "requests": {"cpu": "500m", "memory": "1Gi"},
+        },
+    }
+    start = {"num-gpus": "1", "resources": '"{\\"A100\\": 4}"', "metrics-export-port": "8080", "block": "true"}
+    found = imported(tmp_path, ray_cluster(worker=worker, group={"rayStartParams": start, "groupName": "GPU_s"}))
+    (workers,) = only(found)["workers"]
+    assert workers == {
+        "name": "gpu-s",
+        "count": 2,
+        "cpus": 2,
+        "memory": "2500MB",
+        "gpus": 1,
+        "resources": {"A100": 4},
+        "ray_start": {"metrics-export-port": 8080},
+    }
+    assert only(found)["kuberay"] == {"groups": {"gpu-s": {"requests": {"cpus": 0.5, "memory": "1GiB"}}}}
+    assert found.notes == (
+        "a group is called gpu-s here, not GPU_s",
+        "1500m CPUs of gpu-s became 2: nodes have whole ones",
+    )
+    found.write(tmp_path / "clusters")
+
+
+def test_what_only_some_nodes_have_is_named_and_not_given_to_all(tmp_path: Path) -> None:
+    variables = [{"name": "ALL", "value": "1"}]
+    mounts = [{"mountPath": "/data", "name": "data"}]
+    head = {**HEAD, "env": [*variables, {"name": "ONE", "value": "2"}], "volumeMounts": mounts}
+    worker = {**WORKER, "env": variables, "image": "other:1", "volumeMounts": mounts, "command": ["sleep"]}
+    document = ray_cluster(head=head, worker=worker)
+    claim = [{"name": "data", "persistentVolumeClaim": {"claimName": "nfs"}}]
+    pods = [document["spec"]["headGroupSpec"], *document["spec"]["workerGroupSpecs"]]
+    for pod in pods:
+        pod["template"]["spec"]["volumes"] = claim
+    pods[1]["template"]["spec"] |= {"nodeSelector": {"pool": "gpu"}, "tolerations": [{"key": "gpu", "value": "yes"}]}
+    found = imported(tmp_path, document)
+    content = only(found)
+    assert (content["env"], content["head"]["image"]) == ({"ALL": "1"}, "rayproject/ray:2.60.0")
+    assert content["workers"][0]["image"] == "other:1"
+    assert content["kuberay"] == {
+        "volumes": [{"target": "/data", "claim": "nfs"}],
+        "groups": {
+            "small": {
+                "node_selector": {"pool": "gpu"},
+                "tolerations": [{"operator": "Equal", "key": "gpu", "value": "yes"}],
+            }
+        },
+    }
+    assert found.notes == (
+        "ONE of head: `env` is the same on all nodes, and has text alone",
+        "spec.workerGroupSpecs.0.template.spec.containers.0.command.0: has no place here",
+    )
+    found.write(tmp_path / "clusters")
+
+
+def test_every_single_value_is_taken_or_named(tmp_path: Path) -> None:
+    document = ray_cluster(suspend=False, gcsFaultToleranceOptions={"redisAddress": "redis:6379"})
+    document["spec"]["headGroupSpec"] |= {"serviceType": "NodePort", "enableIngress": True}
+    document["metadata"]["finalizers"] = ["a/b"]
+    assert {note.partition(":")[0] for note in imported(tmp_path, document).notes} == {
+        "metadata.finalizers.0",
+        "spec.headGroupSpec.serviceType",
+        "spec.headGroupSpec.enableIngress",
+        "spec.suspend",
+        "spec.gcsFaultToleranceOptions.redisAddress",
+    }
+
+
+UP = """
+cluster_name: QED_lab
+max_workers: 4
+idle_timeout_minutes: 5
+docker: {image: "rayproject/ray:2.60.0", container_name: ray_container, run_options: [--ulimit nofile=65536:65536]}
+provider: {type: aws, region: us-west-2, availability_zone: "us-west-2a,us-west-2b", cache_stopped_nodes: false}
+auth: {ssh_user: ec2-user, ssh_private_key: ~/.ssh/k.pem}
+available_node_types:
+  ray.head.default:
+    resources: {CPU: 0}
+    node_config:
+      InstanceType: m5.xlarge
+      KeyName: k
+      BlockDeviceMappings: [{DeviceName: /dev/sda1, Ebs: {VolumeSize: 140, VolumeType: gp3}}]
+  ray.worker.gpu:
+    max_workers: 4
+    resources: {CPU: 8, GPU: 1, A10G: 1}
+    node_config: {InstanceType: g5.2xlarge, KeyName: k, InstanceMarketOptions: {MarketType: spot}}
+head_node_type: ray.head.default
+setup_commands: [pip install x]
+head_start_ray_commands: [ray stop, "ray start --head --port=6379 --autoscaling-config=~/ray_bootstrap_config.yaml"]
+worker_start_ray_commands: [ray stop, . env.sh, "ray start --address=$RAY_HEAD_IP:6379"]
+"""
+
+
+def test_a_file_of_ray_up_becomes_a_cluster_file_that_is_valid(tmp_path: Path) -> None:
+    found = imported(tmp_path, yaml.safe_load(UP))
+    assert only(found) == {
+        "name": "qed-lab",
+        "backend": "ec2",
+        "image": "rayproject/ray:2.60.0",
+        "head": {"cpus": 0},
+        "workers": [
+            {
+                "name": "worker-gpu",
+                "min": 0,
+                "max": 4,
+                "idle_timeout": "5m",
+                "cpus": 8,
+                "gpus": 1,
+                "resources": {"A10G": 1},
+            }
+        ],
+        "ec2": {
+            "region": "us-west-2",
+            "zones": ["us-west-2a", "us-west-2b"],
+            "user": "ec2-user",
+            "key_name": "k",
+            "key_file": "~/.ssh/k.pem",
+            "docker_options": ["--ulimit nofile=65536:65536"],
+            "groups": {
+                "head": {"instance_type": "m5.xlarge", "disk": "140GiB"},
+                "worker-gpu": {"instance_type": "g5.2xlarge", "spot": True},
+            },
+            "ray": {"setup_commands": ["pip install x"]},
+        },
+    }
+    assert found.notes == (
+        "node type ray.worker.gpu is group worker-gpu here",
+        "worker_start_ray_commands: '. env.sh' goes into setup_commands, if it is needed",
+        "available_node_types.ray.head.default.node_config.BlockDeviceMappings.0.Ebs.VolumeType: has no place here",
+    )
+    found.write(tmp_path / "clusters")
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (
+            {"cluster_name": "a", "provider": {"type": "gcp"}},
+            "the file is for gcp, and instances are made on AWS alone",
+        ),
+        ({"cluster_name": "a", "provider": {"type": "aws"}, "head_node": {}}, "has no available_node_types"),
+        ({"kind": "Deployment", "apiVersion": "apps/v1"}, "describes no cluster that can be imported"),
+        ({"name": "mine", "backend": "local"}, "describes no cluster that can be imported"),
+        ({**ray_cluster(), "spec": {"headGroupSpec": {"rayStartParams": {"num-cpus": "two"}}}}, "not as its tool"),
+    ],
+)
+def test_what_is_no_cluster_is_refused(document: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(RequestError) as error:
+        imported(tmp_path, document)
+    assert message in error.value.what
+
+
+def test_several_documents_are_several_files_and_the_others_are_named(tmp_path: Path) -> None:
+    other = {**ray_cluster(), "metadata": {"name": "second"}}
+    code = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "code"}}
+    found = imported(tmp_path, ray_cluster(), code, other)
+    assert list(found.texts) == ["lab", "second"]
+    assert found.notes == ("ConfigMap code is left out: no cluster",)
+    with pytest.raises(RequestError, match="several clusters would be called lab"):
+        imported(tmp_path, ray_cluster(), ray_cluster())

@@ -1,0 +1,194 @@
+"""A cluster file of `ray up` on AWS -> one with the backend ec2; what Ray alone knows goes below `ec2.ray`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from trainyard.backends.taking import Taking
+from trainyard.errors import RequestError
+from trainyard.spec.ec2 import OPEN, OPEN_BELOW, OPEN_IN_GROUPS
+
+# Commands that every example of Ray's has, and Trainyard makes itself.
+_STARTS = re.compile(r"(ulimit -n \d+; ?)?ray (stop|start --(head|address=\$RAY_HEAD_IP:6379)\b.*)")
+
+
+def is_one(document: Mapping[str, Any]) -> bool:
+    return "cluster_name" in document and isinstance(document.get("provider"), dict)
+
+
+def convert(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return a cluster file's content, and sentences about what has no place in it, or another one.
+
+    Raises RequestError for another cloud than AWS, and for a file as Ray had them before 1.2 (head_node).
+    """
+    provider = document["provider"].get("type")
+    if provider != "aws":
+        hint = "A cluster that runs there is used as it is: trainyard cluster.new NAME --backend existing."
+        raise RequestError(f"the file is for {provider}, and instances are made on AWS alone", hint=hint)
+    if "available_node_types" not in document:
+        hint = "Ray itself takes no such file any more: write available_node_types, as its examples have them."
+        raise RequestError("the file has no available_node_types", hint=hint)
+    return _Conversion(document).run()
+
+
+class _Conversion:
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self._from = Taking(document)
+        self._notes: list[str] = []
+        self._ec2: dict[str, Any] = {}
+        self._ray: dict[str, Any] = {}
+
+    def run(self) -> tuple[dict[str, Any], list[str]]:
+        """Take what has a place; return the file, and notes."""
+        take = self._from.take
+        name = re.sub(r"[^a-z0-9]+", "-", str(take("cluster_name")).lower()).strip("-")[:40]
+        self._provider()
+        self._login()
+        image = self._image()
+        idle = take("idle_timeout_minutes")
+        head_type = take("head_node_type")
+        types = list(self._from.see("available_node_types"))
+        if head_type not in types:
+            raise RequestError(f"head_node_type {head_type!r} is none of available_node_types: {', '.join(types)}")
+
+        head = self._group(head_type, "head")
+        for key in ("min_workers", "max_workers"):
+            take("available_node_types", head_type, key)
+        workers = [self._workers(each, idle=idle) for each in types if each != head_type]
+        most = take("max_workers")
+        if most is not None and most < sum(group.get("max", group.get("count", 0)) for group in workers):
+            self._notes.append(f"max_workers {most}: here each group has its own")
+
+        self._additions()
+        file: dict[str, Any] = {"name": name, "backend": "ec2"}
+        sections = {"image": image, "head": head, "workers": workers, "ec2": self._ec2}
+        if self._ray:
+            self._ec2["ray"] = self._ray
+        file |= {key: value for key, value in sections.items() if value}
+        return file, [*self._notes, *(f"{path}: has no place here" for path in self._from.left())]
+
+    def _provider(self) -> None:
+        take = self._from.take
+        take("provider", "type")
+        # Trainyard terminates what it ends.
+        if take("provider", "cache_stopped_nodes") is not False:
+            self._notes.append("provider.cache_stopped_nodes: instances are terminated, not stopped")
+        if region := take("provider", "region"):
+            self._ec2["region"] = region
+        if zones := take("provider", "availability_zone"):
+            self._ec2["zones"] = [zone.strip() for zone in zones.split(",")]
+        if take("provider", "use_internal_ips"):
+            self._ec2["use_internal_ips"] = True
+        if profile := take("provider", "aws_credentials", "aws_profile"):
+            self._ec2["profile"] = profile
+
+    def _login(self) -> None:
+        if user := self._from.take("auth", "ssh_user"):
+            self._ec2["user"] = user
+        key = self._from.see("auth", "ssh_private_key")
+        if key and (names := self._in_all("KeyName")):
+            self._from.take("auth", "ssh_private_key")
+            self._ec2 |= {"key_name": names, "key_file": key}
+
+    def _image(self) -> str | None:
+        image = self._from.take("docker", "image")
+        self._from.take("docker", "container_name")
+        if options := self._from.take("docker", "run_options"):
+            self._ec2["docker_options"] = options
+        return str(image) if image else None
+
+    def _in_all(self, key: str) -> Any:
+        """Take a value that all node types have, and none has otherwise; None if they differ."""
+        types = list(self._from.see("available_node_types"))
+        values = [self._from.see("available_node_types", each, "node_config", key) for each in types]
+        if values[0] is None or any(value != values[0] for value in values):
+            return None
+        for each in types:
+            self._from.take("available_node_types", each, "node_config", key)
+        return values[0]
+
+    def _workers(self, kind: str, *, idle: float | None) -> dict[str, Any]:
+        name = re.sub(r"[^a-z0-9]+", "-", kind.lower().removeprefix("ray.")).strip("-")
+        if name != kind:
+            self._notes.append(f"node type {kind} is group {name} here")
+        least = self._from.take("available_node_types", kind, "min_workers") or 0
+        most = self._from.take("available_node_types", kind, "max_workers")
+        if most is None:
+            most = self._from.see("max_workers") or least
+        group: dict[str, Any] = {"name": name, "min": least, "max": most} if most > least else {}
+        group = group or {"name": name, "count": least}
+        if "max" in group and idle:
+            group["idle_timeout"] = f"{idle:g}m"
+        return {**group, **self._group(kind, name)}
+
+    def _group(self, kind: str, name: str) -> dict[str, Any]:
+        """Return the head or a group of workers; its instances go to ec2.groups."""
+        take, place = self._from.take, ("available_node_types", kind)
+        resources = take(*place, "resources") or {}
+        names = {"CPU": "cpus", "GPU": "gpus"}
+        found: dict[str, Any] = {ours: resources.pop(ray) for ray, ours in names.items() if ray in resources}
+        if "memory" in resources:
+            found["memory"] = f"{int(resources.pop('memory')) // 2**20}MiB"
+        if resources:
+            found["resources"] = resources
+        if labels := take(*place, "labels"):
+            found["labels"] = labels
+
+        instances: dict[str, Any] = {}
+        for theirs, ours in (("InstanceType", "instance_type"), ("ImageId", "ami")):
+            if value := take(*place, "node_config", theirs):
+                instances[ours] = value
+        if take(*place, "node_config", "InstanceMarketOptions", "MarketType") == "spot":
+            instances["spot"] = True
+        disk = take(*place, "node_config", "BlockDeviceMappings", 0, "Ebs", "VolumeSize")
+        if disk:
+            take(*place, "node_config", "BlockDeviceMappings", 0, "DeviceName")
+            instances["disk"] = f"{disk}GiB"
+        if instances:
+            self._ec2.setdefault("groups", {})[name] = instances
+        self._of_ray(kind, name)
+        return found
+
+    def _of_ray(self, kind: str, name: str) -> None:
+        """Let what Ray alone knows of a node type stand below ec2.ray."""
+        own: dict[str, Any] = {}
+        for section, keys in OPEN_IN_GROUPS.items():
+            for key in keys:
+                path = [*section.split("."), key] if section else [key]
+                if key in ("node_config", "docker") and not section:
+                    continue
+                if (value := self._from.take("available_node_types", kind, *path)) not in (None, [], {}):
+                    _put(own, path, value)
+        if own:
+            self._ray.setdefault("available_node_types", {})[name] = own
+
+    def _additions(self) -> None:
+        for key in OPEN:
+            if key in OPEN_BELOW or key == "available_node_types":
+                continue
+            if (value := self._from.take(key)) not in (None, [], {}):
+                self._ray[key] = value
+        for section, keys in OPEN_BELOW.items():
+            for key in keys:
+                if (value := self._from.take(section, key)) not in (None, [], {}):
+                    _put(self._ray, [section, key], value)
+        for key in ("head_start_ray_commands", "worker_start_ray_commands"):
+            commands = self._from.take(key) or []
+            others = [command for command in commands if not _STARTS.fullmatch(str(command))]
+            self._notes += [f"{key}: {command!r} goes into setup_commands, if it is needed" for command in others]
+        for subnet in filter(None, [self._in_all("SubnetIds")]):
+            self._ec2["subnet"] = subnet[0]
+        if profile := self._in_all("IamInstanceProfile"):
+            arn = str(profile.get("Name") or profile.get("Arn", ""))
+            self._ec2["instance_profile"] = PurePosixPath(arn).name
+        if groups := self._in_all("SecurityGroupIds"):
+            self._ec2["security_group"] = groups[0]
+
+
+def _put(document: dict[str, Any], path: list[str], value: object) -> None:
+    for key in path[:-1]:
+        document = document.setdefault(key, {})
+    document[path[-1]] = value

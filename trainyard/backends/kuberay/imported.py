@@ -1,0 +1,261 @@
+"""A RayCluster of KubeRay (v1, v1alpha1) -> a cluster file with the backend kuberay."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from math import ceil
+from typing import Any
+
+from trainyard.backends.taking import Step, Taking
+from trainyard.seams.kube.types import quantity
+from trainyard.spec.ray_nodes import MADE_FROM
+from trainyard.spec.units import format_size
+
+GPU = "nvidia.com/gpu"
+# What the cluster file has a word for, or what every cluster here has; by the container's keys.
+_OURS = ("name", "ports", "imagePullPolicy")
+_PODS = {"nodeSelector": "node_selector", "tolerations": "tolerations"}
+_CLASSES = {"priorityClassName": "priority_class", "runtimeClassName": "runtime_class"}
+_VOLUMES = {
+    "claim": ("persistentVolumeClaim", "claimName"),
+    "config_map": ("configMap", "name"),
+    "secret": ("secret", "secretName"),
+    "host_path": ("hostPath", "path"),
+}
+
+
+def is_one(document: Mapping[str, Any]) -> bool:
+    return str(document.get("apiVersion", "")).startswith("ray.io/") and document.get("kind") == "RayCluster"
+
+
+def convert(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return a cluster file's content, and sentences about what has no place in it, or another one."""
+    return _Conversion(document).run()
+
+
+class _Conversion:
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self._from = Taking(document)
+        self._notes: list[str] = []
+        self._kuberay: dict[str, Any] = {}
+        self._groups: dict[str, dict[str, Any]] = {}
+
+    def run(self) -> tuple[dict[str, Any], list[str]]:
+        """Take what has a place; return the file, and notes."""
+        take = self._from.take
+        for key in ("apiVersion", "kind"):
+            take(key)
+        name = self._named(str(take("metadata", "name") or "ray"), "the cluster")
+        if namespace := take("metadata", "namespace"):
+            self._kuberay["namespace"] = namespace
+        if version := take("spec", "rayVersion"):
+            self._notes.append(f"spec.rayVersion {version}: the image's Ray counts, and cluster.up asks it")
+
+        grows = take("spec", "enableInTreeAutoscaling") is True
+        idle = take("spec", "autoscalerOptions", "idleTimeoutSeconds")
+        head = self._group(("spec", "headGroupSpec"), "head")
+        workers = []
+        for index in range(len(self._from.see("spec", "workerGroupSpecs") or ())):
+            workers.append(self._workers(("spec", "workerGroupSpecs", index), grows=grows, idle=idle))
+
+        places: dict[str, tuple[Step, ...]] = {"head": ("spec", "headGroupSpec")}
+        places |= {group["name"]: ("spec", "workerGroupSpecs", index) for index, group in enumerate(workers)}
+        env = self._shared_env(places)
+        self._shared_pods(list(places.values()))
+        file: dict[str, Any] = {"name": name, "backend": "kuberay", **_one_image([head, *workers])}
+        sections = {"head": head, "workers": workers, "env": env, "kuberay": self._kuberay}
+        if self._groups:
+            self._kuberay["groups"] = self._groups
+        file |= {key: value for key, value in sections.items() if value}
+        return file, [*self._notes, *(f"{path}: has no place here" for path in self._from.left())]
+
+    def _named(self, written: str, what: str) -> str:
+        name = re.sub(r"[^a-z0-9]+", "-", written.lower()).strip("-") or "ray"
+        name = name if name[0].isalpha() else f"ray-{name}"
+        if name != written:
+            self._notes.append(f"{what} is called {name} here, not {written}")
+        return name[:40].rstrip("-")
+
+    def _workers(self, place: tuple[Step, ...], *, grows: bool, idle: float | None) -> dict[str, Any]:
+        """Return a group of workers."""
+        take = self._from.take
+        group: dict[str, Any] = {"name": self._named(str(take(*place, "groupName") or "workers"), "a group")}
+        replicas, least, most = (take(*place, f"{key}eplicas") for key in ("r", "minR", "maxR"))
+        hosts = take(*place, "numOfHosts") or 1
+        if hosts > 1:
+            self._notes.append(f"group {group['name']}: {hosts} hosts of each replica are nodes of their own here")
+        if grows and most and most > (least or 0):
+            group |= {"min": (least or 0) * hosts, "max": most * hosts}
+            if idle:
+                group["idle_timeout"] = f"{idle}s"
+        else:
+            group["count"] = (replicas if replicas is not None else least or 0) * hosts
+        return {**group, **self._group(place, group["name"])}
+
+    def _group(self, place: tuple[Step, ...], name: str) -> dict[str, Any]:
+        """Return what the head and a group of workers have alike; pods' own words go to kuberay.groups."""
+        found = self._sizes(place, name)
+        if self._from.see(*place, "serviceType") == "ClusterIP":
+            self._from.take(*place, "serviceType")
+        if image := self._from.take(*_container(place), "image"):
+            found["image"] = image
+        for key in _OURS:
+            self._from.take(*_container(place), key)
+        found |= self._start(place, name, found)
+
+        pods: dict[str, Any] = self._groups.get(name, {})
+        template = (*place, "template")
+        for key in ("labels", "annotations"):
+            if value := self._from.take(*template, "metadata", key):
+                pods[key] = value
+        for theirs, ours in {**_PODS, **_CLASSES}.items():
+            if value := self._from.take(*template, "spec", theirs):
+                pods[ours] = [_toleration(each) for each in value] if ours == "tolerations" else value
+        if pods:
+            self._groups[name] = pods
+        return found
+
+    def _sizes(self, place: tuple[Step, ...], name: str) -> dict[str, Any]:
+        """Return CPUs, memory and GPUs: what the container may use, and what it asks for if that is less."""
+        resources = (*_container(place), "resources")
+        limits, requests = (self._from.take(*resources, kind) or {} for kind in ("limits", "requests"))
+        asked = {**requests, **limits}
+        found: dict[str, Any] = {}
+        own: dict[str, Any] = {}
+        if "cpu" in asked:
+            cpus = quantity(str(asked["cpu"]))
+            found["cpus"] = ceil(cpus)
+            if cpus != ceil(cpus):
+                self._notes.append(f"{asked['cpu']} CPUs of {name} became {ceil(cpus)}: nodes have whole ones")
+            if "cpu" in requests and quantity(str(requests["cpu"])) < cpus:
+                own["cpus"] = quantity(str(requests["cpu"]))
+        if "memory" in asked:
+            found["memory"] = format_size(int(quantity(str(asked["memory"]))))
+            if "memory" in requests and quantity(str(requests["memory"])) < quantity(str(asked["memory"])):
+                own["memory"] = format_size(int(quantity(str(requests["memory"]))))
+        if GPU in asked:
+            found["gpus"] = int(quantity(str(asked[GPU])))
+        others = sorted(asked.keys() - {"cpu", "memory", GPU})
+        self._notes += [f"{key} of {name}: kuberay.gpu_resource names another GPU than {GPU}" for key in others]
+        if own:
+            self._groups[name] = {"requests": own}
+        return found
+
+    def _start(self, place: tuple[Step, ...], name: str, sizes: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what `ray start` is told, in the words of a cluster file."""
+        told: dict[str, Any] = self._from.take(*place, "rayStartParams") or {}
+        found: dict[str, Any] = {}
+        for key, value in told.items():
+            if key == "num-cpus":
+                found["cpus"] = int(value)
+                if found["cpus"] == 0 and sizes.get("cpus"):
+                    self._notes.append(f"{name} hands out 0 CPUs, and has 1 for Ray itself, not {sizes['cpus']}")
+                    self._groups.pop(name, None)
+            elif key == "num-gpus":
+                found["gpus"] = int(value)
+            elif key == "resources":
+                found["resources"] = _resources(value)
+            elif key == "labels":
+                found["labels"] = dict(pair.split("=", 1) for pair in str(value).split(","))
+            elif key not in MADE_FROM:
+                found.setdefault("ray_start", {})[key] = _typed(value)
+        return found
+
+    def _shared_env(self, places: Mapping[str, tuple[Step, ...]]) -> dict[str, str]:
+        """Return the variables that all containers have with the same value; name those that only some have."""
+        each = {}
+        for group, place in places.items():
+            entries = self._from.take(*_container(place), "env") or []
+            each[group] = {entry["name"]: entry.get("value") for entry in entries}
+        shared = {
+            name: str(value)
+            for name, value in each["head"].items()
+            if value is not None and all(env.get(name) == value for env in each.values())
+        }
+        for group, env in each.items():
+            if others := [name for name in env if name not in shared]:
+                self._notes.append(
+                    f"{', '.join(others)} of {group}: `env` is the same on all nodes, and has text alone"
+                )
+        return shared
+
+    def _shared_pods(self, places: Sequence[tuple[Step, ...]]) -> None:
+        """Take account, pull secrets and volumes, where all pods have the same."""
+        specs = [(*place, "template", "spec") for place in places]
+        for theirs, ours in (("serviceAccountName", "service_account"), ("imagePullSecrets", "pull_secrets")):
+            values = [self._from.see(*spec, theirs) for spec in specs]
+            if values[0] and all(value == values[0] for value in values):
+                for spec in specs:
+                    self._from.take(*spec, theirs)
+                self._kuberay[ours] = values[0] if ours == "service_account" else [one["name"] for one in values[0]]
+
+        volumes = [self._mounted(place) for place in places]
+        shared = [volume for volume in volumes[0] if all(volume in each for each in volumes)]
+        if not shared:
+            return
+        self._kuberay["volumes"] = shared
+        targets = [volume["target"] for volume in shared]
+        for place in places:
+            self._forget_mounts(place, targets)
+
+    def _mounted(self, place: tuple[Step, ...]) -> list[dict[str, Any]]:
+        """Return the volumes of a pod's first container that a cluster file has a word for."""
+        volumes = self._from.see(*place, "template", "spec", "volumes") or []
+        sources = {volume["name"]: volume for volume in volumes}
+        found = []
+        for mount in self._from.see(*_container(place), "volumeMounts") or []:
+            volume = sources.get(mount["name"], {})
+            for ours, (theirs, key) in _VOLUMES.items():
+                if theirs in volume and "subPath" not in mount and volume[theirs].keys() <= {key, "readOnly", "type"}:
+                    entry = {"target": mount["mountPath"], ours: volume[theirs][key]}
+                    found.append({**entry, "read_only": True} if mount.get("readOnly") else entry)
+        return found
+
+    def _forget_mounts(self, place: tuple[Step, ...], targets: Sequence[str]) -> None:
+        mounts = self._from.see(*_container(place), "volumeMounts") or []
+        names = {mount["name"] for mount in mounts if mount["mountPath"] in targets}
+        for index, mount in enumerate(mounts):
+            if mount["mountPath"] in targets:
+                self._from.take(*_container(place), "volumeMounts", index)
+        for index, volume in enumerate(self._from.see(*place, "template", "spec", "volumes") or []):
+            if volume and volume["name"] in names:
+                self._from.take(*place, "template", "spec", "volumes", index)
+
+
+def _container(place: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Return where Ray's container is: KubeRay takes the first one for it."""
+    return (*place, "template", "spec", "containers", 0)
+
+
+def _one_image(groups: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """Move an image that all groups have to the file's top."""
+    images = {group.get("image") for group in groups}
+    if len(images) > 1 or images == {None}:
+        return {}
+    image = groups[0]["image"]
+    for group in groups:
+        del group["image"]
+    return {"image": image}
+
+
+def _resources(value: str) -> dict[str, int]:
+    """Return custom resources: JSON that is quoted for a shell, as KubeRay's samples have it."""
+    found = json.loads(value.strip("'"))
+    if isinstance(found, str):
+        found = json.loads(found)
+    return {name: int(count) for name, count in found.items()}
+
+
+def _toleration(written: Mapping[str, Any]) -> dict[str, Any]:
+    # Kubernetes' default is Equal, the cluster file's Exists.
+    return {"operator": "Equal", **written}
+
+
+def _typed(value: object) -> object:
+    """Return a parameter of `ray start` as a cluster file has it: KubeRay writes all as text, a flag as ""."""
+    text = str(value)
+    if text in ("", "true"):
+        return True
+    return int(text) if text.isdecimal() else text

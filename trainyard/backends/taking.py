@@ -1,0 +1,58 @@
+"""A document of another tool from which keys are taken; what remains has no place here, and is named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+Step = str | int
+
+
+class Taking:
+    """A document, without what was taken from it. Lists keep their length, so that paths stay right."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        # What an anchor of YAML names twice is taken twice.
+        self._left = _copied(document)
+
+    def take(self, *path: Step) -> Any:
+        """Return what stands at a path and remove it; None if nothing does."""
+        *above, last = path
+        holder = self.see(*above)
+        if isinstance(holder, dict):
+            return holder.pop(last, None)
+        if isinstance(holder, list) and isinstance(last, int) and last < len(holder):
+            value, holder[last] = holder[last], None
+            return value
+        return None
+
+    def see(self, *path: Step) -> Any:
+        """Return what is left at a path; None if nothing is."""
+        found: Any = self._left
+        for step in path:
+            if isinstance(found, dict):
+                found = found.get(step)
+            elif isinstance(found, list) and isinstance(step, int) and step < len(found):
+                found = found[step]
+            else:
+                return None
+        return found
+
+    def left(self) -> list[str]:
+        """Return the paths of all single values that nobody took: `spec.headGroupSpec.serviceType`."""
+        return list(_paths(self._left))
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _copied(inner) for key, inner in value.items()}
+    return [_copied(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _paths(value: object, path: str = "") -> Iterator[str]:
+    if isinstance(value, dict | list):
+        entries = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, inner in entries:
+            yield from _paths(inner, f"{path}.{key}" if path else str(key))
+    elif value is not None:
+        yield path
