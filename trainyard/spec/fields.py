@@ -138,11 +138,16 @@ def same_names(names: Sequence[str], section: str) -> Iterator[Complaint]:
             yield Complaint((index, "name"), f"is also the name of {section}.{first[name]}", name)
 
 
+def is_set_here(name: str, value: str) -> bool:
+    """Say whether Trainyard sets this variable itself."""
+    # `auto` is this cluster, too.
+    return bool(_OURS.fullmatch(name)) and (name, value) != ("RAY_ADDRESS", "auto")
+
+
 def _unusable(variables: Mapping[str, str]) -> Iterator[Complaint]:
     """Complain about variables that Trainyard sets itself."""
     for name, value in variables.items():
-        # `auto` is this cluster, too.
-        if _OURS.fullmatch(name) and (name, value) != ("RAY_ADDRESS", "auto"):
+        if is_set_here(name, value):
             yield Complaint((name,), "is set by Trainyard")
 
 

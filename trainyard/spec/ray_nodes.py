@@ -118,6 +118,11 @@ RAY_START_TEXT = "More parameters of `ray start`, such as {metrics-export-port: 
 IMAGE_TEXT = "The image of these nodes, instead of `image`; with the same Ray and Python."
 
 
+def may_be_given(name: str) -> bool:
+    """Say whether a cluster file may name this parameter of `ray start`."""
+    return name in _FLAGS or name in _PARAMETERS
+
+
 def start_options(parameters: Mapping[str, object]) -> dict[str, str | None]:
     """Return parameters as text; None where a flag has no value."""
     return {name: None if value is True else str(value) for name, value in parameters.items()}

@@ -10,7 +10,8 @@ from typing import Any
 
 from trainyard.backends.taking import Step, Taking
 from trainyard.seams.kube.types import quantity
-from trainyard.spec.ray_nodes import MADE_FROM
+from trainyard.spec.fields import is_set_here
+from trainyard.spec.ray_nodes import MADE_FROM, may_be_given
 from trainyard.spec.units import format_size
 
 GPU = "nvidia.com/gpu"
@@ -55,6 +56,10 @@ class _Conversion:
 
         grows = take("spec", "enableInTreeAutoscaling") is True
         idle = take("spec", "autoscalerOptions", "idleTimeoutSeconds")
+        if limits := take("spec", "autoscalerOptions", "resources", "limits"):
+            take("spec", "autoscalerOptions", "resources", "requests")
+            sizes = {"cpus": quantity(str(limits["cpu"])), "memory": format_size(int(quantity(limits["memory"])))}
+            self._kuberay["autoscaler"] = sizes
         head = self._group(("spec", "headGroupSpec"), "head")
         workers = []
         for index in range(len(self._from.see("spec", "workerGroupSpecs") or ())):
@@ -150,17 +155,20 @@ class _Conversion:
         for key, value in told.items():
             if key == "num-cpus":
                 found["cpus"] = int(value)
-                if found["cpus"] == 0 and sizes.get("cpus"):
+                if found["cpus"] == 0 and sizes.get("cpus", 0) > 1:
                     self._notes.append(f"{name} hands out 0 CPUs, and has 1 for Ray itself, not {sizes['cpus']}")
-                    self._groups.pop(name, None)
+                if found["cpus"] == 0:
+                    self._groups.get(name, {}).get("requests", {}).pop("cpus", None)
             elif key == "num-gpus":
                 found["gpus"] = int(value)
             elif key == "resources":
                 found["resources"] = _resources(value)
             elif key == "labels":
                 found["labels"] = dict(pair.split("=", 1) for pair in str(value).split(","))
-            elif key not in MADE_FROM:
+            elif may_be_given(key):
                 found.setdefault("ray_start", {})[key] = _typed(value)
+            elif key not in MADE_FROM:
+                self._notes.append(f"{key} of {name}: no parameter of `ray start` that has a place here")
         return found
 
     def _shared_env(self, places: Mapping[str, tuple[Step, ...]]) -> dict[str, str]:
@@ -174,8 +182,12 @@ class _Conversion:
             for name, value in each["head"].items()
             if value is not None and all(env.get(name) == value for env in each.values())
         }
+        ours = [name for name, value in shared.items() if is_set_here(name, value)]
+        if ours:
+            self._notes.append(f"{', '.join(ours)}: Trainyard sets this itself")
+            shared = {name: value for name, value in shared.items() if name not in ours}
         for group, env in each.items():
-            if others := [name for name in env if name not in shared]:
+            if others := [name for name in env if name not in shared and name not in ours]:
                 self._notes.append(
                     f"{', '.join(others)} of {group}: `env` is the same on all nodes, and has text alone"
                 )
