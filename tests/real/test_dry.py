@@ -18,6 +18,7 @@ pytestmark = pytest.mark.core
 
 # What a command needs to be given, and the flags with which it would do its worst, or not wait for ever.
 VALUES = {"job_dir": "sleeping", "sizes": "gpu=1", "source": "tasks.yaml"}
+OTHER_VALUES = {"tune.dispatch": {"job_dir": "sweep"}, "cluster.import": {"source": "cluster_config"}}
 SWEEP = "command: [echo, '{x}']\ntune: {space: {x: {choice: [1, 2]}}, metric: m, samples: 2}\n"
 # There is no shell on local nodes, no sweep, and no run that ended and could be resumed.
 REFUSED = ("cluster.shell", "train.resume", "tune.status", "tune.stop", "tune.resume")
@@ -55,6 +56,7 @@ def test_no_command_changes_anything_with_dry(yard: Yard, sleeping: Path, mark: 
     careful = Yard(yard.home, environ={"HOME": str(tmp_path), "DOCKER_HOST": f"unix://{tmp_path}/no-docker"})
     write_job(yard, "sweep", SWEEP)
     (yard.home / "tasks.yaml").write_text("tasks: [{name: a, py_args: train.py}]\n")
+    (yard.home / "cluster_config").write_text("name: lab address: http://127.0.0.1:8265\n")
     before = world(yard, tmp_path, mark)
 
     def said_by(name: str) -> str:
@@ -77,7 +79,7 @@ def words(name: str) -> list[str]:
     """Return a command line for a task: all that it must be given, and what makes it worse."""
     arguments = {one.attr_name or one.name: one for one in namespace[name].get_arguments()}
     needed = [key for key, one in arguments.items() if one.positional and (one.default is None or key in VALUES)]
-    values = {**VALUES, "job_dir": "sweep"} if name == "tune.dispatch" else VALUES
+    values = {**VALUES, **OTHER_VALUES.get(name, {})}
     return [name, *(values.get(key, "x") for key in needed), *(FLAGS[key] for key in arguments if key in FLAGS)]
 
 
