@@ -44,6 +44,8 @@ _ROOM = (
     "the cluster is there, and its file says how large it is; resources.actors of the job is what this training gets"
 )
 _PLACES = "curves are in $TRAINYARD_OUTPUT and checkpoints in $TRAINYARD_CHECKPOINT, which come home"
+_SEARCH = "trainyard tune.dispatch searches and prunes: jobs/cartpole-tune"
+_FILE = "write the run, env, stop and config of its experiment behind --run, --env, --stop and --config"
 ELSEWHERE = {
     "--ray-address": _ROOM,
     "--ray-num-cpus": _ROOM,
@@ -56,11 +58,11 @@ ELSEWHERE = {
     "--upload-dir": _PLACES,
     "--experiment-name": "the run has the job's name",
     "--num-samples": "matrix: {repeat: [1, 2, 3]} makes a task of each",
-    "--scheduler": "trainyard tune.dispatch searches and prunes: jobs/cartpole-tune",
-    "--scheduler-config": "trainyard tune.dispatch searches and prunes: jobs/cartpole-tune",
+    "--scheduler": _SEARCH,
+    "--scheduler-config": _SEARCH,
     "--resume": "trainyard train.resume continues a run, and a retry its task",
-    "--config-file": "write the run, env, stop and config of its experiment behind --run, --env, --stop and --config",
-    "-f": "write the run, env, stop and config of its experiment behind --run, --env, --stop and --config",
+    "--config-file": _FILE,
+    "-f": _FILE,
 }
 
 

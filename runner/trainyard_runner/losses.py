@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import dataclass
 
 from ray import exceptions
@@ -16,7 +17,7 @@ _INSTALLER_LINES = 20
 # The last line of a traceback.
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)\b")
 _WORKER_LINES = 5
-_MOST_WORKERS, _STATE_SECONDS = 1000, 5
+_MOST_WORKERS, _STATE_SECONDS, _JUST_NOW = 1000, 5, 60
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,10 @@ def explain(error: BaseException, *, node: str | None, node_is_alive: bool, is_a
 
 
 def of_worker() -> tuple[str, ...]:
-    """Return what Ray knows of the worker that crashed last, line by line; () if nothing, or if it cannot be asked."""
+    """Return what Ray knows of the worker that crashed last, line by line; () if nothing, or if it cannot be asked.
+
+    Ray does not say whose worker it was: one that crashed a minute ago is another attempt's.
+    """
     # Ray's state API needs what only ray[default] has, and no run needs it otherwise.
     from ray.util import state
 
@@ -59,7 +63,9 @@ def of_worker() -> tuple[str, ...]:
         workers = state.list_workers(filters=crashed, detail=True, limit=_MOST_WORKERS, timeout=_STATE_SECONDS)
     except Exception:  # no dashboard, no answer in time, or too many workers for one answer
         return ()
-    newest = max(workers, key=lambda worker: worker.end_time_ms or 0, default=None)
+    since = (time.time() - _JUST_NOW) * 1000
+    recent = [worker for worker in workers if (worker.end_time_ms or 0) >= since]
+    newest = max(recent, key=lambda worker: worker.end_time_ms or 0, default=None)
     lines = [line.rstrip() for line in (newest.exit_detail or "").splitlines()] if newest else []
     named = [number for number, line in enumerate(lines) if _EXCEPTION.match(line)]
     return tuple(lines[: named[-1] + 1][-_WORKER_LINES:]) if named else ()

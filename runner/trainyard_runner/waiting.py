@@ -133,7 +133,7 @@ def installing(line: Line, runtime_env: Mapping[str, Any], *, seconds: float) ->
     more = f" and {len(packages) - len(named)} more" if len(packages) > len(named) else ""
     who = "1 task waits" if line.count == 1 else f"{line.count} tasks wait"
     since = f", for {int(seconds // 60)} min" if seconds >= 60 else ""
-    text = f"{who} while Ray installs {', '.join(named)}{more}, once on each node{since}"
+    text = f"{who} for Ray, which first installs {', '.join(named)}{more} where a node lacks them{since}"
     return Reason(line.count, "packages", (), text)
 
 

@@ -243,4 +243,7 @@ def test_rllib_as_shipped_runs_with_what_ray_installs(plain: Yard) -> None:
     ended = dispatched(plain, "rllib", "timeout=20m")
     assert "ends: " in log(ended)
     shown = (ended / "events.jsonl").read_text()
-    assert "waits while Ray installs torch, gymnasium==1.2.2, dm_tree, lz4 and 6 more, once on each node" in shown
+    assert (
+        "waits for Ray, which first installs torch, gymnasium==1.2.2, dm_tree, lz4 and 6 more where a node lacks them"
+        in shown
+    )

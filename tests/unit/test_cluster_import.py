@@ -201,6 +201,7 @@ def test_a_file_of_ray_up_becomes_a_cluster_file_that_is_valid(tmp_path: Path) -
         },
     }
     assert found.notes == (
+        "the cluster is called qed-lab here, not QED_lab",
         "node type ray.worker.gpu is group worker-gpu here",
         "worker_start_ray_commands: '. env.sh' goes into setup_commands, if it is needed",
         "available_node_types.ray.head.default.node_config.BlockDeviceMappings.0.Ebs.VolumeType: has no place here",
@@ -235,3 +236,49 @@ def test_several_documents_are_several_files_and_the_others_are_named(tmp_path: 
     assert found.notes == ("ConfigMap code is left out: no cluster",)
     with pytest.raises(RequestError, match="several clusters would be called lab"):
         imported(tmp_path, ray_cluster(), ray_cluster())
+
+
+def test_what_a_cluster_file_has_one_of_is_not_the_first_of_several(tmp_path: Path) -> None:
+    document = yaml.safe_load(UP)
+    for kind in document["available_node_types"].values():
+        kind["node_config"] |= {
+            "SubnetIds": ["subnet-00000001", "subnet-00000002"],
+            "SecurityGroupIds": ["sg-00000001"],
+        }
+    market = document["available_node_types"]["ray.worker.gpu"]["node_config"]["InstanceMarketOptions"]
+    market["MarketType"] = "capacity-block"
+    found = imported(tmp_path, document)
+    assert only(found)["ec2"]["security_group"] == "sg-00000001"
+    assert "subnet" not in only(found)["ec2"]
+    named = [note.partition(":")[0] for note in found.notes]
+    for kind in ("ray.head.default", "ray.worker.gpu"):
+        assert f"available_node_types.{kind}.node_config.SubnetIds.1" in named
+    assert "available_node_types.ray.worker.gpu.node_config.InstanceMarketOptions.MarketType" in named
+
+
+def test_what_kuberay_sets_and_what_would_lose_a_word_is_named(tmp_path: Path) -> None:
+    mounts = [{"mountPath": "/data", "name": "data"}, {"mountPath": "/c", "name": "c", "mountPropagation": "None"}]
+    start = {"object-store-memory": "100000000", "dashboard-host": "0.0.0.0"}
+    document = ray_cluster(head={**HEAD, "volumeMounts": mounts}, group={"rayStartParams": start})
+    (container,) = document["spec"]["workerGroupSpecs"][0]["template"]["spec"]["containers"]
+    container["resources"] = {"limits": {"memory": "8Gi"}, "requests": {"cpu": 1}}
+    head = document["spec"]["headGroupSpec"]["template"]
+    head["metadata"] = {"labels": {"team": "a", "app.kubernetes.io/name": "kuberay"}}
+    head["spec"]["volumes"] = [
+        {"name": "data", "persistentVolumeClaim": {"claimName": "nfs", "readOnly": True}},
+        {"name": "c", "configMap": {"name": "c"}},
+    ]
+    document["spec"]["autoscalerOptions"] = {"resources": {"limits": {"cpu": "500m"}}}
+    found = imported(tmp_path, document)
+    assert only(found)["kuberay"] == {"groups": {"head": {"labels": {"team": "a"}}}}
+    assert found.notes[:3] == (
+        "labels of head: app.kubernetes.io/name is set by KubeRay or Trainyard",
+        "cpu of small: what is requested is the limit, too",
+        "object-store-memory of small: follows from memory, and shm_size of the backend here",
+    )
+    named = [note.partition(":")[0] for note in found.notes]
+    place = "spec.headGroupSpec.template.spec"
+    for path in ("volumes.0.persistentVolumeClaim.readOnly", "containers.0.volumeMounts.1.mountPropagation"):
+        assert f"{place}.{path}" in named
+    assert "spec.autoscalerOptions.resources.limits.cpu" in named
+    found.write(tmp_path / "clusters")

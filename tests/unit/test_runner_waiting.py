@@ -146,22 +146,22 @@ def test_what_tasks_started_through_ray_is_their_runs_and_not_others() -> None:
     [
         ({}, 9, None),
         ({"env_vars": {"A": "1"}}, 9, None),
-        ({"uv": ["torch"]}, 9, "1 task waits while Ray installs torch, once on each node"),
+        ({"uv": ["torch"]}, 9, "1 task waits for Ray, which first installs torch where a node lacks them"),
         (
             {"uv": {"packages": ["torch", "scipy==1.2"]}},
             9,
-            "1 task waits while Ray installs torch, scipy==1.2, once on each node",
+            "1 task waits for Ray, which first installs torch, scipy==1.2 where a node lacks them",
         ),
         (
             {"pip": {"packages": ["${RAY_RUNTIME_ENV_CREATE_WORKING_DIR}/dist/a.whl", "b", "c", "d", "e", "f"]}},
             125,
-            "1 task waits while Ray installs a.whl, b, c, d and 2 more, once on each node, for 2 min",
+            "1 task waits for Ray, which first installs a.whl, b, c, d and 2 more where a node lacks them, for 2 min",
         ),
         ({"conda": "robots"}, 60, None),
         (
             {"conda": {"dependencies": []}},
             60,
-            "1 task waits while Ray installs a conda environment, once on each node, for 1 min",
+            "1 task waits for Ray, which first installs a conda environment where a node lacks them, for 1 min",
         ),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -41,6 +42,13 @@ class Taking:
     def left(self) -> list[str]:
         """Return the paths of all single values that nobody took: `spec.headGroupSpec.serviceType`."""
         return list(_paths(self._left))
+
+
+def as_name(written: str) -> str:
+    """Return the name of a cluster or group that a cluster file can have, as near as it gets to another tool's."""
+    name = re.sub(r"[^a-z0-9]+", "-", written.lower()).strip("-") or "ray"
+    name = name if name[0].isalpha() else f"ray-{name}"
+    return name[:40].rstrip("-")
 
 
 def _copied(value: Any) -> Any:

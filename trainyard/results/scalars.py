@@ -95,10 +95,10 @@ def read_directory(
     tables = sorted(path for path in paths if path.suffix in (".csv", ".jsonl") and path.parent not in have_events)
 
     found: dict[str, dict[str, Curve]] = {}
-    for path in (*events, *tables):
+    read = [*((path, read_file(path)) for path in events), *((path, read_table(path, step)) for path in tables)]
+    for path, scalars in read:
         parts = path.parent.relative_to(directory).parts
         curves = found.setdefault("/".join(parts[1:] if by_attempt else parts), {})
-        scalars = read_table(path, step) if path in tables else read_file(path)
         for tag, at, value, time in scalars:
             if tag not in curves and len(curves) >= tags:
                 continue

@@ -26,9 +26,14 @@ _THEIR_LABELS = ("app.kubernetes.io/name", "app.kubernetes.io/created-by", "app.
 _THEIR_PREFIXES = ("ray.io", "io.trainyard")
 
 
+def is_set_by_kuberay(key: str) -> bool:
+    """Say whether KubeRay or Trainyard sets this label or annotation."""
+    return key in _THEIR_LABELS or key.partition("/")[0] in _THEIR_PREFIXES
+
+
 def _own_metadata(entries: Mapping[str, str]) -> Iterator[Complaint]:
     for key in entries:
-        if key in _THEIR_LABELS or key.partition("/")[0] in _THEIR_PREFIXES:
+        if is_set_by_kuberay(key):
             yield Complaint((key,), "is set by KubeRay or Trainyard")
 
 

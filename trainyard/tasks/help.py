@@ -64,7 +64,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "image.push": ("trainyard image.push ray-cpu",),
 }
 # How a flag's value is written, where its name does not say it.
-_VALUES = {"set": "PATH=VALUE", "base": "IMAGE", "command": "COMMAND"}
+_VALUES = {"set": "PATH=VALUE", "base": "IMAGE"}
 _BEFORE = (
     ("--dry", "Before a command: show what it would do, and change nothing."),
     ("--list, --version", "All commands by name; the version."),

@@ -188,7 +188,9 @@ def watch(call: Call, run: str = "", browser: bool = True) -> Report:
     say(found.report, file=sys.stderr if call.json else sys.stdout, flush=True)
     if browser:
         browse(found.report.resolve().as_uri())
-    return replace(ended(lazy.training.watch(found, screen=screen)), next="trainyard train.list")
+    now = lazy.training.watch(found, screen=screen)
+    succeeded = now.state.ended and now.state.exit == 0
+    return replace(ended(now), next="trainyard train.list") if succeeded else ended(now)
 
 
 @task(

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from trainyard.backends.taking import Taking
+from trainyard.backends.taking import Taking, as_name
 from trainyard.errors import RequestError
 from trainyard.spec.ec2 import OPEN, OPEN_BELOW, OPEN_IN_GROUPS
+from trainyard.spec.units import format_size
 
 # Commands that every example of Ray's has, and Trainyard makes itself.
 _STARTS = re.compile(r"(ulimit -n \d+; ?)?ray (stop|start --(head|address=\$RAY_HEAD_IP:6379)\b.*)")
@@ -44,7 +45,10 @@ class _Conversion:
     def run(self) -> tuple[dict[str, Any], list[str]]:
         """Take what has a place; return the file, and notes."""
         take = self._from.take
-        name = re.sub(r"[^a-z0-9]+", "-", str(take("cluster_name")).lower()).strip("-")[:40]
+        written = str(take("cluster_name"))
+        name = as_name(written)
+        if name != written:
+            self._notes.append(f"the cluster is called {name} here, not {written}")
         self._provider()
         self._login()
         image = self._image()
@@ -100,18 +104,20 @@ class _Conversion:
             self._ec2["docker_options"] = options
         return str(image) if image else None
 
-    def _in_all(self, key: str) -> Any:
-        """Take a value that all node types have, and none has otherwise; None if they differ."""
+    def _in_all(self, key: str, *, at_most: int | None = None) -> Any:
+        """Take a value that all node types have alike; None if they differ, or if it is a list of more than that."""
         types = list(self._from.see("available_node_types"))
         values = [self._from.see("available_node_types", each, "node_config", key) for each in types]
         if values[0] is None or any(value != values[0] for value in values):
+            return None
+        if at_most is not None and len(values[0]) > at_most:
             return None
         for each in types:
             self._from.take("available_node_types", each, "node_config", key)
         return values[0]
 
     def _workers(self, kind: str, *, idle: float | None) -> dict[str, Any]:
-        name = re.sub(r"[^a-z0-9]+", "-", kind.lower().removeprefix("ray.")).strip("-")
+        name = as_name(kind.removeprefix("ray."))
         if name != kind:
             self._notes.append(f"node type {kind} is group {name} here")
         least = self._from.take("available_node_types", kind, "min_workers") or 0
@@ -131,7 +137,7 @@ class _Conversion:
         names = {"CPU": "cpus", "GPU": "gpus"}
         found: dict[str, Any] = {ours: resources.pop(ray) for ray, ours in names.items() if ray in resources}
         if "memory" in resources:
-            found["memory"] = f"{int(resources.pop('memory')) // 2**20}MiB"
+            found["memory"] = format_size(int(resources.pop("memory")))
         if resources:
             found["resources"] = resources
         if labels := take(*place, "labels"):
@@ -141,7 +147,9 @@ class _Conversion:
         for theirs, ours in (("InstanceType", "instance_type"), ("ImageId", "ami")):
             if value := take(*place, "node_config", theirs):
                 instances[ours] = value
-        if take(*place, "node_config", "InstanceMarketOptions", "MarketType") == "spot":
+        market = (*place, "node_config", "InstanceMarketOptions", "MarketType")
+        if self._from.see(*market) == "spot":
+            take(*market)
             instances["spot"] = True
         disk = take(*place, "node_config", "BlockDeviceMappings", 0, "Ebs", "VolumeSize")
         if disk:
@@ -179,13 +187,12 @@ class _Conversion:
             commands = self._from.take(key) or []
             others = [command for command in commands if not _STARTS.fullmatch(str(command))]
             self._notes += [f"{key}: {command!r} goes into setup_commands, if it is needed" for command in others]
-        for subnet in filter(None, [self._in_all("SubnetIds")]):
-            self._ec2["subnet"] = subnet[0]
+        for theirs, ours in (("SubnetIds", "subnet"), ("SecurityGroupIds", "security_group")):
+            if found := self._in_all(theirs, at_most=1):
+                self._ec2[ours] = found[0]
         if profile := self._in_all("IamInstanceProfile"):
             arn = str(profile.get("Name") or profile.get("Arn", ""))
             self._ec2["instance_profile"] = PurePosixPath(arn).name
-        if groups := self._in_all("SecurityGroupIds"):
-            self._ec2["security_group"] = groups[0]
 
 
 def _put(document: dict[str, Any], path: list[str], value: object) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Any
 
-from trainyard.backends.taking import Step, Taking
+from trainyard.backends.taking import Step, Taking, as_name
 from trainyard.seams.kube.types import quantity
 from trainyard.spec.fields import is_set_here
+from trainyard.spec.kubernetes import is_set_by_kuberay
 from trainyard.spec.ray_nodes import MADE_FROM, may_be_given
 from trainyard.spec.units import format_size
 
@@ -56,10 +56,7 @@ class _Conversion:
 
         grows = take("spec", "enableInTreeAutoscaling") is True
         idle = take("spec", "autoscalerOptions", "idleTimeoutSeconds")
-        if limits := take("spec", "autoscalerOptions", "resources", "limits"):
-            take("spec", "autoscalerOptions", "resources", "requests")
-            sizes = {"cpus": quantity(str(limits["cpu"])), "memory": format_size(int(quantity(limits["memory"])))}
-            self._kuberay["autoscaler"] = sizes
+        self._autoscaler()
         head = self._group(("spec", "headGroupSpec"), "head")
         workers = []
         for index in range(len(self._from.see("spec", "workerGroupSpecs") or ())):
@@ -76,12 +73,21 @@ class _Conversion:
         file |= {key: value for key, value in sections.items() if value}
         return file, [*self._notes, *(f"{path}: has no place here" for path in self._from.left())]
 
+    def _autoscaler(self) -> None:
+        """Take what the autoscaler's container gets, where that is its limit and its request."""
+        place = ("spec", "autoscalerOptions")
+        found = self._from.see(*place, "resources") or {}
+        limits, requests = found.get("limits"), found.get("requests")
+        if limits and limits.keys() == {"cpu", "memory"} and requests in (None, limits):
+            self._from.take(*place, "resources")
+            memory = format_size(int(quantity(str(limits["memory"]))))
+            self._kuberay["autoscaler"] = {"cpus": quantity(str(limits["cpu"])), "memory": memory}
+
     def _named(self, written: str, what: str) -> str:
-        name = re.sub(r"[^a-z0-9]+", "-", written.lower()).strip("-") or "ray"
-        name = name if name[0].isalpha() else f"ray-{name}"
+        name = as_name(written)
         if name != written:
             self._notes.append(f"{what} is called {name} here, not {written}")
-        return name[:40].rstrip("-")
+        return name
 
     def _workers(self, place: tuple[Step, ...], *, grows: bool, idle: float | None) -> dict[str, Any]:
         """Return a group of workers."""
@@ -113,8 +119,11 @@ class _Conversion:
         pods: dict[str, Any] = self._groups.get(name, {})
         template = (*place, "template")
         for key in ("labels", "annotations"):
-            if value := self._from.take(*template, "metadata", key):
-                pods[key] = value
+            value = self._from.take(*template, "metadata", key) or {}
+            taken = [each for each in value if is_set_by_kuberay(each)]
+            self._notes += [f"{key} of {name}: {each} is set by KubeRay or Trainyard" for each in taken]
+            if own := {each: text for each, text in value.items() if each not in taken}:
+                pods[key] = own
         for theirs, ours in {**_PODS, **_CLASSES}.items():
             if value := self._from.take(*template, "spec", theirs):
                 pods[ours] = [_toleration(each) for each in value] if ours == "tolerations" else value
@@ -129,6 +138,8 @@ class _Conversion:
         asked = {**requests, **limits}
         found: dict[str, Any] = {}
         own: dict[str, Any] = {}
+        if without := sorted({"cpu", "memory"} & requests.keys() - limits.keys()):
+            self._notes.append(f"{' and '.join(without)} of {name}: what is requested is the limit, too")
         if "cpu" in asked:
             cpus = quantity(str(asked["cpu"]))
             found["cpus"] = ceil(cpus)
@@ -167,6 +178,8 @@ class _Conversion:
                 found["labels"] = dict(pair.split("=", 1) for pair in str(value).split(","))
             elif may_be_given(key):
                 found.setdefault("ray_start", {})[key] = _typed(value)
+            elif MADE_FROM.get(key, "").startswith("memory"):
+                self._notes.append(f"{key} of {name}: follows from {MADE_FROM[key]} here")
             elif key not in MADE_FROM:
                 self._notes.append(f"{key} of {name}: no parameter of `ray start` that has a place here")
         return found
@@ -220,7 +233,8 @@ class _Conversion:
         for mount in self._from.see(*_container(place), "volumeMounts") or []:
             volume = sources.get(mount["name"], {})
             for ours, (theirs, key) in _VOLUMES.items():
-                if theirs in volume and "subPath" not in mount and volume[theirs].keys() <= {key, "readOnly", "type"}:
+                is_plain = mount.keys() <= {"name", "mountPath", "readOnly"}
+                if theirs in volume and is_plain and volume[theirs].keys() <= {key, "type"}:
                     entry = {"target": mount["mountPath"], ours: volume[theirs][key]}
                     found.append({**entry, "read_only": True} if mount.get("readOnly") else entry)
         return found
