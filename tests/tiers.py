@@ -38,7 +38,6 @@ class Lane:
     """Tests of a tier; `processes` processes of pytest deal their modules among themselves (tests/dealing.py).
 
     `only` is an expression of marks, as `pytest -m` has them; `uses` names what is brought first (tests/tools.py).
-    One that is `patient` waits for most of its time.
     """
 
     name: str
@@ -46,7 +45,6 @@ class Lane:
     only: str = ""
     processes: int = 1
     uses: tuple[str, ...] = ()
-    patient: bool = False
 
     @property
     def marks(self) -> str:
@@ -66,14 +64,14 @@ LANES = (
     Lane("core-browser", CORE, "browser", uses=("packages",)),
     Lane("core-containers", CORE, "engine", uses=CONTAINERS),
     Lane("local", LOCAL, "not waiting", processes=2, uses=("packages", "mlflow")),
-    Lane("local-waiting", LOCAL, "waiting", patient=True),
+    Lane("local-waiting", LOCAL, "waiting"),
     Lane("ec2", "ec2", processes=2, uses=(*CONTAINERS, "ec2")),
     Lane("bed", "bed", uses=(*CONTAINERS, "ec2")),
     Lane("docker", "docker", processes=2, uses=CONTAINERS),
     Lane("kubernetes", "kubernetes", "not breaking", uses=HOSTS),
-    Lane("kubernetes-breaking", "kubernetes", "breaking", uses=HOSTS, patient=True),
+    Lane("kubernetes-breaking", "kubernetes", "breaking", uses=HOSTS),
     Lane("lifecycle", LIFECYCLE, processes=2, uses=(*HOSTS, "microk8s", "ec2")),
-    Lane("microk8s", "microk8s", processes=2, uses=(*HOSTS, "microk8s"), patient=True),
+    Lane("microk8s", "microk8s", processes=2, uses=(*HOSTS, "microk8s")),
 )
 
 

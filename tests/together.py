@@ -26,11 +26,10 @@ from tests.dealing import Ran
 from tests.tiers import LIFECYCLE, TIERS, Lane, lanes
 from tests.tools import AGAIN, ON_THIS_MACHINE, Machine, Supplies, announcement, look, obstacle
 
-# So many processes at a time, and beside them one that waits the most: three busy ones were seen to keep a machine
-# with two CPUs too busy for Ray's own time limits.
-BUSY_AT_ONCE = 2
-# A module that failed is tried once more (decision 0027) if it took less.
-SECONDS_TWICE = 600
+# So many processes at a time: three were seen to keep a machine with two CPUs too busy for Ray's own time limits.
+AT_ONCE = 2
+# The modules of a lane that failed are tried once more (decision 0027) if they took less together.
+SECONDS_TWICE = 1800
 # What pytest exits with; the latter where a process found all modules taken, or a choice of tests left none.
 TESTS_FAILED, NOTHING_TO_RUN = 1, 5
 
@@ -92,7 +91,7 @@ class Together:
         """Run the modules of a lane in which a test failed once more, where that can make it pass."""
         ended = Ended(max(process.code for process in processes), is_cut=any(process.is_cut for process in processes))
         failed = {module: ran for process in processes for module, ran in process.failed.items()}
-        is_quick = all(ran.seconds < SECONDS_TWICE for ran in failed.values())
+        is_quick = sum(ran.seconds for ran in failed.values()) < SECONDS_TWICE
         if self._ending or ended.code != TESTS_FAILED or not failed or not is_quick:
             return ended
 
@@ -163,13 +162,10 @@ def run_all(together: Together, chosen: list[Lane]) -> dict[str, Ended]:
     failed is tried once more after all of them, with the machine to itself.
     """
     in_turn = sorted((number, place) for place, lane in enumerate(chosen) for number in range(1, lane.processes + 1))
-    is_alone = all(lane.patient for lane in chosen)
-    with ThreadPoolExecutor(BUSY_AT_ONCE) as busy, ThreadPoolExecutor(BUSY_AT_ONCE if is_alone else 1) as patient:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
         running: dict[str, list[Future[Process]]] = {lane.name: [] for lane in chosen}
         for number, place in in_turn:
-            lane = chosen[place]
-            threads = patient if lane.patient else busy
-            running[lane.name].append(threads.submit(together.run, lane, number))
+            running[chosen[place].name].append(pool.submit(together.run, chosen[place], number))
         processes = {lane: [process.result() for process in futures] for lane, futures in running.items()}
     return {lane.name: together.once_more(lane, processes[lane.name]) for lane in chosen}
 

@@ -33,6 +33,10 @@ from trainyard.steps import Progress
 from trainyard.wording import did_you_mean
 
 _CLUSTER = "cluster."
+_STOPPED_ELSEWHERE = (
+    f"{store.KNOWN_IN} A run of somebody else is stopped by its whole name, with the file of its cluster: "
+    "trainyard train.stop RUN -f FILE"
+)
 
 
 def ready(
@@ -234,7 +238,8 @@ def run_to_stop(name: str | None, file: str | None) -> RunDirectory:
 
     Raises RequestError if several go on.
     """
-    return find_run(name or the_open_run(statuses(file)), file)
+    chosen = name or the_open_run(statuses(file))
+    return store.find(results(), chosen, cluster=_cluster_name(file), elsewhere=_STOPPED_ELSEWHERE)
 
 
 def the_open_run(statuses: Sequence[RunStatus]) -> str | None:

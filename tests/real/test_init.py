@@ -150,7 +150,8 @@ def test_a_project_of_an_installation_by_pip_passes_its_own_ci(built: Path, tmp_
         printed.append(ci.run("bash", "-ec", steps[-1], cwd=project))
     # Each command names the next one as it is typed here.
     following = [text.splitlines()[-1].removeprefix("next: ") for text in printed[1:]]
-    assert following == [*steps[2:4], "trainyard train.list", "trainyard cluster.up"]
+    run = next(project.glob("results/spirals-*")).name
+    assert following == [*steps[2:4], f"trainyard train.watch {run}", "trainyard cluster.up"]
     assert "cluster my-robots is gone, nothing of it is left" in printed[-1]
     assert len(list(project.glob("results/spirals-*/outputs/*/result.json"))) == 3
     assert len(list(project.glob("results/spirals-*/report.html"))) == 1

@@ -25,9 +25,9 @@ CONTAINERS = """
 name: {name}
 backend: compose
 image: trainyard-bed/ray:1
-head: {{cpus: 1, memory: 1GiB}}
+head: {{cpus: 1, memory: 2GiB}}
 """
-PODS = {"head": {"cpus": 1, "memory": "1GiB"}}
+PODS = {"head": {"cpus": 1, "memory": "2GiB"}}
 SPACE = "python"
 # A cell of a notebook: an event loop runs, and its streams are no files.
 CELL = """
@@ -91,7 +91,7 @@ def alive():
     return len([node for node in ray.nodes() if node["Alive"]])
 
 def pipeline(fail=False):
-    config = SimpleRayCluster(n_nodes=2, node_config=RayNodeConfig(cpu=1, memory_gb=1))
+    config = SimpleRayCluster(n_nodes=2, node_config=RayNodeConfig(cpu=1, memory_gb=2))
     env = {"working_dir": "."}
     with RayCluster(config=config, forward_logs=True, name="yard", runtime_env=env):
         learners = [Learner.remote() for _ in range(2)]

@@ -151,10 +151,10 @@ def started(record: Mapping[str, Any]) -> float | None:
     return moment if 0 <= moment < _YEAR_9999 else None
 
 
-def find(home: Path, name: str | None, *, cluster: str | None = None) -> RunDirectory:
+def find(home: Path, name: str | None, *, cluster: str | None = None, elsewhere: str = KNOWN_IN) -> RunDirectory:
     """Return the run with this name or unambiguous beginning, or the newest of the job with this name.
 
-    Without a name, the newest of all runs (of a cluster).
+    Without a name, the newest of all runs (of a cluster). `elsewhere` helps with a run that is not recorded here.
 
     Raises RequestError with the nearest names.
     """
@@ -176,8 +176,8 @@ def find(home: Path, name: str | None, *, cluster: str | None = None) -> RunDire
     what = f"several runs begin with {name}" if matching else f"no such run: {name}"
     meant = "" if matching else did_you_mean(name, names)
     problem = Problem("RUN", f"there are: {listed}{meant}")
-    known_in = None if matching or meant else KNOWN_IN
-    raise RequestError(what, problems=(problem,), where=str(home), hint=known_in)
+    known_elsewhere = None if matching or meant else elsewhere
+    raise RequestError(what, problems=(problem,), where=str(home), hint=known_elsewhere)
 
 
 def keep_checkpoint(run: RunDirectory, task: str, arrived: Path, *, seq: int) -> None:
