@@ -22,11 +22,12 @@ import random
 import re
 import shlex
 import signal
+import statistics
 import subprocess
 import sys
 import time
 import types
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,8 +67,9 @@ class Domain:
         low, high = self.of
         if self.kind == "randint":
             return random.randrange(low, high + 1, self.step or 1)
-        if self.kind == "loguniform":
-            return math.exp(random.uniform(math.log(low), math.log(high)))
+        if self.kind in ("loguniform", "lograndint"):
+            value = math.exp(random.uniform(math.log(low), math.log(high)))
+            return value if self.kind == "loguniform" else round(value)
         value = random.uniform(low, high)
         return round(value / self.step) * self.step if self.step else value
 
@@ -80,7 +82,7 @@ class Domain:
         """Return the value that a text of the search stands for."""
         if self.kind in ("choice", "grid"):
             return {as_text(option): option for option in self.of}[text]
-        return int(text) if self.kind == "randint" else float(text)
+        return int(text) if self.kind in ("randint", "lograndint") else float(text)
 
 
 # Ray leaves the upper end of an integer out, unless it is quantised.
@@ -93,7 +95,24 @@ FUNCTIONS: dict[str, Callable[..., Domain]] = {
     "loguniform": lambda lower, upper, base=10: Domain("loguniform", [lower, upper]),
     "randint": lambda lower, upper: Domain("randint", [lower, upper - 1]),
     "qrandint": lambda lower, upper, q=1: Domain("randint", [lower, upper], q),
+    "lograndint": lambda lower, upper, base=10: Domain("lograndint", [lower, upper - 1]),
 }
+# Those that have no counterpart in Optuna, and the reason.
+WITHOUT_COUNTERPART = {
+    "randn": "has no bounds: use uniform",
+    "qrandn": "has no bounds: use quniform",
+    "qloguniform": "has steps and a logarithm, and Optuna takes one of the two: use loguniform or quniform",
+    "qlograndint": "has steps and a logarithm, and Optuna takes one of the two: use lograndint or qrandint",
+}
+
+
+def refused(name: str, why: str) -> Callable[..., Any]:
+    """Return what ends this program where a file of Isaac Lab's calls it."""
+
+    def end(*_: Any, **__: Any) -> None:
+        sys.exit(f"{PROGRAM}: tune.{name} {why}")
+
+    return end
 
 
 def as_text(value: Any) -> str:
@@ -104,11 +123,108 @@ def as_text(value: Any) -> str:
 
 
 class Stopper:
-    """What a cfg file's stopper derives from."""
+    """What a cfg file's stopper derives from. Each trial has one of its own; nobody asks `stop_all`."""
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return False
+
+    def stop_all(self) -> bool:
+        return False
+
+
+class MaximumIterationStopper(Stopper):
+    """Ends a trial with its last iteration."""
+
+    def __init__(self, max_iter: int) -> None:
+        self._left = max_iter
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        self._left -= 1
+        return self._left <= 0
+
+
+class TrialPlateauStopper(Stopper):
+    """Ends a trial whose latest values of a metric hardly differ."""
+
+    def __init__(
+        self,
+        metric: str,
+        std: float = 0.01,
+        num_results: int = 4,
+        grace_period: int = 4,
+        metric_threshold: float | None = None,
+        mode: str | None = None,
+    ) -> None:
+        if metric_threshold and mode not in ("min", "max"):
+            raise ValueError("with a metric_threshold, mode is min or max")
+        self._metric = metric
+        self._std = std
+        self._latest: deque[float | None] = deque(maxlen=num_results)
+        self._grace_left = grace_period
+        self._threshold = metric_threshold
+        self._mode = mode
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        value = result.get(self._metric)
+        self._latest.append(value)
+        self._grace_left -= 1
+        values = [each for each in self._latest if each is not None]
+        if self._grace_left > 0 or value is None or len(values) < (self._latest.maxlen or 0):
+            return False
+        if self._threshold is not None:
+            is_short = value > self._threshold if self._mode == "min" else value < self._threshold
+            if is_short:
+                return False
+        return statistics.pstdev(values) < self._std
+
+
+class FunctionStopper(Stopper):
+    """Ends a trial when a function says so."""
+
+    def __init__(self, function: Callable[[str, dict[str, Any]], bool]) -> None:
+        self._function = function
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return self._function(trial_id, result)
+
+
+class CombinedStopper(Stopper):
+    """Ends a trial when one of several stoppers does."""
+
+    def __init__(self, *stoppers: Stopper) -> None:
+        self.stoppers = stoppers
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return any(stopper(trial_id, result) for stopper in self.stoppers)
+
+
+STOPPERS: dict[str, Callable[..., Any]] = {
+    "Stopper": Stopper,
+    "NoopStopper": Stopper,
+    "MaximumIterationStopper": MaximumIterationStopper,
+    "TrialPlateauStopper": TrialPlateauStopper,
+    "FunctionStopper": FunctionStopper,
+    "CombinedStopper": CombinedStopper,
+}
+
+
+class TimeoutStopper(Stopper):
+    """Ray's end of a whole sweep."""
+
+    __init__ = refused("stopper.TimeoutStopper", "ends a whole sweep: here `tune.time` of the job file does")
+
+
+class ExperimentPlateauStopper(Stopper):
+    """Ray's end of a whole sweep."""
+
+    __init__ = refused("stopper.ExperimentPlateauStopper", "ends a whole sweep: here `tune.stop.plateau` does")
 
 
 class ProgressReporter:
-    """What a cfg file's progress reporter derives from; it is not used."""
+    """What a cfg file's progress reporter derives from: only its columns are read."""
+
+    def __init__(self, *_: Any, metric_columns: Any = (), **__: Any) -> None:
+        self.columns = list(metric_columns or ())
 
 
 class OldJobCfg:
@@ -144,7 +260,9 @@ def populate_isaac_ray_cfg_args(cfg: Config) -> Config:
 def stand_ins(directory: Path) -> None:
     """Make the modules that a cfg file in this directory imports, of both generations; they win over installed ones."""
     reporters = dict.fromkeys(("ProgressReporter", "CLIReporter", "JupyterNotebookReporter"), ProgressReporter)
-    tune = {**FUNCTIONS, **reporters, "Stopper": Stopper}
+    without = {name: refused(name, why) for name, why in WITHOUT_COUNTERPART.items()}
+    whole = {"TimeoutStopper": TimeoutStopper, "ExperimentPlateauStopper": ExperimentPlateauStopper}
+    tune = {**FUNCTIONS, **without, **reporters, **STOPPERS, **whole}
     util = {"populate_isaac_ray_cfg_args": populate_isaac_ray_cfg_args}
     contents: dict[str, dict[str, Any]] = {
         "ray": {},
@@ -420,17 +538,28 @@ def described(asked: argparse.Namespace) -> dict[str, Any]:
     file = Path(asked.cfg_file).resolve()
     module = load(file)
     made = member(module, asked.cfg_class, OldJobCfg, "JobCfg class")
-    if asked.stopper:
-        member(module, asked.stopper, Stopper, "stopper")
+    stopper = member(module, asked.stopper, Stopper, "stopper")() if asked.stopper else None
+    reporter = None
     if asked.progress_reporter:
-        member(module, asked.progress_reporter, ProgressReporter, "progress reporter")
+        reporter = member(module, asked.progress_reporter, ProgressReporter, "progress reporter")()
     cfg = made().cfg
     return {
+        "ends_sweep": may_end_sweep(stopper),
+        "columns": reporter.columns if reporter else [],
         "cfg_class": made.__name__,
         "space": {name: domain.entry() for name, (_, _, domain) in searched(cfg).items()},
         "draws": draws(cfg),
         "files": sorted(str(path.relative_to(file.parent.parent)) for path in imported(file.parent)),
     }
+
+
+def may_end_sweep(stopper: object) -> bool:
+    """Say whether a stopper's `stop_all` does more than to answer no."""
+    if isinstance(stopper, CombinedStopper):
+        return any(may_end_sweep(each) for each in stopper.stoppers)
+    code = getattr(getattr(type(stopper), "stop_all", None), "__code__", None)
+    # One that answers False has no names, and no other constant than that, None and its docstring.
+    return code is not None and (bool(code.co_names) or True in code.co_consts)
 
 
 def draws(cfg: Config) -> bool:

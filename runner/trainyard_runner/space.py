@@ -50,8 +50,8 @@ def suggest(trial: Any, space: Space) -> Params:
         if not _is_used(parameter, params):
             continue
         kind, of, step = parameter["kind"], parameter["of"], parameter["step"]
-        if kind == "randint":
-            params[name] = trial.suggest_int(name, *of, step=int(step or 1))
+        if kind in ("randint", "lograndint"):
+            params[name] = trial.suggest_int(name, *of, step=int(step or 1), log=kind == "lograndint")
         elif kind in ("uniform", "loguniform"):
             params[name] = trial.suggest_float(name, *of, step=step, log=kind == "loguniform")
         else:

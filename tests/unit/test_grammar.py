@@ -156,7 +156,7 @@ def test_words_behind_two_dashes_are_refused(task: str, capsys: pytest.CaptureFi
     with pytest.raises(SystemExit) as left:
         program.run(["trainyard", *task.split(), "--", "--lr", "0.1"])
     assert left.value.code == 2
-    assert "only train.import takes words behind `--`: --lr 0.1" in capsys.readouterr().err
+    assert "only cluster.import and train.import take words behind `--`: --lr 0.1" in capsys.readouterr().err
 
 
 def test_help_is_a_word_too(capsys: pytest.CaptureFixture[str]) -> None:

@@ -331,6 +331,9 @@ def test_a_flag_that_means_nothing_here_is_named(tmp_path: Path) -> None:
     ("line", "message"),
     [
         ("echo hello", "this is no command line of Isaac Lab's Ray scripts"),
+        ("python launch.py --image x", "launch.py runs no job"),
+        ("grok_cluster_with_kubectl.py --prefix a", "grok_cluster_with_kubectl.py runs no job"),
+        ("mlflow_to_local_tensorboard.py --uri a", "mlflow_to_local_tensorboard.py runs no job"),
         ("wrap_resources.py --sub_jobs 'a.py \"b'", "a job in quotes cannot be read: No closing quotation"),
         (
             "cd /x\nsubmit_job.py --aggregate_jobs a.py\npython3 submit_job.py --aggregate_jobs b.py\n",
@@ -396,6 +399,8 @@ def test_a_class_becomes_a_sweep_that_counts_configurations(tmp_path: Path, monk
         "space": {"num_envs": {"choice": [512, 1024]}},
         "draws": True,
         "files": [],
+        "ends_sweep": True,
+        "columns": ["training_iteration"],
     }
     monkeypatch.setattr(job_cfg, "_described", lambda file, options: described)
     options = Options(num_samples=20, num_workers_per_node=2, stopper="CartpoleEarlyStopper")
@@ -414,7 +419,8 @@ def test_a_class_becomes_a_sweep_that_counts_configurations(tmp_path: Path, monk
         "repeats": 3,
         "silence": "200s",
     }
-    assert found.notes == ("num_samples counts repeats: 20 is 6 configurations, 3 times each.",)
+    assert [note.split(" ")[0] for note in found.notes] == ["num_samples", "stop_all", "The"]
+    assert found.notes[0] == "num_samples counts repeats: 20 is 6 configurations, 3 times each."
 
 
 @pytest.mark.parametrize("name", ["num_workers_per_node", "num_samples", "repeat_run_count"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,8 @@ def test_what_a_class_varies_is_described_with_its_files(tmp_path: Path) -> None
         )
     assert found == {
         "cfg_class": "CartpoleRGBJobCfg",
+        "ends_sweep": False,
+        "columns": [],
         "space": {
             "num_envs": {"choice": [512, 1024, 2048, 4096]},
             "horizon_length": {"choice": [8, 16, 32, 64, 128]},
@@ -127,6 +130,7 @@ def test_what_a_class_varies_is_described_with_its_files(tmp_path: Path) -> None
         ("tune.loguniform(1e-5, 1e-2)", {"loguniform": [1e-5, 1e-2]}),
         ("tune.randint(2, 5)", {"randint": [2, 4]}),
         ("tune.qrandint(2, 10, 2)", {"randint": [2, 10], "step": 2}),
+        ("tune.lograndint(1, 1001)", {"lograndint": [1, 1000]}),
         ("tune.grid_search([64, 128])", {"grid": [64, 128]}),
         ("tune.choice([[32, 32], [64]])", {"choice": ["[32, 32]", "[64]"]}),
         ("tune.choice([True, None])", {"choice": [True, "None"]}),
@@ -139,6 +143,14 @@ def test_a_function_of_ray_tune_is_a_key_of_the_search(written: str, entry: dict
         assert domain.entry() == entry
         value = domain.sample()
         assert domain.read(program.as_text(value)) == value
+
+
+@pytest.mark.parametrize("name", ["randn", "qrandn", "qloguniform", "qlograndint"])
+def test_a_function_without_a_counterpart_is_named_with_what_stands_for_it(name: str) -> None:
+    with isaac_lab.program() as program:
+        program.stand_ins(Path("/nowhere/here"))
+        with pytest.raises(SystemExit, match=rf"tune\.{name} has .*: use "):
+            getattr(__import__("ray.tune").tune, name)(0, 1, q=1)
 
 
 @pytest.mark.parametrize(
@@ -212,6 +224,60 @@ def test_a_stopper_sees_the_newest_scalars_after_each_round(tmp_path: Path, monk
         )()
         out = {"Episode/Episode_Termination/cart_out_of_bounds": 0.9}
         assert [stopper("t", {"training_iteration": number, **out}) for number in (19, 20)] == [False, True]
+
+
+# The iterations in which Ray's own classes (2.60.0) end a trial that has these values of a metric.
+VALUES = (0.0, 0.5, 0.9, 0.9, 0.9, 0.9, 0.2, 1.0)
+RAYS_STOPPERS = {
+    "NoopStopper()": [],
+    "MaximumIterationStopper(5)": [5, 6, 7, 8],
+    "TrialPlateauStopper('m')": [6],
+    "TrialPlateauStopper('m', num_results=2, grace_period=1)": [4, 5, 6],
+    "TrialPlateauStopper('m', std=0.5, num_results=3, metric_threshold=0.8, mode='max')": [4, 5, 6, 8],
+    "TrialPlateauStopper('m', std=0.5, num_results=3, metric_threshold=0.8, mode='min')": [7],
+    "TrialPlateauStopper('absent', num_results=2, grace_period=1)": [],
+    "FunctionStopper(lambda trial, result: result['m'] > 0.95)": [8],
+    "CombinedStopper(MaximumIterationStopper(7), TrialPlateauStopper('m'))": [6, 7, 8],
+}
+
+
+@pytest.mark.parametrize(("written", "ended"), RAYS_STOPPERS.items())
+def test_a_stopper_of_ray_ends_a_trial_where_it_does_there(written: str, ended: list[int]) -> None:
+    with isaac_lab.program() as program:
+        program.stand_ins(Path("/nowhere/here"))
+        stopper = eval(written, vars(sys.modules["ray.tune.stopper"]).copy())
+    assert [number for number, value in enumerate(VALUES, 1) if stopper("trial", {"m": value})] == ended
+
+
+@pytest.mark.parametrize(
+    ("written", "stands_for_it"),
+    [("TimeoutStopper(60)", "`tune.time`"), ("ExperimentPlateauStopper('m')", "`tune.stop.plateau`")],
+)
+def test_a_stopper_of_a_whole_sweep_is_named_with_what_stands_for_it(written: str, stands_for_it: str) -> None:
+    with isaac_lab.program() as program:
+        program.stand_ins(Path("/nowhere/here"))
+        with pytest.raises(SystemExit, match=stands_for_it):
+            eval(written, vars(sys.modules["ray.tune.stopper"]).copy())
+
+
+@pytest.mark.parametrize(
+    ("body", "ends"),
+    [
+        ("def stop_all(self): return False", False),
+        ("def stop_all(self):\n        'Never.'\n        return False", False),
+        ("def stop_all(self): return self.count > 3", True),
+        ("def stop_all(self): return True", True),
+        ("pass", False),
+    ],
+)
+def test_a_stopper_that_may_end_a_sweep_is_described_so(body: str, ends: bool, tmp_path: Path) -> None:
+    file = isaac_lab.write(tmp_path, "old")
+    with file.open("a") as more:
+        more.write(f"\n\nclass Early(CartpoleEarlyStopper):\n    {body}\n")
+    words = ["space", "--cfg_file", str(file), "--cfg_class", "CartpoleTheiaJobCfg", "--stopper", "Early"]
+    with isaac_lab.program() as program:
+        found = program.described(program.arguments([*words, "--progress_reporter", "CustomCartpoleProgressReporter"]))
+    assert (found["ends_sweep"], found["columns"]) == (ends, ["training_iteration"])
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_everything_that_is_wrong_with_a_sweep_is_said_at_once(tmp_path: Path) -
             e: {choice: [0, 1], when: {d: [3]}}
             repeat: {randint: [1, 4], step: 0.5}
     """
-    kinds = "must have exactly one of: choice, grid, uniform, loguniform, randint"
+    kinds = "must have exactly one of: choice, grid, uniform, loguniform, randint, lograndint"
     step = "is for uniform, and whole for randint: at most the width of the range"
     when = "is no choice above this one; a parameter depends on those of kind choice or grid above it"
     assert problems(tmp_path, text) == [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,28 +11,58 @@ import yaml
 
 from trainyard import backends
 from trainyard.errors import RequestError
-from trainyard.importing import clusters
+from trainyard.importing import clusters, command_line, launch_line
 from trainyard.importing.clusters import Clusters
 from trainyard.importing.job import refuse_unreadable
 
-_KINDS = "a RayCluster of KubeRay, a file of `ray up` on AWS, or a ~/.cluster_config of Isaac Lab"
+_KINDS = (
+    "a RayCluster of KubeRay, a file of `ray up` on AWS, a ~/.cluster_config of Isaac Lab, or a command line of its "
+    "launch.py"
+)
 _HEADER = "# Written by `trainyard cluster.import` from {file}; it says what has no place here.\n"
 
 
-def convert(file: Path) -> Clusters:
-    """Return the cluster files that a file describes, and notes about all of it that they leave out.
+def convert(file: Path | None, words: Sequence[str] = ()) -> Clusters:
+    """Return the cluster files that a file or a command line describes, and notes about all that they leave out.
 
     Raises RequestError where it describes none.
     """
+    if (file is None) == (not words):
+        raise RequestError("name one thing to import: a file, or a command line of launch.py behind `--`")
+    if file is None:
+        return _of_line(words, source="a command line of launch.py")
+
     refuse_unreadable(file)
     try:
         text = file.read_text(encoding="utf-8")
-        if file.suffix not in (".yaml", ".yml") and (found := clusters.read(text, name=file.name)):
-            return found
+        if file.suffix not in (".yaml", ".yml"):
+            if found := clusters.read(text, name=file.name):
+                return found
+            lines = [line for line in command_line.lines_of(text) if launch_line.is_one(line)]
+            if len(lines) == 1:
+                return _of_line(lines[0], source=file.name)
+            if lines:
+                what = f"{file.name} has {len(lines)} command lines of launch.py"
+                raise RequestError(what, hint="Import each of them behind `--`.")
         documents = [document for document in yaml.safe_load_all(text) if document is not None]
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise RequestError(f"{file} cannot be read: {error}") from error
 
+    made = _of_documents(documents, source=file.name)
+    if not made.texts:
+        raise RequestError(f"{file} describes no cluster that can be imported", hint=f"What is: {_KINDS}.")
+    return made
+
+
+def _of_line(words: Sequence[str], *, source: str) -> Clusters:
+    if not launch_line.is_one(words):
+        hint = "One that runs a job: trainyard train.import -- ..."
+        raise RequestError("this is no command line of Isaac Lab's launch.py", hint=hint)
+    made = _of_documents(launch_line.clusters(words), source=source)
+    return replace(made, notes=(*made.notes, *launch_line.NOTES))
+
+
+def _of_documents(documents: Sequence[Any], *, source: str) -> Clusters:
     texts: dict[str, str] = {}
     notes: list[str] = []
     for document in documents:
@@ -41,11 +73,9 @@ def convert(file: Path) -> Clusters:
         content, said = made
         name = content["name"]
         if name in texts:
-            raise RequestError(f"{file.name}: several clusters would be called {name}: rename one")
-        texts[name] = _HEADER.format(file=file.name) + yaml.safe_dump(content, sort_keys=False, width=100)
+            raise RequestError(f"{source}: several clusters would be called {name}: rename one")
+        texts[name] = _HEADER.format(file=source) + yaml.safe_dump(content, sort_keys=False, width=100)
         notes += [f"{name}: {note}" for note in said] if len(documents) > 1 else said
-    if not texts:
-        raise RequestError(f"{file} describes no cluster that can be imported", hint=f"What is: {_KINDS}.")
     return Clusters(texts, tuple(notes), next="trainyard cluster.plan -f")
 
 

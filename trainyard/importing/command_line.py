@@ -33,6 +33,13 @@ IGNORED = {
     "max_lines_to_search_experiment_logs": "max_lines_to_search_experiment_logs is not needed: no line is searched.",
     "max_log_extraction_errors": "max_log_extraction_errors is not needed: tune.stop.failures ends a sweep.",
 }
+# Isaac Lab's scripts that run no job, and what stands for them.
+OTHER_SCRIPTS = {
+    "launch": "trainyard cluster.import -- launch.py ... writes its clusters as cluster files.",
+    "grok_cluster_with_kubectl": "Run it as ever; trainyard train.import ~/.cluster_config takes what it writes.",
+    "mlflow_to_local_tensorboard": "It is not needed for runs of Trainyard, whose event files come home: "
+    "tensorboard --logdir results",
+}
 RESOURCES = {"gpu_per_worker": "gpus", "cpu_per_worker": "cpus", "ram_gb_per_worker": "memory"}
 _ONE_CPU = (
     "cpu_per_worker is not given: each gets 1 CPU. Set resources.cpus, or leave all three flags out for a whole node."
@@ -96,8 +103,7 @@ def read(words: Sequence[str], options: Options, *, name: str, directory: Path) 
     """Return the job of a command line; files that it names are relative to `directory`. Raises RequestError."""
     script, given = _script(words)
     if script is None:
-        known = f"It names one of {', '.join(SCRIPTS.values())}, or begins with {', '.join(SCRIPTS)}."
-        raise RequestError("this is no command line of Isaac Lab's Ray scripts", hint=known)
+        raise _no_job(words)
     if script != "submit_job":
         return _job(words, options, directory)
     parser = _Parser(script)
@@ -122,12 +128,24 @@ def read(words: Sequence[str], options: Options, *, name: str, directory: Path) 
 def _script(words: Sequence[str]) -> tuple[str | None, list[str]]:
     """Return which of Isaac Lab's scripts is run, by file or module name, and the words after it."""
     for index, word in enumerate(words):
-        stem = Path(word).stem if word.endswith(".py") else word.rpartition(".")[2]
-        if stem in SCRIPTS.values():
-            return stem, list(words[index + 1 :])
+        if _stem(word) in SCRIPTS.values():
+            return _stem(word), list(words[index + 1 :])
         if word in SCRIPTS:
             return SCRIPTS[word], list(words)
     return None, list(words)
+
+
+def _no_job(words: Sequence[str]) -> RequestError:
+    for stem in map(_stem, words):
+        if stem in OTHER_SCRIPTS:
+            return RequestError(f"{stem}.py runs no job", hint=OTHER_SCRIPTS[stem])
+    known = f"It names one of {', '.join(SCRIPTS.values())}, or begins with {', '.join(SCRIPTS)}."
+    return RequestError("this is no command line of Isaac Lab's Ray scripts", hint=known)
+
+
+def _stem(word: str) -> str:
+    """Return the name of the script that a word is, as a file or a module."""
+    return Path(word).stem if word.endswith(".py") else word.rpartition(".")[2]
 
 
 def _job(words: Sequence[str], options: Options, directory: Path) -> Imported:
@@ -138,10 +156,12 @@ def _job(words: Sequence[str], options: Options, directory: Path) -> Imported:
     parser = _Parser(script)
     if script == "task_runner":
         parser.add_argument("--task_cfg", required=True)
+        parser.add_argument("--test", action="store_true")
         flags = vars(parser.parse_args(given))
-        return _noted(task_runner.read(directory / flags["task_cfg"], python=options.python), flags)
+        described = task_runner.read(directory / flags["task_cfg"], python=options.python)
+        return _noted(_looking_at_gpus(described) if flags["test"] else described, flags)
     if script == "wrap_resources":
-        return _wrapped(parser, given)
+        return _wrapped(parser, given, directory)
     parser.add_argument("--cfg_file", default=TUNER_CFG[0])
     for name, default in asdict(options).items():
         parser.add_argument(f"--{name}", type=type(default), default=default)
@@ -157,11 +177,18 @@ def _noted(found: Imported, flags: Mapping[str, Any]) -> Imported:
     return replace(found, notes=(*found.notes, *notes))
 
 
-def _wrapped(parser: argparse.ArgumentParser, words: Sequence[str]) -> Imported:
+def _looking_at_gpus(found: Imported) -> Imported:
+    """Return an import whose tasks show the GPUs that they would get instead of what they run."""
+    tasks = [{**task, "command": ["nvidia-smi"]} for task in found.job["tasks"]]
+    return replace(found, job={**found.job, "tasks": tasks}, files={})
+
+
+def _wrapped(parser: argparse.ArgumentParser, words: Sequence[str], directory: Path) -> Imported:
     """Return the sub-jobs of wrap_resources."""
     for name in (*RESOURCES, "num_workers"):
         parser.add_argument(f"--{name}", nargs="+", type=int)
     parser.add_argument("--test", action="store_true")
+    parser.add_argument("--py_modules", nargs="*", default=[])
     parser.add_argument("--sub_jobs", nargs=argparse.REMAINDER, default=[])
     given = vars(parser.parse_args(words))
     if given["test"]:
@@ -177,6 +204,9 @@ def _wrapped(parser: argparse.ArgumentParser, words: Sequence[str]) -> Imported:
     found = _tasks([(job, _resources(given, index)) for index, job in enumerate(jobs)])
     if granular and not given["cpu_per_worker"]:
         found = replace(found, notes=(_ONE_CPU,))
+    if given["py_modules"]:
+        modules = [each if "://" in each else str((directory / each).resolve()) for each in given["py_modules"]]
+        found = replace(found, job={**found.job, "runtime_env": {"py_modules": modules}})
     return _noted(found, given)
 
 

@@ -41,8 +41,22 @@ def read(file: Path, options: Options) -> Imported:
         files["event_files.py"] = Path(event_files.__file__)
     samples, repeats = max(1, options.num_samples // options.repeat_run_count), options.repeat_run_count
     job = _job(file, found, options, samples)
-    note = f"num_samples counts repeats: {options.num_samples} is {samples} configurations, {repeats} times each."
-    return Imported(found["cfg_class"], job, files, (note,) if "tune" in job else ())
+    notes = []
+    if "tune" in job:
+        notes.append(
+            f"num_samples counts repeats: {options.num_samples} is {samples} configurations, {repeats} times each."
+        )
+    if found["ends_sweep"]:
+        notes.append(
+            f"stop_all of {options.stopper} is not asked: each trial has a stopper of its own. tune.time, "
+            "tune.stop.plateau and tune.stop.failures end a sweep."
+        )
+    if found["columns"]:
+        notes.append(
+            f"The columns of {options.progress_reporter} ({', '.join(found['columns'])}) are curves of the report; "
+            "tune.status shows the metric of every trial."
+        )
+    return Imported(found["cfg_class"], job, files, tuple(notes))
 
 
 def _described(file: Path, options: Options) -> dict[str, Any]:

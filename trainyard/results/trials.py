@@ -83,7 +83,7 @@ def _axis(name: str, parameter: Mapping[str, Any], trials: Sequence[Trial]) -> R
     if kind in ("choice", "grid"):
         given = [trial.params[name] for trial in trials if name in trial.params]
         return {**axis, "labels": [clean(text) for text in dict.fromkeys(map(scalar_text, [*parameter[kind], *given]))]}
-    return {**axis, "ends": parameter[kind], "log": kind == "loguniform"}
+    return {**axis, "ends": parameter[kind], "log": kind in ("loguniform", "lograndint")}
 
 
 def _place(value: Any, axis: Row) -> object:

@@ -18,7 +18,9 @@ REPEAT = "repeat"
 MOST_VALUES = 10_000
 # Beyond, sums of two numbers of a range are infinite, and the search fails; whole numbers are no longer told apart.
 LARGEST, LARGEST_WHOLE = 1e300, 2**53
-KINDS = ("choice", "grid", "uniform", "loguniform", "randint")
+KINDS = ("choice", "grid", "uniform", "loguniform", "randint", "lograndint")
+_WHOLE = ("randint", "lograndint")
+_BY_LOGARITHM = ("loguniform", "lograndint")
 Values = Listed[MatrixValue]
 Search = Literal["tpe", "cmaes", "random", "grid"]
 
@@ -31,6 +33,7 @@ class Parameter(Section):
     uniform: Listed[float] | None = setting(None, "A number between two, both included.")
     loguniform: Listed[float] | None = setting(None, "The same, by its logarithm.")
     randint: Listed[int] | None = setting(None, "A whole number between two, both included.")
+    lograndint: Listed[int] | None = setting(None, "The same, by its logarithm.")
     step: float | None = setting(None, "uniform, randint: only numbers so far apart.", gt=0)
     when: dict[MatrixKey, Values] = setting({}, "Only where other parameters have one of these values.")
 
@@ -44,7 +47,7 @@ class Parameter(Section):
         of = getattr(self, self.kind)
         if self.kind in ("choice", "grid"):
             return list(of)
-        step = int(self.step or 1) if self.kind == "randint" else self.step
+        step = int(self.step or 1) if self.kind in _WHOLE else self.step
         if not step or (of[1] - of[0]) / step >= MOST_VALUES:
             return []
         count = math.floor((of[1] - of[0]) / step + 1e-9) + 1
@@ -70,10 +73,10 @@ class Parameter(Section):
                 yield Complaint((kind,), "must not be empty")
         elif len(of) != 2 or not of[0] < of[1] or math.inf in map(abs, of):
             yield Complaint((kind,), "must be two numbers, the smaller one first", of)
-        elif max(map(abs, of)) > (LARGEST_WHOLE if kind == "randint" else LARGEST):
-            most = f"{LARGEST_WHOLE:,}" if kind == "randint" else f"{LARGEST:g}"
+        elif max(map(abs, of)) > (LARGEST_WHOLE if kind in _WHOLE else LARGEST):
+            most = f"{LARGEST_WHOLE:,}" if kind in _WHOLE else f"{LARGEST:g}"
             yield Complaint((kind,), f"must be two numbers between -{most} and {most}", of)
-        elif kind == "loguniform" and of[0] <= 0:
+        elif kind in _BY_LOGARITHM and of[0] <= 0:
             yield Complaint((kind,), "must begin above 0", of)
         else:
             width = of[1] - of[0]

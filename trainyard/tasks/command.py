@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,11 @@ SHARED: dict[str, tuple[Any, str]] = {
 }
 REGISTRY = ("file", "set_")
 CLUSTER = (*REGISTRY, "backend")
+
+
+def words_behind_dashes() -> list[str]:
+    """Return the words behind `--`: a command line of another tool. Invoke joins them by blanks."""
+    return sys.argv[sys.argv.index("--") + 1 :] if "--" in sys.argv else []
 
 
 @dataclass(frozen=True)

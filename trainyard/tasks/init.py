@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from trainyard import paths
 from trainyard.errors import RequestError
 from trainyard.tasks import lazy
-from trainyard.tasks.command import Call, task
+from trainyard.tasks.command import Call, task, words_behind_dashes
 from trainyard.tasks.report import Report
 from trainyard.wording import did_you_mean
 
@@ -88,16 +88,17 @@ def new(call: Call, name: str, hosts: list[str] | None = None, backend: str = pa
     name="import",
     positional=["source"],
     help={
-        "source": "A RayCluster of KubeRay (YAML), a file of `ray up` on AWS, or a ~/.cluster_config of Isaac Lab.",
+        "source": "A RayCluster of KubeRay (YAML), a file of `ray up` on AWS, a ~/.cluster_config of Isaac Lab, a file "
+        "with a command line of its launch.py; or that line itself, behind `--`.",
         "output": "The directory to write to (default: clusters/).",
     },
 )
-def import_(call: Call, source: str, output: str = "") -> Report:
+def import_(call: Call, source: str = "", output: str = "") -> Report:
     """Write the cluster file that a file of another tool describes; name all that has no place in it.
 
     Overwrites nothing, and asks no cluster: `cluster.plan` does.
     """
-    found = lazy.importing.convert_cluster(Path(source))
+    found = lazy.importing.convert_cluster(Path(source) if source else None, words_behind_dashes())
     written = [] if call.dry else [paths.shown(path) for path in found.write(Path(output) if output else None)]
     next = " ".join([found.next, *written[:1]]) if written else ""
     return Report({"text": found.text, "written": written}, [found.text.rstrip()], notes=found.notes, next=next)

@@ -15,7 +15,7 @@ from trainyard import paths
 from trainyard.errors import RequestError
 from trainyard.results import formats, store
 from trainyard.tasks import command_hints, lazy
-from trainyard.tasks.command import FILE, Call, task
+from trainyard.tasks.command import FILE, Call, task, words_behind_dashes
 from trainyard.tasks.report import Outlived, Report, Table, browse, note, say
 from trainyard.wording import named
 
@@ -259,8 +259,8 @@ def import_(
 ) -> Report:
     """Write what Isaac Lab's Ray scripts run as a job, or as cluster files. Overwrites nothing."""
     given = {name: value for name, value in locals().items() if name not in ("call", "source", "output")}
-    words = sys.argv[sys.argv.index("--") + 1 :] if "--" in sys.argv else []
-    found = lazy.importing.convert(Path(source) if source else None, words, lazy.importing.Options(**given))
+    options = lazy.importing.Options(**given)
+    found = lazy.importing.convert(Path(source) if source else None, words_behind_dashes(), options)
     written = [] if call.dry else [paths.shown(path) for path in found.write(Path(output) if output else None)]
     next = " ".join([found.next, *written[:1]]) if written else ""
     return Report({"text": found.text, "written": written}, [found.text.rstrip()], notes=found.notes, next=next)

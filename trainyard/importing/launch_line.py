@@ -1,0 +1,130 @@
+"""A command line of Isaac Lab's launch.py -> the RayClusters that it would make.
+
+Flags and defaults are those of launch.py and util.py, what is made of them that of kuberay.yaml.jinja (Isaac Lab, from
+source/standalone/workflows/ray to isaaclab_contrib.rl.ray).
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from trainyard.errors import RequestError
+
+SCRIPT = "launch"
+# What a group of workers has a value of, and what launch.py takes where none is given.
+_OF_GROUPS: dict[str, tuple[type, Any]] = {
+    "worker_accelerator": (str, "nvidia-l4"),
+    "gpu_per_worker": (int, 1),
+    "cpu_per_worker": (int, 8),
+    "ram_gb_per_worker": (int, 16),
+    "num_workers": (int, 1),
+}
+NOTES = (
+    "launch.py's MLflow server is not made: metrics are in results/RUN and in the report.",
+    "launch.py opens each head to the network (LoadBalancer, no token); here it has a token: trainyard cluster.open.",
+    "Only GKE has nodes with the labels cloud.google.com/gke-accelerator and iam.gke.io/...: on another Kubernetes, "
+    "take node_selector out.",
+)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise RequestError(f"{SCRIPT}.py: {message}", hint="trainyard --help cluster.import")
+
+
+def is_one(words: Sequence[str]) -> bool:
+    """Say whether a command line runs launch.py, as a file or as a module."""
+    return _after_script(words) is not None
+
+
+def clusters(words: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the RayClusters that a command line makes. Raises RequestError for one that launch.py refuses."""
+    given = _parser().parse_args(_after_script(words))
+    if "head" in given.name:
+        raise RequestError(f"{SCRIPT}.py: a name that has `head` in it is refused there", where=given.name)
+
+    groups = _groups(vars(given))
+    names = [given.name]
+    if given.num_clusters != 1:
+        names = [f"{given.name}-{number}" for number in range(given.num_clusters)]
+    return [_ray_cluster(name, given, groups) for name in names]
+
+
+def _after_script(words: Sequence[str]) -> list[str] | None:
+    for index, word in enumerate(words):
+        stem = Path(word).stem if word.endswith(".py") else word.rpartition(".")[2]
+        if stem == SCRIPT:
+            return list(words[index + 1 :])
+    return None
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog=f"{SCRIPT}.py", allow_abbrev=False)
+    parser.add_argument("--cluster_host", default="google_cloud", choices=["google_cloud"])
+    parser.add_argument("--name", default="isaacray")
+    parser.add_argument("--namespace", default="default")
+    # Spelled as there.
+    parser.add_argument("--service_acount_name", default="default")
+    parser.add_argument("--image", required=True)
+    for flag, (kind, default) in _OF_GROUPS.items():
+        parser.add_argument(f"--{flag}", nargs="+", type=kind, default=[default])
+    parser.add_argument("--num_clusters", type=int, default=1)
+    parser.add_argument("--num_head_cpu", type=float, default=8)
+    parser.add_argument("--head_ram_gb", type=int, default=8)
+    return parser
+
+
+def _groups(given: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return each group's values: what is given for fewer groups than another flag has is filled by its largest."""
+    count = max(len(given[flag]) for flag in _OF_GROUPS)
+    filled = {flag: [*given[flag], *[max(given[flag])] * (count - len(given[flag]))] for flag in _OF_GROUPS}
+    return [{flag: filled[flag][number] for flag in _OF_GROUPS} for number in range(count)]
+
+
+def _ray_cluster(name: str, given: argparse.Namespace, groups: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    head = _pod(given, cpus=given.num_head_cpu, memory_gb=given.head_ram_gb)
+    workers = [
+        {
+            "groupName": f"{group['worker_accelerator']}x{group['gpu_per_worker']}-cpu-{group['cpu_per_worker']}"
+            f"-ram-gb-{group['ram_gb_per_worker']}",
+            "replicas": group["num_workers"],
+            "rayStartParams": {},
+            "template": _pod(
+                given,
+                cpus=group["cpu_per_worker"],
+                memory_gb=group["ram_gb_per_worker"],
+                gpus=group["gpu_per_worker"],
+                accelerator=group["worker_accelerator"],
+            ),
+        }
+        for group in groups
+    ]
+    return {
+        "apiVersion": "ray.io/v1alpha1",
+        "kind": "RayCluster",
+        "metadata": {"name": name, "namespace": given.namespace},
+        "spec": {
+            # Tasks run on workers alone there.
+            "headGroupSpec": {"rayStartParams": {"num-cpus": "0"}, "template": head},
+            "workerGroupSpecs": workers,
+        },
+    }
+
+
+def _pod(
+    given: argparse.Namespace, *, cpus: float, memory_gb: int, gpus: int = 0, accelerator: str = ""
+) -> dict[str, Any]:
+    # GB as in launch.py's template: 10^9 bytes.
+    limits: dict[str, str] = {"cpu": f"{cpus:g}", "memory": f"{memory_gb}G"}
+    spec: dict[str, Any] = {"nodeSelector": {"iam.gke.io/gke-metadata-server-enabled": "true"}}
+    if gpus:
+        limits["nvidia.com/gpu"] = str(gpus)
+    if accelerator:
+        spec["nodeSelector"]["cloud.google.com/gke-accelerator"] = accelerator
+        spec["tolerations"] = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    if given.service_acount_name != "default":
+        spec["serviceAccountName"] = given.service_acount_name
+    return {"spec": {**spec, "containers": [{"name": "ray", "image": given.image, "resources": {"limits": limits}}]}}
