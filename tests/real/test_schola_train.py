@@ -123,6 +123,68 @@ def test_what_cannot_work_is_refused(environ: dict[str, str], arguments: tuple[s
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"schola-train: {says}\n")
 
 
+def test_a_flag_that_does_nothing_says_so(environ: dict[str, str]) -> None:
+    assert "schola-train: --num-learners does nothing" in train(environ, *RUNNING_GAME, "--num-learners=2").stderr
+
+
+@pytest.fixture
+def later(environ: dict[str, str]) -> dict[str, str]:
+    """Give variables with which a node has a later Schola, whose algorithm is a word behind the flags."""
+    path = environ["PYTHONPATH"].replace("schola_package", "schola_later")
+    return {**environ, "PYTHONPATH": path, "TRAINYARD_OUTPUT": "/out"}
+
+
+@pytest.mark.parametrize("algorithm", ["PPO", "APPO", "IMPALA"])
+def test_a_later_schola_trains_by_its_own_words_on_the_tasks_node(later: dict[str, str], algorithm: str) -> None:
+    done = train(later, "--using-cluster", "--gamma=0.98", "--minibatch-size=64", "-t", "100", "--headless", algorithm)
+    found = asked(done)
+    assert "ray.init {}" in done.stdout
+    assert found["train"] == f"{algorithm} {{'timesteps_total': 100}} /out/ckpt"
+    assert "'gamma': 0.98" in found["training"] and "'minibatch_size': 64" in found["training"]
+    assert found["resources"] == str(
+        {"num_cpus_for_main_process": 0, "num_gpus": 0, "custom_resources_for_main_process": SENT}
+    )
+
+
+def test_a_later_schola_never_starts_a_ray_of_its_own(later: dict[str, str]) -> None:
+    assert "ray.init {}\n" in train(later, "PPO").stdout
+
+
+def test_a_later_schola_is_checked_without_game_and_cluster(later: dict[str, str]) -> None:
+    said = "schola-train: would train {}, by the launcher of this Schola\n"
+    assert train(later, "--check").stdout == said.format("PPO")
+    assert train(later, "--check", "--activation=tanh", "APPO").stdout == said.format("APPO")
+    wrong = train(later, "--check", "--mini-batch-sizes=3", "APPO")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "unrecognized arguments: --mini-batch-sizes=3" in wrong.stderr
+
+
+def test_a_schola_with_a_command_of_its_own_gets_the_words(environ: dict[str, str], tmp_path: Path) -> None:
+    package = tmp_path / "two" / "schola" / "scripts"
+    package.mkdir(parents=True)
+    for directory in (package.parent, package):
+        (directory / "__init__.py").touch()
+    command = tmp_path / "schola"
+    command.write_text('#!/bin/sh\necho schola "$@"\n')
+    command.chmod(0o755)
+    newest = {
+        **environ,
+        "PYTHONPATH": environ["PYTHONPATH"].replace(str(standins.HERE / "schola_package"), str(tmp_path / "two")),
+        "TRAINYARD_OUTPUT": "/out",
+    }
+    more = "--using-cluster --checkpoint-dir /out/ckpt"
+    assert train(newest, "ppo", "--gamma", "0.98").stdout == f"schola rllib train ppo --gamma 0.98 {more}\n"
+    assert train(newest, "ppo", "--checkpoint-dir=/a", "--using-cluster").stdout.split()[3:] == [
+        *("ppo", "--checkpoint-dir=/a", "--using-cluster")
+    ]
+    assert train(newest, "--check").stdout == "schola rllib train --help\n"
+
+    command.unlink()
+    lacking = train(newest, "ppo")
+    assert lacking.returncode == 1
+    assert "this Schola has no launcher for RLlib" in lacking.stderr
+
+
 def test_checkpoints_come_home_unless_they_go_elsewhere(environ: dict[str, str]) -> None:
     def where(*arguments: str) -> str:
         return asked(train(environ, *RUNNING_GAME, *arguments, TRAINYARD_OUTPUT="/out"))["train"].split()[-1]

@@ -37,15 +37,38 @@ def refused(*command: str) -> list[str]:
         ("schola-train -t3 --timestep 3 --learning-rate -1 -rllibv=1 --activation tanh --resume-from=/mnt/1", []),
         ("schola-train --num-env-runners 2 --check", []),
         ("env schola-train --flag-of-a-newer-one", []),
+        ("schola-train --activation relu --headless APPO", ["Schola 1.0.0's"]),
+        ("schola-train --using-cluster --gamma 0.99 IMPALA", ["Schola 1.0.0's"] * 3),
+        ("env schola-train --using-cluster --gamma 0.99 IMPALA", []),
+        ("bash -c", []),
+        ("bash train.sh -t 1", []),
     ],
 )
 def test_what_fails_on_a_cluster_is_refused_and_the_rest_is_not(command: str, said: list[str]) -> None:
     assert refused(*command.split()) == said
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("python Schola/Resources/python/schola/scripts/ray/launch.py -t 1 --headless APPO", ["Schola's interactive"]),
+        ("cd /opt && SEED=1 exec schola-train --num-cpus 4 > log", ["--num-cpus starts"]),
+        ("nvidia-smi; schola-train --gama 1 | tee log", ["Schola 1.0.0's"]),
+        ("nvidia-smi\n  schola-train --gama 1\n", ["Schola 1.0.0's"]),
+        ("schola-train --num-cpus 4 'and a quotation", []),
+        ("echo schola-train --num-cpus 4; env schola-train --gama 1", []),
+    ],
+)
+def test_a_command_in_a_shell_is_looked_at(line: str, said: list[str]) -> None:
+    assert refused("bash", "-lc", line) == said
+
+
 def test_unknown_flags_of_a_sweep_too_are_all_named() -> None:
     command = ("schola-train", "--timestps=3", "--headles-s", "--zzz", "--checkpoint-dir={where}")
-    assert [problem.message.partition(" no flag ")[2] for problem in known_commands.problems({"trial": command})] == [
+    assert [
+        problem.message.partition(" no flag ")[2].partition(";")[0]
+        for problem in known_commands.problems({"trial": command})
+    ] == [
         "--timestps",
         "--headles-s",
         "--zzz",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -20,6 +21,11 @@ _WAITS = (
 _OWN_RAY = "--num-cpus starts a Ray of its own, which fails inside of a cluster. Leave it out: `resources:` says it"
 _RELATIVE = "a relative --{} is not found again: a task has a directory of its own. Write an absolute path{}"
 _CHECKPOINTS = ", or leave it out: schola-train writes to $TRAINYARD_OUTPUT, which comes back"
+
+_NEWER = "an image with a newer Schola trains by that one's words: [env, schola-train, ...]"
+# Behind the flags of Schola 1.1 and newer; 1.0.0 trains PPO.
+_ALGORITHMS = ("PPO", "APPO", "IMPALA", "SAC")
+_SHELLS = ("bash", "sh", "dash", "zsh")
 
 # Schola 1.0.0, schola/scripts/ray/launch.py; `check` and `num-env-runners` are schola-train's own (images/schola).
 _SWITCHES = "enable-checkpoints save-final-policy export-onnx launch-unreal headless disable-script check"
@@ -50,9 +56,32 @@ def problems(commands: Mapping[str, Sequence[str]]) -> Iterator[Problem]:
     """Yield all that is wrong with tasks' commands by their names, each once, with the first task of which it is so."""
     first: dict[str, str] = {}
     for task, command in commands.items():
-        for message in _wrong(command):
-            first.setdefault(message, task)
+        for each in (command, *_in_shell(command)):
+            for message in _wrong(each):
+                first.setdefault(message, task)
     yield from (Problem(f"command of task {task}", message) for message, task in first.items())
+
+
+def _in_shell(command: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the commands of the line that a shell is told to run, as far as it can be read without one."""
+    told = next((index for index, word in enumerate(command) if re.fullmatch(r"-[a-z]*c", word)), None)
+    if Path(command[0]).name not in _SHELLS or told is None or told + 1 == len(command):
+        return
+    words = shlex.shlex(command[told + 1], posix=True, punctuation_chars=";&|()\n")
+    words.whitespace = " \t"
+    words.whitespace_split = True
+    found: list[str] = []
+    try:
+        for word in [*words, ";"]:
+            if not word.strip(";&|()\n"):
+                if found:
+                    yield found
+                found = []
+            elif found or not re.match(r"[A-Za-z_][A-Za-z0-9_]*=|exec$", word):
+                found.append(word)
+    except ValueError:
+        # A quotation that does not end: the shell says so.
+        return
 
 
 def _wrong(command: Sequence[str]) -> Iterator[str]:
@@ -72,4 +101,7 @@ def _wrong(command: Sequence[str]) -> Iterator[str]:
         if (path := getattr(given, name.replace("-", "_"))) and not path.startswith(("/", "{")):
             yield _RELATIVE.format(name, else_)
     flags = [word.partition("=")[0] for word in unknown if word.startswith("-")]
-    yield from (f"Schola 1.0.0's launcher has no flag {flag}" for flag in flags)
+    yield from (f"Schola 1.0.0's launcher has no flag {flag}; {_NEWER}" for flag in flags)
+    for word in unknown:
+        if word in _ALGORITHMS:
+            yield f"Schola 1.0.0's launcher trains PPO, and takes no {word}; {_NEWER}"

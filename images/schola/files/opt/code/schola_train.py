@@ -1,4 +1,4 @@
-"""schola-train: Schola's own launcher for RLlib, on the Ray of this image.
+"""Schola 1.0.0's own launcher for RLlib, on the Ray of this image; schola_launcher.py begins here.
 
 The launcher of Schola 1.0.0 was written for Ray 2.35. What newer Rays call or take in another
 way is translated here; nothing of Schola is changed. RLlib and Schola are installed on every
@@ -17,18 +17,22 @@ from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
-import ray
 import torch
 from ray import tune
 from ray.rllib.algorithms.ppo import PPO, PPOConfig
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from schola.core.unreal_connections import StandaloneUnrealConnection
 from schola.scripts.ray import launch
+from schola_place import this_node
 
 # What Ray 2.40 removed, and what it warns of since.
 NEW_NAMES = {"sgd_minibatch_size": "minibatch_size", "num_sgd_iter": "num_epochs"}
 
 OWN_RAY = "--num-cpus starts a Ray of its own and fails on a cluster; resources: in job.yaml says it"
+NO_LEARNERS = (
+    "--num-learners does nothing: RLlib has learners of their own only for its newer kind of "
+    "environments, of which Schola's is none. --num-env-runners plays in several processes"
+)
 ONE_PORT = "several env runners have a game each, and cannot share a port; leave --port out"
 
 # A packaged game is a script that starts the game: a kill of the script leaves the game. So both
@@ -51,6 +55,8 @@ def main() -> None:
         print(f"schola-train: {wrong}", file=sys.stderr)
         sys.exit(2)
 
+    if given["num_learners"]:
+        print(f"schola-train: {NO_LEARNERS}", file=sys.stderr)
     asked = Arguments(**given)
     launch.PPOConfig = lambda: Configuration(env_runners, room=dict if checks else on_this_node)
     launch.tune = SimpleNamespace(run=checked if checks else trained)
@@ -145,10 +151,7 @@ def on_this_node() -> dict[str, Any]:
 
     Its checkpoints must be found by this process, and nodes need not share a disk.
     """
-    mine = ray.get_runtime_context().get_node_id()
-    names = next(node["Resources"] for node in ray.nodes() if node["NodeID"] == mine)
-    address = next(name for name in names if name.startswith("node:") and "internal" not in name)
-    return {"num_cpus_for_main_process": 0, "custom_resources_for_main_process": {address: 0.001}}
+    return {"num_cpus_for_main_process": 0, "custom_resources_for_main_process": this_node()}
 
 
 def trained(algorithm: str, *, config: Configuration, **how: Any) -> Any:

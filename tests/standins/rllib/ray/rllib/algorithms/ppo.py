@@ -7,10 +7,10 @@ from typing import Any
 
 TAKES = {
     "api_stack": {"enable_rl_module_and_learner", "enable_env_runner_and_connector_v2"},
-    "environment": {"clip_rewards", "clip_actions"},
+    "environment": {"clip_rewards", "clip_actions", "normalize_actions"},
     "callbacks": set[str](),
     "framework": set[str](),
-    "env_runners": {"num_env_runners", "rollout_fragment_length"},
+    "env_runners": {"num_env_runners", "num_envs_per_env_runner", "rollout_fragment_length"},
     "multi_agent": {"policies", "policy_mapping_fn", "policies_to_train"},
     "resources": {"num_gpus", "num_cpus_for_main_process", "custom_resources_for_main_process"},
     "learners": {"num_learners", "num_cpus_per_learner", "num_gpus_per_learner"},
@@ -22,6 +22,7 @@ TAKES = {
         "num_epochs",
         "num_sgd_iter",
         "train_batch_size",
+        "train_batch_size_per_learner",
         "clip_param",
         "model",
     },
@@ -50,7 +51,9 @@ class PPOConfig:
             raise TypeError("'>' not supported between instances of 'NoneType' and 'int'")
         if self.asked["api_stack"]["enable_env_runner_and_connector_v2"]:
             raise ValueError("a BaseEnv is of the old API stack")
-        if self.asked["training"]["minibatch_size"] > self.asked["training"]["train_batch_size"]:
+        training = self.asked["training"]
+        batch = training.get("train_batch_size", training.get("train_batch_size_per_learner"))
+        if training["minibatch_size"] > batch:
             raise ValueError("`minibatch_size` must be <= `train_batch_size`")
 
 
