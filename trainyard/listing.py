@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,12 +40,13 @@ class ListedCluster:
 
 
 def list_clusters(
-    environ: Mapping[str, str], *, directory: Path, region: str | None = None
+    environ: Mapping[str, str], *, directory: Path, region: str | None = None, context: str | None = None
 ) -> tuple[list[ListedCluster], list[str]]:
     """Return every cluster with a file here, every one that was made from a file elsewhere, and what backends find.
 
-    `region` is one to look into although nothing here names it, or "all". What could not be looked into is returned as
-    remarks; an outside system that does not answer costs seconds.
+    `region` is one to look into although nothing here names it, or "all"; `context` is a Kubernetes whose clusters
+    somebody else made. What could not be looked into is returned as remarks; an outside system that does not answer
+    costs seconds.
     """
     files = [_file(name, environ, directory) for name in paths.listed_clusters(directory)]
     clusters = [file for file in files if isinstance(file, Cluster)]
@@ -62,7 +64,24 @@ def list_clusters(
     known = {*found, *(cluster.name for cluster in others)}
     found |= {state.name: _recorded(state) for state in states if state.name not in known}
     remarks = [remark for answer in answers.values() for remark in answer.remarks]
+    if context:
+        others += _of_others(environ, context)
     return [*found.values(), *others], [*unreadable.values(), *remarks]
+
+
+def _of_others(environ: Mapping[str, str], context: str) -> list[ListedCluster]:
+    return [
+        ListedCluster(
+            other.name,
+            str(other.file["backend"]),
+            "up" if other.is_up else "partial",
+            "",
+            problem="made by somebody else; a file for it: "
+            f"trainyard cluster.import --context {shlex.quote(context)} --namespace {other.namespace} {other.name}",
+            place=f"namespace {other.namespace} of context {context}",
+        )
+        for other in backends.others(environ, context=context)
+    ]
 
 
 def _file(name: str, environ: Mapping[str, str], directory: Path) -> Cluster | ListedCluster:

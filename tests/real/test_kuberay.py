@@ -371,10 +371,12 @@ def test_a_cluster_made_by_hand_is_never_touched(lab: Yard, by_hand: str, kube: 
 def test_a_cluster_made_by_hand_is_used_by_its_service_and_found_again_when_its_head_was_replaced(
     by_hand: str, kube: KubeBed, tmp_path: Path
 ) -> None:
-    theirs = kubernetes.yard(kube, tmp_path, "theirs")
-    section = f"{{{{service: {SPACE}/{by_hand}-head-svc, token_secret: {by_hand}}}}}"
-    theirs.write_cluster(f"name: {{name}}\nbackend: existing\nexisting: {section}\n")
+    theirs = kubernetes.yard(kube, tmp_path, by_hand)
     before = mark_of(kube, by_hand)
+    listed = {one["name"]: one for one in theirs.json("cluster.list", "--context", "bed")["clusters"]}
+    assert (listed[by_hand]["state"], listed[by_hand]["place"]) == ("up", f"namespace {SPACE} of context bed")
+    assert "made by somebody else; a file for it: " in listed[by_hand]["problem"]
+    theirs.run("cluster.import", "--context", "bed", by_hand)
     steps = theirs.json("cluster.up")["steps"]
     assert [(step["title"], step["changed"]) for step in steps] == [(f"Ray answers at {SPACE}/by-hand-head-svc", False)]
     status = theirs.json("cluster.status")

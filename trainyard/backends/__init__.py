@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from trainyard.backends.contract import Backend
+from trainyard.backends.contract import Backend, OthersCluster
 
 
 def named(backend: str) -> Backend:
@@ -28,6 +28,16 @@ def imported(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]] | 
             found: tuple[dict[str, Any], list[str]] = module.convert(document)
             return found
     return None
+
+
+def others(environ: Mapping[str, str], *, context: str, namespace: str | None = None) -> list[OthersCluster]:
+    """Return the clusters that somebody else made on the Kubernetes of a context.
+
+    Raises PrerequisiteError without that context, and OutsideError where its Kubernetes does not tell them.
+    """
+    module = import_module(f"{__name__}.kuberay.others")
+    found: list[OthersCluster] = module.discover(environ, context=context, namespace=namespace)
+    return found
 
 
 def file_for_address(name: str, address: str) -> str:

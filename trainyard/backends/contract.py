@@ -191,6 +191,17 @@ class LogLine:
 
 
 @dataclass(frozen=True)
+class OthersCluster:
+    """A cluster that somebody else made, and the content of a file by which it is used as it is."""
+
+    name: str
+    namespace: str
+    is_up: bool
+    file: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class FoundCluster:
     """A cluster of ours that an outside system has, whichever file it was made from.
 

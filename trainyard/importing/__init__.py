@@ -8,10 +8,11 @@ from pathlib import Path
 from trainyard.errors import RequestError
 from trainyard.importing import clusters, command_line, foreign, job_cfg, task_runner
 from trainyard.importing.cluster_files import convert as convert_cluster
+from trainyard.importing.cluster_files import of_context
 from trainyard.importing.clusters import Clusters
 from trainyard.importing.job import Imported, Options, refuse_unreadable
 
-__all__ = ["Clusters", "Imported", "Options", "convert", "convert_cluster"]
+__all__ = ["Clusters", "Imported", "Options", "convert", "convert_cluster", "of_context"]
 
 
 def convert(file: Path | None, words: Sequence[str], options: Options) -> Imported | Clusters:

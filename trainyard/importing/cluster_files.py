@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,8 @@ from typing import Any
 import yaml
 
 from trainyard import backends
-from trainyard.errors import RequestError
+from trainyard.backends.taking import as_name
+from trainyard.errors import Problem, RequestError
 from trainyard.importing import clusters, command_line, launch_line
 from trainyard.importing.clusters import Clusters
 from trainyard.importing.job import refuse_unreadable
@@ -52,6 +53,31 @@ def convert(file: Path | None, words: Sequence[str] = ()) -> Clusters:
     if not made.texts:
         raise RequestError(f"{file} describes no cluster that can be imported", hint=f"What is: {_KINDS}.")
     return made
+
+
+def of_context(environ: Mapping[str, str], *, context: str, prefix: str, namespace: str | None) -> Clusters:
+    """Return files for the clusters that somebody else made on a Kubernetes, whose names begin with `prefix`.
+
+    Raises RequestError where there are none, PrerequisiteError and OutsideError where they cannot be looked for.
+    """
+    others = backends.others(environ, context=context, namespace=namespace)
+    chosen = [other for other in others if other.name.startswith(prefix)]
+    if not chosen:
+        there = ", ".join(f"{other.namespace}/{other.name}" for other in others) or "none"
+        named = f" whose name begins with {prefix}" if prefix else ""
+        problem = Problem("there are", there)
+        raise RequestError(f"context {context} has no RayCluster of somebody else's{named}", problems=(problem,))
+
+    texts: dict[str, str] = {}
+    names = [other.file["name"] for other in chosen]
+    for other in chosen:
+        file = dict(other.file)
+        if names.count(file["name"]) > 1:
+            file["name"] = as_name(f"{other.namespace}-{other.name}")
+        if file["name"] in texts:
+            raise RequestError(f"several clusters would be called {file['name']}: name one namespace (--namespace)")
+        texts[file["name"]] = yaml.safe_dump(file, sort_keys=False, width=100)
+    return Clusters(texts, tuple(note for other in chosen for note in other.notes))
 
 
 def _of_line(words: Sequence[str], *, source: str) -> Clusters:

@@ -36,7 +36,7 @@ IGNORED = {
 # Isaac Lab's scripts that run no job, and what stands for them.
 OTHER_SCRIPTS = {
     "launch": "trainyard cluster.import -- launch.py ... writes its clusters as cluster files.",
-    "grok_cluster_with_kubectl": "Run it as ever; trainyard train.import ~/.cluster_config takes what it writes.",
+    "grok_cluster_with_kubectl": "trainyard cluster.import --context CONTEXT PREFIX writes a file for each cluster.",
     "mlflow_to_local_tensorboard": "It is not needed for runs of Trainyard, whose event files come home: "
     "tensorboard --logdir results",
 }

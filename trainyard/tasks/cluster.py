@@ -43,6 +43,7 @@ ADOPT = (
 )
 KEEP_DISKS = "Keep the disks of the nodes: they cost on, and are named (ec2)."
 REGION = "Also look into this region of AWS, or into `all`, for clusters that nothing here is about."
+_CONTEXT = "Also list the RayClusters that somebody else made on the Kubernetes of this context."
 SIZES = "GROUP=N: so many nodes; of a group that grows and shrinks, at least so many. Several may be given."
 
 
@@ -148,10 +149,12 @@ def show(call: Call) -> Report:
     return Report(as_json(spec), [as_yaml(spec).rstrip()], next="trainyard cluster.plan")
 
 
-@task(dry=True, name="list", help={"region": REGION})
-def list_(call: Call, region: str = "") -> Report:
+@task(dry=True, name="list", help={"region": REGION, "context": _CONTEXT})
+def list_(call: Call, region: str = "", context: str = "") -> Report:
     """List the clusters that have a file here, and those that were made from files elsewhere."""
-    clusters, remarks = lazy.listing.list_clusters(os.environ, directory=Path.cwd(), region=region or None)
+    clusters, remarks = lazy.listing.list_clusters(
+        os.environ, directory=Path.cwd(), region=region or None, context=context or None
+    )
     rows = [
         (
             each.name,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -89,16 +90,26 @@ def new(call: Call, name: str, hosts: list[str] | None = None, backend: str = pa
     positional=["source"],
     help={
         "source": "A RayCluster of KubeRay (YAML), a file of `ray up` on AWS, a ~/.cluster_config of Isaac Lab, a file "
-        "with a command line of its launch.py; or that line itself, behind `--`.",
+        "with a command line of its launch.py; or that line itself, behind `--`. With --context: how names begin.",
+        "context": "Instead: the RayClusters that somebody else made on the Kubernetes of this context.",
+        "namespace": "With --context: those of one namespace (default: of all).",
         "output": "The directory to write to (default: clusters/).",
     },
 )
-def import_(call: Call, source: str = "", output: str = "") -> Report:
+def import_(call: Call, source: str = "", output: str = "", context: str = "", namespace: str = "") -> Report:
     """Write the cluster file that a file of another tool describes; name all that has no place in it.
 
-    Overwrites nothing, and asks no cluster: `cluster.plan` does.
+    Overwrites nothing. Only --context asks a cluster: the RayClusters that are there are used as they are.
     """
-    found = lazy.importing.convert_cluster(Path(source) if source else None, words_behind_dashes())
+    words = words_behind_dashes()
+    if namespace and not context:
+        raise RequestError("--namespace means something only with --context")
+    if context and words:
+        raise RequestError("--context takes RayClusters that are there, and no command line")
+    if context:
+        found = lazy.importing.of_context(os.environ, context=context, prefix=source, namespace=namespace or None)
+    else:
+        found = lazy.importing.convert_cluster(Path(source) if source else None, words)
     written = [] if call.dry else [paths.shown(path) for path in found.write(Path(output) if output else None)]
     next = " ".join([found.next, *written[:1]]) if written else ""
     return Report({"text": found.text, "written": written}, [found.text.rstrip()], notes=found.notes, next=next)
