@@ -282,3 +282,19 @@ def test_what_kuberay_sets_and_what_would_lose_a_word_is_named(tmp_path: Path) -
         assert f"{place}.{path}" in named
     assert "spec.autoscalerOptions.resources.limits.cpu" in named
     found.write(tmp_path / "clusters")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "image: {repository: rayproject/ray, tag: 2.52.0}\nhead: {resources: {}}\nworker: {replicas: 1}\n",
+        "worker: {replicas: 3}\n",
+        "additionalWorkerGroups: {gpu: {replicas: 1}}\n",
+    ],
+)
+def test_values_of_the_chart_are_named_with_what_makes_a_cluster_of_them(text: str, tmp_path: Path) -> None:
+    (tmp_path / "values.yaml").write_text(text)
+    with pytest.raises(RequestError) as caught:
+        convert_cluster(tmp_path / "values.yaml")
+    assert "has values of KubeRay's chart ray-cluster" in caught.value.what
+    assert str(caught.value.hint).startswith("helm template NAME kuberay/ray-cluster -f ")

@@ -20,6 +20,11 @@ _KINDS = (
     "a RayCluster of KubeRay, a file of `ray up` on AWS, a ~/.cluster_config of Isaac Lab, or a command line of its "
     "launch.py"
 )
+# What stands at the top of the values of KubeRay's ray-cluster chart (1.0 to 1.6).
+_OF_CHART = {
+    *("image", "nameOverride", "fullnameOverride", "imagePullSecrets", "gcsFaultTolerance", "common", "service"),
+    *("head", "worker", "additionalWorkerGroups", "annotations"),
+}
 _HEADER = "# Written by `trainyard cluster.import` from {file}; it says what has no place here.\n"
 
 
@@ -49,10 +54,21 @@ def convert(file: Path | None, words: Sequence[str] = ()) -> Clusters:
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise RequestError(f"{file} cannot be read: {error}") from error
 
+    if len(documents) == 1 and _is_chart_values(documents[0]):
+        raise RequestError(
+            f"{file} has values of KubeRay's chart ray-cluster, and what they leave out the chart's version says",
+            hint=f"helm template NAME kuberay/ray-cluster -f {file} > ray-cluster.yaml; then import that.",
+        )
     made = _of_documents(documents, source=file.name)
     if not made.texts:
         raise RequestError(f"{file} describes no cluster that can be imported", hint=f"What is: {_KINDS}.")
     return made
+
+
+def _is_chart_values(document: Any) -> bool:
+    if not isinstance(document, dict) or not document.keys() <= _OF_CHART:
+        return False
+    return any(isinstance(document.get(key), dict) for key in ("head", "worker", "additionalWorkerGroups"))
 
 
 def of_context(environ: Mapping[str, str], *, context: str, prefix: str, namespace: str | None) -> Clusters:

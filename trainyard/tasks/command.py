@@ -90,7 +90,7 @@ class Command(tasks.Task[Any]):
         letter = LETTERS.get(found["names"][0])
         return {**found, "names": [*found["names"], letter] if letter else found["names"]}
 
-    def __call__(self, context: Context, **values: Any) -> None:
+    def __call__(self, context: Context, /, **values: Any) -> None:
         """Run it, and print what it returns; the commands in messages repeat its flags."""
         name = self.name if self.name == "init" else f"{self.__module__.rpartition('.')[2]}.{self.name}"
         command_hints.remember(name, values)
