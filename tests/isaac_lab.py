@@ -139,6 +139,15 @@ class CartpoleEarlyStopper(Stopper):
     def stop_all(self):
         return False
 """
+# What the program answers of a class (`isaac_task.py space`), where a test needs no more of it.
+DESCRIBED = {
+    "cfg_class": "CartpoleTheiaJobCfg",
+    "space": {"num_envs": {"choice": [512, 1024]}},
+    "draws": False,
+    "files": [],
+    "ends_sweep": False,
+    "columns": ["training_iteration"],
+}
 FROM = {
     "old": "import vision_cfg",
     "new": "from isaaclab_contrib.rl.ray.hyperparameter_tuning import vision_cfg",

@@ -46,7 +46,7 @@ def list_clusters(
 
     `region` is one to look into although nothing here names it, or "all"; `context` is a Kubernetes whose clusters
     somebody else made. What could not be looked into is returned as remarks; an outside system that does not answer
-    costs seconds.
+    costs seconds. Raises PrerequisiteError and OutsideError for a `context` that cannot be asked.
     """
     files = [_file(name, environ, directory) for name in paths.listed_clusters(directory)]
     clusters = [file for file in files if isinstance(file, Cluster)]

@@ -198,16 +198,6 @@ class CombinedStopper(Stopper):
         return any(stopper(trial_id, result) for stopper in self.stoppers)
 
 
-STOPPERS: dict[str, Callable[..., Any]] = {
-    "Stopper": Stopper,
-    "NoopStopper": Stopper,
-    "MaximumIterationStopper": MaximumIterationStopper,
-    "TrialPlateauStopper": TrialPlateauStopper,
-    "FunctionStopper": FunctionStopper,
-    "CombinedStopper": CombinedStopper,
-}
-
-
 class TimeoutStopper(Stopper):
     """Ray's end of a whole sweep."""
 
@@ -218,6 +208,18 @@ class ExperimentPlateauStopper(Stopper):
     """Ray's end of a whole sweep."""
 
     __init__ = refused("stopper.ExperimentPlateauStopper", "ends a whole sweep: here `tune.stop.plateau` does")
+
+
+STOPPERS: dict[str, Callable[..., Any]] = {
+    "Stopper": Stopper,
+    "NoopStopper": Stopper,
+    "MaximumIterationStopper": MaximumIterationStopper,
+    "TrialPlateauStopper": TrialPlateauStopper,
+    "FunctionStopper": FunctionStopper,
+    "CombinedStopper": CombinedStopper,
+    "TimeoutStopper": TimeoutStopper,
+    "ExperimentPlateauStopper": ExperimentPlateauStopper,
+}
 
 
 class ProgressReporter:
@@ -261,8 +263,7 @@ def stand_ins(directory: Path) -> None:
     """Make the modules that a cfg file in this directory imports, of both generations; they win over installed ones."""
     reporters = dict.fromkeys(("ProgressReporter", "CLIReporter", "JupyterNotebookReporter"), ProgressReporter)
     without = {name: refused(name, why) for name, why in WITHOUT_COUNTERPART.items()}
-    whole = {"TimeoutStopper": TimeoutStopper, "ExperimentPlateauStopper": ExperimentPlateauStopper}
-    tune = {**FUNCTIONS, **without, **reporters, **STOPPERS, **whole}
+    tune = {**FUNCTIONS, **without, **reporters, **STOPPERS}
     util = {"populate_isaac_ray_cfg_args": populate_isaac_ray_cfg_args}
     contents: dict[str, dict[str, Any]] = {
         "ray": {},

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests import isaac_lab
 from trainyard import backends
 from trainyard.errors import RequestError
 from trainyard.importing import Options, clusters, convert, job_cfg, separators
@@ -394,14 +395,7 @@ def test_a_cluster_file_that_is_refused_does_not_stay(tmp_path: Path) -> None:
 
 
 def test_a_class_becomes_a_sweep_that_counts_configurations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    described = {
-        "cfg_class": "CartpoleTheiaJobCfg",
-        "space": {"num_envs": {"choice": [512, 1024]}},
-        "draws": True,
-        "files": [],
-        "ends_sweep": True,
-        "columns": ["training_iteration"],
-    }
+    described = {**isaac_lab.DESCRIBED, "draws": True, "ends_sweep": True}
     monkeypatch.setattr(job_cfg, "_described", lambda file, options: described)
     options = Options(num_samples=20, num_workers_per_node=2, stopper="CartpoleEarlyStopper")
     found = job_cfg.read(tmp_path / "tuning" / "cfg.py", options)

@@ -86,15 +86,7 @@ def test_every_flag_of_a_script_that_runs_jobs_is_taken_or_named(
     (tmp_path / "tasks.yaml").write_text(TASKS)
     monkeypatch.chdir(tmp_path)
     # Asked of the class in a process of its own (tests/real/test_isaac.py).
-    described = {
-        "cfg_class": "CartpoleTheiaJobCfg",
-        "space": {"num_envs": {"choice": [512, 1024]}},
-        "draws": False,
-        "files": [],
-        "ends_sweep": False,
-        "columns": ["training_iteration"],
-    }
-    monkeypatch.setattr(job_cfg, "_described", lambda file, options: described)
+    monkeypatch.setattr(job_cfg, "_described", lambda file, options: isaac_lab.DESCRIBED)
     found = convert(None, line(script, flags), Options())
     shown = f"{found.text} {found.notes}"
     elsewhere = {

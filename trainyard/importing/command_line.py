@@ -48,14 +48,22 @@ _VARIABLE_USED = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
 _SHELL = re.compile(r"[;&|<>$`]")
 
 
-class _Parser(argparse.ArgumentParser):
-    def __init__(self, script: str) -> None:
+class Parser(argparse.ArgumentParser):
+    """A parser of a script of Isaac Lab's; it raises RequestError, and names the command that read the line."""
+
+    def __init__(self, script: str, *, command: str) -> None:
         super().__init__(prog=f"{script}.py", allow_abbrev=False)
-        for name in IGNORED:
-            self.add_argument(f"--{name}")
+        self._command = command
 
     def error(self, message: str) -> NoReturn:
-        raise RequestError(f"{self.prog}: {message}", hint="trainyard --help train.import")
+        raise RequestError(f"{self.prog}: {message}", hint=f"trainyard --help {self._command}")
+
+
+def _parser(script: str) -> Parser:
+    parser = Parser(script, command="train.import")
+    for name in IGNORED:
+        parser.add_argument(f"--{name}")
+    return parser
 
 
 def lines_of(text: str) -> list[list[str]]:
@@ -106,7 +114,7 @@ def read(words: Sequence[str], options: Options, *, name: str, directory: Path) 
         raise _no_job(words)
     if script != "submit_job":
         return _job(words, options, directory)
-    parser = _Parser(script)
+    parser = _parser(script)
     parser.add_argument("--aggregate_jobs", nargs=argparse.REMAINDER, required=True)
     flags = vars(parser.parse_args(given))
     jobs = [_job(part, options, directory) for part in separators.jobs(flags["aggregate_jobs"], "*")]
@@ -128,22 +136,22 @@ def read(words: Sequence[str], options: Options, *, name: str, directory: Path) 
 def _script(words: Sequence[str]) -> tuple[str | None, list[str]]:
     """Return which of Isaac Lab's scripts is run, by file or module name, and the words after it."""
     for index, word in enumerate(words):
-        if _stem(word) in SCRIPTS.values():
-            return _stem(word), list(words[index + 1 :])
+        if script_of(word) in SCRIPTS.values():
+            return script_of(word), list(words[index + 1 :])
         if word in SCRIPTS:
             return SCRIPTS[word], list(words)
     return None, list(words)
 
 
 def _no_job(words: Sequence[str]) -> RequestError:
-    for stem in map(_stem, words):
+    for stem in map(script_of, words):
         if stem in OTHER_SCRIPTS:
             return RequestError(f"{stem}.py runs no job", hint=OTHER_SCRIPTS[stem])
     known = f"It names one of {', '.join(SCRIPTS.values())}, or begins with {', '.join(SCRIPTS)}."
     return RequestError("this is no command line of Isaac Lab's Ray scripts", hint=known)
 
 
-def _stem(word: str) -> str:
+def script_of(word: str) -> str:
     """Return the name of the script that a word is, as a file or a module."""
     return Path(word).stem if word.endswith(".py") else word.rpartition(".")[2]
 
@@ -153,7 +161,7 @@ def _job(words: Sequence[str], options: Options, directory: Path) -> Imported:
     script, given = _script(words)
     if script is None:
         return _tasks([([*shlex.split(options.python), *words], share_of_a_node(1))])
-    parser = _Parser(script)
+    parser = _parser(script)
     if script == "task_runner":
         parser.add_argument("--task_cfg", required=True)
         parser.add_argument("--test", action="store_true")

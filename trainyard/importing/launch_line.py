@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from trainyard.errors import RequestError
+from trainyard.importing.command_line import Parser, script_of
 
 SCRIPT = "launch"
 # What a group of workers has a value of, and what launch.py takes where none is given.
@@ -28,11 +28,6 @@ NOTES = (
     "Only GKE has nodes with the labels cloud.google.com/gke-accelerator and iam.gke.io/...: on another Kubernetes, "
     "take node_selector out.",
 )
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise RequestError(f"{SCRIPT}.py: {message}", hint="trainyard --help cluster.import")
 
 
 def is_one(words: Sequence[str]) -> bool:
@@ -55,14 +50,13 @@ def clusters(words: Sequence[str]) -> list[dict[str, Any]]:
 
 def _after_script(words: Sequence[str]) -> list[str] | None:
     for index, word in enumerate(words):
-        stem = Path(word).stem if word.endswith(".py") else word.rpartition(".")[2]
-        if stem == SCRIPT:
+        if script_of(word) == SCRIPT:
             return list(words[index + 1 :])
     return None
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog=f"{SCRIPT}.py", allow_abbrev=False)
+    parser = Parser(SCRIPT, command="cluster.import")
     parser.add_argument("--cluster_host", default="google_cloud", choices=["google_cloud"])
     parser.add_argument("--name", default="isaacray")
     parser.add_argument("--namespace", default="default")

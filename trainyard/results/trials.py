@@ -16,7 +16,7 @@ from trainyard.results.importance import importances
 from trainyard.results.store import RunDirectory
 from trainyard.results.sweep import Sweep, Trial
 from trainyard.spec.job import scalar_text
-from trainyard.spec.tune import KINDS
+from trainyard.spec.tune import BY_LOGARITHM, KINDS
 from trainyard.wording import clean
 
 _MOST_TRIALS = 2000
@@ -83,7 +83,7 @@ def _axis(name: str, parameter: Mapping[str, Any], trials: Sequence[Trial]) -> R
     if kind in ("choice", "grid"):
         given = [trial.params[name] for trial in trials if name in trial.params]
         return {**axis, "labels": [clean(text) for text in dict.fromkeys(map(scalar_text, [*parameter[kind], *given]))]}
-    return {**axis, "ends": parameter[kind], "log": kind in ("loguniform", "lograndint")}
+    return {**axis, "ends": parameter[kind], "log": kind in BY_LOGARITHM}
 
 
 def _place(value: Any, axis: Row) -> object:

@@ -20,7 +20,7 @@ MOST_VALUES = 10_000
 LARGEST, LARGEST_WHOLE = 1e300, 2**53
 KINDS = ("choice", "grid", "uniform", "loguniform", "randint", "lograndint")
 _WHOLE = ("randint", "lograndint")
-_BY_LOGARITHM = ("loguniform", "lograndint")
+BY_LOGARITHM = ("loguniform", "lograndint")
 Values = Listed[MatrixValue]
 Search = Literal["tpe", "cmaes", "random", "grid"]
 
@@ -76,7 +76,7 @@ class Parameter(Section):
         elif max(map(abs, of)) > (LARGEST_WHOLE if kind in _WHOLE else LARGEST):
             most = f"{LARGEST_WHOLE:,}" if kind in _WHOLE else f"{LARGEST:g}"
             yield Complaint((kind,), f"must be two numbers between -{most} and {most}", of)
-        elif kind in _BY_LOGARITHM and of[0] <= 0:
+        elif kind in BY_LOGARITHM and of[0] <= 0:
             yield Complaint((kind,), "must begin above 0", of)
         else:
             width = of[1] - of[0]

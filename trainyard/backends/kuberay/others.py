@@ -30,7 +30,8 @@ def discover(environ: Mapping[str, str], *, context: str, namespace: str | None 
 
 
 def _described(cluster: Object, context: str) -> OthersCluster:
-    name, namespace = cluster["metadata"]["name"], cluster["metadata"]["namespace"]
+    name = cluster["metadata"]["name"]
+    namespace = cluster["metadata"]["namespace"]
     status = cluster.get("status") or {}
     notes = []
     service = (status.get("head") or {}).get("serviceName")

@@ -16,6 +16,8 @@ import sys
 from types import SimpleNamespace
 from typing import Any
 
+import schola_place
+
 ALGORITHMS = ("PPO", "APPO", "IMPALA")
 CHECK = "--check"
 
@@ -26,7 +28,7 @@ def main() -> None:
     try:
         launch = importlib.import_module("schola.scripts.ray.launch")
     except ModuleNotFoundError as error:
-        # Of Schola 2 only; what another Schola lacks is an error of its own.
+        # Schola 2 has no such module; whatever else is missing is an error.
         if error.name not in ("schola.scripts.ray", "schola.scripts.ray.launch"):
             raise
         run_command(words)
@@ -47,12 +49,6 @@ def main() -> None:
     launch.main_from_cli()
 
 
-def output() -> str:
-    """Return where checkpoints come home from; the launchers' own default ends with the task."""
-    home = os.environ.get("TRAINYARD_OUTPUT", "")
-    return os.path.join(home, "ckpt") if home else ""  # noqa: PTH118 (a flag's value)
-
-
 def with_defaults(make_parser: Any) -> Any:
     """Return Schola's parser with what is right on a cluster where a flag does not say otherwise."""
 
@@ -61,8 +57,8 @@ def with_defaults(make_parser: Any) -> Any:
         parser.prog = "schola-train"
         # Without it, the launcher starts a Ray of its own; the learner's CPUs are the task's.
         parser.set_defaults(using_cluster=True, num_cpus_for_main_process=0)
-        if output():
-            parser.set_defaults(checkpoint_dir=output())
+        if checkpoints := schola_place.checkpoints():
+            parser.set_defaults(checkpoint_dir=checkpoints)
         return parser
 
     return make
@@ -72,8 +68,7 @@ def on_the_tasks_node(run: Any) -> Any:
     """Return `tune.run` with the learner on this node: its checkpoints must be found by this process."""
 
     def run_here(algorithm: str, *, config: Any, **how: Any) -> Any:
-        place = importlib.import_module("schola_place")
-        config.resources(custom_resources_for_main_process=place.this_node())
+        config.resources(custom_resources_for_main_process=schola_place.this_node())
         return run(algorithm, config=config, **how)
 
     return run_here
@@ -93,8 +88,9 @@ def run_command(words: list[str]) -> None:
         sys.exit("schola-train: this Schola has no launcher for RLlib (schola.scripts.ray.launch, or `schola rllib`)")
     given = {word.partition("=")[0] for word in words}
     more = [] if "--using-cluster" in given else ["--using-cluster"]
-    if output() and "--checkpoint-dir" not in given:
-        more += ["--checkpoint-dir", output()]
+    checkpoints = schola_place.checkpoints()
+    if checkpoints and "--checkpoint-dir" not in given:
+        more += ["--checkpoint-dir", checkpoints]
     asked = ["--help"] if CHECK in given else [*words, *more]
     os.execv(program, [program, "rllib", "train", *asked])  # noqa: S606
 

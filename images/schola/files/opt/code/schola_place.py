@@ -1,8 +1,16 @@
-"""Where a task's learner runs: on the task's own node, since nodes need not share a disk."""
+"""Where a task's learner runs, on the task's own node since nodes need not share a disk, and where it writes."""
 
 from __future__ import annotations
 
+import os
+
 import ray
+
+
+def checkpoints() -> str:
+    """Return where checkpoints come home from, "" outside of a task; the launchers' own default ends with the task."""
+    output = os.environ.get("TRAINYARD_OUTPUT", "")
+    return os.path.join(output, "ckpt") if output else ""  # noqa: PTH118 (a flag's value)
 
 
 def this_node() -> dict[str, float]:

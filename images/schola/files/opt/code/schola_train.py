@@ -23,7 +23,7 @@ from ray.rllib.algorithms.ppo import PPO, PPOConfig
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from schola.core.unreal_connections import StandaloneUnrealConnection
 from schola.scripts.ray import launch
-from schola_place import this_node
+from schola_place import checkpoints, this_node
 
 # What Ray 2.40 removed, and what it warns of since.
 NEW_NAMES = {"sgd_minibatch_size": "minibatch_size", "num_sgd_iter": "num_epochs"}
@@ -84,9 +84,8 @@ def parser() -> argparse.ArgumentParser:
         help="build what would be trained, and end: without a game, without a cluster",
     )
 
-    # The launcher's own default lies in a directory that ends with the task.
-    if output := os.environ.get("TRAINYARD_OUTPUT"):
-        made.set_defaults(checkpoint_dir=os.path.join(output, "ckpt"))  # noqa: PTH118
+    if directory := checkpoints():
+        made.set_defaults(checkpoint_dir=directory)
     return made
 
 
