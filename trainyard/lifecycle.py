@@ -8,15 +8,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from trainyard import backends, lock, paths, steps
 from trainyard.backends import leash
-from trainyard.backends.contract import Backend, ClusterStatus, Finding, LogLine, Tools
+from trainyard.backends.contract import Backend, ClusterStatus, Finding, LogLine, Tools, UnknownNodeError
 from trainyard.backends.record import made_from, made_with, recorded_backend, write_made_from
 from trainyard.endpoint import Endpoint
 from trainyard.errors import InterruptedRunError, LeftoverError, NotReadyError, Problem, RequestError, TrainyardError
 from trainyard.images import resolve
+from trainyard.seams.ray_api import RayApi
 from trainyard.spec.cluster import ClusterSpec, LoadedCluster
 from trainyard.spec.load import load_cluster
 from trainyard.steps import PlannedStep, Progress, Stage, Step, StepResult
@@ -26,6 +27,7 @@ from trainyard.wording import ESCAPES
 _STATE_DUMP = "[state-dump]"
 # Where a problem stands that names what costs on.
 BILLED = "runs, and costs"
+Answered = TypeVar("Answered")
 _SIZE = re.compile(r"[^=.]+=[0-9]{1,5}")
 _SIZE_FORM = "must be GROUP=N, such as gpu=3"
 
@@ -264,7 +266,8 @@ def logs(cluster: Cluster, *, follow: bool, node: str = "", everything: bool = F
     Ray's dumps of its own state are thousands of lines a minute: without `everything` they are left out.
     """
     _refuse_other_file(cluster)
-    lines = cluster.backend.logs(cluster.spec, cluster.tools, follow=follow, node=node)
+    backend, tools = cluster.backend, cluster.tools
+    lines = _by_any_name(cluster, node, lambda name: backend.logs(cluster.spec, tools, follow=follow, node=name))
     return readable(lines, everything=everything)
 
 
@@ -277,7 +280,32 @@ def readable(lines: Iterable[LogLine], *, everything: bool) -> Iterator[LogLine]
 def shell(cluster: Cluster, *, node: str, command: str, terminal: bool) -> list[str]:
     """Return the program, with its arguments, that is a shell on a node or host; see the contract of backends."""
     _refuse_other_file(cluster)
-    return cluster.backend.shell(cluster.spec, cluster.tools, node=node, command=command, terminal=terminal)
+    backend, tools = cluster.backend, cluster.tools
+    return _by_any_name(
+        cluster,
+        node,
+        lambda name: backend.shell(cluster.spec, tools, node=name, command=command, terminal=terminal),
+    )
+
+
+def _by_any_name(cluster: Cluster, node: str, ask: Callable[[str], Answered]) -> Answered:
+    """Ask the backend about a node; one that it does not know by name may be known by its host, or by Ray's id."""
+    try:
+        return ask(node)
+    except UnknownNodeError:
+        names = _named_otherwise(cluster, node)
+        if len(names) != 1:
+            raise
+        return ask(names.pop())
+
+
+def _named_otherwise(cluster: Cluster, other: str) -> set[str]:
+    """Return the names of the nodes on a host, of an address, or of Ray's id; all of them by what Ray knows."""
+    endpoint = connect_as_made(cluster)
+    with RayApi(endpoint.address, endpoint.token) as ray:
+        host_names = ray.host_names()
+        alive = [node for node in ray.nodes() if node.alive]
+    return {node.name for node in alive if other in (node.node_id, node.ip, host_names.get(node.node_id))}
 
 
 def _size_overrides(spec: ClusterSpec, sizes: Sequence[str]) -> Iterator[str]:

@@ -19,7 +19,10 @@ _PARTS = 10_000
 
 @dataclass(frozen=True)
 class Node:
-    """One living Ray node. `whole` is what it has in all, where `resources` is only what is free of it."""
+    """One living Ray node. `whole` is what it has in all, where `resources` is only what is free of it.
+
+    `host_name` is what its machine, container or pod calls itself.
+    """
 
     node_id: str
     name: str
@@ -27,6 +30,7 @@ class Node:
     address: str
     resources: dict[str, float] = field(default_factory=dict)
     whole: dict[str, float] | None = None
+    host_name: str = ""
 
     @property
     def total(self) -> dict[str, float]:
@@ -39,6 +43,16 @@ class Node:
     @property
     def is_head(self) -> bool:
         return HEAD in self.total
+
+    def is_called(self, name: str) -> bool:
+        """Say whether a job means this node by a name: its own, its host's, its address, or Ray's id of it."""
+        return bool(name) and name in (self.name, self.host_name, self.address, self.node_id)
+
+
+def called(name: str, nodes: Iterable[Node]) -> list[Node]:
+    """Return the node of that name, else those on a host that is called so: on one machine these are several."""
+    found = [node for node in nodes if node.is_called(name)]
+    return [node for node in found if node.name == name] or found
 
 
 def with_free(node: Node, free: Mapping[str, float]) -> Node:
@@ -78,7 +92,9 @@ def slots(task: Task, nodes: Iterable[Node]) -> int:
 
 
 def _on_one(task: Task, node: Node) -> int:
-    if task.node_name not in (None, node.name) or task.node_group not in (None, node.group):
+    if task.node_name is not None and not node.is_called(task.node_name):
+        return 0
+    if task.node_group not in (None, node.group):
         return 0
     if task.share is not None and not _may_be_shared(task, node):
         return 0

@@ -9,7 +9,7 @@ import ray
 from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
-from trainyard_runner.nodes import GROUP_LABEL, NODE_LABEL, Node, amounts, slots
+from trainyard_runner.nodes import GROUP_LABEL, NODE_LABEL, Node, amounts, called, slots
 from trainyard_runner.plan import Task
 from trainyard_runner.shares import Alike
 
@@ -86,10 +86,10 @@ def _group(task: Task) -> dict[str, str]:
 
 
 def _named(name: str, nodes: Sequence[Node]) -> Node:
-    for node in nodes:
-        if node.name == name:
-            return node
-    raise NodeMissingError(f"node {name!r} is not in the cluster")
+    found = called(name, nodes)
+    if not found:
+        raise NodeMissingError(f"node {name!r} is not in the cluster")
+    return found[0]
 
 
 def on(node: Node) -> NodeAffinitySchedulingStrategy:
@@ -102,4 +102,5 @@ def _node(raw: dict[str, Any]) -> Node:
     name = raw.get("NodeName") or address
     # A node without a name of its own has its address as name; two of them must still be told apart.
     name = raw["NodeID"][:8] if name == address and address.startswith("127.") else name
-    return Node(raw["NodeID"], name, labels.get(GROUP_LABEL), address, dict(raw["Resources"]))
+    host_name = raw.get("NodeManagerHostname") or ""
+    return Node(raw["NodeID"], name, labels.get(GROUP_LABEL), address, dict(raw["Resources"]), host_name=host_name)

@@ -31,16 +31,13 @@ def room(tasks: Sequence[Task], gate: Gate, alive: Sequence[Node], *, together: 
     if not tasks:
         return None
     places = [*alive, *members.later(gate, alive)]
-    names, groups = [node.name for node in places], list(dict.fromkeys(node.group or "" for node in places))
     first: dict[tuple[Any, ...], Task] = {}
     for task in tasks:
         first.setdefault(task.shape, task)
     for task in first.values():
-        for kind, asked, there in (("node", task.node_name, names), ("group", task.node_group, groups)):
-            if asked and asked not in there:
-                detail = f"task {task.name!r} is to run on {kind} {asked}, and there are {', '.join(there)}"
-                hint = _NAMES_CHANGE if kind == "node" and gate.names_change else _HINT
-                return Check("room", None, False, detail, hint=hint)
+        unknown = _unknown_place(task, places, gate)
+        if unknown is not None:
+            return unknown
         if not nodes.slots(task, places):
             detail = f"task {task.name!r} asks for {describe(task)}; {largest(task, places)}"
             return Check("room", None, False, detail, hint=_HINT)
@@ -52,6 +49,25 @@ def room(tasks: Sequence[Task], gate: Gate, alive: Sequence[Node], *, together: 
         detail = f"{len(tasks)} tasks that run together do not fit on {len(places)} nodes at once"
         return Check("room", None, False, detail, hint=_HINT)
     return Check("room", None, True, f"{len(tasks)} task{'s' if len(tasks) != 1 else ''} fit")
+
+
+def _unknown_place(task: Task, places: Sequence[Node], gate: Gate) -> Check | None:
+    """Check that the node or group that a task names is there, and is one; None if so."""
+    groups = list(dict.fromkeys(node.group or "" for node in places))
+    if task.node_group and task.node_group not in groups:
+        detail = f"task {task.name!r} is to run on group {task.node_group}, and there are {', '.join(groups)}"
+        return Check("room", None, False, detail, hint=_HINT)
+
+    if not task.node_name:
+        return None
+    meant = nodes.called(task.node_name, places)
+    if len(meant) == 1:
+        return None
+    names = ", ".join(node.name for node in meant or places)
+    there = f"{len(meant)} nodes are called so: {names}" if meant else f"there are {names}"
+    detail = f"task {task.name!r} is to run on node {task.node_name}, and {there}"
+    hint = _NAMES_CHANGE if gate.names_change and not meant else _HINT
+    return Check("room", None, False, detail, hint=hint)
 
 
 def _too_little(tasks: Sequence[Task], places: Sequence[Node], asked: str) -> Check:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.real.yard import Yard
+from trainyard.seams.ray_api import RayApi
 
 
 def test_it_is_checked_and_shown_and_nothing_is_made_or_removed(yard: Yard, fresh: Yard) -> None:
@@ -19,6 +20,10 @@ def test_it_is_checked_and_shown_and_nothing_is_made_or_removed(yard: Yard, fres
     lines = fresh.run("cluster.logs", "--no-follow").stdout.splitlines()
     assert {line.split(" ", 1)[0] for line in lines} == {"head", "gpu-0", "gpu-1"}
     lines = fresh.run("cluster.logs", "gpu-1", "--no-follow").stdout.splitlines()
+    assert {line.split(" ", 1)[0] for line in lines} == {"gpu-1"}
+    with RayApi(yard.address(), yard.token()) as ray:
+        ids = {node.name: node.node_id for node in ray.nodes()}
+    lines = fresh.run("cluster.logs", ids["gpu-1"], "--no-follow").stdout.splitlines()
     assert {line.split(" ", 1)[0] for line in lines} == {"gpu-1"}
     assert "has no node 'gpu'; did you mean 'gpu-1'?" in fresh.run("cluster.logs", "gpu", expect=2).stderr
     done = fresh.run("cluster.down")

@@ -204,6 +204,8 @@ def test_status_list_and_logs_name_every_node(lab: Yard, kube: KubeBed) -> None:
     assert {line.split()[0] for line in lines} == {worker}
     done = lab.run("cluster.shell", worker, "--command", "hostname; exit 7", expect=7)
     assert done.stdout == f"lab-cpu-worker-{worker.rpartition('-')[2]}\n"
+    pod = done.stdout.strip()
+    assert lab.run("cluster.shell", pod, "--command", "hostname").stdout == done.stdout
     unknown = lab.run("cluster.shell", "haed", expect=2)
     assert "has no node 'haed'; did you mean 'head'?" in unknown.stderr
 

@@ -170,6 +170,17 @@ def test_a_snapd_that_cannot_hold_or_does_not_run_stops_up_before_anything_is_in
     second.run("rm", "-r", "/var/lib/snapd")
 
 
+def test_a_closed_channel_is_named_before_anything_is_installed_from_it(lab: Lab) -> None:
+    closed = lab.first.files / "closed-channels"
+    closed.write_text("1.34/stable\n")
+    planned_with_it = lab.yard.run("cluster.plan")
+    closed.unlink()
+    said = "1.34/stable is closed: nothing can be installed from it; snap info microk8s lists the open ones"
+    assert said in " ".join((planned_with_it.stdout + planned_with_it.stderr).split())
+    assert "is closed" not in lab.yard.run("cluster.plan").stderr
+    assert not any(is_installed(host) for host in (lab.first, lab.second))
+
+
 @pytest.mark.parametrize("what", BROKEN)
 def test_what_is_wrong_with_a_host_is_one_error_that_names_it_before_anything_is_done(lab: Lab, what: str) -> None:
     breaks, mends, expected = BROKEN[what]
@@ -343,6 +354,8 @@ def test_a_host_that_left_the_file_is_said_and_leaves_as_it_was_found_when_asked
     assert (refused.returncode, refused.stdout) == (1, f"{ALONE}\n")
     step = f"Remove host-3 ({lab.hosts[2].ssh})"
     assert planned(lab.yard, "--remove") == [step]
+    # The real one takes from 20 s to two minutes.
+    (lab.hosts[2].files / "leave-seconds").write_text("45\n")
     done = lab.yard.json("cluster.up", "--remove")["steps"]
     assert [each["title"] for each in done if each["changed"]] == [step]
     assert lab.nodes() == {"host-1", "host-2"}

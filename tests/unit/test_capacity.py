@@ -34,6 +34,9 @@ class Ray:
             node_from({**row, "node_id": "b", "state": "DEAD", "resources_total": {"CPU": 64}}),
         )
 
+    def host_names(self) -> dict[str, str]:
+        return {"a": "robot-7"}
+
 
 def check(*nodes: ExpectedNode, skip_smoke: bool = False, **job: Any) -> None:
     """Check a job against a cluster of these nodes, of somebody else's without any."""
@@ -127,6 +130,13 @@ def test_the_trial_of_a_sweep_is_looked_at() -> None:
 )
 def test_a_place_that_does_not_exist_is_refused(node: dict[str, str], said: str) -> None:
     assert refused(HEAD, *WORKERS, node=node)[0] == said
+
+
+def test_a_node_is_named_by_its_host_or_rays_id_too() -> None:
+    for name in ("theirs", "robot-7", "a"):
+        check(node={"name": name}, resources={"cpus": 4})
+        check(HEAD, node={"name": name}, resources={"cpus": 4})
+    assert refused(HEAD, node={"name": "robot-8"})[0] == ("task 'job' is to run on node robot-8, and there are head")
 
 
 def test_a_name_on_kubernetes_is_answered_with_the_group() -> None:

@@ -35,6 +35,7 @@ TASKS = """
       - name: needs some packages
         py_args: "script.py --option '{a}'"
         num_gpus: 0
+        node: {specific: node_id, node_id: 1a2b}
     """
 
 
@@ -69,6 +70,7 @@ def test_a_task_runner_file_becomes_tasks_with_its_resources(tmp_path: Path) -> 
                 "name": "needs-some-packages",
                 "command": ["python", "script.py", "--option", "{{a}}"],
                 "resources": {"gpus": 0},
+                "node": {"name": "1a2b"},
             },
         ],
         "together": True,
@@ -106,15 +108,18 @@ def test_every_problem_of_a_task_runner_file_is_said_with_its_line(
     text = """
         concurent: true
         tasks:
-          - {name: a, py_args: a.py, memory: "open('x')", node: {specific: node_id, node_id: 1a2b}}
+          - {name: a, py_args: a.py, memory: "open('x')", node: {specific: node_ip, node_ip: 192.0.2.1}}
+          - {name: b, py_args: b.py, node: {specific: hostname}}
         """
     with pytest.raises(RequestError) as caught:
         imported(tmp_path, "tasks.yaml", text)
     assert [str(problem).removeprefix(f"{tmp_path}/") for problem in caught.value.problems] == [
         "tasks.yaml:2: concurent: is not a known key; did you mean 'concurrent'?",
         "tasks.yaml:4: tasks.0.memory: must be a number, or arithmetic such as 10*1024**3, got \"open('x')\"",
-        'tasks.yaml:4: tasks.0.node.specific: must be one of: any, hostname, got "node_id"',
-        "tasks.yaml:4: tasks.0.node.node_id: is not a known key; known: specific, hostname",
+        'tasks.yaml:4: tasks.0.node.specific: must be one of: any, hostname, node_id, got "node_ip"; did you mean '
+        "'node_id'?",
+        "tasks.yaml:4: tasks.0.node.node_ip: is not a known key; did you mean 'node_id'?",
+        "tasks.yaml:5: tasks.1.node.hostname: must be there, since `specific` is hostname",
     ]
 
 

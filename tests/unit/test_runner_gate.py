@@ -281,6 +281,15 @@ def test_a_task_fits_or_says_what_it_asks_for(task: Task, gate: Gate, refusal: s
     assert (check.ok, None if check.ok else check.detail) == (refusal is None, refusal)
 
 
+def test_a_host_with_several_nodes_is_no_node() -> None:
+    here = [replace(node, host_name="robot-7") for node in ALL]
+    check = room([asks(node_name="robot-7")], Gate(), here, together=False)
+    assert check is not None
+    assert check.detail == "task 't' is to run on node robot-7, and 3 nodes are called so: head, gpu-0, gpu-1"
+    alone = room([asks(node_name="robot-7", gpus=1)], Gate(), here[1:2], together=False)
+    assert alone is not None and alone.ok
+
+
 def test_a_gang_must_fit_as_a_whole() -> None:
     gang = [asks(gpus=1) for _ in range(5)]
     fits, too_many = room(gang[:4], Gate(), ALL, together=True), room(gang, Gate(), ALL, together=True)

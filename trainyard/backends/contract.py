@@ -324,12 +324,19 @@ def not_up(name: str) -> NotReadyError:
     return NotReadyError(f"cluster {name} is not up", hint="Make it: trainyard cluster.up")
 
 
+class UnknownNodeError(RequestError):
+    """No node of the cluster has that name."""
+
+
 def pick(known: Mapping[str, Found], node: str, *, cluster: str) -> Found:
-    """Return what a name means. Raises RequestError with the names that there are, NotReadyError if there are none."""
+    """Return what a name means.
+
+    Raises UnknownNodeError with the names that there are, NotReadyError if there are none.
+    """
     if not known:
         raise not_up(cluster)
     if node not in known:
-        raise RequestError(
+        raise UnknownNodeError(
             f"cluster {cluster} has no node {node!r}{did_you_mean(node, known)}",
             hint=f"It has: {named(tuple(known), most=20)}",
         )

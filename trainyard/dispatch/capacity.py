@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
-from trainyard_runner.nodes import UNLIMITED, Node
-from trainyard_runner.plan import Gate, task_of
+from trainyard_runner.nodes import UNLIMITED, Node, called
+from trainyard_runner.plan import Gate, Task, task_of
 from trainyard_runner.room import room
 from trainyard_runner.shares import settled
 
@@ -23,15 +24,30 @@ def refuse_what_never_fits(prepared: Prepared, endpoint: Endpoint, ray: RayApi, 
     """
     if endpoint.down or (endpoint.expected is None and skip_smoke):
         return
-    nodes = _of_ray(ray) if endpoint.expected is None else _promised(endpoint.expected)
     template = sweep(prepared.job)
     raw = [template["task"]] if template else [asdict(task) for task in prepared.tasks]
     tasks = [task_of(index, task) for index, task in enumerate(raw)]
+    nodes = _places(tasks, endpoint, ray)
     gate = Gate(names_change=endpoint.names_change)
     found = room(settled(tasks, gate, nodes), gate, nodes, together=prepared.job.together)
     if found and not found.ok:
         where = f"job {prepared.job.name} on cluster {endpoint.cluster}; nothing was sent"
         raise RequestError(found.detail, where=where, hint=found.hint)
+
+
+def _places(tasks: Sequence[Task], endpoint: Endpoint, ray: RayApi) -> list[Node]:
+    """Return the nodes that tasks may get: those that the file promises, unless a task names one by another name.
+
+    Names of hosts, addresses and ids are known of Ray's nodes of this moment alone.
+    """
+    named = {task.node_name for task in tasks if task.node_name}
+    if endpoint.expected is None:
+        return _of_ray(ray, has_host_names=bool(named))
+    if named <= {node.name for node in endpoint.expected}:
+        return _promised(endpoint.expected)
+    found = _of_ray(ray, has_host_names=True)
+    are_there = all(called(name, found) for name in named)
+    return found if are_there else _promised(endpoint.expected)
 
 
 def _promised(expected: tuple[ExpectedNode, ...]) -> list[Node]:
@@ -43,7 +59,8 @@ def _resources(node: ExpectedNode) -> dict[str, float]:
     return {"CPU": cpus, "GPU": node.gpus, "memory": node.memory or UNLIMITED, **node.resources}
 
 
-def _of_ray(ray: RayApi) -> list[Node]:
+def _of_ray(ray: RayApi, *, has_host_names: bool) -> list[Node]:
+    host_names = ray.host_names() if has_host_names else {}
     return [
         Node(
             node.node_id,
@@ -51,6 +68,7 @@ def _of_ray(ray: RayApi) -> list[Node]:
             node.group,
             node.ip,
             {"CPU": node.cpus, "GPU": node.gpus, "memory": node.memory, **node.custom},
+            host_name=host_names.get(node.node_id, ""),
         )
         for node in ray.nodes()
         if node.alive

@@ -6,14 +6,14 @@ import ast
 import operator
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
 from trainyard.importing.job import Imported, training
-from trainyard.spec.fields import Filled, Listed, Section
+from trainyard.spec.fields import Complaint, Filled, Listed, Section
 from trainyard.spec.load import load_other
 from trainyard.spec.units import format_size
 
@@ -71,10 +71,22 @@ Number = Annotated[float, BeforeValidator(number), Field(ge=0)]
 
 
 class NodeSection(Section):
-    """Where a task runs; an id of Ray's changes with each start, and is not known here."""
+    """Where a task runs: a host by its name, or a node by Ray's id, which changes with each start of Ray."""
 
-    specific: Literal["any", "hostname"] = "any"
+    specific: Literal["any", "hostname", "node_id"] = "any"
     hostname: Filled | None = None
+    node_id: Filled | None = None
+
+    def complaints(self) -> Iterator[Complaint]:
+        if self.specific != "any" and self.name is None:
+            yield Complaint((self.specific,), f"must be there, since `specific` is {self.specific}")
+
+    @property
+    def name(self) -> str | None:
+        """Return the name of the node, None where it may be any."""
+        if self.specific == "node_id":
+            return self.node_id
+        return self.hostname if self.specific == "hostname" else None
 
 
 class TaskSection(Section):
@@ -126,7 +138,7 @@ def _task(task: TaskSection, files: dict[str, Path], python: str, directory: Pat
         "name": task.name,
         "command": command,
         "resources": {key: value for key, value in resources.items() if value is not None},
-        "node": {"name": task.node.hostname or ""} if task.node.specific == "hostname" else {},
+        "node": {"name": task.node.name} if task.node.name else {},
         **more,
     }
     return {key: value for key, value in found.items() if value}

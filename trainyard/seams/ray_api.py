@@ -23,6 +23,7 @@ from trainyard.seams.ray_types import (
     Amounts,
     Job,
     Node,
+    host_names_from,
     job_from,
     left_from,
     nodes_from,
@@ -116,6 +117,10 @@ class RayApi:
         """Return every node that Ray remembers, dead ones too, the head first."""
         nodes = self._ask("GET", "/api/v0/nodes", nodes_from, params={"limit": 1000, "detail": 1})
         return tuple(sorted(nodes, key=lambda node: (not node.is_head, node.name)))
+
+    def host_names(self) -> dict[str, str]:
+        """Return what the host, container or pod of every living node calls itself, by the node's id."""
+        return self._ask("GET", "/nodes", host_names_from, params={"view": "summary"})
 
     def submit(
         self,

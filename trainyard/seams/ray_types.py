@@ -101,6 +101,12 @@ def nodes_from(answer: Any) -> tuple[Node, ...]:
     return tuple(node_from(row) for row in answer["data"]["result"]["result"])
 
 
+def host_names_from(answer: Any) -> dict[str, str]:
+    """Read /nodes?view=summary: of a node that has just joined nothing may be known but its id."""
+    rows = [row["raylet"] for row in answer["data"]["summary"]]
+    return {_text(row["nodeId"]): _text(row.get("nodeManagerHostname") or "") for row in rows if row.get("nodeId")}
+
+
 def node_from(row: Mapping[str, Any]) -> Node:
     """Read one row of /api/v0/nodes."""
     resources = row.get("resources_total") or {}

@@ -180,7 +180,9 @@ class Resources(Section):
 class Placement(Section):
     """Where a task has to run."""
 
-    name: Filled | None = setting(None, "One node: `head`, or GROUP-INDEX.")
+    name: Filled | None = setting(
+        None, "One node: `head`, or GROUP-INDEX; or the name of a host that has one, an address, or an id of Ray's."
+    )
     group: Filled | None = setting(None, "Any node of one worker group.")
 
     def complaints(self) -> Iterator[Complaint]:
