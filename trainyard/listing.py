@@ -69,6 +69,41 @@ def list_clusters(
     return [*found.values(), *others], [*unreadable.values(), *remarks]
 
 
+def to_remove(environ: Mapping[str, str], prefix: str, *, directory: Path) -> tuple[list[Cluster], list[str]]:
+    """Return the clusters whose names begin so, and which this machine made; and what is to be said of the others.
+
+    Raises OutsideError where one cannot be asked.
+    """
+    listed, _ = list_clusters(environ, directory=directory)
+    meant = [each for each in listed if each.name.startswith(prefix) and each.state != "absent"]
+    theirs = [each for each in meant if each.backend in get_args(BackendName) and not _makes_nodes(each.backend)]
+    others = [f"{each.name} stays, which somebody else runs" for each in theirs]
+
+    ours = [each for each in meant if each not in theirs]
+    unknown = [line for each in ours if each.state == "unknown" for line in each.lines]
+    if unknown:
+        raise OutsideError(
+            "not every cluster could be asked, and nothing was removed",
+            where="; ".join(unknown),
+            hint="Remove those that can be, one by one: trainyard cluster.list shows them.",
+        )
+
+    found = []
+    for each in ours:
+        if each.state == "recorded":
+            named = (f"name={each.name}",)
+            found.append(lifecycle.find(each.backend, environ, directory=directory, overrides=named))
+        elif each.file:
+            found.append(lifecycle.find(each.file, environ, directory=directory))
+        else:
+            others.append(f"{each.name} stays, which this machine did not make: {each.problem}")
+    return found, others
+
+
+def _makes_nodes(backend: str) -> bool:
+    return backends.named(backend).TRAITS.makes_nodes
+
+
 def _of_others(environ: Mapping[str, str], context: str) -> list[ListedCluster]:
     return [
         ListedCluster(

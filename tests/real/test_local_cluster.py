@@ -99,6 +99,28 @@ def test_list_names_the_cluster_with_its_address(yard: Yard) -> None:
     assert listed["yard"]["address"].startswith("http://127.0.0.1:")
 
 
+def test_clusters_whose_names_begin_alike_go_together_after_a_yes(fresh: Yard) -> None:
+    first, second, theirs = (f"{fresh.cluster}-{letter}" for letter in "abc")
+    for name in (first, second):
+        fresh.write_cluster(f"name: {name}\nbackend: local\nhead: {{{{cpus: 1, memory: 1GiB}}}}\n", name=name)
+        fresh.run("cluster.up", "-f", name)
+    address = fresh.json("cluster.status", "-f", first)["address"]
+    fresh.write_cluster(
+        f"name: {theirs}\nbackend: existing\nauth: none\nexisting: {{{{address: '{address}'}}}}\n", name=theirs
+    )
+    # A record of this machine stands for a file that was lost.
+    (fresh.home / "clusters" / f"{second}.yaml").unlink()
+    refused = fresh.run("cluster.down", "--all", fresh.cluster, expect=2).stderr
+    assert f"error: remove 2 clusters ({first}, {second}): not without a yes\n" in refused
+    assert fresh.json("--dry", "cluster.down", "--all", fresh.cluster)["would"] == [first, second]
+    assert fresh.json("cluster.down", "--all", "nothing", "--yes")["clusters"] == []
+    assert fresh.run("cluster.down", "--all", fresh.cluster, "--yes", "--purge", expect=2).stdout == ""
+    done = fresh.run("cluster.down", "--all", fresh.cluster, "--yes")
+    assert done.stdout == f"removed: {first}, {second}\n"
+    assert f"note: {theirs} stays, which somebody else runs\n" in done.stderr
+    assert {each["state"] for each in fresh.json("cluster.list")["clusters"]} == {"down"}
+
+
 @pytest.mark.core
 def test_down_leaves_nothing_and_a_changed_file_is_followed(fresh: Yard) -> None:
     temporary = fresh.home / "tmp"

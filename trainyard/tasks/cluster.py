@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainyard import paths
-from trainyard.errors import TrainyardError
+from trainyard.errors import RequestError, TrainyardError
 from trainyard.tasks import command_hints, lazy, report
 from trainyard.tasks.cluster_status import findings_report, shown_address, shown_state, status_report
 from trainyard.tasks.command import CLUSTER, Call, task
 from trainyard.tasks.report import Report, Table, note, step_documents
+from trainyard.wording import counted
 
 if TYPE_CHECKING:
     from trainyard.backends.contract import ClusterStatus
@@ -41,6 +42,8 @@ ADOPT = (
     "Take over what is there by this name: the cluster of somebody else (kuberay, microk8s), "
     "or what plain `ray up` made (ec2)."
 )
+ALL_OF = "Every cluster that this machine made and whose name begins so, after a question."
+YES = "With --all: without the question."
 KEEP_DISKS = "Keep the disks of the nodes: they cost on, and are named (ec2)."
 REGION = "Also look into this region of AWS, or into `all`, for clusters that nothing here is about."
 _CONTEXT = "Also list the RayClusters that somebody else made on the Kubernetes of this context."
@@ -81,11 +84,23 @@ def plan(call: Call, recreate: bool = False, remove: bool = False, force: bool =
     return planned(cluster, steps, command, documents=documents)
 
 
-@task(*CLUSTER, dry=True, help={"purge": PURGE, "keep_disks": KEEP_DISKS, "adopt": ADOPT, "end_runs": END_RUNS})
+@task(
+    *CLUSTER,
+    dry=True,
+    help={"purge": PURGE, "keep_disks": KEEP_DISKS, "adopt": ADOPT, "end_runs": END_RUNS, "all": ALL_OF, "yes": YES},
+)
 def down(
-    call: Call, purge: bool = False, keep_disks: bool = False, adopt: bool = False, end_runs: bool = False
+    call: Call,
+    purge: bool = False,
+    keep_disks: bool = False,
+    adopt: bool = False,
+    end_runs: bool = False,
+    all: str | None = None,
+    yes: bool = False,
 ) -> Report:
     """Remove the cluster, and prove that nothing is left."""
+    if all is not None:
+        return _all_down(call, all, yes=yes, end_runs=end_runs, others=purge or keep_disks or adopt)
     cluster = lazy.lifecycle.asking(call.cluster(), adopt=adopt, keep_disks=keep_disks)
     command = _flagged("cluster.down", {"--purge": purge, "--keep-disks": keep_disks, "--adopt": adopt})
     if call.dry:
@@ -95,6 +110,29 @@ def down(
         _remove_leftovers(call, cluster)
     results = lazy.lifecycle.down(cluster, call.progress, purge=purge, before_disruption=check)
     return _removed(cluster, results, purge=purge, keep_disks=keep_disks)
+
+
+def _all_down(call: Call, prefix: str, *, yes: bool, end_runs: bool, others: bool) -> Report:
+    """Remove the clusters whose names begin so, once that was said yes to."""
+    if others or call.file or call.overrides or call.backend:
+        raise RequestError("--all goes with --yes and --end-runs alone", hint="Leave out the other flags.")
+    clusters, stay = lazy.listing.to_remove(os.environ, prefix, directory=Path.cwd())
+    notes = [f"note: {line}" for line in stay]
+    names = [cluster.spec.name for cluster in clusters]
+    rows = [(each.spec.name, each.spec.backend, paths.shown(each.loaded.source)) for each in clusters]
+    listed = Table(("cluster", "backend", "file"), rows)
+    if not clusters:
+        return Report({"clusters": []}, [f"no cluster whose name begins with {prefix!r} is up"], notes=notes)
+    if call.dry:
+        return Report({"would": names}, [listed], notes=[*notes, "nothing was done (--dry)"])
+
+    question = f"remove {counted(len(names), 'cluster')} ({', '.join(names)})?"
+    if not (yes or (not call.json and report.confirmed(question, listed))):
+        raise RequestError(f"{question.removesuffix('?')}: not without a yes", hint="Give --yes, or answer y.")
+    for cluster in clusters:
+        check = _begin(call, cluster, "cluster.down", end_runs=end_runs, ends="cluster")
+        lazy.lifecycle.down(cluster, call.progress, purge=False, before_disruption=check)
+    return Report({"clusters": names}, [f"removed: {', '.join(names)}"], notes=notes, next="trainyard cluster.list")
 
 
 @task(*CLUSTER, dry=True)

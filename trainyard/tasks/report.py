@@ -157,6 +157,15 @@ def browse(address: str) -> None:
         webbrowser.open(address)
 
 
+def confirmed(question: str, about: Table) -> bool:
+    """Ask on a terminal, below what it is about; without one the answer is no."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    print_table(about)
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
 def print_table(table: Table) -> None:
     """Print a table: as wide as a terminal at most, plain text in a pipe."""
     from trainyard.tasks import table as tables
