@@ -165,7 +165,7 @@ KUBERNETES = (
         "lab.yaml:5: kuberay.labels.ray.io/cluster: is set by KubeRay or Trainyard",
         "lab.yaml:6: kuberay.annotations.io.trainyard/image: is set by KubeRay or Trainyard",
         "lab.yaml:7: kuberay.storage: needs either `claim` (one that exists) or `size` (of one to be made)",
-        "lab.yaml:8: kuberay.volumes.0: needs exactly one of: claim, config_map, secret, host_path",
+        "lab.yaml:8: kuberay.volumes.0: needs exactly one of: claim, config_map, secret, host_path, empty_dir",
         "lab.yaml:9: kuberay.requests.cpus: must be above 0, got 0",
         "lab.yaml:10: existing.service: must be NAMESPACE/NAME of a service, such as team/lab-head-svc, "
         'got "lab-head-svc"',

@@ -18,16 +18,18 @@ from tests.bed.hosts import Host
 from tests.bed.microk8s import PROGRAM, install, join, run
 from tests.bed.places import need
 from tests.real import lab as labs
-from tests.real.interruptions import DATA
+from tests.real.interruptions import DATA, is_installed
 from tests.real.jobs import write_job
 from tests.real.yard import Yard, wait_until
 
 pytestmark = [pytest.mark.microk8s, pytest.mark.timeout(900)]
 NAMES = {"host-1", "host-2", "host-3"}
+# What stands in front of the real program: it lets every command through but `leave`.
 ONLY_COPY = """#!/bin/sh
 [ $1 != leave ] || { echo This node currently holds the only copy; exit 3; }
 exec $0.kept "$@"
 """
+REFUSES = ONLY_COPY.replace("This node currently holds the only copy; exit 3", "It cannot leave now; exit 1")
 FROZEN = "Error from server: etcdserver: request timed out\n"
 JOB = """
     command: [sleep, "{seconds}"]
@@ -180,9 +182,13 @@ def test_a_control_plane_that_was_cut_off_in_mid_join_joins_when_up_is_repeated_
     ]
     wait_until(lab.works, seconds=120, what="all vote")
     lab.name_hosts(third)
+    # Of a host that Trainyard joined, and which does not leave, the snap is removed, and then the member.
+    first.shell(f"mv {PROGRAM} {PROGRAM}.kept; printf '{REFUSES}' > {PROGRAM}; chmod +x {PROGRAM}")
     left = [title for title in lab.changes("--remove") if title.startswith("Remove ")]
     assert left == [f"Remove host-{number} ({host.ssh})" for number, host in enumerate((first, second), start=1)]
     assert microk8s.ready(third) == {"host-3"}
+    assert not is_installed(first)
+    first.run("rm", "-f", f"{PROGRAM}.kept")
 
 
 def test_a_host_is_upgraded_minor_by_minor_when_asked_to_and_never_downgraded(lab: Lab) -> None:

@@ -16,6 +16,8 @@ from trainyard.spec.load import load_cluster
 HEAD = {"image": "rayproject/ray:2.60.0", "resources": {"limits": {"cpu": 2, "memory": "4Gi"}}}
 WORKER = {"image": "rayproject/ray:2.60.0", "resources": {"limits": {"cpu": "4", "memory": "8Gi"}}}
 
+KEY = {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "wandb"}}}
+
 
 def ray_cluster(
     *, head: dict[str, Any] = HEAD, worker: dict[str, Any] = WORKER, group: dict[str, Any] | None = None, **spec: Any
@@ -99,10 +101,10 @@ def test_sizes_requests_gpus_and_ray_start_have_their_words(tmp_path: Path) -> N
     found.write(tmp_path / "clusters")
 
 
-def test_what_only_some_nodes_have_is_named_and_not_given_to_all(tmp_path: Path) -> None:
+def test_what_only_some_nodes_have_is_their_groups_or_named(tmp_path: Path) -> None:
     variables = [{"name": "ALL", "value": "1"}]
     mounts = [{"mountPath": "/data", "name": "data"}]
-    head = {**HEAD, "env": [*variables, {"name": "ONE", "value": "2"}], "volumeMounts": mounts}
+    head = {**HEAD, "env": [*variables, {"name": "ONE", "value": "2"}, KEY], "volumeMounts": mounts}
     worker = {**WORKER, "env": variables, "image": "other:1", "volumeMounts": mounts, "command": ["sleep"]}
     document = ray_cluster(head=head, worker=worker)
     claim = [{"name": "data", "persistentVolumeClaim": {"claimName": "nfs"}}]
@@ -117,16 +119,53 @@ def test_what_only_some_nodes_have_is_named_and_not_given_to_all(tmp_path: Path)
     assert content["kuberay"] == {
         "volumes": [{"target": "/data", "claim": "nfs"}],
         "groups": {
+            "head": {"env": {"ONE": "2"}},
             "small": {
                 "node_selector": {"pool": "gpu"},
                 "tolerations": [{"operator": "Equal", "key": "gpu", "value": "yes"}],
-            }
+            },
         },
     }
     assert found.notes == (
-        "ONE of head: `env` is the same on all nodes, and has text alone",
+        "KEY of head: `env` has text alone",
         "spec.workerGroupSpecs.0.template.spec.containers.0.command.0: has no place here",
     )
+    found.write(tmp_path / "clusters")
+
+
+def test_a_head_without_cpus_for_tasks_keeps_those_of_ray_itself(tmp_path: Path) -> None:
+    head = {**HEAD, "resources": {"limits": {"cpu": "4", "memory": "8Gi"}}}
+    document = ray_cluster(head=head)
+    document["spec"]["headGroupSpec"]["rayStartParams"] = {"num-cpus": "0"}
+    found = imported(tmp_path, document)
+    assert only(found)["head"] == {"cpus": 0, "memory": "8GiB"}
+    assert only(found)["kuberay"] == {"groups": {"head": {"requests": {"cpus": 4}}}}
+    assert found.notes == ()
+    found.write(tmp_path / "clusters")
+
+
+def test_empty_directories_are_taken_but_those_that_every_node_has(tmp_path: Path) -> None:
+    sources: dict[str, Any] = {
+        "/tmp/ray": {},
+        "/dev/shm": {"medium": "Memory", "sizeLimit": "1Gi"},
+        "/scratch": {"sizeLimit": "10Gi"},
+        "/cache": {"medium": "Memory"},
+    }
+    mounts = [{"mountPath": path, "name": str(number)} for number, path in enumerate(sources)]
+    document = ray_cluster(head={**HEAD, "volumeMounts": mounts}, worker={**WORKER, "volumeMounts": mounts})
+    for pod in (document["spec"]["headGroupSpec"], *document["spec"]["workerGroupSpecs"]):
+        pod["template"]["spec"]["volumes"] = [
+            {"name": str(number), "emptyDir": source} for number, source in enumerate(sources.values())
+        ]
+    found = imported(tmp_path, document)
+    assert only(found)["kuberay"] == {
+        "shm_size": "1GiB",
+        "volumes": [
+            {"target": "/scratch", "empty_dir": {"size": "10GiB"}},
+            {"target": "/cache", "empty_dir": {"memory": True}},
+        ],
+    }
+    assert found.notes == ()
     found.write(tmp_path / "clusters")
 
 

@@ -74,6 +74,18 @@ def test_requests_are_the_limits_unless_the_file_says_less() -> None:
     ]
 
 
+def test_a_head_without_cpus_for_tasks_has_those_that_it_asks_for() -> None:
+    groups = {"head": {"requests": {"cpus": 3.5}, "env": {"B": "own"}}}
+    fields = {**SMALL, "head": {"cpus": 0}, "kuberay": {"groups": groups}, "env": {"A": "all", "B": "all"}}
+    sizes = head(**fields)["containers"][0]["resources"]
+    assert (sizes["limits"]["cpu"], sizes["requests"]["cpu"]) == ("4", "3500m")
+    assert spec(**fields)["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
+    assert [(env(pod)["A"], env(pod)["B"]) for pod in (head(**fields), worker(**fields))] == [
+        ("all", "own"),
+        ("all", "all"),
+    ]
+
+
 def test_each_group_asks_for_its_own_and_is_marked_with_its_own() -> None:
     # Schola's guide: the head requests 2 CPUs and 16 GiB of 8 and 48, workers 3 and 6 of 8 and 32.
     size = {"cpus": 8, "memory": "48GiB"}
@@ -221,6 +233,19 @@ def test_volumes_are_seen_where_the_file_says() -> None:
         "/srv": {"hostPath": {"path": "/srv", "type": "Directory"}},
     }
     assert [mount["mountPath"] for mount in mounts if mount.get("readOnly")] == ["/datasets"]
+
+
+def test_an_empty_directory_of_each_node_may_be_limited_or_in_memory() -> None:
+    volumes = [
+        {"target": "/scratch", "empty_dir": {"size": "10GiB"}},
+        {"target": "/cache", "empty_dir": {"memory": True}},
+        {"target": "/more", "empty_dir": {}},
+    ]
+    assert [volume["emptyDir"] for volume in worker(**SMALL, kuberay={"volumes": volumes})["volumes"][-3:]] == [
+        {"sizeLimit": "10Gi"},
+        {"medium": "Memory"},
+        {},
+    ]
 
 
 def test_the_head_alone_is_told_of_storage_for_checkpoints_and_only_of_a_claim() -> None:

@@ -47,7 +47,7 @@ def test_the_example_shows_every_key_and_all_of_them_are_right(example: ClusterS
         PodSecurity: set(),
         Toleration: set(),
         Storage: {"claim"},
-        KubeVolume: {"config_map", "secret", "host_path"},
+        KubeVolume: {"config_map", "secret", "host_path", "empty_dir"},
     }
     parts: tuple[BaseModel, ...] = (
         section,

@@ -216,8 +216,10 @@ class ClusterSpec(Section):
             own = self.kuberay.groups.get(name, PodGroup()).requests
             for key in ("cpus", "memory"):
                 asked, most = getattr(own, key), getattr(group, key)
-                # A head without CPUs for tasks may use one for Ray itself.
-                if asked is not None and (most is None or asked > max(most, 1)):
+                # Without CPUs for tasks a node has as many for Ray itself as it asks for.
+                if key == "cpus" and most == 0:
+                    continue
+                if asked is not None and (most is None or asked > most):
                     message = f"must be at most what the node may use, which is {key} of {name}"
                     yield Complaint(("kuberay", "groups", name, "requests", key), message)
 

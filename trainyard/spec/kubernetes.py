@@ -14,6 +14,7 @@ from trainyard.spec.fields import (
     Duration,
     Filled,
     Listed,
+    OwnVariables,
     Section,
     Size,
     matching,
@@ -96,6 +97,14 @@ class PodGroup(PodPlacement):
     requests: Requests = setting(Requests(), "What is requested, if less than what is allowed.")
     labels: Metadata = setting({}, "Labels of these pods.")
     annotations: Metadata = setting({}, "Annotations of these pods.")
+    env: OwnVariables = setting({}, "Environment variables of these nodes, on top of the cluster's `env`.")
+
+
+class EmptyDir(Section):
+    """A directory that is empty when a node is made, and goes with it (core/v1 EmptyDirVolumeSource)."""
+
+    size: Size | None = setting(None, "A node that writes more there is evicted; left out: no limit of its own.")
+    memory: bool = setting(False, "true: it is in memory, and counts as the node's.")
 
 
 class KubeVolume(Section):
@@ -106,11 +115,12 @@ class KubeVolume(Section):
     config_map: ObjectName | None = setting(None, "A ConfigMap of the namespace.")
     secret: ObjectName | None = setting(None, "A Secret of the namespace.")
     host_path: AbsolutePath | None = setting(None, "A directory of every Kubernetes node.")
+    empty_dir: EmptyDir | None = setting(None, "An empty directory of each node's own: {} or {size: 10GiB}.")
     read_only: bool = setting(False, "true: the nodes cannot change it.")
 
     def complaints(self) -> Iterator[Complaint]:
         """Complain unless the volume has exactly one source."""
-        sources = ("claim", "config_map", "secret", "host_path")
+        sources = ("claim", "config_map", "secret", "host_path", "empty_dir")
         if sum(getattr(self, name) is not None for name in sources) != 1:
             yield Complaint((), f"needs exactly one of: {', '.join(sources)}")
 
@@ -224,6 +234,7 @@ class KuberaySection(PodPlacement):
             requests=Requests(cpus=requests[0], memory=requests[1]),
             labels={**self.labels, **own.labels},
             annotations={**self.annotations, **own.annotations},
+            env=own.env,
             node_selector={**self.node_selector, **alike.node_selector, **own.node_selector},
             tolerations=(*self.tolerations, *alike.tolerations, *own.tolerations),
             spread=own.spread or alike.spread or self.spread or "preferred",

@@ -17,6 +17,9 @@ from trainyard.spec.units import format_size
 GPU = "nvidia.com/gpu"
 # What the cluster file has a word for, or what every cluster here has; by the container's keys.
 _OURS = ("name", "ports", "imagePullPolicy")
+SHARED_MEMORY = "/dev/shm"  # noqa: S108
+# Every node has directories of its own there: Ray's logs, and shared memory.
+_EVERYWHERE = ("/tmp/ray", SHARED_MEMORY)  # noqa: S108
 _PODS = {"nodeSelector": "node_selector", "tolerations": "tolerations"}
 _CLASSES = {"priorityClassName": "priority_class", "runtimeClassName": "runtime_class"}
 _VOLUMES = {
@@ -167,9 +170,11 @@ class _Conversion:
             if key == "num-cpus":
                 found["cpus"] = int(value)
                 if found["cpus"] == 0 and sizes.get("cpus", 0) > 1:
-                    self._notes.append(f"{name} hands out 0 CPUs, and has 1 for Ray itself, not {sizes['cpus']}")
-                if found["cpus"] == 0:
-                    self._groups.get(name, {}).get("requests", {}).pop("cpus", None)
+                    # For Ray itself: without CPUs for tasks a node may use what it requests.
+                    requests = self._groups.setdefault(name, {}).setdefault("requests", {})
+                    if "cpus" in requests:
+                        self._notes.append(f"{name} requests all of its {sizes['cpus']} CPUs, not {requests['cpus']:g}")
+                    requests["cpus"] = sizes["cpus"]
             elif key == "num-gpus":
                 found["gpus"] = int(value)
             elif key == "resources":
@@ -185,7 +190,7 @@ class _Conversion:
         return found
 
     def _shared_env(self, places: Mapping[str, tuple[Step, ...]]) -> dict[str, str]:
-        """Return the variables that all containers have with the same value; name those that only some have."""
+        """Return the variables that all containers have with the same value; the others become their group's."""
         each = {}
         for group, place in places.items():
             entries = self._from.take(*_container(place), "env") or []
@@ -200,10 +205,14 @@ class _Conversion:
             self._notes.append(f"{', '.join(ours)}: Trainyard sets this itself")
             shared = {name: value for name, value in shared.items() if name not in ours}
         for group, env in each.items():
-            if others := [name for name in env if name not in shared and name not in ours]:
-                self._notes.append(
-                    f"{', '.join(others)} of {group}: `env` is the same on all nodes, and has text alone"
-                )
+            others = {name: value for name, value in env.items() if name not in shared and name not in ours}
+            if from_elsewhere := [name for name, value in others.items() if value is None]:
+                self._notes.append(f"{', '.join(from_elsewhere)} of {group}: `env` has text alone")
+            own = {name: str(value) for name, value in others.items() if value is not None}
+            if taken := [name for name, value in own.items() if is_set_here(name, value)]:
+                self._notes.append(f"{', '.join(taken)} of {group}: Trainyard sets this itself")
+            if own := {name: value for name, value in own.items() if name not in taken}:
+                self._groups.setdefault(group, {})["env"] = own
         return shared
 
     def _shared_pods(self, places: Sequence[tuple[Step, ...]]) -> None:
@@ -217,13 +226,25 @@ class _Conversion:
                 self._kuberay[ours] = values[0] if ours == "service_account" else [one["name"] for one in values[0]]
 
         volumes = [self._mounted(place) for place in places]
+        self._shared_memory(volumes)
         shared = [volume for volume in volumes[0] if all(volume in each for each in volumes)]
-        if not shared:
-            return
-        self._kuberay["volumes"] = shared
-        targets = [volume["target"] for volume in shared]
-        for place in places:
-            self._forget_mounts(place, targets)
+        own = [volume for volume in shared if not _is_everywhere(volume)]
+        if own:
+            self._kuberay["volumes"] = own
+        for place, mounted in zip(places, volumes, strict=True):
+            taken = [volume["target"] for volume in mounted if volume in own or _is_everywhere(volume)]
+            self._forget_mounts(place, taken)
+
+    def _shared_memory(self, volumes: Sequence[Sequence[dict[str, Any]]]) -> None:
+        """Take the size of shared memory, where all that say one say the same."""
+        mounted = [volume for each in volumes for volume in each if volume["target"] == SHARED_MEMORY]
+        sizes = {volume["empty_dir"].get("size") for volume in mounted if "empty_dir" in volume} - {None}
+        if len(sizes) == 1:
+            self._kuberay["shm_size"] = sizes.pop()
+        elif sizes:
+            self._notes.append(
+                f"{SHARED_MEMORY} of {' or '.join(sorted(sizes))}: kuberay.shm_size is one for all nodes"
+            )
 
     def _mounted(self, place: tuple[Step, ...]) -> list[dict[str, Any]]:
         """Return the volumes of a pod's first container that a cluster file has a word for."""
@@ -237,6 +258,8 @@ class _Conversion:
                 if theirs in volume and is_plain and volume[theirs].keys() <= {key, "type"}:
                     entry = {"target": mount["mountPath"], ours: volume[theirs][key]}
                     found.append({**entry, "read_only": True} if mount.get("readOnly") else entry)
+            if "emptyDir" in volume and is_plain:
+                found.append({"target": mount["mountPath"], "empty_dir": _empty_dir(volume["emptyDir"] or {})})
         return found
 
     def _forget_mounts(self, place: tuple[Step, ...], targets: Sequence[str]) -> None:
@@ -264,6 +287,17 @@ def _one_image(groups: Sequence[dict[str, Any]]) -> dict[str, str]:
     for group in groups:
         del group["image"]
     return {"image": image}
+
+
+def _is_everywhere(volume: Mapping[str, Any]) -> bool:
+    return volume["target"] in _EVERYWHERE and "empty_dir" in volume
+
+
+def _empty_dir(written: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if size := written.get("sizeLimit"):
+        found["size"] = format_size(int(quantity(str(size))))
+    return {**found, "memory": True} if written.get("medium") == "Memory" else found
 
 
 def _resources(value: str) -> dict[str, int]:

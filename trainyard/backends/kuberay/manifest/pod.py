@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Any
 
 from trainyard_runner.wire.checkpoint import STORAGE
@@ -14,7 +15,7 @@ from trainyard.backends.kuberay import naming
 from trainyard.backends.kuberay.groups import HEAD
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.groups import Head, WorkerGroup
-from trainyard.spec.kubernetes import KuberaySection, KubeVolume, PodPlacement, PodSecurity, Requests
+from trainyard.spec.kubernetes import KuberaySection, KubeVolume, PodGroup, PodPlacement, PodSecurity, Requests
 
 # There is no "whole machine" here: a pod that does not say what it needs gets nothing for sure.
 DEFAULT_CPUS = 1
@@ -63,7 +64,7 @@ class Inputs:
 class NodeSize:
     """What each node of a group is given. Sizes in bytes: `memory` is all that it may use, with the object store in it.
 
-    `cpus` are what Ray hands out; 0 keeps tasks off the node.
+    `cpus` are what Ray hands out; 0 keeps tasks off the node, which then has `cpus_of_ray` for Ray itself.
     """
 
     group: str
@@ -75,6 +76,7 @@ class NodeSize:
     resources: Mapping[str, int] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     ray_start: Mapping[str, object] = field(default_factory=dict)
+    cpus_of_ray: int = 1
 
     @property
     def is_head(self) -> bool:
@@ -83,7 +85,7 @@ class NodeSize:
     @property
     def cpu_limit(self) -> int:
         """Return how many CPUs it may use: Ray itself needs some as well."""
-        return max(self.cpus, 1)
+        return self.cpus or self.cpus_of_ray
 
 
 def node_size(section: KuberaySection, declared: Head | WorkerGroup) -> NodeSize:
@@ -92,8 +94,10 @@ def node_size(section: KuberaySection, declared: Head | WorkerGroup) -> NodeSize
     # It counts as memory: a small head beside large workers cannot have what they have.
     asked = section.shm_size if section.shm_size is not None and section.shm_size < memory else None
     shared_memory, object_store = ray_nodes.shared_memory(memory, asked)
+    name = HEAD if isinstance(declared, Head) else declared.name
+    requested = section.groups.get(name, PodGroup()).requests.cpus
     return NodeSize(
-        group=HEAD if isinstance(declared, Head) else declared.name,
+        group=name,
         cpus=DEFAULT_CPUS if declared.cpus is None else declared.cpus,
         memory=memory,
         object_store=object_store,
@@ -103,6 +107,7 @@ def node_size(section: KuberaySection, declared: Head | WorkerGroup) -> NodeSize
         resources=declared.resources,
         labels=declared.labels,
         ray_start=declared.ray_start,
+        cpus_of_ray=ceil(requested or 1),
     )
 
 
@@ -132,7 +137,7 @@ def values(inputs: Inputs, node: NodeSize, *, with_autoscaler: bool) -> Values:
         "container": naming.HEAD_CONTAINER if node.is_head else naming.WORKER_CONTAINER,
         "image": inputs.images.get(node.group, inputs.image),
         "ports": PORTS if node.is_head else None,
-        "env": _env(spec, section, node, has_gpus=bool(gpus)),
+        "env": _env(spec, section, node, place.env, has_gpus=bool(gpus)),
         "limits": limits,
         "requests": _requests(place.requests, node, limits),
         "container_security": container_security(section.security),
@@ -211,10 +216,12 @@ def _affinity(spec: ClusterSpec, section: KuberaySection, spread: str | None) ->
     return {"podAntiAffinity": anti} if anti else None
 
 
-def _env(spec: ClusterSpec, section: KuberaySection, node: NodeSize, *, has_gpus: bool) -> list[dict[str, str]]:
+def _env(
+    spec: ClusterSpec, section: KuberaySection, node: NodeSize, own: Mapping[str, str], *, has_gpus: bool
+) -> list[dict[str, str]]:
     # An image may ask for every GPU (NVIDIA_VISIBLE_DEVICES=all in its ENV), and a host may grant it by default.
     hidden = {} if has_gpus else {"NVIDIA_VISIBLE_DEVICES": "void"}
-    variables = {**hidden, **home(section.security, directory=HOME), **spec.env, **ray_nodes.settings()}
+    variables = {**hidden, **home(section.security, directory=HOME), **spec.env, **own, **ray_nodes.settings()}
     if node.is_head and section.storage is not None:
         variables[STORAGE] = f"{section.outputs}/.trainyard/{spec.name}"
     # To Kubernetes `$(NAME)` is a variable, and `$$` a dollar sign.
@@ -253,5 +260,8 @@ def _source(volume: KubeVolume) -> Values:
         return {"configMap": {"name": volume.config_map}}
     if volume.secret:
         return {"secret": {"secretName": volume.secret}}
+    if volume.empty_dir:
+        size = None if volume.empty_dir.size is None else quantity(volume.empty_dir.size)
+        return {"emptyDir": {"medium": "Memory" if volume.empty_dir.memory else None, "sizeLimit": size}}
     # A directory that is missing there is an error, not an empty directory.
     return {"hostPath": {"path": volume.host_path, "type": "Directory"}}
