@@ -80,7 +80,8 @@ def words(name: str) -> list[str]:
     arguments = {one.attr_name or one.name: one for one in namespace[name].get_arguments()}
     needed = [key for key, one in arguments.items() if one.positional and (one.default is None or key in VALUES)]
     values = {**VALUES, **OTHER_VALUES.get(name, {})}
-    return [name, *(values.get(key, "x") for key in needed), *(FLAGS[key] for key in arguments if key in FLAGS)]
+    flags = [FLAGS[key] for key, one in arguments.items() if key in FLAGS and one.kind is bool]
+    return [name, *(values.get(key, "x") for key in needed), *flags]
 
 
 def world(yard: Yard, home: Path, mark: str) -> World:
