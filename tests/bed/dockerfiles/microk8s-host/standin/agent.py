@@ -108,7 +108,9 @@ def _keep_roles() -> None:
     was_voter = True
     while True:
         try:
-            store.write_files()
+            # A join gives this node another address: what was asked before would put the former one back.
+            with LOCK:
+                store.write_files()
             is_voter = store.is_voter()
             if is_voter and not was_voter:
                 # It stays with whom it asked first, who can be dead without a word: from now on it asks this node.
