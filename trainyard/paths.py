@@ -68,9 +68,22 @@ def job_directory(asked: str, *, directory: Path) -> Path:
             return path
     known = job_names(directory)
     listed = _own_jobs(directory) or known
-    is_file = (directory / asked).is_file()
-    hint = f"JOB_DIR is its directory: {Path(asked).parent}" if is_file else None
-    raise _no_such("job directory", asked, known=known, listed=listed, flag="JOB_DIR", hint=hint)
+    if (directory / asked).is_file():
+        raise _no_job(directory / asked, asked)
+    raise _no_such("job directory", asked, known=known, listed=listed, flag="JOB_DIR", hint=None)
+
+
+def _no_job(file: Path, asked: str) -> RequestError:
+    """Return the error of a file where a job's directory was asked for."""
+    from trainyard.spec import foreign
+
+    kind = foreign.kind_of(file)
+    if kind is not None and not kind.is_ours:
+        return RequestError(f"{asked} is {kind.name}, and no job directory", hint=kind.remedy)
+    hint = "A job is a directory with a job.yaml, which says what is run: docs/jobs.md."
+    if (file.parent / "job.yaml").exists():
+        hint = f"JOB_DIR is its directory: {Path(asked).parent}"
+    return RequestError(f"no such job directory: {asked} is a file", hint=hint)
 
 
 def cluster_names(directory: Path) -> tuple[str, ...]:

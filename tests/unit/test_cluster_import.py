@@ -169,6 +169,21 @@ def test_empty_directories_are_taken_but_those_that_every_node_has(tmp_path: Pat
     found.write(tmp_path / "clusters")
 
 
+def test_a_cluster_inside_another_object_is_taken_with_the_rest_named(tmp_path: Path) -> None:
+    cluster = ray_cluster()
+    job = {**cluster, "kind": "RayJob", "spec": {"entrypoint": "python a.py", "rayClusterSpec": cluster["spec"]}}
+    service = {**cluster, "kind": "RayService", "spec": {"serveConfigV2": "", "rayClusterConfig": cluster["spec"]}}
+    listed = {"apiVersion": "v1", "kind": "List", "items": [cluster]}
+    whole = only(imported(tmp_path, cluster))
+    for document, notes in (
+        (job, ("spec.entrypoint is the `command:` of a job.yaml: python a.py",)),
+        (service, ("spec.serveConfigV2: has no place here",)),
+        (listed, ()),
+    ):
+        found = imported(tmp_path, document)
+        assert (only(found), found.notes) == (whole, notes)
+
+
 def test_every_single_value_is_taken_or_named(tmp_path: Path) -> None:
     document = ray_cluster(suspend=False, gcsFaultToleranceOptions={"redisAddress": "redis:6379"})
     document["spec"]["headGroupSpec"] |= {"serviceType": "NodePort", "enableIngress": True}
@@ -335,5 +350,5 @@ def test_values_of_the_chart_are_named_with_what_makes_a_cluster_of_them(text: s
     (tmp_path / "values.yaml").write_text(text)
     with pytest.raises(RequestError) as caught:
         convert_cluster(tmp_path / "values.yaml")
-    assert "has values of KubeRay's chart ray-cluster" in caught.value.what
+    assert "is a file of values of KubeRay's chart" in caught.value.what
     assert str(caught.value.hint).startswith("helm template NAME kuberay/ray-cluster -f ")

@@ -231,7 +231,23 @@ FOREIGN = [
     ("apiVersion: v1\nkind: Pod\n---\napiVersion: v1\nkind: Service\n", "an object of Kubernetes"),
     ("cluster_name: lab\nprovider: {type: aws}\n", "a cluster file of `ray up`"),
     ("name: walk\nresources: {accelerators: 'L4:1'}\nrun: python walk.py\n", "a task of SkyPilot"),
+    ("run: python walk.py\n", "a task of SkyPilot"),
+    ("name: all\n---\nname: a\nrun: python a.py\nresources: {}\n", "a task of SkyPilot"),
     ("type: task\nname: walk\ncommands: [python walk.py]\n", "a task of dstack"),
+    ("type: volume\nname: data\nbackend: aws\n", "a fleet, volume or gateway of dstack"),
+    ("method: bayes\nparameters: {lr: {min: 0}}\ncommand: [python, a.py]\n", "a sweep of Weights & Biases"),
+    ("$schema: https://azuremlschemas.example/job\ncommand: python a.py\n", "a job of Azure ML"),
+    ("name: j\nentrypoint: python a.py\nimage_uri: x\n", "a job of Anyscale"),
+    ("applications: [{name: a, import_path: 'a:app'}]\n", "a configuration of Ray Serve"),
+    ("pip: [torch]\nenv_vars: {A: b}\nworking_dir: .\n", "a runtime_env of Ray"),
+    ("cartpole-ppo: {env: CartPole-v1, run: PPO}\n", "a file of `rllib train`"),
+    ("image: {}\nhead: {}\nworker: {}\n", "a file of values of KubeRay's chart"),
+    ("services: {train: {image: x, command: python a.py}}\n", "a file of Docker Compose"),
+    ("defaults: [_self_]\nlr: 0.1\n", "a configuration of Hydra"),
+    ("channels: [conda-forge]\ndependencies: [python=3.11]\n", "an environment of conda"),
+    ("params: {algo: {name: a2c}}\n", "a configuration of rl_games"),
+    ("apiVersion: v1\nkind: ConfigMap\n---\napiVersion: ray.io/v1\nkind: RayCluster\n", "a RayCluster of KubeRay"),
+    ("apiVersion: v1\nkind: List\nitems: [{apiVersion: ray.io/v1, kind: RayCluster}]\n", "a RayCluster of KubeRay"),
     ("on: push\njobs: {}\n", "a workflow of GitHub"),
     ("name: a\nbackend: local\n", "a cluster file of Trainyard"),
     ("command: [python, walk.py]\n", "a job file of Trainyard"),
@@ -244,6 +260,12 @@ def test_a_file_of_another_tool_is_named_with_what_takes_it_here(text: str, kind
         imported(tmp_path, "file.yaml", text)
     assert caught.value.what == f"{tmp_path}/file.yaml is {kind}: train.import reads files of Isaac Lab"
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("text", ["a: {b: c}\n", "- hosts: all\n  roles: [ray]\n", "text\n"])
+def test_another_yaml_file_is_not_called_a_wrong_one_of_task_runner(text: str, tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="is no file of task_runner"):
+        imported(tmp_path, "file.yaml", text)
 
 
 def test_no_text_is_folded(tmp_path: Path) -> None:

@@ -6,13 +6,33 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trainyard.errors import RequestError
-from trainyard.importing import clusters, command_line, foreign, job_cfg, task_runner
+from trainyard.importing import clusters, command_line, job_cfg, task_runner
 from trainyard.importing.cluster_files import convert as convert_cluster
 from trainyard.importing.cluster_files import of_context
 from trainyard.importing.clusters import Clusters
 from trainyard.importing.job import Imported, Options, refuse_unreadable
+from trainyard.spec import foreign
+from trainyard.wording import did_you_mean
 
 __all__ = ["Clusters", "Imported", "Options", "convert", "convert_cluster", "of_context"]
+
+
+_READ = (
+    "train.import reads a file of task_runner (`tasks:` at its top), a cfg file of tuner (.py), a ~/.cluster_config, "
+    "and command lines: behind `--`, or in a file."
+)
+
+
+def _refuse_other_yaml(file: Path) -> None:
+    """Raise RequestError for a YAML file that is no file of task_runner; mistakes in one of these are not said here."""
+    kind = foreign.kind_of(file)
+    if kind is not None:
+        raise RequestError(f"{file} is {kind.name}: train.import reads files of Isaac Lab", hint=kind.remedy)
+    known = task_runner.TaskRunnerFile.model_fields
+    for document in foreign.documents_of(file):
+        keys = map(str, document) if isinstance(document, dict) else ()
+        if not any(key in known or did_you_mean(key, known) for key in keys):
+            raise RequestError(f"{file} is no file of task_runner", hint=_READ)
 
 
 def convert(file: Path | None, words: Sequence[str], options: Options) -> Imported | Clusters:
@@ -28,7 +48,7 @@ def convert(file: Path | None, words: Sequence[str], options: Options) -> Import
     if file.suffix == ".py":
         return job_cfg.read(file, options)
     if file.suffix in (".yaml", ".yml"):
-        foreign.refuse(file)
+        _refuse_other_yaml(file)
         return task_runner.read(file, python=options.python)
     try:
         text = file.read_text()

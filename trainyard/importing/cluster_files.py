@@ -15,16 +15,12 @@ from trainyard.errors import Problem, RequestError
 from trainyard.importing import clusters, command_line, launch_line
 from trainyard.importing.clusters import Clusters
 from trainyard.importing.job import refuse_unreadable
+from trainyard.spec import foreign
 
 _KINDS = (
     "a RayCluster of KubeRay, a file of `ray up` on AWS, a ~/.cluster_config of Isaac Lab, or a command line of its "
     "launch.py"
 )
-# What stands at the top of the values of KubeRay's ray-cluster chart (1.0 to 1.6).
-_OF_CHART = {
-    *("image", "nameOverride", "fullnameOverride", "imagePullSecrets", "gcsFaultTolerance", "common", "service"),
-    *("head", "worker", "additionalWorkerGroups", "annotations"),
-}
 _HEADER = "# Written by `trainyard cluster.import` from {file}; it says what has no place here.\n"
 
 
@@ -39,6 +35,9 @@ def convert(file: Path | None, words: Sequence[str] = ()) -> Clusters:
         return _of_line(words, source="a command line of launch.py")
 
     refuse_unreadable(file)
+    if file.suffix in (".jinja", ".jinja2", ".j2"):
+        hint = "What is rendered from it can be imported. trainyard cluster.import -- launch.py ... fills Isaac Lab's."
+        raise RequestError(f"{file} is a template of Jinja", hint=hint)
     try:
         text = file.read_text(encoding="utf-8")
         if file.suffix not in (".yaml", ".yml"):
@@ -50,25 +49,22 @@ def convert(file: Path | None, words: Sequence[str] = ()) -> Clusters:
             if lines:
                 what = f"{file.name} has {len(lines)} command lines of launch.py"
                 raise RequestError(what, hint="Import each of them behind `--`.")
-        documents = [document for document in yaml.safe_load_all(text) if document is not None]
+        documents = list(foreign.unfolded(yaml.safe_load_all(text)))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise RequestError(f"{file} cannot be read: {error}") from error
 
-    if len(documents) == 1 and _is_chart_values(documents[0]):
-        raise RequestError(
-            f"{file} has values of KubeRay's chart ray-cluster, and what they leave out the chart's version says",
-            hint=f"helm template NAME kuberay/ray-cluster -f {file} > ray-cluster.yaml; then import that.",
-        )
     made = _of_documents(documents, source=file.name)
     if not made.texts:
-        raise RequestError(f"{file} describes no cluster that can be imported", hint=f"What is: {_KINDS}.")
+        raise _no_cluster(file)
     return made
 
 
-def _is_chart_values(document: Any) -> bool:
-    if not isinstance(document, dict) or not document.keys() <= _OF_CHART:
-        return False
-    return any(isinstance(document.get(key), dict) for key in ("head", "worker", "additionalWorkerGroups"))
+def _no_cluster(file: Path) -> RequestError:
+    """Return the error of a file without a cluster: what it is, where that is known, and what could be imported."""
+    kind = foreign.kind_of(file)
+    if kind is None:
+        return RequestError(f"{file} describes no cluster that can be imported", hint=f"What is: {_KINDS}.")
+    return RequestError(f"{file} is {kind.name}, and describes no cluster that can be imported", hint=kind.remedy)
 
 
 def of_context(environ: Mapping[str, str], *, context: str, prefix: str, namespace: str | None) -> Clusters:

@@ -58,7 +58,7 @@ def read(text: str, *, name: str) -> Clusters | None:
     Raises RequestError for a line that names none among those that do: Isaac Lab's own script writes such lines.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if not any(line.startswith("name: ") for line in lines):
+    if not any(line.startswith("name: ") and " address:" in line for line in lines):
         return None
     texts: dict[str, str] = {}
     for line in lines:

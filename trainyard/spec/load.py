@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,7 +14,7 @@ from pydantic import ValidationError
 
 from trainyard.errors import Problem, RequestError
 from trainyard.paths import shown
-from trainyard.spec import ray_forms
+from trainyard.spec import foreign, ray_forms
 from trainyard.spec.cluster import ClusterSpec, LoadedCluster
 from trainyard.spec.fields import Section, takes_text_alone
 from trainyard.spec.image import ImageFile
@@ -45,10 +46,23 @@ def load_cluster(path: Path, *, overrides: Sequence[str] = (), backend: str | No
 
     Raises RequestError with every problem at once.
     """
-    source = _source(path, CLUSTER_FILE, ClusterSpec, overrides)
-    if backend is not None:
-        source = _put(source, ["backend"], backend, flag="--backend")
-    return LoadedCluster(_validated(ClusterSpec, source, CLUSTER_FILE), path)
+    with _naming_its_tool(path, CLUSTER_FILE):
+        source = _source(path, CLUSTER_FILE, ClusterSpec, overrides)
+        if backend is not None:
+            source = _put(source, ["backend"], backend, flag="--backend")
+        return LoadedCluster(_validated(ClusterSpec, source, CLUSTER_FILE), path)
+
+
+@contextmanager
+def _naming_its_tool(path: Path, kind: str) -> Iterator[None]:
+    """Raise RequestError with one sentence, instead of every problem, for a file that is another tool's."""
+    try:
+        yield
+    except RequestError as error:
+        found = foreign.kind_of(path)
+        if found is None or (found.is_ours and found.name.startswith(f"a {kind} ")):
+            raise
+        raise RequestError(f"{shown(path)} is {found.name}, and no {kind}", hint=found.remedy) from error
 
 
 def job_of(keys: Mapping[str, Any]) -> JobSpec:
@@ -63,7 +77,13 @@ def load_job(directory: Path, *, overrides: Sequence[str] = (), file: Path | Non
 
     Raises RequestError with every problem at once.
     """
-    source = _source(file or directory / JOB_FILE_NAME, JOB_FILE, JobSpec, overrides)
+    path = file or directory / JOB_FILE_NAME
+    with _naming_its_tool(path, JOB_FILE):
+        return _job(path, directory, overrides)
+
+
+def _job(path: Path, directory: Path, overrides: Sequence[str]) -> JobSpec:
+    source = _source(path, JOB_FILE, JobSpec, overrides)
     if isinstance(given := source.value.get("runtime_env"), str):
         source = _put_below("runtime_env", _source(directory / given, RUNTIME_ENV_FILE, JobSpec, ()), source)
     source = _as_ray_takes_it(source, directory)

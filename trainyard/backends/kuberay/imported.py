@@ -30,13 +30,27 @@ _VOLUMES = {
 }
 
 
+# Where objects that make a cluster of their own have it.
+_CLUSTER_OF = {"RayJob": "rayClusterSpec", "RayService": "rayClusterConfig"}
+
+
 def is_one(document: Mapping[str, Any]) -> bool:
-    return str(document.get("apiVersion", "")).startswith("ray.io/") and document.get("kind") == "RayCluster"
+    kind = document.get("kind")
+    if not str(document.get("apiVersion", "")).startswith("ray.io/"):
+        return False
+    return kind == "RayCluster" or (kind in _CLUSTER_OF and _CLUSTER_OF[kind] in document["spec"])
 
 
 def convert(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Return a cluster file's content, and sentences about what has no place in it, or another one."""
-    return _Conversion(document).run()
+    key = _CLUSTER_OF.get(document["kind"])
+    if key is None:
+        return _Conversion(document).run()
+    rest = {**document["spec"]}
+    found, notes = _Conversion({**document, "kind": "RayCluster", "spec": rest.pop(key)}).run()
+    if entrypoint := rest.pop("entrypoint", None):
+        notes.append(f"spec.entrypoint is the `command:` of a job.yaml: {entrypoint}")
+    return found, [*notes, *(f"spec.{name}: has no place here" for name in rest)]
 
 
 class _Conversion:

@@ -1,0 +1,238 @@
+"""YAML files of other tools: which tool's a file is, and what takes it here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+Top = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of file. `matches` is asked of a document's top level; `remedy` says where its content belongs here.
+
+    `is_ours`: Trainyard reads such a file, by another command or from another place.
+    """
+
+    name: str
+    matches: Callable[[Top], bool]
+    remedy: str
+    is_ours: bool = False
+
+
+def _is_ray(*kinds: str) -> Callable[[Top], bool]:
+    return lambda file: str(file.get("apiVersion", "")).startswith("ray.io/") and file.get("kind") in kinds
+
+
+def _has(*keys: str) -> Callable[[Top], bool]:
+    return lambda file: all(key in file for key in keys)
+
+
+def _is_sky(file: Top) -> bool:
+    known = {*("name", "run", "setup", "resources", "num_nodes", "workdir", "envs", "secrets", "file_mounts")}
+    is_service = isinstance(file.get("service"), Mapping)
+    return "run" in file and (file.keys() <= known or is_service or len(file.keys() & known) > 2)
+
+
+def is_chart_values(file: Top) -> bool:
+    """Say whether these are values of KubeRay's ray-cluster chart (1.0 to 1.6): what stands at their top."""
+    known = {*("image", "nameOverride", "fullnameOverride", "imagePullSecrets", "gcsFaultTolerance", "common")}
+    known |= {"service", "head", "worker", "additionalWorkerGroups", "annotations"}
+    parts = (file.get(key) for key in ("head", "worker", "additionalWorkerGroups"))
+    return file.keys() <= known and any(isinstance(part, Mapping) for part in parts)
+
+
+def _is_runtime_env(file: Top) -> bool:
+    # Those that no file of task_runner has.
+    own = {"env_vars", "working_dir", "uv", "conda", "excludes", "image_uri", "container", "nsight", "java_jars"}
+    return bool(file.keys() & own) and file.keys() <= own | {"pip", "py_modules", "config", "py_executable"}
+
+
+def _is_rllib_example(file: Top) -> bool:
+    return any(isinstance(inner, Mapping) and "run" in inner and "env" in inner for inner in file.values())
+
+
+def _is_dvc(file: Top) -> bool:
+    stages = file.get("stages")
+    return isinstance(stages, Mapping) and any(
+        "cmd" in stage for stage in stages.values() if isinstance(stage, Mapping)
+    )
+
+
+def _is_gitlab(file: Top) -> bool:
+    is_one = any(isinstance(inner, Mapping) and "script" in inner for inner in file.values())
+    return is_one and "command" not in file
+
+
+_COMMANDS = "`command:` of a job.yaml ([bash, -c, '...'])"
+_SWEEP = "Its parameters are `tune: {space: ...}` of a job.yaml, its program the `command:`: docs/tune.md."
+# The first one that matches counts.
+KINDS = (
+    Kind(
+        "a RayCluster of KubeRay",
+        _is_ray("RayCluster"),
+        "Write the cluster file that it describes: trainyard cluster.import FILE. A cluster that runs is used as it "
+        "is: trainyard cluster.new NAME --backend existing.",
+    ),
+    Kind(
+        "a RayJob or RayService of KubeRay",
+        _is_ray("RayJob", "RayService", "RayCronJob"),
+        "Its entrypoint is the `command:` of a job.yaml, its cluster a cluster file: trainyard cluster.import FILE.",
+    ),
+    Kind(
+        "an object of Kubernetes",
+        _has("apiVersion", "kind"),
+        "Trainyard makes its own: trainyard cluster.new NAME --backend kuberay, and docs/kuberay.md.",
+    ),
+    Kind(
+        "a cluster file of `ray up`",
+        _has("cluster_name", "provider"),
+        "On AWS, write the cluster file that it describes: trainyard cluster.import FILE.",
+    ),
+    Kind(
+        "a task of dstack",
+        lambda file: file.get("type") in ("task", "service", "dev-environment"),
+        f"Its commands are the {_COMMANDS}, its resources `resources:`.",
+    ),
+    Kind(
+        "a fleet, volume or gateway of dstack",
+        lambda file: file.get("type") in ("fleet", "volume", "gateway"),
+        "Machines are a cluster file's: trainyard cluster.new NAME --backend ...",
+    ),
+    Kind(
+        "a task of SkyPilot",
+        _is_sky,
+        f"Its `run` is the {_COMMANDS}, `setup` its `runtime_env:` or the image, `envs` its `env:`.",
+    ),
+    Kind(
+        "a workflow of GitHub",
+        _has("on", "jobs"),
+        "A step of it may run `trainyard train.dispatch`; there is nothing to import.",
+    ),
+    Kind("a sweep of Weights & Biases", _has("method", "parameters"), _SWEEP),
+    Kind("an experiment of Determined", _has("entrypoint", "searcher"), _SWEEP),
+    Kind(
+        "a job of Azure ML",
+        lambda file: "azureml" in str(file.get("$schema")),
+        f"Its command is the {_COMMANDS}, its environment an image: docs/images.md.",
+    ),
+    Kind(
+        "a job of Anyscale",
+        lambda file: "entrypoint" in file and bool(file.keys() & {"compute_config", "image_uri", "containerfile"}),
+        f"Its entrypoint is the {_COMMANDS}, `requirements` its `runtime_env:`, `compute_config` a cluster file.",
+    ),
+    Kind(
+        "a configuration of Ray Serve",
+        lambda file: isinstance(file.get("applications"), list),
+        "Trainyard trains. `serve deploy FILE` takes it, at an address that trainyard cluster.open shows.",
+    ),
+    Kind(
+        "a runtime_env of Ray",
+        _is_runtime_env,
+        "A job.yaml names it, `runtime_env: FILE`, or has it below that key: docs/jobs.md.",
+        is_ours=True,
+    ),
+    Kind(
+        "a file of `rllib train`",
+        _is_rllib_example,
+        "Its `run`, `env`, `config` and `stop` are flags of jobs/rllib: docs/examples.md.",
+    ),
+    Kind(
+        "a file of values of KubeRay's chart",
+        is_chart_values,
+        "helm template NAME kuberay/ray-cluster -f FILE > ray-cluster.yaml, then trainyard cluster.import "
+        "ray-cluster.yaml: what values leave out the chart's version says.",
+    ),
+    Kind(
+        "a file of values of a Helm chart",
+        _has("replicaCount"),
+        "There is nothing to import; those of KubeRay's operator are `kuberay.operator.values` of a cluster file.",
+    ),
+    Kind(
+        "a file of Docker Compose",
+        lambda file: isinstance(file.get("services"), Mapping),
+        "Trainyard makes the containers of a cluster itself: trainyard cluster.new NAME --backend compose. A service "
+        "that trains is a job: docs/jobs.md.",
+    ),
+    Kind(
+        "a configuration of Hydra",
+        lambda file: isinstance(file.get("defaults"), list) or "hydra" in file,
+        "It travels with the program that reads it: put both into a directory with a job.yaml, `command: [python, "
+        "train.py, KEY=VALUE]`.",
+    ),
+    Kind(
+        "an environment of conda",
+        lambda file: isinstance(file.get("dependencies"), list),
+        "Packages are `runtime_env: {uv: [...]}` of a job.yaml, or belong into the image: docs/images.md.",
+    ),
+    Kind(
+        "a configuration of Accelerate",
+        _has("compute_environment", "distributed_type"),
+        "The program reads it: `command: [accelerate, launch, --config_file, FILE, ...]` of a job.yaml, next to it.",
+    ),
+    Kind(
+        "an operation of ado",
+        _has("spaces", "operation"),
+        "ado reads it: jobs/ado runs `ado create`, and docs/examples.md says how.",
+    ),
+    Kind(
+        "a configuration of rl_games",
+        lambda file: isinstance(file.get("params"), Mapping) and "algo" in file["params"],
+        "The training reads it: it travels with the job that runs the training.",
+    ),
+    Kind("a workflow of OSMO", _has("workflow"), f"Its command is the {_COMMANDS}, its resources `resources:`."),
+    Kind("a pipeline of DVC", _is_dvc, f"A stage's `cmd` is the {_COMMANDS}."),
+    Kind(
+        "a pipeline of GitLab",
+        _is_gitlab,
+        "A script of it may run `trainyard train.dispatch`; there is nothing to import.",
+    ),
+    Kind(
+        "a cluster file of Trainyard",
+        _has("name", "backend"),
+        "It is used as it is: trainyard cluster.up -f FILE.",
+        is_ours=True,
+    ),
+    Kind(
+        "a job file of Trainyard",
+        _has("command"),
+        "It is used as it is: trainyard train.dispatch DIRECTORY.",
+        is_ours=True,
+    ),
+)
+
+
+def kind_of(file: Path) -> Kind | None:
+    """Return which kind of file it is; None where that is not known, or the file is no YAML."""
+    tops = [
+        {"on" if key is True else str(key): value for key, value in document.items()}  # YAML 1.1 reads `on` as true.
+        for document in documents_of(file)
+        if isinstance(document, Mapping)
+    ]
+    return next((kind for kind in KINDS if any(kind.matches(top) for top in tops)), None)
+
+
+def documents_of(file: Path) -> list[Any]:
+    """Return the documents of a YAML file, those of a List of Kubernetes one by one; none where it is no YAML."""
+    # A pipe would be waited for.
+    if not file.is_file():
+        return []
+    try:
+        return list(unfolded(yaml.safe_load_all(file.read_text(encoding="utf-8"))))
+    except (OSError, ValueError, yaml.YAMLError):
+        return []
+
+
+def unfolded(documents: Iterable[Any]) -> Iterator[Any]:
+    """Yield documents, for each `kind: List` of Kubernetes (`kubectl get -o yaml`) what it holds."""
+    for document in documents:
+        is_list = isinstance(document, Mapping) and document.get("kind") == "List"
+        if is_list and isinstance(document.get("items"), list):
+            yield from unfolded(document["items"])
+        elif document is not None:
+            yield document
