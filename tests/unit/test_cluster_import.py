@@ -282,6 +282,27 @@ def test_what_is_no_cluster_is_refused(document: dict[str, Any], message: str, t
     assert message in error.value.what
 
 
+def test_images_of_head_and_workers_and_the_network_of_ray_up_have_their_words(tmp_path: Path) -> None:
+    document = yaml.safe_load(UP)
+    document["docker"] = {"head_image": "ray:gpu", "worker_image": "ray:cpu", "container_name": "ray"}
+    network = {"DeviceIndex": 0, "SubnetId": "subnet-00000001", "Groups": ["sg-00000001"]}
+    for kind in document["available_node_types"].values():
+        kind["node_config"]["NetworkInterfaces"] = [network]
+    content = only(found := imported(tmp_path, document))
+    assert (content["image"], content["workers"][0]["image"]) == ("ray:gpu", "ray:cpu")
+    assert (content["ec2"]["subnet"], content["ec2"]["security_group"]) == ("subnet-00000001", "sg-00000001")
+    assert not [note for note in found.notes if "Network" in note or "image" in note]
+    document["available_node_types"]["ray.worker.gpu"]["docker"] = {"worker_image": "ray:own"}
+    document["available_node_types"]["ray.worker.gpu"]["node_config"]["NetworkInterfaces"] = [
+        {**network, "InterfaceType": "efa"}
+    ]
+    content = only(found := imported(tmp_path, document))
+    assert content["workers"][0]["image"] == "ray:own"
+    assert [note.partition(":")[0] for note in found.notes if "Network" in note] == [
+        "available_node_types.ray.worker.gpu.node_config.NetworkInterfaces.0.InterfaceType"
+    ]
+
+
 def test_several_documents_are_several_files_and_the_others_are_named(tmp_path: Path) -> None:
     other = {**ray_cluster(), "metadata": {"name": "second"}}
     code = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "code"}}

@@ -32,7 +32,24 @@ def convert(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     if "available_node_types" not in document:
         hint = "Ray itself takes no such file any more: write available_node_types, as its examples have them."
         raise RequestError("the file has no available_node_types", hint=hint)
-    return _Conversion(document).run()
+    types = {name: _with_plain_network(kind) for name, kind in document["available_node_types"].items()}
+    return _Conversion({**document, "available_node_types": types}).run()
+
+
+def _with_plain_network(kind: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a node type whose only network interface is written as EC2 takes it too: SubnetIds, SecurityGroupIds."""
+    config = {**(kind.get("node_config") or {})}
+    interfaces = config.get("NetworkInterfaces") or []
+    if len(interfaces) != 1 or config.keys() & {"SubnetIds", "SecurityGroupIds"}:
+        return {**kind}
+
+    rest = {key: value for key, value in interfaces[0].items() if (key, value) != ("DeviceIndex", 0)}
+    if subnet := rest.pop("SubnetId", None):
+        config["SubnetIds"] = [subnet]
+    if groups := rest.pop("Groups", None):
+        config["SecurityGroupIds"] = groups
+    config["NetworkInterfaces"] = [rest] if rest else []
+    return {**kind, "node_config": config}
 
 
 class _Conversion:
@@ -41,6 +58,8 @@ class _Conversion:
         self._notes: list[str] = []
         self._ec2: dict[str, Any] = {}
         self._ray: dict[str, Any] = {}
+        # The node type that a group of workers was.
+        self._types: dict[str, str] = {}
 
     def run(self) -> tuple[dict[str, Any], list[str]]:
         """Take what has a place; return the file, and notes."""
@@ -51,7 +70,7 @@ class _Conversion:
             self._notes.append(f"the cluster is called {name} here, not {written}")
         self._provider()
         self._login()
-        image = self._image()
+        image, workers_image = self._images()
         idle = take("idle_timeout_minutes")
         head_type = take("head_node_type")
         types = list(self._from.see("available_node_types"))
@@ -65,6 +84,11 @@ class _Conversion:
         most = take("max_workers")
         if most is not None and most < sum(group.get("max", group.get("count", 0)) for group in workers):
             self._notes.append(f"max_workers {most}: here each group has its own")
+
+        for group in workers:
+            own = self._from.take("available_node_types", self._types[group["name"]], "docker", "worker_image")
+            if (own or workers_image) not in (None, image):
+                group["image"] = own or workers_image
 
         self._additions()
         file: dict[str, Any] = {"name": name, "backend": "ec2"}
@@ -97,12 +121,14 @@ class _Conversion:
             self._from.take("auth", "ssh_private_key")
             self._ec2 |= {"key_name": names, "key_file": key}
 
-    def _image(self) -> str | None:
-        image = self._from.take("docker", "image")
-        self._from.take("docker", "container_name")
-        if options := self._from.take("docker", "run_options"):
+    def _images(self) -> tuple[str | None, str | None]:
+        """Return the image of the head, and that of workers; None where instances run no containers."""
+        take = self._from.take
+        image, head, workers = (take("docker", key) for key in ("image", "head_image", "worker_image"))
+        take("docker", "container_name")
+        if options := take("docker", "run_options"):
             self._ec2["docker_options"] = options
-        return str(image) if image else None
+        return head or image, workers or image
 
     def _in_all(self, key: str, *, at_most: int | None = None) -> Any:
         """Take a value that all node types have alike; None if they differ, or if it is a list of more than that."""
@@ -120,6 +146,7 @@ class _Conversion:
         name = as_name(kind.removeprefix("ray."))
         if name != kind:
             self._notes.append(f"node type {kind} is group {name} here")
+        self._types[name] = kind
         least = self._from.take("available_node_types", kind, "min_workers") or 0
         most = self._from.take("available_node_types", kind, "max_workers")
         if most is None:
