@@ -12,7 +12,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from trainyard.importing.job import Imported, training
+from trainyard.importing import shell
+from trainyard.importing.job import Imported, note_of_training, training
 from trainyard.spec.fields import Complaint, Filled, Listed, Section
 from trainyard.spec.load import load_other
 from trainyard.spec.units import format_size
@@ -60,11 +61,11 @@ def _value(node: ast.AST) -> float:
     return result
 
 
-def _words(text: object) -> list[str]:
-    words = shlex.split(text) if isinstance(text, str) else []
-    if not words:
+def _line(text: object) -> str:
+    """Return the words of a text with one blank between two, as task_runner joins them. Raises ValueError."""
+    if not isinstance(text, str) or not shell.split(text):
         raise ValueError("must be the words after `python`, as text")
-    return words
+    return " ".join(text.split()) if shell.is_needed(" ".join(text.split())) else text
 
 
 Number = Annotated[float, BeforeValidator(number), Field(ge=0)]
@@ -93,7 +94,7 @@ class TaskSection(Section):
     """One task."""
 
     name: Filled
-    py_args: Annotated[list[str], BeforeValidator(_words)]
+    py_args: Annotated[str, BeforeValidator(_line)]
     num_gpus: Number | None = None
     num_cpus: Number | None = None
     memory: Number | None = None
@@ -122,15 +123,19 @@ def read(file: Path, *, python: str) -> Imported:
         "runtime_env": {key: value for key, value in (("pip", list(found.pip or ())), ("files", modules)) if value},
         "env": {"PYTHONPATH": "."} if modules else {},
     }
-    return Imported(file.stem, {key: value for key, value in job.items() if value}, files)
+    notes = tuple(note for each in tasks if (note := note_of_training(each["name"], each["command"])))
+    return Imported(file.stem, {key: value for key, value in job.items() if value}, files, notes)
 
 
 def _task(task: TaskSection, files: dict[str, Path], python: str, directory: Path) -> dict[str, Any]:
     """Return one task; files among its words that lie beside the YAML file travel with the job."""
-    near = {word: name for word in task.py_args if (name := _name_beside(word, directory))}
+    in_shell = shell.is_needed(task.py_args)
+    words = task.py_args.split() if in_shell else shell.split(task.py_args)
+    near = {word: name for word in words if (name := _name_beside(word, directory))}
     files.update({name: directory / name for name in near.values()})
-    words = [near.get(word, word) for word in task.py_args]
-    command, more, needed = training([*shlex.split(python), *words])
+    words = [near.get(word, word) for word in words]
+    own = shell.command(" ".join([python, *words])) if in_shell else [*shlex.split(python), *words]
+    command, more, needed = training(own)
     files.update(needed)
     memory = None if task.memory is None else format_size(int(task.memory))
     resources = {"cpus": task.num_cpus, "gpus": task.num_gpus, "memory": memory}
