@@ -159,8 +159,12 @@ def script_of(words: Sequence[str], index: int) -> str:
 
 def _job(words: Sequence[str], options: Options, directory: Path) -> Imported:
     """Return one aggregate job: a script of Isaac Lab's, or any other for its Python."""
-    if len(words) == 1 and shell.is_needed(words[0]):
+    if len(words) == 1:
         return _job_in_quotes(words[0], options, directory)
+    return _job_of_words(words, options, directory)
+
+
+def _job_of_words(words: Sequence[str], options: Options, directory: Path) -> Imported:
     script, given = _script(words)
     if script is None:
         return _tasks([([*shlex.split(options.python), *words], share_of_a_node(1))])
@@ -188,13 +192,16 @@ def _of_script(script: str, given: Sequence[str], options: Options, directory: P
 
 
 def _job_in_quotes(line: str, options: Options, directory: Path) -> Imported:
-    """Return one aggregate job that a shell has to read: what else stands on its line runs nowhere here."""
-    # A line of its own would run outside of the script there.
-    read = [each for one in shell.commands(re.sub(r"\\?\n", " ", line)) for each in one]
+    """Return one aggregate job that was in quotes: what stands there around a script is not read."""
+    try:
+        read = [each for one in shell.commands(re.sub(r"\\?\n", " ", line)) for each in one]
+    except ValueError as error:
+        raise RequestError(f"a job in quotes cannot be read: {error}", where=line) from error
     chosen = next((each for each in read if _script(each.words)[0] is not None), None)
     if chosen is None:
+        # As one word: it was in quotes.
         return _tasks([([f"{options.python} {line}"], share_of_a_node(1))])
-    return _with_notes(_job(chosen.words, options, directory), chosen.rest)
+    return _with_notes(_job_of_words(chosen.words, options, directory), chosen.rest)
 
 
 def _noted(found: Imported, flags: Mapping[str, Any]) -> Imported:
@@ -205,8 +212,11 @@ def _noted(found: Imported, flags: Mapping[str, Any]) -> Imported:
 
 def _looking_at_gpus(found: Imported) -> Imported:
     """Return an import whose tasks show the GPUs that they would get instead of what they run."""
-    tasks = [{**task, "command": ["nvidia-smi"]} for task in found.job["tasks"]]
-    return replace(found, job={**found.job, "tasks": tasks}, files={})
+    tasks = [
+        {"command": ["nvidia-smi"], **{key: task[key] for key in ("name", "resources", "node") if key in task}}
+        for task in found.job["tasks"]
+    ]
+    return replace(found, job={**found.job, "tasks": tasks}, files={}, notes=())
 
 
 def _wrapped(parser: argparse.ArgumentParser, words: Sequence[str], directory: Path) -> Imported:
@@ -269,9 +279,11 @@ def _own_command(number: int, words: list[str]) -> tuple[list[str], dict[str, st
     One word is a sub-job that was in quotes. A value in quotes that has signs of a shell is cut there, where Isaac Lab
     joins it with its neighbours: `bash -c 'cd /w && python a.py'` would change the directory, and no more.
     """
-    if len(words) == 1 and shell.is_needed(words[0]):
-        return shell.command(words[0]), {}
-    if shell.is_needed_for(words):
+    if len(words) == 1:
+        if shell.is_needed(words[0]):
+            return shell.command(words[0]), {}
+        words = shell.split(words[0])
+    elif shell.is_needed_for(words):
         joined = " ".join(words)
         if value := next((word for word in words if re.search(r"\s", word) and word in shell.joined([word])), None):
             raise RequestError(

@@ -27,8 +27,8 @@ _OPENS, _CLOSES = "([{", ")]}"
 def jobs(words: Sequence[str], sign: str) -> list[Words]:
     """Return the words of each job. Raises RequestError with both readings of a sign that can be read in two ways.
 
-    A job that is one word was in quotes: it is split as a shell would, or stays as it was written where a shell has
-    more to do.
+    A job that is one word was in quotes: it is split as a shell would, and stays as it was written where it has signs
+    of a shell.
     """
     found: list[Words] = []
     for job in _cut([(word, f" {word}") for word in words], sign):
@@ -39,7 +39,8 @@ def jobs(words: Sequence[str], sign: str) -> list[Words]:
             if any(_has_blank(value) and sign in value for value in values):
                 raise _ambiguous(len(found) + 1, values, sign)
             text = "".join(raw for _, raw in each).strip(" ")
-            found.append([text] if len(job) == 1 and shell.is_needed(text) else values)
+            has_signs = shell.is_needed(text) or shell.is_needed_for(values)
+            found.append([text] if len(job) == 1 and (has_signs or len(values) == 1) else values)
     return found
 
 

@@ -31,7 +31,7 @@ _OF_HOME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=~(?:/[\w./-]*)?$")
 _BRACES = re.compile(r"(?<!\$)\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}")
 # What only a shell does: no file on PATH is behind these.
 _BUILTINS = {
-    *(".", ":", "!", "{", "source", "exec", "cd", "pushd", "popd", "export", "declare", "local", "readonly", "eval"),
+    *(".", ":", "!", "{", "source", "exec", "cd", "pushd", "popd", "export", "declare", "readonly", "eval"),
     *("set", "unset", "shopt", "shift", "read", "trap", "ulimit", "umask", "wait", "alias", "command", "builtin"),
     *("type", "let", "if", "for", "while", "until", "case", "select", "function", "time"),
 }
@@ -187,7 +187,11 @@ def _in_quotes(word: str) -> str:
 
 def _begins_in_shell(words: Sequence[str]) -> bool:
     count = variables(words)
-    return any(map(_OF_HOME.match, words[:count])) or not _BUILTINS.isdisjoint(words[count : count + 1])
+    return (
+        count == len(words)
+        or any(map(_OF_HOME.match, words[:count]))
+        or not _BUILTINS.isdisjoint(words[count : count + 1])
+    )
 
 
 def variables(words: Sequence[str]) -> int:

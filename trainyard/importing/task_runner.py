@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import os
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -62,10 +63,11 @@ def _value(node: ast.AST) -> float:
 
 
 def _line(text: object) -> str:
-    """Return the words of a text with one blank between two, as task_runner joins them. Raises ValueError."""
     if not isinstance(text, str) or not shell.split(text):
         raise ValueError("must be the words after `python`, as text")
-    return " ".join(text.split()) if shell.is_needed(" ".join(text.split())) else text
+    # Raises ValueError, too, for a quotation that does not end.
+    shell.commands(text)
+    return text
 
 
 Number = Annotated[float, BeforeValidator(number), Field(ge=0)]
@@ -114,11 +116,11 @@ def read(file: Path, *, python: str) -> Imported:
     """Return the job of a task_runner file. Raises RequestError with every problem at once."""
     found = load_other(file, TaskRunnerFile, "task_runner file")
     files: dict[str, Path] = {}
-    tasks = [_task(task, files, python, file.parent) for task in found.tasks]
+    tasks = _with_names([_task(task, files, python, file.parent) for task in found.tasks])
     # Ray puts modules on Python's path; what is sent along lies at the top of the job.
     modules = [str((file.parent / name).resolve()) for name in found.py_modules or ()]
     job = {
-        "tasks": _with_names(tasks),
+        "tasks": tasks,
         "together": found.concurrent,
         "runtime_env": {key: value for key, value in (("pip", list(found.pip or ())), ("files", modules)) if value},
         "env": {"PYTHONPATH": "."} if modules else {},
@@ -129,12 +131,17 @@ def read(file: Path, *, python: str) -> Imported:
 
 def _task(task: TaskSection, files: dict[str, Path], python: str, directory: Path) -> dict[str, Any]:
     """Return one task; files among its words that lie beside the YAML file travel with the job."""
-    in_shell = shell.is_needed(task.py_args)
-    words = task.py_args.split() if in_shell else shell.split(task.py_args)
-    near = {word: name for word in words if (name := _name_beside(word, directory))}
-    files.update({name: directory / name for name in near.values()})
-    words = [near.get(word, word) for word in words]
-    own = shell.command(" ".join([python, *words])) if in_shell else [*shlex.split(python), *words]
+    # As task_runner joins them.
+    line = " ".join([python, *task.py_args.split()])
+    if shell.is_needed(line):
+        own = shell.command(line)
+        named = [word for read in shell.commands(line) for each in read for word in each.words]
+        files.update({os.path.normpath(word): directory / word for word in named if _name_beside(word, directory)})
+    else:
+        words = shell.split(task.py_args)
+        near = {word: name for word in words if (name := _name_beside(word, directory))}
+        files.update({name: directory / name for name in near.values()})
+        own = [*shlex.split(python), *(near.get(word, word) for word in words)]
     command, more, needed = training(own)
     files.update(needed)
     memory = None if task.memory is None else format_size(int(task.memory))
