@@ -112,7 +112,7 @@ def test_an_aggregate_job_in_quotes_is_read_as_a_shell_reads_it() -> None:
         ("nohup python {} &> log &", ["nohup python", "&> log &"]),
         ("(cd x; uv run --extra ray python {}) || exit 1", ["(cd x;", ") || exit 1"]),
         ("set -e # it's\nfor i in 1 2\ndo python {} 2>log --x < in\ndone", ["do python", "2>log < in", "set -e"]),
-        ("python \\\n  {}", []),
+        ("python \\\n  {}\n)\n", []),
     ],
 )
 def test_what_else_stands_on_the_script_s_own_line_is_named(line: str, notes: list[str], tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def commands(script: str) -> list[list[Command]]:
             lines.append([])
         elif token.kind != "blank":
             lines[-1].append(token)
-    return [list(_commands(script, line)) for line in lines if line]
+    return [found for line in lines if (found := list(_commands(script, line)))]
 
 
 def _tokens(script: str) -> Iterator[_Token]:
