@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trainyard.errors import RequestError
-from trainyard.importing import clusters, command_line, job_cfg, task_runner
+from trainyard.importing import clusters, command_line, job_cfg, shell, task_runner
 from trainyard.importing.cluster_files import convert as convert_cluster
 from trainyard.importing.cluster_files import of_context
 from trainyard.importing.clusters import Clusters
@@ -54,7 +54,7 @@ def convert(file: Path | None, words: Sequence[str], options: Options) -> Import
         text = file.read_text()
         if found := clusters.read(text, name=file.name):
             return found
-        lines = command_line.lines_of(text)
+        lines = shell.commands(text)
     except (OSError, ValueError) as error:
         raise RequestError(f"{file} cannot be read: {error}") from error
     return command_line.of_file(lines, options, file)

@@ -12,7 +12,7 @@ import yaml
 from trainyard import backends
 from trainyard.backends.taking import as_name
 from trainyard.errors import Problem, RequestError
-from trainyard.importing import clusters, command_line, launch_line
+from trainyard.importing import clusters, launch_line, shell
 from trainyard.importing.clusters import Clusters
 from trainyard.importing.job import refuse_unreadable
 from trainyard.spec import foreign
@@ -43,9 +43,10 @@ def convert(file: Path | None, words: Sequence[str] = ()) -> Clusters:
         if file.suffix not in (".yaml", ".yml"):
             if found := clusters.read(text, name=file.name):
                 return found
-            lines = [line for line in command_line.lines_of(text) if launch_line.is_one(line)]
+            lines = [each for line in shell.commands(text) for each in line if launch_line.is_one(each.words)]
             if len(lines) == 1:
-                return _of_line(lines[0], source=file.name)
+                made = _of_line(lines[0].words, source=file.name)
+                return replace(made, notes=(*made.notes, *(f"not read: {text}" for text in lines[0].rest)))
             if lines:
                 what = f"{file.name} has {len(lines)} command lines of launch.py"
                 raise RequestError(what, hint="Import each of them behind `--`.")

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from trainyard.errors import Problem, RequestError
-from trainyard.importing import job_cfg, separators, task_runner
-from trainyard.importing.job import ON_GPUS, Imported, Options, share_of_a_node, training
-from trainyard.importing.separators import VARIABLE
+from trainyard.importing import job_cfg, separators, shell, task_runner
+from trainyard.importing.job import ON_GPUS, Imported, Options, note_of_training, share_of_a_node, training
+from trainyard.importing.shell import Command
 
 # What a command line without its script begins with.
 SCRIPTS = {
@@ -45,7 +45,8 @@ _ONE_CPU = (
     "cpu_per_worker is not given: each gets 1 CPU. Set resources.cpus, or leave all three flags out for a whole node."
 )
 _VARIABLE_USED = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
-_SHELL = re.compile(r"[;&|<>$`]")
+# What runs Isaac Lab's scripts: named nowhere, since the job has its own (`--python`).
+_RUNS_PYTHON = re.compile(r"(?:.*/)?(?:python[0-9.]*|isaaclab\.(?:sh|bat)|uv)")
 
 
 class Parser(argparse.ArgumentParser):
@@ -66,45 +67,27 @@ def _parser(script: str) -> Parser:
     return parser
 
 
-def lines_of(text: str) -> list[list[str]]:
-    """Return the words of each command line of a script. Raises ValueError for a quotation that does not end."""
-    found: list[list[str]] = []
-    begun = ""
-    for line in text.replace("\\\n", " ").splitlines():
-        begun += f"{line}\n"
-        try:
-            words = shlex.split(begun, comments=True)
-        except ValueError:
-            # A quotation that goes over several lines.
-            continue
-        begun = ""
-        if words:
-            found.append(words)
-    # Raises what is wrong with a last line that does not end.
-    return [*found, *filter(None, [shlex.split(begun, comments=True)])]
-
-
-def of_file(lines: Sequence[list[str]], options: Options, file: Path) -> Imported:
+def of_file(lines: Sequence[Sequence[Command]], options: Options, file: Path) -> Imported:
     """Return the job of the one command line of Isaac Lab's in a script. Raises RequestError."""
-    known = [line for line in lines if _script(line)[0] is not None]
+    known = [command for line in lines for command in line if _script(command.words)[0] is not None]
     if len(known) > 1:
         raise RequestError(
             f"{file} has {len(known)} command lines of Isaac Lab's Ray scripts",
-            problems=tuple(Problem(f"{number}.", _shortened(line)) for number, line in enumerate(known, 1)),
+            problems=tuple(Problem(f"{number}.", _shortened(each.line)) for number, each in enumerate(known, 1)),
             hint="Import each of them, from a file of its own or behind `--`. If they are one, its lines end with \\.",
         )
-    words = known[0] if known else [word for line in lines for word in line]
-    found = read(words, options, name=file.stem.lstrip("."), directory=file.parent)
-    variables = dict.fromkeys(name for word in words for name in _VARIABLE_USED.findall(word))
+    chosen = known[0] if known else Command([word for line in lines for each in line for word in each.words])
+    found = read(chosen.words, options, name=file.stem.lstrip("."), directory=file.parent)
+    variables = dict.fromkeys(name for word in chosen.words for name in _VARIABLE_USED.findall(word))
     notes = [
         f"${name} is expanded on the node, where nothing sets it unless `env:` of the job does." for name in variables
     ]
-    notes += [f"not read: {_shortened(line)}" for line in lines if known and line not in known]
-    return replace(found, notes=(*found.notes, *notes))
+    others = [line[0].line for line in lines if known and chosen not in line]
+    return _with_notes(replace(found, notes=(*found.notes, *notes)), [*chosen.rest, *others])
 
 
-def _shortened(line: Sequence[str]) -> str:
-    return textwrap.shorten(" ".join(line), 100, placeholder=" ...")
+def _shortened(line: str) -> str:
+    return textwrap.shorten(line, 100, placeholder=" ...")
 
 
 def read(words: Sequence[str], options: Options, *, name: str, directory: Path) -> Imported:
@@ -114,7 +97,23 @@ def read(words: Sequence[str], options: Options, *, name: str, directory: Path) 
         raise _no_job(words)
     if script != "submit_job":
         return _job(words, options, directory)
-    parser = _parser(script)
+    return _with_notes(_aggregated(given, options, name, directory), _before(words, given))
+
+
+def _with_notes(found: Imported, not_read: Sequence[str]) -> Imported:
+    return replace(found, notes=(*found.notes, *(f"not read: {_shortened(text)}" for text in not_read)))
+
+
+def _before(words: Sequence[str], given: Sequence[str]) -> list[str]:
+    """Return what stands before a script, but not what runs Python; variables reach no task there either."""
+    before = words[: max(len(words) - len(given) - 1, 0)]
+    before = before[shell.variables(before) :]
+    return [" ".join(before)] if before and not _RUNS_PYTHON.fullmatch(before[0]) else []
+
+
+def _aggregated(given: Sequence[str], options: Options, name: str, directory: Path) -> Imported:
+    """Return the jobs of submit_job as one."""
+    parser = _parser("submit_job")
     parser.add_argument("--aggregate_jobs", nargs=argparse.REMAINDER, required=True)
     flags = vars(parser.parse_args(given))
     jobs = [_job(part, options, directory) for part in separators.jobs(flags["aggregate_jobs"], "*")]
@@ -136,31 +135,44 @@ def read(words: Sequence[str], options: Options, *, name: str, directory: Path) 
 def _script(words: Sequence[str]) -> tuple[str | None, list[str]]:
     """Return which of Isaac Lab's scripts is run, by file or module name, and the words after it."""
     for index, word in enumerate(words):
-        if script_of(word) in SCRIPTS.values():
-            return script_of(word), list(words[index + 1 :])
+        if (script := script_of(words, index)) in SCRIPTS.values():
+            return script, list(words[index + 1 :])
         if word in SCRIPTS:
             return SCRIPTS[word], list(words)
     return None, list(words)
 
 
 def _no_job(words: Sequence[str]) -> RequestError:
-    for stem in map(script_of, words):
+    for stem in (script_of(words, index) for index in range(len(words))):
         if stem in OTHER_SCRIPTS:
             return RequestError(f"{stem}.py runs no job", hint=OTHER_SCRIPTS[stem])
     known = f"It names one of {', '.join(SCRIPTS.values())}, or begins with {', '.join(SCRIPTS)}."
     return RequestError("this is no command line of Isaac Lab's Ray scripts", hint=known)
 
 
-def script_of(word: str) -> str:
-    """Return the name of the script that a word is, as a file or a module."""
-    return Path(word).stem if word.endswith(".py") else word.rpartition(".")[2]
+def script_of(words: Sequence[str], index: int) -> str:
+    """Return the name of the script that a word is, as a file or as a module behind -m; "" for any other word."""
+    if words[index].endswith(".py"):
+        return Path(words[index]).stem
+    return words[index].rpartition(".")[2] if index and words[index - 1] == "-m" else ""
 
 
 def _job(words: Sequence[str], options: Options, directory: Path) -> Imported:
     """Return one aggregate job: a script of Isaac Lab's, or any other for its Python."""
+    if len(words) == 1:
+        return _job_in_quotes(words[0], options, directory)
+    return _job_of_words(words, options, directory)
+
+
+def _job_of_words(words: Sequence[str], options: Options, directory: Path) -> Imported:
     script, given = _script(words)
     if script is None:
         return _tasks([([*shlex.split(options.python), *words], share_of_a_node(1))])
+    return _with_notes(_of_script(script, given, options, directory), _before(words, given))
+
+
+def _of_script(script: str, given: Sequence[str], options: Options, directory: Path) -> Imported:
+    """Return what one of Isaac Lab's scripts would run."""
     parser = _parser(script)
     if script == "task_runner":
         parser.add_argument("--task_cfg", required=True)
@@ -179,6 +191,19 @@ def _job(words: Sequence[str], options: Options, directory: Path) -> Imported:
     return _noted(job_cfg.read(directory / found["cfg_file"], chosen), found)
 
 
+def _job_in_quotes(line: str, options: Options, directory: Path) -> Imported:
+    """Return one aggregate job that was in quotes: what stands there around a script is not read."""
+    try:
+        read = [each for one in shell.commands(re.sub(r"\\?\n", " ", line)) for each in one]
+    except ValueError as error:
+        raise RequestError(f"a job in quotes cannot be read: {error}", where=line) from error
+    chosen = next((each for each in read if _script(each.words)[0] is not None), None)
+    if chosen is None:
+        # As one word: it was in quotes.
+        return _tasks([([f"{options.python} {line}"], share_of_a_node(1))])
+    return _with_notes(_job_of_words(chosen.words, options, directory), chosen.rest)
+
+
 def _noted(found: Imported, flags: Mapping[str, Any]) -> Imported:
     """Return an import with a note for each flag that was given, and means nothing here."""
     notes = [note for name, note in IGNORED.items() if flags.get(name) is not None]
@@ -187,8 +212,11 @@ def _noted(found: Imported, flags: Mapping[str, Any]) -> Imported:
 
 def _looking_at_gpus(found: Imported) -> Imported:
     """Return an import whose tasks show the GPUs that they would get instead of what they run."""
-    tasks = [{**task, "command": ["nvidia-smi"]} for task in found.job["tasks"]]
-    return replace(found, job={**found.job, "tasks": tasks}, files={})
+    tasks = [
+        {"command": ["nvidia-smi"], **{key: task[key] for key in ("name", "resources", "node") if key in task}}
+        for task in found.job["tasks"]
+    ]
+    return replace(found, job={**found.job, "tasks": tasks}, files={}, notes=())
 
 
 def _wrapped(parser: argparse.ArgumentParser, words: Sequence[str], directory: Path) -> Imported:
@@ -232,21 +260,41 @@ def _tasks(jobs: Sequence[tuple[list[str], dict[str, Any]]]) -> Imported:
     """Return tasks, given as words and what they need; Isaac Lab runs each in a shell."""
     tasks: list[dict[str, Any]] = []
     files: dict[str, Path] = {}
+    notes: list[str] = []
     for number, (words, resources) in enumerate(jobs, 1):
-        words, variables = _without_variables(words)
-        in_shell = ["bash", "-c", " ".join(words)] if any(_SHELL.search(word) for word in words) else words
-        command, more, needed = training(in_shell)
+        name = f"job-{number}"
+        own, variables = _own_command(number, words)
+        command, more, needed = training(own)
         files |= needed
-        own = {"env": {**more.pop("env", {}), **variables}} if variables else {}
-        tasks.append({"name": f"job-{number}", "command": command, "resources": resources, **more, **own})
+        notes += filter(None, [note_of_training(name, command)])
+        env = {"env": {**more.pop("env", {}), **variables}} if variables else {}
+        tasks.append({"name": name, "command": command, "resources": resources, **more, **env})
     smoke = {"smoke": ON_GPUS} if any("share" in task["resources"] for task in tasks) else {}
-    return Imported("jobs", {"tasks": tasks, **smoke}, files)
+    return Imported("jobs", {"tasks": tasks, **smoke}, files, tuple(notes))
 
 
-def _without_variables(words: list[str]) -> tuple[list[str], dict[str, str]]:
-    """Take off the `NAME=value` words that a shell would set for the program behind them; a shell expands others."""
-    if any(_SHELL.search(word) for word in words):
-        return words, {}
-    count = next((number for number, word in enumerate(words) if not VARIABLE.match(word)), len(words))
+def _own_command(number: int, words: list[str]) -> tuple[list[str], dict[str, str]]:
+    """Return what runs a sub-job, and the variables that a shell would set for it. Raises RequestError.
+
+    One word is a sub-job that was in quotes. A value in quotes that has signs of a shell is cut there, where Isaac Lab
+    joins it with its neighbours: `bash -c 'cd /w && python a.py'` would change the directory, and no more.
+    """
+    if len(words) == 1:
+        if shell.is_needed(words[0]):
+            return shell.command(words[0]), {}
+        words = shell.split(words[0])
+    elif shell.is_needed_for(words):
+        joined = " ".join(words)
+        if value := next((word for word in words if re.search(r"\s", word) and word in shell.joined([word])), None):
+            raise RequestError(
+                f"job {number} can be read in two ways: {joined}",
+                problems=(
+                    Problem("one value", shlex.quote(value)),
+                    Problem("signs of a shell, as Isaac Lab reads it", joined),
+                ),
+                hint=f"Put the whole sub-job in quotes, and its values in others: {shlex.quote(shlex.join(words))}",
+            )
+        return shell.command(shell.joined(words)), {}
+    count = shell.variables(words)
     pairs = (word.partition("=") for word in words[:count])
     return words[count:], {name: value.replace("{", "{{").replace("}", "}}") for name, _, value in pairs}

@@ -21,7 +21,10 @@ PROGRAM = "isaac_task.py"
 TRAINING = {"outputs": ["logs/"], "retries": 1}
 # Isaac Lab uses nodes with GPUs only.
 ON_GPUS = {"gpus": True}
-_TRAINS = re.compile(r"(?:^|/)(?:reinforcement_learning|rl_games|rsl_rl|skrl|sb3)/train\.py$")
+_SCRIPT = r"(?:reinforcement_learning|rl_games|rsl_rl|skrl|sb3)/train\.py"
+_TRAINS = re.compile(rf"(?:\S*/)?{_SCRIPT}")
+_IN_LINE = re.compile(rf"(?<![^\s/'\"=;&|(]){_SCRIPT}(?![^\s'\";&|<>)])")
+_ELSEWHERE = re.compile(r"(?<![^\s;&|('\"{])(?:cd|pushd)\s")
 
 
 @dataclass(frozen=True)
@@ -125,6 +128,23 @@ def training(command: Sequence[str]) -> tuple[list[str], dict[str, Any], dict[st
     """Return a task's command, more of its keys, and files: a training goes on from its newest checkpoint."""
     # Braces stand for themselves.
     words = [word.replace("{", "{{").replace("}", "}}") for word in command]
-    if any(_TRAINS.search(word) for word in command):
+    if any(_TRAINS.fullmatch(word) for word in command):
         return ["python", PROGRAM, "resume", "--", *words], TRAINING, {PROGRAM: program()}
-    return words, {}, {}
+    return words, {"outputs": TRAINING["outputs"]} if _trains_here(command) else {}, {}
+
+
+def note_of_training(name: str, command: Sequence[str]) -> str | None:
+    """Return what to know of a training that a shell starts, None for all other tasks."""
+    if PROGRAM in command or not any(_IN_LINE.search(word) for word in command):
+        return None
+    if _trains_here(command):
+        return f"{name} trains in a shell: logs/ comes home, and an attempt that failed is not tried again."
+    return (
+        f"{name} trains in another directory (cd): the logs/ that it writes there does not come home, and it is not "
+        "tried again. Let it train without cd, which brings logs/ home, or copy what it wrote to `outputs:`."
+    )
+
+
+def _trains_here(command: Sequence[str]) -> bool:
+    """Say whether a line of a shell trains where it begins; Isaac Lab writes to logs/ where it is started."""
+    return any(_IN_LINE.search(word) and not _ELSEWHERE.search(word) for word in command)

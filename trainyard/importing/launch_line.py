@@ -49,10 +49,8 @@ def clusters(words: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _after_script(words: Sequence[str]) -> list[str] | None:
-    for index, word in enumerate(words):
-        if script_of(word) == SCRIPT:
-            return list(words[index + 1 :])
-    return None
+    index = next((index for index in range(len(words)) if script_of(words, index) == SCRIPT), None)
+    return None if index is None else list(words[index + 1 :])
 
 
 def _parser() -> argparse.ArgumentParser:

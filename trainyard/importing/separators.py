@@ -13,53 +13,63 @@ from collections.abc import Sequence
 from typing import Literal
 
 from trainyard.errors import Problem, RequestError
+from trainyard.importing import shell
+from trainyard.importing.shell import VARIABLE
 
 Words = list[str]
+# What a program gets, and how it was written, with the blanks before it.
+Word = tuple[str, str]
 Meaning = Literal["separator", "inside", "both"]
 _SCRIPT = re.compile(r"python[0-9.]*|[^\s=+*]+\.(?:py|sh|bash)")
-VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _OPENS, _CLOSES = "([{", ")]}"
 
 
 def jobs(words: Sequence[str], sign: str) -> list[Words]:
     """Return the words of each job. Raises RequestError with both readings of a sign that can be read in two ways.
 
-    A job that is one word was in quotes, and is split as a shell would.
+    A job that is one word was in quotes: it is split as a shell would, and stays as it was written where it has signs
+    of a shell.
     """
-    found = []
-    for job in _cut(words, sign):
-        inner = _unquoted(job[0]) if len(job) == 1 else job
+    found: list[Words] = []
+    for job in _cut([(word, f" {word}") for word in words], sign):
         # In quotes there may be several, too.
-        found += _cut(inner, sign) if len(inner) > 1 else [inner]
-    for number, job in enumerate(found, 1):
-        for word in job:
-            if _has_blank(word) and sign in word:
-                raise _ambiguous(number, job, sign)
+        inner = _cut(_unquoted(job[0][0]), sign) if len(job) == 1 else [job]
+        for each in inner:
+            values = [value for value, _ in each]
+            if any(_has_blank(value) and sign in value for value in values):
+                raise _ambiguous(len(found) + 1, values, sign)
+            text = "".join(raw for _, raw in each).strip(" ")
+            has_signs = shell.is_needed(text) or shell.is_needed_for(values)
+            found.append([text] if len(job) == 1 and (has_signs or len(values) == 1) else values)
     return found
 
 
-def _unquoted(text: str) -> Words:
+def _unquoted(text: str) -> list[Word]:
     try:
-        return shlex.split(text)
+        return [(shell.value(raw.lstrip()), raw) for raw in shell.raw_words(text) if raw.lstrip(" \t") != "\\\n"]
     except ValueError as error:
         raise RequestError(f"a job in quotes cannot be read: {error}", where=text) from error
 
 
-def _cut(words: Sequence[str], sign: str) -> list[Words]:
-    found: list[Words] = [[]]
+def _cut(words: Sequence[Word], sign: str) -> list[list[Word]]:
+    found: list[list[Word]] = [[]]
     # What a job begins with is a program wherever it stands.
     programs: set[str] = set()
-    for index, word in enumerate(words):
-        following = words[index + 1] if index + 1 < len(words) else None
+    for index, (word, raw) in enumerate(words):
+        following = words[index + 1][0] if index + 1 < len(words) else None
         is_whole = word == sign or _has_blank(word)
-        pieces = [word] if is_whole else _pieces(word, sign, found, programs, following)
+        before = [[value for value, _ in job] for job in found]
+        pieces = [word] if is_whole else _pieces(word, sign, before, programs, following)
+        blanks = raw[: len(raw) - len(raw.lstrip())]
         for piece in pieces:
             if piece == sign:
                 found.append([])
                 continue
-            if piece:
-                found[-1].append(piece)
-                programs |= {_program(found[-1])} - {""}
+            if piece or pieces == [word]:
+                # A part of a word that was not in quotes is as it was written.
+                part = piece if raw.lstrip() == word else shlex.quote(piece)
+                found[-1].append((piece, raw if piece == word else blanks + part))
+                programs |= {_program([value for value, _ in found[-1]])} - {""}
     return [job for job in found if job]
 
 

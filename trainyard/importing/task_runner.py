@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import os
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +13,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from trainyard.importing.job import Imported, training
+from trainyard.importing import shell
+from trainyard.importing.job import Imported, note_of_training, training
 from trainyard.spec.fields import Complaint, Filled, Listed, Section
 from trainyard.spec.load import load_other
 from trainyard.spec.units import format_size
@@ -60,11 +62,12 @@ def _value(node: ast.AST) -> float:
     return result
 
 
-def _words(text: object) -> list[str]:
-    words = shlex.split(text) if isinstance(text, str) else []
-    if not words:
+def _line(text: object) -> str:
+    if not isinstance(text, str) or not shell.split(text):
         raise ValueError("must be the words after `python`, as text")
-    return words
+    # Raises ValueError, too, for a quotation that does not end.
+    shell.commands(text)
+    return text
 
 
 Number = Annotated[float, BeforeValidator(number), Field(ge=0)]
@@ -93,7 +96,7 @@ class TaskSection(Section):
     """One task."""
 
     name: Filled
-    py_args: Annotated[list[str], BeforeValidator(_words)]
+    py_args: Annotated[str, BeforeValidator(_line)]
     num_gpus: Number | None = None
     num_cpus: Number | None = None
     memory: Number | None = None
@@ -113,24 +116,33 @@ def read(file: Path, *, python: str) -> Imported:
     """Return the job of a task_runner file. Raises RequestError with every problem at once."""
     found = load_other(file, TaskRunnerFile, "task_runner file")
     files: dict[str, Path] = {}
-    tasks = [_task(task, files, python, file.parent) for task in found.tasks]
+    tasks = _with_names([_task(task, files, python, file.parent) for task in found.tasks])
     # Ray puts modules on Python's path; what is sent along lies at the top of the job.
     modules = [str((file.parent / name).resolve()) for name in found.py_modules or ()]
     job = {
-        "tasks": _with_names(tasks),
+        "tasks": tasks,
         "together": found.concurrent,
         "runtime_env": {key: value for key, value in (("pip", list(found.pip or ())), ("files", modules)) if value},
         "env": {"PYTHONPATH": "."} if modules else {},
     }
-    return Imported(file.stem, {key: value for key, value in job.items() if value}, files)
+    notes = tuple(note for each in tasks if (note := note_of_training(each["name"], each["command"])))
+    return Imported(file.stem, {key: value for key, value in job.items() if value}, files, notes)
 
 
 def _task(task: TaskSection, files: dict[str, Path], python: str, directory: Path) -> dict[str, Any]:
     """Return one task; files among its words that lie beside the YAML file travel with the job."""
-    near = {word: name for word in task.py_args if (name := _name_beside(word, directory))}
-    files.update({name: directory / name for name in near.values()})
-    words = [near.get(word, word) for word in task.py_args]
-    command, more, needed = training([*shlex.split(python), *words])
+    # As task_runner joins them.
+    line = " ".join([python, *task.py_args.split()])
+    if shell.is_needed(line):
+        own = shell.command(line)
+        named = [word for read in shell.commands(line) for each in read for word in each.words]
+        files.update({os.path.normpath(word): directory / word for word in named if _name_beside(word, directory)})
+    else:
+        words = shell.split(task.py_args)
+        near = {word: name for word in words if (name := _name_beside(word, directory))}
+        files.update({name: directory / name for name in near.values()})
+        own = [*shlex.split(python), *(near.get(word, word) for word in words)]
+    command, more, needed = training(own)
     files.update(needed)
     memory = None if task.memory is None else format_size(int(task.memory))
     resources = {"cpus": task.num_cpus, "gpus": task.num_gpus, "memory": memory}

@@ -1,0 +1,199 @@
+"""How a shell reads a line: its commands, their words, and whether another program could read it as well.
+
+Nothing here runs a shell, or expands anything.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+_QUOTED = r"""\$'(?:[^'\\]|\\.)*'|'[^']*'|"(?:[^"\\]|\\.)*"|\\."""
+# What may have blanks and signs in it, and is a part of a word: $(...), ${...}, `...`, and (...) without a blank.
+_INSIDE = r"""\$\((?:[^()]|\([^()]*\))*\)|\$\{[^}]*\}|`[^`]*`|\([^()\s]*\)"""
+_QUOTATION = re.compile(_QUOTED, re.DOTALL)
+_WORD = re.compile(rf"""(?:{_QUOTED}|[^\s'"\\])+""", re.DOTALL)
+_TOKEN = re.compile(
+    r"(?P<blank>(?:[^\S\n]|\\\n)+|#[^\n]*)"
+    r"|(?P<end>\n|&&|\|[|&]?|;+&?|&(?!>)|[()])"
+    r"|(?P<redirection>(?:\d*|&)(?:>>|>&|>\||<<<|<<-?|<&|<>|[<>]))"
+    rf"""|(?P<word>(?:{_QUOTED}|{_INSIDE}|[^\s'"\\;&|<>()`])+)""",
+    re.DOTALL,
+)
+# Patterns are those of paths: Hydra's `key=[1,*]` is none.
+_PATTERN = r"[^\s=\[\](){}+]"
+_SIGN = re.compile(rf"[;&|<>$`\n]|(?:^|\s)(?:#|\(|~(?:/|\s|$)|{_PATTERN}*[*?]{_PATTERN}*(?=\s|$))")
+_OF_HOME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=~(?:/[\w./-]*)?$")
+_BRACES = re.compile(r"(?<!\$)\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}")
+# What only a shell does: no file on PATH is behind these.
+_BUILTINS = {
+    *(".", ":", "!", "{", "source", "exec", "cd", "pushd", "popd", "export", "declare", "readonly", "eval"),
+    *("set", "unset", "shopt", "shift", "read", "trap", "ulimit", "umask", "wait", "alias", "command", "builtin"),
+    *("type", "let", "if", "for", "while", "until", "case", "select", "function", "time"),
+}
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "e": "\x1b", "\\": "\\", "'": "'", '"': '"', "?": "?"}
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of a script: its words as its program gets them, and what else stands on its line."""
+
+    words: list[str]
+    before: str = ""
+    after: str = ""
+
+    @property
+    def line(self) -> str:
+        return " ".join(filter(None, (self.before, *self.words, self.after)))
+
+    @property
+    def rest(self) -> list[str]:
+        return [text for text in (self.before, self.after) if text]
+
+
+@dataclass(frozen=True)
+class _Token:
+    kind: str
+    text: str
+    start: int
+    end: int
+
+
+def commands(script: str) -> list[list[Command]]:
+    """Return the commands of each line of a script. Raises ValueError for a quotation that does not end."""
+    lines: list[list[_Token]] = [[]]
+    for token in _tokens(script):
+        if token.text == "\n":
+            lines.append([])
+        elif token.kind != "blank":
+            lines[-1].append(token)
+    return [found for line in lines if (found := list(_commands(script, line)))]
+
+
+def _tokens(script: str) -> Iterator[_Token]:
+    position = 0
+    while position < len(script):
+        if not (found := _TOKEN.match(script, position)):
+            raise ValueError("No closing quotation")
+        yield _Token(found.lastgroup or "", found[0], position, found.end())
+        position = found.end()
+
+
+def _commands(script: str, line: Sequence[_Token]) -> Iterator[Command]:
+    ends = [-1, *(index for index, token in enumerate(line) if token.kind == "end"), len(line)]
+    for first, last in pairwise(ends):
+        words, redirections = [], []
+        own = iter(line[first + 1 : last])
+        for token in own:
+            if token.kind == "redirection":
+                redirections.append(script[token.start : next(own, token).end])
+            else:
+                words.append(value(token.text))
+        if words or redirections:
+            before = script[line[0].start : line[first].end] if first >= 0 else ""
+            after = script[line[last].start : line[-1].end] if last < len(line) else ""
+            yield Command(words, before, " ".join(filter(None, (*redirections, after))))
+
+
+def raw_words(text: str) -> list[str]:
+    """Return the words of a text as they are written, each with the blanks before it. Raises ValueError."""
+    found, position = [], 0
+    for word in _WORD.finditer(text):
+        if text[position : word.start()].strip():
+            break
+        found.append(text[position : word.end()])
+        position = word.end()
+    if text[position:].strip():
+        raise ValueError("No closing quotation")
+    return found
+
+
+def split(text: str) -> list[str]:
+    """Return the words of a text as a program gets them, its signs among them. Raises ValueError."""
+    return [value(raw.lstrip()) for raw in raw_words(text) if raw.lstrip(" \t") != "\\\n"]
+
+
+def value(word: str) -> str:
+    """Return what a shell makes of the quotations in a word. Raises ValueError."""
+    return _QUOTATION.sub(lambda found: _unquoted(found[0]), word)
+
+
+def _unquoted(quotation: str) -> str:
+    if quotation.startswith("'"):
+        return quotation[1:-1]
+    if quotation.startswith('"'):
+        return re.sub(r'\\([$`"\\\n])', lambda found: found[1].strip("\n"), quotation[1:-1])
+    if quotation.startswith("\\"):
+        return quotation[1:].strip("\n")
+    return re.sub(r"\\(.)", lambda found: _escaped(found[1]), quotation[2:-1], flags=re.DOTALL)
+
+
+def _escaped(letter: str) -> str:
+    if letter not in _ESCAPES:
+        raise ValueError(f"\\{letter} in $'...' is not known here")
+    return _ESCAPES[letter]
+
+
+def command(line: str) -> list[str]:
+    """Return what runs a line. Upstream's /bin/sh leaves {a,b} as it is, which bash does when it is told."""
+    return ["bash", *(["+B"] if _BRACES.search(_bare(line)) else []), "-c", line]
+
+
+def is_needed(text: str) -> bool:
+    """Say whether a shell would do more with a text than to split it into words and take off their quotes."""
+    bare = _bare(text)
+    return _SIGN.search(bare) is not None or _begins_in_shell(bare.split())
+
+
+def _bare(text: str) -> str:
+    """Return a text with `_` for each quotation, but `$` for one in which a shell replaces something."""
+    return _QUOTATION.sub(lambda found: _kept(found[0]), text).strip()
+
+
+def _kept(quotation: str) -> str:
+    if quotation == "\\\n":
+        return ""
+    expands = quotation.startswith('"') and re.search(r"[$`]", re.sub(r"\\.", "", quotation, flags=re.DOTALL))
+    return "$" if expands or quotation.startswith("$") else "_"
+
+
+def is_needed_for(words: Sequence[str]) -> bool:
+    """Say the same of words that are joined by blanks; one with a blank, or a #colour, was in quotes: a value."""
+    return any(map(_is_sign, words)) or _begins_in_shell(words)
+
+
+def joined(words: Sequence[str]) -> str:
+    """Return the line of words that a shell reads: it takes signs as signs, and all other words as they are."""
+    return " ".join(word if _is_sign(word) else _in_quotes(word) for word in words)
+
+
+def _is_sign(word: str) -> bool:
+    if re.search(r"\s", word):
+        return re.search(r"[;&|<>$`]", word) is not None
+    return _SIGN.search(word) is not None and (word == "#" or not word.startswith("#"))
+
+
+def _in_quotes(word: str) -> str:
+    if _OF_HOME.match(word):
+        return word
+    name = VARIABLE.match(word)
+    # A name in quotes is no variable.
+    return f"{name[0]}{shlex.quote(word[name.end() :])}" if name else shlex.quote(word)
+
+
+def _begins_in_shell(words: Sequence[str]) -> bool:
+    count = variables(words)
+    return (
+        count == len(words)
+        or any(map(_OF_HOME.match, words[:count]))
+        or not _BUILTINS.isdisjoint(words[count : count + 1])
+    )
+
+
+def variables(words: Sequence[str]) -> int:
+    """Return how many words set variables of the program behind them."""
+    return next((number for number, word in enumerate(words) if not VARIABLE.match(word)), len(words))
