@@ -147,6 +147,7 @@ DESCRIBED = {
     "files": [],
     "ends_sweep": False,
     "columns": ["training_iteration"],
+    "notes": [],
 }
 FROM = {
     "old": "import vision_cfg",

@@ -119,6 +119,7 @@ def test_what_a_class_varies_is_described_with_its_files(tmp_path: Path) -> None
         },
         "draws": True,
         "files": ["hyperparameter_tuning/vision_cartpole_cfg.py", "hyperparameter_tuning/vision_cfg.py"],
+        "notes": [],
     }
 
 
