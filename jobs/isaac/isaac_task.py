@@ -308,6 +308,8 @@ def load(file: Path) -> types.ModuleType:
     directory = file.resolve().parent
     stand_ins(directory)
     sys.path[:0] = [str(directory), str(directory.parent)]
+    # What is there already is no generator of the file: `seed` does not look at it.
+    gc.freeze()
     seed(0)
     return importlib.import_module(file.stem)
 
@@ -681,7 +683,7 @@ def described(asked: argparse.Namespace, opened: Sequence[str] = ()) -> dict[str
         "space": {name: domain.entry() for name, (_, domain) in searched(cfg).items()},
         "draws": any(domain.function for _, domain in domains(cfg)) and may_draw(cfg, {}),
         "files": sorted(str(path.relative_to(file.parent.parent)) for path in near),
-        "notes": [*notes_on(cfg, trials), *(f"{path} is read by the class, and not copied." for path in away)],
+        "notes": [*notes_on(cfg, trials), *(f"{path} is read by the class, and not copied." for path in sorted(away))],
     }
 
 
@@ -728,16 +730,20 @@ def watched() -> list[str]:
     return opened
 
 
+# Directories that a node has, too.
+SYSTEM = [("usr",), ("etc",), ("proc",), ("sys",), ("dev",), ("lib",)]
+
+
 def needed(directory: Path, opened: Sequence[str]) -> tuple[set[Path], set[Path]]:
     """Return which files a cfg file in this directory needs: those near it, which go with the job, and others."""
-    near, away = set(imported(directory)), set()
+    near, away = set(imported(directory)), set[Path]()
     for path in map(Path, opened):
         if not path.is_file() or path.suffix in (".py", ".pyc") or is_installed(path.resolve()):
             continue
         # The directory in which a program is started is another one on the node.
         if path.is_absolute() and is_near(path.resolve(), directory):
             near.add(path.resolve())
-        elif not any(part.startswith(".") for part in path.parts):
+        elif not any(part.startswith(".") for part in path.parts) and path.parts[1:2] not in SYSTEM:
             away.add(path)
     return near, away
 
@@ -751,30 +757,8 @@ def may_end_sweep(stopper: object) -> bool:
     return code is not None and (bool(code.co_names) or True in code.co_consts)
 
 
-# What draws nothing, and calls nothing that could.
-CALCULATES = (
-    *(
-        abs,
-        all,
-        any,
-        bool,
-        dict,
-        divmod,
-        enumerate,
-        filter,
-        float,
-        int,
-        isinstance,
-        len,
-        list,
-        map,
-        max,
-        min,
-        pow,
-        range,
-    ),
-    *(reversed, round, set, sorted, str, sum, tuple, zip),
-)
+# Python's own functions that draw nothing, and call nothing that could. Its classes do not either.
+CALCULATES = {"abs", "all", "any", "divmod", "isinstance", "len", "max", "min", "pow", "round", "sorted", "sum"}
 
 
 def may_draw(value: Any, seen: dict[int, Any]) -> bool:
@@ -786,7 +770,7 @@ def may_draw(value: Any, seen: dict[int, Any]) -> bool:
         return False
     # Kept: an id is given again once its value is gone.
     seen[id(value)] = value
-    if value is math or getattr(value, "__module__", None) == "math" or any(value is each for each in CALCULATES):
+    if value is math or getattr(value, "__module__", None) == "math":
         return False
     if isinstance(value, Domain):
         return may_draw([value.function, *value.of], seen)
@@ -806,10 +790,13 @@ def reached(function: types.FunctionType) -> Iterator[Any]:
     for code in codes:
         codes += [const for const in code.co_consts if isinstance(const, types.CodeType)]
         for step in dis.get_instructions(code):
+            name = step.argval
             if step.opname == "IMPORT_NAME":
                 yield importlib
-            elif step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-                yield function.__globals__.get(step.argval, getattr(builtins, step.argval, None))
+            elif "GLOBAL" in step.opname or step.opname == "LOAD_NAME":
+                own = getattr(builtins, name, None)
+                calculates = name in CALCULATES or isinstance(own, type)
+                yield function.__globals__.get(name, None if calculates else own)
 
 
 def imported(directory: Path) -> Iterator[Path]:
@@ -825,7 +812,7 @@ def is_near(path: Path, directory: Path) -> bool:
 
 
 def is_installed(path: Path) -> bool:
-    return any(map(path.is_relative_to, (sys.prefix, sys.base_prefix, "/usr", "/etc", "/proc", "/sys", "/dev", "/lib")))
+    return path.is_relative_to(sys.prefix) or path.is_relative_to(sys.base_prefix)
 
 
 def command_of(asked: argparse.Namespace, module: types.ModuleType) -> list[str]:
