@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import sys
 import textwrap
@@ -147,6 +148,7 @@ DESCRIBED = {
     "files": [],
     "ends_sweep": False,
     "columns": ["training_iteration"],
+    "notes": [],
 }
 FROM = {
     "old": "import vision_cfg",
@@ -175,6 +177,7 @@ def program() -> Iterator[Any]:
     try:
         yield module
     finally:
+        gc.unfreeze()
         for name in sys.modules.keys() - modules:
             del sys.modules[name]
         sys.modules.update(modules)

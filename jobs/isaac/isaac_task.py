@@ -11,7 +11,11 @@ and `util`; neither Ray Tune nor Isaac Lab is needed for that. Standard library 
 from __future__ import annotations
 
 import argparse
+import builtins
 import contextlib
+import copy
+import dis
+import gc
 import hashlib
 import importlib
 import inspect
@@ -27,8 +31,8 @@ import subprocess
 import sys
 import time
 import types
-from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,7 +44,10 @@ SECTIONS = ("runner_args", "hydra_args")
 CHECKPOINTS = {"rl_games": "nn/*.pth", "rsl_rl": "model_*.pt", "skrl": "checkpoints/*.pt", "sb3": "model*.zip"}
 POLL_SECONDS = 2.0
 GRACE_SECONDS = 20.0
-Config = dict[str, dict[str, Any]]
+# Samples of the space that are made at import, to find what no training can be given.
+TRIED = 12
+Config = dict[str, Any]
+Place = tuple[str, ...]  # the keys that lead to a value
 
 
 # ---- what `ray.tune` offers ----
@@ -59,6 +66,13 @@ class Domain:
     def varies(self) -> bool:
         """Say whether the search has something to choose: one option is no choice."""
         return self.function is None and len(set(map(as_text, self.of))) > 1
+
+    def quantized(self, q: float) -> Domain:
+        """Return the same with steps, as Ray Tune's quniform and qrandint are made."""
+        if self.kind not in ("uniform", "randint"):
+            refused(f"{self.kind}(...).quantized", "cannot be searched: quniform and qrandint have steps")()
+        # Quantised, an integer's upper end is one of its values.
+        return Domain(self.kind, [self.of[0], self.of[1] + (self.kind == "randint")], q)
 
     def sample(self, *_: Any) -> Any:
         """Return a value, as Ray Tune draws it."""
@@ -119,7 +133,7 @@ def as_text(value: Any) -> str:
     """Return a value as a placeholder of a job file writes it; a list or dict as JSON."""
     if isinstance(value, bool):
         return str(value).lower()
-    return json.dumps(value) if isinstance(value, (list, tuple, dict)) else str(value)
+    return json.dumps(value, default=str) if isinstance(value, (list, tuple, dict)) else str(value)
 
 
 class Stopper:
@@ -238,7 +252,6 @@ class OldJobCfg:
     def __init__(self, cfg: Config) -> None:
         if "--task" not in cfg.get("runner_args", {}) or "hydra_args" not in cfg:
             sys.exit(f"{PROGRAM}: a JobCfg class needs runner_args with --task, and hydra_args")
-        refuse_nested_domains(cfg)
         self.cfg = cfg
 
 
@@ -295,6 +308,8 @@ def load(file: Path) -> types.ModuleType:
     directory = file.resolve().parent
     stand_ins(directory)
     sys.path[:0] = [str(directory), str(directory.parent)]
+    # What is there already is no generator of the file: `seed` does not look at it.
+    gc.freeze()
     seed(0)
     return importlib.import_module(file.stem)
 
@@ -313,45 +328,121 @@ def member(module: types.ModuleType, name: str | None, base: type, what: str) ->
 
 
 def seed(number: int) -> None:
+    """Seed all that a file can draw from, also generators that it has made for itself."""
+    of_numpy, torch = sys.modules.get("numpy.random"), sys.modules.get("torch")
+    for each in gc.get_objects():
+        if issubclass(type(each), random.Random):
+            each.seed(number)
+        elif of_numpy and issubclass(type(each), of_numpy.Generator):
+            each.bit_generator.state = type(each.bit_generator)(number).state
+        elif of_numpy and issubclass(type(each), of_numpy.RandomState):
+            each.seed(number % 2**32)
     random.seed(number)
-    if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed(number % 2**32)
+    if of_numpy:
+        of_numpy.seed(number % 2**32)
+    if torch:
+        torch.manual_seed(number)
 
 
-def refuse_nested_domains(cfg: Config) -> None:
-    """End where something inside a list or mapping is to be chosen: only a whole value can be searched here."""
-    nested = [key for section in SECTIONS for key, value in cfg[section].items() if _holds_a_domain(value)]
-    if nested:
-        sys.exit(f"{PROGRAM}: a choice inside a list or mapping cannot be searched: {', '.join(nested)}")
-
-
-def _holds_a_domain(value: object) -> bool:
-    if isinstance(value, dict):
-        value = list(value.values())
-    if not isinstance(value, (list, tuple, set)):
-        return False
-    return any(isinstance(inner, Domain) or _holds_a_domain(inner) for inner in value)
-
-
-def domains(cfg: Config) -> Iterator[tuple[str, str, Domain]]:
+def config_of(module: types.ModuleType, name: str | None) -> tuple[type, Config]:
+    """Return a JobCfg class and what one of it holds once it is made, as far as a search can take it."""
+    made = member(module, name, OldJobCfg, "JobCfg class")
+    # Again, for generators that the file made as it was loaded.
+    seed(0)
+    cfg: Config = made().cfg
     for section in SECTIONS:
-        for key, value in cfg[section].items():
-            if isinstance(value, Domain):
-                yield section, key, value
+        if not isinstance(cfg.get(section), dict):
+            sys.exit(f"{PROGRAM}: {section} of {made.__name__} must be a mapping")
+    for place, value in list(leaves(cfg)):
+        if is_only(value, "grid_search"):
+            if not isinstance(value["grid_search"], (list, tuple)):
+                sys.exit(f"{PROGRAM}: grid_search of {named(place)} must be a list")
+            put(cfg, place, FUNCTIONS["grid_search"](value["grid_search"]))
+    refuse_unfit(cfg)
+    return made, cfg
 
 
-def searched(cfg: Config) -> dict[str, tuple[str, str, Domain]]:
-    """Return by its short name what the search chooses: section, key and domain."""
-    named: dict[str, tuple[str, str, Domain]] = {}
-    for section, key, domain in domains(cfg):
+def leaves(tree: Mapping[str, Any], above: Place = ()) -> Iterator[tuple[Place, Any]]:
+    """Yield each value of a configuration and its place: the whole of what a word of the command is made of."""
+    for key, value in tree.items():
+        is_inner = isinstance(value, dict) and not is_only(value, "grid_search") and not is_only(value, "eval")
+        if is_inner and not (above and above[0] in SECTIONS):
+            yield from leaves(value, (*above, key))
+        else:
+            yield (*above, key), value
+
+
+def is_only(value: object, key: str) -> bool:
+    """Say whether it is a mapping of this key alone: Ray Tune's own forms of a domain."""
+    return isinstance(value, dict) and set(value) == {key}
+
+
+def put(config: Config, place: Place, value: Any) -> None:
+    for key in place[:-1]:
+        config = config[key]
+    config[place[-1]] = value
+
+
+def named(place: Place) -> str:
+    """Return a place as a user knows it: the key of a runner's or of Hydra's argument, else all keys."""
+    return str(place[1]) if place[0] in SECTIONS else ".".join(map(str, place))
+
+
+def refuse_unfit(config: Config, *, is_made: bool = False) -> None:
+    """End where a value would reach a training as the text of an object; `is_made` after all have been chosen."""
+    for place, value in leaves(config):
+        for number, part in enumerate(parts(value)):
+            if (why := unfit(part, is_whole=number == 0 and not is_made)) and (place[0] in SECTIONS or why in SEARCHED):
+                sys.exit(f"{PROGRAM}: {named(place)}: {why}")
+
+
+NESTED = (
+    "a choice inside a list, a mapping, another choice or a function's result cannot be searched: make it the whole "
+    "value of a key, or let tune.sample_from make that value"
+)
+EVAL = "{'eval': ...} is not read; write tune.sample_from(lambda spec: ...)"
+# Also where no word of the command is made of it: Ray Tune would choose, and functions read what it chose.
+SEARCHED = (NESTED, EVAL, "there is nothing to choose from")
+
+
+def unfit(part: Any, *, is_whole: bool) -> str:
+    """Return why a value, or what is inside of one, cannot be given to a training, or nothing."""
+    if is_only(part, "eval"):
+        return EVAL
+    if isinstance(part, Domain) or is_only(part, "grid_search"):
+        is_empty = is_whole and not part.of and not part.function
+        return SEARCHED[-1] if is_empty else "" if is_whole else NESTED
+    if callable(part):
+        return f"{getattr(part, '__name__', 'an object')} is a function; write tune.sample_from(...)"
+    # Python's own text for an object without one: another one in each process.
+    return "an object without a text of its own" if re.search(r" at 0x[0-9a-f]+>$", str(part)) else ""
+
+
+def parts(value: Any) -> Iterator[Any]:
+    """Yield a value and all that is inside: of a list, a mapping, or the options of a choice."""
+    yield value
+    inner = value.of if isinstance(value, Domain) else value.values() if isinstance(value, dict) else value
+    if not isinstance(inner, (str, bytes)) and (inner is not value or isinstance(value, (list, tuple, set, frozenset))):
+        for each in inner:
+            yield from parts(each)
+
+
+def domains(cfg: Config) -> Iterator[tuple[Place, Domain]]:
+    return ((place, value) for place, value in leaves(cfg) if isinstance(value, Domain))
+
+
+def searched(cfg: Config) -> dict[str, tuple[Place, Domain]]:
+    """Return by its short name what the search chooses: where it is, and its domain."""
+    found: dict[str, tuple[Place, Domain]] = {}
+    for place, domain in domains(cfg):
         if domain.varies:
-            parts = re.sub(r"[^A-Za-z0-9_.]", "_", key.lstrip("-")).split(".")
-            names = ["_".join(parts[-length:]) for length in range(1, len(parts) + 1)]
+            words_of_it = re.sub(r"[^A-Za-z0-9_.]", "_", named(place).lstrip("-")).split(".")
+            names = ["_".join(words_of_it[-length:]) for length in range(1, len(words_of_it) + 1)]
             # Two names a sweep has already.
-            taken = {*named, "draw", "repeat"}
+            taken = {*found, "draw", "repeat"}
             free = (name for name in names if name not in taken and re.match("[A-Za-z_]", name))
-            named[next(free, f"p{len(named)}")] = (section, key, domain)
-    return named
+            found[next(free, f"p{len(found)}")] = (place, domain)
+    return found
 
 
 def resolved(cfg: Config, values: dict[str, str], draw: int) -> Config:
@@ -359,25 +450,32 @@ def resolved(cfg: Config, values: dict[str, str], draw: int) -> Config:
 
     `draw` seeds what those functions draw: the same for each repeat and each attempt of a trial.
     """
-    # A copy keeps the order: that of the words is that of the keys.
-    result = {section: dict(content) for section, content in cfg.items()}
-    for section, key, domain in domains(cfg):
+    result: Config = copied(cfg)
+    for place, domain in domains(cfg):
         if not domain.varies and domain.function is None:
-            result[section][key] = domain.sample()
-    for name, (section, key, domain) in searched(cfg).items():
-        result[section][key] = domain.read(values[name])
+            put(result, place, domain.sample())
+    for name, (place, domain) in searched(cfg).items():
+        put(result, place, domain.read(values[name]))
     seed(draw)
-    functions = {(section, key): domain.function for section, key, domain in domains(cfg) if domain.function}
+    functions = {place: domain.function for place, domain in domains(cfg) if domain.function}
     while functions:
         later = call(functions, result)
         if len(later) == len(functions):
-            names = ", ".join(key for _, key in later)
+            names = ", ".join(map(named, later))
             sys.exit(f"{PROGRAM}: each of these functions waits for what another one makes: {names}")
         functions = later
+    refuse_unfit(result, is_made=True)
     return result
 
 
-Functions = dict[tuple[str, str], Callable[..., Any]]
+def copied(tree: Config) -> Config:
+    """Return a copy of all mappings in their order: that of the words is that of the keys."""
+    result = copy.copy(tree)
+    result.update({key: copied(value) for key, value in tree.items() if isinstance(value, dict)})
+    return result
+
+
+Functions = dict[Place, Callable[..., Any]]
 
 
 class NotMadeError(Exception):
@@ -409,14 +507,14 @@ class Made(dict[str, Any]):
 def call(functions: Functions, result: Config) -> Functions:
     """Let functions make their values, and return those that have to wait for others, as Ray Tune does in passes."""
     later: Functions = {}
-    for (section, key), function in functions.items():
+    for place, function in functions.items():
         try:
-            result[section][key] = value_of(function, result)
+            put(result, place, value_of(function, result))
         except NotMadeError:
-            later[section, key] = function
+            later[place] = function
         except Exception as error:
             given = f"it is given a dictionary with {' and '.join(SECTIONS)}"
-            sys.exit(f"{PROGRAM}: the function of {key} failed: {type(error).__name__}: {error}; {given}")
+            sys.exit(f"{PROGRAM}: the function of {named(place)} failed: {type(error).__name__}: {error}; {given}")
     return later
 
 
@@ -435,13 +533,37 @@ def value_of(function: Callable[..., Any], config: Config) -> Any:
 # ---- a command line ----
 
 
-def words(config: Config, flags: str) -> list[str]:
+def words(config: Config, flags: str, environ: Mapping[str, str]) -> list[str]:
     """Return what Isaac Lab hands to a workflow, as words: it makes a shell line of them, where quotes keep a word."""
     runner: list[str] = []
     for key, value in config["runner_args"].items():
         flag = [key] if key.startswith(flags) and not key.endswith("_singleton") else []
-        runner += [*flag, *shlex.split(str(value))]
-    return [*runner, *(f"{key}={hydra_text(value)}" for key, value in config["hydra_args"].items())]
+        try:
+            runner += [*flag, *shlex.split(expanded(key, str(value), environ))]
+        except ValueError as error:
+            sys.exit(f"{PROGRAM}: {key} {value}: {error}")
+    for key, value in config["hydra_args"].items():
+        # With braces, or as a list, Isaac Lab quotes it.
+        is_bare = isinstance(value, str) and not re.search("[{}]", value)
+        runner.append(f"{key}={expanded(key, value, environ, home=False) if is_bare else hydra_text(value)}")
+    return runner
+
+
+# What stands in single quotes, or behind a backslash, is no variable.
+VARIABLE = re.compile(r"'[^']*'|\\.|\$([A-Za-z_]\w*)|\$\{([A-Za-z_]\w*)\}|(?<!\S)(~)(?=[/\s]|$)")
+
+
+def expanded(key: str, text: str, environ: Mapping[str, str], *, home: bool = True) -> str:
+    """Return a value with the node's variables and home directory, as Isaac Lab's shell reads it."""
+
+    def value_of_it(found: re.Match[str]) -> str:
+        name = found[1] or found[2] or ("HOME" if found[3] and home else "")
+        try:
+            return environ[name] if name else found[0]
+        except KeyError:
+            sys.exit(f"{PROGRAM}: ${name} of {key} is not set on this node")
+
+    return VARIABLE.sub(value_of_it, text)
 
 
 def hydra_text(value: Any) -> str:
@@ -521,6 +643,12 @@ def stopped_early(command: list[str], stopper: Callable[..., bool], name: str) -
 
 # ---- the commands ----
 
+STOOD_FOR = ("ray", "tuner", "util", "isaaclab_contrib")
+HAD_HERE = (
+    "A cfg file is loaded without Ray and Isaac Lab: it can import ray.tune with its functions of a search space, its "
+    "stoppers and reporters, JobCfg of tuner, and populate_isaac_ray_cfg_args of util"
+)
+
 
 def arguments(given: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -534,24 +662,90 @@ def arguments(given: list[str]) -> argparse.Namespace:
     return parser.parse_args(given[:split], argparse.Namespace(values=given[split + 1 :]))
 
 
-def described(asked: argparse.Namespace) -> dict[str, Any]:
-    """Return what a class varies, which files it needs, and whether it draws anything itself."""
+def described(asked: argparse.Namespace, opened: Sequence[str] = ()) -> dict[str, Any]:
+    """Return what a class varies, which files it needs, and whether it draws anything itself.
+
+    `opened` are the paths that this process has opened by then.
+    """
     file = Path(asked.cfg_file).resolve()
     module = load(file)
-    made = member(module, asked.cfg_class, OldJobCfg, "JobCfg class")
     stopper = member(module, asked.stopper, Stopper, "stopper")() if asked.stopper else None
     reporter = None
     if asked.progress_reporter:
         reporter = member(module, asked.progress_reporter, ProgressReporter, "progress reporter")()
-    cfg = made().cfg
+    made, cfg = config_of(module, asked.cfg_class)
+    trials = list(tried(cfg))
+    near, away = needed(file.parent, opened)
     return {
         "ends_sweep": may_end_sweep(stopper),
         "columns": reporter.columns if reporter else [],
         "cfg_class": made.__name__,
-        "space": {name: domain.entry() for name, (_, _, domain) in searched(cfg).items()},
-        "draws": draws(cfg),
-        "files": sorted(str(path.relative_to(file.parent.parent)) for path in imported(file.parent)),
+        "space": {name: domain.entry() for name, (_, domain) in searched(cfg).items()},
+        "draws": any(domain.function for _, domain in domains(cfg)) and may_draw(cfg, {}),
+        "files": sorted(str(path.relative_to(file.parent.parent)) for path in near),
+        "notes": [*notes_on(cfg, trials), *(f"{path} is read by the class, and not copied." for path in sorted(away))],
     }
+
+
+def tried(cfg: Config) -> Iterator[Config]:
+    """Yield some of the trials that a search can make; what no training can be given ends this program."""
+    for number in range(1, TRIED + 1):
+        values = {name: as_text(domain.sample()) for name, (_, domain) in searched(cfg).items()}
+        trial = resolved(cfg, values, number)
+        # A value for each variable: those of this machine say nothing.
+        words(trial, NewJobCfg.flags, defaultdict(str))
+        yield trial
+
+
+QUOTED = re.compile(r"""'[^']*'|"[^"$`]*"|\\.""")
+
+
+def notes_on(cfg: Config, trials: list[Config]) -> Iterator[str]:
+    """Yield what a user would not expect of the commands that are made of a class."""
+    if unused := [key for key in cfg if key not in SECTIONS]:
+        yield f"{', '.join(unused)}: not in the command, as in Isaac Lab. Functions of the class can read it."
+    given = {
+        (section, key, value)
+        for trial in trials
+        for section in SECTIONS
+        for key, value in trial[section].items()
+        if isinstance(value, str) and not (section == "hydra_args" and re.search("[{}]", value))
+    }
+    for section, key, value in sorted(given):
+        if any(found[1] or found[2] or (found[3] and section != "hydra_args") for found in VARIABLE.finditer(value)):
+            yield f"{key} {value}: variables and ~ are those of the node."
+        if re.search(r"[`;&|<>]|\$\(", QUOTED.sub("", value)):
+            yield f"{key} {value}: no shell reads it here, and the training is given these signs."
+
+
+def watched() -> list[str]:
+    """Return a list that gets the path of each file that this process opens to read, from now on."""
+    opened: list[str] = []
+
+    def hook(event: str, given: tuple[Any, ...]) -> None:
+        if event == "open" and isinstance(given[0], (str, bytes)) and not given[2] & (os.O_WRONLY | os.O_RDWR):
+            opened.append(os.fsdecode(given[0]))
+
+    sys.addaudithook(hook)
+    return opened
+
+
+# Directories that a node has, too.
+SYSTEM = [("usr",), ("etc",), ("proc",), ("sys",), ("dev",), ("lib",)]
+
+
+def needed(directory: Path, opened: Sequence[str]) -> tuple[set[Path], set[Path]]:
+    """Return which files a cfg file in this directory needs: those near it, which go with the job, and others."""
+    near, away = set(imported(directory)), set[Path]()
+    for path in map(Path, opened):
+        if not path.is_file() or path.suffix in (".py", ".pyc") or is_installed(path.resolve()):
+            continue
+        # The directory in which a program is started is another one on the node.
+        if path.is_absolute() and is_near(path.resolve(), directory):
+            near.add(path.resolve())
+        elif not any(part.startswith(".") for part in path.parts) and path.parts[1:2] not in SYSTEM:
+            away.add(path)
+    return near, away
 
 
 def may_end_sweep(stopper: object) -> bool:
@@ -563,40 +757,91 @@ def may_end_sweep(stopper: object) -> bool:
     return code is not None and (bool(code.co_names) or True in code.co_consts)
 
 
-def draws(cfg: Config) -> bool:
-    """Tell whether functions of the file draw by themselves: whether another seed gives another trial."""
-    values = {name: as_text(domain.sample()) for name, (_, _, domain) in searched(cfg).items()}
-    return any(resolved(cfg, values, draw) != resolved(cfg, values, 0) for draw in range(1, 10))
+# Python's own functions that draw nothing, and call nothing that could. Its classes do not either.
+CALCULATES = {"abs", "all", "any", "divmod", "isinstance", "len", "max", "min", "pow", "round", "sorted", "sum"}
+
+
+def may_draw(value: Any, seen: dict[int, Any]) -> bool:
+    """Say whether a value, or what a function of it reaches, is more than arithmetic and plain data.
+
+    Then it could draw. Trying it does not tell: it may draw for few of the values that a search chooses.
+    """
+    if id(value) in seen or value is None or isinstance(value, (str, bytes, int, float)):
+        return False
+    # Kept: an id is given again once its value is gone.
+    seen[id(value)] = value
+    if value is math or getattr(value, "__module__", None) == "math":
+        return False
+    if isinstance(value, Domain):
+        return may_draw([value.function, *value.of], seen)
+    if isinstance(value, (dict, list, tuple, set, frozenset)):
+        return any(may_draw(each, seen) for each in (value.values() if isinstance(value, dict) else value))
+    if not isinstance(value, types.FunctionType):
+        return True
+    return any(may_draw(each, seen) for each in reached(value))
+
+
+def reached(function: types.FunctionType) -> Iterator[Any]:
+    """Yield what a function's code, and that of functions inside of it, has from outside."""
+    yield from function.__defaults__ or ()
+    yield from (function.__kwdefaults__ or {}).values()
+    yield from (cell.cell_contents for cell in function.__closure__ or ())
+    codes = [function.__code__]
+    for code in codes:
+        codes += [const for const in code.co_consts if isinstance(const, types.CodeType)]
+        for step in dis.get_instructions(code):
+            name = step.argval
+            if step.opname == "IMPORT_NAME":
+                yield importlib
+            elif "GLOBAL" in step.opname or step.opname == "LOAD_NAME":
+                own = getattr(builtins, name, None)
+                calculates = name in CALCULATES or isinstance(own, type)
+                yield function.__globals__.get(name, None if calculates else own)
 
 
 def imported(directory: Path) -> Iterator[Path]:
     """Yield the files below a directory, or directly in the one above, that were imported from there."""
     for module in list(sys.modules.values()):
         path = Path(getattr(module, "__file__", None) or "/").resolve()
-        is_installed = path.is_relative_to(sys.prefix) or path.is_relative_to(sys.base_prefix)
-        is_near = path.is_relative_to(directory) or path.parent == directory.parent
-        if is_near and not is_installed and path != Path(__file__).resolve():
+        if is_near(path, directory) and not is_installed(path) and path != Path(__file__).resolve():
             yield path
+
+
+def is_near(path: Path, directory: Path) -> bool:
+    return path.is_relative_to(directory) or path.parent == directory.parent
+
+
+def is_installed(path: Path) -> bool:
+    return path.is_relative_to(sys.prefix) or path.is_relative_to(sys.base_prefix)
 
 
 def command_of(asked: argparse.Namespace, module: types.ModuleType) -> list[str]:
     """Return the command of one trial."""
-    job = member(module, asked.cfg_class, OldJobCfg, "JobCfg class")()
-    generation = NewJobCfg if asked.rl_library or isinstance(job, NewJobCfg) else OldJobCfg
+    made, cfg = config_of(module, asked.cfg_class)
+    generation = NewJobCfg if asked.rl_library or issubclass(made, NewJobCfg) else OldJobCfg
     if asked.rl_library:
-        job.cfg["runner_args"]["--rl_library"] = asked.rl_library
+        cfg["runner_args"]["--rl_library"] = asked.rl_library
     if generation is NewJobCfg:
-        job.cfg["runner_args"]["-rid"] = process_mark()
+        cfg["runner_args"]["-rid"] = process_mark()
     values = dict(value.split("=", 1) for value in asked.values)
     workflow = str(Path(ISAAC_LAB, asked.workflow or generation.workflow))
-    return [*shlex.split(asked.python), workflow, *words(resolved(job.cfg, values, asked.draw), generation.flags)]
+    trial = resolved(cfg, values, asked.draw)
+    return [*shlex.split(asked.python), workflow, *words(trial, generation.flags, os.environ)]
 
 
 def main(given: list[str]) -> None:
     """Do what was asked."""
     asked = arguments(given)
     if asked.action == "space":
-        print(json.dumps(described(asked)))
+        try:
+            found = described(asked, watched())
+        except Exception as error:
+            why = " ".join(f"{type(error).__name__}: {error}".split())
+            if isinstance(error, ImportError) and (error.name or "").partition(".")[0] in STOOD_FOR:
+                why += f". {HAD_HERE}"
+            sys.exit(f"{PROGRAM}: {Path(asked.cfg_file).name} cannot be loaded: {why}")
+        # What the file itself prints may lack the end of its line.
+        print(f"\n{PROGRAM}: {json.dumps(found)}")
         return
     module = load(Path(asked.cfg_file)) if asked.action == "run" else None
     command = continued(command_of(asked, module) if module else asked.values)

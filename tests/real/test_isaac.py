@@ -79,7 +79,7 @@ def test_an_aggregate_line_runs_the_workflows_of_older_images(yard: Yard, isaac:
 
 def test_a_cfg_file_that_cannot_be_loaded_is_an_error_with_pythons_reason(yard: Yard) -> None:
     (yard.home / "broken.py").write_text("import tuner\nimport no_such_module\n")
-    why = "broken.py cannot be loaded (exit code 1): ModuleNotFoundError: No module named 'no_such_module'"
+    why = "broken.py cannot be loaded: ModuleNotFoundError: No module named 'no_such_module'"
     assert why in yard.run("train.import", "broken.py", expect=2).stderr
 
 

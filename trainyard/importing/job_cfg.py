@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,24 +40,29 @@ def read(file: Path, options: Options) -> Imported:
     files = {name: above / name for name in found["files"]} | {PROGRAM: program()}
     if options.stopper:
         files["event_files.py"] = Path(event_files.__file__)
-    samples, repeats = max(1, options.num_samples // options.repeat_run_count), options.repeat_run_count
+    samples = max(1, options.num_samples // options.repeat_run_count)
     job = _job(file, found, options, samples)
-    notes = []
-    if "tune" in job:
-        notes.append(
-            f"num_samples counts repeats: {options.num_samples} is {samples} configurations, {repeats} times each."
+    return Imported(found["cfg_class"], job, files, tuple(_notes(found, options, samples if "tune" in job else 0)))
+
+
+def _notes(found: dict[str, Any], options: Options, samples: int) -> Iterator[str]:
+    """Yield what is otherwise than in Isaac Lab; without samples it is no sweep."""
+    if samples:
+        yield (
+            f"num_samples counts repeats: {options.num_samples} is {samples} configurations, "
+            f"{options.repeat_run_count} times each."
         )
     if found["ends_sweep"]:
-        notes.append(
+        yield (
             f"stop_all of {options.stopper} is not asked: each trial has a stopper of its own. tune.time, "
             "tune.stop.plateau and tune.stop.failures end a sweep."
         )
     if found["columns"]:
-        notes.append(
+        yield (
             f"The columns of {options.progress_reporter} ({', '.join(found['columns'])}) are curves of the report; "
             "tune.status shows the metric of every trial."
         )
-    return Imported(found["cfg_class"], job, files, tuple(notes))
+    yield from found["notes"]
 
 
 def _described(file: Path, options: Options) -> dict[str, Any]:
@@ -71,13 +77,13 @@ def _described(file: Path, options: Options) -> dict[str, Any]:
             where=str(file),
             hint="A JobCfg class must be defined without waiting for anything.",
         )
-    last = ended.tail[-1] if ended.tail else "it printed nothing"
-    if ended.code == 0 and last.startswith("{"):
-        found: dict[str, Any] = json.loads(last)
+    # Not the last line: the file's own output may follow, and functions of atexit.
+    said = [line.removeprefix(f"{PROGRAM}: ") for line in ended.tail if line.startswith(f"{PROGRAM}: ")]
+    if said and said[-1].startswith("{"):
+        found: dict[str, Any] = json.loads(said[-1])
         return found
-    why = f"{file.name} cannot be loaded (exit code {ended.code}): {last}"
-    if last.startswith(f"{PROGRAM}: "):
-        why = last.removeprefix(f"{PROGRAM}: ")
+    last = ended.tail[-1] if ended.tail else "it printed nothing"
+    why = said[-1] if said else f"{file.name} cannot be loaded (exit code {ended.code}): {last}"
     raise RequestError(why, where=str(file), hint="trainyard --help train.import")
 
 
