@@ -646,7 +646,8 @@ def stopped_early(command: list[str], stopper: Callable[..., bool], name: str) -
 STOOD_FOR = ("ray", "tuner", "util", "isaaclab_contrib")
 HAD_HERE = (
     "A cfg file is loaded without Ray and Isaac Lab: it can import ray.tune with its functions of a search space, its "
-    "stoppers and reporters, JobCfg of tuner, and populate_isaac_ray_cfg_args of util"
+    "stoppers and reporters, JobCfg of tuner, and populate_isaac_ray_cfg_args of util. `search` and `prune` of the job "
+    "file's `tune` stand for searchers and schedulers"
 )
 
 
