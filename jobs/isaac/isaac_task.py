@@ -11,11 +11,8 @@ and `util`; neither Ray Tune nor Isaac Lab is needed for that. Standard library 
 from __future__ import annotations
 
 import argparse
-import builtins
 import contextlib
 import copy
-import dis
-import gc
 import hashlib
 import importlib
 import inspect
@@ -32,7 +29,7 @@ import sys
 import time
 import types
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -308,8 +305,6 @@ def load(file: Path) -> types.ModuleType:
     directory = file.resolve().parent
     stand_ins(directory)
     sys.path[:0] = [str(directory), str(directory.parent)]
-    # What is there already is no generator of the file: `seed` does not look at it.
-    gc.freeze()
     seed(0)
     return importlib.import_module(file.stem)
 
@@ -328,16 +323,9 @@ def member(module: types.ModuleType, name: str | None, base: type, what: str) ->
 
 
 def seed(number: int) -> None:
-    """Seed all that a file can draw from, also generators that it has made for itself."""
-    of_numpy, torch = sys.modules.get("numpy.random"), sys.modules.get("torch")
-    for each in gc.get_objects():
-        if issubclass(type(each), random.Random):
-            each.seed(number)
-        elif of_numpy and issubclass(type(each), of_numpy.Generator):
-            each.bit_generator.state = type(each.bit_generator)(number).state
-        elif of_numpy and issubclass(type(each), of_numpy.RandomState):
-            each.seed(number % 2**32)
+    """Seed what a file can draw from."""
     random.seed(number)
+    of_numpy, torch = sys.modules.get("numpy.random"), sys.modules.get("torch")
     if of_numpy:
         of_numpy.seed(number % 2**32)
     if torch:
@@ -347,8 +335,6 @@ def seed(number: int) -> None:
 def config_of(module: types.ModuleType, name: str | None) -> tuple[type, Config]:
     """Return a JobCfg class and what one of it holds once it is made, as far as a search can take it."""
     made = member(module, name, OldJobCfg, "JobCfg class")
-    # Again, for generators that the file made as it was loaded.
-    seed(0)
     cfg: Config = made().cfg
     for section in SECTIONS:
         if not isinstance(cfg.get(section), dict):
@@ -682,7 +668,7 @@ def described(asked: argparse.Namespace, opened: Sequence[str] = ()) -> dict[str
         "columns": reporter.columns if reporter else [],
         "cfg_class": made.__name__,
         "space": {name: domain.entry() for name, (_, domain) in searched(cfg).items()},
-        "draws": any(domain.function for _, domain in domains(cfg)) and may_draw(cfg, {}),
+        "draws": any(domain.function for _, domain in domains(cfg)) and may_draw({file, *imported(file.parent)}),
         "files": sorted(str(path.relative_to(file.parent.parent)) for path in near),
         "notes": [*notes_on(cfg, trials), *(f"{path} is read by the class, and not copied." for path in sorted(away))],
     }
@@ -758,46 +744,13 @@ def may_end_sweep(stopper: object) -> bool:
     return code is not None and (bool(code.co_names) or True in code.co_consts)
 
 
-# Python's own functions that draw nothing, and call nothing that could. Its classes do not either.
-CALCULATES = {"abs", "all", "any", "divmod", "isinstance", "len", "max", "min", "pow", "round", "sorted", "sum"}
+# Where a file says none of these, its functions draw nothing. Trying them does not tell: one may draw for few of the
+# values that a search chooses.
+CHANCE = re.compile(r"random|default_rng|secrets|uuid|torch\.rand|\.sample\(")
 
 
-def may_draw(value: Any, seen: dict[int, Any]) -> bool:
-    """Say whether a value, or what a function of it reaches, is more than arithmetic and plain data.
-
-    Then it could draw. Trying it does not tell: it may draw for few of the values that a search chooses.
-    """
-    if id(value) in seen or value is None or isinstance(value, (str, bytes, int, float)):
-        return False
-    # Kept: an id is given again once its value is gone.
-    seen[id(value)] = value
-    if value is math or getattr(value, "__module__", None) == "math":
-        return False
-    if isinstance(value, Domain):
-        return may_draw([value.function, *value.of], seen)
-    if isinstance(value, (dict, list, tuple, set, frozenset)):
-        return any(may_draw(each, seen) for each in (value.values() if isinstance(value, dict) else value))
-    if not isinstance(value, types.FunctionType):
-        return True
-    return any(may_draw(each, seen) for each in reached(value))
-
-
-def reached(function: types.FunctionType) -> Iterator[Any]:
-    """Yield what a function's code, and that of functions inside of it, has from outside."""
-    yield from function.__defaults__ or ()
-    yield from (function.__kwdefaults__ or {}).values()
-    yield from (cell.cell_contents for cell in function.__closure__ or ())
-    codes = [function.__code__]
-    for code in codes:
-        codes += [const for const in code.co_consts if isinstance(const, types.CodeType)]
-        for step in dis.get_instructions(code):
-            name = step.argval
-            if step.opname == "IMPORT_NAME":
-                yield importlib
-            elif "GLOBAL" in step.opname or step.opname == "LOAD_NAME":
-                own = getattr(builtins, name, None)
-                calculates = name in CALCULATES or isinstance(own, type)
-                yield function.__globals__.get(name, None if calculates else own)
+def may_draw(files: Iterable[Path]) -> bool:
+    return any(CHANCE.search(path.read_text(encoding="utf-8", errors="replace")) for path in files)
 
 
 def imported(directory: Path) -> Iterator[Path]:
