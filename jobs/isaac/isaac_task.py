@@ -308,7 +308,7 @@ def load(file: Path) -> types.ModuleType:
     directory = file.resolve().parent
     stand_ins(directory)
     sys.path[:0] = [str(directory), str(directory.parent)]
-    # What is there already is no generator of the file: `seed` does not look at it.
+    # Objects that are there already are no generators of the file: `seed` does not look at them.
     gc.freeze()
     seed(0)
     return importlib.import_module(file.stem)
@@ -549,7 +549,7 @@ def words(config: Config, flags: str, environ: Mapping[str, str]) -> list[str]:
     return runner
 
 
-# What stands in single quotes, or behind a backslash, is no variable.
+# No variable is in single quotes, or behind a backslash.
 VARIABLE = re.compile(r"'[^']*'|\\.|\$([A-Za-z_]\w*)|\$\{([A-Za-z_]\w*)\}|(?<!\S)(~)(?=[/\s]|$)")
 
 
