@@ -535,7 +535,7 @@ def words(config: Config, flags: str, environ: Mapping[str, str]) -> list[str]:
     return runner
 
 
-# What stands in single quotes, or behind a backslash, is no variable.
+# No variable is in single quotes, or behind a backslash.
 VARIABLE = re.compile(r"'[^']*'|\\.|\$([A-Za-z_]\w*)|\$\{([A-Za-z_]\w*)\}|(?<!\S)(~)(?=[/\s]|$)")
 
 

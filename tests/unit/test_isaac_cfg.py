@@ -65,7 +65,7 @@ NESTED = (
     "a choice inside a list, a mapping, another choice or a function's result cannot be searched: make it the whole "
     "value of a key, or let tune.sample_from make that value"
 )
-# What stands for agent.net, and why it is refused: at import, and on the node.
+# A value of agent.net, and why it is refused: at import, and on the node.
 UNFIT = {
     "[tune.choice([32, 64]), 16]": NESTED,
     "{'kind': 'mlp', 'activation': tune.choice(['elu', 'tanh'])}": NESTED,
