@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import importlib.util
 import sys
 import textwrap
@@ -177,7 +176,6 @@ def program() -> Iterator[Any]:
     try:
         yield module
     finally:
-        gc.unfreeze()
         for name in sys.modules.keys() - modules:
             del sys.modules[name]
         sys.modules.update(modules)

@@ -323,13 +323,28 @@ def member(module: types.ModuleType, name: str | None, base: type, what: str) ->
 
 
 def seed(number: int) -> None:
-    """Seed what a file can draw from."""
+    """Seed what a file can draw from, also generators of its own: each trial would get the same from them."""
     random.seed(number)
     of_numpy, torch = sys.modules.get("numpy.random"), sys.modules.get("torch")
+    for each in own_globals():
+        if isinstance(each, random.Random):
+            each.seed(number)
+        elif of_numpy and isinstance(each, of_numpy.Generator):
+            each.bit_generator.state = type(each.bit_generator)(number).state
+        elif of_numpy and isinstance(each, of_numpy.RandomState):
+            each.seed(number % 2**32)
     if of_numpy:
         of_numpy.seed(number % 2**32)
     if torch:
         torch.manual_seed(number)
+
+
+def own_globals() -> Iterator[Any]:
+    """Yield what has a name in the modules that are not installed: the file, and what it imports from near it."""
+    for module in list(sys.modules.values()):
+        path = getattr(module, "__file__", None)
+        if path and not is_installed(Path(path).resolve()):
+            yield from list(vars(module).values())
 
 
 def config_of(module: types.ModuleType, name: str | None) -> tuple[type, Config]:

@@ -162,7 +162,7 @@ def test_without_functions_or_without_chance_there_is_no_seed(tmp_path: Path) ->
     assert not described(file)["draws"]
 
 
-@pytest.mark.parametrize("drawn", ["random.random()", "numpy.random.random()"])
+@pytest.mark.parametrize("drawn", ["random.random()", "numpy.random.random()", "int(OWN.integers(10**9))"])
 def test_each_seed_draws_other_values_and_the_same_seed_the_same(drawn: str, tmp_path: Path) -> None:
     file = written(tmp_path, f'h["agent.units"] = tune.sample_from(lambda c: {drawn})')
     words = [trial(file, "--draw", draw, "--") for draw in ("1", "1", "2")]
