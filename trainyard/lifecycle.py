@@ -302,7 +302,7 @@ def _by_any_name(cluster: Cluster, node: str, ask: Callable[[str], Answered]) ->
 def _named_otherwise(cluster: Cluster, other: str) -> set[str]:
     """Return the names of the nodes on a host, of an address, or of Ray's id; all of them by what Ray knows."""
     endpoint = connect_as_made(cluster)
-    with RayApi(endpoint.address, endpoint.token) as ray:
+    with RayApi(endpoint.address, endpoint.token, refused=endpoint.refused) as ray:
         host_names = ray.host_names()
         alive = [node for node in ray.nodes() if node.alive]
     return {node.name for node in alive if other in (node.node_id, node.ip, host_names.get(node.node_id))}

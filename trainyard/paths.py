@@ -77,8 +77,8 @@ def _no_job(file: Path, asked: str) -> RequestError:
     """Return the error of a file where a job's directory was asked for."""
     from trainyard.spec import foreign
 
-    kind = foreign.kind_of(file)
-    if kind is not None and not kind.is_ours:
+    kind = foreign.kind_of(foreign.documents_of(file))
+    if kind is not None and not kind.ours:
         return RequestError(f"{asked} is {kind.name}, and no job directory", hint=kind.remedy)
     hint = "A job is a directory with a job.yaml, which says what is run: docs/jobs.md."
     if (file.parent / "job.yaml").exists():

@@ -262,6 +262,28 @@ def test_a_file_of_another_tool_is_named_with_what_takes_it_here(text: str, kind
     assert caught.value.hint
 
 
+@pytest.mark.parametrize("mistake", ["dependencies: [numpy]", "defaults: [a]", "hydra: {}", "services: {a: {}}"])
+def test_a_mistake_in_a_file_of_trainyard_makes_it_no_other_tools(mistake: str, tmp_path: Path) -> None:
+    key = mistake.partition(":")[0]
+    for text in ("command: [a]\n", "tasks: [{name: a, command: [a]}]\n"):
+        (tmp_path / "job.yaml").write_text(f"{text}{mistake}\n")
+        with pytest.raises(RequestError, match="the job file is wrong") as caught:
+            load_job(tmp_path)
+        assert [problem.where.rpartition(" ")[2] for problem in caught.value.problems if key in str(problem)]
+    (tmp_path / "cluster.yaml").write_text(f"name: a\nbackend: local\n{mistake}\n")
+    with pytest.raises(RequestError, match="the cluster file is wrong: 1 problem"):
+        load_cluster(tmp_path / "cluster.yaml")
+
+
+@pytest.mark.parametrize(
+    "text", [f"a: {'[' * 20_000}{']' * 20_000}\n", "a: !!timestamp x\n", f"a: {'b' * 1_100_000}\n", "a: ? [b]: c\n"]
+)
+def test_a_file_that_is_no_plain_yaml_is_a_wrong_cluster_file(text: str, tmp_path: Path) -> None:
+    (tmp_path / "cluster.yaml").write_text(text)
+    with pytest.raises(RequestError, match="the cluster file is wrong"):
+        load_cluster(tmp_path / "cluster.yaml")
+
+
 @pytest.mark.parametrize("text", ["a: {b: c}\n", "- hosts: all\n  roles: [ray]\n", "text\n"])
 def test_another_yaml_file_is_not_called_a_wrong_one_of_task_runner(text: str, tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="is no file of task_runner"):

@@ -25,11 +25,12 @@ _READ = (
 
 def _refuse_other_yaml(file: Path) -> None:
     """Raise RequestError for a YAML file that is no file of task_runner; mistakes in one of these are not said here."""
-    kind = foreign.kind_of(file)
+    documents = foreign.documents_of(file)
+    kind = foreign.kind_of(documents)
     if kind is not None:
         raise RequestError(f"{file} is {kind.name}: train.import reads files of Isaac Lab", hint=kind.remedy)
     known = task_runner.TaskRunnerFile.model_fields
-    for document in foreign.documents_of(file):
+    for document in documents:
         keys = map(str, document) if isinstance(document, dict) else ()
         if not any(key in known or did_you_mean(key, known) for key in keys):
             raise RequestError(f"{file} is no file of task_runner", hint=_READ)

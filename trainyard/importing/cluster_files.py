@@ -62,7 +62,7 @@ def convert(file: Path | None, words: Sequence[str] = ()) -> Clusters:
 
 def _no_cluster(file: Path) -> RequestError:
     """Return the error of a file without a cluster: what it is, where that is known, and what could be imported."""
-    kind = foreign.kind_of(file)
+    kind = foreign.kind_of(foreign.documents_of(file))
     if kind is None:
         return RequestError(f"{file} describes no cluster that can be imported", hint=f"What is: {_KINDS}.")
     return RequestError(f"{file} is {kind.name}, and describes no cluster that can be imported", hint=kind.remedy)

@@ -46,7 +46,7 @@ def jobs(words: Sequence[str], sign: str) -> list[Words]:
 
 def _unquoted(text: str) -> list[Word]:
     try:
-        return [(shell.value(raw.lstrip()), raw) for raw in shell.raw_words(text) if raw.lstrip(" \t") != "\\\n"]
+        return [(shell.value(raw.lstrip()), raw) for raw in shell.raw_words(text)]
     except ValueError as error:
         raise RequestError(f"a job in quotes cannot be read: {error}", where=text) from error
 

@@ -100,12 +100,16 @@ def _commands(script: str, line: Sequence[_Token]) -> Iterator[Command]:
 
 
 def raw_words(text: str) -> list[str]:
-    """Return the words of a text as they are written, each with the blanks before it. Raises ValueError."""
+    """Return the words of a text as they are written, each with the blanks before it. Raises ValueError.
+
+    What continues a line is no word.
+    """
     found, position = [], 0
     for word in _WORD.finditer(text):
         if text[position : word.start()].strip():
             break
-        found.append(text[position : word.end()])
+        if word[0] != "\\\n":
+            found.append(text[position : word.end()])
         position = word.end()
     if text[position:].strip():
         raise ValueError("No closing quotation")
@@ -114,7 +118,7 @@ def raw_words(text: str) -> list[str]:
 
 def split(text: str) -> list[str]:
     """Return the words of a text as a program gets them, its signs among them. Raises ValueError."""
-    return [value(raw.lstrip()) for raw in raw_words(text) if raw.lstrip(" \t") != "\\\n"]
+    return [value(raw.lstrip()) for raw in raw_words(text)]
 
 
 def value(word: str) -> str:

@@ -9,6 +9,8 @@ from typing import Any
 
 import yaml
 
+from trainyard.spec.yaml_source import LARGEST
+
 Top = Mapping[str, Any]
 
 
@@ -16,13 +18,13 @@ Top = Mapping[str, Any]
 class Kind:
     """A kind of file. `matches` is asked of a document's top level; `remedy` says where its content belongs here.
 
-    `is_ours`: Trainyard reads such a file, by another command or from another place.
+    `ours` is what Trainyard itself calls such a file, where it reads it.
     """
 
     name: str
     matches: Callable[[Top], bool]
     remedy: str
-    is_ours: bool = False
+    ours: str = ""
 
 
 def _is_ray(*kinds: str) -> Callable[[Top], bool]:
@@ -39,7 +41,7 @@ def _is_sky(file: Top) -> bool:
     return "run" in file and (file.keys() <= known or is_service or len(file.keys() & known) > 2)
 
 
-def is_chart_values(file: Top) -> bool:
+def _is_chart_values(file: Top) -> bool:
     """Say whether these are values of KubeRay's ray-cluster chart (1.0 to 1.6): what stands at their top."""
     known = {*("image", "nameOverride", "fullnameOverride", "imagePullSecrets", "gcsFaultTolerance", "common")}
     known |= {"service", "head", "worker", "additionalWorkerGroups", "annotations"}
@@ -57,16 +59,11 @@ def _is_rllib_example(file: Top) -> bool:
     return any(isinstance(inner, Mapping) and "run" in inner and "env" in inner for inner in file.values())
 
 
-def _is_dvc(file: Top) -> bool:
-    stages = file.get("stages")
-    return isinstance(stages, Mapping) and any(
-        "cmd" in stage for stage in stages.values() if isinstance(stage, Mapping)
-    )
-
-
-def _is_gitlab(file: Top) -> bool:
-    is_one = any(isinstance(inner, Mapping) and "script" in inner for inner in file.values())
-    return is_one and "command" not in file
+def _is_job(file: Top) -> bool:
+    if "command" in file:
+        return True
+    tasks = file.get("tasks")
+    return isinstance(tasks, list) and any("command" in task for task in tasks if isinstance(task, Mapping))
 
 
 _COMMANDS = "`command:` of a job.yaml ([bash, -c, '...'])"
@@ -104,6 +101,25 @@ KINDS = (
         lambda file: file.get("type") in ("fleet", "volume", "gateway"),
         "Machines are a cluster file's: trainyard cluster.new NAME --backend ...",
     ),
+    Kind("a sweep of Weights & Biases", _has("method", "parameters"), _SWEEP),
+    Kind(
+        "a job of Azure ML",
+        lambda file: "azureml" in str(file.get("$schema")),
+        f"Its command is the {_COMMANDS}, its environment an image: docs/images.md.",
+    ),
+    # A mistake in one of these makes it no other tool's file.
+    Kind(
+        "a cluster file of Trainyard",
+        _has("name", "backend"),
+        "It is used as it is: trainyard cluster.up -f FILE.",
+        ours="cluster file",
+    ),
+    Kind(
+        "a job file of Trainyard",
+        _is_job,
+        "It is used as it is: trainyard train.dispatch DIRECTORY.",
+        ours="job file",
+    ),
     Kind(
         "a task of SkyPilot",
         _is_sky,
@@ -114,13 +130,7 @@ KINDS = (
         _has("on", "jobs"),
         "A step of it may run `trainyard train.dispatch`; there is nothing to import.",
     ),
-    Kind("a sweep of Weights & Biases", _has("method", "parameters"), _SWEEP),
     Kind("an experiment of Determined", _has("entrypoint", "searcher"), _SWEEP),
-    Kind(
-        "a job of Azure ML",
-        lambda file: "azureml" in str(file.get("$schema")),
-        f"Its command is the {_COMMANDS}, its environment an image: docs/images.md.",
-    ),
     Kind(
         "a job of Anyscale",
         lambda file: "entrypoint" in file and bool(file.keys() & {"compute_config", "image_uri", "containerfile"}),
@@ -135,7 +145,7 @@ KINDS = (
         "a runtime_env of Ray",
         _is_runtime_env,
         "A job.yaml names it, `runtime_env: FILE`, or has it below that key: docs/jobs.md.",
-        is_ours=True,
+        ours="runtime_env file",
     ),
     Kind(
         "a file of `rllib train`",
@@ -144,14 +154,9 @@ KINDS = (
     ),
     Kind(
         "a file of values of KubeRay's chart",
-        is_chart_values,
+        _is_chart_values,
         "helm template NAME kuberay/ray-cluster -f FILE > ray-cluster.yaml, then trainyard cluster.import "
         "ray-cluster.yaml: what values leave out the chart's version says.",
-    ),
-    Kind(
-        "a file of values of a Helm chart",
-        _has("replicaCount"),
-        "There is nothing to import; those of KubeRay's operator are `kuberay.operator.values` of a cluster file.",
     ),
     Kind(
         "a file of Docker Compose",
@@ -185,46 +190,32 @@ KINDS = (
         lambda file: isinstance(file.get("params"), Mapping) and "algo" in file["params"],
         "The training reads it: it travels with the job that runs the training.",
     ),
-    Kind("a workflow of OSMO", _has("workflow"), f"Its command is the {_COMMANDS}, its resources `resources:`."),
-    Kind("a pipeline of DVC", _is_dvc, f"A stage's `cmd` is the {_COMMANDS}."),
-    Kind(
-        "a pipeline of GitLab",
-        _is_gitlab,
-        "A script of it may run `trainyard train.dispatch`; there is nothing to import.",
-    ),
-    Kind(
-        "a cluster file of Trainyard",
-        _has("name", "backend"),
-        "It is used as it is: trainyard cluster.up -f FILE.",
-        is_ours=True,
-    ),
-    Kind(
-        "a job file of Trainyard",
-        _has("command"),
-        "It is used as it is: trainyard train.dispatch DIRECTORY.",
-        is_ours=True,
-    ),
 )
 
 
-def kind_of(file: Path) -> Kind | None:
-    """Return which kind of file it is; None where that is not known, or the file is no YAML."""
-    tops = [
-        {"on" if key is True else str(key): value for key, value in document.items()}  # YAML 1.1 reads `on` as true.
-        for document in documents_of(file)
-        if isinstance(document, Mapping)
-    ]
+def kind_of(documents: Iterable[Any]) -> Kind | None:
+    """Return which kind of file has these documents; None where that is not known."""
+    tops = [document for document in documents if isinstance(document, Mapping)]
     return next((kind for kind in KINDS if any(kind.matches(top) for top in tops)), None)
 
 
 def documents_of(file: Path) -> list[Any]:
-    """Return the documents of a YAML file, those of a List of Kubernetes one by one; none where it is no YAML."""
+    """Return the documents of a YAML file, their values as text, and those of a List of Kubernetes one by one.
+
+    There are none where it is no YAML, or larger than files that Trainyard reads.
+    """
     # A pipe would be waited for.
     if not file.is_file():
         return []
     try:
-        return list(unfolded(yaml.safe_load_all(file.read_text(encoding="utf-8"))))
-    except (OSError, ValueError, yaml.YAMLError):
+        with file.open(encoding="utf-8") as stream:
+            text = stream.read(LARGEST + 1)
+        if len(text) > LARGEST:
+            return []
+        # It converts no value: `on` stays text, and a date that is none is no error here.
+        return list(unfolded(yaml.load_all(text, Loader=yaml.BaseLoader)))
+    # RecursionError: 10,000 lists inside each other.
+    except (OSError, ValueError, RecursionError, yaml.YAMLError):
         return []
 
 

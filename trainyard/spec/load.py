@@ -21,7 +21,7 @@ from trainyard.spec.image import ImageFile
 from trainyard.spec.job import JobSpec
 from trainyard.spec.problems import problems_of, value_text, where
 from trainyard.spec.secrets import HIDDEN
-from trainyard.spec.yaml_source import KeyPath, Source, UnreadableError, compose, has_comment
+from trainyard.spec.yaml_source import LARGEST, KeyPath, Source, UnreadableError, compose, has_comment
 from trainyard.wording import did_you_mean
 
 CLUSTER_FILE = "cluster file"
@@ -33,7 +33,6 @@ IMAGE_FILE_NAME = "image.yaml"
 
 FLAG = "--set"
 SHOWN_HIDDEN = "was hidden when this file was written: put the value"
-LARGEST = 1024 * 1024
 MOST_SHOWN = 100
 
 Model = TypeVar("Model", bound=Section)
@@ -59,8 +58,8 @@ def _naming_its_tool(path: Path, kind: str) -> Iterator[None]:
     try:
         yield
     except RequestError as error:
-        found = foreign.kind_of(path)
-        if found is None or (found.is_ours and found.name.startswith(f"a {kind} ")):
+        found = foreign.kind_of(foreign.documents_of(path))
+        if found is None or found.ours == kind:
             raise
         raise RequestError(f"{shown(path)} is {found.name}, and no {kind}", hint=found.remedy) from error
 

@@ -17,6 +17,8 @@ from trainyard.errors import Problem
 
 KeyPath = tuple[str | int, ...]
 
+# Bytes of a file.
+LARGEST = 1024 * 1024
 DEEPEST = 32
 MOST_VALUES = 200_000
 # More digits than any number in these files has: Python needs quadratic time for an integer of a million digits.

@@ -58,8 +58,6 @@ class _Conversion:
         self._notes: list[str] = []
         self._ec2: dict[str, Any] = {}
         self._ray: dict[str, Any] = {}
-        # The node type that a group of workers was.
-        self._types: dict[str, str] = {}
 
     def run(self) -> tuple[dict[str, Any], list[str]]:
         """Take what has a place; return the file, and notes."""
@@ -80,13 +78,14 @@ class _Conversion:
         head = self._group(head_type, "head")
         for key in ("min_workers", "max_workers"):
             take("available_node_types", head_type, key)
-        workers = [self._workers(each, idle=idle) for each in types if each != head_type]
+        kinds = [each for each in types if each != head_type]
+        workers = [self._workers(each, idle=idle) for each in kinds]
         most = take("max_workers")
         if most is not None and most < sum(group.get("max", group.get("count", 0)) for group in workers):
             self._notes.append(f"max_workers {most}: here each group has its own")
 
-        for group in workers:
-            own = self._from.take("available_node_types", self._types[group["name"]], "docker", "worker_image")
+        for kind, group in zip(kinds, workers, strict=True):
+            own = take("available_node_types", kind, "docker", "worker_image")
             if (own or workers_image) not in (None, image):
                 group["image"] = own or workers_image
 
@@ -146,7 +145,6 @@ class _Conversion:
         name = as_name(kind.removeprefix("ray."))
         if name != kind:
             self._notes.append(f"node type {kind} is group {name} here")
-        self._types[name] = kind
         least = self._from.take("available_node_types", kind, "min_workers") or 0
         most = self._from.take("available_node_types", kind, "max_workers")
         if most is None:
