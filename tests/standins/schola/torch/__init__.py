@@ -8,7 +8,7 @@ import sys
 import types
 from typing import Any
 
-__version__ = "2.7.1"
+__version__ = "2.10.0"
 
 
 class _Named(type):
