@@ -10,7 +10,7 @@ import pytest
 from tests.bed.places import all_must_run
 from tests.real import chromium
 from tests.real.chromium import Page
-from tests.recorded_run import RecordedRun, eventful, smooth, sweep
+from tests.recorded_run import RecordedRun, eventful, smooth, started, sweep
 from trainyard.results.report import write_report
 
 
@@ -103,6 +103,20 @@ def matrix_run(home: Path) -> RecordedRun:
         for seed, line in enumerate(lines):
             run.lines(f"{lr},seed={seed}", score=line, loss=line[::-1])
     return run
+
+
+def test_what_the_resumed_run_wrote_is_pale(page: Page, tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path, "train", resumes={"run": "cartpole-before", "skipped": []})
+    started(run, at=3.5)
+    run.lines("train", score=[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    page.open(write_report(run.write()))
+    points = "[...document.querySelectorAll('#plot path.curve')].map(one => one.getAttribute('d').split('L').length)"
+    # Three points are of the run before, and its line ends where this run's begins.
+    assert page.run(points) == [4, 3]
+    assert page.run("getComputedStyle(document.querySelector('#plot .before')).opacity") == "0.35"
+    said = page.run("document.querySelector('#remarks').innerText")
+    assert said == "Pale: written by run cartpole-before, which this run resumes."
+    assert page.errors == []
 
 
 def test_a_mean_over_seeds_has_a_band_and_its_value_and_spread_under_the_pointer(page: Page, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +90,7 @@ def _values(run: RunDirectory, state: RunState, metrics: Mapping[str, Curve]) ->
         "failed": tables.failures(run, state, final=True),
         "retried": tables.failures(run, state, final=False),
         "curves": gathered,
-        "drawing": gathered.drawing(job.keys, averaged=averaged) | {"seen_first": seen_first},
+        "drawing": _drawing(gathered, job, state, averaged=averaged, seen_first=seen_first),
         "sweep": trials.values(run, sweep, job) if sweep else None,
         # A job without a matrix has only the name of each task.
         "keys": () if job.keys == ("task",) else job.keys,
@@ -102,6 +102,17 @@ def _values(run: RunDirectory, state: RunState, metrics: Mapping[str, Curve]) ->
         "machines": tables.machines(state),
         "files": [(path.name, _beginning(path)) for path in (run.job_file, run.cluster_file) if path.is_file()],
     }
+
+
+def _drawing(
+    gathered: curves.Curves, job: curves.JobFile, state: RunState, *, averaged: Sequence[str], seen_first: int | None
+) -> dict[str, Any]:
+    """Return what the page draws: of a resumed run also when it began, as its curves hold what the run before wrote."""
+    drawing = gathered.drawing(job.keys, averaged=averaged)
+    resumed = None
+    if state.resumes and state.started:
+        resumed = {"run": clean(state.resumes["run"]), "at": state.started - drawing["began"]}
+    return {**drawing, "seen_first": seen_first, "resumed": resumed}
 
 
 def _figures(state: RunState) -> list[tuple[str, str]]:

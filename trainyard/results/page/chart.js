@@ -155,15 +155,17 @@ function drawCurve(curve, x, y) {
   const points = curve.xs.map((value, at) => [value, curve.ys[at], at]).filter(([one, other]) => x.shows(one) && y.shows(other));
   const line = (list) => list.map(([one, other]) => `${x(one).toFixed(1)} ${y(other).toFixed(1)}`).join("L");
   const style = {...stroke(curve.index), ...curve.dashes};
-  const path = points.length === 1
-    ? svg("circle", {class: "curve", cx: x(points[0][0]), cy: y(points[0][1]), r: 3, ...style})
-    : svg("path", {class: "curve", d: points.length ? `M${line(points)}` : "", ...style});
+  const own = points.filter(([, , at]) => at >= (curve.own ?? 0)), before = points.filter(([, , at]) => at <= curve.own);
+  const path = own.length === 1 && before.length < 2
+    ? svg("circle", {class: "curve", cx: x(own[0][0]), cy: y(own[0][1]), r: 3, ...style})
+    : svg("path", {class: "curve", d: own.length ? `M${line(own)}` : "", ...style});
+  if (curve.own) return [svg("path", {class: "curve before", d: `M${line(before)}`, ...style}), path];
   if (!curve.spread || !points.length) return [path];
   const edge = (sign) => points.map(([one, other, at]) => [one, other + sign * curve.spread[at]]).map(([one, other]) => [one, y.shows(other) ? other : y.value(y.bottom)]);
   return [svg("path", {class: "band", d: `M${line(edge(1))}L${line(edge(-1).reverse())}Z`, fill: style.stroke}), path];
 }
 
-/* Draw curves ({index, name, xs, ys, spread, count}) into an element; what is returned shows values and takes them away. */
+/* Draw curves ({index, name, xs, ys, spread, count, own}) into an element; what is returned shows values and takes them away. */
 function drawChart(plot, curves, {width, height, across, logX = false, logY = false, small = false}) {
   const axis = AXES[across], margin = small ? {left: 40, right: 6, top: 6, bottom: 18} : MARGIN;
   const bottom = height - margin.bottom, right = width - margin.right;

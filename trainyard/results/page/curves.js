@@ -56,7 +56,8 @@
     if (!curve) return null;
     const [steps, values, times] = curve.map((list) => drawing.lists[list]);
     const xs = {step: () => steps, seconds: () => times.map((time) => time - times[0]), clock: () => times.map((time) => drawing.began + time)}[across.value]();
-    return {xs, ys: smooth(values, Number(smoothing.value))};
+    const own = drawing.resumed ? position(times, drawing.resumed.at) : 0;  // points before were another run's
+    return {xs, ys: smooth(values, Number(smoothing.value)), own};
   }
 
   function curvesOf(tag) {
@@ -77,6 +78,7 @@
     view = drawChart(plot, curves, options(plot, width < 520 ? 250 : 340));
     for (const names of together.slice(0, 3)) remarks.push(`The same curve, drawn as alternating dashes: ${names.slice(0, 8).join(", ")}${names.length > 8 ? ` and ${names.length - 8} more` : ""}.`);
     if (curves.some(({spread}) => spread)) remarks.push("The band is one standard deviation to each side.");
+    if (curves.some(({own}) => own > 0)) remarks.push(`Pale: written by run ${drawing.resumed.run}, which this run resumes.`);
     if (logY.checked && curves.some(({ys}) => ys.some((value) => value <= 0))) remarks.push("Values of zero and below are not seen on a logarithmic axis.");
     document.getElementById("remarks").textContent = remarks.join(" ");
   }
