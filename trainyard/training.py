@@ -55,9 +55,9 @@ def ready(
     """
     if len(files) > 1:
         raise RequestError(
-            "a run on several clusters at once is not built yet",
+            "a run is on one cluster",
             problems=tuple(Problem("-f", file) for file in files),
-            hint="Give -f once, or dispatch the job once per cluster.",
+            hint="Give -f once, and dispatch the job once for each cluster.",
         )
     of_cluster = [text.removeprefix(_CLUSTER) for text in overrides if text.startswith(_CLUSTER)]
     of_job = [text for text in overrides if not text.startswith(_CLUSTER)]

@@ -6,6 +6,7 @@ import re
 import subprocess
 from pathlib import Path
 
+from tests.bed.engine import BedEngine
 from tests.real.jobs import newest, runs
 from tests.real.yard import Yard, wait_until
 
@@ -26,6 +27,24 @@ def stopped(lab: Yard, job: str, *settings: str, at: str) -> Path:
         following.communicate(timeout=120)
     finally:
         following.kill()
+    return newest(lab)
+
+
+def loses_a_node(lab: Yard, engine: BedEngine, job: str, *settings: str, at: str) -> Path:
+    """Run a job whose worker's container is killed once it has printed what matches, to its end; return its run.
+
+    `cluster.up` brings the node back, as its user would.
+    """
+    before = runs(lab)
+    following = lab.start("train.dispatch", f"jobs/{job}", *flags(settings))
+    try:
+        wait_until(lambda: printed(lab, before, at, following), seconds=600, what=f"{job} prints {at}")
+        engine.docker("kill", f"trainyard-{lab.cluster}-cpu-0")
+        lab.run("cluster.up")
+        said, _ = following.communicate(timeout=900)
+    finally:
+        following.kill()
+    assert following.returncode == 0, said
     return newest(lab)
 
 

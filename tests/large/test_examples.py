@@ -18,7 +18,7 @@ import pytest
 
 from tests.bed import images
 from tests.bed.engine import BedEngine
-from tests.large.shipped import dispatched, flags, log, resumed, stopped
+from tests.large.shipped import dispatched, flags, log, loses_a_node, resumed, stopped
 from tests.real.jobs import newest
 from tests.real.yard import Yard
 from trainyard.results.scalars import read_directory
@@ -143,6 +143,31 @@ def test_rllib_trains_with_runners_on_two_nodes_and_continues(torch_lab: Yard) -
     returns = curve(again, "rollout/return")
     assert returns[-1][1] > 2 * returns[0][1]
     assert list(again.glob("checkpoints/*/iteration-*/rllib_checkpoint.json"))
+
+
+@pytest.mark.parametrize("job", ["torch-ddp", "lightning"])
+def test_torchrun_continues_after_a_lost_node(job: str, torch_lab: Yard, engine: BedEngine) -> None:
+    settings = (TORCHRUN.format(epochs=EPOCHS), "resources={share: 1}")
+    run = loses_a_node(torch_lab, engine, job, *settings, at=r"epoch +5 ")
+    assert result(run)["accuracy"] > GOOD
+    second = "".join(path.read_text() for path in run.glob("logs/*.2.log"))
+    trained = [int(number) for number in re.findall(r"epoch +(\d+) ", second)]
+    assert 2 <= trained[0] <= EPOCHS
+    assert trained == list(range(trained[0], EPOCHS + 1))
+
+
+def test_ray_train_continues_after_a_lost_node(torch_lab: Yard, engine: BedEngine) -> None:
+    two = r"(?s)epoch +(\d+) .*epoch +(?!\1 )\d+ "
+    run = loses_a_node(torch_lab, engine, "torch-train", TORCH_TRAIN.format(epochs=EPOCHS), at=two)
+    assert result(run)["epoch"] == EPOCHS
+    assert result(run)["eval/accuracy"] > GOOD
+    assert re.search(r"computes on cpu, after epoch [1-9]", log(run))
+
+
+def test_ray_tune_continues_after_a_lost_node(torch_lab: Yard, engine: BedEngine) -> None:
+    settings = "command=[python, train.py, --samples, '4', --at-once, '{trials}', --epochs, '12']"
+    run = loses_a_node(torch_lab, engine, "ray-tune", settings, at=r"epoch +4 ")
+    assert result(run)["accuracy"] > 0.6
 
 
 def dispatched_again(lab: Yard, run: Path) -> Path:

@@ -6,6 +6,8 @@ import hashlib
 import os
 from pathlib import Path
 
+from tests.bed import images
+from tests.bed.engine import BedEngine
 from tests.bed.kubernetes import KubeBed
 from tests.real import kube as kubernetes
 from tests.real import matrix
@@ -49,6 +51,15 @@ GROWS = {
 }
 
 
+TWO_CONTAINERS = """
+name: {{name}}
+backend: compose
+image: {image}
+head: {{{{cpus: 2, memory: 2GiB}}}}
+workers: [{{{{name: cpu, count: 1, cpus: 2, memory: 2GiB}}}}]
+"""
+
+
 def printed(yard: Yard, word: str) -> list[str]:
     """Return what tasks of the newest run printed after a word, in the order of their logs."""
     logs = sorted((newest(yard) / "logs").glob("*.log"))
@@ -61,6 +72,17 @@ def test_pip_installs_for_what_a_command_starts_through_ray_too(yard: Yard) -> N
     yard.run("train.dispatch", directory.name, "--skip-smoke", expect=1)
     ours = matrix.found((newest(yard) / "logs" / f"{directory.name}.1.log").read_text())
     assert ours == matrix.everywhere(nodes=3)
+
+
+def test_nodes_without_a_shared_disk_are_like_under_ray_job_submit(fresh: Yard, engine: BedEngine) -> None:
+    fresh.environ.update(engine.environ())
+    fresh.write_cluster(TWO_CONTAINERS.format(image=images.RAY))
+    directory = matrix.write(fresh, "uv")
+    with fresh.up():
+        fresh.run("train.dispatch", directory.name, "--skip-smoke", expect=1)
+        ours = matrix.found((newest(fresh) / "logs" / f"{directory.name}.1.log").read_text())
+        assert ours == matrix.everywhere(nodes=2)
+        assert matrix.submitted(fresh, directory) == ours
 
 
 def test_a_job_that_is_sent_in_several_parts_is_whole_on_every_node(yard: Yard) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 from tests.real.jobs import write_job
@@ -116,3 +118,23 @@ def found(printed: str) -> dict[str, list[dict[str, object]]]:
             about = json.loads(line.removeprefix("FOUND "))
             by_place.setdefault(about.pop("place"), []).append(about)
     return by_place
+
+
+def submitted(yard: Yard, directory: Path) -> dict[str, list[dict[str, object]]]:
+    """Submit the job's directory by `ray job submit`, as Ray's pages say; return what the probe found, by place."""
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(yard.state / "token")}
+    ray = str(Path(sys.executable).with_name("ray"))
+    done = subprocess.run(
+        [
+            *(ray, "job", "submit", "--address", yard.address(), "--working-dir", "."),
+            *("--runtime-env", "runtime_env.yaml", "--", "python", "scripts/probe.py"),
+        ],
+        cwd=directory,
+        env={**yard.env(), **token},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert "exit code 3" in done.stdout + done.stderr
+    # Behind that it repeats the last lines.
+    return found(done.stdout.partition("' failed")[0])

@@ -23,6 +23,7 @@ from ray.core.generated.ray_client_pb2_grpc import RayletDriverStub
 from tests.bed.engine import BedEngine
 from tests.real import flavour, matrix, own_files
 from tests.real.containers import left_of
+from tests.real.forwarded import assert_forwarded, forwarding
 from tests.real.jobs import events, newest, write_job
 from tests.real.yard import Done, Yard, wait_until
 from trainyard.backends import ray_nodes
@@ -254,6 +255,23 @@ def test_a_command_runs_on_a_node_and_its_exit_code_is_ours(lab: Yard, engine: B
     assert missing.stderr.startswith(
         "error: docker is not installed\n  -> Install it, or run this where it is: docker -"
     )
+
+
+def test_a_port_of_a_node_is_open_here_until_ctrl_c(lab: Yard) -> None:
+    assert_forwarded(lab, "cpu-1")
+    with forwarding(lab, "cpu-1", port=1) as (address, command):
+        with pytest.raises(httpx.RemoteProtocolError):
+            httpx.get(address, trust_env=False)
+        taken = lab.run("cluster.forward", "cpu-1", f"{address.rpartition(':')[2]}:1", expect=2).stderr
+    assert "of this machine cannot be used: Address already in use\n  -> Name another one: 16006:6006" in taken
+    assert command.stdout
+    said = command.stdout.read()
+    assert "It leads to port 1 of cpu-1, and is open until Ctrl-C." in said
+    assert "note: a connection to cpu-1 failed: port 1: Connection refused" in said
+    assert command.returncode == 0
+    unknown = lab.run("cluster.forward", "cpu-9", "6006", expect=2).stderr
+    assert "has no node 'cpu-9'; did you mean 'cpu-1'?" in unknown
+    assert "'x' is no port" in lab.run("cluster.forward", "cpu-1", "x", expect=2).stderr
 
 
 def test_a_shell_on_a_terminal_is_one(lab: Yard, engine: BedEngine) -> None:

@@ -17,11 +17,11 @@ from trainyard.tasks import namespace
 pytestmark = pytest.mark.core
 
 # What a command needs to be given, and the flags with which it would do its worst, or not wait for ever.
-VALUES = {"job_dir": "sleeping", "sizes": "gpu=1", "source": "tasks.yaml"}
+VALUES = {"job_dir": "sleeping", "node": "head", "port": "6006", "sizes": "gpu=1", "source": "tasks.yaml"}
 OTHER_VALUES = {"tune.dispatch": {"job_dir": "sweep"}, "cluster.import": {"source": "cluster_config"}}
 SWEEP = "command: [echo, '{x}']\ntune: {space: {x: {choice: [1, 2]}}, metric: m, samples: 2}\n"
 # There is no shell on local nodes, no sweep, and no run that ended and could be resumed.
-REFUSED = ("cluster.shell", "train.resume", "tune.status", "tune.stop", "tune.resume")
+REFUSED = ("cluster.shell", "cluster.forward", "train.resume", "tune.status", "tune.stop", "tune.resume")
 FLAGS = {"recreate": "--recreate", "end_runs": "--end-runs", "all": "--all", "follow": "--no-follow"}
 DAEMONS = ("raylet", "gcs_server", "trainyard")
 

@@ -15,6 +15,7 @@ from tests.bed.aws_api import Fault
 from tests.bed.ec2 import Cloud
 from tests.bed.images import RAY_AWS
 from tests.real import jobs
+from tests.real.forwarded import assert_forwarded
 from tests.real.leashed import ended_in_time, operator_leaves
 from tests.real.yard import Yard
 
@@ -108,6 +109,7 @@ def test_a_shell_is_on_the_node_that_was_named(cloud: Cloud, yard: Yard) -> None
     program = 'import ray; ray.init(); print(sorted(each["Resources"].get("A100", 0) for each in ray.nodes()))'
     said = yard.run("cluster.shell", "--command", f"python3 -c '{program}'").stdout.splitlines()[-1]
     assert said == "[0, 2.0, 2.0]"
+    assert_forwarded(yard, worker["name"])
 
 
 def test_the_logs_are_those_of_the_nodes_of_ray_up_and_of_the_autoscaler(yard: Yard) -> None:

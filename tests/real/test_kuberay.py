@@ -16,6 +16,7 @@ from tests.bed.engine import BedEngine
 from tests.bed.kubernetes import KubeBed
 from tests.real import flavour, matrix, own_files
 from tests.real import kube as kubernetes
+from tests.real.forwarded import assert_forwarded
 from tests.real.jobs import end_of, newest, runs, write_job
 from tests.real.kube import RAY_IMAGE
 from tests.real.yard import Yard, wait_until
@@ -208,6 +209,7 @@ def test_status_list_and_logs_name_every_node(lab: Yard, kube: KubeBed) -> None:
     assert lab.run("cluster.shell", pod, "--command", "hostname").stdout == done.stdout
     unknown = lab.run("cluster.shell", "haed", expect=2)
     assert "has no node 'haed'; did you mean 'head'?" in unknown.stderr
+    assert_forwarded(lab, worker)
 
 
 def test_the_token_is_printed_by_the_command_that_open_tells_and_kept_nowhere_here(lab: Yard, kube: KubeBed) -> None:

@@ -22,6 +22,7 @@ from tests.bed.hosts import Host, each
 from tests.bed.kubernetes import wait
 from tests.bed.places import free_port, need
 from tests.real import lab as labs
+from tests.real.forwarded import assert_forwarded
 from tests.real.yard import Yard
 from trainyard.paths import shipped
 
@@ -148,6 +149,7 @@ def test_shells_and_logs_reach_hosts_and_nodes(lab: Lab) -> None:
     # By the first control plane: no kubectl is needed here.
     assert yard.json("cluster.shell")["command"][0] == "ssh"
     assert "-head-" in yard.run("cluster.shell", "--command", "hostname; exit 7", expect=7).stdout
+    assert_forwarded(yard, "head")
     lines = yard.run("cluster.logs", last, "--no-follow").stdout.splitlines()
     assert len(lines) == 100
     assert all(line.startswith(f"{last} snap | ") for line in lines)

@@ -168,10 +168,10 @@ with Cluster.from_file("{file}", ray_env={{}}) as cluster:
 BROKEN_GPU = STAND_IN.replace("#!/bin/sh\n", '#!/bin/sh\n[ -z "$RAY_JOB_ID" ] || exit 9\n')
 
 
-def run(yard: Yard, *arguments: str) -> str:
+def run(yard: Yard, *arguments: str, seconds: float = 240.0) -> str:
     """Run Python there, to a good end; return what it printed."""
     command = [sys.executable, *arguments]
-    done = subprocess.run(command, cwd=yard.home, env=yard.env(), capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, cwd=yard.home, env=yard.env(), capture_output=True, text=True, timeout=seconds)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

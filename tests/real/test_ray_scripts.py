@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -50,19 +48,7 @@ def test_what_a_command_starts_through_ray_is_like_under_ray_job_submit(yard: Ya
     assert status["tasks"][0]["attempts"][0]["exit_code"] == 3
     ours = matrix.found((newest(yard) / "logs" / f"{directory.name}.1.log").read_text())
     assert ours == matrix.everywhere(nodes=3)
-    environment = {**yard.env(), "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(yard.state / "token")}
-    submit = [str(Path(sys.executable).with_name("ray")), "job", "submit", "--address", yard.address()]
-    submitted = subprocess.run(
-        [*submit, "--working-dir", ".", "--runtime-env", "runtime_env.yaml", "--", "python", "scripts/probe.py"],
-        cwd=directory,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert "exit code 3" in submitted.stdout + submitted.stderr
-    # Behind that it repeats the last lines.
-    assert matrix.found(submitted.stdout.partition("' failed")[0]) == ours
+    assert matrix.submitted(yard, directory) == ours
 
 
 OWN = """

@@ -212,3 +212,14 @@ def test_what_is_wrong_with_a_cluster_file_is_listed_line_by_line() -> None:
     problem = "; ".join(["the cluster file is wrong", *details])
     listed = ListedCluster("lab", "?", "unknown", "lab.yaml", problem=problem, details=details)
     assert listed.lines == ["lab: the cluster file is wrong", *(f"  - {each}" for each in details)]
+
+
+@pytest.mark.parametrize(("text", "ports"), [("6006", (6006, 6006)), ("16006:6006", (16006, 6006)), ("0:80", (0, 80))])
+def test_a_port_may_be_another_one_here(text: str, ports: tuple[int, int]) -> None:
+    assert cluster._ports(text) == ports
+
+
+@pytest.mark.parametrize("text", ["", "0", "x", "70000", "1:", "1:2:3", "-1", "80:0"])
+def test_what_is_no_port_is_named(text: str) -> None:
+    with pytest.raises(RequestError, match="is no port"):
+        cluster._ports(text)

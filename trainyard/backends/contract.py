@@ -352,7 +352,7 @@ def no_shell(spec: ClusterSpec, tools: Tools, *, node: str, command: str, termin
     """Raise RequestError: for backends whose nodes are no machines or containers of ours."""
     raise RequestError(
         f"cluster {spec.name} ({tools.backend}) has no nodes on which a shell could be started",
-        hint="They are processes of this machine, or somebody else's: use a shell there.",
+        hint="They are processes of this machine, or somebody else's: use a shell there, and their ports as they are.",
     )
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _STATES = {"recorded": "not asked"}
 NODES_ON_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 NODE = "The name of a node, as cluster.status shows it, or of a host of the cluster file."
+PORT = "Its port, or HERE:PORT for another port of this machine; 0 there is any free one."
 ALL = "Also the lines in which Ray dumps its own state."
 FOLLOW = "Stay, and print what is added (default)."
 END_RUNS = "Stop active runs if their nodes are to be removed; without it, they are named and nothing is done."
@@ -235,13 +236,49 @@ def open_(call: Call) -> Report | None:
     if endpoint.tunnel is None or call.dry:
         return replace(dashboard, next="trainyard cluster.status")
     # The tunnel that the dashboard's address needs ends with this process.
-    report.show(dashboard, json=call.json)
-    sys.stdout.flush()
-    note(f"It leads through a tunnel to {endpoint.tunnel}, which is open until Ctrl-C.")
-    with suppress(KeyboardInterrupt):
-        threading.Event().wait()
+    _show_until_interrupted(call, dashboard, f"It leads through a tunnel to {endpoint.tunnel}")
     report.propose("trainyard cluster.status")
     return None
+
+
+@task(*CLUSTER, dry=True, positional=["node", "port"], help={"node": NODE, "port": PORT})
+def forward(call: Call, node: str, port: str) -> Report | None:
+    """Open a port of a node on this machine, until Ctrl-C."""
+    from trainyard.seams import node_ports, programs
+
+    here, there = _ports(port)
+    command = node_ports.relay(there)
+    words = lazy.lifecycle.shell(call.cluster(), node=node, command=command, terminal=False)
+    if call.dry:
+        return Report(
+            {"node": node, "port": there}, [f"would: Open port {there} of {node} on port {here} of this machine"]
+        )
+    programs.find(words[0], os.environ, hint=f"Install it: {node} is reached by it.")
+
+    def failed(reason: str) -> None:
+        note(f"note: a connection to {node} failed: {reason}")
+
+    with node_ports.forwarded(words, os.environ, port=here, failed=failed) as bound:
+        opened = Report({"node": node, "port": there, "address": f"127.0.0.1:{bound}"}, [f"http://127.0.0.1:{bound}"])
+        _show_until_interrupted(call, opened, f"It leads to port {there} of {node}")
+    return None
+
+
+def _ports(text: str) -> tuple[int, int]:
+    """Return the port here and the port of the node that PORT or HERE:PORT names. Raises RequestError."""
+    here, _, there = text.rpartition(":")
+    numbers = [int(each) for each in (here or there, there) if each.isdecimal() and int(each) < 65536]
+    if len(numbers) != 2 or numbers[1] == 0:
+        raise RequestError(f"{text!r} is no port", hint="Write 6006, or 16006:6006 for port 16006 of this machine.")
+    return numbers[0], numbers[1]
+
+
+def _show_until_interrupted(call: Call, opened: Report, leads: str) -> None:
+    report.show(opened, json=call.json)
+    sys.stdout.flush()
+    note(f"{leads}, and is open until Ctrl-C.")
+    with suppress(KeyboardInterrupt):
+        threading.Event().wait()
 
 
 def _for_rays_tools(address: str, token_file: str | None, now: ClusterStatus) -> list[str]:

@@ -22,6 +22,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "cluster.shell",
         "cluster.logs",
         "cluster.open",
+        "cluster.forward",
         "cluster.show",
         "cluster.list",
         "cluster.doctor",
@@ -51,6 +52,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "cluster.up": ("trainyard cluster.up", "trainyard cluster.up -f lab --set workers.0.count=2"),
     "cluster.scale": ("trainyard cluster.scale gpu=3 cpu=0",),
     "cluster.shell": ("trainyard cluster.shell gpu-0 --command nvidia-smi",),
+    "cluster.forward": ("trainyard cluster.forward head 6006",),
     "cluster.down": ("trainyard cluster.down --end-runs",),
     "train.dispatch": (
         "trainyard train.dispatch jobs/spirals",

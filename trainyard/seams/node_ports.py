@@ -1,0 +1,84 @@
+"""A port of this machine that ends at a port of a node, through a program that runs commands there.
+
+That program is `docker exec`, `kubectl exec` or `ssh`. Each connection starts it once, and is its stdin and stdout, as
+inetd does it: so this way is there wherever a shell is, with the same login.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import socket
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+
+from trainyard.errors import RequestError
+from trainyard.seams.forwarding import LOOPBACK, WAITING, Forward
+
+# Passes stdin and stdout to a port of the machine on which it runs, and ends when that side closes the connection.
+RELAY = """
+import os, socket, sys, threading
+
+def send():
+    while content := os.read(0, 65536):
+        node.sendall(content)
+    node.shutdown(socket.SHUT_WR)
+
+try:
+    node = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+except OSError as error:
+    sys.exit(f"port {sys.argv[1]}: {error.strerror}")
+threading.Thread(target=send, daemon=True).start()
+while content := node.recv(65536):
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()
+os._exit(0)
+"""
+
+
+def relay(port: int) -> str:
+    """Return the command line that relays its stdin and stdout to this port of the node on which it runs."""
+    return shlex.join(["python3", "-c", RELAY, str(port)])
+
+
+@contextmanager
+def forwarded(
+    words: Sequence[str], environ: Mapping[str, str], *, port: int, failed: Callable[[str], None]
+) -> Iterator[int]:
+    """Serve a port of 127.0.0.1 (0: any free one), which is yielded; each connection runs the program `words`.
+
+    `failed` is told the last line of stderr of each program that fails. Those that still run at the end are ended.
+    Raises RequestError where the port is in use, or may not be used.
+    """
+    running: list[subprocess.Popen[bytes]] = []
+
+    def serve(local: socket.socket) -> str:
+        with subprocess.Popen(
+            words,
+            stdin=local.fileno(),
+            stdout=local.fileno(),
+            stderr=subprocess.PIPE,
+            env=environ,
+            start_new_session=True,
+        ) as program:
+            running.append(program)
+            _, complaint = program.communicate()
+        running.remove(program)
+        if program.returncode > 0:
+            failed((complaint.decode(errors="replace").strip() or f"exit code {program.returncode}").splitlines()[-1])
+        return ""
+
+    try:
+        listener = socket.create_server((LOOPBACK, port), backlog=WAITING)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise RequestError(
+            f"port {port} of this machine cannot be used: {reason}", hint="Name another one: 16006:6006"
+        ) from error
+    try:
+        yield int(Forward(listener, serve).address)
+    finally:
+        for program in list(running):
+            with suppress(ProcessLookupError):
+                program.terminate()
