@@ -1,6 +1,6 @@
 """Invoke finds the tasks here; they live in trainyard/tasks/."""
 
-from trainyard.signals import end_quietly
+from trainyard.console.signals import end_quietly
 
 end_quietly()
 

@@ -21,7 +21,7 @@ AREAS: tuple[tuple[str, tuple[str, ...]], ...] = (
     # The house: what every backend is made of, tried by a life of a cluster on each.
     ("/trainyard/", (LIFECYCLE,)),
     ("/tasks.py /invoke.yaml", ()),
-    ("/trainyard/main.py /trainyard/screen.py /trainyard/project.py /trainyard/usage.py /trainyard/listing.py", ()),
+    ("/trainyard/main.py /trainyard/console/ /trainyard/project.py /trainyard/usage.py /trainyard/listing.py", ()),
     ("/trainyard/tasks/ /trainyard/results/", ("local",)),
     ("/trainyard/importing/ /trainyard/tuning.py /trainyard/resuming.py", ("local",)),
     ("/trainyard/training.py /trainyard/ending.py /trainyard/dispatch/ /trainyard/smoke.py", ("local", "docker")),
@@ -36,6 +36,7 @@ AREAS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("/trainyard/backends/compose/ /trainyard/seams/docker/ /trainyard/seams/registry/ /compose/", ("docker",)),
     ("/trainyard/backends/kuberay/ /trainyard/seams/helm.py /kuberay/", ("kubernetes",)),
     ("/trainyard/seams/kube/", ("local", "kubernetes")),
+    ("/trainyard/seams/node_ports.py /tests/real/forwarded.py", ("docker",)),
     ("/trainyard/backends/kubeconfig.py", ("kubernetes",)),
     ("/trainyard/backends/microk8s/ /trainyard/backends/host_checks.py /microk8s/", ("local", "microk8s")),
     ("/trainyard/seams/ssh/", ("local", "docker", "microk8s", "ec2")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 
-from trainyard.signals import end_quietly
+from trainyard.console.signals import end_quietly
 
 
 def main() -> None:

@@ -18,8 +18,8 @@ from typing import Any
 from trainyard import lifecycle, paths, versions
 from trainyard.api.cluster import Cluster, Teardown
 from trainyard.api.job import Overrides, as_overrides
+from trainyard.console.report import note
 from trainyard.errors import RequestError
-from trainyard.tasks.report import note
 from trainyard.wording import counted
 
 

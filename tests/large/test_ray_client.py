@@ -43,12 +43,13 @@ def train():
 
     workers = torch.ones(1)
     torch.distributed.all_reduce(workers)
-    ray.train.report({{"workers": workers.item(), "rank": ray.train.get_context().get_world_rank()}})
+    if ray.train.get_context().get_world_rank() == 0:
+        print("trained by", workers.item(), "workers", flush=True)
 
 with block:
     scaling = ScalingConfig(num_workers=3)
     trained = TorchTrainer(train, scaling_config=scaling, run_config=RunConfig(storage_path="/tmp/results")).fit()
-    print("trained by", trained.metrics["workers"], "workers")
+    assert trained.error is None
 """
 SEARCHES = f"""
 from ray import tune
@@ -124,5 +125,7 @@ def test_ctrl_c_while_remote_functions_run_ends_the_program_and_its_cluster(lab:
         program.wait(120)
     finally:
         program.kill()
-    assert program.returncode == -signal.SIGINT, output.read_text()
+    # Ray's own code for a driver that was interrupted.
+    assert program.returncode == 1, output.read_text()
+    assert output.read_text().endswith("KeyboardInterrupt\n")
     assert left_of(engine, "yard") == []

@@ -17,7 +17,8 @@ import httpx
 
 from tests.bed.engine import BedEngine
 from tests.real.yard import Yard, wait_until
-from trainyard import progress, steps
+from trainyard import steps
+from trainyard.console import progress
 from trainyard.images.build import Built
 from trainyard.images.push import Pushed, Pushing
 from trainyard.registry import container

@@ -14,8 +14,8 @@ import pytest
 from tests.real.jobs import newest, write_job
 from tests.real.wheels import write_wheel
 from tests.real.yard import Yard
+from trainyard.console.progress import PlainProgress
 from trainyard.dispatch import wheels
-from trainyard.progress import PlainProgress
 
 # A backend of its own, so that a build fetches nothing.
 PYPROJECT = """

@@ -18,8 +18,8 @@ TRAINYARD, RUNNER = ROOT / "trainyard", ROOT / "runner" / "trainyard_runner"
 
 # Lowest first; a package or module of trainyard/ imports from its own layer and from those below it.
 LAYERS = (
-    ("diagnosis", "errors", "signals", "versions", "wording"),
-    ("endpoint", "lock", "paths", "progress", "render", "spec", "steps"),
+    ("diagnosis", "errors", "versions", "wording"),
+    ("endpoint", "lock", "paths", "render", "spec", "steps"),
     ("seams", "results"),
     ("registry",),
     ("images",),
@@ -27,8 +27,9 @@ LAYERS = (
     ("lifecycle", "listing", "usage", "dispatch", "importing"),
     ("smoke",),
     ("ending", "leftovers", "project", "resuming", "training", "tuning"),
-    ("screen", "tasks", "main"),
+    ("console",),
     ("api", "sematic", "__init__"),
+    ("tasks", "main"),
 )
 # What talks to the world outside this process.
 OUTSIDE = {"boto3", "botocore", "docker", "fabric", "httpx", "kubernetes", "paramiko", "subprocess", "websocket"}
@@ -110,6 +111,16 @@ def test_only_seams_talk_to_the_outside() -> None:
         for path, tree in modules().items()
         for name in imported(tree)
         if name.split(".")[0] in OUTSIDE and package(path) != "seams"
+    ]
+    assert found == []
+
+
+def test_only_the_command_line_knows_invoke() -> None:
+    found = [
+        path
+        for path, tree in modules().items()
+        if any(name.split(".")[0] == "invoke" for name in imported(tree))
+        if package(path) not in ("tasks", "main")
     ]
     assert found == []
 

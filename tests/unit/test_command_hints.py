@@ -12,8 +12,8 @@ from invoke.parser import Parser
 from invoke.program import Program
 
 import trainyard
+from trainyard.console.command_hints import complete, remember
 from trainyard.tasks import namespace
-from trainyard.tasks.command_hints import complete, remember
 from trainyard.tasks.grammar import checked
 
 PARSER = Parser(contexts=namespace.to_contexts())

@@ -13,6 +13,7 @@ import pytest
 
 from trainyard import backends, ending, lifecycle
 from trainyard.backends.contract import Tools
+from trainyard.console.progress import PlainProgress
 from trainyard.endpoint import Endpoint
 from trainyard.errors import (
     InterruptedRunError,
@@ -23,7 +24,6 @@ from trainyard.errors import (
     TrainyardError,
 )
 from trainyard.lifecycle import Cluster
-from trainyard.progress import PlainProgress
 from trainyard.results import store
 from trainyard.results.store import RunDirectory
 from trainyard.seams.ray_api import RayApi, RefusedError

@@ -13,6 +13,7 @@ import requests
 from docker.errors import ImageNotFound
 
 from trainyard import steps
+from trainyard.console.report import Table
 from trainyard.errors import OutsideError
 from trainyard.images import build, catalog, pipeline
 from trainyard.images.build import Building
@@ -22,7 +23,6 @@ from trainyard.seams.docker.engine import Engine
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.docker import BuildSection, Registry
 from trainyard.tasks.image import listed
-from trainyard.tasks.report import Table
 
 BASE_ID = "sha256:" + "b" * 64
 

@@ -12,8 +12,8 @@ from tests.unit.kube_pods import pod
 from trainyard import steps
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import down, removal
+from trainyard.console.progress import PlainProgress
 from trainyard.errors import LeftoverError, RequestError
-from trainyard.progress import PlainProgress
 from trainyard.seams.kube.errors import ForbiddenError
 from trainyard.seams.kube.types import BUDGET, NODE, POD, RAY_CLUSTER, SECRET, Kind, Object
 from trainyard.steps import Clock, Step

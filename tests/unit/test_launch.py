@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.unit.test_plan import CLUSTER, job
+from trainyard.console.progress import for_stream
+from trainyard.console.run_screen import PrintedScreen
 from trainyard.dispatch import launch, plan
 from trainyard.endpoint import Endpoint, MissingPackage
 from trainyard.errors import PrerequisiteError
-from trainyard.progress import for_stream
-from trainyard.screen import PrintedScreen
 from trainyard.spec.job import JobSpec
 
 PYTHON = "/robots/.venv/bin/python"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from trainyard.progress import PlainProgress, for_stream
+from trainyard.console.progress import PlainProgress, for_stream
 from trainyard.steps import StepResult
 
 

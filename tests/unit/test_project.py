@@ -14,9 +14,9 @@ import yaml
 from tests.unit.test_architecture import ROOT
 from tests.unit.test_installed import write_installation
 from trainyard import paths, project
+from trainyard.console.progress import for_stream
 from trainyard.dispatch import package, wheels
 from trainyard.errors import RequestError
-from trainyard.progress import for_stream
 from trainyard.seams import git, installed
 
 Make = Callable[[Path], project.Made]

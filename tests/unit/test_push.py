@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 
+from trainyard.console.progress import for_stream
 from trainyard.errors import NotReadyError
 from trainyard.images import push
 from trainyard.images.build import Built
 from trainyard.images.push import Pushed, Pushing
-from trainyard.progress import for_stream
 from trainyard.registry.access import Access
 from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker import transfer

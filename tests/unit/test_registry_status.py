@@ -9,6 +9,7 @@ from typing import cast
 import docker
 import pytest
 
+from trainyard.console.report import Table
 from trainyard.registry.status import Content, RegistryStatus, Repository, Tag, content_of
 from trainyard.registry.target import Target
 from trainyard.seams.docker.containers import Container
@@ -17,7 +18,6 @@ from trainyard.seams.registry.api import Blob, Manifest, RegistryApi
 from trainyard.seams.registry.errors import DamagedError
 from trainyard.spec.docker import Registry
 from trainyard.tasks import registry
-from trainyard.tasks.report import Table
 
 BASE = Blob("sha256:base", 1000)
 

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from trainyard.backends.contract import Tools
+from trainyard.console import report
+from trainyard.console.report import Report, Table
 from trainyard.dispatch.runs import RunStatus
 from trainyard.errors import JobFailedError, OutsideError, Problem, RequestError
 from trainyard.lifecycle import Cluster
@@ -22,9 +24,8 @@ from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory
 from trainyard.spec.load import load_cluster
 from trainyard.steps import PlannedStep
-from trainyard.tasks import cluster, report, train, tune
+from trainyard.tasks import cluster, train, tune
 from trainyard.tasks.command import Call
-from trainyard.tasks.report import Report, Table
 
 
 def lab(tmp_path: Path) -> Cluster:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import trainyard
+from trainyard.console import command_hints
+from trainyard.console.run_screen import PrintedScreen, plain, prefixed
 from trainyard.results.state import RunState
 from trainyard.results.sweep import Sweep
-from trainyard.screen import PrintedScreen, plain, prefixed
-from trainyard.tasks import command_hints
 
 
 class Terminal(io.StringIO):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from trainyard import smoke
+from trainyard.console.report import Table
 from trainyard.endpoint import BackendCheck, Endpoint
 from trainyard.errors import SmokeError
-from trainyard.tasks.report import Table
 from trainyard.tasks.smoke import body
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainyard.tasks.table import drawn
+from trainyard.console.table import drawn
 
 NODES = [
     ["head", "ok", "2.0 s", "-", "Ray 2.60.0, Python 3.11.7", ""],

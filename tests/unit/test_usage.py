@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from trainyard.backends.contract import ClusterStatus, NodeStatus
+from trainyard.console.report import Table
 from trainyard.seams.ray_types import Amounts, usage_from
 from trainyard.tasks import cluster_status
-from trainyard.tasks.report import Table
 from trainyard.usage import RunNow, Usage
 
 GIB = 2**30

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tests.recorded_run import RecordedRun, started
 from tests.unit.test_report import Page
+from trainyard.console.run_screen import WRITE_EVERY, ReportScreen
 from trainyard.results import state as states
-from trainyard.screen import WRITE_EVERY, ReportScreen
 
 
 class Clock:

@@ -13,22 +13,23 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Literal, get_args
 
-from trainyard import ending, lifecycle, progress, resuming, smoke, training
+from trainyard import ending, lifecycle, resuming, smoke, training
 from trainyard.api.connection import connected, refuse_connected, refused
 from trainyard.api.job import Job, Overrides, as_overrides
 from trainyard.api.run import Run
 from trainyard.backends.contract import ClusterStatus
 from trainyard.backends.record import recorded_backend
+from trainyard.console import progress
+from trainyard.console.report import note
+from trainyard.console.run_screen import PrintedScreen
 from trainyard.dispatch import launch
 from trainyard.dispatch.follow import Screen
 from trainyard.dispatch.plan import Prepared, described
 from trainyard.endpoint import Endpoint
 from trainyard.errors import InterruptedRunError, RequestError, TrainyardError
 from trainyard.results.store import RunDirectory
-from trainyard.screen import PrintedScreen
 from trainyard.smoke import Smoked
 from trainyard.spec.cluster import ClusterSpec
-from trainyard.tasks.report import note
 from trainyard.wording import counted
 
 Teardown = Literal["made", "always", "never"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from invoke.collection import Collection
 
+from trainyard.console import command_hints
 from trainyard.tasks import cluster, image, init, registry, smoke, train, tune
 from trainyard.tasks.grammar import extend_invoke
 
@@ -14,3 +15,13 @@ for _module in (cluster, image, registry, smoke, train, tune):
 namespace.add_task(init.init)
 namespace.collections["cluster"].add_task(init.new)
 namespace.collections["cluster"].add_task(init.import_)
+
+
+def _arguments(task: str) -> set[str] | None:
+    """Return the names of a command's arguments, None for a name that is no command."""
+    if task not in namespace.task_names:
+        return None
+    return {argument.name for argument in namespace[task].get_arguments()}
+
+
+command_hints.install(_arguments)

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainyard import paths
+from trainyard.console import command_hints, report
+from trainyard.console.report import Report, Table, note, step_documents
 from trainyard.errors import RequestError, TrainyardError
-from trainyard.tasks import command_hints, lazy, report
+from trainyard.tasks import lazy
 from trainyard.tasks.cluster_status import findings_report, shown_address, shown_state, status_report
 from trainyard.tasks.command import CLUSTER, Call, task
-from trainyard.tasks.report import Report, Table, note, step_documents
 from trainyard.wording import counted
 
 if TYPE_CHECKING:

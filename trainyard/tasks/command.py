@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from invoke import tasks
 from invoke.context import Context
 
-from trainyard.tasks import command_hints, lazy, report
-from trainyard.tasks.report import Report
+from trainyard.console import command_hints, report
+from trainyard.console.report import Report
+from trainyard.tasks import lazy
 
 if TYPE_CHECKING:
     from trainyard.lifecycle import Cluster

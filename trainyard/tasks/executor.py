@@ -17,10 +17,9 @@ from typing import Any, NoReturn
 from invoke.exceptions import Exit, ParseError, UnexpectedExit
 from invoke.executor import Executor
 
-from trainyard import signals
+from trainyard.console import report, signals
 from trainyard.errors import InterruptedRunError, OutsideError, PrerequisiteError, TrainyardError
 from trainyard.paths import cache_home, not_writable, state_home
-from trainyard.tasks import report
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _UNUSABLE = {errno.EACCES, errno.EPERM, errno.EROFS, *_FULL}

@@ -23,9 +23,10 @@ from invoke.parser.context import ParserContext
 from invoke.program import Program
 
 from trainyard import paths
+from trainyard.console import report
 from trainyard.errors import RequestError
 from trainyard.results import store
-from trainyard.tasks import help, report
+from trainyard.tasks import help
 from trainyard.wording import did_you_mean
 
 Contexts = Mapping[str, ParserContext]

@@ -9,11 +9,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainyard.console import report
+from trainyard.console.report import Report, Table, step_documents
 from trainyard.results.formats import size
 from trainyard.steps import PlannedStep
-from trainyard.tasks import lazy, report
+from trainyard.tasks import lazy
 from trainyard.tasks.command import CLUSTER, Call, task
-from trainyard.tasks.report import Report, Table, step_documents
 from trainyard.wording import counted
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainyard import paths
+from trainyard.console.report import Report
 from trainyard.errors import RequestError
 from trainyard.tasks import lazy
 from trainyard.tasks.command import Call, task, words_behind_dashes
-from trainyard.tasks.report import Report
 from trainyard.wording import did_you_mean
 
 if TYPE_CHECKING:

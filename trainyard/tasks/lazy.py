@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from trainyard import leftovers as leftovers
     from trainyard import lifecycle as lifecycle
     from trainyard import listing as listing
-    from trainyard import progress as progress
     from trainyard import project as project
     from trainyard import resuming as resuming
-    from trainyard import screen as screen
     from trainyard import training as training
     from trainyard import tuning as tuning
     from trainyard import usage as usage
+    from trainyard.console import progress as progress
+    from trainyard.console import run_screen as run_screen
     from trainyard.images import pipeline as pipeline
     from trainyard.results import account as account
 
 
 def __getattr__(name: str) -> Any:
-    for package in ("trainyard", "trainyard.images", "trainyard.results"):
+    for package in ("trainyard", "trainyard.console", "trainyard.images", "trainyard.results"):
         if find_spec(f"{package}.{name}"):
             return import_module(f"{package}.{name}")
     raise AttributeError(name)

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainyard import paths
+from trainyard.console.report import Report, Table
 from trainyard.tasks import lazy
 from trainyard.tasks.command import CLUSTER, Call, task
-from trainyard.tasks.report import Report, Table
 
 if TYPE_CHECKING:
     from trainyard.smoke import Check

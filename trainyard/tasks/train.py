@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any, TextIO
 from trainyard_runner import room
 
 from trainyard import paths
+from trainyard.console import command_hints
+from trainyard.console.report import Outlived, Report, Table, browse, note, say
 from trainyard.errors import RequestError
 from trainyard.results import formats, store
-from trainyard.tasks import command_hints, lazy
+from trainyard.tasks import lazy
 from trainyard.tasks.command import FILE, Call, task, words_behind_dashes
-from trainyard.tasks.report import Outlived, Report, Table, browse, note, say
 from trainyard.wording import named
 
 if TYPE_CHECKING:
+    from trainyard.console.run_screen import PrintedScreen
     from trainyard.dispatch.plan import Prepared
     from trainyard.dispatch.runs import RunStatus
     from trainyard.errors import TrainyardError
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from trainyard.results.compare import Final
     from trainyard.results.state import RunState, Task
     from trainyard.results.store import RunDirectory
-    from trainyard.screen import PrintedScreen
 
 HELP = {
     "run": "Run name, an unambiguous beginning of it, or a job's name: its newest run (default: the newest run).",
@@ -181,7 +182,7 @@ def report(call: Call, run: str = "", all: bool = False) -> Report:
 @task("file", positional=["run"], help={**HELP, "browser": "With --no-browser: only keep the page fresh."})
 def watch(call: Call, run: str = "", browser: bool = True) -> Report:
     """Keep a run's report fresh, and open in a browser, until the run has ended. Ctrl-C only stops watching."""
-    from trainyard.screen import ReportScreen
+    from trainyard.console.run_screen import ReportScreen
 
     found = find(call, run)
     screen = ReportScreen(found, note=_remark)
@@ -326,7 +327,7 @@ def dispatched(
         wait=wait,
         skip_smoke=skip_smoke,
         progress=call.progress,
-        screen=lazy.screen.PrintedScreen(stream, only=only),
+        screen=lazy.run_screen.PrintedScreen(stream, only=only),
     )
     return replace(now, error=now.error or stream.error(now.run.name))
 
@@ -340,7 +341,7 @@ def find(call: Call, run: str, *, to_stop: bool = False) -> RunDirectory:
 
 
 def screen_for(call: Call, *, only: str | None = None) -> PrintedScreen:
-    return lazy.screen.PrintedScreen(_stream(call), only=only)
+    return lazy.run_screen.PrintedScreen(_stream(call), only=only)
 
 
 def _stream(call: Call) -> TextIO:
@@ -416,7 +417,7 @@ def last_lines(state: RunState, *, most: int = _TAILS) -> Iterator[str]:
         tail, why = failed.last.tail, failed.reason or "no reason known"
         # It printed nothing, or so many failed that their last lines are only in the logs.
         yield f"last lines of {failed.name} ({why}):" if tail else f"{failed.name} failed: {why}"
-        yield from (f"    {lazy.screen.plain(line.encode('utf-8', 'surrogateescape'))}" for line in tail)
+        yield from (f"    {lazy.run_screen.plain(line.encode('utf-8', 'surrogateescape'))}" for line in tail)
 
 
 def _summary(state: RunState) -> str:

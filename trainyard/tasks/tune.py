@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trainyard import paths
+from trainyard.console.report import Report, Table
 from trainyard.results import formats
 from trainyard.tasks import lazy, train
 from trainyard.tasks.command import FILE, Call, task
-from trainyard.tasks.report import Report, Table
 
 if TYPE_CHECKING:
     from trainyard.dispatch.runs import RunStatus

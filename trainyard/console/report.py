@@ -14,8 +14,8 @@ from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
+from trainyard.console.command_hints import complete
 from trainyard.errors import OutsideError, TrainyardError
-from trainyard.tasks.command_hints import complete
 from trainyard.wording import visible
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def confirmed(question: str, about: Table) -> bool:
 
 def print_table(table: Table) -> None:
     """Print a table: as wide as a terminal at most, plain text in a pipe."""
-    from trainyard.tasks import table as tables
+    from trainyard.console import table as tables
 
     columns = [visible(name) for name in table.columns]
     rows = [[visible("" if cell is None else str(cell)) for cell in row] for row in table.rows]

@@ -11,13 +11,13 @@ from typing import Protocol
 
 from trainyard_runner.units import in_words
 
+from trainyard.console.command_hints import complete
 from trainyard.dispatch.follow import Screen
 from trainyard.results import formats
 from trainyard.results.journal import Event
 from trainyard.results.report import write_report
 from trainyard.results.state import ENDED, RunState
 from trainyard.results.store import RunDirectory
-from trainyard.tasks.command_hints import complete
 from trainyard.wording import ESCAPES, visible
 
 _COLOURS = (36, 33, 35, 32, 34, 96, 93, 95)

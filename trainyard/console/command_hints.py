@@ -1,14 +1,15 @@
 """Commands that a message names get the flags that were typed: copied and typed, they mean the same thing.
 
 Messages everywhere say `trainyard image.push`; code below tasks/ knows nothing of the command line. Here a flag is
-added where the named task knows it. A command that names a cluster file of its own is left as it is.
+added where the named command takes it, which tasks/ tells (`install`). A command that names a cluster file of its own
+is left as it is.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -38,7 +39,15 @@ class Flags:
     given: tuple[tuple[str, str], ...] = ()
 
 
+# Returns the arguments of a command, by its name; None for a name that is no command.
+_arguments: Callable[[str], set[str] | None] | None = None
 _typed: ContextVar[Flags] = ContextVar("typed", default=Flags())  # noqa: B039 - it is frozen
+
+
+def install(arguments: Callable[[str], set[str] | None]) -> None:
+    """Let messages complete the commands whose arguments this function knows."""
+    global _arguments
+    _arguments = arguments
 
 
 def remember(task: str, values: Mapping[str, Any]) -> None:
@@ -63,15 +72,16 @@ def complete(text: str) -> str:
 
 
 def _with_flags(command: re.Match[str], flags: Flags) -> str:
-    from trainyard.tasks import namespace
-
     task, rest = command["task"], command["rest"]
     own = _OWN.findall(rest)
-    if task not in namespace.task_names or "-f" in own:
+    known = _arguments(task) if _arguments else None
+    if known is None or "-f" in own:
         return command[0]
+
     image = _IMAGE.match(rest)
     lead = image[0] if image else ""
-    known = {argument.name for argument in namespace[task].get_arguments()} - ({"image"} if image else set())
+    if image:
+        known = known - {"image"}
     added = [flag for flag in _repeated(task, known, flags) if not _is_said(flag, own, command.string)]
     return " ".join([f"trainyard {task}{lead}", *added]) + rest[len(lead) :]
 
