@@ -21,10 +21,11 @@ AREAS: tuple[tuple[str, tuple[str, ...]], ...] = (
     # The house: what every backend is made of, tried by a life of a cluster on each.
     ("/trainyard/", (LIFECYCLE,)),
     ("/tasks.py /invoke.yaml", ()),
-    ("/trainyard/main.py /trainyard/console/ /trainyard/project.py /trainyard/usage.py /trainyard/listing.py", ()),
+    ("/trainyard/main.py /trainyard/console/", ()),
+    ("/trainyard/operations/new_project.py /trainyard/operations/usage.py /trainyard/operations/cluster_list.py", ()),
     ("/trainyard/tasks/ /trainyard/results/", ("local",)),
-    ("/trainyard/importing/ /trainyard/tuning.py /trainyard/resuming.py", ("local",)),
-    ("/trainyard/training.py /trainyard/ending.py /trainyard/dispatch/ /trainyard/smoke.py", ("local", "docker")),
+    ("/trainyard/importing/ /trainyard/operations/sweeps.py /trainyard/operations/resume.py", ("local",)),
+    ("/trainyard/operations/runs.py /trainyard/operations/run_guard.py /trainyard/dispatch/", ("local", "docker")),
     ("/trainyard/api/ /trainyard/sematic.py", ("local", "docker", "kubernetes")),
     ("/trainyard/images/ /trainyard/registry/", ("docker",)),
     # Backends, and the seams that one of them uses.

@@ -15,11 +15,12 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from trainyard import lifecycle, paths, versions
+from trainyard import paths, versions
 from trainyard.api.cluster import Cluster, Teardown
 from trainyard.api.job import Overrides, as_overrides
 from trainyard.console.report import note
 from trainyard.errors import RequestError
+from trainyard.operations import clusters
 from trainyard.wording import counted
 
 
@@ -209,7 +210,7 @@ class _Shape:
     overrides: Sequence[str]
     seconds: float
 
-    def fitting(self, config: RayClusterConfig) -> lifecycle.Cluster:
+    def fitting(self, config: RayClusterConfig) -> clusters.Cluster:
         """Return the cluster with as much of a shape as its backend can have, and say what is left out."""
         found = self._found(config)
         traits = found.backend.TRAITS
@@ -225,14 +226,14 @@ class _Shape:
         waits = traits.waits if traits.waits and _is_left_out(found, traits.waits) else ""
         return self._found(config, *([f"{waits}={self.seconds:g}s"] if waits else []))
 
-    def _found(self, config: RayClusterConfig, *more: str) -> lifecycle.Cluster:
+    def _found(self, config: RayClusterConfig, *more: str) -> clusters.Cluster:
         shape = {"name": self.name, **config.keys(), **config.kubernetes()}
         overrides = [*as_overrides(shape), *more, *self.overrides]
-        return lifecycle.find(
+        return clusters.find(
             self.file, dict(os.environ), directory=Path.cwd(), overrides=overrides, backend=self.backend
         )
 
 
-def _is_left_out(cluster: lifecycle.Cluster, key: str) -> bool:
+def _is_left_out(cluster: clusters.Cluster, key: str) -> bool:
     """Say whether a cluster file has nothing at a key, such as kuberay.wait_for_machines."""
     return reduce(getattr, key.split("."), cluster.spec) is None

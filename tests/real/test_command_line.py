@@ -73,7 +73,7 @@ def test_a_reader_who_leaves_early_is_no_error(program: str, words: list[str]) -
     assert "Error" not in (done.stderr or "")
 
 
-@pytest.mark.parametrize("module", ["invoke.program", "trainyard.lifecycle"])
+@pytest.mark.parametrize("module", ["invoke.program", "trainyard.operations.clusters"])
 def test_ctrl_c_while_modules_are_imported_ends_without_a_traceback(module: str) -> None:
     code = INTERRUPTED.format(name=module)
     done = subprocess.run(

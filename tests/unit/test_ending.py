@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from trainyard import backends, ending, lifecycle
+from trainyard import backends
 from trainyard.backends.contract import Tools
 from trainyard.console.progress import PlainProgress
 from trainyard.endpoint import Endpoint
@@ -23,7 +23,8 @@ from trainyard.errors import (
     RequestError,
     TrainyardError,
 )
-from trainyard.lifecycle import Cluster
+from trainyard.operations import clusters, run_guard
+from trainyard.operations.clusters import Cluster
 from trainyard.results import store
 from trainyard.results.store import RunDirectory
 from trainyard.seams.ray_api import RayApi, RefusedError
@@ -43,7 +44,7 @@ def cluster(tmp_path: Path) -> Cluster:
 def check(cluster: Cluster, *, end_runs: bool = False) -> list[str]:
     """Return what is noted, and not refused."""
     notes: list[str] = []
-    ending.check(
+    run_guard.check(
         *(cluster, "cluster.down", PROGRESS),
         results=cluster.tools.state,
         end_runs=end_runs,
@@ -61,7 +62,7 @@ def test_a_cluster_that_runs_and_lets_only_others_in_is_not_ended_unasked(
         raise RefusedError("no", where="there") if asked else LockedOutError("no", where="there")
 
     connect = (lambda _: Endpoint("lab", "http://127.0.0.1:1")) if asked else refuse
-    monkeypatch.setattr(lifecycle, "connect_as_made", connect)
+    monkeypatch.setattr(clusters, "connect_as_made", connect)
     monkeypatch.setattr(RayApi, "jobs", refuse)
     with pytest.raises(RequestError) as refused:
         check(cluster)
@@ -78,7 +79,7 @@ def test_what_lets_us_in_again_is_said_where_it_is_known(monkeypatch: pytest.Mon
     def refuse(_: Cluster) -> Endpoint:
         raise LockedOutError("no", hint="Put its token back.")
 
-    monkeypatch.setattr(lifecycle, "connect_as_made", refuse)
+    monkeypatch.setattr(clusters, "connect_as_made", refuse)
     with pytest.raises(RequestError) as refused:
         check(cluster)
     assert refused.value.hint == (
@@ -95,7 +96,7 @@ def test_one_that_is_broken_can_be_ended(
     def fail(_: Cluster) -> Endpoint:
         raise error
 
-    monkeypatch.setattr(lifecycle, "connect_as_made", fail)
+    monkeypatch.setattr(clusters, "connect_as_made", fail)
     assert check(cluster) == notes
 
 
@@ -115,7 +116,7 @@ def run(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> RunDirectory:
     record = {"run": "job-1", "cluster": "lab", "job": "job", "tasks": ["a"], "tune": {"metric": "x"}}
     made = store.create(cluster.tools.state, record, cluster="", job="")
     job = Job("job-1", "SUCCEEDED", "", "n", 0, {"trainyard_run": "job-1"})
-    monkeypatch.setattr(lifecycle, "connect_as_made", lambda _: Endpoint("lab", "http://127.0.0.1:1"))
+    monkeypatch.setattr(clusters, "connect_as_made", lambda _: Endpoint("lab", "http://127.0.0.1:1"))
     monkeypatch.setattr(RayApi, "jobs", lambda _: (job,))
     monkeypatch.setattr(RayApi, "job", lambda *_: job)
     monkeypatch.setattr(RayApi, "file", lambda *_, **__: nullcontext(iter([b"{}\n"])))
@@ -180,14 +181,14 @@ def test_what_runs_and_costs_after_an_up_that_ended_early_is_named(
 ) -> None:
     failing(monkeypatch, error)
     with pytest.raises(raised) as caught:
-        lifecycle.up(cluster, PROGRESS)
+        clusters.up(cluster, PROGRESS)
     assert caught.value.lines()[1:2] == billed
 
 
 def test_a_down_that_is_interrupted_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> None:
     failing(monkeypatch, KeyboardInterrupt())
     with pytest.raises(InterruptedRunError) as caught:
-        lifecycle.down(cluster, PROGRESS)
+        clusters.down(cluster, PROGRESS)
     hint = "  -> What is not removed yet stays. To continue, repeat the same command."
     assert caught.value.lines() == ["interrupted", BILLED, hint]
 
@@ -202,12 +203,12 @@ def test_a_down_that_is_interrupted_says_how_to_go_on(monkeypatch: pytest.Monkey
     ],
 )
 def test_storage_stays_unless_the_cluster_made_it_and_goes_itself(
-    tmp_path: Path, storage: Any, ends: ending.Ends, stays: bool
+    tmp_path: Path, storage: Any, ends: run_guard.Ends, stays: bool
 ) -> None:
     section = {"name": "lab", "backend": "kuberay", "kuberay": {"storage": storage}}
     loaded = LoadedCluster(ClusterSpec.model_validate(section), tmp_path / "lab.yaml")
     cluster = Cluster(loaded, Tools(tmp_path / "state", {}, "kuberay"))
-    assert ending._storage_stays(cluster, ends) is stays
+    assert run_guard._storage_stays(cluster, ends) is stays
 
 
 DRIVER = {"trainyard_run": "ppo-1", "trainyard_task": "seed=0", "trainyard_attempt": "2"}
@@ -217,7 +218,7 @@ def test_what_tasks_started_through_ray_counts_to_their_run(monkeypatch: pytest.
     run = Job("ppo-1", "RUNNING", "", "n", None, {"trainyard_run": "ppo-1", "trainyard_job": "ppo"})
     drivers = [Job("", "RUNNING", "", None, None, DRIVER, driver=f"0{number}000000") for number in (3, 4)]
     stranger = Job("", "RUNNING", "", None, None, {}, driver="05000000")
-    monkeypatch.setattr(lifecycle, "connect_as_made", lambda _: Endpoint("lab", "http://127.0.0.1:1"))
+    monkeypatch.setattr(clusters, "connect_as_made", lambda _: Endpoint("lab", "http://127.0.0.1:1"))
     monkeypatch.setattr(RayApi, "jobs", lambda _: [run, *drivers, stranger])
     with pytest.raises(RequestError) as refused:
         check(cluster)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from trainyard import smoke
 from trainyard.backends import existing, logs
 from trainyard.backends.contract import Tools
+from trainyard.dispatch import smoke
 from trainyard.endpoint import Endpoint
 from trainyard.errors import PrerequisiteError
 from trainyard.seams.ray_api import RayApi

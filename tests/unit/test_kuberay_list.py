@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tests.unit.fake_kube import FakeKube, named
-from trainyard import listing as clusters
 from trainyard.backends.kuberay import listing
 from trainyard.errors import TrainyardError
-from trainyard.listing import ListedCluster
+from trainyard.operations import cluster_list as clusters
+from trainyard.operations.cluster_list import ListedCluster
 from trainyard.seams.kube.errors import ApiUnreachableError, ForbiddenError
 from trainyard.seams.kube.types import RAY_CLUSTER, Object
 

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from trainyard_runner import leash as program
 
-from trainyard import lifecycle, usage
 from trainyard.backends import leash as leashes
 from trainyard.backends.contract import ClusterState, ClusterStatus, LeashStatus, Tools
 from trainyard.backends.leash import Leash
 from trainyard.errors import RequestError
-from trainyard.lifecycle import Cluster
+from trainyard.operations import clusters, usage
+from trainyard.operations.clusters import Cluster
+from trainyard.operations.usage import Usage
 from trainyard.spec.cluster import ClusterSpec, LoadedCluster
 from trainyard.steps import Step
-from trainyard.usage import Usage
 
 NOON = 1_800_000_000.0
 HOUR = 3600.0
@@ -188,4 +188,4 @@ def test_a_backend_without_one_refuses_it(tmp_path: Path) -> None:
     existing = {"address": "http://127.0.0.1:8265", "token_env": "TOKEN"}
     loaded = LoadedCluster(spec(BOTH, "existing", existing=existing), tmp_path / "lab.yaml")
     with pytest.raises(RequestError, match="a cluster of the backend 'existing' cannot end itself"):
-        lifecycle.plan_up(Cluster(loaded, Tools(tmp_path / "state", {}, "existing")))
+        clusters.plan_up(Cluster(loaded, Tools(tmp_path / "state", {}, "existing")))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainyard.leftovers import of_killed_runs
+from trainyard.operations.leftovers import of_killed_runs
 from trainyard.seams.ray_types import Job, left_from
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from trainyard import lifecycle
 from trainyard.backends.record import write_made_from
 from trainyard.errors import RequestError
+from trainyard.operations import clusters
 
 FILE = """\
 name: lab
@@ -22,10 +22,10 @@ def refuse(place: Path, *overrides: str, made: tuple[str, ...]) -> None:
     file = place / "lab.yaml"
     file.write_text(FILE)
     environ = {"XDG_STATE_HOME": str(place), "HOME": str(place)}
-    cluster = lifecycle.find(str(file), environ, directory=place, overrides=overrides)
+    cluster = clusters.find(str(file), environ, directory=place, overrides=overrides)
     cluster.tools.state.mkdir(parents=True)
     write_made_from(cluster.tools.state, file, made)
-    lifecycle.refuse_unmade(cluster, backend=None)
+    clusters.refuse_unmade(cluster, backend=None)
 
 
 @pytest.mark.parametrize("override", ["name=lab", "workers.cpu.count=3", "workers.0.count=3"])

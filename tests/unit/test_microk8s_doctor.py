@@ -19,10 +19,10 @@ from trainyard.backends.microk8s.facts import Facts
 from trainyard.backends.microk8s.lab import Host, Lab
 from trainyard.backends.microk8s.snapshot import Snapshot
 from trainyard.errors import OutsideError, PrerequisiteError, Problem
+from trainyard.operations.usage import Usage
 from trainyard.seams.ssh.connection import connect
 from trainyard.steps import YES, Answer, Stage, Step, no, nothing
 from trainyard.tasks import cluster_status
-from trainyard.usage import Usage
 
 RUNS = replace(GOOD, snap=INSTALLED, listening=frozenset({10250}))
 

@@ -12,7 +12,7 @@ from tests.unit.fake_kube import FakeKube, named
 from trainyard.errors import OutsideError, RequestError
 from trainyard.importing import of_context
 from trainyard.importing.clusters import Clusters
-from trainyard.listing import list_clusters
+from trainyard.operations.cluster_list import list_clusters
 from trainyard.seams.kube import api, config
 from trainyard.seams.kube.types import RAY_CLUSTER, Object
 from trainyard.spec.load import load_cluster

@@ -13,13 +13,14 @@ import yaml
 
 from tests.unit.test_architecture import ROOT
 from tests.unit.test_installed import write_installation
-from trainyard import paths, project
+from trainyard import paths
 from trainyard.console.progress import for_stream
 from trainyard.dispatch import package, wheels
 from trainyard.errors import RequestError
+from trainyard.operations import new_project
 from trainyard.seams import git, installed
 
-Make = Callable[[Path], project.Made]
+Make = Callable[[Path], new_project.Made]
 WHEEL = "./wheels/trainyard_ray-0.1.0-py3-none-any.whl[local]"
 WRITTEN = (
     ".github/workflows/train.yml",
@@ -43,7 +44,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def make(site: Path) -> Make:
-    return lambda directory: project.make(directory, for_stream(io.StringIO()))
+    return lambda directory: new_project.make(directory, for_stream(io.StringIO()))
 
 
 def direct_url(site: Path, text: dict[str, object]) -> None:
@@ -53,14 +54,14 @@ def direct_url(site: Path, text: dict[str, object]) -> None:
 def test_an_empty_directory_gets_all_of_it(make: Make, tmp_path: Path) -> None:
     robots = tmp_path / "My Robots"
     wheel = "wheels/trainyard_ray-0.1.0-py3-none-any.whl"
-    assert make(robots) == project.Made((*WRITTEN, wheel), (), {}, ())
+    assert make(robots) == new_project.Made((*WRITTEN, wheel), (), {}, ())
     assert (robots / "requirements.txt").read_text() == f"{WHEEL}\n"
     assert "\nname: my-robots" in (robots / "clusters/local.yaml").read_text()
     assert sorted(path.relative_to(robots).as_posix() for path in robots.rglob("*") if path.is_file()) == sorted(
         (*WRITTEN, wheel)
     )
     # The second time there is nothing to do.
-    assert make(robots) == project.Made((), WRITTEN, {}, ())
+    assert make(robots) == new_project.Made((), WRITTEN, {}, ())
 
 
 def test_what_exists_is_left_and_the_lines_that_it_lacks_are_named(make: Make, tmp_path: Path) -> None:
@@ -130,7 +131,7 @@ def test_a_project_below_the_top_of_a_repository_is_told_where_github_looks(
 
 
 def test_the_files_of_a_project_are_those_of_the_repository() -> None:
-    assert sorted(project.SHIPPED) == sorted(
+    assert sorted(new_project.SHIPPED) == sorted(
         path.relative_to(ROOT / "project").as_posix()
         for path in (ROOT / "project").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
@@ -138,7 +139,7 @@ def test_the_files_of_a_project_are_those_of_the_repository() -> None:
 
 
 def test_the_workflow_names_whose_clusters_it_makes() -> None:
-    workflow = yaml.safe_load((ROOT / "project" / project.WORKFLOW).read_text())
+    workflow = yaml.safe_load((ROOT / "project" / new_project.WORKFLOW).read_text())
     assert workflow["env"] == {"TRAINYARD_OWNER": "${{ github.repository }}"}
 
 

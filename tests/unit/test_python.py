@@ -13,7 +13,7 @@ import pytest
 import trainyard
 from trainyard import Cluster, Job, versions
 from trainyard.errors import NotReadyError, Problem, RequestError
-from trainyard.lifecycle import BILLED
+from trainyard.operations.clusters import BILLED
 from trainyard.sematic import (
     AutoscalerConfig,
     RayCluster,

@@ -10,9 +10,10 @@ import pytest
 
 # Docker's client opens a socket as it is imported.
 import trainyard.backends.compose  # noqa: F401
-from trainyard import backends, lifecycle
+from trainyard import backends
 from trainyard.backends.contract import Tools
 from trainyard.errors import RequestError
+from trainyard.operations import clusters
 from trainyard.spec.cluster import ClusterSpec
 
 SECTIONS: dict[str, Any] = {"existing": {"existing": {"address": "http://127.0.0.1:1", "token_env": "T"}}}
@@ -30,10 +31,10 @@ def test_a_backend_that_leaves_nothing_behind_says_so_and_removes_nothing(tmp_pa
     (tmp_path / "clusters").mkdir()
     text = json.dumps({"name": "lab", "backend": name, **SECTIONS.get(name, {})})
     (tmp_path / "clusters" / "lab.yaml").write_text(text)
-    cluster = lifecycle.find("lab", {"XDG_STATE_HOME": str(tmp_path)}, directory=tmp_path)
+    cluster = clusters.find("lab", {"XDG_STATE_HOME": str(tmp_path)}, directory=tmp_path)
     cluster.tools.state.mkdir(parents=True)
     with pytest.raises(RequestError) as caught:
-        lifecycle.plan_down(cluster, purge=True)
+        clusters.plan_down(cluster, purge=True)
     assert caught.value.lines() == [
         f"backend {name!r} has nothing to purge: `cluster.down` leaves nothing that it made",
         "  -> Leave out --purge.",

@@ -14,10 +14,10 @@ from trainyard_runner.records import Records
 from trainyard_runner.stream import EventStream
 from trainyard_runner.wire.resume import PART_BYTES, Inherited, Resume
 
-from trainyard import resuming, training
-from trainyard.dispatch import resume
 from trainyard.dispatch.follow import Screen
+from trainyard.dispatch.resume import Resumed, link, send
 from trainyard.errors import RequestError
+from trainyard.operations import resume, runs
 from trainyard.results import state as states
 from trainyard.results import store
 from trainyard.results.store import RunDirectory
@@ -61,7 +61,7 @@ def former(here: Path, *ended: tuple[str, str], **record: Any) -> RunDirectory:
 
 def ready(run: RunDirectory, *overrides: str, file: str | None = None, notes: list[str] | None = None) -> Any:
     screen = Screen(note=(notes if notes is not None else []).append)
-    return resuming.ready(run, file, overrides=overrides, backend=None, screen=screen)
+    return resume.ready(run, file, overrides=overrides, backend=None, screen=screen)
 
 
 def test_what_is_not_here_yet_is_fetched_before_it_is_said_what_tasks_begin_with(
@@ -74,7 +74,7 @@ def test_what_is_not_here_yet_is_fetched_before_it_is_said_what_tasks_begin_with
             run.checkpoint(task).mkdir(parents=True)
             (run.checkpoint(task) / "file").write_text("x")
 
-    monkeypatch.setattr(training, "fetch_to_resume", fetched)
+    monkeypatch.setattr(runs, "fetch_to_resume", fetched)
     prepared, _ = ready(run)
     assert prepared.resumed.plan.inherited == (Inherited("seed=1", True, False),)
 
@@ -90,7 +90,7 @@ def test_what_succeeded_is_skipped_and_the_rest_begins_with_what_is_here(here: P
     assert prepared.resumed.described(2) == "resumes rl-1: skips 1 task that succeeded; from their checkpoints: seed=1"
     assert notes == []
     new = RunDirectory(here / "results" / "rl-2")
-    resume.link(prepared.resumed, new)
+    link(prepared.resumed, new)
     assert sorted(str(path.relative_to(new.path)) for path in new.path.rglob("file")) == [
         "checkpoints/seed=1/file",
         "outputs/seed=0/file",
@@ -162,7 +162,7 @@ def test_skipped_tasks_are_shown_as_such(here: Path) -> None:
     document = state.document(now=1.0)
     assert (document["resumes"], state.done, dict(+state.counts)) == ("rl-1", 1, {"waiting": 1, "skipped": 1})
     assert document["tasks"][0] == {"name": "seed=0", "state": "skipped", "reason": "succeeded in rl-1", "attempts": []}
-    assert training.status(run).state.tasks["seed=0"].state == "skipped"
+    assert runs.status(run).state.tasks["seed=0"].state == "skipped"
 
 
 class Head:
@@ -184,8 +184,8 @@ def test_what_tasks_begin_with_reaches_the_head_byte_for_byte(tmp_path: Path) ->
     (run.checkpoint("a") / "policy").write_bytes(b"0123456789" * (PART_BYTES // 5))
     (run.outputs("a") / "curves").mkdir(parents=True)
     (run.outputs("a") / "curves" / "metrics.csv").write_text("1\n2\n")
-    resumed = resume.Resumed(run, Resume("rl-1", (), (Inherited("a", True, True),)))
-    resume.send(cast(RayApi, head), "rl-2", resumed, interrupted=lambda: False).do()
+    resumed = Resumed(run, Resume("rl-1", (), (Inherited("a", True, True),)))
+    send(cast(RayApi, head), "rl-2", resumed, interrupted=lambda: False).do()
     assert len(head.parts) == 4, "two whole parts of the checkpoint, its rest, and the outputs"
     stream = EventStream(tmp_path / "head")
     records = Records(tmp_path / "head", stream, node="head", node_name=str, each_attempt=False, job_log=JobLog("rl-1"))

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from trainyard import lifecycle
 from trainyard.errors import RequestError
-from trainyard.lifecycle import Cluster
+from trainyard.operations import clusters
+from trainyard.operations.clusters import Cluster
 
 FILE = """
 name: lab
@@ -22,20 +22,20 @@ workers:
 def cluster(tmp_path: Path, text: str = FILE, *, overrides: tuple[str, ...] = ()) -> Cluster:
     (tmp_path / "clusters").mkdir(exist_ok=True)
     (tmp_path / "clusters" / "lab.yaml").write_text(text)
-    return lifecycle.find("lab", {"HOME": str(tmp_path)}, directory=tmp_path, overrides=overrides)
+    return clusters.find("lab", {"HOME": str(tmp_path)}, directory=tmp_path, overrides=overrides)
 
 
 def test_a_group_gets_the_size_that_was_asked_for_and_the_next_command_means_that(tmp_path: Path) -> None:
-    sized = lifecycle.scaled(cluster(tmp_path, overrides=("head.cpus=2",)), ["gpu=0", "burst=1"])
+    sized = clusters.scaled(cluster(tmp_path, overrides=("head.cpus=2",)), ["gpu=0", "burst=1"])
     assert [(group.name, group.least, group.most) for group in sized.spec.workers] == [("gpu", 0, 0), ("burst", 1, 4)]
     assert sized.tools.overrides == ("head.cpus=2", "workers.gpu.count=0", "workers.burst.min=1")
-    assert lifecycle.scaled(cluster(tmp_path), ["gpu=2"]).tools.overrides == ()
+    assert clusters.scaled(cluster(tmp_path), ["gpu=2"]).tools.overrides == ()
 
 
 def test_what_differs_from_the_file_is_said(tmp_path: Path) -> None:
     file = cluster(tmp_path)
-    wanted = lifecycle.scaled(file, ["gpu=3", "burst=0"])
-    assert lifecycle.size_differences(file.spec, wanted.spec) == ["gpu: 2 in the file, 3 now"]
+    wanted = clusters.scaled(file, ["gpu=3", "burst=0"])
+    assert clusters.size_differences(file.spec, wanted.spec) == ["gpu: 2 in the file, 3 now"]
 
 
 @pytest.mark.parametrize(
@@ -54,16 +54,16 @@ def test_what_differs_from_the_file_is_said(tmp_path: Path) -> None:
 )
 def test_all_that_is_wrong_is_said_at_once(sizes: list[str], problems: list[str], tmp_path: Path) -> None:
     with pytest.raises(RequestError) as caught:
-        lifecycle.scaled(cluster(tmp_path), sizes)
+        clusters.scaled(cluster(tmp_path), sizes)
     assert [str(problem) for problem in caught.value.problems] == problems
 
 
 def test_a_size_must_be_given(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="no size was given: it must be GROUP=N, such as gpu=3"):
-        lifecycle.scaled(cluster(tmp_path), [])
+        clusters.scaled(cluster(tmp_path), [])
 
 
 def test_a_cluster_of_somebody_else_is_not_scaled(tmp_path: Path) -> None:
     text = "{name: lab, backend: existing, existing: {address: 'http://127.0.0.1:8265'}, auth: none}"
     with pytest.raises(RequestError, match="cluster lab is run by somebody else: Trainyard cannot change its size"):
-        lifecycle.scaled(cluster(tmp_path, text), ["gpu=3"])
+        clusters.scaled(cluster(tmp_path, text), ["gpu=3"])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trainyard import smoke
 from trainyard.console.report import Table
+from trainyard.dispatch import smoke
 from trainyard.endpoint import BackendCheck, Endpoint
 from trainyard.errors import SmokeError
 from trainyard.tasks.smoke import body

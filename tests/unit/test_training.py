@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from trainyard import training
-from trainyard.dispatch import launch, runs
+from trainyard.dispatch import launch
 from trainyard.dispatch.follow import Screen
-from trainyard.dispatch.runs import RunStatus
+from trainyard.dispatch.runs import RunStatus, concluded
 from trainyard.errors import RequestError
+from trainyard.operations import runs
 from trainyard.results import store
 from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory
@@ -26,9 +26,9 @@ def status(name: str, state: str, *, unsure: str | None = None) -> RunStatus:
 
 def test_the_only_run_that_goes_on_is_the_one_to_stop() -> None:
     gone = status("gone-1", "running", unsure="cluster unreachable")
-    assert training.the_open_run([status("a-2", "ended"), status("a-1", "running"), gone]) == "a-1"
-    assert training.the_open_run([gone]) == "gone-1"
-    assert training.the_open_run([status("a-2", "ended")]) is None
+    assert runs.the_open_run([status("a-2", "ended"), status("a-1", "running"), gone]) == "a-1"
+    assert runs.the_open_run([gone]) == "gone-1"
+    assert runs.the_open_run([status("a-2", "ended")]) is None
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_an_interruption_says_how_the_run_ended(state: str | None, what: str) ->
 
 def test_of_several_runs_that_go_on_none_is_chosen() -> None:
     with pytest.raises(RequestError) as caught:
-        training.the_open_run([status("a-2", "running"), status("a-1", "running")])
+        runs.the_open_run([status("a-2", "running"), status("a-1", "running")])
     assert str(caught.value) == (
         "2 runs are active\n  - RUN: one of: a-2, a-1\n  -> Name the one to stop: trainyard train.stop a-2"
     )
@@ -67,28 +67,28 @@ def test_a_damaged_run_is_named_and_hides_no_other(tmp_path: Path, monkeypatch: 
         run = ended_run(tmp_path, name)
     (run.path / "run.json").write_text('{"x": [')
     (tmp_path / "results" / "events-1" / "events.jsonl").write_text("[]\n")
-    found = {one.run.name: one.unsure for one in training.statuses()}
+    found = {one.run.name: one.unsure for one in runs.statuses()}
     assert found == {
         "good-1": None,
         "events-1": "run events-1 is damaged: not an event of Trainyard's runner: it is no JSON object",
         "record-1": "run record-1 is damaged: not the record of a run",
     }
-    assert training.find_run("good-1").name == "good-1"
+    assert runs.find_run("good-1").name == "good-1"
 
 
 def test_runs_are_chosen_by_job_state_and_age(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     ended_run(tmp_path, "good-1")
     chosen = [{"job": "jobs/good/"}, {"job": "goo"}, {"state": "failed"}, {"state": "succeeded"}, {"since": "5m"}]
-    assert [len(training.statuses(**flags)) for flags in chosen] == [1, 0, 0, 1, 0]
+    assert [len(runs.statuses(**flags)) for flags in chosen] == [1, 0, 0, 1, 0]
     for flags, message in (({"state": "suceeded"}, "did you mean 'succeeded'"), ({"since": "2 weeks"}, "--since")):
         with pytest.raises(RequestError, match=message):
-            training.statuses(**flags)
+            runs.statuses(**flags)
 
 
 def test_what_is_all_at_home_needs_no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    outcome = training.fetch(ended_run(tmp_path, "good-1"), checkpoints=False, screen=Screen())
+    outcome = runs.fetch(ended_run(tmp_path, "good-1"), checkpoints=False, screen=Screen())
     assert (outcome.error, outcome.state.state) == (None, "succeeded")
 
 
@@ -110,5 +110,5 @@ def test_a_module_that_is_missing_is_to_be_installed_before_anything_is_resumed(
     found.apply({"event": "attempt-ended", "time": 1.0, **ended})
     found.apply({"event": "task-ended", "time": 1.0, "task": "a", "state": "failed", "attempts": 1})
     found.apply({"event": "run-ended", "state": "failed", "exit": 1, "seconds": 1.0, "time": 1.0})
-    now = runs.concluded(RunStatus(RunDirectory(Path("a-1")), found))
+    now = concluded(RunStatus(RunDirectory(Path("a-1")), found))
     assert now.error and str(now.error.hint).startswith("Python has no module torch there. ")

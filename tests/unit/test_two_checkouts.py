@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from trainyard import lifecycle
 from trainyard.errors import RequestError
-from trainyard.lifecycle import Cluster
+from trainyard.operations import clusters
+from trainyard.operations.clusters import Cluster
 
 
 def cluster(home: Path, checkout: str, *, overrides: tuple[str, ...] = ()) -> Cluster:
     (home / checkout / "clusters").mkdir(parents=True, exist_ok=True)
     (home / checkout / "clusters" / "lab.yaml").write_text("{name: lab, backend: local}")
-    return lifecycle.find("lab", {"HOME": str(home)}, directory=home / checkout, overrides=overrides)
+    return clusters.find("lab", {"HOME": str(home)}, directory=home / checkout, overrides=overrides)
 
 
 def made(home: Path, checkout: str) -> Cluster:
@@ -28,7 +28,7 @@ def made(home: Path, checkout: str) -> Cluster:
 def test_a_second_checkout_is_told_whose_the_cluster_is_and_not_connected_to_it(tmp_path: Path) -> None:
     first = made(tmp_path, "first").loaded.source
     second = cluster(tmp_path, "second")
-    for command in (lifecycle.connect, lifecycle.status, lifecycle.plan_up, lifecycle.plan_down):
+    for command in (clusters.connect, clusters.status, clusters.plan_up, clusters.plan_down):
         with pytest.raises(RequestError) as caught:
             command(second)
         assert caught.value.lines() == [
@@ -42,16 +42,16 @@ def test_a_second_checkout_is_told_whose_the_cluster_is_and_not_connected_to_it(
 def test_another_file_of_the_same_directory_means_the_same_cluster(tmp_path: Path) -> None:
     made(tmp_path, "first")
     (tmp_path / "first" / "clusters" / "larger.yaml").write_text("{name: lab, backend: local, head: {cpus: 2}}")
-    larger = lifecycle.find("larger", {"HOME": str(tmp_path)}, directory=tmp_path / "first")
-    assert lifecycle.status(larger).state == "absent"
+    larger = clusters.find("larger", {"HOME": str(tmp_path)}, directory=tmp_path / "first")
+    assert clusters.status(larger).state == "absent"
 
 
 def test_a_checkout_that_was_moved_keeps_its_cluster(tmp_path: Path) -> None:
     made(tmp_path, "first")
     (tmp_path / "first").rename(tmp_path / "moved")
-    assert lifecycle.status(cluster(tmp_path, "moved")).state == "absent"
+    assert clusters.status(cluster(tmp_path, "moved")).state == "absent"
 
 
 def test_who_names_a_cluster_on_the_command_line_may_remove_it_from_anywhere(tmp_path: Path) -> None:
     made(tmp_path, "first")
-    assert lifecycle.plan_down(cluster(tmp_path, "second", overrides=("name=lab",)))
+    assert clusters.plan_down(cluster(tmp_path, "second", overrides=("name=lab",)))

@@ -6,9 +6,9 @@ import pytest
 
 from trainyard.backends.contract import ClusterStatus, NodeStatus
 from trainyard.console.report import Table
+from trainyard.operations.usage import RunNow, Usage
 from trainyard.seams.ray_types import Amounts, usage_from
 from trainyard.tasks import cluster_status
-from trainyard.usage import RunNow, Usage
 
 GIB = 2**30
 

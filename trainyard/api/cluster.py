@@ -13,7 +13,6 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Literal, get_args
 
-from trainyard import ending, lifecycle, resuming, smoke, training
 from trainyard.api.connection import connected, refuse_connected, refused
 from trainyard.api.job import Job, Overrides, as_overrides
 from trainyard.api.run import Run
@@ -22,13 +21,14 @@ from trainyard.backends.record import recorded_backend
 from trainyard.console import progress
 from trainyard.console.report import note
 from trainyard.console.run_screen import PrintedScreen
-from trainyard.dispatch import launch
+from trainyard.dispatch import launch, smoke
 from trainyard.dispatch.follow import Screen
 from trainyard.dispatch.plan import Prepared, described
+from trainyard.dispatch.smoke import Smoked
 from trainyard.endpoint import Endpoint
 from trainyard.errors import InterruptedRunError, RequestError, TrainyardError
+from trainyard.operations import clusters, resume, run_guard, runs
 from trainyard.results.store import RunDirectory
-from trainyard.smoke import Smoked
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.wording import counted
 
@@ -62,7 +62,7 @@ class Cluster:
 
     def __init__(
         self,
-        cluster: lifecycle.Cluster,
+        cluster: clusters.Cluster,
         *,
         teardown: Teardown = "made",
         forward_logs: bool | None = None,
@@ -104,7 +104,7 @@ class Cluster:
         """
         asked = str(file) if file else None
         overrides = as_overrides(set)
-        found = lifecycle.find(asked, dict(os.environ), directory=Path.cwd(), overrides=overrides, backend=backend)
+        found = clusters.find(asked, dict(os.environ), directory=Path.cwd(), overrides=overrides, backend=backend)
         return cls(
             found,
             teardown=teardown,
@@ -142,16 +142,16 @@ class Cluster:
 
     def status(self) -> ClusterStatus:
         """Ask how it is."""
-        return lifecycle.status(self._cluster)
+        return clusters.status(self._cluster)
 
     def up(self, *, timeout: float | None = None) -> None:
         """Make it match its file, as `cluster.up` does; safe to repeat. Raises RequestError rather than end runs."""
         check = self._check("cluster.up", end_runs=False, ends="nodes")
-        lifecycle.up(self._cluster, progress.for_stream(), before_disruption=check, timeout=timeout)
+        clusters.up(self._cluster, progress.for_stream(), before_disruption=check, timeout=timeout)
 
     def smoke(self) -> Smoked:
         """Prove that it can train. Raises SmokeError."""
-        smoked = smoke.smoke(lifecycle.connect(self._cluster), progress.for_stream())
+        smoked = smoke.smoke(clusters.connect(self._cluster), progress.for_stream())
         if smoked.error:
             raise smoked.error
         done = [check for check in smoked.checks if not check["skipped"]]
@@ -161,7 +161,7 @@ class Cluster:
     def down(self, *, end_runs: bool = False) -> None:
         """Remove it, and prove that nothing is left. Raises RequestError while runs go on, unless they are to end."""
         check = self._check("cluster.down", end_runs=end_runs, ends="cluster")
-        lifecycle.down(self._cluster, progress.for_stream(), before_disruption=check)
+        clusters.down(self._cluster, progress.for_stream(), before_disruption=check)
 
     def dispatch(self, job: Job | str | Path, *, skip_smoke: bool = False) -> Run:
         """Begin a run of a job, or of the job of a directory; return as soon as it has begun.
@@ -180,26 +180,26 @@ class Cluster:
         Without a job it is that of the run's directory, as it is now. Raises RequestError while the run
         still runs, where all of it succeeded, and of a sweep.
         """
-        former = training.find_run(run if isinstance(run, str) else run.name)
+        former = runs.find_run(run if isinstance(run, str) else run.name)
         job = job or _job_of(former)
         other = f"cluster.tune({str(job.directory)!r})"
-        prepared = training.checked(self._cluster, job.spec, job.directory, sweep=False, other=other)
-        prepared = resuming.resumed(former, prepared, cluster=self.spec.name, screen=Screen(note=note))
+        prepared = runs.checked(self._cluster, job.spec, job.directory, sweep=False, other=other)
+        prepared = resume.resumed(former, prepared, cluster=self.spec.name, screen=Screen(note=note))
         return self._begin(prepared, sweep=False, skip_smoke=skip_smoke)
 
     def _dispatch(self, job: Job | str | Path, *, sweep: bool, skip_smoke: bool) -> Run:
         job = job if isinstance(job, Job) else Job.from_directory(job)
         other = f"cluster.{'dispatch' if sweep else 'tune'}(job)"
-        prepared = training.checked(self._cluster, job.spec, job.directory, sweep=sweep, other=other)
+        prepared = runs.checked(self._cluster, job.spec, job.directory, sweep=sweep, other=other)
         prepared = replace(prepared, overrides=job.overrides)
         return self._begin(prepared, sweep=sweep, skip_smoke=skip_smoke)
 
     def _begin(self, prepared: Prepared, *, sweep: bool, skip_smoke: bool) -> Run:
         note("\n".join(described(prepared)))
-        endpoint = training.reach(self._cluster, skip_smoke=skip_smoke)
+        endpoint = runs.reach(self._cluster, skip_smoke=skip_smoke)
         begun = launch.dispatch(
             *(prepared, endpoint),
-            results=training.results(),
+            results=runs.results(),
             command=sys.argv,
             wait=False,
             skip_smoke=skip_smoke,
@@ -239,7 +239,7 @@ class Cluster:
             if isinstance(error, InterruptedRunError):
                 raise KeyboardInterrupt from None
             if is_removed and isinstance(error, TrainyardError):
-                error.problems = tuple(each for each in error.problems if each.where != lifecycle.BILLED)
+                error.problems = tuple(each for each in error.problems if each.where != clusters.BILLED)
             raise
         return self
 
@@ -268,10 +268,10 @@ class Cluster:
         recorded = recorded_backend(self._cluster.tools.state)
         return recorded not in (None, self.spec.backend) or self.status().state != "absent"
 
-    def _check(self, command: str, *, end_runs: bool, ends: ending.Ends) -> Callable[[], None]:
-        return lambda: ending.check(
+    def _check(self, command: str, *, end_runs: bool, ends: run_guard.Ends) -> Callable[[], None]:
+        return lambda: run_guard.check(
             *(self._cluster, command, progress.for_stream()),
-            results=training.results(),
+            results=runs.results(),
             end_runs=end_runs,
             ends=ends,
             note=lambda text: note(f"note: {text}"),
@@ -293,14 +293,14 @@ class Cluster:
         for block in reversed(self._blocks):
             block.unconnected.close()
         try:
-            self._connect(lifecycle.connect(self._cluster), runtime_env)
+            self._connect(clusters.connect(self._cluster), runtime_env)
         except BaseException:
             self._refuse_until_connected()
             raise
 
     def _connect_or_refuse(self, runtime_env: Mapping[str, Any]) -> None:
         """Let `ray` be this cluster in the block; where no way leads to it, let it say so."""
-        endpoint = lifecycle.connect(self._cluster)
+        endpoint = clusters.connect(self._cluster)
         if endpoint.ray_address is None:
             self._blocks[-1].inside.enter_context(refused(self.name, is_reached=False))
         else:
@@ -323,7 +323,7 @@ class Cluster:
 
 def _job_of(run: RunDirectory) -> Job:
     """Return the job of a run as its directory is now, with the flags that it was dispatched with."""
-    return Job.from_directory(run.record()["job_directory"], set=resuming.flags_of_job(run))
+    return Job.from_directory(run.record()["job_directory"], set=resume.flags_of_job(run))
 
 
 def _finish(runs: Sequence[Run], *, stop: bool) -> None:

@@ -24,8 +24,8 @@ from trainyard.wording import counted
 
 if TYPE_CHECKING:
     from trainyard.backends.contract import ClusterStatus
-    from trainyard.ending import Ends
-    from trainyard.lifecycle import Cluster
+    from trainyard.operations.clusters import Cluster
+    from trainyard.operations.run_guard import Ends
     from trainyard.steps import PlannedStep, StepResult
 
 # A state, where another word says more to people.
@@ -68,7 +68,7 @@ def up(
     """Make the cluster match its file."""
     cluster, command = _meant(call, recreate=recreate, remove=remove, force=force, adopt=adopt)
     if call.dry:
-        return planned(cluster, lazy.lifecycle.plan_up(cluster, call.progress, recreate=recreate), command)
+        return planned(cluster, lazy.clusters.plan_up(cluster, call.progress, recreate=recreate), command)
     return _made(call, cluster, command, recreate=recreate, end_runs=end_runs)
 
 
@@ -81,8 +81,8 @@ def up(
 def plan(call: Call, recreate: bool = False, remove: bool = False, force: bool = False, adopt: bool = False) -> Report:
     """Say what cluster.up would change; change nothing."""
     cluster, command = _meant(call, recreate=recreate, remove=remove, force=force, adopt=adopt)
-    steps = lazy.lifecycle.plan_up(cluster, call.progress, recreate=recreate)
-    documents = lazy.lifecycle.documents(cluster, recreate=recreate) if call.json else ()
+    steps = lazy.clusters.plan_up(cluster, call.progress, recreate=recreate)
+    documents = lazy.clusters.documents(cluster, recreate=recreate) if call.json else ()
     return planned(cluster, steps, command, documents=documents)
 
 
@@ -103,14 +103,14 @@ def down(
     """Remove the cluster, and prove that nothing is left."""
     if all is not None:
         return _all_down(call, all, yes=yes, end_runs=end_runs, others=purge or keep_disks or adopt)
-    cluster = lazy.lifecycle.asking(call.cluster(), adopt=adopt, keep_disks=keep_disks)
+    cluster = lazy.clusters.asking(call.cluster(), adopt=adopt, keep_disks=keep_disks)
     command = _flagged("cluster.down", {"--purge": purge, "--keep-disks": keep_disks, "--adopt": adopt})
     if call.dry:
-        return planned(cluster, lazy.lifecycle.plan_down(cluster, call.progress, purge=purge), command)
+        return planned(cluster, lazy.clusters.plan_down(cluster, call.progress, purge=purge), command)
     check = _begin(call, cluster, command, end_runs=end_runs, ends="cluster")
     if not cluster.backend.TRAITS.makes_nodes:
         _remove_leftovers(call, cluster)
-    results = lazy.lifecycle.down(cluster, call.progress, purge=purge, before_disruption=check)
+    results = lazy.clusters.down(cluster, call.progress, purge=purge, before_disruption=check)
     return _removed(cluster, results, purge=purge, keep_disks=keep_disks)
 
 
@@ -118,7 +118,7 @@ def _all_down(call: Call, prefix: str, *, yes: bool, end_runs: bool, others: boo
     """Remove the clusters whose names begin so, once that was said yes to."""
     if others or call.file or call.overrides or call.backend:
         raise RequestError("--all goes with --yes and --end-runs alone", hint="Leave out the other flags.")
-    clusters, stay = lazy.listing.to_remove(os.environ, prefix, directory=Path.cwd())
+    clusters, stay = lazy.cluster_list.to_remove(os.environ, prefix, directory=Path.cwd())
     notes = [f"note: {line}" for line in stay]
     names = [cluster.spec.name for cluster in clusters]
     rows = [(each.spec.name, each.spec.backend, paths.shown(each.loaded.source)) for each in clusters]
@@ -133,14 +133,14 @@ def _all_down(call: Call, prefix: str, *, yes: bool, end_runs: bool, others: boo
         raise RequestError(f"{question.removesuffix('?')}: not without a yes", hint="Give --yes, or answer y.")
     for cluster in clusters:
         check = _begin(call, cluster, "cluster.down", end_runs=end_runs, ends="cluster")
-        lazy.lifecycle.down(cluster, call.progress, purge=False, before_disruption=check)
+        lazy.clusters.down(cluster, call.progress, purge=False, before_disruption=check)
     return Report({"clusters": names}, [f"removed: {', '.join(names)}"], notes=notes, next="trainyard cluster.list")
 
 
 @task(*CLUSTER, dry=True)
 def status(call: Call) -> Report:
     """Ask every node how it is, and what is in use."""
-    now = lazy.lifecycle.status(call.cluster())
+    now = lazy.clusters.status(call.cluster())
     return status_report(now, lazy.usage.ask(now, has_ended=_has_ended), now.hosts())
 
 
@@ -150,10 +150,10 @@ def status(call: Call) -> Report:
 def doctor(call: Call, fix: bool = False) -> Report:
     """Look for what is wrong or will break: nodes, hosts, certificates, disks; exits 5 if there is anything."""
     cluster = call.cluster()
-    found = lazy.lifecycle.diagnose(cluster)
+    found = lazy.clusters.diagnose(cluster)
     if fix and not call.dry and any(finding.step for finding in found):
-        lazy.lifecycle.mend(cluster, found, call.progress)
-        found = lazy.lifecycle.diagnose(cluster)
+        lazy.clusters.mend(cluster, found, call.progress)
+        found = lazy.clusters.diagnose(cluster)
     return findings_report(cluster.spec.name, found)
 
 
@@ -166,16 +166,16 @@ def doctor(call: Call, fix: bool = False) -> Report:
 )
 def scale(call: Call, sizes: list[str] | None = None, adopt: bool = False, end_runs: bool = False) -> Report:
     """Give groups another number of nodes than the file says, as cluster.up would: cluster.scale gpu=3."""
-    file = lazy.lifecycle.asking(call.cluster(), adopt=adopt)
-    cluster = lazy.lifecycle.scaled(file, sizes or [])
+    file = lazy.clusters.asking(call.cluster(), adopt=adopt)
+    cluster = lazy.clusters.scaled(file, sizes or [])
     command_hints.override(cluster.tools.overrides)
     if call.dry:
         command = _flagged("cluster.up", {"--adopt": adopt})
-        return planned(cluster, lazy.lifecycle.plan_up(cluster, call.progress), command)
+        return planned(cluster, lazy.clusters.plan_up(cluster, call.progress), command)
     command = _flagged(f"cluster.scale {shlex.join(sizes or [])}", {"--adopt": adopt})
     made = _made(call, cluster, command, end_runs=end_runs)
     # The next cluster.up without these sizes goes back.
-    differences = lazy.lifecycle.size_differences(file.spec, cluster.spec)
+    differences = lazy.clusters.size_differences(file.spec, cluster.spec)
     back = f"write it into {file.loaded.source} to keep it, or cluster.up goes back"
     return replace(made, notes=[*made.notes, *(f"note: {size}; {back}" for size in differences)])
 
@@ -192,7 +192,7 @@ def show(call: Call) -> Report:
 @task(dry=True, name="list", help={"region": REGION, "context": _CONTEXT})
 def list_(call: Call, region: str = "", context: str = "") -> Report:
     """List the clusters that have a file here, and those that were made from files elsewhere."""
-    clusters, remarks = lazy.listing.list_clusters(
+    clusters, remarks = lazy.cluster_list.list_clusters(
         os.environ, directory=Path.cwd(), region=region or None, context=context or None
     )
     rows = [
@@ -222,8 +222,8 @@ def list_(call: Call, region: str = "", context: str = "") -> Report:
 def open_(call: Call) -> Report | None:
     """Show where the dashboard is and how to log in; open it when there is a browser."""
     cluster = call.cluster()
-    endpoint = lazy.lifecycle.connect(cluster)
-    now = lazy.lifecycle.status(cluster)
+    endpoint = lazy.clusters.connect(cluster)
+    now = lazy.clusters.status(cluster)
     token_file = str(now.token_file) if now.token_file else None
     found = {"token_file": token_file, "token_command": now.token_command}
     lines = [f"dashboard: {endpoint.address}"]
@@ -249,7 +249,7 @@ def forward(call: Call, node: str, port: str) -> Report | None:
 
     here, there = _ports(port)
     command = node_ports.relay(there)
-    words = lazy.lifecycle.shell(call.cluster(), node=node, command=command, terminal=False)
+    words = lazy.clusters.shell(call.cluster(), node=node, command=command, terminal=False)
     if call.dry:
         return Report(
             {"node": node, "port": there}, [f"would: Open port {there} of {node} on port {here} of this machine"]
@@ -298,7 +298,7 @@ def _for_rays_tools(address: str, token_file: str | None, now: ClusterStatus) ->
 @task(*CLUSTER, dry=True, positional=["node"], help={"node": NODE, "follow": FOLLOW, "all": ALL})
 def logs(call: Call, node: str = "", follow: bool = True, all: bool = False) -> None:
     """Print what the nodes' own log files say, each line with its node: of all, or of one."""
-    found = lazy.lifecycle.logs(call.cluster(), follow=follow, node=node, everything=all)
+    found = lazy.clusters.logs(call.cluster(), follow=follow, node=node, everything=all)
     for line in found:
         # One document a line, since there may be no end.
         text = json.dumps(asdict(line)) if call.json else f"{line.node} {line.file} | {line.text}"
@@ -311,7 +311,7 @@ def shell(call: Call, node: str = "head", command: str = "") -> Report:
     from trainyard.seams import programs
 
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    words = lazy.lifecycle.shell(call.cluster(), node=node, command=command, terminal=terminal)
+    words = lazy.clusters.shell(call.cluster(), node=node, command=command, terminal=terminal)
     if not (call.dry or call.json):
         programs.become(words, os.environ)
     return Report({"command": words}, [shlex.join(words)])
@@ -319,9 +319,9 @@ def shell(call: Call, node: str = "head", command: str = "") -> Report:
 
 def _meant(call: Call, *, recreate: bool, remove: bool, force: bool, adopt: bool) -> tuple[Cluster, str]:
     """Return the cluster, and the command that makes it as these flags say. Raises RequestError."""
-    cluster = lazy.lifecycle.asking(call.cluster(), adopt=adopt)
+    cluster = lazy.clusters.asking(call.cluster(), adopt=adopt)
     if remove or force:
-        cluster = lazy.lifecycle.removing(cluster, remove=remove, force=force)
+        cluster = lazy.clusters.removing(cluster, remove=remove, force=force)
     flags = {"--recreate": recreate, "--remove": remove, "--force": force, "--adopt": adopt}
     return cluster, _flagged("cluster.up", flags)
 
@@ -334,7 +334,7 @@ def planned(
     cluster: Cluster, plan: Sequence[PlannedStep], command: str, *, documents: Sequence[Mapping[str, Any]] = ()
 ) -> Report:
     """Say what `command` would do, and which runs it would end; `documents` are what Kubernetes would get."""
-    ends = lazy.ending.would_end(cluster, plan)
+    ends = lazy.run_guard.would_end(cluster, plan)
     needed = [step.needs for step in plan if step.state == "would" and step.needs]
     command = " ".join([command, *needed])
     if ends:
@@ -357,8 +357,8 @@ def _made(call: Call, cluster: Cluster, command: str, *, end_runs: bool, recreat
 
     ends: Ends = "head" if recreate else "nodes"
     check = _begin(call, cluster, command, end_runs=end_runs, ends=ends)
-    results = lazy.lifecycle.up(cluster, call.progress, recreate=recreate, before_disruption=check)
-    endpoint = lazy.lifecycle.connect(cluster)
+    results = lazy.clusters.up(cluster, call.progress, recreate=recreate, before_disruption=check)
+    endpoint = lazy.clusters.connect(cluster)
     lazy.leftovers.remove(cluster, call.progress)
     return Report(
         {"name": cluster.spec.name, "state": "up", "address": endpoint.address, "steps": step_documents(results)},
@@ -399,7 +399,7 @@ def _remove_leftovers(call: Call, cluster: Cluster) -> None:
 
 def _has_ended(run: str) -> bool:
     """Say whether a run of this directory is known to have ended."""
-    return bool(lazy.ending.told_its_end(paths.results_home(os.environ, directory=Path.cwd()), run))
+    return bool(lazy.run_guard.told_its_end(paths.results_home(os.environ, directory=Path.cwd()), run))
 
 
 def _begin(call: Call, cluster: Cluster, command: str, *, end_runs: bool, ends: Ends) -> Callable[[], None]:
@@ -409,7 +409,7 @@ def _begin(call: Call, cluster: Cluster, command: str, *, end_runs: bool, ends: 
 
     def check() -> None:
         # Most commands end no nodes, and need none of what this imports.
-        lazy.ending.check(
+        lazy.run_guard.check(
             *(cluster, command, call.progress),
             results=results,
             end_runs=end_runs,

@@ -15,7 +15,7 @@ from trainyard.wording import counted, without_name
 
 if TYPE_CHECKING:
     from trainyard.backends.contract import ClusterStatus, Finding, HostStatus, LeashStatus
-    from trainyard.usage import Usage
+    from trainyard.operations.usage import Usage
 
 
 def status_report(now: ClusterStatus, usage: Usage, hosts: Sequence[HostStatus] = ()) -> Report:

@@ -18,7 +18,7 @@ from trainyard.console.report import Report
 from trainyard.tasks import lazy
 
 if TYPE_CHECKING:
-    from trainyard.lifecycle import Cluster
+    from trainyard.operations.clusters import Cluster
     from trainyard.steps import Progress
 
 # A letter means the same flag in all tasks, and only flags that most of them have get one.
@@ -58,7 +58,7 @@ class Call:
 
     def cluster(self) -> Cluster:
         """Return the cluster that the flags mean. Raises RequestError."""
-        return lazy.lifecycle.find(
+        return lazy.clusters.find(
             self.file, os.environ, directory=Path.cwd(), overrides=self.overrides, backend=self.backend
         )
 

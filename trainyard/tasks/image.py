@@ -19,7 +19,7 @@ from trainyard.wording import counted
 
 if TYPE_CHECKING:
     from trainyard.images.pipeline import ImageCommand, ListedImage
-    from trainyard.lifecycle import Cluster
+    from trainyard.operations.clusters import Cluster
 
 HELP = {
     "image": "Name of a directory of images/ (default: the cluster file's `image`, else ray-cpu).",
@@ -72,7 +72,7 @@ def lint(call: Call, image: str = "", base: str = "", platform: str = "") -> Rep
 )
 def push(call: Call, image: str = "", base: str = "", platform: str = "", skip_lint: bool = False) -> Report:
     """Build an image if it changed, check it, push it; clusters run the digest that this prints."""
-    lazy.lifecycle.refuse_without_registry(call.cluster())
+    lazy.clusters.refuse_without_registry(call.cluster())
     with _open(call, image, base, platform) as command:
         if call.dry:
             return _planned(command, lazy.pipeline.plan_push(command, skip_lint=skip_lint), again="image.push")

@@ -18,7 +18,7 @@ from trainyard.tasks.command import Call, task, words_behind_dashes
 from trainyard.wording import did_you_mean
 
 if TYPE_CHECKING:
-    from trainyard.project import Made
+    from trainyard.operations.new_project import Made
 
 _HOSTS = re.compile(r"^(  hosts:.*\n)(?:    - .*\n)+", re.MULTILINE)
 
@@ -29,7 +29,7 @@ _HOSTS = re.compile(r"^(  hosts:.*\n)(?:    - .*\n)+", re.MULTILINE)
 )
 def init(call: Call, directory: str = ".") -> Report:
     """Write a project, or what a directory lacks of one: a cluster file, a job, a CI workflow. Changes no file."""
-    made = lazy.project.make(Path(directory), call.progress)
+    made = lazy.new_project.make(Path(directory), call.progress)
     enter = "" if directory == "." else f"cd {shlex.quote(directory)} && "
     return Report(
         {
@@ -71,7 +71,7 @@ def new(call: Call, name: str, hosts: list[str] | None = None, backend: str = pa
     path = Path("clusters") / f"{name}.yaml"
     if path.exists():
         raise RequestError(f"{path} exists", hint="Choose another name, or edit that file.")
-    lazy.project.write(path, text.encode())
+    lazy.new_project.write(path, text.encode())
     try:
         load_cluster(path)
     except RequestError:

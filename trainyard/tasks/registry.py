@@ -30,7 +30,7 @@ def up(call: Call) -> Report:
     """Run the registry in a container of this Docker."""
     from trainyard.registry import lifecycle as registry
 
-    lazy.lifecycle.refuse_without_registry(call.cluster())
+    lazy.clusters.refuse_without_registry(call.cluster())
     with _open(call) as target:
         if call.dry:
             return _planned(target, registry.up_steps(target, call.progress))

@@ -13,7 +13,7 @@ from trainyard.tasks import lazy
 from trainyard.tasks.command import CLUSTER, Call, task
 
 if TYPE_CHECKING:
-    from trainyard.smoke import Check
+    from trainyard.dispatch.smoke import Check
 
 _COLUMNS = ("nodes", "task", "versions", "gpus", "torch", "isolation", "transfer", "disk", "shm")
 # Of these a cell shows the beginning of what was found, up to any of these words.
@@ -27,9 +27,9 @@ _REST = re.compile(r" of .*| from .*|[;:].*")
 @task(*CLUSTER, dry=True)
 def run(call: Call) -> Report:
     """Test nodes, versions, GPUs, isolation, transfer and space; exit 5 if something is wrong."""
-    from trainyard import smoke
+    from trainyard.dispatch import smoke
 
-    endpoint = lazy.lifecycle.connect(call.cluster())
+    endpoint = lazy.clusters.connect(call.cluster())
     if call.dry:
         would = ["dashboard", *_COLUMNS]
         document = {"cluster": endpoint.cluster, "would": would}

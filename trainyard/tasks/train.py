@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from trainyard.dispatch.plan import Prepared
     from trainyard.dispatch.runs import RunStatus
     from trainyard.errors import TrainyardError
-    from trainyard.lifecycle import Cluster
+    from trainyard.operations.clusters import Cluster
     from trainyard.results.compare import Final
     from trainyard.results.state import RunState, Task
     from trainyard.results.store import RunDirectory
@@ -57,7 +57,7 @@ def dispatch(
     call: Call, job_dir: str, file: list[str] | None = None, wait: bool = True, skip_smoke: bool = False
 ) -> Report | None:
     """Run a job; the exit code is the job's."""
-    ready = lazy.training.ready(job_dir, file or [], overrides=call.overrides, backend=call.backend)
+    ready = lazy.runs.ready(job_dir, file or [], overrides=call.overrides, backend=call.backend)
     now = dispatched(call, *ready, wait=wait, skip_smoke=skip_smoke)
     return ended(now) if now else None
 
@@ -78,8 +78,8 @@ def dispatch(
 )
 def resume(call: Call, run: str = "", wait: bool = True, skip_smoke: bool = False) -> Report | None:
     """Run again what did not succeed, from its last checkpoints: a new run, which skips what succeeded."""
-    found = lazy.training.find_run(run or None)
-    ready = lazy.resuming.ready(
+    found = lazy.runs.find_run(run or None)
+    ready = lazy.resume.ready(
         *(found, call.file),
         overrides=call.overrides,
         backend=call.backend,
@@ -102,13 +102,13 @@ def resume(call: Call, run: str = "", wait: bool = True, skip_smoke: bool = Fals
 )
 def list_(call: Call, job: str = "", state: str = "", since: str = "") -> Report:
     """List the runs of the directory results/ here, the newest first."""
-    return listed(lazy.training.statuses(call.file, job=job, state=state, since=since))
+    return listed(lazy.runs.statuses(call.file, job=job, state=state, since=since))
 
 
 @task("file", dry=True, positional=["run"], help=HELP)
 def status(call: Call, run: str = "") -> Report:
     """Show a run's state."""
-    now = lazy.training.status(find(call, run))
+    now = lazy.runs.status(find(call, run))
     state = now.state
     body: list[str | Table] = [
         *tasks_table(state, now=time.time() if now.unsure is None else state.last_contact or 0.0)
@@ -136,7 +136,7 @@ def status(call: Call, run: str = "") -> Report:
 def logs(call: Call, run: str = "", task: str = "", all: bool = False, follow: bool = True) -> Report:
     """Follow a run from where this machine stopped; print all of one that has ended. Ctrl-C only stops looking."""
     screen = screen_for(call, only=task or None)
-    return ended(lazy.training.logs(find(call, run), screen=screen, task=task or None, everything=all, follow=follow))
+    return ended(lazy.runs.logs(find(call, run), screen=screen, task=task or None, everything=all, follow=follow))
 
 
 @task("file", dry=True, positional=["run"], help=HELP)
@@ -145,7 +145,7 @@ def stop(call: Call, run: str = "") -> Report:
 
     With -f, a run that was dispatched elsewhere is stopped by its whole name, as cluster.status shows it.
     """
-    by = lazy.training.stop_elsewhere(run, call.file, call.progress, dry=call.dry)
+    by = lazy.runs.stop_elsewhere(run, call.file, call.progress, dry=call.dry)
     if by is not None:
         if call.dry:
             return call.skipped(f"run {run}, dispatched by {by}")
@@ -156,7 +156,7 @@ def stop(call: Call, run: str = "") -> Report:
 @task("file", positional=["run"], help={**HELP, "checkpoints": "The tasks' last checkpoints too."})
 def fetch(call: Call, run: str = "", checkpoints: bool = False) -> Report:
     """Bring home outputs that are not here yet."""
-    now = lazy.training.fetch(find(call, run), checkpoints=checkpoints, screen=screen_for(call))
+    now = lazy.runs.fetch(find(call, run), checkpoints=checkpoints, screen=screen_for(call))
     name, state = now.run.name, now.state
     # Names with a dot in front are ours: what is on its way, and which checkpoint it was.
     kinds = ("outputs", "checkpoints")
@@ -173,9 +173,9 @@ def report(call: Call, run: str = "", all: bool = False) -> Report:
     if all and run:
         raise RequestError(f"--all is a page over all runs, and {run} is one of them", hint="Leave one of the two out.")
     if all:
-        page = lazy.training.report_all(call.file)
+        page = lazy.runs.report_all(call.file)
         return Report({"report": str(page)}, [str(page)])
-    path = lazy.training.report(find(call, run), screen=screen_for(call))
+    path = lazy.runs.report(find(call, run), screen=screen_for(call))
     return Report({"report": str(path)}, [f"report: {paths.shown(path)}"])
 
 
@@ -189,7 +189,7 @@ def watch(call: Call, run: str = "", browser: bool = True) -> Report:
     say(found.report, file=sys.stderr if call.json else sys.stdout, flush=True)
     if browser:
         browse(found.report.resolve().as_uri())
-    now = lazy.training.watch(found, screen=screen)
+    now = lazy.runs.watch(found, screen=screen)
     succeeded = now.state.ended and now.state.exit == 0
     return replace(ended(now), next="trainyard train.list") if succeeded else ended(now)
 
@@ -204,7 +204,7 @@ def watch(call: Call, run: str = "", browser: bool = True) -> Report:
 )
 def compare(call: Call, runs: list[str] | None = None, tag: list[str] | None = None) -> Report:
     """Compare runs: their curves on one page, how they ended and what differs in their job files as a table."""
-    comparison = lazy.training.compare(runs or [], tags=tag or [])
+    comparison = lazy.runs.compare(runs or [], tags=tag or [])
     rows = []
     names = [f"{number}  {each.state.run}" for number, each in enumerate(comparison.runs, 1)]
     for number, each in enumerate(comparison.runs, 1):
@@ -270,7 +270,7 @@ def import_(
 def listed(found: Sequence[RunStatus]) -> Report:
     """Show one row a run."""
     if not found:
-        home = paths.shown(lazy.training.results())
+        home = paths.shown(lazy.runs.results())
         next = f"trainyard train.dispatch {paths.example_job(Path.cwd())}"
         return Report({"runs": []}, [f"there are no such runs in {home}"], next=next)
     columns = ["run", "state", "done", "cluster", "started", "took", "user"]
@@ -294,9 +294,9 @@ def stopped(call: Call, found: RunDirectory) -> Report:
 
     if call.dry:
         return call.skipped(f"run {found.name}")
-    had_ended = lazy.training.has_ended(found)
+    had_ended = lazy.runs.has_ended(found)
     # It is not about what the run printed.
-    now = lazy.training.stop(found, screen=Screen(note=_remark))
+    now = lazy.runs.stop(found, screen=Screen(note=_remark))
     line = f"run {now.run.name} {now.state.state}"
     if had_ended:
         line = f"run {now.run.name} had already ended ({now.state.state})"
@@ -321,8 +321,8 @@ def dispatched(
     stream = Outlived(_stream(call))
     now = launch.dispatch(
         prepared,
-        lazy.training.reach(cluster, skip_smoke=skip_smoke),
-        results=lazy.training.results(),
+        lazy.runs.reach(cluster, skip_smoke=skip_smoke),
+        results=lazy.runs.results(),
         command=sys.argv,
         wait=wait,
         skip_smoke=skip_smoke,
@@ -334,7 +334,7 @@ def dispatched(
 
 def find(call: Call, run: str, *, to_stop: bool = False) -> RunDirectory:
     """Return the run; what messages say of its cluster is about the file that was recorded with it."""
-    find = lazy.training.run_to_stop if to_stop else lazy.training.find_run
+    find = lazy.runs.run_to_stop if to_stop else lazy.runs.find_run
     found = find(run or None, call.file)
     command_hints.remember("train", {"file": str(found.cluster_file)})
     return found

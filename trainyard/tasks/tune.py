@@ -37,7 +37,7 @@ _FLAGS = {
 def dispatch(call: Call, job_dir: str, wait: bool = True, skip_smoke: bool = False) -> Report | None:
     """Search for a job's best configuration; the sweep continues without this machine."""
     files = [call.file] if call.file else []
-    ready = lazy.training.ready(job_dir, files, overrides=call.overrides, backend=call.backend, sweep=True)
+    ready = lazy.runs.ready(job_dir, files, overrides=call.overrides, backend=call.backend, sweep=True)
     # What each of a hundred trainings prints is in their logs.
     now = train.dispatched(call, *ready, wait=wait, skip_smoke=skip_smoke, only="")
     return ended(now) if now else None
@@ -53,8 +53,8 @@ def dispatch(call: Call, job_dir: str, wait: bool = True, skip_smoke: bool = Fal
 )
 def resume(call: Call, run: str = "", wait: bool = True, skip_smoke: bool = False) -> Report | None:
     """Continue a sweep that was stopped, killed or lost, as a new run; each trial counts once."""
-    found = lazy.training.find_run(run or None)
-    ready = lazy.tuning.ready_again(found, call.file, overrides=call.overrides, backend=call.backend)
+    found = lazy.runs.find_run(run or None)
+    ready = lazy.sweeps.ready_again(found, call.file, overrides=call.overrides, backend=call.backend)
     now = train.dispatched(call, *ready, wait=wait, skip_smoke=skip_smoke, only="")
     return ended(now) if now else None
 
@@ -62,13 +62,13 @@ def resume(call: Call, run: str = "", wait: bool = True, skip_smoke: bool = Fals
 @task("file", dry=True, positional=["run"], help=train.HELP)
 def status(call: Call, run: str = "") -> Report:
     """Show a sweep's state: the best configurations so far, and how many were tried."""
-    return shown(lazy.training.status(train.find(call, run)))
+    return shown(lazy.runs.status(train.find(call, run)))
 
 
 @task("file", positional=["run"], help=train.HELP)
 def report(call: Call, run: str = "") -> Report:
     """Rewrite a sweep's report (one self-contained HTML page)."""
-    path = lazy.training.report(train.find(call, run), screen=train.screen_for(call))
+    path = lazy.runs.report(train.find(call, run), screen=train.screen_for(call))
     return Report({"report": str(path)}, [f"report: {paths.shown(path)}"])
 
 
@@ -76,7 +76,7 @@ def report(call: Call, run: str = "") -> Report:
 def stop(call: Call, run: str = "") -> Report:
     """Stop a sweep, and wait until it has ended; `tune.resume` continues it."""
     found = train.find(call, run, to_stop=True)
-    lazy.tuning.about(found)
+    lazy.sweeps.about(found)
     return train.stopped(call, found)
 
 
@@ -85,7 +85,7 @@ def shown(now: RunStatus) -> Report:
     from trainyard.results.sweep import Sweep
 
     state, run = now.state, now.run.name
-    sweep = state.sweep or Sweep(lazy.tuning.about(now.run))
+    sweep = state.sweep or Sweep(lazy.sweeps.about(now.run))
     body = list(_trials(sweep))
     if not sweep.best:
         body += train.last_lines(state, most=1)

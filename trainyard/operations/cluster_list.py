@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from trainyard import backends, lifecycle, paths
+from trainyard import backends, paths
 from trainyard.backends.contract import Discovered, FoundCluster
 from trainyard.backends.record import made_from, recorded_backend
 from trainyard.errors import OutsideError, TrainyardError, in_a_line
-from trainyard.lifecycle import Cluster
+from trainyard.operations import clusters
+from trainyard.operations.clusters import Cluster
 from trainyard.spec.cluster import Backend as BackendName
 
 
@@ -92,9 +93,9 @@ def to_remove(environ: Mapping[str, str], prefix: str, *, directory: Path) -> tu
     for each in ours:
         if each.state == "recorded":
             named = (f"name={each.name}",)
-            found.append(lifecycle.find(each.backend, environ, directory=directory, overrides=named))
+            found.append(clusters.find(each.backend, environ, directory=directory, overrides=named))
         elif each.file:
-            found.append(lifecycle.find(each.file, environ, directory=directory))
+            found.append(clusters.find(each.file, environ, directory=directory))
         else:
             others.append(f"{each.name} stays, which this machine did not make: {each.problem}")
     return found, others
@@ -121,7 +122,7 @@ def _of_others(environ: Mapping[str, str], context: str) -> list[ListedCluster]:
 
 def _file(name: str, environ: Mapping[str, str], directory: Path) -> Cluster | ListedCluster:
     try:
-        return lifecycle.find(name, environ, directory=directory)
+        return clusters.find(name, environ, directory=directory)
     except TrainyardError as error:
         file = str(paths.cluster_file(name, environ, directory=directory))
         return ListedCluster(name, "?", "unknown", file, **_told(error))
@@ -155,7 +156,7 @@ def _listed(cluster: Cluster, discovered: Discovered) -> ListedCluster:
     if problem := discovered.problems.get(name):
         return ListedCluster(name, backend, "unknown", file, problem=problem, place=place)
     try:
-        now = lifecycle.status(cluster)
+        now = clusters.status(cluster)
     except TrainyardError as error:
         return ListedCluster(name, backend, "unknown", file, **_told(error), place=place)
     # A tunnel ends with this command.

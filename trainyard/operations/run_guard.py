@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from trainyard import lifecycle
 from trainyard.dispatch import checkpoints, runs
 from trainyard.dispatch.follow import STOP_WITHIN
+from trainyard.dispatch.smoke import JOB as SMOKE
 from trainyard.errors import (
     LockedOutError,
     NotReadyError,
@@ -20,14 +20,14 @@ from trainyard.errors import (
     TrainyardError,
     reason_of,
 )
-from trainyard.lifecycle import Cluster
 from trainyard.lock import WAIT_SECONDS
+from trainyard.operations import clusters
+from trainyard.operations.clusters import Cluster
 from trainyard.results import state
 from trainyard.results.formats import duration
 from trainyard.results.store import RunDirectory
 from trainyard.seams.ray_api import RayApi, RefusedError
 from trainyard.seams.ray_types import Job, without_drivers_of_runs
-from trainyard.smoke import JOB as SMOKE
 from trainyard.steps import YES, Answer, PlannedStep, Progress, Step, no
 from trainyard.steps import run as run_steps
 from trainyard.wording import counted, named
@@ -55,7 +55,7 @@ def check(
     """
     insisting = f"trainyard {command} --end-runs"
     try:
-        endpoint = lifecycle.connect_as_made(cluster)
+        endpoint = clusters.connect_as_made(cluster)
     except NotReadyError:
         return
     except TrainyardError as error:
@@ -95,7 +95,7 @@ def would_end(cluster: Cluster, plan: Sequence[PlannedStep]) -> list[Problem]:
     if not any(step.disruptive and step.state != "already" for step in plan):
         return []
     try:
-        with runs.ray_of(lifecycle.connect_as_made(cluster)) as ray:
+        with runs.ray_of(clusters.connect_as_made(cluster)) as ray:
             return [_described(job) for job in without_drivers_of_runs(job for job in ray.jobs() if not job.ended)]
     except TrainyardError:
         return []

@@ -10,14 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
-from trainyard import ending, lifecycle, paths, smoke, steps
-from trainyard.dispatch import runs
+from trainyard import paths, steps
+from trainyard.dispatch import runs, smoke
 from trainyard.dispatch.follow import Screen
 from trainyard.dispatch.plan import Prepared, prepare
 from trainyard.dispatch.runs import RunStatus
 from trainyard.endpoint import Endpoint
 from trainyard.errors import NotReadyError, Problem, RequestError, TrainyardError
-from trainyard.lifecycle import Cluster
+from trainyard.operations import clusters, run_guard
+from trainyard.operations.clusters import Cluster
 from trainyard.results import compare as comparing
 from trainyard.results import state as states
 from trainyard.results import store
@@ -63,9 +64,9 @@ def ready(
     of_job = [text for text in overrides if not text.startswith(_CLUSTER)]
     here = Path.cwd()
     file = files[0] if files else None
-    cluster = lifecycle.find(file, os.environ, directory=here, overrides=of_cluster, backend=backend)
+    cluster = clusters.find(file, os.environ, directory=here, overrides=of_cluster, backend=backend)
     if of_cluster:
-        lifecycle.refuse_unmade(cluster, backend=backend)
+        clusters.refuse_unmade(cluster, backend=backend)
     directory = paths.job_directory(job_dir, directory=here)
     job = load_job(directory, overrides=of_job, file=job_file)
     other = f"trainyard {'train' if sweep else 'tune'}.dispatch {job_dir}"
@@ -86,7 +87,7 @@ def checked(cluster: Cluster, job: JobSpec, directory: Path, *, sweep: bool, oth
 
 def reach(cluster: Cluster, *, skip_smoke: bool) -> Endpoint:
     """Connect to a cluster that is about to get a run."""
-    endpoint = lifecycle.connect(cluster)
+    endpoint = clusters.connect(cluster)
     if not skip_smoke:
         smoke.refuse_broken(endpoint)
     return endpoint
@@ -178,9 +179,9 @@ def stop_elsewhere(name: str, file: str | None, progress: Progress, *, dry: bool
     """
     if not name or file is None or Path(name).name != name or (results() / name).exists():
         return None
-    cluster = lifecycle.find(file, os.environ, directory=Path.cwd())
+    cluster = clusters.find(file, os.environ, directory=Path.cwd())
     try:
-        endpoint = lifecycle.connect(cluster)
+        endpoint = clusters.connect(cluster)
     except NotReadyError:
         return None
     with runs.ray_of(endpoint) as ray:
@@ -188,7 +189,7 @@ def stop_elsewhere(name: str, file: str | None, progress: Progress, *, dry: bool
         if job is None or "trainyard_run" not in job.metadata:
             return None
         if not dry:
-            steps.run([ending.end_step(ray, [name])], progress)
+            steps.run([run_guard.end_step(ray, [name])], progress)
     return str(job.metadata.get("trainyard_by", "?"))
 
 
@@ -259,10 +260,10 @@ def the_open_run(statuses: Sequence[RunStatus]) -> str | None:
 
 def connect(run: RunDirectory) -> Endpoint:
     """Return the endpoint of the cluster that a run is on, by the cluster file that was recorded with it."""
-    cluster = lifecycle.find(str(run.cluster_file), os.environ, directory=Path.cwd())
+    cluster = clusters.find(str(run.cluster_file), os.environ, directory=Path.cwd())
     # A token file is named relative to where the cluster file was.
     source = Path(str(run.record().get("cluster_file") or run.cluster_file))
-    return lifecycle.connect(replace(cluster, tools=replace(cluster.tools, source=source)))
+    return clusters.connect(replace(cluster, tools=replace(cluster.tools, source=source)))
 
 
 def results() -> Path:
@@ -270,4 +271,4 @@ def results() -> Path:
 
 
 def _cluster_name(file: str | None) -> str | None:
-    return None if file is None else lifecycle.find(file, os.environ, directory=Path.cwd()).spec.name
+    return None if file is None else clusters.find(file, os.environ, directory=Path.cwd()).spec.name

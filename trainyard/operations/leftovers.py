@@ -6,14 +6,14 @@ import datetime
 import os
 from collections.abc import Sequence
 
-from trainyard import lifecycle
 from trainyard.dispatch import launch, plan, runs
+from trainyard.dispatch.smoke import JOB as SMOKE
 from trainyard.errors import NotReadyError
-from trainyard.lifecycle import Cluster
+from trainyard.operations import clusters
+from trainyard.operations.clusters import Cluster
 from trainyard.results import store
 from trainyard.seams.ray_api import UnreachableError
 from trainyard.seams.ray_types import Job
-from trainyard.smoke import JOB as SMOKE
 from trainyard.steps import YES, Answer, Progress, Step, no, nothing
 from trainyard.steps import run as run_steps
 
@@ -24,7 +24,7 @@ _WITHIN = 60.0
 def remove(cluster: Cluster, progress: Progress) -> None:
     """Remove what drivers of tasks left whose runner was killed; a cluster that does not answer has nothing."""
     try:
-        endpoint = lifecycle.connect(cluster)
+        endpoint = clusters.connect(cluster)
         with runs.ray_of(endpoint) as ray:
             drivers = of_killed_runs(ray.jobs())
             if not drivers or not (left := ray.left_by(drivers)):

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from trainyard import training
 from trainyard.dispatch.plan import Prepared
 from trainyard.errors import Problem, RequestError
-from trainyard.lifecycle import Cluster
+from trainyard.operations import runs
+from trainyard.operations.clusters import Cluster
 from trainyard.results.store import RunDirectory
 
 # What a study is about: with another of these its values say nothing.
@@ -33,7 +33,7 @@ def ready_again(
     The job file is the one that was recorded, with overrides on top; the job's other files are as they are now.
     """
     before = about(run)
-    training.refuse_active(run, stop="tune.stop")
+    runs.refuse_active(run, stop="tune.stop")
     study = run.study.read_text(encoding="utf-8") if run.study.exists() else ""
     # Of a line that was cut off nobody knows what it said.
     study = study[: study.rfind("\n") + 1]
@@ -41,7 +41,7 @@ def ready_again(
         hint = f"Start it again: trainyard tune.dispatch {run.record()['job_directory']}"
         raise RequestError(f"run {run.name} ended before its first configuration", where=str(run.path), hint=hint)
     record = run.record()
-    prepared, cluster = training.ready(
+    prepared, cluster = runs.ready(
         record["job_directory"],
         [file or record["cluster_file"]],
         overrides=overrides,

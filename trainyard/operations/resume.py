@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from trainyard_runner.wire.resume import Resume
 
-from trainyard import training
 from trainyard.dispatch import resume
 from trainyard.dispatch.checkpoints import elsewhere
 from trainyard.dispatch.follow import Screen
 from trainyard.dispatch.plan import Prepared
 from trainyard.errors import Problem, RequestError
-from trainyard.lifecycle import Cluster
+from trainyard.operations import runs
+from trainyard.operations.clusters import Cluster
 from trainyard.results import state as states
 from trainyard.results import store
 from trainyard.results.compare import flattened
@@ -44,7 +44,7 @@ def ready(
     flags = record.get("flags") or {}
     before = [text for text in flags.get("set") or () if not (file and text.startswith(_CLUSTER))]
     _refuse_hidden(run, before, overrides)
-    prepared, cluster = training.ready(
+    prepared, cluster = runs.ready(
         record["job_directory"],
         [file or record["cluster_file"]],
         overrides=[*before, *overrides],
@@ -69,7 +69,7 @@ def resumed(run: RunDirectory, prepared: Prepared, *, cluster: str, screen: Scre
     skipped = () if prepared.job.together else tuple(done)
     open_tasks = [name for name in names if name not in skipped]
     if not store.read_only.get():
-        training.fetch_to_resume(run, open_tasks, screen=screen)
+        runs.fetch_to_resume(run, open_tasks, screen=screen)
     each_attempt = prepared.job.outputs_each_attempt
     found = [resume.inherited(run, name, each_attempt=each_attempt) for name in open_tasks]
     inherited = tuple(each for each in found if each.checkpoint or each.outputs)
@@ -95,7 +95,7 @@ def _refuse_unfit(run: RunDirectory) -> None:
     if run.record().get("tune"):
         hint = f"Resume it: trainyard tune.resume {run.name}"
         raise RequestError(f"run {run.name} is a sweep", where=str(run.path), hint=hint)
-    training.refuse_active(run, stop="train.stop")
+    runs.refuse_active(run, stop="train.stop")
 
 
 def _refuse_hidden(run: RunDirectory, before: Sequence[str], overrides: Sequence[str]) -> None:
