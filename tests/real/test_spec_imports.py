@@ -15,3 +15,12 @@ def test_importing_the_spec_imports_nothing_heavy() -> None:
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
 
     assert found.stdout.strip() == "[]"
+
+
+def test_importing_the_python_api_loads_neither_the_command_line_nor_what_clusters_are_made_of() -> None:
+    heavy = "{'ray', 'docker', 'kubernetes', 'paramiko', 'invoke', 'trainyard.tasks'}"
+    program = f"import sys; from trainyard import Cluster; print(sorted({heavy} & set(sys.modules)))"
+
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+
+    assert found.stdout.strip() == "[]"

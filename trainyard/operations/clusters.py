@@ -16,7 +16,6 @@ from trainyard.backends.contract import Backend, ClusterStatus, Finding, LogLine
 from trainyard.backends.record import made_from, made_with, recorded_backend, write_made_from
 from trainyard.endpoint import Endpoint
 from trainyard.errors import InterruptedRunError, LeftoverError, NotReadyError, Problem, RequestError, TrainyardError
-from trainyard.images import resolve
 from trainyard.seams.ray_api import RayApi
 from trainyard.spec.cluster import ClusterSpec, LoadedCluster
 from trainyard.spec.load import load_cluster
@@ -90,6 +89,9 @@ def refuse_unmade(cluster: Cluster, *, backend: str | None) -> None:
 def refuse_without_registry(cluster: Cluster) -> None:
     """Raise RequestError if the nodes pull from a registry and the file names none: the default is on this loopback."""
     if cluster.backend.TRAITS.nodes_pull and cluster.spec.registry is None:
+        # Its module loads docker.
+        from trainyard.images import resolve
+
         raise resolve.no_registry(cluster.spec, where=paths.shown(cluster.loaded.source))
 
 
