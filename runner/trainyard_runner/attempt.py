@@ -16,8 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from trainyard_runner import archive, job_files, outputs
-from trainyard_runner.archive import Entries, LeftOut
+from trainyard_runner import job_files, outputs
 from trainyard_runner.checkpoint import CheckpointWatch, Message
 from trainyard_runner.child import Child
 from trainyard_runner.job_files import Identity, JobFiles
@@ -27,6 +26,8 @@ from trainyard_runner.ray_package import OwnPackage
 from trainyard_runner.stopping import StopWatch
 from trainyard_runner.transfers import Transfers
 from trainyard_runner.watchdog import MetricWatch
+from trainyard_runner.wire import archive
+from trainyard_runner.wire.archive import Entries, LeftOut
 from trainyard_runner.workspace import Order, Spare, Workspace, attempt_id, environment
 
 Batch = list[Message]

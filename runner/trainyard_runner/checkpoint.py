@@ -12,8 +12,8 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
-from trainyard_runner import archive
 from trainyard_runner.outputs import TICK_NS, data_bytes, sized
+from trainyard_runner.wire import archive
 
 Message = tuple[str, Any]
 QUIET = 0.3

@@ -13,7 +13,7 @@ from ray.core.generated import autoscaler_pb2
 
 from trainyard_runner import room
 from trainyard_runner.drivers import Connected
-from trainyard_runner.plan import Task
+from trainyard_runner.wire.plan import Task
 
 _EVERY = 5.0
 # Ray takes some seconds to start workers, and an autoscaler some to add nodes.

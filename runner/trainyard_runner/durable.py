@@ -6,7 +6,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainyard_runner import names
+from trainyard_runner.wire import names
 
 
 @dataclass(frozen=True)

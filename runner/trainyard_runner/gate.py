@@ -11,9 +11,9 @@ from typing import Any
 import ray
 
 from trainyard_runner import each_gpu, gpu_rungs, members, nodes, placing, rungs, shares, shipped
-from trainyard_runner.plan import Gate, Plan, task_of
 from trainyard_runner.room import room
 from trainyard_runner.rungs import Answer, Check
+from trainyard_runner.wire.plan import Gate, Plan, task_of
 
 _FACTS_DEADLINE = 60.0
 _TORCH_DEADLINE = 180.0

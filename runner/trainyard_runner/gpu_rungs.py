@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from trainyard_runner import members
-from trainyard_runner.plan import Gate
 from trainyard_runner.rungs import Answer, Check, with_facts
+from trainyard_runner.wire.plan import Gate
 
 # NVIDIA's GPUs for computing alone.
 _COMPUTE_ONLY = re.compile(r"\b(?:[PVAH]100|A30|[AH]800|H20|G?H200|G?B[123]00)\b")

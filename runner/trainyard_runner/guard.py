@@ -27,7 +27,8 @@ from typing import Any
 # Started by path and isolated (-I): the package must be found by hand.
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from trainyard_runner import proctree, tree
+from trainyard_runner import proctree
+from trainyard_runner.wire import tree
 
 LENGTH = struct.Struct("!I")
 LEFTOVER_GRACE = 1.0

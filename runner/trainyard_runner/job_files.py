@@ -15,8 +15,8 @@ import zipfile
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path, PurePosixPath
 
-from trainyard_runner import archive, tree
-from trainyard_runner.archive import Entry
+from trainyard_runner.wire import archive, tree
+from trainyard_runner.wire.archive import Entry
 
 # What Python writes beside each module that it imports.
 _BYTECODE = "__pycache__"

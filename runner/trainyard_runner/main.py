@@ -25,9 +25,7 @@ from trainyard_runner import (
     durable,
     inheritance,
     leash,
-    names,
     placing,
-    plan,
     ray_package,
     shares,
     shipped,
@@ -38,12 +36,13 @@ from trainyard_runner.job_log import JobLog
 from trainyard_runner.records import Records
 from trainyard_runner.rungs import Check
 from trainyard_runner.scheduler import Scheduler
-from trainyard_runner.stream import EventStream
 from trainyard_runner.submitting import Submitter
 from trainyard_runner.sweep import Sweep
 from trainyard_runner.waiting import Watch
+from trainyard_runner.wire import names, plan
 from trainyard_runner.wire.checkpoint import STORAGE
 from trainyard_runner.wire.resume import Resume
+from trainyard_runner.wire.stream import EventStream
 
 _LAST_WORDS = 0.7
 SMOKE_FAILED, OUTSIDE, BUG = 5, 6, 70

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from trainyard_runner.nodes import UNLIMITED, Node
-from trainyard_runner.plan import ExpectedNode, Gate
+from trainyard_runner.wire.plan import ExpectedNode, Gate
 
 HEAD = "head"
 

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from trainyard_runner import event_files, mlflow, tree
+from trainyard_runner import mlflow
 from trainyard_runner.growing import GrowingFile
-from trainyard_runner.names import plain
+from trainyard_runner.wire import event_files, tree
+from trainyard_runner.wire.names import plain
 
 # Name, step if it is known, value, seconds since 1970.
 Point = tuple[str, float | None, float, float]

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, cast
 
-from trainyard_runner.names import plain
+from trainyard_runner.wire.names import plain
 
 _TAG = "trainyard.attempt"
 _LOCAL = re.compile(r"(?:sqlite:///|file:(?://)?)([^?]*)")

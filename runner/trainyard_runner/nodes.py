@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from trainyard_runner.plan import Task
+from trainyard_runner.wire.plan import Task
 
 GROUP_LABEL = "ray.io/node-group"
 NODE_LABEL = "ray.io/node-id"

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from trainyard_runner import archive, tree, unpack
-from trainyard_runner.archive import Entries, Entry, LeftOut
+from trainyard_runner.wire import archive, tree, unpack
+from trainyard_runner.wire.archive import Entries, Entry, LeftOut
 
 Message = tuple[str, Any]
 # A write within the kernel's clock tick of an earlier one does not show in the time of change.

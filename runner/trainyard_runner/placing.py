@@ -10,8 +10,8 @@ from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
 from trainyard_runner.nodes import GROUP_LABEL, NODE_LABEL, Node, amounts, called, slots
-from trainyard_runner.plan import Task
 from trainyard_runner.shares import Alike
+from trainyard_runner.wire.plan import Task
 
 
 class NodeMissingError(Exception):

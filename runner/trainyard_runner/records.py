@@ -9,12 +9,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainyard_runner import durable, names
-from trainyard_runner.archive import PART, Incoming
+from trainyard_runner import durable
 from trainyard_runner.job_log import JobLog
 from trainyard_runner.losses import Ending
-from trainyard_runner.stream import EventStream
+from trainyard_runner.wire import names
+from trainyard_runner.wire.archive import PART, Incoming
 from trainyard_runner.wire.checkpoint import KeptCheckpoint
+from trainyard_runner.wire.stream import EventStream
 
 # So many values of the watched metric are one event.
 _VALUES_AT_ONCE = 10_000

@@ -10,8 +10,8 @@ from typing import Any
 
 from trainyard_runner import members, nodes
 from trainyard_runner.nodes import Node
-from trainyard_runner.plan import Gate, Task
 from trainyard_runner.rungs import Check
+from trainyard_runner.wire.plan import Gate, Task
 from trainyard_runner.wire.room import Room
 
 LEAST = 60.0

@@ -8,7 +8,7 @@ from typing import Any
 
 from trainyard_runner import members
 from trainyard_runner.nodes import Node
-from trainyard_runner.plan import Gate
+from trainyard_runner.wire.plan import Gate
 
 _LEAST_DISK = 512 * 1024 * 1024
 _LEAST_SHM = 64 * 1024 * 1024

@@ -15,16 +15,16 @@ from trainyard_runner import losses, members, nodes, placing, room, shares, subm
 from trainyard_runner.attempt import QUICK
 from trainyard_runner.demand import DemandWatch
 from trainyard_runner.drivers import Drivers
-from trainyard_runner.plan import Plan, Task
 from trainyard_runner.ray_package import Pins
 from trainyard_runner.records import AttemptRecord, Records
 from trainyard_runner.stopping import StopBoard
-from trainyard_runner.stream import EventStream
 from trainyard_runner.submitting import Gang, Live, RayTask, Submitter
 from trainyard_runner.suspects import Suspects
 from trainyard_runner.sweep import Sweep
 from trainyard_runner.units import State, Unit, in_words
 from trainyard_runner.waiting import Holding, Watch, by_node, in_numbers, kept_free
+from trainyard_runner.wire.plan import Plan, Task
+from trainyard_runner.wire.stream import EventStream
 
 _LEAST_WINDOW = 16
 _MOST_TOGETHER = 8

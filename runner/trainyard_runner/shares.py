@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from trainyard_runner import nodes, room
 from trainyard_runner.nodes import GROUP_LABEL, NODE_LABEL, UNLIMITED, Node
-from trainyard_runner.plan import Gate, Plan, Task, task_of
+from trainyard_runner.wire.plan import Gate, Plan, Task, task_of
 
 Size = tuple[float, float]
 # Resources that are free on each node, by its id and Ray's names for them.

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trainyard_runner import space
-from trainyard_runner.space import Params
+from trainyard_runner.wire import space
+from trainyard_runner.wire.space import Params
 
 # So often in a row a search may propose what was tried; then chance chooses, and has more tries.
 _TRIES, _DRAWS = 4, 100

@@ -12,10 +12,10 @@ from ray.util.placement_group import PlacementGroup, placement_group, placement_
 
 from trainyard_runner import placing, shipped
 from trainyard_runner.nodes import Node
-from trainyard_runner.plan import Plan, Task
 from trainyard_runner.records import AttemptRecord, Records
 from trainyard_runner.shares import Alike
 from trainyard_runner.units import Unit
+from trainyard_runner.wire.plan import Plan, Task
 
 _HELD_BACK_AFTER = 8
 

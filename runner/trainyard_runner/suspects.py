@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from trainyard_runner import nodes
-from trainyard_runner.plan import Task
+from trainyard_runner.wire.plan import Task
 
 _TASKS = 2
 

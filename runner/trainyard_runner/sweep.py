@@ -12,12 +12,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from trainyard_runner import nodes as cluster
-from trainyard_runner import space
 from trainyard_runner.nodes import Node
-from trainyard_runner.plan import task_of
 from trainyard_runner.records import AttemptRecord
 from trainyard_runner.study import Result, Study
 from trainyard_runner.units import State, Unit
+from trainyard_runner.wire import space
+from trainyard_runner.wire.plan import task_of
 
 # Where each of the first ones failed, the next would too: who asks for hours instead of samples would pay them all.
 FIRST_FAILURES = 20

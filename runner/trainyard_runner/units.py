@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from trainyard_runner.plan import Task
+from trainyard_runner.wire.plan import Task
 
 # A lost node costs no retry; a task that takes its nodes down must still come to an end.
 MOST_LOSSES = 10

@@ -13,13 +13,14 @@ from typing import Any
 import ray
 from ray._private import state
 
-from trainyard_runner import drivers, names, nodes, room, shares
+from trainyard_runner import drivers, nodes, room, shares
 from trainyard_runner.nodes import Node
-from trainyard_runner.plan import Gate, Plan, Task
 from trainyard_runner.room import RESOURCES
-from trainyard_runner.stream import EventStream
 from trainyard_runner.submitting import Live
 from trainyard_runner.units import State, Unit
+from trainyard_runner.wire import names
+from trainyard_runner.wire.plan import Gate, Plan, Task
+from trainyard_runner.wire.stream import EventStream
 
 _MOST_PACKAGES = 4
 

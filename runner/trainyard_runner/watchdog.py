@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from trainyard_runner.metrics import MetricReader
-from trainyard_runner.names import plain
+from trainyard_runner.wire.names import plain
 
 # Seconds from one reading to the next, at least; a server is asked less often.
 _EVERY, _EVERY_OF_SERVER = 1.0, 5.0

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from trainyard_runner import mlflow, names, outputs, tree
-from trainyard_runner.archive import LeftOut
+from trainyard_runner import mlflow, outputs
 from trainyard_runner.job_files import Identity, JobFiles
-from trainyard_runner.unpack import unpack
+from trainyard_runner.wire import names, tree
+from trainyard_runner.wire.archive import LeftOut
 from trainyard_runner.wire.driver import Driver
+from trainyard_runner.wire.unpack import unpack
 
 Order = dict[str, Any]
 # What a command's outputs and its checkpoint are in, and its own directory.

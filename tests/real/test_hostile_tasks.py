@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trainyard_runner import archive, tree
+from trainyard_runner.wire import archive, tree
 
 from tests.real import hostile_tasks
 from tests.real.jobs import new_mark, newest, running, write_job

@@ -11,7 +11,7 @@ import psutil
 import pytest
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
-from trainyard_runner.space import key_of
+from trainyard_runner.wire.space import key_of
 
 from tests.real.jobs import end_of, events, newest, runs, write_job
 from tests.real.yard import HEAD_AND_WORKER, Yard, wait_until

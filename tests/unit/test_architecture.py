@@ -35,6 +35,8 @@ OUTSIDE = {"boto3", "botocore", "docker", "fabric", "httpx", "kubernetes", "para
 # What a node has: the runner travels alone. Optuna is asked for a sweep only, boto3 where Ray's autoscaler needs it.
 ON_NODES = {"ray", "trainyard_runner"}
 ON_SOME_NODES = {"study.py": {"optuna"}, "leash.py": {"boto3", "botocore"}}
+# Of the runner, what trainyard/ uses beside `wire`.
+SHARED_BESIDE_THE_WIRE = {"bootstrap", "leash", "nodes", "outputs", "room", "shares", "study", "units"}
 BACKENDS = {"compose", "ec2", "existing", "kuberay", "local", "microk8s"}
 # Where a backend's name is a value of the cluster file, or Docker's own word, a cluster's default name, or an extra's.
 NAMES_ALLOWED = ("backends", "seams", "spec/cluster.py", "spec/existing.py", "spec/show.py", "paths.py", "versions.py")
@@ -132,6 +134,24 @@ def test_the_runner_imports_what_every_node_has() -> None:
         if name.split(".")[0] not in sys.stdlib_module_names | ON_NODES | ON_SOME_NODES.get(path, set())
     ]
     assert found == []
+
+
+def test_operator_and_nodes_share_the_wire() -> None:
+    """`wire` stands on nothing; what else of the runner is used here is named, and becomes less."""
+    standing = [
+        f"wire/{path} imports {name}"
+        for path, tree in modules(RUNNER / "wire").items()
+        for name in imported(tree)
+        if name.split(".")[0] not in sys.stdlib_module_names and not name.startswith("trainyard_runner.wire.")
+    ]
+    assert standing == []
+    shared = {
+        name.split(".")[1]
+        for tree in modules().values()
+        for name in imported(tree)
+        if name.startswith("trainyard_runner.")
+    }
+    assert shared == {"wire", *SHARED_BESIDE_THE_WIRE}
 
 
 def test_no_backend_is_known_by_name_outside_backends() -> None:

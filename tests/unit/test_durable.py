@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from trainyard_runner import durable, names
+from trainyard_runner import durable
 from trainyard_runner.job_log import JobLog
 from trainyard_runner.records import Records
-from trainyard_runner.stream import EventStream
+from trainyard_runner.wire import names
+from trainyard_runner.wire.stream import EventStream
 
 from trainyard.dispatch.follow import _end_reason
 

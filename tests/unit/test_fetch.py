@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from trainyard_runner import archive
+from trainyard_runner.wire import archive
 
 from trainyard.dispatch import fetch
 from trainyard.errors import OutsideError

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tensorboardX import SummaryWriter
-from trainyard_runner import event_files
+from trainyard_runner.wire import event_files
 
 from tests import isaac_lab
 

@@ -8,8 +8,8 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from trainyard_runner import archive, tree
-from trainyard_runner.unpack import unpack
+from trainyard_runner.wire import archive, tree
+from trainyard_runner.wire.unpack import unpack
 
 END = bytes(1024)
 

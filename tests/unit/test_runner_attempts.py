@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 from ray import exceptions
-from trainyard_runner import losses, names, proctree
+from trainyard_runner import losses, proctree
 from trainyard_runner.job_log import JobLog
 from trainyard_runner.output import CHUNK, OutputBuffer
-from trainyard_runner.plan import Task
 from trainyard_runner.records import AttemptRecord, Records
-from trainyard_runner.stream import EventStream
 from trainyard_runner.units import MOST_LOSSES, Unit
+from trainyard_runner.wire import names
+from trainyard_runner.wire.plan import Task
+from trainyard_runner.wire.stream import EventStream
 
 
 def task(name: str = "t", *, retries: int = 0) -> Task:

@@ -6,7 +6,7 @@ from typing import Any
 
 from trainyard_runner.demand import Demand, DemandWatch, explain, shape
 from trainyard_runner.drivers import Connected
-from trainyard_runner.plan import Task
+from trainyard_runner.wire.plan import Task
 
 ONE = shape({"CPU": 1.0, "CPU_group_0_abc": 1.0})
 FREE = {"CPU": 0.0, "memory": 2.0**30}

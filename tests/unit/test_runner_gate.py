@@ -12,9 +12,9 @@ from trainyard_runner import room as rooms
 from trainyard_runner.facts import gpu_models
 from trainyard_runner.nodes import HEAD as HEAD_RESOURCE
 from trainyard_runner.nodes import Node
-from trainyard_runner.plan import ExpectedNode, Gate, Task
 from trainyard_runner.room import room
 from trainyard_runner.rungs import Answer, Check
+from trainyard_runner.wire.plan import ExpectedNode, Gate, Task
 
 GIB = 2**30
 HEAD = Node("1", "head", "head", "192.0.2.1", {"CPU": 2, HEAD_RESOURCE: 1})

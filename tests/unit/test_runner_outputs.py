@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trainyard_runner import archive
 from trainyard_runner.checkpoint import CheckpointWatch, Message
 from trainyard_runner.outputs import OutputWatch, apply
 from trainyard_runner.transfers import Transfers
+from trainyard_runner.wire import archive
 
 END = bytes(1024)
 

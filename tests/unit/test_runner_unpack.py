@@ -8,7 +8,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from trainyard_runner.unpack import unpack as extract
+from trainyard_runner.wire.unpack import unpack as extract
 
 
 def member(name: str, *, kind: bytes = tarfile.REGTYPE, link: str = "", mode: int = 0o644) -> tarfile.TarInfo:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from trainyard_runner.nodes import Node
-from trainyard_runner.plan import Gate, Task
 from trainyard_runner.waiting import Cluster, Holding, Line, explain, installing, kept_free
+from trainyard_runner.wire.plan import Gate, Task
 from trainyard_runner.wire.room import Room
 
 GIB = 2**30

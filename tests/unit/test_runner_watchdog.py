@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from trainyard_runner.nodes import Node
 from trainyard_runner.placing import options
-from trainyard_runner.plan import Task
 from trainyard_runner.suspects import Suspects
 from trainyard_runner.watchdog import MetricWatch, Rules
+from trainyard_runner.wire.plan import Task
 
 WATCH = {"metric": "reward", "first": 600.0, "silence": 300.0, "constant": None, "source": "stdout", "step": "step"}
 

@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from trainyard_runner import names, outputs, tree
-from trainyard_runner.archive import LeftOut
-from trainyard_runner.unpack import unpack
+from trainyard_runner import outputs
+from trainyard_runner.wire import names, tree
+from trainyard_runner.wire.archive import LeftOut
+from trainyard_runner.wire.unpack import unpack
 
 from trainyard.dispatch import checkpoints
 from trainyard.errors import OutsideError

@@ -12,7 +12,8 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from trainyard_runner import bootstrap, study, tree
+from trainyard_runner import bootstrap, study
+from trainyard_runner.wire import tree
 
 from trainyard import versions
 from trainyard.dispatch import modules, plan, resume, wheels

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 
-from trainyard_runner import names, stream
+from trainyard_runner.wire import names, stream
 
 from trainyard.errors import OutsideError
 from trainyard.seams.ray_api import FileMissingError, RayApi

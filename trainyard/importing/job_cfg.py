@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from trainyard_runner import event_files
+from trainyard_runner.wire import event_files
 
 from trainyard.errors import RequestError
 from trainyard.importing.job import (

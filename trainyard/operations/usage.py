@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from trainyard_runner import leash, names
+from trainyard_runner import leash
+from trainyard_runner.wire import names
 
 from trainyard.backends.contract import ClusterStatus
 from trainyard.backends.ray_nodes import ANSWER_SECONDS

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainyard_runner.names import file_stem
+from trainyard_runner.wire.names import file_stem
 
 from trainyard.results import curves
 from trainyard.results import state as states

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainyard_runner import event_files, tree
+from trainyard_runner.wire import event_files, tree
 
 from trainyard.results.formats import natural
 

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from trainyard_runner.names import file_stem
+from trainyard_runner.wire.names import file_stem
 
 from trainyard.errors import OutsideError, Problem, RequestError
 from trainyard.wording import did_you_mean

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from trainyard_runner import tree
+from trainyard_runner.wire import tree
 
 from trainyard.results import formats
 from trainyard.results.curves import JobFile

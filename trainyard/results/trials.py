@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from trainyard_runner.space import filled
+from trainyard_runner.wire.space import filled
 
 from trainyard.results import formats
 from trainyard.results.curves import JobFile

@@ -15,7 +15,8 @@ from pathlib import Path
 sys.path.pop(0)
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from trainyard_runner import leash, tree
+from trainyard_runner import leash
+from trainyard_runner.wire import tree
 
 from trainyard.seams import processes
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from trainyard_runner.space import fill
 from trainyard_runner.wire.room import NO_ROOM, Room
+from trainyard_runner.wire.space import fill
 
 from trainyard.errors import RequestError
 from trainyard.spec.job import AMOUNTS, JobSpec, Resources, TaskEntry, scalar_text

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Annotated
 
 from pydantic import BeforeValidator
-from trainyard_runner.space import MARK
+from trainyard_runner.wire.space import MARK
 
 from trainyard.spec.fields import Complaint, matching
 from trainyard.spec.yaml_source import KeyPath

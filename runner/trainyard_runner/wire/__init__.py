@@ -1,1 +1,1 @@
-"""What operator, head and node tell each other, as records: standard library only."""
+"""What operator, head and node tell each other: names, plans, records, streams, archives; standard library only."""

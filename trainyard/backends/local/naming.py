@@ -8,7 +8,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainyard_runner import tree
+from trainyard_runner.wire import tree
 
 from trainyard.errors import LeftoverError, OutsideError
 

@@ -18,7 +18,7 @@ from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from trainyard_runner.tree import Cursor
+from trainyard_runner.wire.tree import Cursor
 
 PART = 1024 * 1024
 LONGEST_PATH = 64 * 1024

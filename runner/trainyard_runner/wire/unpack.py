@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any
 
-from trainyard_runner import tree
-from trainyard_runner.archive import LONGEST_PATH, PART, LeftOut, stays_inside
+from trainyard_runner.wire import tree
+from trainyard_runner.wire.archive import LONGEST_PATH, PART, LeftOut, stays_inside
 
 
 def unpack(source: IO[bytes] | Iterable[bytes], directory: Path) -> list[LeftOut]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from trainyard_runner import names
+from trainyard_runner.wire import names
 
 ROLL_AT = 8 * 1024 * 1024
 # Readers take a longer line for something that is no stream. What a task prints in 256 KiB is six times as long here.
