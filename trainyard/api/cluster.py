@@ -21,7 +21,7 @@ from trainyard.backends.record import recorded_backend
 from trainyard.console import progress
 from trainyard.console.report import note
 from trainyard.console.run_screen import PrintedScreen
-from trainyard.dispatch import launch, smoke
+from trainyard.dispatch import smoke
 from trainyard.dispatch.follow import Screen
 from trainyard.dispatch.plan import Prepared, described
 from trainyard.dispatch.smoke import Smoked
@@ -196,10 +196,9 @@ class Cluster:
 
     def _begin(self, prepared: Prepared, *, sweep: bool, skip_smoke: bool) -> Run:
         note("\n".join(described(prepared)))
-        endpoint = runs.reach(self._cluster, skip_smoke=skip_smoke)
-        begun = launch.dispatch(
-            *(prepared, endpoint),
-            results=runs.results(),
+        begun, endpoint = runs.dispatch(
+            self._cluster,
+            prepared,
             command=sys.argv,
             wait=False,
             skip_smoke=skip_smoke,

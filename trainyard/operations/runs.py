@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import get_args
 
 from trainyard import paths, steps
-from trainyard.dispatch import runs, smoke
+from trainyard.dispatch import launch, runs, smoke
 from trainyard.dispatch.follow import Screen
 from trainyard.dispatch.plan import Prepared, prepare
 from trainyard.dispatch.runs import RunStatus
@@ -85,12 +85,34 @@ def checked(cluster: Cluster, job: JobSpec, directory: Path, *, sweep: bool, oth
     return prepare(cluster.loaded, job, directory)
 
 
-def reach(cluster: Cluster, *, skip_smoke: bool) -> Endpoint:
-    """Connect to a cluster that is about to get a run."""
+def dispatch(
+    cluster: Cluster,
+    prepared: Prepared,
+    *,
+    command: Sequence[str],
+    wait: bool,
+    skip_smoke: bool,
+    progress: Progress,
+    screen: Screen,
+) -> tuple[RunStatus, Endpoint]:
+    """Connect to the cluster, send the job and begin its run; with `wait`, follow it and bring its results home.
+
+    `command` is what the record of the run calls its command line. Returns also where the cluster answers.
+    """
     endpoint = clusters.connect(cluster)
     if not skip_smoke:
         smoke.refuse_broken(endpoint)
-    return endpoint
+    now = launch.dispatch(
+        prepared,
+        endpoint,
+        results=results(),
+        command=command,
+        wait=wait,
+        skip_smoke=skip_smoke,
+        progress=progress,
+        screen=screen,
+    )
+    return now, endpoint
 
 
 def statuses(file: str | None = None, *, job: str = "", state: str = "", since: str = "") -> list[RunStatus]:

@@ -308,7 +308,6 @@ def dispatched(
     call: Call, prepared: Prepared, cluster: Cluster, *, wait: bool, skip_smoke: bool, only: str | None = None
 ) -> RunStatus | None:
     """Say what is sent and dispatch it; None with --dry. `only` is as in PrintedScreen."""
-    from trainyard.dispatch import launch
     from trainyard.dispatch.plan import described
 
     note("\n".join(described(prepared)))
@@ -319,10 +318,9 @@ def dispatched(
         return None
     # The run is followed to its end, whoever reads what it prints.
     stream = Outlived(_stream(call))
-    now = launch.dispatch(
+    now, _ = lazy.runs.dispatch(
+        cluster,
         prepared,
-        lazy.runs.reach(cluster, skip_smoke=skip_smoke),
-        results=lazy.runs.results(),
         command=sys.argv,
         wait=wait,
         skip_smoke=skip_smoke,
