@@ -269,7 +269,9 @@ class Cluster:
 
     def _check(self, command: str, *, end_runs: bool, ends: run_guard.Ends) -> Callable[[], None]:
         return lambda: run_guard.check(
-            *(self._cluster, command, progress.for_stream()),
+            self._cluster,
+            command,
+            progress.for_stream(),
             results=runs.results(),
             end_runs=end_runs,
             ends=ends,

@@ -102,7 +102,9 @@ class Run:
     def _follow(self) -> RunStatus:
         with ray_of(self._endpoint) as ray:
             status = follow(
-                *(ray, self._directory, self._endpoint),
+                ray,
+                self._directory,
+                self._endpoint,
                 screen=self._heard,
                 interrupted=self._cancelled.is_set,
                 stop=True,

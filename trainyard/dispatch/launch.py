@@ -57,7 +57,10 @@ def dispatch(
     with ray_of(endpoint) as ray, Interrupts() as interrupts:
         refuse_what_never_fits(prepared, endpoint, ray, skip_smoke=skip_smoke)
         run = _start(
-            *(ray, prepared, endpoint, interrupts),
+            ray,
+            prepared,
+            endpoint,
+            interrupts,
             results=results,
             command=command,
             skip_smoke=skip_smoke,

@@ -410,7 +410,9 @@ def _begin(call: Call, cluster: Cluster, command: str, *, end_runs: bool, ends: 
     def check() -> None:
         # Most commands end no nodes, and need none of what this imports.
         lazy.run_guard.check(
-            *(cluster, command, call.progress),
+            cluster,
+            command,
+            call.progress,
             results=results,
             end_runs=end_runs,
             ends=ends,

@@ -80,7 +80,8 @@ def resume(call: Call, run: str = "", wait: bool = True, skip_smoke: bool = Fals
     """Run again what did not succeed, from its last checkpoints: a new run, which skips what succeeded."""
     found = lazy.runs.find_run(run or None)
     ready = lazy.resume.ready(
-        *(found, call.file),
+        found,
+        call.file,
         overrides=call.overrides,
         backend=call.backend,
         screen=screen_for(call),
