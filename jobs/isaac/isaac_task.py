@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import copy
+import functools
 import hashlib
 import importlib
 import inspect
@@ -342,8 +343,8 @@ def seed(number: int) -> None:
 def own_globals() -> Iterator[Any]:
     """Yield what has a name in the modules that are not installed: the file, and what it imports from near it."""
     for module in list(sys.modules.values()):
-        path = getattr(module, "__file__", None)
-        if path and not is_installed(Path(path).resolve()):
+        file = getattr(module, "__file__", None)
+        if file and not is_installed(place(file)):
             yield from list(vars(module).values())
 
 
@@ -771,15 +772,22 @@ def may_draw(files: Iterable[Path]) -> bool:
 def imported(directory: Path) -> Iterator[Path]:
     """Yield the files below a directory, or directly in the one above, that were imported from there."""
     for module in list(sys.modules.values()):
-        path = Path(getattr(module, "__file__", None) or "/").resolve()
+        path = place(getattr(module, "__file__", None) or "/")
         if is_near(path, directory) and not is_installed(path) and path != Path(__file__).resolve():
             yield path
+
+
+@functools.cache
+def place(file: str) -> Path:
+    """Return where a module's file really is; the same thousand modules are asked about several times."""
+    return Path(file).resolve()
 
 
 def is_near(path: Path, directory: Path) -> bool:
     return path.is_relative_to(directory) or path.parent == directory.parent
 
 
+@functools.cache
 def is_installed(path: Path) -> bool:
     return path.is_relative_to(sys.prefix) or path.is_relative_to(sys.base_prefix)
 
