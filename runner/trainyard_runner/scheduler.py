@@ -281,7 +281,7 @@ class Scheduler:
         if submitting.is_ready(self._gang):
             line.popleft()
             unit.begin()
-            self._live |= self._submitter.submit_gang(unit, self._gang, self._nodes)
+            self._live |= self._submitter.submit_gang(unit, self._gang)
 
     def _reserve(self, unit: Unit) -> Gang:
         among: Sequence[shares.Alike | None] = [None] * len(unit.tasks)

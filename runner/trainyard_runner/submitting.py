@@ -109,10 +109,11 @@ class Submitter:
         selectors = {"bundle_label_selector": labels} if any(labels) else {}
         return Gang(placement_group(bundles, strategy="PACK", **selectors), among)
 
-    def submit_gang(self, unit: Unit, gang: Gang, nodes: Sequence[Node]) -> dict[Any, RayTask]:
+    def submit_gang(self, unit: Unit, gang: Gang) -> dict[Any, RayTask]:
         """Start all tasks of a gang in their places."""
         first = placement_group_table(gang.group)["bundles_to_node_id"][0]
-        master = next((node.address for node in nodes if node.node_id == first), None)
+        # Ray may have placed it on a node that joined a moment ago.
+        master = next((node.address for node in placing.alive() if node.node_id == first), None)
         started: dict[Any, RayTask] = {}
         for index, (task, among) in enumerate(zip(unit.tasks, gang.among, strict=True)):
             place = placing.in_bundle(gang.group, index, _taken(task, among))
