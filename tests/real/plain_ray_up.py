@@ -11,6 +11,7 @@ from tests.bed.aws_account import AMI, USER
 from tests.bed.aws_moto import REGION
 from tests.bed.ec2 import Cloud
 from tests.bed.instances import Instance
+from tests.bed.kubernetes import wait
 
 RAY = str(Path(sys.executable).parent / "ray")
 NODE = f"InstanceType: m5.large, ImageId: {AMI}"
@@ -27,6 +28,15 @@ setup_commands: []
 head_start_ray_commands: [ray start --head --port=6379 --autoscaling-config=~/ray_bootstrap_config.yaml]
 worker_start_ray_commands: [ray start --address=$RAY_HEAD_IP:6379]
 """
+
+
+def wait_for_worker(cloud: Cloud) -> None:
+    """Return when the worker, which the head launches, has joined: the cluster has all its instances."""
+
+    def joined() -> bool:
+        return len(cloud.instances("running", ray_cluster_name="plain", ray_node_status="up-to-date")) == 2
+
+    wait(joined, "the worker is up to date", seconds=180, logs=cloud.logs)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from tests.real.yard import Yard, assert_one_error
 
 def test_trainyard_never_touches_a_cluster_of_plain_ray_up_unless_it_is_told_to(cloud: Cloud) -> None:
     with plain_ray_up.cluster(cloud) as head:
+        plain_ray_up.wait_for_worker(cloud)
         _adopted(cloud, head.id)
 
 

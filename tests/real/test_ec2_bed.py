@@ -30,10 +30,7 @@ def head(cloud: Cloud) -> Iterator[Instance]:
 
 
 def test_the_head_launches_a_worker_by_its_profile_and_the_worker_joins(cloud: Cloud, head: Instance) -> None:
-    def joined() -> bool:
-        return len(cloud.instances("running", ray_node_status="up-to-date")) == 2
-
-    wait(joined, "the worker is up to date", seconds=180, logs=cloud.logs)
+    plain_ray_up.wait_for_worker(cloud)
     launches = cloud.requests("ec2:RunInstances")
     assert [request["caller"] for request in launches] == [cloud.address, head.ip]
     nodes = (
