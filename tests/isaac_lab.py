@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import sys
 import textwrap
+import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -165,14 +167,21 @@ def write(directory: Path, generation: str) -> Path:
     return home / "vision_cartpole_cfg.py"
 
 
-@contextmanager
-def program() -> Iterator[Any]:
-    """Give the program that nodes run, as a module; what it makes of Python's modules is undone."""
-    modules, path = dict(sys.modules), list(sys.path)
+@functools.cache
+def _loaded() -> types.ModuleType:
     spec = importlib.util.spec_from_file_location("isaac_task", paths.shipped("jobs") / "isaac" / "isaac_task.py")
     assert spec and spec.loader
     module = sys.modules["isaac_task"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+@contextmanager
+def program() -> Iterator[Any]:
+    """Give the program that nodes run, as a module; the modules that it makes and loads are removed afterwards."""
+    modules, path = dict(sys.modules), list(sys.path)
+    # Loaded once: it remembers where the many installed modules are.
+    module = sys.modules["isaac_task"] = _loaded()
     try:
         yield module
     finally:

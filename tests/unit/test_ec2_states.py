@@ -40,6 +40,11 @@ TAGS = naming.pairs({naming.CLUSTER: "lab", naming.OWNER: "me"})
 FAR = datetime(2100, 1, 1, tzinfo=timezone.utc)
 
 
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(down, "AGAIN_SECONDS", 0)
+
+
 class FakeAws:
     """An account with instances, and lists of other things by the operation that asks for them."""
 
@@ -269,7 +274,6 @@ def test_rules_let_in_who_is_to_come_before_they_keep_others_out() -> None:
 
 
 def test_what_is_still_held_is_removed_once_it_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(down, "AGAIN_SECONDS", 0)
     aws = FakeAws(security_groups=[{"GroupId": "sg-1", "Tags": TAGS}])
     aws.held = 2
     group = next(step for step in down.steps(place(aws), TOOLS) if "security group" in step.title)

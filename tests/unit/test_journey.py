@@ -1,4 +1,4 @@
-"""What becomes of a job's files: 300 journeys; `make test-large PART=journey` makes 10,000."""
+"""What becomes of a job's files: 100 journeys; `make test-large PART=journey` makes 10,000."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.deeds import Deed
 from tests.journey import check, journeys
 
 
-@settings(max_examples=300, deadline=None, database=None, derandomize=True)
+@settings(max_examples=100, deadline=None, database=None, derandomize=True)
 @journeys
 def test_a_file_is_found_where_the_page_says(
     job: list[Deed], first: list[Deed], second: list[Deed], declared: list[str]
