@@ -3,9 +3,10 @@
 import re
 
 RAY = "2.60.0"
-# Older dashboards mix bytes of their own into the log files that they send (state_head.py, up to Ray 2.44.1): a run
-# could not be followed.
-OLDEST_RAY = "2.45.0"
+# The oldest that was tried, which Isaac Lab's page installs.
+OLDEST_RAY = "2.31.0"
+# The first whose dashboard sends a log file as it is (state_head.py).
+RAY_WITHOUT_MARKS = "2.45.0"
 RUNNER_PROTOCOL = 1
 # The distribution of this package (pyproject.toml); it is on no package index.
 DISTRIBUTION = "trainyard-ray"
@@ -26,6 +27,11 @@ MICROK8S = "1.34/stable"
 def is_too_old(ray: str) -> bool:
     """Say whether a version of Ray, such as "2.36.0" or "3.0.0.dev0", is older than the oldest that works."""
     return _numbers(ray) < _numbers(OLDEST_RAY)
+
+
+def marks_log_files(ray: str) -> bool:
+    """Say whether a dashboard of this version sends a mark before each block of a log file."""
+    return _numbers(ray) < _numbers(RAY_WITHOUT_MARKS)
 
 
 def _numbers(version: str) -> list[int]:

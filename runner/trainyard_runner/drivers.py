@@ -83,8 +83,13 @@ class TheRay:
     """The cluster that this process is connected to."""
 
     def jobs(self) -> list[RayJob]:
+        """Return Ray's own table of jobs, ended ones too."""
         client = ray._private.worker.global_worker.gcs_client
-        found = client.get_all_job_info(skip_submission_job_info_field=True, skip_is_running_tasks_field=True)
+        try:
+            found = client.get_all_job_info(skip_submission_job_info_field=True, skip_is_running_tasks_field=True)
+        except TypeError:
+            # Older ones (2.36) have no such choice, and ask every driver.
+            found = client.get_all_job_info()
         return [_ray_job(entry) for entry in found.values()]
 
     def left(self, job_ids: Iterable[bytes]) -> Left:
@@ -92,7 +97,7 @@ class TheRay:
         ids = list(job_ids)
         if not ids:
             return Left()
-        accessor = state.state._connect_and_get_accessor()
+        accessor = _tables()
         found = [entry for job_id in ids for entry in accessor.get_actor_table(ray.JobID(job_id), None)]
         actors = [actor for actor in map(gcs_pb2.ActorTableData.FromString, found) if actor.state != _DEAD]
         all_groups = map(gcs_pb2.PlacementGroupTableData.FromString, accessor.get_placement_group_table())
@@ -105,7 +110,7 @@ class TheRay:
 
     def held(self, job_id: bytes) -> list[tuple[str, Mapping[str, float]]]:
         """Return what a driver's actors and placement groups hold: ids of nodes, each with amounts."""
-        accessor = state.state._connect_and_get_accessor()
+        accessor = _tables()
         actors = map(gcs_pb2.ActorTableData.FromString, accessor.get_actor_table(ray.JobID(job_id), "ALIVE"))
         groups = map(gcs_pb2.PlacementGroupTableData.FromString, accessor.get_placement_group_table())
         bundles = [bundle for group in groups if group.creator_job_id == job_id for bundle in group.bundles]
@@ -129,6 +134,15 @@ class TheRay:
                 actors.KillActorViaGcs(request, timeout=_ANSWER)
         for group in left.groups:
             worker.core_worker.remove_placement_group(ray.PlacementGroupID(group))
+
+
+def _tables() -> Any:
+    """Return Ray's reader of its own tables, under the name that this version of Ray has for it."""
+    if connect := getattr(state.state, "_connect_and_get_accessor", None):
+        return connect()
+    # Ray 2.44 and older.
+    state.state._check_connected()
+    return state.state.global_state_accessor
 
 
 def _ray_job(entry: Any) -> RayJob:

@@ -100,9 +100,9 @@ def test_of_a_file_that_is_asked_for_again_only_what_was_added_is_shown(
 def test_a_ray_with_which_runs_do_not_work_is_found_before_anything_is_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(RayApi, "version", lambda ray: "2.31.0")
+    monkeypatch.setattr(RayApi, "version", lambda ray: "2.10.0")
     spec = _spec(address="http://127.0.0.1:8265", token_env="T")
-    message = "Ray 2.31.0 runs on this cluster, and the oldest that works is"
+    message = "Ray 2.10.0 runs on this cluster, and the oldest that works is"
     tools = _tools(tmp_path, T="secret")
     (finding,) = existing.diagnose(spec, tools)
     assert (finding.subject, finding.message.startswith(message)) == ("lab", True)

@@ -10,9 +10,9 @@ from trainyard import versions
 @pytest.mark.parametrize(
     ("ray", "is_too_old"),
     [
-        ("2.31.0", True),
-        ("2.44.1", True),
-        ("2.45.0", False),
+        ("2.9.3", True),
+        ("2.30.0", True),
+        ("2.31.0", False),
         ("2.60.0", False),
         ("2.100.0", False),
         ("3.0.0.dev0", False),

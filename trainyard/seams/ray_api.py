@@ -45,6 +45,8 @@ STATUS_SECONDS = 6.0
 UPLOAD_SECONDS = 3600.0
 # Ray's log service cuts a download off after `timeout` seconds (default 30), however far it came.
 DOWNLOAD_SECONDS = 86_400
+# How much of a log file is sent at once (log_agent.py, BLOCK_SIZE).
+BLOCK = 1 << 16
 # A thousand nodes are 3 MiB.
 ANSWER_LIMIT = 16 * 1024 * 1024
 
@@ -69,6 +71,27 @@ class FileMissingError(OutsideError):
     """A node has no log file of that name (yet)."""
 
 
+def without_marks(chunks: Iterator[bytes], *, refuse: Callable[[bytes], NoReturn]) -> Iterator[bytes]:
+    """Yield a log file's bytes without the mark that an old dashboard sends before each block.
+
+    The mark is 1, or 0 before an error (state_head.py, formatter_leading_1, of Ray 2.44.1). Every block but
+    the last has BLOCK bytes, also of a file that grows: the agent looks once where it ends. `refuse` is given
+    the error.
+    """
+    left = 0
+    for chunk in chunks:
+        while chunk:
+            if left == 0 and chunk.startswith(b"0"):
+                refuse(chunk[1:] + b"".join(chunks))
+            if left == 0:
+                chunk = chunk[1:]
+                left = BLOCK
+            block = chunk[:left]
+            yield block
+            left -= len(block)
+            chunk = chunk[len(block) :]
+
+
 class RayApi:
     """A connection to one cluster; use it as a context manager.
 
@@ -81,6 +104,7 @@ class RayApi:
         self.address = address.rstrip("/")
         self._refused = refused or NOT_ITS_TOKEN
         self._seconds = answer_seconds
+        self._version = ""
         # identity: log files come raw, and packed zips are not worth packing twice
         headers = {"Accept-Encoding": "identity"}
         if token:
@@ -191,7 +215,14 @@ class RayApi:
         with self._open("GET", "/api/v0/logs/file", seconds=silence, params=params) as answer:
             if answer.status_code != 200:
                 self._refuse(answer, self._body(answer, silence))
-            yield answer.iter_raw()
+            chunks = answer.iter_raw()
+            if self._marks_files():
+                chunks = without_marks(chunks, refuse=lambda error: self._refuse(answer, error))
+            yield chunks
+
+    def _marks_files(self) -> bool:
+        self._version = self._version or self.version()
+        return versions.marks_log_files(self._version)
 
     def _ask(self, method: str, path: str, read: Callable[[Any], Result], **request: Any) -> Result:
         return self._read(path, self._send(method, path, **request)[1], read)
