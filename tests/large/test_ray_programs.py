@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 from tests.bed import images
@@ -50,6 +53,56 @@ GROWS = {
     "workers": [{"name": "burst", "min": 0, "max": 2, "cpus": 1, "memory": "1GiB", "idle_timeout": "5s"}],
 }
 
+# What a runner does for two tasks, one after the other, with pins that last one second instead of ten minutes. Each
+# task is a driver of its own; between them, nothing but the pin holds the package.
+PINNED = """
+import io, subprocess, sys, time, zipfile
+
+import ray
+from ray.experimental.internal_kv import _internal_kv_get, _internal_kv_put, _pin_runtime_env_uri
+from trainyard_runner import ray_package
+
+URI = "gcs://_ray_pkg_0123456789abcdef.zip"
+
+
+def say_whether_it_is_there(when):
+    print(when, _internal_kv_get(URI.encode()) is not None, flush=True)
+
+
+ray.init()
+content = io.BytesIO()
+with zipfile.ZipFile(content, "w") as package:
+    package.writestr("weights.txt", "all weights")
+_internal_kv_put(URI.encode(), content.getvalue())
+ray_package.PINNED = 1
+ray_package._EVERY = 0.3
+pins = ray_package.Pins([URI], lambda uri, seconds: _pin_runtime_env_uri(uri, expiration_s=seconds))
+for number in (1, 2):
+    task = subprocess.Popen([sys.executable, sys.argv[1], URI])
+    after = time.monotonic() + 8
+    while task.poll() is None or time.monotonic() < after:
+        pins.look()
+        time.sleep(0.1)
+    say_whether_it_is_there(f"after task {number}:")
+time.sleep(4)
+say_whether_it_is_there("without pins:")
+"""
+TASK = """
+import sys
+
+import ray
+
+
+@ray.remote(num_cpus=0.1)
+def read():
+    with open("weights.txt") as file:
+        return file.read()
+
+
+ray.init(runtime_env={"working_dir": sys.argv[1]}, log_to_driver=False)
+print("read", ray.get(read.remote()), flush=True)
+"""
+
 
 TWO_CONTAINERS = """
 name: {{name}}
@@ -91,6 +144,30 @@ def test_a_job_that_is_sent_in_several_parts_is_whole_on_every_node(yard: Yard) 
     (yard.home / "jobs" / job / "weights.bin").write_bytes(content)
     yard.run("train.dispatch", job, "--skip-smoke")
     assert printed(yard, "read ") == [hashlib.sha256(content).hexdigest()] * 3
+
+
+def test_a_package_outlives_its_drivers_while_it_is_pinned(yard: Yard, tmp_path: Path) -> None:
+    opened = yard.json("cluster.open", "--dry")
+    (tmp_path / "pinned.py").write_text(PINNED)
+    (tmp_path / "task.py").write_text(TASK)
+    # The nodes are processes of this machine: they have the file, and this Python.
+    program = [sys.executable, str(tmp_path / "pinned.py"), str(tmp_path / "task.py")]
+    done = subprocess.run(
+        [Path(sys.executable).with_name("ray"), "job", "submit", f"--address={opened['address']}", "--", *program],
+        env={**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": opened["token_file"]},
+        text=True,
+        capture_output=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.findall("^(?:read|after|without) .*", done.stdout, re.MULTILINE) == [
+        "read all weights",
+        "after task 1: True",
+        "read all weights",
+        "after task 2: True",
+        "without pins: False",
+    ]
 
 
 def test_tasks_of_a_gang_have_room_for_their_actors(yard: Yard) -> None:
