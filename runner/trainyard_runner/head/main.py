@@ -23,7 +23,9 @@ from ray.experimental.internal_kv import (
 from trainyard_runner import leash, ray_package, shipped
 from trainyard_runner.head import drivers, durable, inheritance, placing, study
 from trainyard_runner.head.gate import SmokeGate, StopAskedError
+from trainyard_runner.head.holdings import Holdings
 from trainyard_runner.head.job_log import JobLog
+from trainyard_runner.head.outcome import BUG, OUTSIDE, SMOKE_FAILED, Outcome, of_tasks
 from trainyard_runner.head.records import Records
 from trainyard_runner.head.scheduler import Scheduler
 from trainyard_runner.head.submitting import Submitter
@@ -32,11 +34,11 @@ from trainyard_runner.head.waiting import Watch
 from trainyard_runner.wire import names, plan, shares
 from trainyard_runner.wire.check import Check
 from trainyard_runner.wire.checkpoint import STORAGE
+from trainyard_runner.wire.outcome import State
 from trainyard_runner.wire.resume import Resume
 from trainyard_runner.wire.stream import EventStream
 
 _LAST_WORDS = 0.7
-SMOKE_FAILED, OUTSIDE, BUG = 5, 6, 70
 
 
 class Stopping:
@@ -68,57 +70,50 @@ def main(run: str, *, plan_text: bytes, runner_name: str, runner: bytes, started
     logs = Path(ray._private.worker.global_worker.node.get_logs_dir_path())
     directory = logs / names.run_directory(run)
     stream = EventStream(directory)
-    ending: dict[str, Any] = {"state": "failed", "exit": BUG, "counts": {}, "error": None, "hint": None}
     try:
-        ending |= _run(the_plan, directory, stream, stopping, (runner_name, [ray.put(runner)]))
+        outcome = _run(the_plan, directory, stream, stopping, (runner_name, [ray.put(runner)]))
     except BaseException:
         traceback.print_exc()
         last = traceback.format_exc().strip().splitlines()[-1]
-        ending |= {
-            "error": f"the runner failed: {last[:2000]}",
-            "hint": "This is a bug of trainyard; the job's log has more.",
-        }
-    stream.write("run-ended", seconds=round(time.time() - started, 3), **ending)
+        hint = "This is a bug of trainyard; the job's log has more."
+        outcome = Outcome("failed", BUG, error=f"the runner failed: {last[:2000]}", hint=hint)
+    stream.write("run-ended", seconds=round(time.time() - started, 3), **outcome.event())
     stream.close()
-    _say(f"run {ending['state']}" + (f": {ending['error']}" if ending["error"] else ""))
-    return int(ending["exit"])
+    _say(f"run {outcome.state}" + (f": {outcome.error}" if outcome.error else ""))
+    return outcome.exit
 
 
 def _run(
     the_plan: plan.Plan, directory: Path, stream: EventStream, stopping: Stopping, runner: shipped.Package
-) -> dict[str, Any]:
+) -> Outcome:
+    """Go through a run step by step; the first that ends it says how."""
     # Functions of this module travel by value: on other nodes the package is not there yet.
     ray.cloudpickle.register_pickle_by_value(shipped)
     storage = os.environ.get(STORAGE)
     kept = durable.place(directory, storage)
     _write_start(the_plan, stream, kept)
-    try:
-        failed = _pass_gate(the_plan, stream, stopping, runner)
-    except StopAskedError:
-        return {"state": "stopped", "exit": 1, "counts": _all("stopped", the_plan), "error": _why_stopped()}
-    if failed is not None:
-        where = f" on {failed.node}" if failed.node else ""
-        error = f"smoke test failed: {failed.name}{where}: {failed.detail}"
-        return {"exit": SMOKE_FAILED, "counts": _all("stopped", the_plan), "error": error, "hint": failed.hint}
+    if ended := _pass_gate(the_plan, stream, stopping, runner):
+        return ended
+
     the_plan = shares.settled_plan(the_plan, placing.alive())
-    spec = the_plan.sweep
-    if spec and (package := study.missing(spec["search"])):
-        error = f"a sweep needs {package}, and the head's Python ({sys.executable}) has none"
-        hint = "Add it to the image's requirements.txt; on a local cluster: pip install cmaes optuna"
-        return {"exit": SMOKE_FAILED, "error": error, "hint": hint}
-    opened = spec and study.Study(spec, the_plan.study, name=the_plan.job or the_plan.run, write=stream.write)
-    sweep = Sweep(spec, opened, stream.write) if spec and opened else None
+    if ended := _lacks_packages(the_plan):
+        return ended
+    sweep = _sweep(the_plan, stream)
+
     drivers.remove_what_dead_runs_left(lambda text: stream.write("note", text=text))
     scheduler, records = _scheduler(the_plan, directory, stream, runner, sweep, storage)
-    if the_plan.resume and (failed_to_begin := _inherit(the_plan, the_plan.resume, records, stopping)):
-        return failed_to_begin
-    if the_plan.resume and kept.at:
-        # The last checkpoints are there, whether the operator could have them or not.
-        skipped = the_plan.resume.skipped
-        for name in [task.name for task in the_plan.tasks if task.name not in skipped]:
-            records.adopt(the_plan.resume.run, name, name)
+    if ended := _resume(the_plan, kept, records, stopping):
+        return ended
+
     scheduler.run(stopping.left)
-    return _ending(the_plan, scheduler, records, sweep, stopping)
+    if sweep:
+        is_stopped = not sweep.is_over
+    else:
+        is_stopped = stopping.asked() and scheduler.counts["stopped"] > 0
+    if is_stopped:
+        result = sweep.result() if sweep else None
+        return Outcome("stopped", 1, counts=scheduler.counts, error=_why_stopped(), sweep=result)
+    return of_tasks(the_plan, scheduler.counts, records, sweep)
 
 
 def _write_start(the_plan: plan.Plan, stream: EventStream, kept: durable.Kept) -> None:
@@ -138,40 +133,39 @@ def _write_start(the_plan: plan.Plan, stream: EventStream, kept: durable.Kept) -
         stream.write("note", text=kept.problem)
 
 
-def _ending(
-    the_plan: plan.Plan, scheduler: Scheduler, records: Records, sweep: Sweep | None, stopping: Stopping
-) -> dict[str, Any]:
-    """Return how a run ended that passed the gate."""
-    counts = scheduler.counts
-    summary: dict[str, Any] = {"counts": counts, **({"sweep": sweep.result()} if sweep else {})}
-    if not sweep.is_over if sweep else stopping.asked() and counts["stopped"]:
-        return {"state": "stopped", "exit": 1, "error": _why_stopped(), **summary}
-    # What a sweep pruned, or what failed in it beside better ones, is no failure.
-    problem = sweep.problem() if sweep else None
-    if not sweep and (counts["failed"] or counts["stopped"]):
-        problem = f"{counts['failed']} of {len(the_plan.tasks)} tasks failed"
-    lost = {task: lines[0] for task, lines in records.lost_outputs.items() if lines}
-    if problem is None and lost:
-        tasks = f"{len(lost)} of {sum(counts.values())} tasks"
-        task, line = next(iter(lost.items()))
-        problem = f"outputs of {tasks} could not be brought back: {task}: {line}"
-    if problem is None and (absent := _absent_everywhere(the_plan, records)):
-        problem = f"no task has left the declared output {absent[0]!r}"
-    return {"state": "failed" if problem else "succeeded", "exit": 1 if problem else 0, "error": problem, **summary}
+def _lacks_packages(the_plan: plan.Plan) -> Outcome | None:
+    package = study.missing(the_plan.sweep["search"]) if the_plan.sweep else None
+    if package is None:
+        return None
+    error = f"a sweep needs {package}, and the head's Python ({sys.executable}) has none"
+    hint = "Add it to the image's requirements.txt; on a local cluster: pip install cmaes optuna"
+    return Outcome("failed", SMOKE_FAILED, error=error, hint=hint)
 
 
-def _absent_everywhere(the_plan: plan.Plan, records: Records) -> list[str]:
-    """Return declared outputs that none of the tasks that declare them has left; often one of a gang writes them."""
-    outputs = dict.fromkeys(output for task in the_plan.tasks for output in task.outputs)
-    return [
-        output
-        for output in outputs
-        if all(output in records.absent_outputs.get(task.name, ()) for task in the_plan.tasks if output in task.outputs)
-    ]
+def _sweep(the_plan: plan.Plan, stream: EventStream) -> Sweep | None:
+    spec = the_plan.sweep
+    if not spec:
+        return None
+    opened = study.Study(spec, the_plan.study, name=the_plan.job or the_plan.run, write=stream.write)
+    return Sweep(spec, opened, stream.write)
 
 
-def _inherit(the_plan: plan.Plan, resume: Resume, records: Records, stopping: Stopping) -> dict[str, Any]:
-    """Take in what tasks begin with; return how the run ends if that cannot be had, else nothing."""
+def _resume(the_plan: plan.Plan, kept: durable.Kept, records: Records, stopping: Stopping) -> Outcome | None:
+    """Give tasks what they begin with, if the run goes on from another; return how it ends if that cannot be had."""
+    resume = the_plan.resume
+    if not resume:
+        return None
+    if ended := _inherit(the_plan, resume, records, stopping):
+        return ended
+    if kept.at:
+        # The last checkpoints are there, whether the operator could have them or not.
+        for name in [task.name for task in the_plan.tasks if task.name not in resume.skipped]:
+            records.adopt(resume.run, name, name)
+    return None
+
+
+def _inherit(the_plan: plan.Plan, resume: Resume, records: Records, stopping: Stopping) -> Outcome | None:
+    """Take in what tasks begin with; return how the run ends if that cannot be had."""
 
     def take(name: str) -> bytes | None:
         part: bytes | None = _internal_kv_get(f"gcs://{name}".encode())
@@ -186,19 +180,20 @@ def _inherit(the_plan: plan.Plan, resume: Resume, records: Records, stopping: St
     try:
         inheritance.Receiver(the_plan.run, take=take, check=check).receive(resume, records)
     except StopAskedError:
-        return {"state": "stopped", "exit": 1, "counts": _all("stopped", the_plan), "error": _why_stopped()}
+        return Outcome("stopped", 1, counts=_none_begun(the_plan), error=_why_stopped())
     except (inheritance.SilentError, OSError) as error:
         hint = f"Repeat: trainyard train.resume {resume.run}"
         what = f"the checkpoints to begin with did not arrive: {error}"
-        return {"exit": OUTSIDE, "counts": _all("stopped", the_plan), "error": what, "hint": hint}
-    return {}
+        return Outcome("failed", OUTSIDE, counts=_none_begun(the_plan), error=what, hint=hint)
+    return None
 
 
 def _why_stopped() -> str:
     return "stopped by the leash of the cluster" if _internal_kv_get(f"gcs://{leash.MARK}".encode()) else "stopped"
 
 
-def _pass_gate(the_plan: plan.Plan, stream: EventStream, stopping: Stopping, runner: shipped.Package) -> Check | None:
+def _pass_gate(the_plan: plan.Plan, stream: EventStream, stopping: Stopping, runner: shipped.Package) -> Outcome | None:
+    """Try what must hold before a task starts; return how the run ends if it does not."""
     began = time.monotonic()
     if the_plan.gate.skip:
         return None
@@ -217,10 +212,30 @@ def _pass_gate(the_plan: plan.Plan, stream: EventStream, stopping: Stopping, run
         note=note,
         stop_asked=stopping.asked,
     )
-    failed = gate.pass_through()
+    try:
+        failed = gate.pass_through()
+    except StopAskedError:
+        return Outcome("stopped", 1, counts=_none_begun(the_plan), error=_why_stopped())
     stream.write("gate", ok=failed is None, seconds=round(time.monotonic() - began, 3))
     _say("gate " + ("passed" if failed is None else f"failed: {failed.name}: {failed.detail}"))
-    return failed
+    if failed is None:
+        return None
+    where = f" on {failed.node}" if failed.node else ""
+    error = f"smoke test failed: {failed.name}{where}: {failed.detail}"
+    return Outcome("failed", SMOKE_FAILED, counts=_none_begun(the_plan), error=error, hint=failed.hint)
+
+
+class _NodeNames:
+    """What nodes are called, those among them that have left."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+
+    def of(self, node_id: str) -> str:
+        """Return a node's name; the beginning of its id where Ray has not told it in time."""
+        if node_id not in self._known:
+            self._known.update({node.node_id: node.name for node in placing.alive()})
+        return self._known.get(node_id, node_id[:8])
 
 
 def _scheduler(
@@ -231,13 +246,6 @@ def _scheduler(
     sweep: Sweep | None,
     storage: str | None,
 ) -> tuple[Scheduler, Records]:
-    known: dict[str, str] = {}
-
-    def node_name(node_id: str) -> str:
-        if node_id not in known:
-            known.update({node.node_id: node.name for node in placing.alive()})
-        return known.get(node_id, node_id[:8])
-
     job, ray_environment, has_own = None, dict(the_plan.runtime_env or {}), False
     if the_plan.package is not None:
         parts = {part: _package(part) for part in the_plan.package_parts}
@@ -248,12 +256,12 @@ def _scheduler(
         ray_environment, size = ray_package.environment(the_plan.runtime_env, blobs, get=_package, put=_keep)
         has_own = size <= ray_package.OWN_LIMIT
     pins = ray_package.Pins(ray_package.packages(the_plan.runtime_env, ray_environment), _pin)
-    here = node_name(ray.get_runtime_context().get_node_id())
+    node_names = _NodeNames()
     records = Records(
         directory,
         stream,
-        node=here,
-        node_name=node_name,
+        node=node_names.of(ray.get_runtime_context().get_node_id()),
+        node_name=node_names.of,
         each_attempt=the_plan.outputs_each_attempt,
         job_log=JobLog(the_plan.run),
         storage=storage,
@@ -263,9 +271,17 @@ def _scheduler(
     submitter = Submitter(
         the_plan, records, runner=runner, job=job, ray_environment=ray_environment, has_own_package=has_own
     )
-    watch = Watch(the_plan, directory.parent.parent, stream)
+    holdings = Holdings(the_plan.run, directory.parent.parent)
     scheduler = Scheduler(
-        the_plan, submitter=submitter, records=records, stream=stream, watch=watch, pins=pins, say=_say, sweep=sweep
+        the_plan,
+        submitter=submitter,
+        records=records,
+        stream=stream,
+        watch=Watch(the_plan, holdings, stream),
+        holdings=holdings,
+        pins=pins,
+        say=_say,
+        sweep=sweep,
     )
     return scheduler, records
 
@@ -283,8 +299,9 @@ def _pin(uri: str, seconds: int) -> None:
     _pin_runtime_env_uri(uri, expiration_s=seconds)
 
 
-def _all(state: str, the_plan: plan.Plan) -> dict[str, int]:
-    return {"succeeded": 0, "failed": 0, "stopped": 0, state: len(the_plan.tasks)}
+def _none_begun(the_plan: plan.Plan) -> dict[State, int]:
+    """Return the counts of a run that ended before a task of it began."""
+    return {"succeeded": 0, "failed": 0, "stopped": len(the_plan.tasks)}
 
 
 def _say(line: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,9 @@ from trainyard_runner.wire.nodes import GROUP_LABEL, NODE_LABEL, Node, amounts, 
 from trainyard_runner.wire.plan import Task
 from trainyard_runner.wire.shares import Alike
 
+_LOOK_EVERY = 5.0
+_LOOK_SOON = 1.0
+
 
 class NodeMissingError(Exception):
     """The node a task must run on is not in the cluster."""
@@ -22,6 +26,29 @@ def alive() -> tuple[Node, ...]:
     """Ask Ray for its living nodes, the head first, then by name."""
     found = [_node(raw) for raw in ray.nodes() if raw["Alive"]]
     return tuple(sorted(found, key=lambda node: (not node.is_head, node.name)))
+
+
+class LivingNodes:
+    """The nodes that Ray had when it was last asked."""
+
+    def __init__(self) -> None:
+        self.known: Sequence[Node] = ()
+        self._due = 0.0
+
+    def is_due(self) -> bool:
+        return time.monotonic() >= self._due
+
+    def look(self) -> bool:
+        """Ask Ray for its nodes; return whether they changed."""
+        self._due = time.monotonic() + _LOOK_EVERY
+        found = alive()
+        if found == self.known:
+            return False
+        self.known = found
+        return True
+
+    def look_soon(self) -> None:
+        self._due = min(self._due, time.monotonic() + _LOOK_SOON)
 
 
 def options(

@@ -15,7 +15,7 @@ from trainyard_runner.head import placing
 from trainyard_runner.head.records import AttemptRecord, Records
 from trainyard_runner.head.units import Unit
 from trainyard_runner.wire.nodes import Node
-from trainyard_runner.wire.plan import Plan, Task
+from trainyard_runner.wire.plan import Plan, Shape, Task
 from trainyard_runner.wire.shares import Alike
 
 _HELD_BACK_AFTER = 8
@@ -25,7 +25,7 @@ _HELD_BACK_AFTER = 8
 class RayTask:
     """One task of Ray's: the attempts that it runs one after the other, by number, until they have ended."""
 
-    shape: tuple[Any, ...]
+    shape: Shape
     open: dict[int, Live]
     among: Alike | None = None  # the nodes that it has a share of one of
     node_id: str | None = None
@@ -47,6 +47,14 @@ class Live:
     record: AttemptRecord
     # What the attempt before left, held until the new one has it.
     held: list[Any] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a unit may run: not on `avoided` nodes, and by task the nodes that it gets a share of one of."""
+
+    among: Sequence[Alike | None]
+    avoided: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

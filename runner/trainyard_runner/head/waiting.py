@@ -1,26 +1,23 @@
-"""For what tasks wait, in words, and what a run holds that others wait for: looked at while the run goes on."""
+"""For what tasks wait, in words: looked at while the run goes on."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
-import ray
 from ray._private import state
 
 from trainyard_runner.head import drivers
+from trainyard_runner.head.holdings import Holding, Holdings, by_node, in_numbers, kept_free
 from trainyard_runner.head.submitting import Live
 from trainyard_runner.head.units import Unit
-from trainyard_runner.wire import fit, names, nodes, shares
+from trainyard_runner.wire import fit, nodes
 from trainyard_runner.wire.fit import RESOURCES
 from trainyard_runner.wire.nodes import Node
 from trainyard_runner.wire.outcome import State
-from trainyard_runner.wire.plan import Gate, Plan, Task
+from trainyard_runner.wire.plan import Gate, Plan, Shape, Task
 from trainyard_runner.wire.stream import EventStream
 
 _MOST_PACKAGES = 4
@@ -36,23 +33,6 @@ class Line:
     count: int
     unit: tuple[Task, ...]
     is_submitted: bool = False
-
-
-@dataclass(frozen=True)
-class Holding:
-    """What a run holds: by node, amounts of Ray's resources, and under "tasks" by how many tasks.
-
-    `actors` is what it wants free for what its tasks start through Ray, on any nodes; nothing holds that in Ray.
-    """
-
-    run: str
-    nodes: Mapping[str, Mapping[str, float]]
-    actors: Mapping[str, float] = field(default_factory=dict)
-    waiting: int = 0  # tasks
-
-    def all_of(self, name: str) -> float:
-        """Return how much of a resource it holds or wants free."""
-        return sum(held.get(name, 0.0) for held in self.nodes.values()) + self.actors.get(name, 0.0)
 
 
 @dataclass(frozen=True)
@@ -139,17 +119,6 @@ def installing(line: Line, runtime_env: Mapping[str, Any], *, seconds: float) ->
     return Reason(line.count, "packages", (), text)
 
 
-def kept_free(unit: Sequence[Task], places: Sequence[Node], holdings: Iterable[Holding]) -> list[str]:
-    """Return the resources of which a unit would take what tasks that run want free, or lacks what it wants itself.
-
-    There are none while no task wants any: Ray alone decides then.
-    """
-    found = list(holdings)
-    if not any(each.actors for each in found) and not any(task.actors for task in unit):
-        return []
-    return fit.lacking(unit, places, {name: sum(each.all_of(name) for each in found) for name in RESOURCES})
-
-
 def _kept(name: str, cluster: Cluster, *, run: str) -> str:
     """Say who holds a resource or wants it free."""
     taken = {each.run: each.all_of(name) for each in cluster.holdings if each.all_of(name)}
@@ -197,11 +166,6 @@ def _bare(name: str, value: float) -> str:
     return f"{round(value / 2**30, 2) if name == 'memory' else round(value, 3):g}"
 
 
-def in_numbers(task: Task, alive: Sequence[Node]) -> Task:
-    """Return what a task waits for in numbers: its share of the first node that it may be of."""
-    return next((one.taken(task) for one in shares.alike(task, alive)), task)
-
-
 def _only(task: Task, name: str) -> Task:
     others: dict[str, Any] = {key: 0 for each, key in RESOURCES.items() if each != name}
     return replace(task, **others, custom={key: amount for key, amount in task.custom.items() if key == name})
@@ -216,17 +180,14 @@ _MOST_LINES = 3
 class Watch:
     """Looks at the cluster once a second while tasks wait, and writes down what this run holds when that changes."""
 
-    def __init__(self, plan: Plan, logs: Path, stream: EventStream) -> None:
+    def __init__(self, plan: Plan, holdings: Holdings, stream: EventStream) -> None:
         self._plan = plan
         self._stream = stream
-        self._file = logs / names.holdings(plan.run)
-        self._driver = ray.get_runtime_context().get_job_id()
-        self._published = self._said = ""
+        self._holdings = holdings
+        self._said = ""
         self._known: set[tuple[Any, ...]] = set()
         self._next = 0.0
         self._kept: dict[str, float] = {}
-        self._others_known: list[Holding] = []
-        self._others_due = 0.0
 
     def look(
         self,
@@ -249,8 +210,8 @@ class Watch:
         held = by_node((attempt.record.node, attempt.taken) for attempt in started)
         unplaced = [attempt.task for attempt in live if not (attempt.record.is_started or attempt.record.is_ready)]
         lacking = _waiting(lines, unplaced)
-        counts: dict[str, int] = {"running": len(started), "waiting": sum(line.count for line in lacking)}
-        self._publish({"driver": self._driver, "tasks": {**counts, **ended}, "nodes": held, "actors": dict(actors)})
+        counts = {"running": len(started), "waiting": sum(line.count for line in lacking)}
+        self._holdings.publish(tasks=counts, ended=ended, nodes=held, actors=actors)
         if actors != self._kept:
             self._kept = dict(actors)
             self._stream.write("kept-free", room={key: actors.get(name, 0) for name, key in RESOURCES.items()})
@@ -258,7 +219,7 @@ class Watch:
             self._said = ""
             return
         own = Holding(self._plan.run, held, actors)
-        holdings = [own, *self._others()]
+        holdings = [own, *self._holdings.read_others()]
         of_drivers = drivers.held(drivers.TheRay(), {node.node_id: node.name for node in alive})
         cluster = Cluster(alive, state.available_resources_per_node(), holdings, of_drivers)
         reasons = [
@@ -268,41 +229,8 @@ class Watch:
         ]
         self._say([reason for reason in reasons if reason])
 
-    def others(self) -> list[Holding]:
-        """Return what other runs hold; looked up once a second."""
-        if time.monotonic() >= self._others_due:
-            self._others_due = time.monotonic() + _EVERY
-            self._others_known = list(self._others())
-        return self._others_known
-
     def publish_soon(self) -> None:
         self._next = 0.0
-
-    def close(self) -> None:
-        with suppress(OSError):
-            self._file.unlink(missing_ok=True)
-
-    def _publish(self, document: Mapping[str, Any]) -> None:
-        text = json.dumps(document)
-        if text == self._published:
-            return
-        # On a full disk others do not learn what this run holds; it goes on.
-        with suppress(OSError):
-            self._file.parent.mkdir(exist_ok=True)
-            part = self._file.with_name(f".{self._file.name}")
-            part.write_text(text)
-            part.replace(self._file)
-            self._published = text
-
-    def _others(self) -> Iterator[Holding]:
-        """Yield what other runs hold; those that died before they took it back are dead to Ray too."""
-        paths = [path for path in self._file.parent.glob("*.json") if path != self._file]
-        going = {job["JobID"] for job in state.jobs() if not job["IsDead"]} if paths else set()
-        for path in paths:
-            with suppress(OSError, ValueError, KeyError):
-                found = json.loads(path.read_text())
-                if found["driver"] in going:
-                    yield Holding(path.stem, found["nodes"], found.get("actors") or {}, found["tasks"]["waiting"])
 
     def _say(self, reasons: Sequence[Reason]) -> None:
         text = "; ".join(reason.text for reason in reasons)
@@ -323,21 +251,10 @@ class Watch:
 
 def _waiting(lines: Iterable[Sequence[Unit]], submitted: Iterable[Task]) -> list[Line]:
     """Return the tasks that have not started, those of one shape together."""
-    found: dict[tuple[Any, ...], Line] = {}
+    found: dict[Shape, Line] = {}
     for line in filter(None, lines):
         found[line[0].tasks[0].shape] = Line(sum(len(unit.tasks) for unit in line), line[0].tasks)
     for task in submitted:
         known = found.get(task.shape, Line(0, (task,)))
         found[task.shape] = replace(known, count=known.count + 1, is_submitted=True)
     return list(found.values())
-
-
-def by_node(running: Iterable[tuple[str | None, Task]]) -> dict[str, dict[str, float]]:
-    """Return how many tasks run on each node, and what they hold there; "" where their node is not known yet."""
-    held: dict[str, dict[str, float]] = {}
-    for node, task in running:
-        here = held.setdefault(node or "", dict.fromkeys([*RESOURCES, "tasks"], 0.0))
-        here["tasks"] += 1
-        for name, amount in nodes.amounts(task).items():
-            here[name] = round(here.get(name, 0.0) + amount, 4)
-    return held

@@ -11,7 +11,7 @@ from typing import Any
 from trainyard_runner.wire import members, nodes
 from trainyard_runner.wire.check import Check
 from trainyard_runner.wire.nodes import Node
-from trainyard_runner.wire.plan import Gate, Task
+from trainyard_runner.wire.plan import Gate, Shape, Task
 from trainyard_runner.wire.room import Room
 
 LEAST = 60.0
@@ -31,7 +31,7 @@ def room(tasks: Sequence[Task], gate: Gate, alive: Sequence[Node], *, together: 
     if not tasks:
         return None
     places = [*alive, *members.later(gate, alive)]
-    first: dict[tuple[Any, ...], Task] = {}
+    first: dict[Shape, Task] = {}
     for task in tasks:
         first.setdefault(task.shape, task)
     for task in first.values():
