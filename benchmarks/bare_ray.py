@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from trainyard_runner import proctree
+from trainyard_runner.node import proctree
 
 RAY = str(Path(sys.executable).with_name("ray"))
 PORT = 26379

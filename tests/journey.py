@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from hypothesis import given, strategies
-from trainyard_runner import outputs
-from trainyard_runner.job_files import JobFiles, changed
-from trainyard_runner.outputs import OutputWatch
-from trainyard_runner.wire import archive
-from trainyard_runner.workspace import Spare, Workspace
+from trainyard_runner.node.job_files import JobFiles, changed
+from trainyard_runner.node.outputs import OutputWatch
+from trainyard_runner.node.workspace import Spare, Workspace
+from trainyard_runner.wire import archive, outputs
 
 from tests.deeds import Deed, Seen, do, seen
 from trainyard.dispatch.package import listing, pack

@@ -39,7 +39,7 @@ if not path.exists():
     part.write_bytes(blobs[0])
     part.rename(path)
 sys.path.insert(0, str(path))
-from trainyard_runner.main import main
+from trainyard_runner.head.main import main
 sys.exit(main(run, plan_text=blobs[1], runner_name=runner, runner=blobs[0], started=started))
 """
 

@@ -44,7 +44,7 @@ def unpacked(package: Package) -> Path:
 
 def attempts(orders: list[dict[str, Any]], runner: Package, job: Package | None) -> Iterator[list[tuple[int, Any]]]:
     _bring(runner)
-    from trainyard_runner import on_node
+    from trainyard_runner.node import on_node
 
     yield from on_node.attempts(orders, job)
 
@@ -52,7 +52,7 @@ def attempts(orders: list[dict[str, Any]], runner: Package, job: Package | None)
 def facts(question: dict[str, Any], runner: Package) -> Any:
     """Look at the node; return what was found, and some bytes that others can fetch."""
     _bring(runner)
-    from trainyard_runner import facts as look
+    from trainyard_runner.node import facts as look
 
     return look.gather(question), bytes(question["bytes"])
 
@@ -68,7 +68,7 @@ def own_gpu(question: dict[str, Any], runner: Package) -> Any:
 def fetch(references: dict[str, list[Any]], timeout: float, runner: Package) -> Any:
     """Fetch other nodes' bytes; return MB/s, or what went wrong, for each."""
     _bring(runner)
-    from trainyard_runner import facts as look
+    from trainyard_runner.node import facts as look
 
     return look.fetch(references, timeout)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from trainyard_runner import facts
+from trainyard_runner.node import facts
 
 from tests.bed.places import need
 from tests.real.jobs import events, newest, write_job

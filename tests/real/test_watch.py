@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trainyard_runner.metrics import MetricReader
+from trainyard_runner.node.metrics import MetricReader
 
 from tests.bed import mlflow
 from tests.real.jobs import events, newest, write_job

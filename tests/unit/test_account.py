@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from trainyard_runner.outputs import counted
+from trainyard_runner.node.outputs import counted
 
 from trainyard.results import account
 from trainyard.results.state import RunState

@@ -34,9 +34,19 @@ LAYERS = (
 OUTSIDE = {"boto3", "botocore", "docker", "fabric", "httpx", "kubernetes", "paramiko", "subprocess", "websocket"}
 # What a node has: the runner travels alone. Optuna is asked for a sweep only, boto3 where Ray's autoscaler needs it.
 ON_NODES = {"ray", "trainyard_runner"}
-ON_SOME_NODES = {"study.py": {"optuna"}, "leash.py": {"boto3", "botocore"}}
+ON_SOME_NODES = {"head/study.py": {"optuna"}, "leash.py": {"boto3", "botocore"}}
 # Of the runner, what trainyard/ uses beside `wire`.
-SHARED_BESIDE_THE_WIRE = {"bootstrap", "leash", "nodes", "outputs", "room", "shares", "study", "units"}
+SHARED_BESIDE_THE_WIRE = {"bootstrap", "leash"}
+# The rooms of the runner, and what a module in each may import of it. What stands above the rooms is for both: head and
+# node never import each other.
+ABOVE_THE_ROOMS = {"bootstrap", "each_gpu", "leash", "ray_package", "shipped", "stopping"}
+ROOMS = {
+    "wire": {"wire"},
+    "head": {"wire", "head", *ABOVE_THE_ROOMS},
+    "node": {"wire", "node", *ABOVE_THE_ROOMS},
+}
+# What Ray carries to a node calls what is there, once the package has arrived.
+CROSSINGS = {("shipped.py", "node")}
 BACKENDS = {"compose", "ec2", "existing", "kuberay", "local", "microk8s"}
 # Where a backend's name is a value of the cluster file, or Docker's own word, a cluster's default name, or an extra's.
 NAMES_ALLOWED = ("backends", "seams", "spec/cluster.py", "spec/existing.py", "spec/show.py", "paths.py", "versions.py")
@@ -152,6 +162,18 @@ def test_operator_and_nodes_share_the_wire() -> None:
         if name.startswith("trainyard_runner.")
     }
     assert shared == {"wire", *SHARED_BESIDE_THE_WIRE}
+
+
+def test_head_and_node_are_rooms_apart() -> None:
+    crossings = {
+        (path, name.split(".")[1])
+        for path, tree in modules(RUNNER).items()
+        for name in imported(tree)
+        if name.startswith("trainyard_runner.")
+        if name.split(".")[1] not in ROOMS.get(path.split("/")[0], {"wire", *ABOVE_THE_ROOMS})
+    }
+    assert crossings == CROSSINGS
+    assert {package(path) for path in modules(RUNNER)} == {*ROOMS, *ABOVE_THE_ROOMS, "__init__"}
 
 
 def test_no_backend_is_known_by_name_outside_backends() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from trainyard_runner import durable
-from trainyard_runner.job_log import JobLog
-from trainyard_runner.records import Records
+from trainyard_runner.head import durable
+from trainyard_runner.head.job_log import JobLog
+from trainyard_runner.head.records import Records
 from trainyard_runner.wire import names
 from trainyard_runner.wire.stream import EventStream
 

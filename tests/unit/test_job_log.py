@@ -6,7 +6,7 @@ import errno
 from io import StringIO
 from typing import Any
 
-from trainyard_runner.job_log import JobLog
+from trainyard_runner.head.job_log import JobLog
 
 
 def test_lines_have_the_name_of_their_task_and_are_whole() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from trainyard_runner import inheritance
-from trainyard_runner.job_log import JobLog
-from trainyard_runner.records import Records
+from trainyard_runner.head import inheritance
+from trainyard_runner.head.job_log import JobLog
+from trainyard_runner.head.records import Records
 from trainyard_runner.wire import archive, names, unpack
 from trainyard_runner.wire.resume import PART_BYTES, Inherited, Resume
 from trainyard_runner.wire.stream import EventStream

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 from ray import exceptions
-from trainyard_runner import losses, proctree
-from trainyard_runner.job_log import JobLog
-from trainyard_runner.output import CHUNK, OutputBuffer
-from trainyard_runner.records import AttemptRecord, Records
-from trainyard_runner.units import MOST_LOSSES, Unit
+from trainyard_runner.head import losses
+from trainyard_runner.head.job_log import JobLog
+from trainyard_runner.head.records import AttemptRecord, Records
+from trainyard_runner.head.units import MOST_LOSSES, Unit
+from trainyard_runner.node import proctree
+from trainyard_runner.node.output import CHUNK, OutputBuffer
 from trainyard_runner.wire import names
 from trainyard_runner.wire.plan import Task
 from trainyard_runner.wire.stream import EventStream

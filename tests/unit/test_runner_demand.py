@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainyard_runner.demand import Demand, DemandWatch, explain, shape
-from trainyard_runner.drivers import Connected
+from trainyard_runner.head.demand import Demand, DemandWatch, explain, shape
+from trainyard_runner.head.drivers import Connected
 from trainyard_runner.wire.plan import Task
 
 ONE = shape({"CPU": 1.0, "CPU_group_0_abc": 1.0})

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import pytest
-from trainyard_runner.drivers import PATIENCE, Connected, Drivers, Left, RayJob, held, remove_what_dead_runs_left
+from trainyard_runner.head.drivers import PATIENCE, Connected, Drivers, Left, RayJob, held, remove_what_dead_runs_left
 from trainyard_runner.wire.driver import Driver
 
 

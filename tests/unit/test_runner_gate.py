@@ -7,13 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from trainyard_runner import gpu_rungs, members, rungs
-from trainyard_runner import room as rooms
-from trainyard_runner.facts import gpu_models
-from trainyard_runner.nodes import HEAD as HEAD_RESOURCE
-from trainyard_runner.nodes import Node
-from trainyard_runner.room import room
-from trainyard_runner.rungs import Answer, Check
+from trainyard_runner.head import gpu_rungs, rungs
+from trainyard_runner.head.rungs import Answer
+from trainyard_runner.node.facts import gpu_models
+from trainyard_runner.wire import fit as rooms
+from trainyard_runner.wire import members
+from trainyard_runner.wire.check import Check
+from trainyard_runner.wire.fit import room
+from trainyard_runner.wire.nodes import HEAD as HEAD_RESOURCE
+from trainyard_runner.wire.nodes import Node
 from trainyard_runner.wire.plan import ExpectedNode, Gate, Task
 
 GIB = 2**30

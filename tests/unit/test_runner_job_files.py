@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from trainyard_runner import job_files
-from trainyard_runner.job_files import JobFiles
+from trainyard_runner.node import job_files
+from trainyard_runner.node.job_files import JobFiles
 
 SENT = {"train.py": "print()\n", "model/weights.txt": "0", "model/deep/er/a.txt": "a", "run.sh": "#!/bin/sh\n"}
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tensorboardX import SummaryWriter
-from trainyard_runner.metrics import MetricReader
+from trainyard_runner.node.metrics import MetricReader
 
 WATCH = {"metric": "rewards/time", "source": "auto", "path": None, "uri": None, "step": "step"}
 
@@ -130,7 +130,7 @@ def test_a_file_of_json_lines_or_csv_is_read_as_it_grows(task: Path) -> None:
 def test_a_large_table_is_read_in_pieces_and_a_line_without_an_end_is_passed_over(
     task: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainyard_runner.growing.MOST_AT_ONCE", 64)
+    monkeypatch.setattr("trainyard_runner.node.growing.MOST_AT_ONCE", 64)
     read = reader(task, source="file", path="m.csv")
     rows = [f"{step},{step / 2}\n" for step in range(100)]
     (task / "m.csv").write_text("".join(["step,rewards/time\n", *rows[:50], "x" * 200, "\n", *rows[50:]]))

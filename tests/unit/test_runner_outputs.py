@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trainyard_runner.checkpoint import CheckpointWatch, Message
-from trainyard_runner.outputs import OutputWatch, apply
-from trainyard_runner.transfers import Transfers
+from trainyard_runner.node.checkpoint import CheckpointWatch, Message
+from trainyard_runner.node.outputs import OutputWatch
+from trainyard_runner.node.transfers import Transfers
 from trainyard_runner.wire import archive
+from trainyard_runner.wire.outputs import apply
 
 END = bytes(1024)
 
@@ -118,7 +119,7 @@ def test_what_went_goes_at_home_and_a_file_may_become_a_directory(tmp_path: Path
 def test_very_many_names_that_went_are_not_sent_with_what_replaces_everything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainyard_runner.outputs._MOST_REMOVED", 10)
+    monkeypatch.setattr("trainyard_runner.node.outputs._MOST_REMOVED", 10)
     outputs = Outputs(tmp_path)
     for number in range(11):
         outputs.write(f"{number}", "x")
@@ -133,7 +134,7 @@ def test_very_many_names_that_went_are_not_sent_with_what_replaces_everything(
 def test_very_many_names_that_went_are_sent_in_several_messages_where_something_cannot_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainyard_runner.outputs._MOST_OF_NAMES", 1000)
+    monkeypatch.setattr("trainyard_runner.node.outputs._MOST_OF_NAMES", 1000)
     outputs = Outputs(tmp_path)
     for name in ("locked/a", "turns", *(f"{number:0100d}" for number in range(25))):
         outputs.write(name, "x")

@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from trainyard_runner.nodes import Node
-from trainyard_runner.waiting import Cluster, Holding, Line, explain, installing, kept_free
+from trainyard_runner.head.holdings import Holding, kept_free
+from trainyard_runner.head.waiting import Cluster, Line, explain, installing
+from trainyard_runner.wire.nodes import Node
 from trainyard_runner.wire.plan import Gate, Task
 from trainyard_runner.wire.room import Room
 

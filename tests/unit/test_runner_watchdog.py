@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trainyard_runner.nodes import Node
-from trainyard_runner.placing import options
-from trainyard_runner.suspects import Suspects
-from trainyard_runner.watchdog import MetricWatch, Rules
+from trainyard_runner.head.placing import options
+from trainyard_runner.head.suspects import Suspects
+from trainyard_runner.node.watchdog import MetricWatch, Rules
+from trainyard_runner.wire.nodes import Node
 from trainyard_runner.wire.plan import Task
 
 WATCH = {"metric": "reward", "first": 600.0, "silence": 300.0, "constant": None, "source": "stdout", "step": "step"}

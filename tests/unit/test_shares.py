@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from trainyard_runner import nodes, shares
-from trainyard_runner.nodes import Node
-from trainyard_runner.shares import Asked
+from trainyard_runner.wire import nodes, shares
+from trainyard_runner.wire.nodes import Node
 from trainyard_runner.wire.plan import ExpectedNode, Gate, Task
+from trainyard_runner.wire.shares import Asked
 
 GIB = 2**30
 SMALL = Node("1", "small-0", "small", "192.0.2.1", {"CPU": 4, "GPU": 2, "memory": 8 * GIB})

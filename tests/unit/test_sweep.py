@@ -14,11 +14,11 @@ import optuna
 import pytest
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
-from trainyard_runner.nodes import Node
-from trainyard_runner.records import AttemptRecord
-from trainyard_runner.study import Study
-from trainyard_runner.sweep import Sweep
-from trainyard_runner.units import State
+from trainyard_runner.head.records import AttemptRecord
+from trainyard_runner.head.study import Study
+from trainyard_runner.head.sweep import Sweep
+from trainyard_runner.wire.nodes import Node
+from trainyard_runner.wire.outcome import State
 from trainyard_runner.wire.space import key_of
 
 from trainyard.spec.expand import sweep as sweep_of

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from trainyard_runner.node.workspace import Spare, Workspace, environment
 from trainyard_runner.wire.driver import Driver
-from trainyard_runner.workspace import Spare, Workspace, environment
 
 ORDER: dict[str, Any] = {
     "run": "r-1",

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from trainyard_runner.units import in_words
+from trainyard_runner.wire.outcome import in_words
 
 from trainyard.console.command_hints import complete
 from trainyard.dispatch.follow import Screen

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from trainyard_runner.nodes import UNLIMITED, Node, called
-from trainyard_runner.room import room
-from trainyard_runner.shares import settled
+from trainyard_runner.wire.fit import room
+from trainyard_runner.wire.nodes import UNLIMITED, Node, called
 from trainyard_runner.wire.plan import Gate, Task, task_of
+from trainyard_runner.wire.shares import settled
 
 from trainyard.dispatch.plan import Prepared
 from trainyard.endpoint import Endpoint, ExpectedNode

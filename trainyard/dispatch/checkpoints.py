@@ -8,8 +8,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-from trainyard_runner import outputs
-from trainyard_runner.wire import archive, names
+from trainyard_runner.wire import archive, names, outputs
 from trainyard_runner.wire.checkpoint import KeptCheckpoint
 
 from trainyard.results import formats, store

@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from trainyard_runner import outputs
-from trainyard_runner.wire import names, tree
+from trainyard_runner.wire import names, outputs, tree
 from trainyard_runner.wire.archive import LeftOut
 from trainyard_runner.wire.unpack import unpack
 

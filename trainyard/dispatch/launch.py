@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from trainyard_runner import bootstrap, study
-from trainyard_runner.wire import tree
+from trainyard_runner import bootstrap
+from trainyard_runner.wire import space, tree
 
 from trainyard import versions
 from trainyard.dispatch import modules, plan, resume, wheels
@@ -105,7 +105,7 @@ def _refuse_without_packages(prepared: Prepared, endpoint: Endpoint) -> None:
     Where the head cannot be asked beforehand, its gate says so, or Ray where it installs.
     """
     sweep, installed = prepared.job.tune, prepared.job.runtime_env
-    if sweep and (missing := endpoint.lacking(study.packages(sweep.search))):
+    if sweep and (missing := endpoint.lacking(space.packages(sweep.search))):
         raise PrerequisiteError(
             f"a sweep needs {missing.name}, and the Python of the cluster's head does not have it",
             where=missing.python,

@@ -10,8 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from trainyard_runner import outputs
-from trainyard_runner.wire import archive
+from trainyard_runner.wire import archive, outputs
 from trainyard_runner.wire.resume import AHEAD, LAST, MORE, PART_BYTES, Inherited, Resume, part_name
 
 from trainyard.results import formats, store

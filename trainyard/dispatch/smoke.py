@@ -1,6 +1,7 @@
 """The smoke test: prove that a cluster can train, with a run that has no tasks, only the gate.
 
-What the gate checks on the nodes stands in runner/trainyard_runner/rungs.py, what a backend checks of its hosts there.
+What the gate checks on the nodes stands in runner/trainyard_runner/head/rungs.py,
+what a backend checks of its hosts there.
 """
 
 from __future__ import annotations

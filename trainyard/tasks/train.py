@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from trainyard_runner import room
+from trainyard_runner.wire import fit
 
 from trainyard import paths
 from trainyard.console import command_hints
@@ -115,7 +115,7 @@ def status(call: Call, run: str = "") -> Report:
         *tasks_table(state, now=time.time() if now.unsure is None else state.last_contact or 0.0)
     ]
     if state.kept_free:
-        body.append(f"kept free for what tasks start through Ray: {room.in_words(state.kept_free)}")
+        body.append(f"kept free for what tasks start through Ray: {fit.in_words(state.kept_free)}")
     if state.waiting:
         body.append(state.waiting["text"])
     body += lazy.account.lines(now.run, state)

@@ -1,1 +1,1 @@
-"""What operator, head and node tell each other: names, plans, records, streams, archives; standard library only."""
+"""What operator, head and node tell each other, and what they work out alike; standard library only."""

@@ -5,10 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainyard_runner.wire.resume import Resume
 from trainyard_runner.wire.room import NO_ROOM, Room
+
+
+class Shape(NamedTuple):
+    """What makes two tasks the same to a scheduler."""
+
+    amounts: tuple[float | None, ...]
+    custom: tuple[tuple[str, float], ...]
+    node_name: str | None
+    node_group: str | None
+    actors: Room
 
 
 @dataclass(frozen=True)
@@ -37,10 +47,9 @@ class Task:
     continues: str | None = None  # the task of a former run from whose checkpoint it begins
 
     @property
-    def shape(self) -> tuple[Any, ...]:
-        """Return what makes two tasks the same to a scheduler."""
+    def shape(self) -> Shape:
         amounts = (self.cpus, self.gpus, self.memory) if self.share is None else (self.share, self.on_gpus)
-        return (*amounts, *sorted(self.custom.items()), self.node_name, self.node_group, self.actors)
+        return Shape(amounts, tuple(sorted(self.custom.items())), self.node_name, self.node_group, self.actors)
 
 
 @dataclass(frozen=True)

@@ -90,3 +90,8 @@ def key_of(params: Params) -> tuple[tuple[str, str], ...]:
 
 def _is_used(parameter: Mapping[str, Any], params: Params) -> bool:
     return all(name in params and params[name] in values for name, values in parameter["when"].items())
+
+
+def packages(search: str) -> tuple[str, ...]:
+    """Return the packages that the head's Python needs for a search."""
+    return ("optuna", "cmaes") if search == "cmaes" else ("optuna",)

@@ -1,0 +1,99 @@
+"""What the end of an attempt means: its unit is tried again, or its tasks have ended for good."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from trainyard_runner.head.capacity import Capacity
+from trainyard_runner.head.in_flight import InFlight
+from trainyard_runner.head.losses import Ending
+from trainyard_runner.head.queue import Queue
+from trainyard_runner.head.records import Records
+from trainyard_runner.head.submitting import Live
+from trainyard_runner.head.sweep import Sweep
+from trainyard_runner.head.units import Unit
+from trainyard_runner.wire.outcome import State, in_words
+from trainyard_runner.wire.stream import EventStream
+
+
+class Conclusions:
+    """Hears of every attempt that has ended; counts the tasks that are not tried again."""
+
+    def __init__(
+        self,
+        *,
+        records: Records,
+        stream: EventStream,
+        queue: Queue,
+        in_flight: InFlight,
+        capacity: Capacity,
+        sweep: Sweep | None,
+        say: Callable[[str], None],
+    ) -> None:
+        """Write how attempts and tasks end; `say` writes a line to the job's log."""
+        self._records = records
+        self._stream = stream
+        self._queue = queue
+        self._in_flight = in_flight
+        self._capacity = capacity
+        self._sweep = sweep
+        self._say = say
+        self.counts: dict[State, int] = {"succeeded": 0, "failed": 0, "stopped": 0}
+
+    def ended(self, live: Live, ending: Ending) -> None:
+        """Take in how an attempt ended."""
+        self._records.end(live.record, ending)
+        self._blame(live)
+        unit = live.unit
+        reason = f" ({ending.reason})" if ending.reason else ""
+        self._say(f"{live.task.name}: attempt {unit.attempt} {in_words(ending.outcome)}{reason}")
+
+        had_culprit = unit.culprit is not None
+        unit.ended(live.task, ending.outcome, is_final=ending.is_final)
+        unit.reason = ending.reason
+        if unit.culprit is not None and not had_culprit and not unit.is_over:
+            self._in_flight.stop(unit, f"stopped together with {unit.culprit!r}, which {in_words(ending.outcome)}")
+        if unit.is_over:
+            self._over(unit)
+
+    def finish(self, units: Iterable[Unit], state: State, *, reason: str | None = None) -> None:
+        """Record of all tasks of some units that they are not tried again."""
+        for unit in units:
+            for task in unit.tasks:
+                self._finish(task.name, state, unit.attempt, reason=reason)
+
+    def stop_unended(self, live: Live) -> None:
+        """End an attempt that was asked to end, and has not."""
+        late = Ending("stopped", "the run was stopped; the task had not ended in time")
+        self._records.end(live.record, late)
+        live.unit.ended(live.task, "stopped")
+
+    def _blame(self, live: Live) -> None:
+        """Keep a node from the run's tasks once two of them were ended there for their metric."""
+        said = live.record.ended
+        # In a sweep, NaN comes of the configuration.
+        if not said or "watch" not in said or (self._sweep and said["watch"] == "nan"):
+            return
+        if tasks := self._capacity.blame(live):
+            where = f"{live.record.node} is avoided for the rest of this run"
+            text = f"{where}: the watchdog ended {len(tasks)} tasks there ({', '.join(tasks)})"
+            self._stream.write("note", text=text)
+            self._in_flight.withdraw(self._capacity.avoided)
+
+    def _over(self, unit: Unit) -> None:
+        self._in_flight.release_gang()
+        if unit.may_try_again():
+            self._queue.add_again(unit)
+            return
+        for name, state in unit.states().items():
+            self._finish(name, state, unit.attempt, last=unit.reason)
+
+    def _finish(
+        self, task: str, state: State, attempts: int, *, reason: str | None = None, last: str | None = None
+    ) -> None:
+        """Record that a task is not tried again: for a reason of its own, or that of its last attempt."""
+        self.counts[state] += 1
+        if self._sweep is not None:
+            self._sweep.ended(task, state, reason or last)
+        why = {"reason": reason} if reason else {}
+        self._stream.write("task-ended", task=task, state=state, attempts=attempts, **why)

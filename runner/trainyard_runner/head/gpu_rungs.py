@@ -1,0 +1,144 @@
+"""The rungs of the smoke test about GPUs: as many as declared, usable, and each task sees its own only. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from trainyard_runner.head.rungs import Answer, with_facts
+from trainyard_runner.wire import members
+from trainyard_runner.wire.check import Check
+from trainyard_runner.wire.plan import Gate
+
+# NVIDIA's GPUs for computing alone.
+_COMPUTE_ONLY = re.compile(r"\b(?:[PVAH]100|A30|[AH]800|H20|G?H200|G?B[123]00)\b")
+_RT_CORES = "Use nodes with RT cores (L4, L40S, A10, RTX), or train without Kit and `graphics`: images/isaac-lab."
+_LOADER = "That is Vulkan's loader: put it into the image (Debian, Ubuntu: libvulkan1)."
+_CAPABILITIES = "Set NVIDIA_DRIVER_CAPABILITIES to `all` under `env:` of the cluster file, and recreate the nodes."
+_DRIVER = "The driver's graphics libraries must be there; in containers NVIDIA_DRIVER_CAPABILITIES=all mounts them."
+
+
+def gpus(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
+    """Declared, Ray's and the driver's number of GPUs agree."""
+    if not any(answer.node.gpus or members.gpus(gate, answer.node) for answer in answers):
+        needed = bool(gate.needs.get("gpus") or gate.needs.get("graphics"))
+        hint = "Dispatch to a cluster with GPUs, or remove `gpus` and `graphics` from `smoke:` in the job file."
+        detail = "the job needs GPUs, and no node has any" if needed else "no GPUs declared"
+        yield Check("gpus", None, not needed, detail, skipped=not needed, hint=hint if needed else None)
+        return
+    for answer, facts in with_facts(answers):
+        wanted = members.gpus(gate, answer.node)
+        if not wanted and not answer.node.gpus:
+            yield Check("gpus", answer.node.name, True, "none declared", skipped=True)
+        elif wanted != answer.node.gpus:
+            hint = "Repeat `trainyard cluster.up`; the node was started with other resources."
+            detail = f"{wanted:g} declared, Ray has {answer.node.gpus:g}"
+            yield Check("gpus", answer.node.name, False, detail, hint=hint)
+        elif gate.simulated_gpus:
+            yield Check("gpus", answer.node.name, True, f"{wanted:g}, simulated; nvidia-smi not asked")
+        else:
+            yield _real_gpus(answer.node.name, facts["nvidia_smi"], wanted)
+
+
+def torch(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
+    """Where torch is, it counts the same GPUs and multiplies matrices correctly on each."""
+    needed = bool(gate.needs.get("torch"))
+    for answer, facts in with_facts(answers):
+        said = facts.get("torch")
+        name = answer.node.name
+        if said is None:
+            why = "GPUs are simulated" if gate.simulated_gpus and answer.node.gpus else "no GPUs on this node"
+            yield Check("torch", name, True, why, skipped=True)
+        elif said.get("missing"):
+            hint = "Put torch into the image, or remove `smoke: {torch: true}` from the job file." if needed else None
+            yield Check("torch", name, not needed, "not importable there", skipped=not needed, hint=hint)
+        elif "error" in said:
+            yield Check("torch", name, False, said["error"], hint="Driver, CUDA and torch must fit; try a newer image.")
+        elif gate.simulated_gpus or not answer.node.gpus:
+            yield Check("torch", name, True, f"torch {said['version']}")
+        elif said["count"] != answer.node.gpus:
+            detail = f"torch {said['version']} sees {said['count']} GPUs, Ray {answer.node.gpus:g}"
+            yield Check("torch", name, False, detail, hint="A torch built for CPU only, or a driver that is too old.")
+        elif said["wrong"]:
+            detail = f"wrong product of matrices on GPU {', '.join(map(str, said['wrong']))}"
+            yield Check("torch", name, False, detail, hint="The GPU is faulty: take it out of the cluster.")
+        else:
+            yield Check("torch", name, True, f"torch {said['version']}, {said['count']} GPUs, products correct")
+
+
+def isolation(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
+    """A task with one GPU sees exactly its own."""
+    hint = "Nothing may set CUDA_VISIBLE_DEVICES for Ray's workers (RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES)."
+    for answer, facts in with_facts(answers):
+        name = answer.node.name
+        if answer.node.gpus < 1:
+            yield Check("isolation", name, True, "no GPUs on this node", skipped=True)
+        elif not answer.isolated:
+            yield Check("isolation", name, True, "all GPUs are in use", skipped=True)
+        elif len(facts["assigned"]) != 1 or facts["visible"] != facts["assigned"][0]:
+            detail = f"a task with GPU {facts['assigned']} sees CUDA_VISIBLE_DEVICES={facts['visible']!r}"
+            yield Check("isolation", name, False, detail, hint=hint)
+        elif (inside := facts.get("torch_isolated", {}).get("count", 1)) != 1:
+            yield Check("isolation", name, False, f"a task with one GPU sees {inside} in torch", hint=hint)
+        elif (wrong := _not_its_own(answer.each)) is not None:
+            yield Check("isolation", name, False, wrong, hint=hint)
+        else:
+            suffix = " (simulated)" if gate.simulated_gpus else ""
+            seen = f"a 1-GPU task sees GPU {facts['visible']} only"
+            if answer.each:
+                gpus = ", ".join(sorted(str(one["visible"]) for one in answer.each))
+                seen = f"{len(answer.each)} 1-GPU tasks at once see GPU {gpus}, each its own only"
+            yield Check("isolation", name, True, f"{seen}{suffix}")
+
+
+def graphics(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
+    """Where the job needs it, Vulkan finds a GPU that renders: a green nvidia-smi does not say so (IsaacSim#357)."""
+    for answer, facts in with_facts(answers) if gate.needs.get("graphics") else ():
+        name = answer.node.name
+        if "graphics" not in facts:
+            yield Check("graphics", name, True, "no GPUs on this node", skipped=True)
+        elif wrong := _no_graphics(facts, simulated=gate.simulated_gpus):
+            yield Check("graphics", name, False, wrong[0], hint=wrong[1])
+        else:
+            yield Check("graphics", name, True, ", ".join(device["name"] for device in facts["graphics"]["devices"]))
+
+
+def _no_graphics(facts: dict[str, Any], *, simulated: bool) -> tuple[str, str] | None:
+    """Return why nothing renders on a node, and what helps. Where GPUs are simulated, a CPU that renders is enough."""
+    found = facts["graphics"]
+    devices, capabilities = found.get("devices", ()), found["capabilities"]
+    for model in facts.get("nvidia_smi", {}).get("models", ()):
+        if _COMPUTE_ONLY.search(model):
+            return f"{model} has no RT cores: Isaac Sim's Kit does not run on it", _RT_CORES
+    if "error" in found:
+        return f"Vulkan: {found['error']}", _LOADER if "libvulkan.so.1" in found["error"] else _DRIVER
+    if any(simulated or not device["cpu"] for device in devices):
+        return None
+    finds = f"Vulkan finds only a CPU ({devices[0]['name']})" if devices else "Vulkan finds no device"
+    if capabilities is None or {"graphics", "all"} & set(capabilities.split(",")):
+        return finds, _DRIVER
+    return f"{finds}: NVIDIA_DRIVER_CAPABILITIES={capabilities} lacks graphics", _CAPABILITIES
+
+
+def _not_its_own(each: Sequence[dict[str, Any]]) -> str | None:
+    """Return what is wrong with what tasks saw that each had one GPU, all at the same time."""
+    for said in each:
+        if problem := said.get("problem"):
+            return f"no task with a GPU runs next to the others: {problem}"
+        if len(said["assigned"]) != 1 or said["visible"] != said["assigned"][0]:
+            return f"a task with GPU {said['assigned']} sees CUDA_VISIBLE_DEVICES={said['visible']!r}"
+    seen = sorted(str(said["visible"]) for said in each)
+    if len(set(seen)) < len(seen):
+        return f"{len(seen)} tasks that run at the same time see GPU {', '.join(seen)}: one of them is shared"
+    return None
+
+
+def _real_gpus(name: str, said: dict[str, Any], wanted: float) -> Check:
+    if "error" in said:
+        hint = "Install the NVIDIA driver and its container toolkit there; recreate a container that lost its GPUs."
+        return Check("gpus", name, False, said["error"], hint=hint)
+    if said["count"] != wanted:
+        hint = "Declare what there is, or make all GPUs visible on the node."
+        return Check("gpus", name, False, f"{wanted:g} declared, nvidia-smi counts {said['count']}", hint=hint)
+    return Check("gpus", name, True, f"{wanted:g}: declared, Ray's and nvidia-smi's count agree")

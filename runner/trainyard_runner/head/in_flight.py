@@ -1,0 +1,312 @@
+"""Attempts that Ray has: submitted, heard of until they end, and closed once nothing that they started is left."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ray
+from ray.exceptions import RayTaskError, WorkerCrashedError
+
+from trainyard_runner.head import losses, submitting
+from trainyard_runner.head.drivers import Drivers
+from trainyard_runner.head.losses import Ending
+from trainyard_runner.head.placing import LivingNodes
+from trainyard_runner.head.queue import Queue
+from trainyard_runner.head.records import AttemptRecord, Records
+from trainyard_runner.head.submitting import Gang, Live, Place, RayTask, Submitter
+from trainyard_runner.head.units import Unit
+from trainyard_runner.stopping import StopBoard
+from trainyard_runner.wire import fit
+from trainyard_runner.wire.outcome import QUICK
+from trainyard_runner.wire.plan import Plan, Shape, Task
+
+_AFTER_LOSS = 1.0
+
+
+class InFlight:
+    """A run's attempts between the queue and their end."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        submitter: Submitter,
+        records: Records,
+        drivers: Drivers,
+        queue: Queue,
+        nodes: LivingNodes,
+    ) -> None:
+        """Hand attempts to a submitter and what they say to `records`; units that have not begun return to `queue`."""
+        self._plan = plan
+        self._submitter = submitter
+        self._records = records
+        self._drivers = drivers
+        self._queue = queue
+        self._nodes = nodes
+        self._board = StopBoard(plan.run)
+        # By the generator through which Ray hands on what the node says.
+        self._ray_tasks: dict[Any, RayTask] = {}
+        # What has ended, and whose driver Ray has not called ended yet.
+        self._closing: dict[int, Live] = {}
+        self._gang: Gang | None = None
+        self._pause_until = 0.0
+        self._progress_at = time.monotonic()
+        self._is_stopping = False
+        self.on_end: Callable[[Live, Ending], None] = lambda live, ending: None
+
+    def __bool__(self) -> bool:
+        return bool(self._ray_tasks or self._drivers)
+
+    @property
+    def is_paused(self) -> bool:
+        return time.monotonic() < self._pause_until
+
+    @property
+    def has_gang(self) -> bool:
+        return self._gang is not None
+
+    def idle(self) -> float:
+        """Return for how many seconds no attempt has begun or ended."""
+        return time.monotonic() - self._progress_at
+
+    def ray_tasks(self) -> list[RayTask]:
+        return list(self._ray_tasks.values())
+
+    def open(self) -> list[Live]:
+        """Return the attempts that have not ended."""
+        return [live for ray_task in self._ray_tasks.values() for live in ray_task.open.values()]
+
+    def count(self) -> Counter[Shape]:
+        """Return how many tasks Ray has of each shape."""
+        return Counter(ray_task.shape for ray_task in self._ray_tasks.values())
+
+    def kept_free(self) -> dict[str, float]:
+        """Return what attempts want free, until nothing that they started is left."""
+        tasks = [live.task for live in (*self.open(), *self._closing.values()) if live.task.actors]
+        if not tasks:
+            return {}
+        wanted = fit.total(tasks).actors
+        return {name: getattr(wanted, field) for name, field in fit.RESOURCES.items()}
+
+    def submit(self, units: Sequence[Unit], place: Place) -> None:
+        """Start attempts of one shape, one after the other. Raises NodeMissingError."""
+        self._ray_tasks |= self._submitter.submit(units, self._nodes.known, place.avoided, place.among[0])
+
+    def reserve(self, unit: Unit, place: Place) -> None:
+        """Ask Ray for the places of a gang. Raises NodeMissingError."""
+        self._gang = self._submitter.reserve(unit, self._nodes.known, place.among)
+
+    def gang_is_ready(self) -> bool:
+        return self._gang is not None and submitting.is_ready(self._gang)
+
+    def submit_gang(self, unit: Unit) -> None:
+        """Start all tasks of a gang in the places that are ready for it."""
+        if self._gang is None:
+            raise AssertionError("a gang has its places before it starts")
+        self._ray_tasks |= self._submitter.submit_gang(unit, self._gang)
+
+    def release_gang(self) -> None:
+        """Give a gang's places back, if there is one."""
+        if self._gang is not None:
+            submitting.release(self._gang)
+            self._gang = None
+
+    def receive(self, timeout: float) -> None:
+        """Take what has arrived, from every attempt that has something."""
+        if not self._ray_tasks:
+            time.sleep(0.02)
+            return
+        waiting = list(self._ray_tasks)
+        ready, _ = ray.wait(waiting, num_returns=1, timeout=timeout)
+        if ready and len(waiting) > 1:
+            ready, _ = ray.wait(waiting, num_returns=len(waiting), timeout=0)
+        for generator in ready:
+            self._take(generator, self._ray_tasks[generator])
+
+    def withdraw(self, avoided: Callable[[Task], frozenset[str]]) -> None:
+        """Take back from Ray what waits there for other nodes than it should by now."""
+        for generator, ray_task in self._ray_tasks.items():
+            live = next(iter(ray_task.open.values()), None)
+            if live is None or ray_task.is_placed or ray_task.is_withdrawn or len(live.unit.tasks) > 1:
+                continue
+            if ray_task.avoided != avoided(live.task):
+                ray_task.is_withdrawn = True
+                ray.cancel(generator)
+
+    def lose_dead_nodes(self) -> None:
+        """End attempts on nodes that Ray calls dead: its call to a worker that stands still returns minutes later."""
+        alive = {node.node_id for node in self._nodes.known}
+        for generator, ray_task in list(self._ray_tasks.items()):
+            node_id = ray_task.node_id
+            if node_id is not None and node_id not in alive and not ray.wait([generator], timeout=0)[0]:
+                del self._ray_tasks[generator]
+                for live in ray_task.open.values():
+                    self._end(live, Ending("lost", f"node {self._records.node_name(node_id)} died"))
+
+    def stop(self, unit: Unit, reason: str) -> None:
+        """Ask what runs of a unit to end; what Ray has not placed yet is cancelled."""
+        found = [
+            (generator, ray_task, live)
+            for generator, ray_task in self._ray_tasks.items()
+            for live in ray_task.open.values()
+            if live.unit is unit
+        ]
+        self._board.stop([self._name(live) for _, _, live in found], reason, grace=self._plan.stop_grace)
+        for generator, ray_task, _ in found:
+            if not ray_task.is_placed:
+                ray.cancel(generator)
+
+    def stop_all(self, reason: str, *, grace: float) -> None:
+        """Ask everything to end; from now on what ends without a word was stopped."""
+        self._is_stopping = True
+        self._board.stop_all(reason, grace=grace)
+        for generator, ray_task in self._ray_tasks.items():
+            if not ray_task.is_placed:
+                ray.cancel(generator)
+
+    def give_up(self, shape: Shape, reason: str) -> None:
+        """Cancel and fail all attempts of a shape."""
+        for generator, ray_task in list(self._ray_tasks.items()):
+            if ray_task.shape == shape:
+                ray.cancel(generator)
+                del self._ray_tasks[generator]
+                for live in ray_task.open.values():
+                    self._end(live, Ending("failed", reason, is_final=True))
+
+    def clear(self) -> None:
+        """Leave nothing of this run with Ray: neither requests to stop nor a gang's places."""
+        self._board.clear()
+        self.release_gang()
+
+    def _take(self, generator: Any, ray_task: RayTask) -> None:
+        try:
+            said = ray.get(next(generator))
+        except StopIteration:
+            del self._ray_tasks[generator]
+            self._take_back(ray_task)
+            for live in ray_task.open.values():
+                culprit = live.unit.culprit
+                self._end(live, losses.unsaid(node=live.record.node, is_stopping=self._is_stopping, culprit=culprit))
+        except Exception as error:  # Ray's errors have no common base for tasks that failed on a node
+            del self._ray_tasks[generator]
+            self._take_back(ray_task)
+            if ray_task.open:
+                self._lose(list(ray_task.open.values()), error)
+        else:
+            self._queue.give_back([ray_task.open.pop(number).unit for number, batch in said if batch is None])
+            for number, batch in said:
+                if batch is not None:
+                    self._hear(ray_task, number, batch)
+
+    def _take_back(self, ray_task: RayTask) -> None:
+        """Put what was withdrawn back into its line; what had just begun counts as lost."""
+        if not ray_task.is_withdrawn or self._is_stopping:
+            return
+        for live in ray_task.open.values():
+            if live.record.is_started:
+                self._end(live, Ending("lost", "it was taken back, to run on another node"))
+            else:
+                self._queue.give_back([live.unit])
+        ray_task.open = {}
+
+    def _hear(self, ray_task: RayTask, number: int, batch: list[tuple[str, Any]]) -> None:
+        live = ray_task.open[number]
+        record = live.record
+        live.held.clear()
+        if not record.is_started:
+            self._progress_at = time.monotonic()
+
+        had_failure = record.failure is not None
+        self._records.apply(record, batch)
+        ray_task.node_id = record.node_id
+        if record.failure and not had_failure:
+            self._board.stop([self._name(live)], record.failure, grace=self._plan.stop_grace)
+        if record.is_ready and not record.is_started:
+            self._let_go(live.unit)
+
+        # The places of a gang are given back when it is over: not before its last worker is.
+        if record.ended is not None and len(live.unit.tasks) == 1:
+            del ray_task.open[number]
+            if record.ended["seconds"] < QUICK:
+                self._queue.was_quick(ray_task.shape)
+            else:
+                self._queue.was_slow(ray_task.shape)
+            self._end(live)
+
+    def _let_go(self, unit: Unit) -> None:
+        """Let a gang begin once each of its tasks has its place, and a worker there."""
+        members = [live for live in self.open() if live.unit is unit]
+        if len(members) == len(unit.tasks) and all(live.record.is_ready for live in members):
+            self._board.go(unit.attempt)
+
+    def _lose(self, attempts: Sequence[Live], error: Exception) -> None:
+        """End the attempts of one task of Ray's that failed; those that it cannot have begun are given back."""
+        first = attempts[0].record
+        ending = self._explain(first, error, is_alone=len(attempts) == 1)
+        if isinstance(error, WorkerCrashedError) and ending.outcome == "lost" and not first.is_started:
+            ending = _crashed(attempts, ending)
+        if isinstance(error, RayTaskError):
+            self._queue.give_back([live.unit for live in attempts[1:]])
+            attempts = attempts[:1]
+        self._queue.was_slow(attempts[0].task.shape)
+        for live in attempts:
+            self._end(live, ending)
+
+    def _explain(self, record: AttemptRecord, error: Exception, *, is_alone: bool) -> Ending:
+        self._nodes.look()
+        is_alive = record.node is None or any(node.name == record.node for node in self._nodes.known)
+        if self._is_stopping:
+            return Ending("stopped", "the run was stopped")
+        ending = losses.explain(error, node=record.node, node_is_alive=is_alive, is_alone=is_alone)
+        if ending.outcome == "lost":
+            # Ray may offer a dying node again until it knows; the pause keeps attempts from being wasted on it.
+            self._pause_until = time.monotonic() + _AFTER_LOSS
+        return ending
+
+    def _end(self, live: Live, unsaid: Ending | None = None) -> None:
+        """End an attempt as its worker said, or else as it looks from here, once nothing that it started is left."""
+        said = live.record.ended
+        if not live.record.is_started or (said and said["seconds"] < QUICK):
+            # Nothing connects to Ray in so short a time.
+            self._close(live, unsaid)
+            return
+        self._closing[id(live)] = live
+        self._drivers.ended(live.task.name, live.unit.attempt, lambda: self._close(live, unsaid))
+
+    def _close(self, live: Live, unsaid: Ending | None) -> None:
+        self._closing.pop(id(live), None)
+        self._progress_at = time.monotonic()
+        self.on_end(live, _ending(live, unsaid))
+
+    def _name(self, live: Live) -> str:
+        """Return how a node calls an attempt that is asked to end."""
+        return f"{self._plan.run}:{live.task.name}:{live.unit.attempt}"
+
+
+def _ending(live: Live, unsaid: Ending | None) -> Ending:
+    """Return how an attempt ended: as its worker said, or else as it looked from here."""
+    if live.record.failure:
+        # What it sent could not be kept.
+        return Ending("failed", live.record.failure, is_final=True)
+    said = live.record.ended
+    if said:
+        is_final = said["outcome"] == "failed" and said["exit_code"] in live.task.final_exit_codes
+        return Ending(said["outcome"], said["reason"], is_final=is_final)
+    if unsaid is None:
+        raise AssertionError("an attempt ends with a word or an error")
+    return unsaid
+
+
+def _crashed(attempts: Sequence[Live], ending: Ending) -> Ending:
+    """Say with what a worker crashed before its tasks began. The same twice is final: packages that conflict."""
+    said = losses.of_worker()
+    if not said:
+        return ending
+    is_final = all(live.unit.crash == said[-1] for live in attempts)
+    for live in attempts:
+        live.unit.crash = said[-1]
+    reason = f"Ray's worker process ended before the task began: {said[-1]}"
+    return Ending("failed" if is_final else "lost", reason, is_final=is_final, tail=said)

@@ -1,0 +1,70 @@
+"""What tasks of a resumed run begin with: the operator sends it part by part, and the head keeps it as archives.
+
+A part lies in the memory of Ray's GCS until it is taken from there; the operator is never more than a few ahead.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from trainyard_runner.head.records import Records
+from trainyard_runner.wire.resume import LAST, Resume, part_name
+
+# A part of 8 MiB takes so long at 28 KB/s.
+SILENCE = 300.0
+_EVERY = 0.05
+
+
+class SilentError(Exception):
+    """The operator has sent nothing for long."""
+
+
+class Receiver:
+    """Takes the parts for one run in their order.
+
+    `take` returns a part of that name and removes it, None if it has not come. `check` is called
+    while nothing comes, and may raise.
+    """
+
+    def __init__(
+        self,
+        run: str,
+        *,
+        take: Callable[[str], bytes | None],
+        check: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Any] = time.sleep,
+    ) -> None:
+        self._run = run
+        self._take = take
+        self._check = check
+        self._clock = clock
+        self._sleep = sleep
+        self._number = 0
+
+    def receive(self, resume: Resume, records: Records) -> None:
+        """Keep everything for the first attempts of these tasks. Raises SilentError."""
+        for inherited in resume.inherited:
+            if inherited.checkpoint:
+                records.inherit_checkpoint(inherited.task, self._archive())
+            if inherited.outputs:
+                records.inherit_outputs(inherited.task, self._archive())
+
+    def _archive(self) -> Iterator[bytes]:
+        while True:
+            part = self._next()
+            yield part[1:]
+            if part[:1] == LAST:
+                return
+
+    def _next(self) -> bytes:
+        give_up = self._clock() + SILENCE
+        while (part := self._take(part_name(self._run, self._number))) is None:
+            self._check()
+            if self._clock() > give_up:
+                raise SilentError(f"nothing came for {SILENCE:.0f} s")
+            self._sleep(_EVERY)
+        self._number += 1
+        return part

@@ -1,0 +1,66 @@
+"""How a run ended, as its last event and its exit code say it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from trainyard_runner.head.records import Records
+from trainyard_runner.head.sweep import Sweep
+from trainyard_runner.wire.outcome import State
+from trainyard_runner.wire.plan import Plan
+
+SMOKE_FAILED, OUTSIDE, BUG = 5, 6, 70
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The end of a run; `sweep` is what there is to say of one."""
+
+    state: Literal["succeeded", "failed", "stopped"]
+    exit: int
+    counts: Mapping[State, int] = field(default_factory=dict)
+    error: str | None = None
+    hint: str | None = None
+    sweep: Mapping[str, Any] | None = None
+
+    def event(self) -> dict[str, Any]:
+        """Return the fields of the run's last event."""
+        fields = {"state": self.state, "exit": self.exit, "counts": self.counts, "error": self.error, "hint": self.hint}
+        return fields if self.sweep is None else {**fields, "sweep": self.sweep}
+
+
+def of_tasks(plan: Plan, counts: Mapping[State, int], records: Records, sweep: Sweep | None) -> Outcome:
+    """Return how a run ended that nothing has stopped, by how its tasks did and what they left."""
+    # What a sweep pruned, or what failed in it beside better ones, is no failure.
+    problem = sweep.problem() if sweep else _unsuccessful(plan, counts)
+    problem = problem or _lost(counts, records) or _absent(plan, records)
+    result = sweep.result() if sweep else None
+    if problem:
+        return Outcome("failed", 1, counts=counts, error=problem, sweep=result)
+    return Outcome("succeeded", 0, counts=counts, sweep=result)
+
+
+def _unsuccessful(plan: Plan, counts: Mapping[State, int]) -> str | None:
+    if counts["failed"] or counts["stopped"]:
+        return f"{counts['failed']} of {len(plan.tasks)} tasks failed"
+    return None
+
+
+def _lost(counts: Mapping[State, int], records: Records) -> str | None:
+    lost = {task: lines[0] for task, lines in records.lost_outputs.items() if lines}
+    if not lost:
+        return None
+    task, line = next(iter(lost.items()))
+    tasks = f"{len(lost)} of {sum(counts.values())} tasks"
+    return f"outputs of {tasks} could not be brought back: {task}: {line}"
+
+
+def _absent(plan: Plan, records: Records) -> str | None:
+    """Name a declared output that none of the tasks that declare it has left; often one of a gang writes it."""
+    for output in dict.fromkeys(output for task in plan.tasks for output in task.outputs):
+        declaring = [task.name for task in plan.tasks if output in task.outputs]
+        if all(output in records.absent_outputs.get(task, ()) for task in declaring):
+            return f"no task has left the declared output {output!r}"
+    return None

@@ -1,0 +1,105 @@
+"""Units that wait for their turn, those of one shape in one line: a line that is held up does not hold up others."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Container, Iterable, Sequence
+
+from trainyard_runner.head.units import Unit
+from trainyard_runner.wire.plan import Shape
+
+_MOST_TOGETHER = 8
+
+
+class Queue:
+    """The lines, and how many units of each shape share a task of Ray's."""
+
+    def __init__(self, units: Iterable[Unit]) -> None:
+        self._lines: dict[Shape, deque[Unit]] = {}
+        # More than one while the attempts of a shape are quick.
+        self._together: dict[Shape, int] = {}
+        for unit in units:
+            self.add(unit)
+
+    def __bool__(self) -> bool:
+        return any(self._lines.values())
+
+    def lines(self) -> list[Sequence[Unit]]:
+        """Return the units that wait, line by line."""
+        return [line for line in self._lines.values() if line]
+
+    def shapes(self) -> list[Shape]:
+        """Return the shapes of which units wait."""
+        return [shape for shape, line in self._lines.items() if line]
+
+    def first(self, shape: Shape) -> Unit | None:
+        """Return the unit of a shape whose turn it is; it stays in its line."""
+        line = self._lines.get(shape)
+        return line[0] if line else None
+
+    def add(self, unit: Unit) -> None:
+        self._line(unit).append(unit)
+
+    def add_again(self, unit: Unit) -> None:
+        """Let a unit have another attempt: at once if it lost its node, else after the others of its shape."""
+        if unit.losses:
+            self._line(unit).appendleft(unit)
+        else:
+            self.add(unit)
+
+    def give_back(self, units: Sequence[Unit]) -> None:
+        """Put units that have not begun in front again; the attempt does not count."""
+        for unit in reversed(units):
+            unit.attempt -= 1
+            self._line(unit).appendleft(unit)
+
+    def take(self, shape: Shape) -> list[Unit]:
+        """Take all units of a shape out of their line."""
+        line = self._lines.get(shape, deque())
+        units = list(line)
+        line.clear()
+        return units
+
+    def take_all(self) -> list[Unit]:
+        units = [unit for line in self._lines.values() for unit in line]
+        self._lines.clear()
+        return units
+
+    def take_tasks(self, names: Container[str]) -> list[Unit]:
+        """Take the units out whose first task is one of these."""
+        found = [unit for line in self._lines.values() for unit in line if unit.tasks[0].name in names]
+        for unit in found:
+            self._line(unit).remove(unit)
+        return found
+
+    def begin(self, shape: Shape, *, window: int, is_alone: bool) -> list[Unit]:
+        """Take the units of a shape that one task of Ray's runs next, one after the other, and begin their attempts.
+
+        A unit that was tried before is tried alone, and all are where `is_alone`. Ray has `window` such tasks at most:
+        while fewer units than that wait, each gets one.
+        """
+        line = self._lines[shape]
+        most = 1 if is_alone or shape.actors else min(self._together.get(shape, 1), 1 + len(line) // window)
+
+        units = [line.popleft()]
+        while line and len(units) < most and units[0].attempt == line[0].attempt == 0:
+            units.append(line.popleft())
+
+        for unit in units:
+            unit.begin()
+        return units
+
+    def begin_first(self, shape: Shape) -> None:
+        """Take the unit whose turn it is out of its line, and begin its attempt."""
+        self._lines[shape].popleft().begin()
+
+    def was_quick(self, shape: Shape) -> None:
+        """Let more units of a shape share a task of Ray's."""
+        self._together[shape] = min(2 * self._together.get(shape, 1), _MOST_TOGETHER)
+
+    def was_slow(self, shape: Shape) -> None:
+        """Let each unit of a shape have its own task of Ray's."""
+        self._together[shape] = 1
+
+    def _line(self, unit: Unit) -> deque[Unit]:
+        return self._lines.setdefault(unit.tasks[0].shape, deque())

@@ -1,0 +1,259 @@
+"""What the runner keeps of a run on its own node: the event stream, outputs, checkpoints."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trainyard_runner.head import durable
+from trainyard_runner.head.job_log import JobLog
+from trainyard_runner.head.losses import Ending
+from trainyard_runner.wire import names
+from trainyard_runner.wire.archive import PART, Incoming
+from trainyard_runner.wire.checkpoint import KeptCheckpoint
+from trainyard_runner.wire.stream import EventStream
+
+# So many values of the watched metric are one event.
+_VALUES_AT_ONCE = 10_000
+# What a broken attempt may still say is how it ended.
+_KEPT = ("output", "checkpoint-part", "checkpoint", "checkpoint-dropped", "outputs-part", "outputs")
+
+
+@dataclass(frozen=True)
+class OutputArchive:
+    """One of the archives that make up what a task has left; `removed` names go before it is unpacked."""
+
+    path: Path
+    bytes: int
+    whole: bool
+    removed: list[str]
+
+
+@dataclass
+class AttemptRecord:
+    """What has arrived of one attempt."""
+
+    task: str
+    attempt: int
+    node: str | None = None
+    node_id: str | None = None
+    ended: dict[str, Any] | None = None
+    printed: int = 0
+    is_ready: bool = False
+    is_started: bool = False
+    incoming: dict[str, Incoming] = field(default_factory=dict)
+    output: dict[str, Any] | None = None
+    tail: str = ""
+    began: float = 0.0
+    # Why what it sends cannot be kept.
+    failure: str | None = None
+
+
+class Records:
+    """Turns an attempt's messages into events and files."""
+
+    def __init__(
+        self,
+        directory: Path,
+        stream: EventStream,
+        *,
+        node: str,
+        node_name: Callable[[str], str],
+        each_attempt: bool,
+        job_log: JobLog,
+        storage: str | None = None,
+    ) -> None:
+        """Keep records of a run in `directory`, which is on `node`.
+
+        `each_attempt`: what an attempt leaves is not there for the next one.
+        `storage`: where former runs kept checkpoints, if that outlives the head.
+        """
+        self._directory = directory
+        self._stream = stream
+        self._node = node
+        self.node_name = node_name
+        self._each_attempt = each_attempt
+        self._job_log = job_log
+        self._storage = storage
+        self._archives: dict[tuple[str, int], list[OutputArchive]] = {}
+        self._numbers: Counter[str] = Counter()
+        # By task: what its last attempt left and could not be brought back.
+        self.lost_outputs: dict[str, list[str]] = {}
+        # By task: the declared outputs that its last attempt has not left.
+        self.absent_outputs: dict[str, list[str]] = {}
+        self.on_metric: Callable[[AttemptRecord, list[list[float]]], None] = lambda record, values: None
+        self._handlers: dict[str, Callable[[AttemptRecord, Any], None]] = {
+            "ready": self._ready,
+            "started": self._started,
+            "output": self._output,
+            "metric": self._metric,
+            "note": lambda record, text: self._stream.write("note", text=f"{record.task}: {text}"),
+            "checkpoint-part": lambda record, part: self._part(record, self._checkpoint(record), part),
+            "checkpoint-dropped": lambda record, _: self._drop(record, self._checkpoint(record)),
+            "checkpoint": self._checkpoint_arrived,
+            "outputs-part": lambda record, part: self._part(record, self._next_archive(record), part),
+            "outputs": self._outputs_arrived,
+            "ended": self._ended,
+        }
+
+    def apply(self, record: AttemptRecord, batch: list[tuple[str, Any]]) -> None:
+        """Keep what an attempt sent; if that fails, what came before stays, and `failure` says why."""
+        for kind, content in batch:
+            if record.failure and kind in _KEPT:
+                continue
+            try:
+                self._handlers[kind](record, content)
+            except OSError as error:
+                record.failure = f"{(error.strerror or str(error)).lower()}, node {self._node}"
+                self._drop_all(record)
+
+    def end(self, record: AttemptRecord, ending: Ending) -> None:
+        """Write how an attempt ended; what its node could not say any more is null."""
+        self._drop_all(record)
+        self._job_log.ended(record.task)
+        if not record.is_started:
+            self._started(record, {"node_id": None, "gpus": []})
+        seconds = round(time.monotonic() - record.began, 3)
+        self.lost_outputs[record.task] = (record.ended or {}).get("lost_outputs") or []
+        self.absent_outputs[record.task] = (record.ended or {}).get("absent_outputs") or []
+        said = record.ended or {"exit_code": None, "seconds": seconds, "cpu_seconds": None, "max_rss": None}
+        unsaid = [*ending.tail] or record.tail.splitlines()[-20:]
+        fields = {**said, "tail": said.get("tail", unsaid)}
+        fields |= {"outcome": ending.outcome, "reason": ending.reason, "output": record.output}
+        self._stream.write("attempt-ended", task=record.task, attempt=record.attempt, node=record.node, **fields)
+
+    def checkpoint_parts(self, task: str) -> Iterator[bytes]:
+        """Return the parts of a task's newest checkpoint; none if there is no checkpoint."""
+        path = self._directory / names.checkpoint_archive(task)
+        return _read(path) if path.exists() else iter(())
+
+    def adopt(self, run: str, former: str, task: str) -> None:
+        """Let a task begin from the checkpoint of a former run's task, if this cluster still has it."""
+        before = durable.find(self._directory.with_name(run), former, self._storage)
+        if before is not None:
+            durable.share(before, self._directory / names.checkpoint_archive(task))
+
+    def inherit_checkpoint(self, task: str, parts: Iterator[bytes]) -> None:
+        """Keep a checkpoint that the operator sent, for the first attempt of a task."""
+        incoming = Incoming(self._directory / names.checkpoint_archive(task))
+        for part in parts:
+            incoming.write(part)
+        incoming.finish()
+
+    def inherit_outputs(self, task: str, parts: Iterator[bytes]) -> None:
+        """Keep outputs that the operator sent, and has, as the first archive of a task."""
+        file = names.output_archive(task, 1)
+        incoming = Incoming(self._directory / file)
+        for part in parts:
+            incoming.write(part)
+        digest = incoming.finish()
+        self._numbers[task] = 1
+        self._archives[task, 0] = [OutputArchive(self._directory / file, incoming.bytes, True, [])]
+        announced = {"file": file, "bytes": incoming.bytes, "sha256": digest}
+        about = {"files": 0, "whole": True, "removed": [], "left_out": [], "each_attempt": False}
+        self._stream.write("outputs", task=task, attempt=1, number=1, **announced, **about)
+
+    def outputs(self, task: str) -> list[tuple[OutputArchive, Iterator[bytes]]]:
+        """Return what the next attempt of a task finds: archives in order, each with its parts."""
+        archives = [] if self._each_attempt else self._archives.get((task, 0), [])
+        return [(archive, _read(archive.path)) for archive in archives]
+
+    def _ready(self, record: AttemptRecord, _: Any) -> None:
+        record.is_ready = True
+
+    def _started(self, record: AttemptRecord, place: dict[str, Any]) -> None:
+        record.is_started, record.began = True, time.monotonic()
+        node_id = record.node_id = place["node_id"]
+        record.node = self.node_name(node_id) if node_id else None
+        self._stream.write(
+            "attempt-started",
+            task=record.task,
+            attempt=record.attempt,
+            node=record.node,
+            node_id=node_id,
+            gpus=place["gpus"],
+        )
+
+    def _output(self, record: AttemptRecord, chunk: bytes) -> None:
+        text = chunk.decode("utf-8", "surrogateescape")
+        self._job_log.printed(record.task, text)
+        self._stream.write("output", task=record.task, attempt=record.attempt, at=record.printed, text=text)
+        record.printed += len(chunk)
+        record.tail = (record.tail + chunk.decode("utf-8", "replace"))[-4096:]
+
+    def _metric(self, record: AttemptRecord, values: list[list[float]]) -> None:
+        """Keep values of the watched metric: [step, value, seconds since 1970] each, all finite."""
+        for begin in range(0, len(values), _VALUES_AT_ONCE):
+            some = values[begin : begin + _VALUES_AT_ONCE]
+            self._stream.write("metric", task=record.task, attempt=record.attempt, values=some)
+            self.on_metric(record, some)
+
+    def _ended(self, record: AttemptRecord, said: dict[str, Any]) -> None:
+        close = said.pop("close_program", None)
+        if close is not None:
+            where = f" on {record.node}" if record.node else ""
+            meant = f"; did you mean {close!r}?" if close else ""
+            said = {**said, "reason": f"{said['reason']}{where}{meant}"}
+        record.ended = said
+
+    def _checkpoint_arrived(self, record: AttemptRecord, said: dict[str, Any]) -> None:
+        archive = self._opened(record, self._checkpoint(record))
+        digest = archive.finish(carry=said["carry"])
+        del record.incoming[self._checkpoint(record)]
+        kept = KeptCheckpoint(said["bytes"], said["files"], archive.bytes, digest)
+        self._stream.write("checkpoint", task=record.task, attempt=record.attempt, **asdict(kept))
+
+    def _outputs_arrived(self, record: AttemptRecord, said: dict[str, Any]) -> None:
+        file = self._next_archive(record)
+        incoming = self._opened(record, file)
+        digest = incoming.finish()
+        del record.incoming[file]
+        self._numbers[record.task] += 1
+        record.output = {"file": file, "bytes": incoming.bytes, "sha256": digest}
+        self._stream.write(
+            "outputs",
+            task=record.task,
+            attempt=record.attempt,
+            number=self._numbers[record.task],
+            each_attempt=self._each_attempt,
+            **record.output,
+            **said,
+        )
+        series = (record.task, record.attempt if self._each_attempt else 0)
+        known = self._archives.setdefault(series, [])
+        if said["whole"]:
+            for archive in known:
+                archive.path.unlink(missing_ok=True)
+            known.clear()
+        known.append(OutputArchive(self._directory / file, incoming.bytes, said["whole"], said["removed"]))
+
+    def _part(self, record: AttemptRecord, path: str, part: bytes) -> None:
+        self._opened(record, path).write(part)
+
+    def _drop_all(self, record: AttemptRecord) -> None:
+        for path in list(record.incoming):
+            self._drop(record, path)
+
+    def _drop(self, record: AttemptRecord, path: str) -> None:
+        if path in record.incoming:
+            record.incoming.pop(path).abandon()
+
+    def _opened(self, record: AttemptRecord, path: str) -> Incoming:
+        if path not in record.incoming:
+            record.incoming[path] = Incoming(self._directory / path)
+        return record.incoming[path]
+
+    def _checkpoint(self, record: AttemptRecord) -> str:
+        return names.checkpoint_archive(record.task)
+
+    def _next_archive(self, record: AttemptRecord) -> str:
+        return names.output_archive(record.task, self._numbers[record.task] + 1)
+
+
+def _read(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        yield from iter(lambda: file.read(4 * PART), b"")

@@ -1,0 +1,150 @@
+"""The rungs of the smoke test: what each node said, against what must be. Pure: answers in, checks out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from trainyard_runner.wire import members
+from trainyard_runner.wire.check import Check
+from trainyard_runner.wire.nodes import Node
+from trainyard_runner.wire.plan import Gate
+
+_LEAST_DISK = 512 * 1024 * 1024
+_LEAST_SHM = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one node said: facts, or why there are none. `each` is what tasks saw that held its GPUs, one each."""
+
+    node: Node
+    facts: dict[str, Any] | None
+    seconds: float
+    problem: str | None = None
+    isolated: bool = False
+    each: tuple[dict[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class Head:
+    """What every node is compared with."""
+
+    ray: str
+    python: str
+
+
+def without_gone(answers: Sequence[Answer], alive: Sequence[Node], gate: Gate) -> list[Answer]:
+    """Return the answers of what is the cluster by now: silent nodes that Ray has come to call dead have left it.
+
+    One that was made anew is in Ray's list twice for a while: then only the dead one is left out. So is one that an
+    autoscaler may remove.
+    """
+    now, names = {node.node_id for node in alive}, {node.name for node in alive}
+    kept = []
+    for answer in answers:
+        if answer.facts is not None or answer.node.node_id in now:
+            kept.append(answer)
+        elif answer.node.name not in names and not members.may_leave(gate, answer.node):
+            kept.append(replace(answer, problem="it left the cluster while it was asked"))
+    return kept
+
+
+def nodes(gate: Gate, alive: Sequence[Node], *, seconds: float) -> Iterator[Check]:
+    """Every node that the cluster file declares is there."""
+    names = [node.name for node in alive]
+    lacking = [node.name for node in members.missing(gate, alive)]
+    expected = [node.name for node in gate.nodes or () if not node.optional and not gate.names_change]
+    for name in [*(expected or names), *(name for name in lacking if name not in expected)]:
+        if name not in lacking:
+            yield Check("nodes", name, True, "alive", seconds)
+        else:
+            hint = "`trainyard cluster.up` starts what is missing, or says why it cannot."
+            detail = f"not in the cluster after {seconds:.0f} s; there are {', '.join(sorted(names))}"
+            yield Check("nodes", name, False, detail, seconds, hint=hint)
+    least = gate.needs.get("min_nodes")
+    if least is not None:
+        hint = "Raise `count` in the cluster file, or lower `smoke.min_nodes` in the job file."
+        ok = len(alive) >= least
+        yield Check("nodes", None, ok, f"{len(alive)} nodes, the job needs {least}", hint=None if ok else hint)
+
+
+def task(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
+    """A task runs on every node."""
+    for answer in answers:
+        if answer.facts is not None:
+            yield Check("task", answer.node.name, True, f"answered in {answer.seconds:.1f} s", answer.seconds)
+        else:
+            hint = "Look at the node's raylet and worker logs: `trainyard cluster.logs`."
+            yield Check("task", answer.node.name, False, answer.problem or "", answer.seconds, hint=hint)
+
+
+def versions(answers: Sequence[Answer], head: Head, gate: Gate) -> Iterator[Check]:
+    """Ray and Python are the same everywhere."""
+    wanted = (gate.ray or head.ray, head.python)
+    for answer, facts in with_facts(answers):
+        found = (facts["ray"], facts["python"])
+        detail = f"Ray {found[0]}, Python {found[1]}"
+        if found == wanted:
+            yield Check("versions", answer.node.name, True, detail)
+        else:
+            hint = "Use the same image or environment on every node; Ray cannot mix versions."
+            wrong = f"{detail}; expected Ray {wanted[0]}, Python {wanted[1]}"
+            yield Check("versions", answer.node.name, False, wrong, hint=hint)
+
+
+def space(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
+    """Disk and shared memory have room."""
+    for name, key, least in (("disk", "min_disk", _LEAST_DISK), ("shm", "min_shm", _LEAST_SHM)):
+        wanted = max(least, gate.needs.get(key) or 0)
+        for answer, facts in with_facts(answers):
+            found = facts[name]
+            if found is None:
+                yield Check(name, answer.node.name, True, "this system has none", skipped=True)
+                continue
+            ok = found["free"] >= wanted
+            detail = f"{_size(found['free'])} free of {_size(found['total'])}"
+            where = "Ray's session directory" if name == "disk" else "/dev/shm (Docker: --shm-size)"  # noqa: S108
+            hint = None if ok else f"Make room in {where}: at least {_size(wanted)} must be free."
+            yield Check(name, answer.node.name, ok, detail, hint=hint)
+
+
+def transfer(results: dict[str, dict[str, Any]], seconds: float) -> Iterator[Check]:
+    """Every node gets every other node's objects."""
+    if len(results) < 2:
+        yield Check("transfer", None, True, "one node only", skipped=True)
+        return
+    for node, said in results.items():
+        if problem := said.get("problem"):
+            yield Check("transfer", node, False, problem, seconds, hint=_OPEN_PORTS)
+            continue
+        broken = {other: result["error"] for other, result in said.items() if "error" in result}
+        if broken:
+            detail = "; ".join(f"nothing from {other}: {error}" for other, error in broken.items())
+            yield Check("transfer", node, False, detail, seconds, hint=_OPEN_PORTS)
+        else:
+            rates = ", ".join(f"{result['rate']:.0f} MB/s from {other}" for other, result in said.items())
+            yield Check("transfer", node, True, rates, seconds)
+
+
+_OPEN_PORTS = "The nodes must reach each other on all of Ray's ports (object manager, node manager, workers)."
+
+
+def with_facts(answers: Sequence[Answer]) -> Iterator[tuple[Answer, dict[str, Any]]]:
+    for answer in answers:
+        if answer.facts is not None:
+            yield answer, answer.facts
+
+
+def first_failed(checks: Sequence[Check]) -> Check | None:
+    """Return the check that names the cause."""
+    return next((check for check in checks if not check.ok), None)
+
+
+def _size(amount: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if amount < 1024:
+            return f"{amount:.0f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} GiB"

@@ -1,0 +1,1 @@
+"""The runner in a task's process on a node, and what it starts there."""

@@ -1,0 +1,333 @@
+"""One attempt of a task, on the node where it runs: start the command, send what it prints and leaves behind.
+
+Runs inside a Ray worker as a generator. Each thing it yields is a list of messages (kind, content); the runner's side
+reads them in `records`. Ray holds the generator back when the runner is slow, and so the command, through its pipe.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from trainyard_runner.node import job_files, outputs
+from trainyard_runner.node.checkpoint import CheckpointWatch, Message
+from trainyard_runner.node.child import Child
+from trainyard_runner.node.job_files import Identity, JobFiles
+from trainyard_runner.node.output import OutputBuffer
+from trainyard_runner.node.outputs import OutputWatch
+from trainyard_runner.node.transfers import Transfers
+from trainyard_runner.node.watchdog import MetricWatch
+from trainyard_runner.node.workspace import Order, Spare, Workspace, attempt_id, environment
+from trainyard_runner.ray_package import OwnPackage
+from trainyard_runner.stopping import StopWatch
+from trainyard_runner.wire import archive
+from trainyard_runner.wire.archive import Entries, LeftOut
+from trainyard_runner.wire.outcome import QUICK
+
+Batch = list[Message]
+NOTHING_RAN: dict[str, Any] = {"exit_code": None, "seconds": 0.0, "tail": [], "cpu_seconds": None, "max_rss": None}
+_READ = 256 * 1024
+
+
+class Attempt:
+    """The state of one attempt while its command runs."""
+
+    def __init__(
+        self,
+        order: Order,
+        *,
+        home: Path,
+        files: JobFiles | None,
+        gpus: list[str],
+        node: dict[str, str],
+        own: OwnPackage | None,
+        spare: Spare | None = None,
+    ) -> None:
+        """Take what is to be done; `own` is the package of what the command starts through Ray, if it has one.
+
+        `spare` may have directories of the attempt before, and takes those of this one.
+        """
+        self._order = order
+        self._own = own
+        self._gpus = gpus
+        self._files = files
+        self._copied: dict[str, Identity] = {}
+        self._place = Workspace(home, order, spare)
+        self._pending: Batch = [("started", {**node, "gpus": gpus})]
+        self._buffer = OutputBuffer()
+        self._child: Child | None = None
+        self._metric: MetricWatch | None = None
+        self._final: dict[str, Any] = {}
+        self._verdict: tuple[str, str] | None = None
+        # What the node's kernel had killed when the command was no longer a quick one.
+        self._memory_kills: int | None = None
+
+    def run(self, fetch: Callable[[list[Any]], Iterator[bytes]]) -> Generator[Batch, None, None]:
+        """Yield what happens, until the attempt is over and its directories are gone.
+
+        `fetch` gets the parts that the order refers to.
+        """
+        stop = StopWatch(attempt_id(self._order), self._order["run"])
+        try:
+            try:
+                self._prepare(fetch)
+            except OSError as error:
+                yield [*self._flush(), ("ended", _not_prepared(error))]
+                return
+            if self._order["together"]:
+                yield [("ready", None)]
+                if (asked := stop.wait_for_others(self._order["attempt"])) is not None:
+                    yield [*self._flush(), ("ended", {**NOTHING_RAN, "outcome": "stopped", "reason": asked.reason})]
+                    return
+            kept = OutputWatch(
+                self._outputs,
+                self._files_mapped_for_writing,
+                every=self._order["every"],
+                limit=self._order["limit"],
+                held=self._order["held"],
+            )
+            checkpoint = CheckpointWatch(
+                self._place.checkpoint, self._files_open_for_writing, limit=self._order["limit"]
+            )
+            transfers = Transfers(checkpoint, kept)
+            yield from self._run_command(transfers, stop)
+            yield from ([*self._flush(), *parts] for parts in transfers.last())
+            # What was printed last is a part of the metric's last reading.
+            yield self._flush()
+            yield from ([message] for message in (self._metric.last() if self._metric else ()))
+            yield [*self._flush(), *self._ending(kept)]
+        finally:
+            stop.close()
+            if self._child is not None:
+                if not self._final and self._child.refused is None:
+                    # Interrupted from outside, by ray.cancel or a bug: the command must not go on.
+                    self._child.stop(0.5)
+                    self._child.ended()
+                self._child.close()
+            if self._metric is not None:
+                self._metric.close()
+            self._leave_place()
+
+    def _leave_place(self) -> None:
+        if self._final.get("exit") == 0 and not self._final["left"]:
+            self._place.hand_on()
+        else:
+            # A process of it that could not be ended may still write there.
+            self._place.remove()
+
+    def _prepare(self, fetch: Callable[[list[Any]], Iterator[bytes]]) -> None:
+        if not_restored := self._place.restore(self._order, fetch):
+            self._pending.append(("note", f"not restored: {outputs.in_words(not_restored)}"))
+        self._copied = self._place.copy_files(self._files, self._order["outputs"])
+
+    def _run_command(self, transfers: Transfers, stop: StopWatch) -> Iterator[Batch]:
+        child = self._child = self._start_command()
+        if child.refused is not None:
+            self._final, self._verdict = {"exit": None}, ("failed", child.refused)
+            if child.searched:
+                line = f"trainyard: {child.refused} in PATH: {os.pathsep.join(child.searched)}\n"
+                self._pending.append(("output", line.encode()))
+            return
+        poll = select.poll()
+        for descriptor in (child.output, child.guard.socket.fileno()):
+            poll.register(descriptor, select.POLLIN)
+        while not self._final:
+            ready = dict(poll.poll(self._wait_ms(transfers)))
+            if child.output in ready and not self._buffer.read(child.output, _READ):
+                poll.unregister(child.output)
+            if child.guard.socket.fileno() in ready:
+                self._final = child.ended()
+                break
+            if time.monotonic() - self._began < QUICK and not self._buffer.full():
+                continue
+            if self._memory_kills is None:
+                self._memory_kills = _kernel_memory_kills()
+            # A command that was quick cannot have connected to Ray: its import alone takes longer.
+            if self._own is not None:
+                self._own.keep()
+            if self._metric is not None:
+                self._pending += self._metric.look()
+            self._end_if_asked(child, stop)
+            if self._buffer.due() or self._pending:
+                self._pending += self._buffer.take()
+                yield self._flush()
+            if parts := transfers.step(begin=self._verdict is None):
+                yield parts
+        # All writers are dead by now; somebody who escaped and still holds the pipe is not waited for.
+        while self._buffer.read(child.output, _READ):
+            if self._buffer.full():
+                self._pending += self._buffer.take()
+                yield self._flush()
+        self._pending += self._buffer.take(everything=True)
+
+    def _start_command(self) -> Child:
+        variables = environment(self._order, self._place, inherited=_inherited(), gpus=self._gpus)
+        if self._order["watch"]:
+            roots = [self._place.directory, self._place.output]
+            self._metric = MetricWatch(self._order["watch"], roots=roots, environment=variables)
+        self._began = time.monotonic()
+        return Child(
+            self._order["command"],
+            directory=self._place.directory,
+            environment=variables,
+            scratch=self._place.root,
+            mark=f"TRAINYARD_ATTEMPT_ID={attempt_id(self._order)}",
+        )
+
+    def _end_if_asked(self, child: Child, stop: StopWatch) -> None:
+        stop.start()
+        timeout = self._order["timeout"]
+        if self._verdict is not None:
+            return
+        if (asked := stop.asked()) is not None:
+            self._verdict = ("stopped", asked.reason)
+            child.stop(asked.grace)
+        elif timeout is not None and time.monotonic() - self._began >= timeout:
+            self._verdict = ("timeout", f"it ran longer than its timeout of {timeout:g} s")
+            child.stop(self._order["grace"])
+        elif self._metric is not None and self._metric.broken is not None:
+            if (final := child.dump_and_stop(self._order["grace"])) is not None:
+                self._final = final
+                return
+            self._verdict = ("failed", self._metric.broken[1])
+            # Python calls it a fatal error of its own when it prints its threads.
+            self._buffer.add(f"trainyard: ended: {self._verdict[1]}; the threads of its Python processes:")
+
+    def _wait_ms(self, transfers: Transfers) -> int:
+        """Return how long to sleep when nothing happens."""
+        now = time.monotonic()
+        until = [now + 0.2, max(transfers.due(), self._began + QUICK)]
+        if self._pending or self._buffer:
+            until.append(now + QUICK)
+        if self._order["timeout"] is not None and self._verdict is None:
+            until.append(self._began + self._order["timeout"])
+        return max(0, int((min(until) - now) * 1000) + 1)
+
+    def _files_open_for_writing(self) -> set[str]:
+        return self._child.files_open_for_writing(self._place.checkpoint) if self._child else set()
+
+    def _files_mapped_for_writing(self) -> set[str]:
+        return self._child.files_mapped_for_writing(self._place.root) if self._child else set()
+
+    def _outputs(self) -> tuple[Entries, list[LeftOut]]:
+        """Look at what the task has left in its output directories."""
+        entries, left_out = archive.scan(str(self._place.output))
+        for declared in self._order["outputs"]:
+            found, outside = self._declared(declared)
+            entries.update(found)
+            left_out += outside
+        left_out = [replace(item, is_lost=item.is_lost or self._is_own(item, entries)) for item in left_out]
+        return archive.without_loose_links(entries, left_out), left_out
+
+    def _is_own(self, item: LeftOut, entries: Entries) -> bool:
+        """Tell whether a link leads to what goes with the attempt's directory, and is no output itself."""
+        target = Path(item.target).resolve()
+        if not item.target or not target.is_relative_to(self._place.root.resolve()) or not target.exists():
+            return False
+        places = (self._place.output.resolve(), self._place.directory.resolve())
+        names = [str(target.relative_to(place)) for place in places if target.is_relative_to(place)]
+        return not any(name in entries for name in names)
+
+    def _declared(self, declared: str) -> tuple[Entries, list[LeftOut]]:
+        name = declared.strip("/")
+        path = self._place.directory / name
+        if path.parent.resolve() != self._place.directory.resolve() / Path(name).parent:
+            return {}, [LeftOut(name, "a link that leads outside", is_lost=True)]
+        return archive.scan_one(str(path), name)
+
+    def _is_there(self, declared: str) -> bool:
+        return os.path.lexists(self._place.directory / declared)
+
+    def _ending(self, kept: OutputWatch) -> Batch:
+        """Return the last words: what could not be brought back, and how the command ended."""
+        left_out = kept.left_out
+        notes: Batch = [("note", f"not brought back: {outputs.in_words(left_out)}")] if left_out else []
+        lost = [str(item) for item in left_out if item.is_lost]
+        changed = job_files.changed(self._place.directory, self._copied, declared=self._order["outputs"])
+        ended = {
+            **self._verdict_in_full(),
+            "lost_outputs": lost[: outputs.NAMED],
+            "absent_outputs": [declared for declared in self._order["outputs"] if not self._is_there(declared)],
+            "brought": kept.held(),
+            "not_brought": outputs.counted([str(item) for item in left_out]),
+            "undeclared": outputs.counted(changed, by_directory=True),
+        }
+        if self._metric and ended["outcome"] == "succeeded" and (missing := self._metric.missing()):
+            notes.append(("note", missing))
+        return [*notes, ("ended", ended)]
+
+    def _verdict_in_full(self) -> dict[str, Any]:
+        status: int | None = self._final.get("exit")
+        memory_kills = 0 if self._memory_kills is None else _kernel_memory_kills() - self._memory_kills
+        broken = self._metric.broken if self._metric else None
+        outcome, reason = self._verdict or _verdict(status, memory_kills=memory_kills)
+        # One that ended by itself was not silent for too long.
+        if broken is not None and broken[0] == "nan" and outcome == "succeeded":
+            outcome, reason = "failed", f"{broken[1]}; it ended by itself, with exit code 0"
+        if self._final.get("left"):
+            reason = f"{reason or 'ended'}; some of its processes could not be ended"
+        return {
+            "exit_code": status if status is None or status >= 0 else 128 - status,
+            "outcome": outcome,
+            "reason": reason,
+            "seconds": round(time.monotonic() - self._began, 3),
+            "tail": self._buffer.tail(),
+            "cpu_seconds": self._final.get("cpu_seconds"),
+            "max_rss": self._final.get("max_rss"),
+            **self._no_program(),
+            **({"watch": broken[0]} if broken and (reason or "").startswith(broken[1]) else {}),
+        }
+
+    def _no_program(self) -> dict[str, str]:
+        """Return what the runner completes the reason with: it knows what this node is called."""
+        close = self._child.close_program if self._child else None
+        return {} if close is None else {"close_program": close}
+
+    def _flush(self) -> Batch:
+        batch, self._pending = self._pending, []
+        if self._metric is not None:
+            self._metric.feed([content for kind, content in batch if kind == "output"])
+        return batch
+
+
+def _not_prepared(error: OSError) -> dict[str, Any]:
+    where = f" ({error.filename})" if error.filename else ""
+    reason = f"the job's files could not be put on the node: {error.strerror or error}{where}"
+    return {**NOTHING_RAN, "outcome": "failed", "reason": reason}
+
+
+@functools.cache
+def _inherited() -> dict[str, str]:
+    """Return this worker's environment, which Ray sets once; to read it takes a tenth of a quick attempt."""
+    return dict(os.environ)
+
+
+def _verdict(status: int | None, *, memory_kills: int) -> tuple[str, str | None]:
+    """Say how a command that nobody stopped has ended."""
+    if status == 0:
+        return "succeeded", None
+    if status is None:
+        return "failed", "the task, or another program on its node, killed the guard process that had started it"
+    if status > 0:
+        return "failed", f"exit code {status}"
+    name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"
+    if -status == signal.SIGKILL and memory_kills > 0:
+        return "failed", "killed (SIGKILL): the node ran out of memory, its kernel ended a process"
+    return "failed", f"killed by {name}"
+
+
+def _kernel_memory_kills() -> int:
+    """Return how many processes this node's kernel has killed for memory (Linux 4.13+)."""
+    try:
+        with Path("/proc/vmstat").open("rb") as file:
+            found = [line.split()[1] for line in file if line.startswith(b"oom_kill ")]
+    except OSError:
+        return 0
+    return int(found[0]) if found else 0

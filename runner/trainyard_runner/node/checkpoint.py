@@ -1,0 +1,120 @@
+"""Watches a task's checkpoint directory and sends it to the head: whole, or not at all.
+
+A directory is whole when it changed, is quiet again, nobody has a file of it open for writing, and it was the same
+before and after it was copied. A directory that is never quiet is taken file by file: those that are closed and were
+the same before and after; files that are being written are carried over from the snapshot before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+from trainyard_runner.node.outputs import TICK_NS
+from trainyard_runner.wire import archive
+from trainyard_runner.wire.outputs import data_bytes, sized
+
+Message = tuple[str, Any]
+QUIET = 0.3
+RESTLESS = 2.0
+_TRIES = 5
+_OFTEN = 0.15
+
+
+class CheckpointWatch:
+    """One attempt's checkpoint directory. `writing` says which of its files (full paths) are open for writing."""
+
+    def __init__(
+        self,
+        directory: Path,
+        writing: Callable[[], set[str]],
+        *,
+        limit: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._directory = directory
+        self._writing = writing
+        self._clock = clock
+        self._limit = limit
+        self._said_too_large = False
+        self._taken = archive.scan(str(directory))[0]
+        self._kept = {entry.name for entry in self._taken.values() if entry.is_file}
+        self._skipped: set[str] = set()
+        self._seen = self._taken
+        self._changed_at = self._dirty_at = -1.0
+        self._next = 0.0
+
+    def due(self) -> float:
+        return self._next
+
+    def look(self) -> Iterator[Message]:
+        """Look at the directory; send a snapshot if it is time for one."""
+        began = self._clock()
+        now, _ = archive.scan(str(self._directory))
+        # A directory of very many files is looked at less often: never more than a tenth of the time.
+        self._next = self._clock() + max(_OFTEN, 10 * (self._clock() - began))
+        if now != self._seen:
+            self._seen, self._changed_at = now, began
+        if now == self._taken and not self._skipped:
+            self._dirty_at = -1.0
+            return
+        if self._dirty_at < 0:
+            self._dirty_at = began
+        quiet = began - self._changed_at >= QUIET
+        restless = began - self._dirty_at >= RESTLESS
+        if quiet or restless:
+            yield from self._take_if_whole(now, quiet=quiet, restless=restless)
+
+    def last(self) -> Iterator[Message]:
+        """Send what the attempt left behind; nobody writes any more."""
+        now, _ = archive.scan(str(self._directory))
+        if now != self._taken or self._skipped:
+            yield from self._send(now, skip=set(), strict=True)
+
+    def _take_if_whole(self, now: archive.Entries, *, quiet: bool, restless: bool) -> Iterator[Message]:
+        open_files = self._writing()
+        unsettled = {entry.name for entry in now.values() if entry.path in open_files}
+        if now == self._taken and unsettled >= self._skipped:
+            self._dirty_at = -1.0  # only the files that were left out differ, and they are still being written
+        elif quiet and not unsettled:
+            yield from self._send(now, skip=set(), strict=True)
+        elif restless:
+            yield from self._take_file_by_file()
+
+    def _take_file_by_file(self) -> Iterator[Message]:
+        for _ in range(_TRIES):
+            now, _ = archive.scan(str(self._directory))
+            open_files = self._writing()
+            recent = time.time_ns() - TICK_NS
+            unsettled = {e.name for e in now.values() if e.is_file and (e.path in open_files or e.mtime_ns > recent)}
+            if (yield from self._send(now, skip=unsettled, strict=False)):
+                return
+
+    def _send(self, now: archive.Entries, *, skip: set[str], strict: bool) -> Generator[Message, None, bool]:
+        if (size := data_bytes(now)) > self._limit:
+            yield from self._say_too_large(size)
+            return False
+        chosen = [entry for entry in now.values() if entry.name not in skip]
+        files = [entry for entry in chosen if entry.is_file]
+        try:
+            for part in archive.parts(chosen):
+                yield ("checkpoint-part", part)
+            if strict and archive.scan(str(self._directory))[0] != now:
+                raise archive.ChangedError(str(self._directory))
+        except archive.ChangedError:
+            yield ("checkpoint-dropped", None)
+            return False
+        carry = sorted(skip & self._kept)
+        self._taken, self._skipped, self._dirty_at = now, skip, -1.0
+        self._kept = {entry.name for entry in files} | set(carry)
+        size = sum(entry.size for entry in files)
+        yield ("checkpoint", {"bytes": size, "files": len(files) + len(carry), "carry": carry})
+        return True
+
+    def _say_too_large(self, size: int) -> Iterator[Message]:
+        if not self._said_too_large:
+            self._said_too_large = True
+            limit = f"the job's outputs_limit of {sized(self._limit)}"
+            yield ("note", f"a checkpoint of {sized(size)} is not kept, being larger than {limit}")

@@ -1,0 +1,85 @@
+"""Attempts on their node, one after the other in one task of Ray's, with what Ray gave to this worker.
+
+What yields costs as much as a quick command, and so does a task of Ray's: quick attempts share both. An attempt that
+turns out not to be quick is the last one here; those behind it are given back, and run elsewhere at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Generator, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.experimental import internal_kv
+
+from trainyard_runner.node.attempt import Attempt, Batch
+from trainyard_runner.node.job_files import JobFiles
+from trainyard_runner.node.workspace import Order, Spare, attempt_id
+from trainyard_runner.ray_package import OwnPackage, Store
+from trainyard_runner.shipped import Package
+from trainyard_runner.wire.outcome import QUICK
+
+STORE = Store(
+    get=lambda name: internal_kv._internal_kv_get(f"gcs://{name}".encode()),
+    put=lambda name, content: internal_kv._internal_kv_put(f"gcs://{name}".encode(), content),
+    delete=lambda name: internal_kv._internal_kv_del(f"gcs://{name}".encode()),
+    pin=lambda uri, seconds: internal_kv._pin_runtime_env_uri(uri, expiration_s=seconds),
+)
+# By number of the order: what its attempt says; None if it was not begun and is given back.
+Said = list[tuple[int, Batch | None]]
+
+
+def attempts(orders: Sequence[Order], job: Package | None) -> Iterator[Said]:
+    """Run attempts of a job until all have ended, or one that is not quick has."""
+    said: Said = []
+    sent = time.monotonic()
+    count = len(orders)
+    spare = Spare()
+    try:
+        for number, order in enumerate(orders):
+            if number >= count:
+                return
+            began = time.monotonic()
+            with contextlib.closing(_attempt(order, job, spare)) as batches:
+                for batch in batches:
+                    said.append((number, batch))
+                    now = time.monotonic()
+                    if now - began > QUICK:
+                        said += [(later, None) for later in range(number + 1, count)]
+                        count = number + 1
+                    if number + 1 == count or batch[-1][0] != "ended" or now - sent > QUICK:
+                        yield said
+                        said, sent = [], time.monotonic()
+    except Exception:
+        if said:
+            yield said
+        raise
+    finally:
+        spare.close()
+
+
+def _attempt(order: Order, job: Package | None, spare: Spare) -> Generator[Batch, None, None]:
+    worker = ray._private.worker.global_worker
+    home = Path(worker.node.get_session_dir_path(), "trainyard")
+    node = {"node_id": ray.get_runtime_context().get_node_id()}
+    gpus = [str(gpu) for gpu in ray.get_gpu_ids()] if order["gpus"] else []
+    order = {**order, "ray_address": worker.gcs_client.address}
+    files = JobFiles(home / "packages", job[0], lambda: b"".join(_parts(job[1]))) if job else None
+    own = OwnPackage(order["ray_environment"], attempt_id(order), STORE) if order["has_own_package"] else None
+    if own is not None:
+        order["ray_environment"] = own.environment
+    try:
+        attempt = Attempt(order, home=home, files=files, gpus=gpus, node=node, own=own, spare=spare)
+        yield from attempt.run(_parts)
+    finally:
+        if own is not None:
+            own.close()
+
+
+def _parts(references: list[Any]) -> Iterator[bytes]:
+    """Fetch an archive part by part, so that it is never in memory as a whole."""
+    for reference in references:
+        yield ray.get(reference)
