@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from trainyard.backends import ec2
-from trainyard.backends.contract import STAYS, Tools
+from trainyard.backends.contract import Tools
 from trainyard.backends.ec2 import account, desired, diagnosis, down, naming, nodes, objects, ray_up, snapshot
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2.desired import Site
@@ -350,11 +350,11 @@ def test_disks_are_kept_after_the_check_for_runs_and_are_the_clusters_until_its_
 def test_down_says_what_is_left_on_purpose() -> None:
     ours = instance(1, "head", **{naming.HEAD_FROM: naming.RAY_UP})
     steps = down.steps(place(FakeDisks([ours], disk={naming.KEPT: "lab"})), TOOLS)
-    assert [step.done().detail for step in steps if step.title == STAYS] == [
+    assert [step.done().detail for step in steps if step.kind == "stays"] == [
         "key pair, security group and role that `ray up` made stay: they may be those of other clusters",
         "kept 1 disk (20 GiB): disk; to remove one: aws ec2 delete-volume --region us-west-2 --volume-id ID",
     ]
-    assert STAYS not in [step.title for step in down.steps(place(FakeDisks([instance(1)])), TOOLS)]
+    assert "stays" not in [step.kind for step in down.steps(place(FakeDisks([instance(1)])), TOOLS)]
 
 
 def test_a_status_shows_the_address_by_which_a_node_is_reached() -> None:

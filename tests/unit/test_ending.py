@@ -151,7 +151,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     def do() -> None:
         raise error
 
-    step = Step("Launch", lambda: no("nothing"), do)
+    step = Step("launch", "Launch", lambda: no("nothing"), do)
     backend = SimpleNamespace(
         TRAITS=SimpleNamespace(has_leash=True),
         up_steps=lambda *_: [step],

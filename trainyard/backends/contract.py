@@ -24,10 +24,6 @@ HostState = Literal["ready", "not ready", "not joined", "unreachable"]
 LINT = "See what is wrong with it: trainyard image.lint"
 
 
-# The title of a step of `cluster.down` that says, in its detail, what is left on purpose.
-STAYS = "See what stays"
-
-
 @dataclass(frozen=True)
 class Traits:
     """What sets a backend apart, for those who do not know its name.

@@ -240,7 +240,7 @@ def diagnose(cluster: Cluster) -> list[Finding]:
 
 def mend(cluster: Cluster, findings: Sequence[Finding], progress: Progress) -> list[StepResult]:
     """Run the steps of these findings, each once, and those that had to wait for them."""
-    found = {step.title: step for finding in findings for step in (finding.step, *finding.then) if step}
+    found = {step.id: step for finding in findings for step in (finding.step, *finding.then) if step}
     with _alone(cluster, progress):
         return steps.run(list(found.values()), progress)
 

@@ -48,14 +48,15 @@ GONE_SECONDS = 30.0
 def up_steps(spec: ClusterSpec, tools: Tools) -> list[Stage]:
     """Return the steps that make the cluster match its file; which they are, its Docker host knows."""
     ray_nodes.refuse_growing_groups(spec)
-    return [Stage("Look at the Docker host", expand=lambda: _up_steps(spec, tools))]
+    return [Stage("docker-host", "Look at the Docker host", expand=lambda: _up_steps(spec, tools))]
 
 
 def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> list[Stage | Step]:
     """Return the steps that remove the cluster, whatever its file says by now: what carries its label goes."""
     return [
-        Stage("Look at the Docker host", expand=lambda: _removals(spec, tools)),
+        Stage("docker-host", "Look at the Docker host", expand=lambda: _removals(spec, tools)),
         Step(
+            "forget",
             "Remove the token, and what was written down",
             done=lambda: no(f"still there: {tools.state}") if tools.state.exists() else YES,
             do=lambda: shutil.rmtree(tools.state, ignore_errors=True),
@@ -127,4 +128,4 @@ def _removal(kind: str, listed: Callable[[], Sequence[Container | Labelled]], re
 
     present = [thing.name for thing in listed()]
     title = f"Remove {counted(len(present), kind)}: {named(present)}" if present else f"Leave no {kind}"
-    return Step(title, none, remove_all, deadline=GONE_SECONDS, disruptive=kind == "container")
+    return Step(f"remove-{kind}", title, none, remove_all, deadline=GONE_SECONDS, disruptive=kind == "container")

@@ -32,16 +32,24 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
     locations.refuse_elsewhere(spec, tools)
     location = locations.find(spec, tools)
     return [
-        Stage("Look at the AWS account", lambda: account.steps(spec, tools, location)),
-        Stage("Look at the cluster", lambda: ray_up.steps(spec, tools, location, account.site(spec, tools, location))),
+        Stage("account", "Look at the AWS account", lambda: account.steps(spec, tools, location)),
+        Stage(
+            "cluster",
+            "Look at the cluster",
+            lambda: ray_up.steps(spec, tools, location, account.site(spec, tools, location)),
+        ),
     ]
 
 
 def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> Sequence[Step | Stage]:
+    """Return the steps that remove what carries the cluster's tag; with `--adopt` also what `ray up` made."""
     locations.refuse_elsewhere(spec, tools)
     location = locations.find(spec, tools)
-    taken = [Stage("Look for what `ray up` made", lambda: account.adopt(location))] if tools.adopt else []
-    return [*taken, Stage("Look at the AWS account", lambda: down.steps(location, tools)), forget_step(tools.state)]
+    made: list[Step | Stage] = []
+    if tools.adopt:
+        made.append(Stage("made-by-ray-up", "Look for what `ray up` made", lambda: account.adopt(location)))
+    made.append(Stage("account", "Look at the AWS account", lambda: down.steps(location, tools)))
+    return [*made, forget_step(tools.state)]
 
 
 def verify(spec: ClusterSpec, tools: Tools, *, report: Callable[[str], None]) -> Verified:

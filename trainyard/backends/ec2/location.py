@@ -104,7 +104,10 @@ def record_step(location: Location, tools: Tools) -> Step:
         recorded = read_cluster(tools.state, tools.backend) or {}
         return YES if facts().items() <= recorded.items() else no("it is not written down")
 
-    return Step("Write down where it is", is_recorded, lambda: write_cluster(tools.state, tools.backend, facts()))
+    def write() -> None:
+        write_cluster(tools.state, tools.backend, facts())
+
+    return Step("record-location", "Write down where it is", is_recorded, write)
 
 
 def write_mounted(location: Location, environment: str) -> None:

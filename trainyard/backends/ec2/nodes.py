@@ -112,7 +112,8 @@ def step(spec: ClusterSpec, location: Location, before: frozenset[str], *, secon
         refuse_broken(location, head, failed, reached="head" in names)
         return no("; ".join([detail or f"waiting for {', '.join(silent)}", *_ended(found, before)]))
 
-    return Step(all_answer(len(spec.nodes())), done, nothing, deadline=seconds, every=1.0, after=after)
+    title = all_answer(len(spec.nodes()))
+    return Step("nodes-answer", title, done, nothing, deadline=seconds, every=1.0, after=after)
 
 
 def refuse_broken(location: Location, head: Instance, failed: Sequence[Instance], *, reached: bool) -> None:

@@ -35,11 +35,12 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
     """Return the step that checks the cluster; nothing is made."""
     section = _section(spec)
     title = f"Ray answers at {section.address or section.service}"
-    return [Step(title, lambda: _answer(spec, tools), nothing, deadline=DEADLINE_SECONDS, every=1.0)]
+    return [Step("ray-answers", title, lambda: _answer(spec, tools), nothing, deadline=DEADLINE_SECONDS, every=1.0)]
 
 
 def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> list[Step]:
-    return [Step("Nothing to remove: somebody else runs this cluster", done=lambda: YES, do=nothing)]
+    title = "Nothing to remove: somebody else runs this cluster"
+    return [Step("nothing-to-remove", title, done=lambda: YES, do=nothing)]
 
 
 def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:

@@ -69,7 +69,7 @@ billed = nothing_billed
 def up_steps(spec: ClusterSpec, tools: Tools, section: Section = None) -> list[Stage]:
     """Return the steps that make the cluster match its file; which those are, Kubernetes and the registry say."""
     at = section or spec.kuberay
-    return [Stage("Ask Kubernetes and the registry", lambda: _steps(read(spec, tools, at)))]
+    return [Stage("kubernetes", "Ask Kubernetes and the registry", lambda: _steps(read(spec, tools, at)))]
 
 
 def documents(spec: ClusterSpec, tools: Tools, section: Section = None) -> list[Object]:
@@ -89,7 +89,7 @@ def down_steps(spec: ClusterSpec, tools: Tools, section: Section = None, *, purg
     def steps() -> list[Step]:
         return down.steps(location.find(spec, tools, section or spec.kuberay), tools, with_purge=purge)
 
-    return [Stage(f"Find cluster {spec.name}", steps)]
+    return [Stage("find-cluster", f"Find cluster {spec.name}", steps)]
 
 
 def status(spec: ClusterSpec, tools: Tools, section: Section = None) -> ClusterStatus:
@@ -133,8 +133,8 @@ def _steps(desired: Desired) -> list[Step]:
     refused = None if desired.never_started else refused
     where, documents, held = desired.location, desired.documents, leash.of(desired.location)
     former = ray_cluster.replace_step(desired)
-    make = ray_cluster.step(desired, changes, after=former.title if former else None)
-    set_leash = leashes.steps(desired.spec, desired.tools, held, after=make.title)
+    make = ray_cluster.step(desired, changes, after=former.id if former else None)
+    set_leash = leashes.steps(desired.spec, desired.tools, held, after=make.id)
     is_changed = bool(changes) or former is not None
     if is_changed:
         rights.refuse_missing(where, rights.needed(desired.spec, where.section))
@@ -150,10 +150,10 @@ def _steps(desired: Desired) -> list[Step]:
         *([objects.claim_step(where, documents.claim)] if documents.claim else []),
         *([former] if former else []),
         make,
-        *owned.steps(where, documents, after=make.title),
+        *owned.steps(where, documents, after=make.id),
         *set_leash,
-        wait.step(where, len(desired.spec.nodes()), after=make.title),
-        *leashes.proof(desired.spec, held, after=make.title),
+        wait.step(where, len(desired.spec.nodes()), after=make.id),
+        *leashes.proof(desired.spec, held, after=make.id),
     ]
 
 
@@ -181,4 +181,5 @@ def _record_step(desired: Desired) -> Step:
         missing = "" if is_same else "nothing is written down, or another location"
         return Answer(is_same, "; ".join(filter(None, (missing, *remarks))))
 
-    return Step("Write down where the cluster is", done, lambda: location.write(tools, where))
+    title = "Write down where the cluster is"
+    return Step("record-location", title, done, lambda: location.write(tools, where))

@@ -48,4 +48,4 @@ def take_step(where: Location, owner: str) -> Step:
             name = found["metadata"]["name"]
             where.kube.patch(kind, name, change, namespace=where.namespace)
 
-    return Step(f"Take the cluster over from {owner}", done, take)
+    return Step("take-over", f"Take the cluster over from {owner}", done, take)

@@ -43,12 +43,14 @@ def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> list[Step]:
     recorded = node_processes.read(files)
     return [
         Step(
+            "end-nodes",
             f"End {counted(len(recorded), 'node')}" if recorded else "End what still runs",
             done=lambda: _nothing_runs(files),
             do=lambda: node_processes.end_cluster(files),
             disruptive=True,
         ),
         Step(
+            "remove-files",
             "Remove the token, the logs and the temporary files",
             done=lambda: _no_files(files),
             do=files.remove,

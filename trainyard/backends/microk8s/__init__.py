@@ -42,7 +42,7 @@ from trainyard.seams.ssh.many import by_host, refuse
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection
 from trainyard.spec.microk8s import Microk8sSection
-from trainyard.steps import Answer, Stage, Step, before_each, nothing
+from trainyard.steps import Stage, Step, before_each, nothing, warning
 from trainyard.wording import counted
 
 TRAITS = Traits(
@@ -64,8 +64,13 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
     """Return the steps: make the hosts a Kubernetes, then what `kuberay` does on any."""
     hosts = len(_section(spec).hosts)
     return [
-        Stage(f"Look at {counted(hosts, 'host')}", lambda: _host_steps(spec, tools, _lab(spec, tools))),
-        Stage("KubeRay", lambda: kuberay.up_steps(spec, tools, _kubernetes(spec, tools)), after="Write its kubeconfig"),
+        Stage("hosts", f"Look at {counted(hosts, 'host')}", lambda: _host_steps(spec, tools, _lab(spec, tools))),
+        Stage(
+            "kuberay",
+            "KubeRay",
+            lambda: kuberay.up_steps(spec, tools, _kubernetes(spec, tools)),
+            after=kubeconfig.STEP,
+        ),
     ]
 
 
@@ -79,12 +84,15 @@ def documents(spec: ClusterSpec, tools: Tools) -> list[dict[str, Any]]:
 def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> Sequence[Step | Stage]:
     """Return the steps that remove the cluster; with `purge`, MicroK8s from the hosts on which we installed it."""
     # What never was a Kubernetes, or is none any more, holds no cluster.
-    removal = [Stage("KubeRay", lambda: _cluster_removal(spec, tools, purge=purge))] * _kubeconfig(tools).exists()
+    removal: list[Step | Stage] = []
+    if _kubeconfig(tools).exists():
+        removal.append(Stage("kuberay", "KubeRay", lambda: _cluster_removal(spec, tools, purge=purge)))
     if not purge:
         return removal
     # Whatever the hosts refuse, they refuse before anything is removed.
     hosts = len(_section(spec).hosts)
-    return [Stage(f"Look at {counted(hosts, 'host')}", lambda: [*removal, *_removal_steps(spec, tools)])]
+    title = f"Look at {counted(hosts, 'host')}"
+    return [Stage("hosts", title, lambda: [*removal, *_removal_steps(spec, tools)])]
 
 
 def _cluster_removal(spec: ClusterSpec, tools: Tools, *, purge: bool) -> Sequence[Step | Stage]:
@@ -182,13 +190,13 @@ def _host_steps(spec: ClusterSpec, tools: Tools, hosts: Lab) -> Sequence[Step | 
     remarks = preflight.remarks(hosts.hosts, facts)
     closed = install.closed_channel(hosts, facts)
     unverified = offline.unverified(hosts) if is_new else ""
-    said = {"Check the firewalls": remarks, "Check the channel": closed, "Check the snaps": unverified}
-    checks = [_remark(title, text) for title, text in said.items() if text]
+    said = {"firewalls": remarks, "channel": closed, "snaps": unverified}
+    checks = [_remark(what, text) for what, text in said.items() if text]
     hosts.put_members_first()
     installed = install.steps(hosts, upgrade=_section(spec).upgrade)
     ready, *joined = join.steps(hosts)
-    last = [ready, *joined][-1].title
-    former = Stage("Look at the nodes", lambda: leaving.steps(hosts, tools), after=ready.title)
+    last = [ready, *joined][-1].id
+    former = Stage("left-hosts", "Look at the nodes", lambda: leaving.steps(hosts, tools), after=ready.id)
     rest = cluster.steps(spec, hosts, tools.environ, _kubeconfig(tools), after=last)
     made: list[Step | Stage] = [
         *checks,
@@ -204,8 +212,8 @@ def _host_steps(spec: ClusterSpec, tools: Tools, hosts: Lab) -> Sequence[Step | 
     return [*image, *before_each(made, question=hosts.look_again, change=hosts.lock)]
 
 
-def _remark(title: str, text: str) -> Step:
-    return Step(title, lambda: Answer(True, text), nothing)
+def _remark(what: str, text: str) -> Step:
+    return Step(f"check-{what}", f"Check the {what}", lambda: warning(text), nothing)
 
 
 def _removal_steps(spec: ClusterSpec, tools: Tools) -> list[Step | Stage]:
