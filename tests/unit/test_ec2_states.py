@@ -20,7 +20,7 @@ from trainyard.backends.ec2 import account, desired, diagnosis, down, naming, no
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2.desired import Site
 from trainyard.backends.ec2.location import Location
-from trainyard.backends.record import write_cluster
+from trainyard.backends.shared.record import write_cluster
 from trainyard.errors import LeftoverError, LockedOutError, NotReadyError, OutsideError, RequestError
 from trainyard.seams.aws import Aws, AwsError
 from trainyard.seams.ray_autoscaler import RayUp

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from tests.unit.test_microk8s_preflight import GOOD, INSTALLED
-from trainyard.backends import findings
 from trainyard.backends.contract import ClusterState, ClusterStatus, Finding, HostStatus, NodeStatus
 from trainyard.backends.kuberay import doctor as kuberay_doctor
 from trainyard.backends.microk8s import doctor, leaving, snapshot
 from trainyard.backends.microk8s.facts import Facts
 from trainyard.backends.microk8s.lab import Host, Lab
 from trainyard.backends.microk8s.snapshot import Snapshot
+from trainyard.backends.shared import findings
 from trainyard.errors import OutsideError, PrerequisiteError, Problem
 from trainyard.operations.usage import Usage
 from trainyard.seams.ssh.connection import connect

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from trainyard import backends, paths
 from trainyard.backends.contract import Discovered, FoundCluster
-from trainyard.backends.record import made_from, recorded_backend
+from trainyard.backends.shared.record import made_from, recorded_backend
 from trainyard.errors import OutsideError, TrainyardError, in_a_line
 from trainyard.operations import clusters
 from trainyard.operations.clusters import Cluster

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from trainyard import backends, lock, paths, steps
-from trainyard.backends import leash
 from trainyard.backends.contract import Backend, ClusterStatus, Finding, LogLine, Tools, UnknownNodeError
-from trainyard.backends.record import made_from, made_with, recorded_backend, write_made_from
+from trainyard.backends.shared import leash
+from trainyard.backends.shared.record import made_from, made_with, recorded_backend, write_made_from
 from trainyard.endpoint import Endpoint
 from trainyard.errors import InterruptedRunError, LeftoverError, NotReadyError, Problem, RequestError, TrainyardError
 from trainyard.seams.ray_api import RayApi

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from trainyard.backends import contract, ray_nodes
+from trainyard.backends import contract
 from trainyard.backends.compose import image, location, naming
 from trainyard.backends.compose.image import verify
 from trainyard.backends.compose.machine import DockerHost
 from trainyard.backends.contract import ClusterStatus, Finding, LogLine, Tools, Traits
-from trainyard.backends.findings import full_disk
-from trainyard.backends.machine import node_steps
+from trainyard.backends.shared import ray_nodes
+from trainyard.backends.shared.findings import full_disk
+from trainyard.backends.shared.single_host import node_steps
 from trainyard.endpoint import Endpoint
 from trainyard.images import resolve
 from trainyard.seams.docker import containers as docker_containers

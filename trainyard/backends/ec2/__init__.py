@@ -9,7 +9,7 @@ from trainyard.backends.contract import Tools, Traits, Verified
 from trainyard.backends.ec2 import account, down, listing, ray_up
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2 import status as statuses
-from trainyard.backends.record import forget_step
+from trainyard.backends.shared.record import forget_step
 from trainyard.errors import RequestError
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import Stage, Step

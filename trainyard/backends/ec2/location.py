@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainyard.backends import owner as owners
 from trainyard.backends.contract import Tools
 from trainyard.backends.ec2 import naming
-from trainyard.backends.record import read_cluster, write_cluster, write_private
+from trainyard.backends.shared import owner as owners
+from trainyard.backends.shared.record import read_cluster, write_cluster, write_private
 from trainyard.errors import RequestError
 from trainyard.seams.aws import Aws
 from trainyard.spec.cluster import ClusterSpec

@@ -14,7 +14,7 @@ from typing import Any
 from trainyard.backends.ec2 import desired, naming, snapshot
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2.location import Location
-from trainyard.backends.record import write_private
+from trainyard.backends.shared.record import write_private
 from trainyard.errors import PrerequisiteError
 from trainyard.seams.aws import Aws
 from trainyard.seams.ssh import keys

@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from trainyard.backends import leash as leashes
-from trainyard.backends import replace_head
 from trainyard.backends.contract import Tools
 from trainyard.backends.ec2 import desired, diagnosis, leash, naming, nodes, snapshot
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2.desired import Site
 from trainyard.backends.ec2.location import Location
 from trainyard.backends.ec2.snapshot import Instance
-from trainyard.backends.record import write_private
+from trainyard.backends.shared import leash as leashes
+from trainyard.backends.shared import replace_head
+from trainyard.backends.shared.record import write_private
 from trainyard.errors import OutsideError, RequestError, TrainyardError
 from trainyard.seams.ray_autoscaler import RayUp
 from trainyard.spec.cluster import ClusterSpec

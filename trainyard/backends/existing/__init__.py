@@ -10,8 +10,8 @@ from typing import cast
 from trainyard.backends import contract
 from trainyard.backends.contract import ClusterStatus, Finding, LogLine, NodeStatus, Tools, Traits
 from trainyard.backends.existing import service as services
-from trainyard.backends.logs import followed, ray_files
-from trainyard.backends.ray_nodes import ANSWER_SECONDS
+from trainyard.backends.shared.logs import followed, ray_files
+from trainyard.backends.shared.ray_nodes import ANSWER_SECONDS
 from trainyard.endpoint import Endpoint
 from trainyard.errors import NotReadyError, PrerequisiteError, TrainyardError
 from trainyard.seams.kube import forward

@@ -8,9 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from trainyard.backends import leash as leashes
-from trainyard.backends import owner as owners
-from trainyard.backends import replace_head
 from trainyard.backends.contract import ClusterStatus, Finding, LogLine, Tools, Traits, Verified, nothing_billed, pick
 from trainyard.backends.kuberay import (
     doctor,
@@ -31,6 +28,9 @@ from trainyard.backends.kuberay.desired import Desired, read
 from trainyard.backends.kuberay.listing import discover
 from trainyard.backends.kuberay.snapshot import node_pods
 from trainyard.backends.kuberay.verify import verify as verify_hosts
+from trainyard.backends.shared import leash as leashes
+from trainyard.backends.shared import owner as owners
+from trainyard.backends.shared import replace_head
 from trainyard.endpoint import Endpoint
 from trainyard.images import resolve
 from trainyard.seams.kube.types import Object

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from trainyard.backends import owner
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import naming, ownership, purge, removal, rights
 from trainyard.backends.kuberay.location import Location, is_ours, owners
 from trainyard.backends.kuberay.removal import Left
 from trainyard.backends.kuberay.snapshot import cluster_pods, side_by_side
-from trainyard.backends.record import forget_step
+from trainyard.backends.shared import owner
+from trainyard.backends.shared.record import forget_step
 from trainyard.seams.kube.types import CLAIM, POD, RAY_CLUSTER, SECRET
 from trainyard.steps import Step
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import secrets
 from contextlib import suppress
 
-from trainyard.backends import record
 from trainyard.backends.kuberay import naming
 from trainyard.backends.kuberay.location import Location, is_ours, owners
+from trainyard.backends.shared import record
 from trainyard.errors import RequestError
 from trainyard.seams.kube.errors import ConflictError, ForbiddenError, InvalidError
 from trainyard.seams.kube.types import CLAIM, NAMESPACE, SECRET, Kind, Object, quantity

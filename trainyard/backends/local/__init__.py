@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from trainyard.backends import contract, ray_nodes
+from trainyard.backends import contract
 from trainyard.backends.contract import ClusterStatus, Finding, LogLine, Tools, Traits
-from trainyard.backends.findings import full_disk
 from trainyard.backends.local import node_processes
 from trainyard.backends.local.machine import ThisMachine, gpu_ids
 from trainyard.backends.local.naming import ClusterFiles
-from trainyard.backends.machine import node_steps
+from trainyard.backends.shared import ray_nodes
+from trainyard.backends.shared.findings import full_disk
+from trainyard.backends.shared.single_host import node_steps
 from trainyard.endpoint import Endpoint
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Step, no

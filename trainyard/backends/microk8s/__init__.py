@@ -8,14 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from trainyard.backends import kubeconfig, kuberay
+from trainyard.backends import kuberay
 from trainyard.backends.contract import ClusterStatus, Finding, LogLine, Tools, Traits, Verified, not_up, pick
-from trainyard.backends.findings import unmet
 from trainyard.backends.kuberay import location, pods
 from trainyard.backends.kuberay.location import Location
 from trainyard.backends.kuberay.purge import refuse_users
 from trainyard.backends.kuberay.snapshot import node_pods
-from trainyard.backends.logs import TAIL_LINES, LogFile, followed
 from trainyard.backends.microk8s import (
     addresses,
     cluster,
@@ -23,6 +21,7 @@ from trainyard.backends.microk8s import (
     files,
     install,
     join,
+    kubeconfig,
     lab,
     leaving,
     offline,
@@ -32,7 +31,9 @@ from trainyard.backends.microk8s import (
     snapshot,
 )
 from trainyard.backends.microk8s.lab import Host, Lab
-from trainyard.backends.record import forget_step
+from trainyard.backends.shared.findings import unmet
+from trainyard.backends.shared.logs import TAIL_LINES, LogFile, followed
+from trainyard.backends.shared.record import forget_step
 from trainyard.endpoint import Endpoint
 from trainyard.errors import OutsideError, in_a_line
 from trainyard.images import resolve

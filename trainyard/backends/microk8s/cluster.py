@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from trainyard.backends import kubeconfig
 from trainyard.backends.kuberay import pods
-from trainyard.backends.microk8s import files
+from trainyard.backends.microk8s import files, kubeconfig
 from trainyard.backends.microk8s.facts import DATA, Facts
 from trainyard.backends.microk8s.files import CERTS_D, KUBELET_ARGUMENTS, Known
 from trainyard.backends.microk8s.install import START_SECONDS

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainyard.backends.contract import Finding
-from trainyard.backends.findings import FIX, UP
 from trainyard.backends.microk8s.join import VOTERS
 from trainyard.backends.microk8s.lab import Host, Lab
 from trainyard.backends.microk8s.leaving import back_up
 from trainyard.backends.microk8s.snapshot import Snapshot, days
+from trainyard.backends.shared.findings import FIX, UP
 from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import counted
 

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from trainyard.backends import record
 from trainyard.backends.contract import Tools
+from trainyard.backends.shared import record
 from trainyard.errors import OutsideError
 from trainyard.seams.addresses import answers
 from trainyard.steps import YES, Answer, Step, no

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from trainyard import versions
-from trainyard.backends import contract, ray_nodes, replace_head
-from trainyard.backends import leash as leashes
+from trainyard.backends import contract
 from trainyard.backends.contract import ClusterStatus, LogLine, NodeState, NodeStatus, Tools
-from trainyard.backends.leash import Leash
-from trainyard.backends.logs import LogFile, followed
-from trainyard.backends.ray_nodes import NodePlan
-from trainyard.backends.record import write_private
+from trainyard.backends.shared import leash as leashes
+from trainyard.backends.shared import ray_nodes, replace_head
+from trainyard.backends.shared.leash import Leash
+from trainyard.backends.shared.logs import LogFile, followed
+from trainyard.backends.shared.ray_nodes import NodePlan
+from trainyard.backends.shared.record import write_private
 from trainyard.endpoint import Endpoint, ExpectedNode
 from trainyard.errors import NotReadyError, OutsideError, RequestError, TrainyardError
 from trainyard.seams.ray_api import UnreachableError

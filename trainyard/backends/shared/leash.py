@@ -15,7 +15,7 @@ from typing import Any
 from trainyard_runner import leash as program
 
 from trainyard.backends.contract import ClusterStatus, LeashStatus, Tools
-from trainyard.backends.record import read_json, write_private
+from trainyard.backends.shared.record import read_json, write_private
 from trainyard.errors import RequestError
 from trainyard.results.formats import utc
 from trainyard.spec.cluster import ClusterSpec
