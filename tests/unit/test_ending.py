@@ -153,7 +153,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
 
     step = Step("launch", "Launch", lambda: no("nothing"), do)
     backend = SimpleNamespace(
-        TRAITS=SimpleNamespace(has_leash=True),
+        traits=SimpleNamespace(has_leash=True),
         up_steps=lambda *_: [step],
         down_steps=lambda *_, **__: [step],
         billed=lambda *_: ["head i-1 m5.large", "cpu-1 i-2 g5.xlarge"],

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.step_lists import refuse_lost_ids
 from trainyard import steps
 from trainyard.backends.contract import Tools
 from trainyard.backends.shared import ray_nodes, record, single_host
@@ -125,6 +126,7 @@ def test_a_repair_names_the_nodes_that_it_starts(
     made: dict[str, ObservedNode], recreate: bool, titles: list[str]
 ) -> None:
     planned = single_host.node_steps(fake(made, recreate=recreate))
+    refuse_lost_ids(planned)
     assert [step.title for step in planned] == [*titles, "All 3 nodes answer"]
 
 

@@ -223,7 +223,7 @@ class _Bringing:
 
 def _storage_stays(cluster: Cluster, ends: Ends) -> bool:
     """Say whether storage of a cluster, if it has some, outlives what ends: its own goes with it."""
-    return ends == "head" or cluster.backend.TRAITS.storage_stays(cluster.spec)
+    return ends == "head" or cluster.backend.traits.storage_stays(cluster.spec)
 
 
 def _name_lost_checkpoints(here: Sequence[RunDirectory], note: Callable[[str], None], *, storage_stays: bool) -> None:

@@ -108,7 +108,7 @@ def down(
     if call.dry:
         return planned(cluster, lazy.clusters.plan_down(cluster, call.progress, purge=purge), command)
     check = _begin(call, cluster, command, end_runs=end_runs, ends="cluster")
-    if not cluster.backend.TRAITS.makes_nodes:
+    if not cluster.backend.traits.makes_nodes:
         _remove_leftovers(call, cluster)
     results = lazy.clusters.down(cluster, call.progress, purge=purge, before_disruption=check)
     return _removed(cluster, results, purge=purge, keep_disks=keep_disks)
@@ -371,7 +371,7 @@ def _made(call: Call, cluster: Cluster, command: str, *, end_runs: bool, recreat
 
 def _removed(cluster: Cluster, results: Sequence[StepResult], *, purge: bool, keep_disks: bool) -> Report:
     """Say that it is gone, and what stays."""
-    name, traits = cluster.spec.name, cluster.backend.TRAITS
+    name, traits = cluster.spec.name, cluster.backend.traits
     stays = [f"note: {step.detail}" for step in results if step.kind == "stays"]
     left = " and ".join([*(["its disks"] if keep_disks else []), *(["what follows"] if stays else [])])
     gone = f"cluster {name} is gone, nothing {f'but {left}' if left else 'of it'} is left"

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from trainyard.backends import contract
 from trainyard.backends.compose import image, location, naming
-from trainyard.backends.compose.image import verify
 from trainyard.backends.compose.machine import DockerHost
-from trainyard.backends.contract import ClusterStatus, Finding, LogLine, Tools, Traits
+from trainyard.backends.contract import Backend, ClusterStatus, Finding, LogLine, Tools, Traits
 from trainyard.backends.shared import ray_nodes
 from trainyard.backends.shared.findings import full_disk
 from trainyard.backends.shared.single_host import node_steps
@@ -23,25 +22,6 @@ from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Stage, Step, no
 from trainyard.wording import counted, named
 
-__all__ = [
-    "TRAITS",
-    "billed",
-    "connect",
-    "discover",
-    "documents",
-    "down_steps",
-    "logs",
-    "shell",
-    "status",
-    "up_steps",
-    "verify",
-]
-
-TRAITS = Traits(pushed_image="image.verify", grows=False)
-# What Docker Compose gets is made for each command, and nobody else needs it.
-documents = contract.nothing_to_show
-discover = contract.nothing_to_discover
-billed = contract.nothing_billed
 # The engine answers before a container's last file is closed; on a busy disk that takes seconds.
 GONE_SECONDS = 30.0
 
@@ -130,3 +110,17 @@ def _removal(kind: str, listed: Callable[[], Sequence[Container | Labelled]], re
     present = [thing.name for thing in listed()]
     title = f"Remove {counted(len(present), kind)}: {named(present)}" if present else f"Leave no {kind}"
     return Step(f"remove-{kind}", title, none, remove_all, deadline=GONE_SECONDS, disruptive=kind == "container")
+
+
+# What Docker Compose gets is made for each command, and nobody else needs it: no documents.
+BACKEND = Backend(
+    traits=Traits(pushed_image="image.verify", grows=False),
+    up_steps=up_steps,
+    down_steps=down_steps,
+    status=status,
+    connect=connect,
+    logs=logs,
+    diagnose=diagnose,
+    shell=shell,
+    verify=image.verify,
+)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from trainyard.backends import contract
-from trainyard.backends.contract import Tools, Traits, Verified
+from trainyard.backends.contract import Backend, Tools, Traits, Verified
 from trainyard.backends.ec2 import account, down, listing, ray_up
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2 import status as statuses
@@ -13,18 +12,6 @@ from trainyard.backends.shared.record import forget_step
 from trainyard.errors import RequestError
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import Stage, Step
-
-TRAITS = Traits(
-    names_change=True, pushed_image="cluster.up", has_regions=True, nodes_pull=True, flags=("--adopt", "--keep-disks")
-)
-documents = contract.nothing_to_show
-diagnose = contract.nothing_to_diagnose
-discover = listing.discover
-billed = statuses.billed
-status = statuses.status
-connect = statuses.connect
-logs = statuses.log_lines
-shell = statuses.shell
 
 
 def up_steps(spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
@@ -56,3 +43,23 @@ def verify(spec: ClusterSpec, tools: Tools, *, report: Callable[[str], None]) ->
     raise RequestError(
         "instances pull the image as they start: there is nothing to verify before", hint="trainyard cluster.up"
     )
+
+
+BACKEND = Backend(
+    traits=Traits(
+        names_change=True,
+        pushed_image="cluster.up",
+        has_regions=True,
+        nodes_pull=True,
+        flags=("--adopt", "--keep-disks"),
+    ),
+    up_steps=up_steps,
+    down_steps=down_steps,
+    status=statuses.status,
+    connect=statuses.connect,
+    logs=statuses.log_lines,
+    billed=statuses.billed,
+    discover=listing.discover,
+    shell=statuses.shell,
+    verify=verify,
+)

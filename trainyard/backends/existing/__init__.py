@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from trainyard.backends import contract
-from trainyard.backends.contract import ClusterStatus, Finding, LogLine, NodeStatus, Tools, Traits
+from trainyard.backends.contract import Backend, ClusterStatus, Finding, LogLine, NodeStatus, Tools, Traits
 from trainyard.backends.existing import service as services
 from trainyard.backends.shared.logs import followed, ray_files
 from trainyard.backends.shared.ray_nodes import ANSWER_SECONDS
@@ -23,12 +23,6 @@ from trainyard.wording import counted
 
 # The cluster may be starting; whoever runs it knows how long that takes.
 DEADLINE_SECONDS = 15.0
-TRAITS = Traits(makes_nodes=False, has_leash=False)
-billed = contract.nothing_billed
-documents = contract.nothing_to_show
-discover = contract.nothing_to_discover
-verify = contract.no_images
-shell = contract.no_shell
 
 
 def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
@@ -148,3 +142,14 @@ def _last_error(endpoint: Endpoint) -> str:
 def _node_status(node: Node) -> NodeStatus:
     group = "head" if node.is_head else node.group or "worker"
     return NodeStatus(node.name, group, node.ip, "up", int(node.cpus), int(node.gpus))
+
+
+BACKEND = Backend(
+    traits=Traits(makes_nodes=False, has_leash=False),
+    up_steps=up_steps,
+    down_steps=down_steps,
+    status=status,
+    connect=connect,
+    logs=logs,
+    diagnose=diagnose,
+)

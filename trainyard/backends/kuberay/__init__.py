@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from trainyard.backends.contract import ClusterStatus, Finding, LogLine, Tools, Traits, Verified, nothing_billed, pick
+from trainyard.backends.contract import Backend, ClusterStatus, Finding, LogLine, Tools, Traits, Verified, pick
 from trainyard.backends.kuberay import (
     doctor,
     down,
@@ -39,31 +39,7 @@ from trainyard.spec.kubernetes import KuberaySection
 from trainyard.spec.secrets import hidden
 from trainyard.steps import Answer, Stage, Step
 
-__all__ = [
-    "billed",
-    "connect",
-    "diagnose",
-    "discover",
-    "documents",
-    "down_steps",
-    "logs",
-    "shell",
-    "status",
-    "up_steps",
-    "verify",
-]
-# To verify an image needs the namespace that `cluster.up` makes.
-TRAITS = Traits(
-    names_change=True,
-    pushed_image="cluster.up",
-    nodes_pull=True,
-    leaves="namespace and KubeRay operator stay",
-    waits="kuberay.wait_for_machines",
-    flags=(owners.ADOPT,),
-    storage_stays=lambda spec: spec.kuberay.storage is not None and spec.kuberay.storage.claim is not None,
-)
 Section = KuberaySection | None
-billed = nothing_billed
 
 
 def up_steps(spec: ClusterSpec, tools: Tools, section: Section = None) -> list[Stage]:
@@ -183,3 +159,27 @@ def _record_step(desired: Desired) -> Step:
 
     title = "Write down where the cluster is"
     return Step("record-location", title, done, lambda: location.write(tools, where))
+
+
+BACKEND = Backend(
+    traits=Traits(
+        names_change=True,
+        # To verify an image needs the namespace that `cluster.up` makes.
+        pushed_image="cluster.up",
+        nodes_pull=True,
+        leaves="namespace and KubeRay operator stay",
+        waits="kuberay.wait_for_machines",
+        flags=(owners.ADOPT,),
+        storage_stays=lambda spec: spec.kuberay.storage is not None and spec.kuberay.storage.claim is not None,
+    ),
+    up_steps=up_steps,
+    down_steps=down_steps,
+    status=status,
+    connect=connect,
+    logs=logs,
+    documents=documents,
+    diagnose=diagnose,
+    discover=discover,
+    shell=shell,
+    verify=verify,
+)

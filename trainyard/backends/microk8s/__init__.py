@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from trainyard.backends import kuberay
-from trainyard.backends.contract import ClusterStatus, Finding, LogLine, Tools, Traits, Verified, not_up, pick
+from trainyard.backends.contract import Backend, ClusterStatus, Finding, LogLine, Tools, Traits, Verified, not_up, pick
 from trainyard.backends.kuberay import location, pods
 from trainyard.backends.kuberay.location import Location
 from trainyard.backends.kuberay.purge import refuse_users
@@ -46,17 +46,6 @@ from trainyard.spec.microk8s import Microk8sSection
 from trainyard.steps import Stage, Step, before_each, nothing, warning
 from trainyard.wording import counted
 
-TRAITS = Traits(
-    names_change=True,
-    pushed_image="cluster.up",
-    nodes_pull=True,
-    leaves="MicroK8s stays on the hosts",
-    joins_hosts=True,
-    flags=kuberay.TRAITS.flags,
-    storage_stays=kuberay.TRAITS.storage_stays,
-)
-discover = kuberay.discover
-billed = kuberay.billed
 # Of all services of a host together.
 FIRST_LINES = 100
 
@@ -247,3 +236,26 @@ def _kubernetes(spec: ClusterSpec, tools: Tools) -> KuberaySection:
 def _kubeconfig(tools: Tools) -> Path:
     # Beside the cluster's own directory, which `down` removes: the lab stays.
     return tools.state.with_name(f"{tools.state.name}.kubeconfig")
+
+
+BACKEND = Backend(
+    traits=Traits(
+        names_change=True,
+        pushed_image="cluster.up",
+        nodes_pull=True,
+        leaves="MicroK8s stays on the hosts",
+        joins_hosts=True,
+        flags=kuberay.BACKEND.traits.flags,
+        storage_stays=kuberay.BACKEND.traits.storage_stays,
+    ),
+    up_steps=up_steps,
+    down_steps=down_steps,
+    status=status,
+    connect=connect,
+    logs=logs,
+    documents=documents,
+    diagnose=diagnose,
+    discover=kuberay.BACKEND.discover,
+    shell=shell,
+    verify=verify,
+)
