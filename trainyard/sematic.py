@@ -213,7 +213,7 @@ class _Shape:
     def fitting(self, config: RayClusterConfig) -> clusters.Cluster:
         """Return the cluster with as much of a shape as its backend can have, and say what is left out."""
         found = self._found(config)
-        traits = found.backend.TRAITS
+        traits = found.backend.traits
         if config.grows and not traits.grows:
             note(f"note: a cluster on {found.spec.backend} does not grow: it has the least of each group")
             config = config.fixed()

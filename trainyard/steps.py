@@ -13,12 +13,15 @@ from typing import Literal, Protocol
 from trainyard.errors import NotReadyError
 
 PlannedState = Literal["already", "would", "after"]
+# "leash": it gives the cluster its leash; "stays": its detail says what `cluster.down` leaves on purpose.
+StepKind = Literal["change", "leash", "stays"]
 
 
 @dataclass(frozen=True)
 class Answer:
     """What an outside system says: whether the step holds, and in detail what is there.
 
+    `warnings` are for whoever runs the step, although it holds; `detail` repeats them where they are all there is.
     `moved` is a number that changes as long as what is waited for moves (bytes that came): each change begins the
     step's deadline again.
     """
@@ -26,6 +29,7 @@ class Answer:
     holds: bool
     detail: str = ""
     moved: int = 0
+    warnings: tuple[str, ...] = ()
 
 
 YES = Answer(True)
@@ -36,6 +40,11 @@ def no(detail: str, *, moved: int = 0) -> Answer:
     return Answer(False, detail, moved)
 
 
+def warning(*texts: str) -> Answer:
+    """Return "it holds", with what is to be said of it all the same; without texts it just holds."""
+    return Answer(True, "; ".join(texts), warnings=texts)
+
+
 def nothing() -> None:
     """Change nothing: what a step does that only asks, or waits for what an earlier one began."""
 
@@ -44,12 +53,15 @@ def nothing() -> None:
 class Step:
     """One thing that should hold.
 
+    `id` names the step for code, as "security-group" or "tag:latest": unique in its list, and stable, since the title
+    is for people, and may get better words. `kind` is for those who treat some steps in another way.
     `done` only reads. `do` makes it so, may be repeated, and is called only if `done` said no. `deadline` is how long
-    `done` may take to hold after `do`, or after something moved, in seconds. `after` names the step without which
-    `done` cannot be asked yet: a plan prints it instead of asking. `disruptive`: `do` ends or replaces nodes on which
-    tasks may run. `needs` is the flag without which `do` refuses, "" where it needs none.
+    `done` may take to hold after `do`, or after something moved, in seconds. `after` is the id of the step without
+    which `done` cannot be asked yet: a plan prints its title instead of asking. `disruptive`: `do` ends or replaces
+    nodes on which tasks may run. `needs` is the flag without which `do` refuses, "" where it needs none.
     """
 
+    id: str
     title: str
     done: Callable[[], Answer]
     do: Callable[[], None]
@@ -58,16 +70,18 @@ class Step:
     after: str | None = None
     disruptive: bool = False
     needs: str = ""
+    kind: StepKind = "change"
 
 
 @dataclass(frozen=True)
 class Stage:
     """Steps that are known only when their turn comes: `expand` may ask outside systems, but changes nothing.
 
-    A list that is built of stages costs no question. `after` names the step without which `expand` cannot ask yet: a
-    plan prints it instead of expanding.
+    A list that is built of stages costs no question. `id` is as a step's; `after` is the id of the step without which
+    `expand` cannot ask yet: a plan prints its title instead of expanding.
     """
 
+    id: str
     title: str
     expand: Callable[[], Sequence[Step | Stage]]
     after: str | None = None
@@ -119,6 +133,8 @@ class StepResult:
     seconds: float
     detail: str = ""
     is_stage: bool = False
+    kind: StepKind = "change"
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -130,6 +146,7 @@ class PlannedStep:
     detail: str = ""
     disruptive: bool = False
     needs: str = ""
+    warnings: tuple[str, ...] = ()
 
 
 class Progress(Protocol):
@@ -209,26 +226,29 @@ def _expand(stage: Stage, progress: Progress, clock: Clock) -> Sequence[Step | S
 
 
 def asked(
-    steps: Sequence[Step | Stage], progress: Progress | None = None, missing: set[str] | None = None
+    steps: Sequence[Step | Stage], progress: Progress | None = None, missing: dict[str, str] | None = None
 ) -> Iterator[tuple[Step | Stage, PlannedStep]]:
-    """Yield each step with what it would do. `missing` collects the titles of those that do not hold, across stages."""
-    missing = set() if missing is None else missing
+    """Yield each step with what it would do.
+
+    `missing` collects the titles of those that do not hold, by their ids, across stages.
+    """
+    missing = {} if missing is None else missing
     for step in steps:
         if step.after in missing:
-            missing.add(step.title)
+            missing[step.id] = step.title
             disruptive = isinstance(step, Step) and step.disruptive
-            yield step, PlannedStep(step.title, "after", f"after: {step.after}", disruptive)
+            yield step, PlannedStep(step.title, "after", f"after: {missing[step.after]}", disruptive)
         elif isinstance(step, Stage):
             expanded = _expand(step, progress, Clock()) if progress else step.expand()
             yield from asked(expanded, progress, missing)
         else:
             answer = step.done()
             if not answer.holds:
-                missing.add(step.title)
+                missing[step.id] = step.title
             state: PlannedState = "already" if answer.holds else "would"
             yield (
                 step,
-                PlannedStep(step.title, state, answer.detail, step.disruptive, step.needs),
+                PlannedStep(step.title, state, answer.detail, step.disruptive, step.needs, warnings=answer.warnings),
             )
 
 
@@ -244,7 +264,8 @@ def _run_step(step: Step, progress: Progress, clock: Clock) -> StepResult:
     except BaseException:
         progress.failed(step.title, clock.now() - began)
         raise
-    result = StepResult(step.title, changed, clock.now() - began, answer.detail)
+    seconds = clock.now() - began
+    result = StepResult(step.title, changed, seconds, answer.detail, kind=step.kind, warnings=answer.warnings)
     progress.finished(result)
     return result
 

@@ -26,7 +26,7 @@ from tests.real.containers import left_of
 from tests.real.forwarded import assert_forwarded, forwarding
 from tests.real.jobs import events, newest, write_job
 from tests.real.yard import Done, Yard, wait_until
-from trainyard.backends import ray_nodes
+from trainyard.backends.shared import ray_nodes
 from trainyard.seams.ray_api import RayApi
 
 LAB = """

@@ -111,6 +111,17 @@ def test_imports_point_downwards() -> None:
     assert upwards == []
 
 
+def test_what_backends_share_knows_none_of_them() -> None:
+    found = [
+        f"{path} imports {name}"
+        for path, tree in modules().items()
+        for name in imported(tree)
+        if path.startswith("backends/shared/") and name.startswith("trainyard.backends.")
+        if name.split(".")[2] not in ("contract", "shared")
+    ]
+    assert found == []
+
+
 def test_contributing_draws_the_layers_as_they_are() -> None:
     drawing = "\n".join(f"    {', '.join(names)}" for names in LAYERS)
     assert f"\n\n{drawing}\n\n" in (ROOT / "CONTRIBUTING.md").read_text()

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.unit.test_machine import GIBIBYTE, plans_of, spec_of
+from tests.unit.test_single_host import GIBIBYTE, plans_of, spec_of
 from trainyard.backends.compose import desired, diagnosis, naming
-from trainyard.backends.ray_nodes import shared_memory
+from trainyard.backends.shared.ray_nodes import shared_memory
 from trainyard.errors import OutsideError, TrainyardError
 from trainyard.seams.docker.containers import Container
 

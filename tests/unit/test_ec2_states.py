@@ -14,13 +14,14 @@ from typing import Any, cast
 import pytest
 import yaml
 
+from tests.unit.step_lists import refuse_lost_ids
 from trainyard.backends import ec2
-from trainyard.backends.contract import STAYS, Tools
+from trainyard.backends.contract import Tools
 from trainyard.backends.ec2 import account, desired, diagnosis, down, naming, nodes, objects, ray_up, snapshot
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2.desired import Site
 from trainyard.backends.ec2.location import Location
-from trainyard.backends.record import write_cluster
+from trainyard.backends.shared.record import write_cluster
 from trainyard.errors import LeftoverError, LockedOutError, NotReadyError, OutsideError, RequestError
 from trainyard.seams.aws import Aws, AwsError
 from trainyard.seams.ray_autoscaler import RayUp
@@ -99,6 +100,7 @@ def place(aws: FakeAws, state: Path = Path("/state")) -> Location:
 def planned(aws: FakeAws, *, recreate: bool = False) -> list[tuple[str, str]]:
     tools = Tools(Path("/state"), {}, "ec2", recreate=recreate)
     steps = ray_up.steps(SPEC, tools, place(aws), SITE)
+    refuse_lost_ids(steps)
     # The last asks the dashboard.
     return [(step.title, step.state) for step in plan(steps[:-1])]
 
@@ -177,7 +179,7 @@ def test_what_is_taken_over_is_touched_after_the_check_for_runs_which_asks_its_h
     (step,) = account.adopt(place(FakeAws([head])))
     assert (step.disruptive, step.done().holds) == (True, False)
     monkeypatch.setattr(nodes, "address", lambda *_: "http://127.0.0.1:1")
-    assert ec2.connect(SPEC, TOOLS).address == "http://127.0.0.1:1"
+    assert ec2.BACKEND.connect(SPEC, TOOLS).address == "http://127.0.0.1:1"
 
 
 def test_a_node_is_as_its_instance_and_ray_say() -> None:
@@ -350,11 +352,11 @@ def test_disks_are_kept_after_the_check_for_runs_and_are_the_clusters_until_its_
 def test_down_says_what_is_left_on_purpose() -> None:
     ours = instance(1, "head", **{naming.HEAD_FROM: naming.RAY_UP})
     steps = down.steps(place(FakeDisks([ours], disk={naming.KEPT: "lab"})), TOOLS)
-    assert [step.done().detail for step in steps if step.title == STAYS] == [
+    assert [step.done().detail for step in steps if step.kind == "stays"] == [
         "key pair, security group and role that `ray up` made stay: they may be those of other clusters",
         "kept 1 disk (20 GiB): disk; to remove one: aws ec2 delete-volume --region us-west-2 --volume-id ID",
     ]
-    assert STAYS not in [step.title for step in down.steps(place(FakeDisks([instance(1)])), TOOLS)]
+    assert "stays" not in [step.kind for step in down.steps(place(FakeDisks([instance(1)])), TOOLS)]
 
 
 def test_a_status_shows_the_address_by_which_a_node_is_reached() -> None:
@@ -448,10 +450,10 @@ def test_a_head_is_connected_to_once_ray_ran_there_and_where_it_lets_us_in(monke
     monkeypatch.setattr(locations, "find", lambda *_: place(FakeAws([head])))
     monkeypatch.setattr(nodes, "address", refuse)
     with pytest.raises(NotReadyError, match="cluster lab is not up"):
-        ec2.connect(SPEC, TOOLS)
+        ec2.BACKEND.connect(SPEC, TOOLS)
     head |= instance(1, "head", **MADE_FROM)
     with pytest.raises(LockedOutError, match="refuses every key"):
-        ec2.connect(SPEC, TOOLS)
+        ec2.BACKEND.connect(SPEC, TOOLS)
 
 
 def test_instances_that_no_leash_ends_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -460,7 +462,7 @@ def test_instances_that_no_leash_ends_are_told(monkeypatch: pytest.MonkeyPatch) 
 
     def remark(*made: dict[str, Any]) -> str:
         monkeypatch.setattr(locations, "find", lambda *_: place(FakeAws(made)))
-        return ec2.status(spec, TOOLS).remark
+        return ec2.BACKEND.status(spec, TOOLS).remark
 
     assert remark() == remark(instance(1, "head", **MADE_FROM)) == remark(instance(2, state="terminated")) == ""
     for made in (instance(1, "head"), instance(2)):
@@ -473,11 +475,13 @@ def test_a_status_says_whose_the_cluster_is_and_a_shell_takes_the_id_of_an_insta
     made = [instance(1, "head", **{naming.OWNER: "her"}), instance(2)]
     monkeypatch.setattr(locations, "find", lambda *_: place(FakeAws(made)))
     monkeypatch.setattr(nodes, "alive", lambda *_: (frozenset(), ""))
-    now = ec2.status(SPEC, TOOLS)
+    now = ec2.BACKEND.status(SPEC, TOOLS)
     assert now.remark == "cluster lab was made by her, where its key and its token are"
     known = {"id": made[1]["InstanceId"], "type": "m5.large", "price_class": "on demand", "address": "10.0.0.2"}
     assert now.nodes[1].instance == known
-    shells = [ec2.shell(SPEC, TOOLS, node=name, command="", terminal=False) for name in ("cpu-00000002", known["id"])]
+    shells = [
+        ec2.status.shell(SPEC, TOOLS, node=name, command="", terminal=False) for name in ("cpu-00000002", known["id"])
+    ]
     assert shells[0] == shells[1]
 
 
@@ -485,7 +489,7 @@ def test_what_is_paid_for_is_what_runs_and_is_ours(monkeypatch: pytest.MonkeyPat
     made = [instance(1, "head"), instance(2, state="pending"), instance(3, state="stopped"), instance(4)]
     made[-1]["Tags"] = naming.pairs({naming.RAY_CLUSTER: "lab"})
     monkeypatch.setattr(locations, "find", lambda *_: place(FakeAws(made)))
-    assert ec2.billed(SPEC, TOOLS) == [
+    assert ec2.status.billed(SPEC, TOOLS) == [
         "head i-00000000000000001 m5.large",
         "cpu-00000002 i-00000000000000002 m5.large",
     ]

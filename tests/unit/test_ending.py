@@ -151,9 +151,9 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     def do() -> None:
         raise error
 
-    step = Step("Launch", lambda: no("nothing"), do)
+    step = Step("launch", "Launch", lambda: no("nothing"), do)
     backend = SimpleNamespace(
-        TRAITS=SimpleNamespace(has_leash=True),
+        traits=SimpleNamespace(has_leash=True),
         up_steps=lambda *_: [step],
         down_steps=lambda *_, **__: [step],
         billed=lambda *_: ["head i-1 m5.large", "cpu-1 i-2 g5.xlarge"],

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from trainyard.backends import existing, logs
+from trainyard.backends import existing
 from trainyard.backends.contract import Tools
+from trainyard.backends.shared import logs
 from trainyard.dispatch import smoke
 from trainyard.endpoint import Endpoint
 from trainyard.errors import PrerequisiteError

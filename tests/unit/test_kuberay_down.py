@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.fake_kube import FakeKube, location, named
 from tests.unit.kube_pods import pod
+from tests.unit.step_lists import refuse_lost_ids
 from trainyard import steps
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import down, removal
@@ -43,6 +44,7 @@ def run(todo: list[Step]) -> list[str]:
 def test_everything_of_a_cluster_goes_and_the_second_time_there_is_nothing_to_do(tmp_path: Path) -> None:
     kube = made()
     (tmp_path / "state").mkdir()
+    refuse_lost_ids(down_of(kube, tmp_path))
     planned = [step.title for step in down_of(kube, tmp_path)]
     assert planned == [
         "Remove the RayCluster lab in namespace team of context lab",

@@ -11,11 +11,11 @@ import pytest
 from tests.unit.fake_kube import FakeKube, named
 from tests.unit.fake_kube import location as fake_location
 from tests.unit.kube_pods import head, pod
-from trainyard.backends import owner, record
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import location
 from trainyard.backends.kuberay.location import Location
 from trainyard.backends.kuberay.snapshot import node_pods
+from trainyard.backends.shared import owner, record
 from trainyard.errors import RequestError
 from trainyard.seams.kube.types import POD, RAY_CLUSTER
 from trainyard.spec.cluster import ClusterSpec

@@ -50,7 +50,7 @@ def test_where_there_is_none_its_crds_come_first_and_that_of_ray_clusters_last(h
     assert kube.objects[(CRD.plural, "", "rayclusters.ray.io")]["metadata"]["labels"] == {
         "app.kubernetes.io/managed-by": "trainyard"
     }
-    assert (installing.title, installing.after) == ("Install the KubeRay operator 1.5.1", crds.title)
+    assert (installing.title, installing.after) == ("Install the KubeRay operator 1.5.1", crds.id)
     run(installing)
     assert helm.did == ["crds", "install"]
     assert helm.made == Release("deployed", "by trainyard: 1.5.1")

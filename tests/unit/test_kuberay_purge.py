@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.fake_helm import FakeHelm, crd, deployment
 from tests.unit.fake_kube import FakeKube, location, named
+from tests.unit.step_lists import refuse_lost_ids
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import operator, purge
 from trainyard.errors import PrerequisiteError, RequestError
@@ -47,6 +48,7 @@ def test_all_that_we_made_goes_and_the_second_time_nothing_is_claimed(monkeypatc
     kube = made()
     helm = FakeHelm(kube, OURS)
     todo = steps(kube, helm, monkeypatch)
+    refuse_lost_ids(todo)
     assert [step.title for step in todo] == [
         "Uninstall the KubeRay operator from namespace kuberay-system",
         "Remove KubeRay's CRDs: rayclusters.ray.io",

@@ -10,6 +10,7 @@ import pytest
 
 from tests.unit.fake_helm import FakeHelm, crd, deployment
 from tests.unit.fake_kube import FakeKube, named
+from tests.unit.step_lists import refuse_lost_ids
 from trainyard.backends import kuberay as up
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import location as locations
@@ -62,7 +63,9 @@ class Yard:
         file = file or spec()
         tools = Tools(self.state, {}, "kuberay", recreate=recreate, adopt=adopt)
         (stage,) = up.up_steps(file, tools, file.kuberay)
-        return [step for step in stage.expand() if isinstance(step, Step)]
+        steps = stage.expand()
+        refuse_lost_ids(steps)
+        return [step for step in steps if isinstance(step, Step)]
 
     def step(self, title: str, file: ClusterSpec | None = None, **flags: bool) -> Step:
         return next(step for step in self.steps(file, **flags) if step.title.startswith(title))

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from trainyard_runner import leash as program
 
-from trainyard.backends import leash as leashes
 from trainyard.backends.contract import ClusterState, ClusterStatus, LeashStatus, Tools
-from trainyard.backends.leash import Leash
+from trainyard.backends.shared import leash as leashes
+from trainyard.backends.shared.leash import Leash
 from trainyard.errors import RequestError
 from trainyard.operations import clusters, usage
 from trainyard.operations.clusters import Cluster

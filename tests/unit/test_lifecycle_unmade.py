@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.backends.record import write_made_from
+from trainyard.backends.shared.record import write_made_from
 from trainyard.errors import RequestError
 from trainyard.operations import clusters
 

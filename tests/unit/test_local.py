@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.test_machine import CPU, GIBIBYTE, plans_of, spec_of
-from trainyard.backends import ray_nodes
+from tests.unit.test_single_host import CPU, GIBIBYTE, plans_of, spec_of
 from trainyard.backends.local import machine, node_processes
 from trainyard.backends.local.naming import ClusterFiles
 from trainyard.backends.local.node_processes import Ports, node_environment, ray_arguments
-from trainyard.backends.ray_nodes import NodePlan
+from trainyard.backends.shared import ray_nodes
+from trainyard.backends.shared.ray_nodes import NodePlan
 from trainyard.errors import PrerequisiteError
 from trainyard.seams.processes import ProcessId
 

@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from tests.unit.test_microk8s_preflight import GOOD, INSTALLED
-from trainyard.backends import findings
 from trainyard.backends.contract import ClusterState, ClusterStatus, Finding, HostStatus, NodeStatus
 from trainyard.backends.kuberay import doctor as kuberay_doctor
 from trainyard.backends.microk8s import doctor, leaving, snapshot
 from trainyard.backends.microk8s.facts import Facts
 from trainyard.backends.microk8s.lab import Host, Lab
 from trainyard.backends.microk8s.snapshot import Snapshot
+from trainyard.backends.shared import findings
 from trainyard.errors import OutsideError, PrerequisiteError, Problem
 from trainyard.operations.usage import Usage
 from trainyard.seams.ssh.connection import connect
-from trainyard.steps import YES, Answer, Stage, Step, no, nothing
+from trainyard.steps import YES, Answer, Stage, Step, no, nothing, warning
 from trainyard.tasks import cluster_status
 
 RUNS = replace(GOOD, snap=INSTALLED, listening=frozenset({10250}))
@@ -148,13 +148,15 @@ def test_the_next_command_is_about_what_is_wrong(state: ClusterState, hosts: lis
 
 
 def step(title: str, answer: Answer, **more: Any) -> Step:
-    return Step(title, lambda: answer, nothing, **more)
+    return Step(title, title, lambda: answer, nothing, **more)
 
 
 def test_what_up_would_do_is_found_and_what_ends_nodes_is_left_to_it() -> None:
     steps: list[Step | Stage] = [
         step("Install", no("a: not held")),
-        Stage("Look", lambda: [step("Upgrade a", no("old"), disruptive=True), step("Check b", Answer(True, "left"))]),
+        Stage(
+            "look", "Look", lambda: [step("Upgrade a", no("old"), disruptive=True), step("Check b", warning("left"))]
+        ),
         step("Trust", no("b"), after="Install"),
         step("Enable dns", YES),
     ]

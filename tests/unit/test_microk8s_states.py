@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.step_lists import refuse_lost_ids
 from tests.unit.test_microk8s_preflight import GOOD, A
 from trainyard.backends.contract import Tools
 from trainyard.backends.microk8s import addresses, facts, install, leaving, remove
@@ -179,7 +180,9 @@ def test_upgrades_go_minor_by_minor_over_all_hosts() -> None:
     made = lab(replace(FRESH, snap=replace(old, channel="1.33/stable")), {}, first=replace(FIRST, snap=old))
     with pytest.raises(RequestError, match=r"a runs MicroK8s 1.32/stable, and the file says 1.34/stable"):
         install.steps(made, upgrade=False)
-    titles = [step.title for step in install.steps(made, upgrade=True) if step.title.startswith("Upgrade")]
+    steps = install.steps(made, upgrade=True)
+    refuse_lost_ids(steps)
+    titles = [step.title for step in steps if step.title.startswith("Upgrade")]
     assert titles == ["Upgrade a to 1.33/stable", "Upgrade a to 1.34/stable", "Upgrade b to 1.34/stable"]
     strict = lab(FRESH, {}, first=replace(FIRST, snap=replace(old, channel="1.32-strict/stable")))
     strict.channel = "1.34-strict/stable"

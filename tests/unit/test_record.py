@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from trainyard.backends.record import made_from, made_with, write_made_from, write_private
+from trainyard.backends.shared.record import made_from, made_with, write_made_from, write_private
 
 
 def test_threads_that_write_one_file_at_once_leave_one_whole_private_file(tmp_path: Path) -> None:

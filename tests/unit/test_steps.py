@@ -66,7 +66,7 @@ class Time:
 
 
 def _lamp_step(lamp: Lamp, *, title: str = "Light the lamp", after: str | None = None) -> Step:
-    return Step(title, done=lamp.done, do=lamp.do, deadline=1.0, every=0.25, after=after)
+    return Step(title, title, done=lamp.done, do=lamp.do, deadline=1.0, every=0.25, after=after)
 
 
 def _refuse() -> None:
@@ -120,7 +120,7 @@ def test_a_step_that_fails_or_is_interrupted_stops_the_ones_after_it(
     do: Callable[[], None], error: type[BaseException]
 ) -> None:
     lamp, progress = Lamp(), Recorder()
-    broken = Step("Try it", done=lambda: no(""), do=do)
+    broken = Step("try", "Try it", done=lambda: no(""), do=do)
     with pytest.raises(error):
         run([broken, _lamp_step(lamp)], progress)
     assert (lamp.switched, progress.lines) == (0, ["started Try it", "failed Try it"])
@@ -141,17 +141,17 @@ def test_a_plan_asks_and_changes_nothing() -> None:
 
 def test_a_plan_asks_neither_steps_nor_stages_that_cannot_be_asked_yet() -> None:
     build = _lamp_step(Lamp(), title="Build the house")
-    inside = Stage("Light it", _too_early, after="Build the house")
-    later = replace(_lamp_step(Lamp(lit=True), title="Read in it", after="Light it"), disruptive=True)
+    inside = Stage("light", "Light it", _too_early, after="Build the house")
+    later = replace(_lamp_step(Lamp(lit=True), title="Read in it", after="light"), disruptive=True)
     progress = Recorder()
-    assert plan([Stage("Look", lambda: [build]), inside, later], progress) == [
+    assert plan([Stage("look", "Look", lambda: [build]), inside, later], progress) == [
         PlannedStep("Build the house", "would", "dark"),
         PlannedStep("Light it", "after", "after: Build the house"),
         PlannedStep("Read in it", "after", "after: Light it", disruptive=True),
     ]
     # Stages may take long to look.
     assert progress.lines == ["expanding Look", "finished Look"]
-    built = Stage("Light it", lambda: [_lamp_step(Lamp(), title="Light the hall")], after="Build the house")
+    built = Stage("light", "Light it", lambda: [_lamp_step(Lamp(), title="Light the hall")], after="Build the house")
     house = _lamp_step(Lamp(lit=True), title="Build the house")
     assert [step.state for step in plan([house, built])] == ["already", "would"]
 
@@ -174,9 +174,9 @@ def test_a_stage_is_expanded_once_what_comes_before_it_holds() -> None:
 
     def expand() -> list[Step | Stage]:
         assert hall.lit
-        return [Stage("Look into the yard", lambda: [_lamp_step(yard, title="Light the yard")])]
+        return [Stage("look-into", "Look into the yard", lambda: [_lamp_step(yard, title="Light the yard")])]
 
-    results = run([_lamp_step(hall, title="Light the hall"), Stage("Look outside", expand)], progress)
+    results = run([_lamp_step(hall, title="Light the hall"), Stage("look-outside", "Look outside", expand)], progress)
     assert [result.title for result in results] == ["Light the hall", "Light the yard"]
     assert progress.lines == [
         "started Light the hall",
@@ -193,7 +193,7 @@ def test_a_stage_is_expanded_once_what_comes_before_it_holds() -> None:
 def test_a_stage_that_cannot_be_expanded_is_shown_as_failed() -> None:
     progress = Recorder()
     with pytest.raises(OutsideError, match="the fuse blew"):
-        run([Stage("Look outside", _explode), _lamp_step(Lamp())], progress)
+        run([Stage("look-outside", "Look outside", _explode), _lamp_step(Lamp())], progress)
     assert progress.lines == ["expanding Look outside", "failed Look outside"]
 
 
@@ -201,7 +201,7 @@ def test_what_comes_before_each_question_and_each_change_is_called_by_steps_of_s
     lit, dark, inner = Lamp(lit=True), Lamp(), Lamp()
     asked: list[int] = []
     changes: list[int] = []
-    steps: list[Step | Stage] = [_lamp_step(lit), _lamp_step(dark), Stage("Look", lambda: [_lamp_step(inner)])]
+    steps: list[Step | Stage] = [_lamp_step(lit), _lamp_step(dark), Stage("look", "Look", lambda: [_lamp_step(inner)])]
 
     def now() -> int:
         return dark.switched + inner.switched
@@ -220,7 +220,7 @@ def test_a_deadline_begins_again_while_what_is_waited_for_moves() -> None:
     def done() -> Answer:
         return no("on its way", moved=came.pop(0) if time.now else 0)
 
-    step = Step("pull", done, lambda: time.clock().sleep(1.0), deadline=5.0, every=4.0)
+    step = Step("pull", "pull", done, lambda: time.clock().sleep(1.0), deadline=5.0, every=4.0)
     with pytest.raises(NotReadyError, match="pull: not done after 5 s"):
         run([step], Recorder(), clock=time.clock())
     # Once at 1, 5 and 9 s something had moved: 5 s later it was given up.

@@ -17,7 +17,7 @@ from trainyard.api.connection import connected, refuse_connected, refused
 from trainyard.api.job import Job, Overrides, as_overrides
 from trainyard.api.run import Run
 from trainyard.backends.contract import ClusterStatus
-from trainyard.backends.record import recorded_backend
+from trainyard.backends.shared.record import recorded_backend
 from trainyard.console import progress
 from trainyard.console.report import note
 from trainyard.console.run_screen import PrintedScreen

@@ -5,15 +5,43 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlsplit
 
 from trainyard.backends.contract import Backend, OthersCluster
 
 
 def named(backend: str) -> Backend:
-    """Return a backend, imported when it is asked for: who uses one does not pay for Docker's client."""
-    return cast(Backend, import_module(f"{__name__}.{backend}"))
+    """Return a backend, imported when it is asked for: who uses one does not pay for Docker's client.
+
+    Raises LookupError if there is none of this name.
+    """
+    match backend:
+        case "local":
+            from trainyard.backends import local
+
+            return local.BACKEND
+        case "compose":
+            from trainyard.backends import compose
+
+            return compose.BACKEND
+        case "kuberay":
+            from trainyard.backends import kuberay
+
+            return kuberay.BACKEND
+        case "microk8s":
+            from trainyard.backends import microk8s
+
+            return microk8s.BACKEND
+        case "ec2":
+            from trainyard.backends import ec2
+
+            return ec2.BACKEND
+        case "existing":
+            from trainyard.backends import existing
+
+            return existing.BACKEND
+    raise LookupError(f"no backend is called {backend!r}")
 
 
 def imported(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]] | None:

@@ -24,10 +24,6 @@ HostState = Literal["ready", "not ready", "not joined", "unreachable"]
 LINT = "See what is wrong with it: trainyard image.lint"
 
 
-# The title of a step of `cluster.down` that says, in its detail, what is left on purpose.
-STAYS = "See what stays"
-
-
 @dataclass(frozen=True)
 class Traits:
     """What sets a backend apart, for those who do not know its name.
@@ -256,68 +252,83 @@ class Verified:
         return next((host.error for host in self.hosts if host.error), None)
 
 
-class Backend(Protocol):
-    """A way to have a cluster: a module with these functions.
+# A function of a cluster, by what its file says and what the command was given.
+_Of = Callable[[ClusterSpec, Tools], Found]
 
-    `down_steps` must work on a half-made cluster, and on one whose file was edited since: what is recorded counts.
-    `connect` raises NotReadyError when there is no cluster to connect to. Lists of steps are built without asking
-    anybody but this machine: what can only be known later is a stage.
+
+class DownSteps(Protocol):
+    """The steps that remove the cluster and prove that nothing is left; the last forgets where it was.
+
+    They must work on a half-made cluster, and on one whose file was edited since: what is recorded counts.
+    With `purge`, of which only a backend that `leaves` something is asked, also what was made for clusters in
+    general; where others need it, its stage raises before anything is removed.
     """
 
-    TRAITS: Traits
+    def __call__(self, spec: ClusterSpec, tools: Tools, /, *, purge: bool) -> Sequence[Step | Stage]: ...
 
-    def up_steps(self, spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
-        """Return the steps that make the cluster match its file."""
 
-    def documents(self, spec: ClusterSpec, tools: Tools) -> list[dict[str, Any]]:
-        """Return what an outside system would be given to make the cluster, without secrets; [] where there is none."""
+class Verify(Protocol):
+    """Lets every host pull the image by its digest, which asks the registry, and run it."""
 
-    def down_steps(self, spec: ClusterSpec, tools: Tools, *, purge: bool) -> Sequence[Step | Stage]:
-        """Return the steps that remove the cluster and prove that nothing is left; the last forgets where it was.
+    def __call__(self, spec: ClusterSpec, tools: Tools, /, *, report: Callable[[str], None]) -> Verified: ...
 
-        With `purge`, of which only a backend that `leaves` something is asked, also what was made for clusters in
-        general; where others need it, its stage raises before anything is removed.
-        """
 
-    def verify(self, spec: ClusterSpec, tools: Tools, *, report: Callable[[str], None]) -> Verified:
-        """Let every host pull the image by its digest, which asks the registry, and run it.
+class Logs(Protocol):
+    """What the nodes' own log files say, from their ends on; of one node, or host, if that is named."""
 
-        Raises RequestError where nodes run no images.
-        """
+    def __call__(self, spec: ClusterSpec, tools: Tools, /, *, follow: bool, node: str = "") -> Iterator[LogLine]: ...
 
-    def status(self, spec: ClusterSpec, tools: Tools) -> ClusterStatus:
-        """Ask how the cluster is."""
 
-    def diagnose(self, spec: ClusterSpec, tools: Tools) -> Sequence[Finding]:
-        """Look for what will break below the nodes, whether or not the cluster exists; change nothing."""
+class Shell(Protocol):
+    """The program, with its arguments, that is a shell on a node or host, or runs a command line there.
 
-    def connect(self, spec: ClusterSpec, tools: Tools) -> Endpoint:
-        """Return where the cluster answers."""
+    Without a `terminal` none is made there.
+    """
 
-    def billed(self, spec: ClusterSpec, tools: Tools) -> list[str]:
-        """Return what of the cluster runs and costs money as long as it does, each in a few words."""
+    def __call__(self, spec: ClusterSpec, tools: Tools, /, *, node: str, command: str, terminal: bool) -> list[str]: ...
 
-    def logs(self, spec: ClusterSpec, tools: Tools, *, follow: bool, node: str = "") -> Iterator[LogLine]:
-        """Return what the nodes' own log files say, from their ends on; of one node, or host, if that is named."""
 
-    def shell(self, spec: ClusterSpec, tools: Tools, *, node: str, command: str, terminal: bool) -> list[str]:
-        """Return the program, with its arguments, that is a shell on a node or host, or runs a command line there.
+class Discover(Protocol):
+    """Finds clusters of ours where these are, for `cluster.list`; `states` are records without a file.
 
-        Without a `terminal` none is made there. Raises RequestError where the backend has no shell to give.
-        """
+    A backend that has regions also looks into this one, or into "all".
+    """
 
-    def discover(
+    def __call__(
         self,
         clusters: Sequence[tuple[ClusterSpec, Tools]],
         states: Sequence[Path],
         environ: Mapping[str, str],
+        /,
         *,
         region: str | None = None,
-    ) -> Discovered:
-        """Find clusters of ours where these are, for `cluster.list`; `states` are records without a file.
+    ) -> Discovered: ...
 
-        A backend that has regions also looks into this one, or into "all".
-        """
+
+@dataclass(frozen=True, kw_only=True)
+class Backend:
+    """A way to have a cluster: the functions of its module, None for what it leaves out (see `answers`).
+
+    `up_steps` make the cluster match its file, `down_steps` remove it. Lists of steps are built without asking anybody
+    but this machine: what can only be known later is a stage. `status` asks how the cluster is.
+    `connect` returns where it answers, and raises NotReadyError when there is no cluster to connect to.
+    `documents` are what an outside system would be given to make the cluster, without secrets.
+    `diagnose` looks for what will break below the nodes, whether or not the cluster exists, and changes nothing.
+    `billed` says what of the cluster runs and costs money as long as it does, each in a few words.
+    """
+
+    traits: Traits
+    up_steps: _Of[Sequence[Step | Stage]]
+    down_steps: DownSteps
+    status: _Of[ClusterStatus]
+    connect: _Of[Endpoint]
+    logs: Logs
+    documents: _Of[list[dict[str, Any]]] | None = None
+    diagnose: _Of[list[Finding]] | None = None
+    billed: _Of[list[str]] | None = None
+    discover: Discover | None = None
+    shell: Shell | None = None
+    verify: Verify | None = None
 
 
 def not_up(name: str) -> NotReadyError:
@@ -346,46 +357,3 @@ def pick(known: Mapping[str, Found], node: str, *, cluster: str) -> Found:
 def shell_words(command: str) -> list[str]:
     """Return what runs a command line in a container of ours; without one, what asks for them."""
     return ["bash", "-c", command] if command else ["bash"]
-
-
-def no_shell(spec: ClusterSpec, tools: Tools, *, node: str, command: str, terminal: bool) -> list[str]:
-    """Raise RequestError: for backends whose nodes are no machines or containers of ours."""
-    raise RequestError(
-        f"cluster {spec.name} ({tools.backend}) has no nodes on which a shell could be started",
-        hint="They are processes of this machine, or somebody else's: use a shell there, and their ports as they are.",
-    )
-
-
-def nothing_to_show(spec: ClusterSpec, tools: Tools) -> list[dict[str, Any]]:
-    """Return no documents: for backends that make a cluster without giving one to an outside system."""
-    return []
-
-
-def nothing_to_diagnose(spec: ClusterSpec, tools: Tools) -> list[Finding]:
-    """Find nothing: for backends that know nothing below their nodes."""
-    return []
-
-
-def nothing_billed(spec: ClusterSpec, tools: Tools) -> list[str]:
-    """Return nothing: for backends whose machines are there anyway."""
-    return []
-
-
-def nothing_to_discover(
-    clusters: Sequence[tuple[ClusterSpec, Tools]],
-    states: Sequence[Path],
-    environ: Mapping[str, str],
-    *,
-    region: str | None = None,
-) -> Discovered:
-    """Find nothing: for backends to whose clusters only what is written down here leads."""
-    return Discovered()
-
-
-def no_images(spec: ClusterSpec, tools: Tools, *, report: Callable[[str], None]) -> Verified:
-    """Raise RequestError: for backends whose nodes are not containers of ours."""
-    raise RequestError(
-        f"cluster {spec.name} ({tools.backend}) runs no images: there is nothing to verify",
-        hint="Its nodes are not containers that Trainyard made. Name a cluster whose backend is compose or kuberay: "
-        "trainyard image.verify --backend compose",
-    )

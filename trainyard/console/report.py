@@ -180,10 +180,14 @@ def print_table(table: Table) -> None:
     print(text, end="")
 
 
+# What code reads of a step; --json tells the same by other fields, or not at all.
+_NOT_SHOWN = ("is_stage", "kind", "warnings")
+
+
 def as_document(shown: StepResult | PlannedStep | NodeStatus | HostStatus) -> dict[str, Any]:
     """Return a step, a node or a host as --json names its fields: `detail` has always been "seen" there."""
     fields = asdict(shown).items()
-    return {"seen" if name == "detail" else name: value for name, value in fields if name != "is_stage"}
+    return {"seen" if name == "detail" else name: value for name, value in fields if name not in _NOT_SHOWN}
 
 
 def step_documents(results: Sequence[StepResult]) -> list[dict[str, Any]]:

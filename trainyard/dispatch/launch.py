@@ -177,6 +177,7 @@ def begin(ray: RayApi, run: str, plan: bytes, *, job: str, progress: Progress) -
     """Submit a run whose cargo is there; when this returns, it goes on without us."""
     runner = runner_package()
     start = Step(
+        id="start-run",
         title=f"Start run {run}",
         done=lambda: YES if ray.job(run) else no("not submitted"),
         do=lambda: _submit(ray, run, plan, runner=runner.parts[0], job=job),
@@ -197,7 +198,8 @@ def _send(ray: RayApi, what: str, package: Package) -> Step:
         for name, index in missing().items():
             ray.put_package(name, package.read(index))
 
-    return Step(f"Send {what}, {formats.size(package.size)}", done=is_complete, do=upload, deadline=10.0)
+    title = f"Send {what}, {formats.size(package.size)}"
+    return Step(f"send:{what}", title, done=is_complete, do=upload, deadline=10.0)
 
 
 def _submit(ray: RayApi, run: str, plan: bytes, *, runner: str, job: str) -> None:

@@ -87,7 +87,8 @@ def send(ray: RayApi, run: str, resumed: Resumed, *, interrupted: Callable[[], b
             ray.put_package(part_name(run, number), part)
         sent.append(True)
 
-    return Step(f"Send what tasks begin with, {formats.size(size)}", done=is_sent, do=upload, deadline=10.0)
+    title = f"Send what tasks begin with, {formats.size(size)}"
+    return Step("send-resumed", title, done=is_sent, do=upload, deadline=10.0)
 
 
 def _is_taken(ray: RayApi, run: str, number: int) -> bool:

@@ -123,7 +123,7 @@ def _end(ray: RayApi, run: str) -> Step:
         job = ray.job(run)
         return YES if job is None or job.ended else no("Ray calls its job running")
 
-    return Step("End the smoke test", done=ended, do=nothing, deadline=STOP_WITHIN)
+    return Step("end-smoke", "End the smoke test", done=ended, do=nothing, deadline=STOP_WITHIN)
 
 
 class _Notes(Screen):

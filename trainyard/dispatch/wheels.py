@@ -134,6 +134,7 @@ def _copy(source: Path, target: Path) -> None:
 
 def _step(package: Path, place: Path) -> Step:
     return Step(
+        f"wheel:{package.name}",
         f"Build a wheel of {package.name}",
         done=lambda: YES if any(place.glob("*.whl")) else no("its content is new"),
         do=partial(_build, package, place),

@@ -23,6 +23,9 @@ from trainyard.seams.registry.login import login
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Step, no
 
+# The ids of two steps.
+_BASE = "base"
+BUILD = "build"
 # Gets how far a step is: its title, and a text.
 Report = Callable[[str, str], None]
 
@@ -93,9 +96,14 @@ def steps(building: Building, report: Report = lambda title, text: None, *, no_c
         docker_images.tag(engine, building.reference, as_=building.alias)
 
     return [
-        Step(base, done=lambda: _has_base(building), do=lambda: _get_base(building, lambda text: report(base, text))),
-        Step(title, done=is_built, do=build, after=base),
-        Step(f"Tag it {image.alias}", done=is_tagged, do=tag, after=title),
+        Step(
+            _BASE,
+            base,
+            done=lambda: _has_base(building),
+            do=lambda: _get_base(building, lambda text: report(base, text)),
+        ),
+        Step(BUILD, title, done=is_built, do=build, after=_BASE),
+        Step("tag-built", f"Tag it {image.alias}", done=is_tagged, do=tag, after=BUILD),
     ]
 
 

@@ -143,9 +143,10 @@ def _push(
             return pushing[-1].steps()
 
         todo: list[Step | Stage] = [*build.steps(command.building, report)]
-        after = todo[-2].title
-        todo += [] if skip_lint else [_lint_step(command, report, after=after)]
-        yield [*todo, Stage(f"Ask the registry {registry.registry.address}", expand, after=after)], pushing
+        if not skip_lint:
+            todo.append(_lint_step(command, report, after=build.BUILD))
+        title = f"Ask the registry {registry.registry.address}"
+        yield [*todo, Stage("ask-registry", title, expand, after=build.BUILD)], pushing
 
 
 def _lint_step(command: ImageCommand, report: Report, *, after: str) -> Step:
@@ -158,4 +159,4 @@ def _lint_step(command: ImageCommand, report: Report, *, after: str) -> Step:
             raise found.error
         passed.append(found)
 
-    return Step(title, done=lambda: YES if passed else no("it is run once"), do=check, after=after)
+    return Step("lint", title, done=lambda: YES if passed else no("it is run once"), do=check, after=after)

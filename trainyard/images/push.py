@@ -19,6 +19,8 @@ from trainyard.seams.registry.api import Manifest
 from trainyard.seams.registry.errors import FixedTagError
 from trainyard.steps import YES, Answer, Step, no
 
+# The id of the step after which the registry holds the image.
+_PUSH = "push"
 # A registry has what it took at once, or not at all.
 HELD_SECONDS = 5.0
 
@@ -56,12 +58,13 @@ class Pushing:
 
     def steps(self) -> list[Step]:
         """Return what makes the registry hold the image: its repository (AWS), its layers and tag, its other tags."""
-        push = Step(self._title, self._is_held, self._push, deadline=HELD_SECONDS)
+        push = Step(_PUSH, self._title, self._is_held, self._push, deadline=HELD_SECONDS)
         tags = [self._tag_step(tag) for tag in (self._alias, source_tag(self.built.source))]
         if self.access.registry.login != "ecr":
             return [push, *tags]
         where = self.access.registry.address, self._name, self.engine.environ
         repository = Step(
+            "ecr-repository",
             f"Make the repository {self._name} in ECR",
             lambda: YES if ecr.has_repository(*where) else no("there is none"),
             lambda: ecr.make_repository(*where),
@@ -109,7 +112,7 @@ class Pushing:
         )
 
     def _tag_step(self, tag: str) -> Step:
-        return Step(f"Tag it {tag}", lambda: self._has_tag(tag), lambda: self._set_tag(tag), after=self._title)
+        return Step(f"tag:{tag}", f"Tag it {tag}", lambda: self._has_tag(tag), lambda: self._set_tag(tag), after=_PUSH)
 
     def _has_tag(self, tag: str) -> Answer:
         if tag in self._fixed:

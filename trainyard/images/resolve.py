@@ -61,7 +61,7 @@ def step(spec: ClusterSpec, environ: Mapping[str, str], *, directory: Path) -> S
             return no(in_a_line(error))
         return YES
 
-    return Step("Ask the registry for the image", done, ask)
+    return Step("ask-image", "Ask the registry for the image", done, ask)
 
 
 def pinned(

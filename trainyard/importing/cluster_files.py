@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from trainyard import backends
-from trainyard.backends.taking import as_name
+from trainyard.backends.shared.taking import as_name
 from trainyard.errors import Problem, RequestError
 from trainyard.importing import clusters, launch_line, shell
 from trainyard.importing.clusters import Clusters

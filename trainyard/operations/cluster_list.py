@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from trainyard import backends, paths
+from trainyard.backends import answers
 from trainyard.backends.contract import Discovered, FoundCluster
-from trainyard.backends.record import made_from, recorded_backend
+from trainyard.backends.shared.record import made_from, recorded_backend
 from trainyard.errors import OutsideError, TrainyardError, in_a_line
 from trainyard.operations import clusters
 from trainyard.operations.clusters import Cluster
@@ -102,7 +103,7 @@ def to_remove(environ: Mapping[str, str], prefix: str, *, directory: Path) -> tu
 
 
 def _makes_nodes(backend: str) -> bool:
-    return backends.named(backend).TRAITS.makes_nodes
+    return backends.named(backend).traits.makes_nodes
 
 
 def _of_others(environ: Mapping[str, str], context: str) -> list[ListedCluster]:
@@ -141,13 +142,13 @@ def _discover(
 ) -> dict[str, Discovered]:
     """Ask the backends that a file or a record names, and with a region those that have some."""
     recorded = {state: recorded_backend(state) for state in states}
-    answers = {}
-    regional = [name for name in get_args(BackendName) if region and backends.named(name).TRAITS.has_regions]
+    found = {}
+    regional = [name for name in get_args(BackendName) if region and backends.named(name).traits.has_regions]
     for name in sorted({*(cluster.spec.backend for cluster in clusters), *filter(None, recorded.values()), *regional}):
         ours = [(cluster.spec, cluster.tools) for cluster in clusters if cluster.spec.backend == name]
         without_file = [state for state, backend in recorded.items() if backend == name]
-        answers[name] = backends.named(name).discover(ours, without_file, environ, region=region)
-    return answers
+        found[name] = answers.discover(backends.named(name), ours, without_file, environ, region=region)
+    return found
 
 
 def _listed(cluster: Cluster, discovered: Discovered) -> ListedCluster:

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from trainyard import backends, lock, paths, steps
-from trainyard.backends import leash
-from trainyard.backends.contract import Backend, ClusterStatus, Finding, LogLine, Tools, UnknownNodeError
-from trainyard.backends.record import made_from, made_with, recorded_backend, write_made_from
+from trainyard.backends import answers
+from trainyard.backends.contract import Backend, ClusterStatus, Finding, LogLine, Tools, UnknownNodeError, Verified
+from trainyard.backends.shared import leash
+from trainyard.backends.shared.record import made_from, made_with, recorded_backend, write_made_from
 from trainyard.endpoint import Endpoint
 from trainyard.errors import InterruptedRunError, LeftoverError, NotReadyError, Problem, RequestError, TrainyardError
 from trainyard.seams.ray_api import RayApi
@@ -68,7 +69,7 @@ def refuse_unmade(cluster: Cluster, *, backend: str | None) -> None:
     `backend` is the flag of that name. A cluster that this machine did not make may have been made with any.
     """
     made, source = made_with(cluster.tools.state), cluster.tools.source
-    if made is None or source is None or not cluster.backend.TRAITS.makes_nodes:
+    if made is None or source is None or not cluster.backend.traits.makes_nodes:
         return
 
     # `cluster.scale` made it with sizes that nobody repeats.
@@ -88,7 +89,7 @@ def refuse_unmade(cluster: Cluster, *, backend: str | None) -> None:
 
 def refuse_without_registry(cluster: Cluster) -> None:
     """Raise RequestError if the nodes pull from a registry and the file names none: the default is on this loopback."""
-    if cluster.backend.TRAITS.nodes_pull and cluster.spec.registry is None:
+    if cluster.backend.traits.nodes_pull and cluster.spec.registry is None:
         # Its module loads docker.
         from trainyard.images import resolve
 
@@ -101,7 +102,7 @@ def scaled(cluster: Cluster, sizes: Sequence[str]) -> Cluster:
     Of a group that grows and shrinks by itself, N is the fewest nodes.
     """
     spec = cluster.spec
-    if not cluster.backend.TRAITS.makes_nodes:
+    if not cluster.backend.traits.makes_nodes:
         raise RequestError(
             f"cluster {spec.name} is run by somebody else: Trainyard cannot change its size",
             where=str(cluster.loaded.source),
@@ -118,7 +119,7 @@ def scaled(cluster: Cluster, sizes: Sequence[str]) -> Cluster:
 
 def removing(cluster: Cluster, *, remove: bool, force: bool) -> Cluster:
     """Return the cluster with the wish that hosts leave which its file no longer names. Raises RequestError."""
-    if not cluster.backend.TRAITS.joins_hosts:
+    if not cluster.backend.traits.joins_hosts:
         raise RequestError(
             f"cluster {cluster.spec.name} ({cluster.spec.backend}) has no hosts that could leave its file",
             hint="Leave out --remove.",
@@ -132,7 +133,7 @@ def asking(cluster: Cluster, *, adopt: bool = False, keep_disks: bool = False) -
     """Return the cluster with what only some backends can be asked for. Raises RequestError."""
     backend, tools = _as_made(cluster)
     for flag, is_given in {"--adopt": adopt, "--keep-disks": keep_disks}.items():
-        if is_given and flag not in backend.TRAITS.flags:
+        if is_given and flag not in backend.traits.flags:
             raise RequestError(f"backend {tools.backend!r} has no {flag}", hint=f"Leave out {flag}.")
     return replace(cluster, tools=replace(cluster.tools, adopt=adopt, keep_disks=keep_disks))
 
@@ -188,7 +189,7 @@ def plan_up(cluster: Cluster, progress: Progress | None = None, *, recreate: boo
 
 def documents(cluster: Cluster, *, recreate: bool = False) -> list[dict[str, Any]]:
     """Return what `up` would give to an outside system, without secrets."""
-    return cluster.backend.documents(cluster.spec, replace(cluster.tools, recreate=recreate))
+    return answers.documents(cluster.backend, cluster.spec, replace(cluster.tools, recreate=recreate))
 
 
 def down(
@@ -226,10 +227,10 @@ def status(cluster: Cluster) -> ClusterStatus:
 def diagnose(cluster: Cluster) -> list[Finding]:
     """Return what is wrong with the cluster or will be: what is below its nodes, nodes that do not run, its file."""
     now = status(cluster)
-    below = cluster.backend.diagnose(cluster.spec, cluster.tools)
+    below = answers.diagnose(cluster.backend, cluster.spec, cluster.tools)
     if now.state == "absent":
         return [*below]
-    remedy = "trainyard cluster.up" if cluster.backend.TRAITS.makes_nodes else "Ask whoever runs it."
+    remedy = "trainyard cluster.up" if cluster.backend.traits.makes_nodes else "Ask whoever runs it."
     broken = [node for node in now.nodes if node.state in ("absent", "broken")]
     found = [Finding(node.name, node.detail or f"the node is {node.state}", remedy) for node in broken]
     if now.state == "broken" and not found:
@@ -240,7 +241,7 @@ def diagnose(cluster: Cluster) -> list[Finding]:
 
 def mend(cluster: Cluster, findings: Sequence[Finding], progress: Progress) -> list[StepResult]:
     """Run the steps of these findings, each once, and those that had to wait for them."""
-    found = {step.title: step for finding in findings for step in (finding.step, *finding.then) if step}
+    found = {step.id: step for finding in findings for step in (finding.step, *finding.then) if step}
     with _alone(cluster, progress):
         return steps.run(list(found.values()), progress)
 
@@ -273,6 +274,11 @@ def logs(cluster: Cluster, *, follow: bool, node: str = "", everything: bool = F
     return readable(lines, everything=everything)
 
 
+def verify(cluster: Cluster, *, report: Callable[[str], None]) -> Verified:
+    """Let every host pull the image and run it. Raises RequestError where nodes run no images."""
+    return answers.verify(cluster.backend, cluster.spec, cluster.tools, report=report)
+
+
 def readable(lines: Iterable[LogLine], *, everything: bool) -> Iterator[LogLine]:
     for line in lines:
         if everything or _STATE_DUMP not in line.text:
@@ -282,12 +288,13 @@ def readable(lines: Iterable[LogLine], *, everything: bool) -> Iterator[LogLine]
 def shell(cluster: Cluster, *, node: str, command: str, terminal: bool) -> list[str]:
     """Return the program, with its arguments, that is a shell on a node or host; see the contract of backends."""
     _refuse_other_file(cluster)
-    backend, tools = cluster.backend, cluster.tools
-    return _by_any_name(
-        cluster,
-        node,
-        lambda name: backend.shell(cluster.spec, tools, node=name, command=command, terminal=terminal),
-    )
+
+    def ask(name: str) -> list[str]:
+        return answers.shell(
+            cluster.backend, cluster.spec, cluster.tools, node=name, command=command, terminal=terminal
+        )
+
+    return _by_any_name(cluster, node, ask)
 
 
 def _by_any_name(cluster: Cluster, node: str, ask: Callable[[str], Answered]) -> Answered:
@@ -330,7 +337,7 @@ def _down_steps(cluster: Cluster, *, purge: bool) -> Sequence[Step | Stage]:
     if not cluster.tools.overriding("name"):
         _refuse_other_file(cluster)
     backend, tools = _as_made(cluster)
-    if purge and not backend.TRAITS.leaves:
+    if purge and not backend.traits.leaves:
         raise RequestError(
             f"backend {tools.backend!r} has nothing to purge: `cluster.down` leaves nothing that it made",
             hint="Leave out --purge.",
@@ -348,7 +355,7 @@ def _billed(cluster: Cluster) -> tuple[Problem, ...]:
     """Return what costs on as long as nobody removes it; nothing where nobody says."""
     backend, tools = _as_made(cluster)
     with suppress(TrainyardError):
-        if names := backend.billed(cluster.spec, tools):
+        if names := answers.billed(backend, cluster.spec, tools):
             return (Problem(BILLED, f"{', '.join(names)}; to end it: trainyard cluster.down"),)
     return ()
 
@@ -368,7 +375,7 @@ def _refuse_other_file(cluster: Cluster) -> None:
 
 
 def _refuse_leash(cluster: Cluster) -> None:
-    if cluster.spec.leash and not cluster.backend.TRAITS.has_leash:
+    if cluster.spec.leash and not cluster.backend.traits.has_leash:
         raise RequestError(
             f"a cluster of the backend {cluster.spec.backend!r} cannot end itself",
             where=str(cluster.loaded.source),

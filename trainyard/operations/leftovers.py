@@ -39,7 +39,8 @@ def remove(cluster: Cluster, progress: Progress) -> None:
                     return no(f"still there: {still or 'the job that removes it'}")
                 return YES
 
-            run_steps([Step(f"Remove what killed runs left: {left}", gone, nothing, deadline=_WITHIN)], progress)
+            title = f"Remove what killed runs left: {left}"
+            run_steps([Step("remove-leftovers", title, gone, nothing, deadline=_WITHIN)], progress)
     except (NotReadyError, UnreachableError):
         return
 

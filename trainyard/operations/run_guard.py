@@ -144,7 +144,8 @@ def end_step(ray: RayApi, names: Sequence[str]) -> Step:
         for name in names:
             ray.stop(name)
 
-    return Step(f"End {counted(len(names), 'run')}: {named(names)}", done=ended, do=end, deadline=STOP_WITHIN)
+    title = f"End {counted(len(names), 'run')}: {named(names)}"
+    return Step("end-runs", title, done=ended, do=end, deadline=STOP_WITHIN)
 
 
 def _run_or_note(step: Step, progress: Progress, note: Callable[[str], None], *, is_needed: bool) -> None:
@@ -192,7 +193,8 @@ class _Bringing:
             for run in left:
                 self._bring(run)
 
-        return Step(f"Fetch outputs of {named([run.name for run in left])}", fetched, fetch, deadline=WAIT_SECONDS)
+        title = f"Fetch outputs of {named([run.name for run in left])}"
+        return Step("fetch-outputs", title, fetched, fetch, deadline=WAIT_SECONDS)
 
     def _bring(self, run: RunDirectory) -> None:
         """Fetch what a run left, as far as it is known."""
@@ -221,7 +223,7 @@ class _Bringing:
 
 def _storage_stays(cluster: Cluster, ends: Ends) -> bool:
     """Say whether storage of a cluster, if it has some, outlives what ends: its own goes with it."""
-    return ends == "head" or cluster.backend.TRAITS.storage_stays(cluster.spec)
+    return ends == "head" or cluster.backend.traits.storage_stays(cluster.spec)
 
 
 def _name_lost_checkpoints(here: Sequence[RunDirectory], note: Callable[[str], None], *, storage_stays: bool) -> None:

@@ -12,7 +12,7 @@ from trainyard_runner import leash
 from trainyard_runner.wire import names
 
 from trainyard.backends.contract import ClusterStatus
-from trainyard.backends.ray_nodes import ANSWER_SECONDS
+from trainyard.backends.shared.ray_nodes import ANSWER_SECONDS
 from trainyard.errors import OutsideError
 from trainyard.seams.ray_api import RayApi
 from trainyard.seams.ray_types import Amounts, Job, without_drivers_of_runs

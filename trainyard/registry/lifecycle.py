@@ -16,31 +16,42 @@ from trainyard.seams.docker import containers, images, transfer
 from trainyard.seams.registry.errors import GoneError
 from trainyard.seams.registry.login import docker_login, named_login
 from trainyard.spec.docker import Registry
-from trainyard.steps import YES, Answer, Progress, Step, StepResult, no, nothing
+from trainyard.steps import YES, Answer, Progress, Step, StepResult, no, nothing, warning
 
-# The step that holds and may have something to warn of.
-CHECK = "Check address, port and disk"
+# The ids of two steps.
+_CA = "ca"
+_START = "start"
 # Ray's own image takes 0.7 GiB, Isaac's tens of them.
 DISK_DESIRED = 20 * 1024**3
 
 
 def up_steps(target: Target, progress: Progress) -> list[Step]:
     """Return the steps; `progress` hears how far the pull is."""
-    image, start, ca = f"Get the image {target.registry.image}", f"Run {target.name}", "Make its CA"
+    image = f"Get the image {target.registry.image}"
     tls = not target.registry.insecure
     make_ca = Step(
-        ca, lambda: YES if certificates.load(target.state) else no("there is none"), lambda: _make_ca(target)
+        _CA,
+        "Make its CA",
+        lambda: YES if certificates.load(target.state) else no("there is none"),
+        lambda: _make_ca(target),
     )
     return [
-        Step(CHECK, lambda: _can_run(target), nothing),
+        Step("check", "Check address, port and disk", lambda: _can_run(target), nothing),
         Step(
+            "image",
             image,
             lambda: YES if images.inspect(target.engine, target.registry.image) else no("the engine does not have it"),
             lambda: _pull(target, progress, image),
         ),
         *([make_ca] if tls else []),
-        Step(start, lambda: container.is_started(target), lambda: container.start(target), after=ca if tls else None),
-        Step(f"It answers at {target.address}", lambda: _answers(target), nothing, after=start),
+        Step(
+            _START,
+            f"Run {target.name}",
+            lambda: container.is_started(target),
+            lambda: container.start(target),
+            after=_CA if tls else None,
+        ),
+        Step("answers", f"It answers at {target.address}", lambda: _answers(target), nothing, after=_START),
     ]
 
 
@@ -55,16 +66,19 @@ def down(target: Target, progress: Progress, *, purge: bool) -> list[StepResult]
 def down_steps(target: Target, *, purge: bool) -> list[Step]:
     """Return the steps; what is removed is found by the address that containers and volumes carry."""
 
-    def removal(title: str, left: Callable[[], object], remove: Callable[[], None]) -> Step:
-        return Step(title, lambda: no("it still exists") if left() else YES, remove)
+    def removal(id: str, title: str, left: Callable[[], object], remove: Callable[[], None]) -> Step:
+        return Step(id, title, lambda: no("it still exists") if left() else YES, remove)
 
     name, state = target.name, target.state
-    steps = [removal(f"Remove the container {name}", lambda: target.container, lambda: container.remove(target))]
+    title = f"Remove the container {name}"
+    steps = [removal("container", title, lambda: target.container, lambda: container.remove(target))]
     if purge:
         title = f"Remove the volume {name} and every image in it"
-        steps.append(removal(title, lambda: target.volume, lambda: containers.remove_volume(target.engine, name)))
+        steps.append(
+            removal("volume", title, lambda: target.volume, lambda: containers.remove_volume(target.engine, name))
+        )
     if purge and state.exists():
-        steps.append(removal("Remove its CA", state.exists, lambda: shutil.rmtree(state)))
+        steps.append(removal(_CA, "Remove its CA", state.exists, lambda: shutil.rmtree(state)))
     return steps
 
 
@@ -89,7 +103,7 @@ def _can_run(target: Target) -> Answer:
             hint="End that if it is not needed (a container: docker rm -f NAME; MicroK8s' own registry, which uses "
             "32000: microk8s disable registry), or choose another port: registry.address.",
         )
-    return Answer(True, "; ".join(warnings(target.registry, address, free=disk_free(target))))
+    return warning(*warnings(target.registry, address, free=disk_free(target)))
 
 
 def _pull(target: Target, progress: Progress, title: str) -> None:

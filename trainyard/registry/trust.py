@@ -26,6 +26,8 @@ CA_NAME = "trainyard-ca.crt"
 # An image of a few bytes: it proves the way, not the image.
 PROBE = "trainyard/probe:1"
 RELOAD_SECONDS = 15.0
+# The id of the step that writes daemon.json.
+_SETTING = "setting"
 AS_ROOT = 'Repeat as root: sudo -E env "PATH=$PATH" "HOME=$HOME" trainyard registry.trust'
 
 
@@ -34,10 +36,11 @@ def trust_steps(target: Target) -> list[Step]:
     steps = _plain_steps(target) if target.registry.insecure else _tls_steps(target)
     pulled: list[str] = []
     proof = Step(
+        "proof",
         "A pull proves it",
         lambda: YES if pulled else no("not tried yet"),
         lambda: pulled.append(_pull(target)),
-        after=steps[-1].title if steps else None,
+        after=steps[-1].id if steps else None,
     )
     return [*steps, proof]
 
@@ -72,19 +75,21 @@ def _plain_steps(target: Target) -> list[Step]:
     daemon = _daemon(target)
     refuse_flag(daemon, target.address)
     path = daemon.settings
-    written = f"Add {target.address} to {path}"
 
     def is_written() -> Answer:
         return YES if target.address in _read(path).get(KEY, ()) else no("it is not there")
 
     return [
-        Step(written, is_written, lambda: add(path, target.address, now=target.now())),
         Step(
+            _SETTING, f"Add {target.address} to {path}", is_written, lambda: add(path, target.address, now=target.now())
+        ),
+        Step(
+            "reload",
             "Docker reads its settings again, without a restart",
             lambda: YES if is_let_in(target) else no("not yet; it does after: sudo systemctl restart docker"),
             lambda: docker_daemon.reload(daemon),
             deadline=RELOAD_SECONDS,
-            after=written,
+            after=_SETTING,
         ),
     ]
 
@@ -106,7 +111,7 @@ def _tls_steps(target: Target) -> list[Step]:
             path.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ca, path)
 
-    return [Step(f"Put its CA at {path}", has_ca, put)]
+    return [Step("ca", f"Put its CA at {path}", has_ca, put)]
 
 
 def _daemon(target: Target) -> Daemon:

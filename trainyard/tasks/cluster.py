@@ -108,7 +108,7 @@ def down(
     if call.dry:
         return planned(cluster, lazy.clusters.plan_down(cluster, call.progress, purge=purge), command)
     check = _begin(call, cluster, command, end_runs=end_runs, ends="cluster")
-    if not cluster.backend.TRAITS.makes_nodes:
+    if not cluster.backend.traits.makes_nodes:
         _remove_leftovers(call, cluster)
     results = lazy.clusters.down(cluster, call.progress, purge=purge, before_disruption=check)
     return _removed(cluster, results, purge=purge, keep_disks=keep_disks)
@@ -353,8 +353,6 @@ def planned(
 
 def _made(call: Call, cluster: Cluster, command: str, *, end_runs: bool, recreate: bool = False) -> Report:
     """Make it; say what was done, and where the cluster answers."""
-    from trainyard.backends import leash
-
     ends: Ends = "head" if recreate else "nodes"
     check = _begin(call, cluster, command, end_runs=end_runs, ends=ends)
     results = lazy.clusters.up(cluster, call.progress, recreate=recreate, before_disruption=check)
@@ -364,8 +362,8 @@ def _made(call: Call, cluster: Cluster, command: str, *, end_runs: bool, recreat
         {"name": cluster.spec.name, "state": "up", "address": endpoint.address, "steps": step_documents(results)},
         [f"cluster {cluster.spec.name} is up: {shown_address(endpoint.address, endpoint.tunnel)}"],
         notes=[
-            *(f"warning: {step.detail}" for step in results if step.detail and step.title.startswith("Check ")),
-            *(f"note: the cluster {step.detail}" for step in results if step.title.startswith(leash.TITLE)),
+            *(f"warning: {text}" for step in results for text in step.warnings),
+            *(f"note: the cluster {step.detail}" for step in results if step.kind == "leash"),
         ],
         next="trainyard smoke.run",
     )
@@ -373,10 +371,8 @@ def _made(call: Call, cluster: Cluster, command: str, *, end_runs: bool, recreat
 
 def _removed(cluster: Cluster, results: Sequence[StepResult], *, purge: bool, keep_disks: bool) -> Report:
     """Say that it is gone, and what stays."""
-    from trainyard.backends import contract
-
-    name, traits = cluster.spec.name, cluster.backend.TRAITS
-    stays = [f"note: {step.detail}" for step in results if step.title == contract.STAYS]
+    name, traits = cluster.spec.name, cluster.backend.traits
+    stays = [f"note: {step.detail}" for step in results if step.kind == "stays"]
     left = " and ".join([*(["its disks"] if keep_disks else []), *(["what follows"] if stays else [])])
     gone = f"cluster {name} is gone, nothing {f'but {left}' if left else 'of it'} is left"
     if traits.leaves and not purge:

@@ -120,7 +120,7 @@ def _shown(host: HostStatus) -> str:
 
 
 def _leash(leash: LeashStatus, moment: float | None) -> str:
-    from trainyard.backends.leash import words
+    from trainyard.backends.shared.leash import words
 
     if leash.problem:
         return f"leash: does not hold: {leash.problem}"

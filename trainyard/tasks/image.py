@@ -98,7 +98,7 @@ def verify(call: Call, image: str = "", base: str = "", platform: str = "") -> R
     if call.dry:
         step = PlannedStep("Pull and run the image on every host", "would", f"cluster {spec.name} ({spec.backend})")
         return report.planned({"cluster": spec.name}, [step])
-    found = cluster.backend.verify(spec, cluster.tools, report=_busy)
+    found = lazy.clusters.verify(cluster, report=_busy)
     kept = ("host", "reference", "seconds", "result", "ok")
     hosts = [{**{key: getattr(host, key) for key in kept}, "seconds": round(host.seconds, 3)} for host in found.hosts]
     rows = [(host.host, f"{host.seconds:.1f}", "ok" if host.ok else "FAILED", host.result) for host in found.hosts]
@@ -134,7 +134,7 @@ def after_push(backend: str) -> str:
     """Return the command that uses what was pushed."""
     from trainyard import backends
 
-    return backends.named(backend).TRAITS.pushed_image or "cluster.up -f compose"
+    return backends.named(backend).traits.pushed_image or "cluster.up -f compose"
 
 
 def _cluster(call: Call, image: str = "", base: str = "", platform: str = "") -> Cluster:

@@ -36,7 +36,7 @@ def up(call: Call) -> Report:
             return _planned(target, registry.up_steps(target, call.progress))
         _begin(target)
         results = target.run(registry.up_steps(target, call.progress), call.progress)
-    warnings = [text for step in results if step.title == registry.CHECK for text in step.detail.split("; ") if text]
+    warnings = [text for step in results for text in step.warnings]
     ca = _ca(target)
     facts = {"address": target.address, "state": "up", "container": target.name, "volume": target.name}
     is_up = f"registry {target.address} is up: {_access(target)}; its images are in the volume {target.name}"

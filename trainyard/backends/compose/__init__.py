@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from trainyard.backends import contract, ray_nodes
+from trainyard.backends import contract
 from trainyard.backends.compose import image, location, naming
-from trainyard.backends.compose.image import verify
 from trainyard.backends.compose.machine import DockerHost
-from trainyard.backends.contract import ClusterStatus, Finding, LogLine, Tools, Traits
-from trainyard.backends.findings import full_disk
-from trainyard.backends.machine import node_steps
+from trainyard.backends.contract import Backend, ClusterStatus, Finding, LogLine, Tools, Traits
+from trainyard.backends.shared import ray_nodes
+from trainyard.backends.shared.findings import full_disk
+from trainyard.backends.shared.single_host import node_steps
 from trainyard.endpoint import Endpoint
 from trainyard.images import resolve
 from trainyard.seams.docker import containers as docker_containers
@@ -22,25 +22,6 @@ from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Stage, Step, no
 from trainyard.wording import counted, named
 
-__all__ = [
-    "TRAITS",
-    "billed",
-    "connect",
-    "discover",
-    "documents",
-    "down_steps",
-    "logs",
-    "shell",
-    "status",
-    "up_steps",
-    "verify",
-]
-
-TRAITS = Traits(pushed_image="image.verify", grows=False)
-# What Docker Compose gets is made for each command, and nobody else needs it.
-documents = contract.nothing_to_show
-discover = contract.nothing_to_discover
-billed = contract.nothing_billed
 # The engine answers before a container's last file is closed; on a busy disk that takes seconds.
 GONE_SECONDS = 30.0
 
@@ -48,14 +29,15 @@ GONE_SECONDS = 30.0
 def up_steps(spec: ClusterSpec, tools: Tools) -> list[Stage]:
     """Return the steps that make the cluster match its file; which they are, its Docker host knows."""
     ray_nodes.refuse_growing_groups(spec)
-    return [Stage("Look at the Docker host", expand=lambda: _up_steps(spec, tools))]
+    return [Stage("docker-host", "Look at the Docker host", expand=lambda: _up_steps(spec, tools))]
 
 
 def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> list[Stage | Step]:
     """Return the steps that remove the cluster, whatever its file says by now: what carries its label goes."""
     return [
-        Stage("Look at the Docker host", expand=lambda: _removals(spec, tools)),
+        Stage("docker-host", "Look at the Docker host", expand=lambda: _removals(spec, tools)),
         Step(
+            "forget",
             "Remove the token, and what was written down",
             done=lambda: no(f"still there: {tools.state}") if tools.state.exists() else YES,
             do=lambda: shutil.rmtree(tools.state, ignore_errors=True),
@@ -127,4 +109,18 @@ def _removal(kind: str, listed: Callable[[], Sequence[Container | Labelled]], re
 
     present = [thing.name for thing in listed()]
     title = f"Remove {counted(len(present), kind)}: {named(present)}" if present else f"Leave no {kind}"
-    return Step(title, none, remove_all, deadline=GONE_SECONDS, disruptive=kind == "container")
+    return Step(f"remove-{kind}", title, none, remove_all, deadline=GONE_SECONDS, disruptive=kind == "container")
+
+
+# What Docker Compose gets is made for each command, and nobody else needs it: no documents.
+BACKEND = Backend(
+    traits=Traits(pushed_image="image.verify", grows=False),
+    up_steps=up_steps,
+    down_steps=down_steps,
+    status=status,
+    connect=connect,
+    logs=logs,
+    diagnose=diagnose,
+    shell=shell,
+    verify=image.verify,
+)

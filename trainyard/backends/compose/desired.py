@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from trainyard import paths, render
-from trainyard.backends import ray_nodes
 from trainyard.backends.compose import naming
-from trainyard.backends.ray_nodes import NodePlan
+from trainyard.backends.shared import ray_nodes
+from trainyard.backends.shared.ray_nodes import NodePlan
 from trainyard.seams.docker.containers import HARDENED
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.docker import ComposeSection

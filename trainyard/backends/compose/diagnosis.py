@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from trainyard import diagnosis
-from trainyard.backends.machine import ended
+from trainyard.backends.shared.single_host import ended
 from trainyard.diagnosis import Rule
 from trainyard.errors import OutsideError, PrerequisiteError, RequestError, TrainyardError
 from trainyard.seams.docker import containers as docker_containers

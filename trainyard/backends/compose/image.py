@@ -54,7 +54,8 @@ def pull_step(engine: Engine, image: PinnedImage) -> Step:
     def do() -> None:
         begun.append(threads.begin(pull))
 
-    return Step(f"Pull the image {image.name}", done, do, deadline=PULL_SECONDS, every=0.5)
+    title = f"Pull the image {image.name}"
+    return Step(f"pull:{image.name}", title, done, do, deadline=PULL_SECONDS, every=0.5)
 
 
 def verify(spec: ClusterSpec, tools: Tools, *, report: Report) -> Verified:

@@ -11,7 +11,7 @@ from trainyard_runner.leash import HOLDS
 from trainyard.backends.compose import diagnosis, naming
 from trainyard.backends.compose.desired import DASHBOARD_PORT
 from trainyard.backends.contract import LeashStatus
-from trainyard.backends.leash import settings, source
+from trainyard.backends.shared.leash import settings, source
 from trainyard.seams.docker import containers as docker_containers
 from trainyard.seams.docker.engine import Engine
 

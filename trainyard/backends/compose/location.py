@@ -5,10 +5,10 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterable
 
-from trainyard.backends import owner as owners
 from trainyard.backends.compose import naming
 from trainyard.backends.contract import Tools
-from trainyard.backends.record import read_cluster, write_cluster
+from trainyard.backends.shared import owner as owners
+from trainyard.backends.shared.record import read_cluster, write_cluster
 from trainyard.errors import RequestError
 from trainyard.seams.docker import containers as docker_containers
 from trainyard.seams.docker import engine as docker_engine

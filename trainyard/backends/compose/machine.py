@@ -9,13 +9,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
-from trainyard.backends import contract, ray_nodes
+from trainyard.backends import contract
 from trainyard.backends.compose import desired, diagnosis, leash, location, naming
 from trainyard.backends.contract import LeashStatus
-from trainyard.backends.leash import Leash
-from trainyard.backends.logs import TAIL_LINES, LogFile, ray_files
-from trainyard.backends.machine import Machine, ObservedNode
-from trainyard.backends.ray_nodes import NodePlan, Room, fingerprint
+from trainyard.backends.shared import ray_nodes
+from trainyard.backends.shared.leash import Leash
+from trainyard.backends.shared.logs import TAIL_LINES, LogFile, ray_files
+from trainyard.backends.shared.ray_nodes import NodePlan, Room, fingerprint
+from trainyard.backends.shared.single_host import Machine, ObservedNode
 from trainyard.errors import NotReadyError, OutsideError, TrainyardError
 from trainyard.images.resolve import PinnedImage
 from trainyard.seams import nvidia

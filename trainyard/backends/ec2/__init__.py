@@ -4,27 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from trainyard.backends import contract
-from trainyard.backends.contract import Tools, Traits, Verified
+from trainyard.backends.contract import Backend, Tools, Traits, Verified
 from trainyard.backends.ec2 import account, down, listing, ray_up
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2 import status as statuses
-from trainyard.backends.record import forget_step
+from trainyard.backends.shared.record import forget_step
 from trainyard.errors import RequestError
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import Stage, Step
-
-TRAITS = Traits(
-    names_change=True, pushed_image="cluster.up", has_regions=True, nodes_pull=True, flags=("--adopt", "--keep-disks")
-)
-documents = contract.nothing_to_show
-diagnose = contract.nothing_to_diagnose
-discover = listing.discover
-billed = statuses.billed
-status = statuses.status
-connect = statuses.connect
-logs = statuses.log_lines
-shell = statuses.shell
 
 
 def up_steps(spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
@@ -32,19 +19,47 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
     locations.refuse_elsewhere(spec, tools)
     location = locations.find(spec, tools)
     return [
-        Stage("Look at the AWS account", lambda: account.steps(spec, tools, location)),
-        Stage("Look at the cluster", lambda: ray_up.steps(spec, tools, location, account.site(spec, tools, location))),
+        Stage("account", "Look at the AWS account", lambda: account.steps(spec, tools, location)),
+        Stage(
+            "cluster",
+            "Look at the cluster",
+            lambda: ray_up.steps(spec, tools, location, account.site(spec, tools, location)),
+        ),
     ]
 
 
 def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> Sequence[Step | Stage]:
+    """Return the steps that remove what carries the cluster's tag; with `--adopt` also what `ray up` made."""
     locations.refuse_elsewhere(spec, tools)
     location = locations.find(spec, tools)
-    taken = [Stage("Look for what `ray up` made", lambda: account.adopt(location))] if tools.adopt else []
-    return [*taken, Stage("Look at the AWS account", lambda: down.steps(location, tools)), forget_step(tools.state)]
+    made: list[Step | Stage] = []
+    if tools.adopt:
+        made.append(Stage("made-by-ray-up", "Look for what `ray up` made", lambda: account.adopt(location)))
+    made.append(Stage("account", "Look at the AWS account", lambda: down.steps(location, tools)))
+    return [*made, forget_step(tools.state)]
 
 
 def verify(spec: ClusterSpec, tools: Tools, *, report: Callable[[str], None]) -> Verified:
     raise RequestError(
         "instances pull the image as they start: there is nothing to verify before", hint="trainyard cluster.up"
     )
+
+
+BACKEND = Backend(
+    traits=Traits(
+        names_change=True,
+        pushed_image="cluster.up",
+        has_regions=True,
+        nodes_pull=True,
+        flags=("--adopt", "--keep-disks"),
+    ),
+    up_steps=up_steps,
+    down_steps=down_steps,
+    status=statuses.status,
+    connect=statuses.connect,
+    logs=statuses.log_lines,
+    billed=statuses.billed,
+    discover=listing.discover,
+    shell=statuses.shell,
+    verify=verify,
+)

@@ -64,7 +64,7 @@ def adopt(location: Location) -> list[Step]:
     present = foreign()
     title = f"Take over {counted(len(present), 'instance')} that Trainyard did not make: {named(present)}"
     # Disruptive, although it ends no node: where runs go on, nothing at all is changed.
-    return [Step(title, done, do, disruptive=True)] if present else []
+    return [Step("adopt", title, done, do, disruptive=True)] if present else []
 
 
 def site(spec: ClusterSpec, tools: Tools, location: Location) -> Site:

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import yaml
 
 from trainyard import paths, render, versions
-from trainyard.backends import ray_nodes
 from trainyard.backends.ec2 import naming
 from trainyard.backends.ec2.location import Location
+from trainyard.backends.shared import ray_nodes
 from trainyard.errors import Problem, RequestError
 from trainyard.seams import ecr
 from trainyard.seams.docker.images import registry_of

@@ -48,8 +48,8 @@ def steps(location: Location) -> tuple[Step, Step]:
 
     every = [*of_cluster(), *kept(location)]
     # Disruptive, although it ends no node: where runs go on, nothing at all is changed.
-    keeping = Step(f"Keep {describe(aws, every, aws.region)}", are_kept, keep, disruptive=True)
-    return keeping, Step("Take the disks out of the cluster", are_released, release)
+    keeping = Step("keep-disks", f"Keep {describe(aws, every, aws.region)}", are_kept, keep, disruptive=True)
+    return keeping, Step("release-disks", "Take the disks out of the cluster", are_released, release)
 
 
 def kept(location: Location) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from trainyard.backends.contract import STAYS, Tools
+from trainyard.backends.contract import Tools
 from trainyard.backends.ec2 import disks, naming, objects, snapshot
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2.location import Location
@@ -67,15 +67,20 @@ def steps(location: Location, tools: Tools) -> list[Step]:
         keep, release = disks.steps(location)
         found = [keep, *found[:2], release, *found[2:]]
     removed = [replace(step, do=partial(_naming_what_is_left, step.do, kinds)) for step in found]
-    return [*removed, *(Step(STAYS, partial(Answer, True, text), nothing) for text in _stays(location, tools))]
+    return [*removed, *_stays(location, tools)]
 
 
-def _stays(location: Location, tools: Tools) -> Iterator[str]:
-    """Yield what is left on purpose, besides the disks that are kept now."""
+def _stays(location: Location, tools: Tools) -> Iterator[Step]:
+    """Yield a step for each thing that is left on purpose, besides the disks that are kept now."""
     if any(each.tags.get(naming.HEAD_FROM) == naming.RAY_UP for each in _existing(location)):
-        yield "key pair, security group and role that `ray up` made stay: they may be those of other clusters"
+        text = "key pair, security group and role that `ray up` made stay: they may be those of other clusters"
+        yield _stay("made-by-ray-up", text)
     if not tools.keep_disks and (kept := disks.kept(location)):
-        yield disks.remark(location.aws, kept, location.aws.region)
+        yield _stay("disks", disks.remark(location.aws, kept, location.aws.region))
+
+
+def _stay(what: str, text: str) -> Step:
+    return Step(f"stays:{what}", "See what stays", partial(Answer, True, text), nothing, kind="stays")
 
 
 def _naming_what_is_left(do: Callable[[], None], kinds: Sequence[Kind]) -> None:
@@ -170,4 +175,5 @@ def _removal(kind: Kind) -> Step:
 
     present = kind.listed()
     title = f"Remove {counted(len(present), kind.noun)}: {named(present)}" if present else f"Leave no {kind.noun}"
-    return Step(title, none, remove, deadline=GONE_SECONDS, every=1.0, disruptive=kind.ends_nodes)
+    id = f"remove-{kind.noun.replace(' ', '-')}"
+    return Step(id, title, none, remove, deadline=GONE_SECONDS, every=1.0, disruptive=kind.ends_nodes)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from trainyard.backends.taking import Taking, as_name
+from trainyard.backends.shared.taking import Taking, as_name
 from trainyard.errors import RequestError
 from trainyard.spec.ec2 import OPEN, OPEN_BELOW, OPEN_IN_GROUPS
 from trainyard.spec.units import format_size

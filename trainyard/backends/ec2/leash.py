@@ -10,7 +10,7 @@ from trainyard.backends.contract import LeashStatus
 from trainyard.backends.ec2 import desired, naming, nodes, snapshot
 from trainyard.backends.ec2.location import Location
 from trainyard.backends.ec2.snapshot import Instance
-from trainyard.backends.leash import Leash, settings, source
+from trainyard.backends.shared.leash import Leash, settings, source
 from trainyard.errors import OutsideError, TrainyardError
 from trainyard.seams.programs import Ran
 

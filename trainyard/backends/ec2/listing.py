@@ -11,7 +11,7 @@ from trainyard.backends.ec2 import disks, naming, nodes, snapshot
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2.preflight_questions import HOME
 from trainyard.backends.ec2.snapshot import Instance
-from trainyard.backends.record import read_json
+from trainyard.backends.shared.record import read_json
 from trainyard.errors import TrainyardError, in_a_line
 from trainyard.seams.aws import Aws
 from trainyard.spec.cluster import ClusterSpec

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainyard.backends import owner as owners
 from trainyard.backends.contract import Tools
 from trainyard.backends.ec2 import naming
-from trainyard.backends.record import read_cluster, write_cluster, write_private
+from trainyard.backends.shared import owner as owners
+from trainyard.backends.shared.record import read_cluster, write_cluster, write_private
 from trainyard.errors import RequestError
 from trainyard.seams.aws import Aws
 from trainyard.spec.cluster import ClusterSpec
@@ -104,7 +104,10 @@ def record_step(location: Location, tools: Tools) -> Step:
         recorded = read_cluster(tools.state, tools.backend) or {}
         return YES if facts().items() <= recorded.items() else no("it is not written down")
 
-    return Step("Write down where it is", is_recorded, lambda: write_cluster(tools.state, tools.backend, facts()))
+    def write() -> None:
+        write_cluster(tools.state, tools.backend, facts())
+
+    return Step("record-location", "Write down where it is", is_recorded, write)
 
 
 def write_mounted(location: Location, environment: str) -> None:

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
 
-from trainyard.backends import ray_nodes
 from trainyard.backends.contract import NodeState, NodeStatus
 from trainyard.backends.ec2 import desired, diagnosis, naming, snapshot
 from trainyard.backends.ec2.location import Location
 from trainyard.backends.ec2.snapshot import Instance
+from trainyard.backends.shared import ray_nodes
 from trainyard.endpoint import ExpectedNode
 from trainyard.errors import OutsideError, TrainyardError
 from trainyard.results.formats import duration
@@ -112,7 +112,8 @@ def step(spec: ClusterSpec, location: Location, before: frozenset[str], *, secon
         refuse_broken(location, head, failed, reached="head" in names)
         return no("; ".join([detail or f"waiting for {', '.join(silent)}", *_ended(found, before)]))
 
-    return Step(all_answer(len(spec.nodes())), done, nothing, deadline=seconds, every=1.0, after=after)
+    title = all_answer(len(spec.nodes()))
+    return Step("nodes-answer", title, done, nothing, deadline=seconds, every=1.0, after=after)
 
 
 def refuse_broken(location: Location, head: Instance, failed: Sequence[Instance], *, reached: bool) -> None:

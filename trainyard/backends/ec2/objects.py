@@ -14,7 +14,7 @@ from typing import Any
 from trainyard.backends.ec2 import desired, naming, snapshot
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2.location import Location
-from trainyard.backends.record import write_private
+from trainyard.backends.shared.record import write_private
 from trainyard.errors import PrerequisiteError
 from trainyard.seams.aws import Aws
 from trainyard.seams.ssh import keys
@@ -34,15 +34,16 @@ def steps(location: Location, sources: list[str]) -> list[Step]:
     found = []
     if not section.instance_profile:
         # First: EC2 learns of it only after some seconds.
-        found.append(Step("Make a role for the nodes", made.has_role, made.make_role))
+        found.append(Step("role", "Make a role for the nodes", made.has_role, made.make_role))
     if not section.key_name:
-        found.append(Step("Make a key pair", made.has_key, made.make_key))
+        found.append(Step("key-pair", "Make a key pair", made.has_key, made.make_key))
     if not section.security_group:
         title = f"Let SSH in from {', '.join(sources)} alone"
-        found.append(Step("Make a security group", made.has_group, made.make_group))
-        found.append(
-            Step(title, lambda: made.has_rules(sources), lambda: made.set_rules(sources), after=found[-1].title)
+        group = Step("security-group", "Make a security group", made.has_group, made.make_group)
+        rules = Step(
+            "ssh-rules", title, lambda: made.has_rules(sources), lambda: made.set_rules(sources), after=group.id
         )
+        found += [group, rules]
     return found
 
 

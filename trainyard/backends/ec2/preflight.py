@@ -36,8 +36,11 @@ def steps(spec: ClusterSpec, tools: Tools, location: Location) -> list[Step]:
     """Return a step for each thing that could not be checked. Raises PrerequisiteError with all that is wrong."""
     facts, refused = ask(spec, tools, location)
     refuse(spec, facts, {name: error for name, error in refused.items() if name not in OPTIONAL})
-    unknown = [f"{what} ({refused[name].what})" for name, what in OPTIONAL.items() if name in refused]
-    return [Step(f"Not checked: {what}", done=lambda: YES, do=nothing) for what in unknown]
+    return [
+        Step(f"unchecked:{name}", f"Not checked: {what} ({refused[name].what})", done=lambda: YES, do=nothing)
+        for name, what in OPTIONAL.items()
+        if name in refused
+    ]
 
 
 def refuse(spec: ClusterSpec, facts: Facts, refused: Mapping[str, TrainyardError]) -> None:

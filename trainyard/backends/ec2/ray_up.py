@@ -7,19 +7,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
-from trainyard.backends import leash as leashes
-from trainyard.backends import replace_head
 from trainyard.backends.contract import Tools
 from trainyard.backends.ec2 import desired, diagnosis, leash, naming, nodes, snapshot
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2.desired import Site
 from trainyard.backends.ec2.location import Location
 from trainyard.backends.ec2.snapshot import Instance
-from trainyard.backends.record import write_private
+from trainyard.backends.shared import leash as leashes
+from trainyard.backends.shared import replace_head
+from trainyard.backends.shared.record import write_private
 from trainyard.errors import OutsideError, RequestError, TrainyardError
 from trainyard.seams.ray_autoscaler import RayUp
 from trainyard.spec.cluster import ClusterSpec
@@ -32,14 +32,24 @@ RAY_UP_SECONDS = 7200.0
 NODES_SECONDS = 3600.0
 ENDED_SECONDS = 300.0
 _WARNING = re.compile(r"\bWARN(?:ING)?\b|Attempt failed")
-# (What it does; the stage of Ray's before which that ends, None: its end.) ray/autoscaler/_private/updater.py
-STAGES: Sequence[tuple[str, int | None]] = (
-    ("Launch the head", 1),
-    ("Reach the head by SSH", 2),
-    ("Copy what the head needs", 4),
-    ("Make its host ready", 6),
-    ("Set the head up", 7),
-    ("Start Ray on the head", None),
+
+
+class _RayStage(NamedTuple):
+    """What `ray up` does, until it comes to the stage `before` of Ray's own; None: until its end."""
+
+    id: str
+    title: str
+    before: int | None
+
+
+# ray/autoscaler/_private/updater.py
+STAGES: Sequence[_RayStage] = (
+    _RayStage("launch-head", "Launch the head", 1),
+    _RayStage("reach-head", "Reach the head by SSH", 2),
+    _RayStage("copy-to-head", "Copy what the head needs", 4),
+    _RayStage("host-ready", "Make its host ready", 6),
+    _RayStage("set-up-head", "Set the head up", 7),
+    _RayStage("start-ray", "Start Ray on the head", None),
 )
 AGAIN = "Run `ray up` again"
 
@@ -63,15 +73,18 @@ class Launch:
     def steps(self) -> list[Step]:
         """Return the steps: Ray's stages, and last of all what says that it came to its end; one if it did before."""
         if self.head is not None and is_made_from(self.head, self.made_from):
-            return [Step("The head is as the file says", self._is_written, nothing)]
-        (title, stage), *others = STAGES
-        titles = [title if self.head is None else AGAIN, *(title for title, _ in others)]
-        waiting = partial(Step, deadline=RAY_UP_SECONDS)
-        made = [waiting(titles[0], partial(self._has_passed, stage), self._start, disruptive=self.ends_workers)]
-        for (title, stage), before in zip(others, titles, strict=False):
-            made.append(waiting(title, partial(self._has_passed, stage), nothing, after=before))
-        last = Step("Write down what it was made from", self._is_written, self._write, after=titles[-1])
-        return [*made, last]
+            return [Step("head", "The head is as the file says", self._is_written, nothing)]
+
+        made: list[Step] = []
+        for stage in STAGES:
+            has_passed = partial(self._has_passed, stage.before)
+            after = made[-1].id if made else None
+            made.append(Step(stage.id, stage.title, has_passed, nothing, deadline=RAY_UP_SECONDS, after=after))
+
+        title = made[0].title if self.head is None else AGAIN
+        made[0] = replace(made[0], title=title, do=self._start, disruptive=self.ends_workers)
+        title = "Write down what it was made from"
+        return [*made, Step("record-head", title, self._is_written, self._write, after=made[-1].id)]
 
     def _start(self) -> None:
         locations.write_mounted(self.location, self.environment)
@@ -138,14 +151,15 @@ def steps(spec: ClusterSpec, tools: Tools, location: Location, site: Site) -> li
         )
         made.append(replace_head.step(error, title="Replace the head that runs"))
     if surplus:
-        made.append(_termination(location, surplus, title=f"Terminate {counted(len(surplus), 'instance')}"))
+        title = f"Terminate {counted(len(surplus), 'instance')}"
+        made.append(_termination(location, surplus, id="terminate-surplus", title=title))
     first, *others = launch.steps()
-    ray_steps = [replace(first, after=made[-1].title if made else None), *others]
-    last = ray_steps[-1].title
+    ray_steps = [replace(first, after=made[-1].id if made else None), *others]
+    last = ray_steps[-1].id
     if outdated:
         # The autoscaler launches others; it ends none by itself (v2/instance_manager, disable_launch_config_check).
         title = f"End {counted(len(outdated), 'worker')} that the file describes otherwise"
-        ray_steps.append(_termination(location, outdated, title=title, after=last))
+        ray_steps.append(_termination(location, outdated, id="end-outdated", title=title, after=last))
     held = leash.of(location)
     has_had = spec.leash or leashes.is_recorded(tools.state)
     return [
@@ -211,7 +225,9 @@ def _surplus(found: Sequence[Instance], *, recreate: bool) -> list[Instance]:
     return [instance for instance in existing if recreate or not has_head or not instance.runs]
 
 
-def _termination(location: Location, surplus: Sequence[Instance], *, title: str, after: str | None = None) -> Step:
+def _termination(
+    location: Location, surplus: Sequence[Instance], *, id: str, title: str, after: str | None = None
+) -> Step:
     ids = [instance.id for instance in surplus]
 
     def are_gone() -> Answer:
@@ -223,4 +239,4 @@ def _termination(location: Location, surplus: Sequence[Instance], *, title: str,
         location.aws.call("ec2", "terminate_instances", InstanceIds=ids)
 
     disruptive = any(instance.state == "running" for instance in surplus)
-    return Step(title, are_gone, terminate, deadline=ENDED_SECONDS, every=1.0, after=after, disruptive=disruptive)
+    return Step(id, title, are_gone, terminate, ENDED_SECONDS, every=1.0, after=after, disruptive=disruptive)

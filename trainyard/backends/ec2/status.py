@@ -7,15 +7,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from trainyard import versions
-from trainyard.backends import contract, logs
-from trainyard.backends import leash as leashes
+from trainyard.backends import contract
 from trainyard.backends.contract import ClusterStatus, LogLine, Tools
 from trainyard.backends.ec2 import desired, leash, naming, nodes, snapshot
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2.location import Location
 from trainyard.backends.ec2.snapshot import Instance
-from trainyard.backends.logs import LogFile
-from trainyard.backends.ray_nodes import client_port, cluster_state
+from trainyard.backends.shared import leash as leashes
+from trainyard.backends.shared import logs
+from trainyard.backends.shared.logs import LogFile
+from trainyard.backends.shared.ray_nodes import client_port, cluster_state
 from trainyard.endpoint import Endpoint
 from trainyard.errors import LockedOutError, OutsideError, RequestError
 from trainyard.results.formats import duration

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import cast
 
 from trainyard.backends import contract
-from trainyard.backends.contract import ClusterStatus, Finding, LogLine, NodeStatus, Tools, Traits
+from trainyard.backends.contract import Backend, ClusterStatus, Finding, LogLine, NodeStatus, Tools, Traits
 from trainyard.backends.existing import service as services
-from trainyard.backends.logs import followed, ray_files
-from trainyard.backends.ray_nodes import ANSWER_SECONDS
+from trainyard.backends.shared.logs import followed, ray_files
+from trainyard.backends.shared.ray_nodes import ANSWER_SECONDS
 from trainyard.endpoint import Endpoint
 from trainyard.errors import NotReadyError, PrerequisiteError, TrainyardError
 from trainyard.seams.kube import forward
@@ -23,23 +23,18 @@ from trainyard.wording import counted
 
 # The cluster may be starting; whoever runs it knows how long that takes.
 DEADLINE_SECONDS = 15.0
-TRAITS = Traits(makes_nodes=False, has_leash=False)
-billed = contract.nothing_billed
-documents = contract.nothing_to_show
-discover = contract.nothing_to_discover
-verify = contract.no_images
-shell = contract.no_shell
 
 
 def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
     """Return the step that checks the cluster; nothing is made."""
     section = _section(spec)
     title = f"Ray answers at {section.address or section.service}"
-    return [Step(title, lambda: _answer(spec, tools), nothing, deadline=DEADLINE_SECONDS, every=1.0)]
+    return [Step("ray-answers", title, lambda: _answer(spec, tools), nothing, deadline=DEADLINE_SECONDS, every=1.0)]
 
 
 def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> list[Step]:
-    return [Step("Nothing to remove: somebody else runs this cluster", done=lambda: YES, do=nothing)]
+    title = "Nothing to remove: somebody else runs this cluster"
+    return [Step("nothing-to-remove", title, done=lambda: YES, do=nothing)]
 
 
 def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
@@ -147,3 +142,14 @@ def _last_error(endpoint: Endpoint) -> str:
 def _node_status(node: Node) -> NodeStatus:
     group = "head" if node.is_head else node.group or "worker"
     return NodeStatus(node.name, group, node.ip, "up", int(node.cpus), int(node.gpus))
+
+
+BACKEND = Backend(
+    traits=Traits(makes_nodes=False, has_leash=False),
+    up_steps=up_steps,
+    down_steps=down_steps,
+    status=status,
+    connect=connect,
+    logs=logs,
+    diagnose=diagnose,
+)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import pods
-from trainyard.backends.record import TOKEN_KEY, secret_token
+from trainyard.backends.shared.record import TOKEN_KEY, secret_token
 from trainyard.errors import NotReadyError, PrerequisiteError, RequestError
 from trainyard.seams.kube import api, config, forward
 from trainyard.seams.kube.api import Kube

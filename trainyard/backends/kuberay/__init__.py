@@ -8,10 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from trainyard.backends import leash as leashes
-from trainyard.backends import owner as owners
-from trainyard.backends import replace_head
-from trainyard.backends.contract import ClusterStatus, Finding, LogLine, Tools, Traits, Verified, nothing_billed, pick
+from trainyard.backends.contract import Backend, ClusterStatus, Finding, LogLine, Tools, Traits, Verified, pick
 from trainyard.backends.kuberay import (
     doctor,
     down,
@@ -31,6 +28,9 @@ from trainyard.backends.kuberay.desired import Desired, read
 from trainyard.backends.kuberay.listing import discover
 from trainyard.backends.kuberay.snapshot import node_pods
 from trainyard.backends.kuberay.verify import verify as verify_hosts
+from trainyard.backends.shared import leash as leashes
+from trainyard.backends.shared import owner as owners
+from trainyard.backends.shared import replace_head
 from trainyard.endpoint import Endpoint
 from trainyard.images import resolve
 from trainyard.seams.kube.types import Object
@@ -39,37 +39,13 @@ from trainyard.spec.kubernetes import KuberaySection
 from trainyard.spec.secrets import hidden
 from trainyard.steps import Answer, Stage, Step
 
-__all__ = [
-    "billed",
-    "connect",
-    "diagnose",
-    "discover",
-    "documents",
-    "down_steps",
-    "logs",
-    "shell",
-    "status",
-    "up_steps",
-    "verify",
-]
-# To verify an image needs the namespace that `cluster.up` makes.
-TRAITS = Traits(
-    names_change=True,
-    pushed_image="cluster.up",
-    nodes_pull=True,
-    leaves="namespace and KubeRay operator stay",
-    waits="kuberay.wait_for_machines",
-    flags=(owners.ADOPT,),
-    storage_stays=lambda spec: spec.kuberay.storage is not None and spec.kuberay.storage.claim is not None,
-)
 Section = KuberaySection | None
-billed = nothing_billed
 
 
 def up_steps(spec: ClusterSpec, tools: Tools, section: Section = None) -> list[Stage]:
     """Return the steps that make the cluster match its file; which those are, Kubernetes and the registry say."""
     at = section or spec.kuberay
-    return [Stage("Ask Kubernetes and the registry", lambda: _steps(read(spec, tools, at)))]
+    return [Stage("kubernetes", "Ask Kubernetes and the registry", lambda: _steps(read(spec, tools, at)))]
 
 
 def documents(spec: ClusterSpec, tools: Tools, section: Section = None) -> list[Object]:
@@ -89,7 +65,7 @@ def down_steps(spec: ClusterSpec, tools: Tools, section: Section = None, *, purg
     def steps() -> list[Step]:
         return down.steps(location.find(spec, tools, section or spec.kuberay), tools, with_purge=purge)
 
-    return [Stage(f"Find cluster {spec.name}", steps)]
+    return [Stage("find-cluster", f"Find cluster {spec.name}", steps)]
 
 
 def status(spec: ClusterSpec, tools: Tools, section: Section = None) -> ClusterStatus:
@@ -133,8 +109,8 @@ def _steps(desired: Desired) -> list[Step]:
     refused = None if desired.never_started else refused
     where, documents, held = desired.location, desired.documents, leash.of(desired.location)
     former = ray_cluster.replace_step(desired)
-    make = ray_cluster.step(desired, changes, after=former.title if former else None)
-    set_leash = leashes.steps(desired.spec, desired.tools, held, after=make.title)
+    make = ray_cluster.step(desired, changes, after=former.id if former else None)
+    set_leash = leashes.steps(desired.spec, desired.tools, held, after=make.id)
     is_changed = bool(changes) or former is not None
     if is_changed:
         rights.refuse_missing(where, rights.needed(desired.spec, where.section))
@@ -150,10 +126,10 @@ def _steps(desired: Desired) -> list[Step]:
         *([objects.claim_step(where, documents.claim)] if documents.claim else []),
         *([former] if former else []),
         make,
-        *owned.steps(where, documents, after=make.title),
+        *owned.steps(where, documents, after=make.id),
         *set_leash,
-        wait.step(where, len(desired.spec.nodes()), after=make.title),
-        *leashes.proof(desired.spec, held, after=make.title),
+        wait.step(where, len(desired.spec.nodes()), after=make.id),
+        *leashes.proof(desired.spec, held, after=make.id),
     ]
 
 
@@ -181,4 +157,29 @@ def _record_step(desired: Desired) -> Step:
         missing = "" if is_same else "nothing is written down, or another location"
         return Answer(is_same, "; ".join(filter(None, (missing, *remarks))))
 
-    return Step("Write down where the cluster is", done, lambda: location.write(tools, where))
+    title = "Write down where the cluster is"
+    return Step("record-location", title, done, lambda: location.write(tools, where))
+
+
+BACKEND = Backend(
+    traits=Traits(
+        names_change=True,
+        # To verify an image needs the namespace that `cluster.up` makes.
+        pushed_image="cluster.up",
+        nodes_pull=True,
+        leaves="namespace and KubeRay operator stay",
+        waits="kuberay.wait_for_machines",
+        flags=(owners.ADOPT,),
+        storage_stays=lambda spec: spec.kuberay.storage is not None and spec.kuberay.storage.claim is not None,
+    ),
+    up_steps=up_steps,
+    down_steps=down_steps,
+    status=status,
+    connect=connect,
+    logs=logs,
+    documents=documents,
+    diagnose=diagnose,
+    discover=discover,
+    shell=shell,
+    verify=verify,
+)

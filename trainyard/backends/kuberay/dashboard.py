@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from trainyard.backends import ray_nodes
 from trainyard.backends.kuberay import naming, pods
 from trainyard.backends.kuberay.location import Location
+from trainyard.backends.shared import ray_nodes
 from trainyard.seams.kube import forward
 from trainyard.seams.kube.types import POD, Object
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from trainyard.backends import owner
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import naming, ownership, purge, removal, rights
 from trainyard.backends.kuberay.location import Location, is_ours, owners
 from trainyard.backends.kuberay.removal import Left
 from trainyard.backends.kuberay.snapshot import cluster_pods, side_by_side
-from trainyard.backends.record import forget_step
+from trainyard.backends.shared import owner
+from trainyard.backends.shared.record import forget_step
 from trainyard.seams.kube.types import CLAIM, POD, RAY_CLUSTER, SECRET
 from trainyard.steps import Step
 
@@ -23,7 +23,7 @@ def steps(where: Location, tools: Tools, *, with_purge: bool) -> list[Step]:
     if live is not None and not is_ours(live, where.name):
         title = f"Leave the RayCluster {where.name} alone: Trainyard did not make it"
     uids = removal.uids(where, live, cluster_pods(where))
-    cluster = removal.ray_cluster_step(where, title, uids, disruptive=True)
+    cluster = removal.ray_cluster_step(where, "remove-ray-cluster", title, uids, disruptive=True)
     theirs = ownership.of(where, live)
     foreign: list[Step] = []
     if ownership.is_other(where, theirs) and not tools.adopt:
@@ -36,7 +36,7 @@ def _rest_step(where: Location) -> Step:
     """Return the step after which nothing carries the cluster's label."""
     now = _labelled(where)
     title = f"Remove what belongs to it: {removal.names(now)}" if now else "Leave nothing with the cluster's label"
-    return removal.step(where, title, lambda: _labelled(where))
+    return removal.step(where, "remove-labelled", title, lambda: _labelled(where))
 
 
 def _labelled(where: Location) -> Left:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Any
 
-from trainyard.backends.taking import Step, Taking, as_name
+from trainyard.backends.shared.taking import Step, Taking, as_name
 from trainyard.seams.kube.types import quantity
 from trainyard.spec.fields import is_set_here
 from trainyard.spec.kubernetes import is_set_by_kuberay

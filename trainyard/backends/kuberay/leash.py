@@ -10,8 +10,8 @@ from trainyard.backends.kuberay import location, naming, pods
 from trainyard.backends.kuberay.location import Location, is_ours, kubectl
 from trainyard.backends.kuberay.manifest import rendered
 from trainyard.backends.kuberay.snapshot import if_allowed
-from trainyard.backends.leash import Leash, settings, source
-from trainyard.backends.record import TOKEN_KEY
+from trainyard.backends.shared.leash import Leash, settings, source
+from trainyard.backends.shared.record import TOKEN_KEY
 from trainyard.seams.kube.types import DEPLOYMENT, RAY_CLUSTER, ROLE, ROLE_BINDING, SECRET, SERVICE_ACCOUNT, Object
 
 KINDS = (SERVICE_ACCOUNT, ROLE, ROLE_BINDING, DEPLOYMENT)

@@ -9,7 +9,7 @@ from trainyard.backends.contract import Discovered, FoundCluster, Tools
 from trainyard.backends.kuberay import location, naming
 from trainyard.backends.kuberay.location import Location
 from trainyard.backends.kuberay.snapshot import side_by_side
-from trainyard.backends.record import read_json
+from trainyard.backends.shared.record import read_json
 from trainyard.errors import OutsideError, TrainyardError, in_a_line
 from trainyard.seams.kube import api, config
 from trainyard.seams.kube.api import Kube

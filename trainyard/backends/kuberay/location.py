@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from trainyard.backends import record as records
 from trainyard.backends.contract import Tools, shell_words
 from trainyard.backends.kuberay import naming, pods
-from trainyard.backends.owner import current, given
+from trainyard.backends.shared import record as records
+from trainyard.backends.shared.owner import current, given
 from trainyard.errors import RequestError
 from trainyard.seams.kube import api, config
 from trainyard.seams.kube.api import Kube

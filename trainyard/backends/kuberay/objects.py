@@ -5,9 +5,9 @@ from __future__ import annotations
 import secrets
 from contextlib import suppress
 
-from trainyard.backends import record
 from trainyard.backends.kuberay import naming
 from trainyard.backends.kuberay.location import Location, is_ours, owners
+from trainyard.backends.shared import record
 from trainyard.errors import RequestError
 from trainyard.seams.kube.errors import ConflictError, ForbiddenError, InvalidError
 from trainyard.seams.kube.types import CLAIM, NAMESPACE, SECRET, Kind, Object, quantity
@@ -26,7 +26,8 @@ def namespace_step(location: Location, document: Object) -> Step:
             return no("there is none")
         return no("it is being removed") if (found.get("status") or {}).get("phase") == "Terminating" else YES
 
-    return Step(f"Make namespace {location.namespace}", done, lambda: make(location, NAMESPACE, document))
+    title = f"Make namespace {location.namespace}"
+    return Step("namespace", title, done, lambda: make(location, NAMESPACE, document))
 
 
 def token_step(location: Location) -> Step:
@@ -46,7 +47,7 @@ def token_step(location: Location) -> Step:
         document = {"apiVersion": SECRET.api, "kind": SECRET.name, "metadata": metadata, "type": "Opaque"}
         make(location, SECRET, {**document, "stringData": {record.TOKEN_KEY: secrets.token_hex(32)}})
 
-    return Step("Make the cluster's token", done, make_token)
+    return Step("token", "Make the cluster's token", done, make_token)
 
 
 def token(location: Location) -> str | None:
@@ -73,7 +74,7 @@ def login_step(location: Location, document: Object | None) -> Step:
         else:
             location.kube.apply(SECRET, document, namespace=location.namespace)
 
-    return Step("Set the login for the image", done, apply)
+    return Step("image-login", "Set the login for the image", done, apply)
 
 
 def claim_step(location: Location, document: Object) -> Step:
@@ -102,7 +103,7 @@ def claim_step(location: Location, document: Object) -> Step:
                 "trainyard cluster.down",
             ) from error
 
-    return Step(f"Make the claim {name} for outputs", done, make_or_change)
+    return Step("claim", f"Make the claim {name} for outputs", done, make_or_change)
 
 
 def _size(claim: Object) -> float:

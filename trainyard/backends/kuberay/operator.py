@@ -75,7 +75,7 @@ def steps(kuberay: Kuberay) -> list[Step]:
     crds = [] if kuberay.serves else [_crds_step(kuberay)]
     if kuberay.operators is None:
         return crds
-    return [*crds, _operator_step(kuberay, after=crds[0].title if crds else None)]
+    return [*crds, _operator_step(kuberay, after=crds[0].id if crds else None)]
 
 
 def helm_of(location: Location, tools: Tools) -> Helm:
@@ -149,7 +149,7 @@ def _crds_step(kuberay: Kuberay) -> Step:
             crd["metadata"] = {**crd["metadata"], "labels": labels, "creationTimestamp": None}
             kube.apply(CRD, {key: value for key, value in crd.items() if key != "status"})
 
-    return Step(f"Apply KubeRay's CRDs{f' ({version})' if version else ''}", done, apply)
+    return Step("crds", f"Apply KubeRay's CRDs{f' ({version})' if version else ''}", done, apply)
 
 
 def _operator_step(kuberay: Kuberay, *, after: str | None) -> Step:
@@ -168,6 +168,7 @@ def _operator_step(kuberay: Kuberay, *, after: str | None) -> Step:
 
     title = f"Install the KubeRay operator {kuberay.chart.version or ''}".rstrip()
     return Step(
+        "operator",
         "Check the KubeRay operator" if kuberay.operators else title,
         done,
         nothing if kuberay.operators else lambda: _install(kuberay),

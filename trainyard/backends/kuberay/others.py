@@ -7,7 +7,7 @@ from typing import Any
 
 from trainyard.backends.contract import OthersCluster
 from trainyard.backends.kuberay import naming
-from trainyard.backends.taking import as_name
+from trainyard.backends.shared.taking import as_name
 from trainyard.errors import OutsideError
 from trainyard.seams.kube import api, config
 from trainyard.seams.kube.errors import ForbiddenError

@@ -59,7 +59,7 @@ def _step(where: Location, kind: Kind, document: Object, *, after: str) -> Step:
         metadata = {**document["metadata"], "ownerReferences": [owner]}
         where.kube.apply(kind, {**document, "metadata": metadata}, namespace=where.namespace)
 
-    return Step(_TITLES[kind], done, apply, after=after)
+    return Step(f"own:{kind.plural}", _TITLES[kind], done, apply, after=after)
 
 
 def _removal(where: Location, kind: Kind, found: Object) -> Step:
@@ -71,7 +71,7 @@ def _removal(where: Location, kind: Kind, found: Object) -> Step:
     def remove() -> None:
         where.kube.delete(kind, name, namespace=where.namespace)
 
-    return Step(f"Remove the {kind.name} {name}", done, remove)
+    return Step(f"remove:{kind.plural}", f"Remove the {kind.name} {name}", done, remove)
 
 
 def _of_ours(where: Location, kind: Kind) -> Object | None:

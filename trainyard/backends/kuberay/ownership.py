@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from trainyard.backends import owner as owners
 from trainyard.backends.kuberay import location, naming
 from trainyard.backends.kuberay.location import Location
+from trainyard.backends.shared import owner as owners
 from trainyard.errors import RequestError
 from trainyard.seams.kube.types import CLAIM, RAY_CLUSTER, Kind, Object
 from trainyard.steps import YES, Answer, Step, no
@@ -48,4 +48,4 @@ def take_step(where: Location, owner: str) -> Step:
             name = found["metadata"]["name"]
             where.kube.patch(kind, name, change, namespace=where.namespace)
 
-    return Step(f"Take the cluster over from {owner}", done, take)
+    return Step("take-over", f"Take the cluster over from {owner}", done, take)

@@ -39,7 +39,7 @@ def steps(where: Location, tools: Tools) -> list[Step]:
     if release or crds:
         refuse_users(where)
     return [
-        _operator_step(where, helm) if release else _leave(f"Leave the KubeRay operator: {leave}"),
+        _operator_step(where, helm) if release else _leave("operator", f"Leave the KubeRay operator: {leave}"),
         _crds_step(where, crds),
         *_namespace_steps(where, [*dict.fromkeys([section.namespace, where.namespace])]),
     ]
@@ -84,22 +84,23 @@ def _operator_step(where: Location, helm: Helm) -> Step:
             helm.uninstall(section.release, section.namespace)
 
     title = f"Uninstall the KubeRay operator from namespace {section.namespace}"
-    return replace(removal.step(where, title, left, uninstall), done=done)
+    return replace(removal.step(where, "uninstall-operator", title, left, uninstall), done=done)
 
 
 def _crds_step(where: Location, crds: Left) -> Step:
     if not crds:
-        return _leave("Leave KubeRay's CRDs: there are none that Trainyard made")
+        return _leave("crds", "Leave KubeRay's CRDs: there are none that Trainyard made")
     spaces = [found["metadata"]["namespace"] for found in operator.find(where.kube) or ()]
     others = [space for space in spaces if space != where.section.operator.namespace]
     if others:
-        return _leave(f"Leave KubeRay's CRDs: the operator in namespace {others[0]} needs them")
+        return _leave("crds", f"Leave KubeRay's CRDs: the operator in namespace {others[0]} needs them")
 
     def remove() -> None:
         refuse_users(where)
         removal.delete(where, _crds(where))
 
-    return removal.step(where, f"Remove KubeRay's CRDs: {removal.names(crds)}", lambda: _crds(where), remove)
+    title = f"Remove KubeRay's CRDs: {removal.names(crds)}"
+    return removal.step(where, "remove-crds", title, lambda: _crds(where), remove)
 
 
 def _namespace_steps(where: Location, names: Sequence[str]) -> list[Step]:
@@ -111,10 +112,12 @@ def _namespace_steps(where: Location, names: Sequence[str]) -> list[Step]:
         every = (where.kube.get(kinds.NAMESPACE, name) for name in ours)
         return [(kinds.NAMESPACE, found) for found in every if found]
 
-    stay = [_leave(f"Leave namespace {name}: {reason}") for name, reason in reasons.items() if reason]
+    stay = [
+        _leave(f"namespace:{name}", f"Leave namespace {name}: {reason}") for name, reason in reasons.items() if reason
+    ]
     # Together: Kubernetes takes 5 s for each.
     title = f"Remove namespace{'s' * (len(ours) > 1)} {' and '.join(ours)}"
-    return [*([removal.step(where, title, left)] if ours else []), *stay]
+    return [*([removal.step(where, "remove-namespaces", title, left)] if ours else []), *stay]
 
 
 def _why_it_stays(where: Location, name: str) -> str:
@@ -141,5 +144,5 @@ def _crds(where: Location) -> Left:
     return [(kinds.CRD, crd) for crd in labelled if crd["spec"]["group"] == kinds.RAY_CLUSTER.group]
 
 
-def _leave(title: str) -> Step:
-    return Step(title, done=lambda: YES, do=nothing)
+def _leave(what: str, title: str) -> Step:
+    return Step(f"leave-{what}", title, done=lambda: YES, do=nothing)

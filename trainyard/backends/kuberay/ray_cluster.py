@@ -185,7 +185,8 @@ def step(desired: Desired, found: Sequence[Change], *, after: str | None) -> Ste
     title = f"Make the RayCluster {desired.spec.name}"
     if found and not desired.is_new:
         title = f"Change the RayCluster: {named([change.text for change in found])}"
-    return Step(title, done, apply, after=after, disruptive=any(change.ends_nodes for change in found))
+    disruptive = any(change.ends_nodes for change in found)
+    return Step("ray-cluster", title, done, apply, after=after, disruptive=disruptive)
 
 
 def replace_step(desired: Desired) -> Step | None:
@@ -198,7 +199,7 @@ def replace_step(desired: Desired) -> Step | None:
         return None
     title = "Remove the cluster that never started" if desired.never_started else "Remove the former cluster"
     disruptive = desired.tools.recreate and not desired.never_started
-    return removal.ray_cluster_step(where, title, uids, disruptive=disruptive)
+    return removal.ray_cluster_step(where, "former-ray-cluster", title, uids, disruptive=disruptive)
 
 
 def _owned(body: Object, live: Object | None) -> Object:

@@ -28,7 +28,7 @@ def uids(location: Location, live: Object | None, own: Sequence[Object]) -> froz
     return frozenset(former | {pods.uid(live)} if is_ours(live, location.name) else former - {pods.uid(live)})
 
 
-def ray_cluster_step(location: Location, title: str, uids: frozenset[str], *, disruptive: bool) -> Step:
+def ray_cluster_step(location: Location, id: str, title: str, uids: frozenset[str], *, disruptive: bool) -> Step:
     """Return the step after which RayClusters are gone with all that KubeRay made for them.
 
     A service that goes late would take its successor's name.
@@ -48,11 +48,12 @@ def ray_cluster_step(location: Location, title: str, uids: frozenset[str], *, di
         for uid in uids:
             kube.delete(RAY_CLUSTER, name, namespace=namespace, uid=uid, with_owned=True)
 
-    return step(location, title, left, remove, disruptive=disruptive)
+    return step(location, id, title, left, remove, disruptive=disruptive)
 
 
 def step(
     location: Location,
+    id: str,
     title: str,
     left: Callable[[], Left],
     remove: Callable[[], None] | None = None,
@@ -72,7 +73,7 @@ def step(
         remaining = left()
         return no(f"still there: {names(remaining)}") if remaining else YES
 
-    return Step(title, done, do, disruptive=disruptive)
+    return Step(id, title, done, do, disruptive=disruptive)
 
 
 def delete(location: Location, objects: Left) -> None:

@@ -9,8 +9,6 @@ from contextlib import suppress
 from functools import partial
 
 from trainyard import versions
-from trainyard.backends import leash as leashes
-from trainyard.backends import record
 from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Tools, pick
 from trainyard.backends.kuberay import groups, leash, location, naming, nodes, objects, ownership, pods
 from trainyard.backends.kuberay import snapshot as snapshots
@@ -19,8 +17,10 @@ from trainyard.backends.kuberay.diagnosis.operator import explain_operator
 from trainyard.backends.kuberay.location import Location
 from trainyard.backends.kuberay.pods import Container
 from trainyard.backends.kuberay.snapshot import Snapshot, cluster_pods, if_allowed, node_pods, side_by_side
-from trainyard.backends.logs import TAIL_LINES, Follower, LogFile
-from trainyard.backends.ray_nodes import client_port, cluster_state
+from trainyard.backends.shared import leash as leashes
+from trainyard.backends.shared import record
+from trainyard.backends.shared.logs import TAIL_LINES, Follower, LogFile
+from trainyard.backends.shared.ray_nodes import client_port, cluster_state
 from trainyard.endpoint import BackendCheck, Endpoint
 from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError
 from trainyard.seams.kube.types import NODE, Object

@@ -36,7 +36,7 @@ def step(location: Location, count: int, *, after: str | None = None) -> Step:
     # A pull takes what it takes, and what comes after it no longer than that; machines have to come first.
     deadline = PULL + STILL + (location.section.wait_for_machines or 0.0)
     title = wording.all_answer(count)
-    return Step(title, done=waiting.done, do=waiting.begin, deadline=deadline, every=1.0, after=after)
+    return Step("nodes-answer", title, waiting.done, waiting.begin, deadline, every=1.0, after=after)
 
 
 # Pods that wait hold their share of a quota.

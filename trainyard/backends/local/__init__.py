@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from trainyard.backends import contract, ray_nodes
-from trainyard.backends.contract import ClusterStatus, Finding, LogLine, Tools, Traits
-from trainyard.backends.findings import full_disk
+from trainyard.backends.contract import Backend, ClusterStatus, Finding, LogLine, Tools, Traits
 from trainyard.backends.local import node_processes
 from trainyard.backends.local.machine import ThisMachine, gpu_ids
 from trainyard.backends.local.naming import ClusterFiles
-from trainyard.backends.machine import node_steps
+from trainyard.backends.shared import ray_nodes
+from trainyard.backends.shared.findings import full_disk
+from trainyard.backends.shared.single_host import node_steps
 from trainyard.endpoint import Endpoint
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import YES, Answer, Step, no
@@ -21,14 +21,6 @@ from trainyard.wording import counted
 def gpus_here(spec: ClusterSpec, environ: Mapping[str, str]) -> int | None:
     """Return how many GPUs nodes can have at most; None where they may be simulated."""
     return None if spec.local.simulated_gpus else len(gpu_ids(environ))
-
-
-TRAITS = Traits(grows=False, gpus_here=gpus_here)
-billed = contract.nothing_billed
-documents = contract.nothing_to_show
-discover = contract.nothing_to_discover
-verify = contract.no_images
-shell = contract.no_shell
 
 
 def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
@@ -43,12 +35,14 @@ def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> list[Step]:
     recorded = node_processes.read(files)
     return [
         Step(
+            "end-nodes",
             f"End {counted(len(recorded), 'node')}" if recorded else "End what still runs",
             done=lambda: _nothing_runs(files),
             do=lambda: node_processes.end_cluster(files),
             disruptive=True,
         ),
         Step(
+            "remove-files",
             "Remove the token, the logs and the temporary files",
             done=lambda: _no_files(files),
             do=files.remove,
@@ -81,3 +75,14 @@ def _nothing_runs(files: ClusterFiles) -> Answer:
 def _no_files(files: ClusterFiles) -> Answer:
     left = [str(path) for path in (files.state, files.temp) if path.exists()]
     return no(f"still there: {', '.join(left)}") if left else YES
+
+
+BACKEND = Backend(
+    traits=Traits(grows=False, gpus_here=gpus_here),
+    up_steps=up_steps,
+    down_steps=down_steps,
+    status=status,
+    connect=connect,
+    logs=logs,
+    diagnose=diagnose,
+)

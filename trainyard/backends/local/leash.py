@@ -11,9 +11,9 @@ from pathlib import Path
 from trainyard_runner.leash import HOLDS
 
 from trainyard.backends.contract import LeashStatus
-from trainyard.backends.leash import settings
 from trainyard.backends.local.naming import ClusterFiles
-from trainyard.backends.record import read_json, write_private
+from trainyard.backends.shared.leash import settings
+from trainyard.backends.shared.record import read_json, write_private
 from trainyard.errors import LeftoverError
 from trainyard.seams import processes
 from trainyard.seams.processes import ProcessId

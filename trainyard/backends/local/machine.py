@@ -12,16 +12,17 @@ from pathlib import Path
 import psutil
 
 from trainyard import versions
-from trainyard.backends import contract, ray_nodes
+from trainyard.backends import contract
 from trainyard.backends.contract import LeashStatus
-from trainyard.backends.leash import Leash
 from trainyard.backends.local import leash, node_processes
 from trainyard.backends.local.naming import ClusterFiles
 from trainyard.backends.local.node_processes import LOOPBACK, Ports
-from trainyard.backends.logs import HEAD_FILES, TAIL_LINES, LogFile
-from trainyard.backends.machine import Machine, ObservedNode, ended
-from trainyard.backends.ray_nodes import NodePlan, Room
-from trainyard.backends.record import read_cluster, write_cluster
+from trainyard.backends.shared import ray_nodes
+from trainyard.backends.shared.leash import Leash
+from trainyard.backends.shared.logs import HEAD_FILES, TAIL_LINES, LogFile
+from trainyard.backends.shared.ray_nodes import NodePlan, Room
+from trainyard.backends.shared.record import read_cluster, write_cluster
+from trainyard.backends.shared.single_host import Machine, ObservedNode, ended
 from trainyard.endpoint import MissingPackage
 from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError, TrainyardError
 from trainyard.seams import processes, programs

@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from trainyard.backends import ray_nodes
 from trainyard.backends.local.naming import ClusterFiles, private_directory
-from trainyard.backends.ray_nodes import NodePlan
-from trainyard.backends.record import read_json, write_private
+from trainyard.backends.shared import ray_nodes
+from trainyard.backends.shared.ray_nodes import NodePlan
+from trainyard.backends.shared.record import read_json, write_private
 from trainyard.errors import LeftoverError
 from trainyard.seams import processes
 from trainyard.seams.processes import ProcessId

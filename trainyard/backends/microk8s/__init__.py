@@ -8,14 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from trainyard.backends import kubeconfig, kuberay
-from trainyard.backends.contract import ClusterStatus, Finding, LogLine, Tools, Traits, Verified, not_up, pick
-from trainyard.backends.findings import unmet
+from trainyard.backends import kuberay
+from trainyard.backends.contract import Backend, ClusterStatus, Finding, LogLine, Tools, Traits, Verified, not_up, pick
 from trainyard.backends.kuberay import location, pods
 from trainyard.backends.kuberay.location import Location
 from trainyard.backends.kuberay.purge import refuse_users
 from trainyard.backends.kuberay.snapshot import node_pods
-from trainyard.backends.logs import TAIL_LINES, LogFile, followed
 from trainyard.backends.microk8s import (
     addresses,
     cluster,
@@ -23,6 +21,7 @@ from trainyard.backends.microk8s import (
     files,
     install,
     join,
+    kubeconfig,
     lab,
     leaving,
     offline,
@@ -32,7 +31,9 @@ from trainyard.backends.microk8s import (
     snapshot,
 )
 from trainyard.backends.microk8s.lab import Host, Lab
-from trainyard.backends.record import forget_step
+from trainyard.backends.shared.findings import unmet
+from trainyard.backends.shared.logs import TAIL_LINES, LogFile, followed
+from trainyard.backends.shared.record import forget_step
 from trainyard.endpoint import Endpoint
 from trainyard.errors import OutsideError, in_a_line
 from trainyard.images import resolve
@@ -42,20 +43,9 @@ from trainyard.seams.ssh.many import by_host, refuse
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection
 from trainyard.spec.microk8s import Microk8sSection
-from trainyard.steps import Answer, Stage, Step, before_each, nothing
+from trainyard.steps import Stage, Step, before_each, nothing, warning
 from trainyard.wording import counted
 
-TRAITS = Traits(
-    names_change=True,
-    pushed_image="cluster.up",
-    nodes_pull=True,
-    leaves="MicroK8s stays on the hosts",
-    joins_hosts=True,
-    flags=kuberay.TRAITS.flags,
-    storage_stays=kuberay.TRAITS.storage_stays,
-)
-discover = kuberay.discover
-billed = kuberay.billed
 # Of all services of a host together.
 FIRST_LINES = 100
 
@@ -64,8 +54,13 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
     """Return the steps: make the hosts a Kubernetes, then what `kuberay` does on any."""
     hosts = len(_section(spec).hosts)
     return [
-        Stage(f"Look at {counted(hosts, 'host')}", lambda: _host_steps(spec, tools, _lab(spec, tools))),
-        Stage("KubeRay", lambda: kuberay.up_steps(spec, tools, _kubernetes(spec, tools)), after="Write its kubeconfig"),
+        Stage("hosts", f"Look at {counted(hosts, 'host')}", lambda: _host_steps(spec, tools, _lab(spec, tools))),
+        Stage(
+            "kuberay",
+            "KubeRay",
+            lambda: kuberay.up_steps(spec, tools, _kubernetes(spec, tools)),
+            after=kubeconfig.STEP,
+        ),
     ]
 
 
@@ -79,12 +74,15 @@ def documents(spec: ClusterSpec, tools: Tools) -> list[dict[str, Any]]:
 def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> Sequence[Step | Stage]:
     """Return the steps that remove the cluster; with `purge`, MicroK8s from the hosts on which we installed it."""
     # What never was a Kubernetes, or is none any more, holds no cluster.
-    removal = [Stage("KubeRay", lambda: _cluster_removal(spec, tools, purge=purge))] * _kubeconfig(tools).exists()
+    removal: list[Step | Stage] = []
+    if _kubeconfig(tools).exists():
+        removal.append(Stage("kuberay", "KubeRay", lambda: _cluster_removal(spec, tools, purge=purge)))
     if not purge:
         return removal
     # Whatever the hosts refuse, they refuse before anything is removed.
     hosts = len(_section(spec).hosts)
-    return [Stage(f"Look at {counted(hosts, 'host')}", lambda: [*removal, *_removal_steps(spec, tools)])]
+    title = f"Look at {counted(hosts, 'host')}"
+    return [Stage("hosts", title, lambda: [*removal, *_removal_steps(spec, tools)])]
 
 
 def _cluster_removal(spec: ClusterSpec, tools: Tools, *, purge: bool) -> Sequence[Step | Stage]:
@@ -182,13 +180,13 @@ def _host_steps(spec: ClusterSpec, tools: Tools, hosts: Lab) -> Sequence[Step | 
     remarks = preflight.remarks(hosts.hosts, facts)
     closed = install.closed_channel(hosts, facts)
     unverified = offline.unverified(hosts) if is_new else ""
-    said = {"Check the firewalls": remarks, "Check the channel": closed, "Check the snaps": unverified}
-    checks = [_remark(title, text) for title, text in said.items() if text]
+    said = {"firewalls": remarks, "channel": closed, "snaps": unverified}
+    checks = [_remark(what, text) for what, text in said.items() if text]
     hosts.put_members_first()
     installed = install.steps(hosts, upgrade=_section(spec).upgrade)
     ready, *joined = join.steps(hosts)
-    last = [ready, *joined][-1].title
-    former = Stage("Look at the nodes", lambda: leaving.steps(hosts, tools), after=ready.title)
+    last = [ready, *joined][-1].id
+    former = Stage("left-hosts", "Look at the nodes", lambda: leaving.steps(hosts, tools), after=ready.id)
     rest = cluster.steps(spec, hosts, tools.environ, _kubeconfig(tools), after=last)
     made: list[Step | Stage] = [
         *checks,
@@ -204,8 +202,8 @@ def _host_steps(spec: ClusterSpec, tools: Tools, hosts: Lab) -> Sequence[Step | 
     return [*image, *before_each(made, question=hosts.look_again, change=hosts.lock)]
 
 
-def _remark(title: str, text: str) -> Step:
-    return Step(title, lambda: Answer(True, text), nothing)
+def _remark(what: str, text: str) -> Step:
+    return Step(f"check-{what}", f"Check the {what}", lambda: warning(text), nothing)
 
 
 def _removal_steps(spec: ClusterSpec, tools: Tools) -> list[Step | Stage]:
@@ -238,3 +236,26 @@ def _kubernetes(spec: ClusterSpec, tools: Tools) -> KuberaySection:
 def _kubeconfig(tools: Tools) -> Path:
     # Beside the cluster's own directory, which `down` removes: the lab stays.
     return tools.state.with_name(f"{tools.state.name}.kubeconfig")
+
+
+BACKEND = Backend(
+    traits=Traits(
+        names_change=True,
+        pushed_image="cluster.up",
+        nodes_pull=True,
+        leaves="MicroK8s stays on the hosts",
+        joins_hosts=True,
+        flags=kuberay.BACKEND.traits.flags,
+        storage_stays=kuberay.BACKEND.traits.storage_stays,
+    ),
+    up_steps=up_steps,
+    down_steps=down_steps,
+    status=status,
+    connect=connect,
+    logs=logs,
+    documents=documents,
+    diagnose=diagnose,
+    discover=kuberay.BACKEND.discover,
+    shell=shell,
+    verify=verify,
+)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from trainyard.backends.contract import Tools
-from trainyard.backends.record import read_json, write_private
+from trainyard.backends.shared.record import read_json, write_private
 
 
 def file(tools: Tools) -> Path:

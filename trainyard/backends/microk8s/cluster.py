@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from trainyard.backends import kubeconfig
 from trainyard.backends.kuberay import pods
-from trainyard.backends.microk8s import files
+from trainyard.backends.microk8s import files, kubeconfig
 from trainyard.backends.microk8s.facts import DATA, Facts
 from trainyard.backends.microk8s.files import CERTS_D, KUBELET_ARGUMENTS, Known
 from trainyard.backends.microk8s.install import START_SECONDS
@@ -60,7 +59,7 @@ def _lookup_step(lab: Lab, after: str) -> Step:
         host.root("sh", "-euc", f"cat >> {DATA}/args/kubelet", stdin=written.encode())
         host.root("snap", "restart", "microk8s.daemon-kubelite", seconds=START_SECONDS)
 
-    return each_step(lab, "Pods of every host look names up", lacks, write, after=after)
+    return each_step(lab, "cluster-dns", "Pods of every host look names up", lacks, write, after=after)
 
 
 def _addon_step(lab: Lab, words: Sequence[str], done: Callable[[], Answer], *, after: str) -> Step:
@@ -69,7 +68,8 @@ def _addon_step(lab: Lab, words: Sequence[str], done: Callable[[], Answer], *, a
         lab.first.microk8s("enable", *words, seconds=ENABLE_SECONDS, check=False)
         lab.changed()
 
-    return Step(f"Enable {words[0]}", done, enable, deadline=ENABLE_SECONDS, every=1.0, after=after)
+    title = f"Enable {words[0]}"
+    return Step(f"addon:{words[0]}", title, done, enable, deadline=ENABLE_SECONDS, every=1.0, after=after)
 
 
 def _deployed(lab: Lab, name: str) -> Answer:
@@ -111,7 +111,7 @@ def _trust_step(lab: Lab, known: Known, after: str) -> Step:
             host.connection.put(path, content, sudo=True)
 
     what = f"mirror of {known.name}" if known.is_mirror else f"registry {known.name}"
-    return each_step(lab, f"Every host knows the {what}", lacks, write, after=after)
+    return each_step(lab, f"trust:{known.name}", f"Every host knows the {what}", lacks, write, after=after)
 
 
 def _kubeconfig_step(lab: Lab, path: Path, after: str) -> Step:

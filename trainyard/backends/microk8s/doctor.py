@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainyard.backends.contract import Finding
-from trainyard.backends.findings import FIX, UP
 from trainyard.backends.microk8s.join import VOTERS
 from trainyard.backends.microk8s.lab import Host, Lab
 from trainyard.backends.microk8s.leaving import back_up
 from trainyard.backends.microk8s.snapshot import Snapshot, days
+from trainyard.backends.shared.findings import FIX, UP
 from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import counted
 
@@ -54,7 +54,7 @@ def _renew_step(lab: Lab, host: Host, name: str) -> Step:
         host.microk8s("refresh-certs", "-e", name, seconds=RENEW_SECONDS)
         lab.changed()
 
-    return Step(f"Renew {name} of {host.name}", done, renew, deadline=RENEW_SECONDS, every=1.0)
+    return Step(f"renew:{host.name}:{name}", f"Renew {name} of {host.name}", done, renew, RENEW_SECONDS, every=1.0)
 
 
 def _ghost_step(lab: Lab, ip: str) -> Step:
@@ -69,4 +69,4 @@ def _ghost_step(lab: Lab, ip: str) -> Step:
         lab.first.microk8s("remove-node", ip, "--force", check=False)
         lab.changed()
 
-    return Step(f"Remove {ip} from dqlite", done, remove, every=1.0)
+    return Step(f"remove-member:{ip}", f"Remove {ip} from dqlite", done, remove, every=1.0)

@@ -29,10 +29,10 @@ KUBELET_PORT = 10250
 def steps(lab: Lab, *, upgrade: bool) -> list[Step]:
     """Return the steps after which every host runs MicroK8s of the channel."""
     install = _install_step(lab)
-    start = _start_step(lab, install.title)
+    start = _start_step(lab, install.id)
     put = [offline.put_step(lab)] if lab.images else []
-    loaded = [offline.loaded_step(lab, after=start.title)] if lab.images else []
-    upgrades = _upgrade_steps(lab, upgrade=upgrade, after=install.title)
+    loaded = [offline.loaded_step(lab, after=start.id)] if lab.images else []
+    upgrades = _upgrade_steps(lab, upgrade=upgrade, after=install.id)
     return [_prepare_step(lab), *put, install, *upgrades, start, *loaded]
 
 
@@ -74,7 +74,8 @@ def _prepare_step(lab: Lab) -> Step:
         if fact.snap is None:
             _write_launch_file(host, lab)
 
-    return each_step(lab, f"Prepare {counted(len(lab.hosts), 'host')}", lacks, prepare)
+    title = f"Prepare {counted(len(lab.hosts), 'host')}"
+    return each_step(lab, "prepare-hosts", title, lacks, prepare)
 
 
 def host_names(lab: Lab, facts: Mapping[str, Facts]) -> str:
@@ -96,7 +97,7 @@ def _install_step(lab: Lab) -> Step:
         return "" if fact.snap.is_held else "not held: snapd refreshes it at any hour"
 
     title = f"Install MicroK8s {lab.release} on {counted(len(lab.hosts), 'host')}"
-    return each_step(lab, title, lacks, lambda host: _install(host, lab))
+    return each_step(lab, "install-microk8s", title, lacks, lambda host: _install(host, lab))
 
 
 def _install(host: Host, lab: Lab) -> None:
@@ -177,7 +178,8 @@ def _upgrade_step(lab: Lab, host: Host, channel: str, after: str) -> Step:
         lab.changed()
 
     title = f"Upgrade {host.name} to {channel}"
-    return Step(title, done, refresh, deadline=START_SECONDS, after=after, disruptive=True)
+    id = f"upgrade:{host.name}:{channel}"
+    return Step(id, title, done, refresh, deadline=START_SECONDS, after=after, disruptive=True)
 
 
 def _minor(channel: str) -> int:
@@ -196,7 +198,8 @@ def _start_step(lab: Lab, after: str) -> Step:
     def lacks(_: Host, fact: Facts) -> str:
         return "its kubelet does not run" if fact.is_stopped or KUBELET_PORT not in fact.listening else ""
 
-    return each_step(lab, "MicroK8s runs on every host", lacks, start, deadline=START_SECONDS, after=after)
+    title = "MicroK8s runs on every host"
+    return each_step(lab, "start-microk8s", title, lacks, start, deadline=START_SECONDS, after=after)
 
 
 def start(host: Host) -> None:

@@ -28,8 +28,8 @@ TOKENS = "/var/snap/microk8s/current/credentials/*-tokens.txt"
 
 def steps(lab: Lab) -> list[Step]:
     ready = _first_step(lab)
-    joins = [_control_plane_step(lab, host, after=ready.title) for host in lab.control_planes[1:]]
-    workers = [_workers_step(lab, after=ready.title)] if lab.workers else []
+    joins = [_control_plane_step(lab, host, after=ready.id) for host in lab.control_planes[1:]]
+    workers = [_workers_step(lab, after=ready.id)] if lab.workers else []
     return [ready, *joins, *workers]
 
 
@@ -47,7 +47,8 @@ def _first_step(lab: Lab) -> Step:
         return YES if lab.is_ready(lab.first) else lab.not_ready(lab.first)
 
     # What is waited for is asked anew, as after a change.
-    return Step(f"{lab.first.name} is a control plane", done, lab.changed, deadline=READY_SECONDS, every=1.0)
+    title = f"{lab.first.name} is a control plane"
+    return Step("first-control-plane", title, done, lab.changed, deadline=READY_SECONDS, every=1.0)
 
 
 def _control_plane_step(lab: Lab, host: Host, *, after: str) -> Step:
@@ -67,7 +68,8 @@ def _control_plane_step(lab: Lab, host: Host, *, after: str) -> Step:
             # whether it is true, and the host goes the worker's way.
             _join(lab, [host])
 
-    return Step(f"Join {host.name} as a control plane", done, join, deadline=READY_SECONDS, every=1.0, after=after)
+    title = f"Join {host.name} as a control plane"
+    return Step(f"join:{host.name}", title, done, join, deadline=READY_SECONDS, every=1.0, after=after)
 
 
 def _workers_step(lab: Lab, *, after: str) -> Step:
@@ -92,7 +94,7 @@ def _workers_step(lab: Lab, *, after: str) -> Step:
             _join(lab, absent, "--worker")
 
     title = f"Join {counted(len(lab.workers), 'worker')}"
-    return Step(title, done, join, deadline=READY_SECONDS, every=1.0, after=after)
+    return Step("join-workers", title, done, join, deadline=READY_SECONDS, every=1.0, after=after)
 
 
 def _join(lab: Lab, hosts: Sequence[Host], *flags: str) -> None:

@@ -163,6 +163,7 @@ def _pods_on(node: str) -> list[str]:
 
 def each_step(
     lab: Lab,
+    id: str,
     title: str,
     lacks: Callable[[Host, Facts], str],
     mend: Callable[[Host], object],
@@ -185,7 +186,7 @@ def each_step(
         each([host for _, host in lacking()], mend)
         lab.changed()
 
-    return Step(title, done, mend_all, deadline=deadline, every=1.0, after=after)
+    return Step(id, title, done, mend_all, deadline=deadline, every=1.0, after=after)
 
 
 def of_section(section: Microk8sSection, environ: Mapping[str, str]) -> Lab:

@@ -17,7 +17,7 @@ from trainyard.seams.kube.types import Object
 from trainyard.seams.programs import Ran
 from trainyard.seams.ssh.connection import connect
 from trainyard.seams.ssh.login import HostError
-from trainyard.steps import YES, Answer, Step, no, nothing
+from trainyard.steps import YES, Answer, Step, no, nothing, warning
 from trainyard.wording import named
 
 # An annotation of each host's node: how the file reached it, so that it is found when the file no longer names it.
@@ -50,8 +50,8 @@ def steps(lab: Lab, tools: Tools) -> list[Step]:
     if tools.remove or not left:
         return [*(_removal_step(lab, host, forced=tools.force) for host in left), *remains]
     hosts = named([f"{host.name} ({host.ssh})" for host in left])
-    found = Answer(True, f"{hosts}: still in the cluster, and no longer in the file: trainyard cluster.up --remove")
-    return [*remains, Step("Check which hosts left the file", lambda: found, nothing)]
+    found = warning(f"{hosts}: still in the cluster, and no longer in the file: trainyard cluster.up --remove")
+    return [*remains, Step("check-left-hosts", "Check which hosts left the file", lambda: found, nothing)]
 
 
 def left_file(hosts: Iterable[Host], known: Mapping[str, Facts], nodes: Mapping[str, Object]) -> dict[str, Object]:
@@ -99,7 +99,8 @@ def address_step(lab: Lab, tools: Tools, *, after: str) -> Step:
         annotation = f"{ADDRESS}={host.ssh}"
         lab.first.microk8s("kubectl", "annotate", "--overwrite", "node", lab.fact(host).node, annotation)
 
-    return each_step(lab, "Write each host's address on its node", lacks, annotate, after=after)
+    title = "Write each host's address on its node"
+    return each_step(lab, "node-addresses", title, lacks, annotate, after=after)
 
 
 def back_up(control_plane: Host) -> None:
@@ -143,7 +144,8 @@ def _remains_step(lab: Lab, host: Host) -> Step:
         lab.changed()
 
     title = f"Remove what is left of {host.name}"
-    return Step(title, done, clear, deadline=SETTLE_SECONDS, every=1.0, disruptive=lab.is_ready(host))
+    id = f"remains:{host.name}"
+    return Step(id, title, done, clear, deadline=SETTLE_SECONDS, every=1.0, disruptive=lab.is_ready(host))
 
 
 def _refused_to_leave(host: Host, fact: Facts) -> Ran | None:
@@ -190,7 +192,8 @@ def _removal_step(lab: Lab, host: Host, *, forced: bool) -> Step:
         lab.changed()
 
     title = f"Remove {host.name} ({host.ssh})"
-    return Step(title, done, take_out, deadline=SETTLE_SECONDS, every=1.0, disruptive=True)
+    id = f"remove-host:{host.name}"
+    return Step(id, title, done, take_out, deadline=SETTLE_SECONDS, every=1.0, disruptive=True)
 
 
 def _ray_pods(lab: Lab, host: Host) -> str:

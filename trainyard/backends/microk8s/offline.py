@@ -56,7 +56,7 @@ def put_step(lab: Lab) -> Step:
         for path in _missing(lab, lab.fact(host), among=("", LOADED)):
             host.connection.put(f"{SIDELOAD}/{path.name}", path, sudo=True)
 
-    return each_step(lab, f"Every host has {_files(lab)}", lacks, put)
+    return each_step(lab, "image-files", f"Every host has {_files(lab)}", lacks, put)
 
 
 def loaded_step(lab: Lab, *, after: str) -> Step:
@@ -67,7 +67,7 @@ def loaded_step(lab: Lab, *, after: str) -> Step:
         return f"has not loaded {named(waiting)}: snap logs microk8s.daemon-containerd says why" if waiting else ""
 
     title = f"Load {_files(lab)} on every host"
-    return each_step(lab, title, lacks, lambda _: nothing(), deadline=LOAD_SECONDS, after=after)
+    return each_step(lab, "load-images", title, lacks, lambda _: nothing(), deadline=LOAD_SECONDS, after=after)
 
 
 def install(host: Host, lab: Lab) -> None:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from trainyard.backends import host_checks
-from trainyard.backends.host_checks import GIB
+from trainyard.backends.microk8s import host_checks
 from trainyard.backends.microk8s.facts import UNAVAILABLE, Facts
+from trainyard.backends.microk8s.host_checks import GIB
 from trainyard.backends.microk8s.lab import Host
 from trainyard.errors import PrerequisiteError, Problem
 from trainyard.seams.ssh.many import AGAIN

@@ -14,6 +14,8 @@ from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import counted, named
 
 REMOVE_SECONDS = 600.0
+# The id of the step that removes it.
+_REMOVE = "remove-microk8s"
 
 
 def steps(lab: Lab, written: Sequence[Path]) -> list[Step]:
@@ -45,7 +47,7 @@ def steps(lab: Lab, written: Sequence[Path]) -> list[Step]:
         lab.changed()
 
     left = f"Leave {counted(len(lab.hosts), 'host')} as found"
-    cleaned = each_step(lab, left, _is_marked, _clean, after=title if ours else None)
+    cleaned = each_step(lab, "leave-as-found", left, _is_marked, _clean, after=_REMOVE if ours else None)
 
     def are_gone() -> Answer:
         return no("it is there") if any(path.exists() for path in written) else YES
@@ -54,8 +56,8 @@ def steps(lab: Lab, written: Sequence[Path]) -> list[Step]:
         for path in written:
             path.unlink(missing_ok=True)
 
-    forget = Step("Remove its kubeconfig", are_gone, unlink)
-    return [Step(title, is_removed, remove, disruptive=bool(ours)), cleaned, forget]
+    forget = Step("remove-kubeconfig", "Remove its kubeconfig", are_gone, unlink)
+    return [Step(_REMOVE, title, is_removed, remove, disruptive=bool(ours)), cleaned, forget]
 
 
 def give_back(host: Host, fact: Facts) -> None:

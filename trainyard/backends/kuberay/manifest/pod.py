@@ -10,9 +10,9 @@ from typing import Any
 from trainyard_runner.wire.checkpoint import STORAGE
 
 from trainyard import render
-from trainyard.backends import ray_nodes
 from trainyard.backends.kuberay import naming
 from trainyard.backends.kuberay.groups import HEAD
+from trainyard.backends.shared import ray_nodes
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.groups import Head, WorkerGroup
 from trainyard.spec.kubernetes import KuberaySection, KubeVolume, PodGroup, PodPlacement, PodSecurity, Requests

@@ -35,20 +35,19 @@ def unmet(steps: Callable[[], Sequence[Step | Stage]]) -> list[Finding]:
     Those that end nodes are left to `cluster.up`, which knows about runs.
     """
     found: list[Finding] = []
-    # By the title of a step, which finding it is of.
+    # By the id of a step, which finding it is of.
     places: dict[str, int] = {}
     try:
         for step, planned in asked(steps()):
             mends = step if isinstance(step, Step) and not step.disruptive else None
             place = places.get(step.after or "")
             if mends and planned.state == "after" and place is not None:
-                places[step.title] = place
+                places[step.id] = place
                 found[place] = replace(found[place], then=(*found[place].then, mends))
-            # A check holds, and may have a remark.
-            elif planned.state == "would" or (planned.detail and step.title.startswith("Check ")):
+            elif planned.state == "would" or planned.warnings:
                 mends = mends if planned.state == "would" else None
                 if mends:
-                    places[step.title] = len(found)
+                    places[step.id] = len(found)
                 found.append(Finding(step.title, planned.detail, FIX if mends else UP, mends))
     except TrainyardError as error:
         remedy = error.hint or UP

@@ -39,4 +39,5 @@ def step(error: RequestError) -> Step:
         raise error
 
     detail = f"needs {ADOPT}: {error.what}, {error.where}"
-    return Step("Change a cluster of somebody else", done=lambda: no(detail), do=refuse, needs=ADOPT)
+    title = "Change a cluster of somebody else"
+    return Step("foreign-cluster", title, done=lambda: no(detail), do=refuse, needs=ADOPT)

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
+from tests.unit.step_lists import refuse_lost_ids
 from trainyard import steps
-from trainyard.backends import machine, ray_nodes, record
 from trainyard.backends.contract import Tools
-from trainyard.backends.leash import Leash
-from trainyard.backends.logs import LogFile
-from trainyard.backends.machine import Machine, ObservedNode
-from trainyard.backends.ray_nodes import NodePlan, Room
+from trainyard.backends.shared import ray_nodes, record, single_host
+from trainyard.backends.shared.leash import Leash
+from trainyard.backends.shared.logs import LogFile
+from trainyard.backends.shared.ray_nodes import NodePlan, Room
+from trainyard.backends.shared.single_host import Machine, ObservedNode
 from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError, RequestError, TrainyardError
 from trainyard.seams.ray_types import node_from
 from trainyard.spec.cluster import ClusterSpec
@@ -104,7 +105,7 @@ def fake(made: dict[str, ObservedNode], *, recreate: bool = False, **fields: Any
 def test_nodes_are_compared_with_what_runs(
     fields: dict[str, Any], running: tuple[str, ...], missing: tuple[str, ...], surplus: tuple[str, ...]
 ) -> None:
-    assert fake(nodes_of(running=running), **fields).difference() == machine.Difference(missing, surplus)
+    assert fake(nodes_of(running=running), **fields).difference() == single_host.Difference(missing, surplus)
 
 
 @pytest.mark.parametrize(
@@ -124,13 +125,14 @@ def test_nodes_are_compared_with_what_runs(
 def test_a_repair_names_the_nodes_that_it_starts(
     made: dict[str, ObservedNode], recreate: bool, titles: list[str]
 ) -> None:
-    planned = machine.node_steps(fake(made, recreate=recreate))
+    planned = single_host.node_steps(fake(made, recreate=recreate))
+    refuse_lost_ids(planned)
     assert [step.title for step in planned] == [*titles, "All 3 nodes answer"]
 
 
 def test_another_head_is_planned_with_what_differs_and_refused() -> None:
     lab = fake(nodes_of(head={"cpus": 1}, env={"OLD": "a"}), head={"cpus": 2}, env={"NAME": "secret", "OLD": "b"})
-    refusal, *_ = machine.node_steps(lab)
+    refusal, *_ = single_host.node_steps(lab)
     (planned,) = steps.plan([refusal])
     differs = "cpus: 1 now, 2 desired; env.NAME is new; env.OLD is another"
     assert (planned.title, planned.detail) == (
@@ -158,14 +160,14 @@ def test_all_answer_once_ray_counts_these_nodes_and_no_others(
     monkeypatch: pytest.MonkeyPatch, alive: Sequence[str], answer: steps.Answer
 ) -> None:
     monkeypatch.setattr(FakeMachine, "alive", lambda *_: (frozenset(alive), ""))
-    *_, answers = machine.node_steps(fake(nodes_of()))
+    *_, answers = single_host.node_steps(fake(nodes_of()))
     assert answers.done() == answer
 
 
 def test_a_head_whose_dashboard_is_dead_is_not_waited_for() -> None:
     made = nodes_of()
     made["head"] = replace(made["head"], started=1.0)
-    *_, answers = machine.node_steps(fake(made))
+    *_, answers = single_host.node_steps(fake(made))
     with pytest.raises(NotReadyError, match="the head runs, and its dashboard does not answer any more"):
         answers.done()
 

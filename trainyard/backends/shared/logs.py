@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
 from trainyard.backends.contract import LogLine
-from trainyard.backends.ray_nodes import ANSWER_SECONDS
+from trainyard.backends.shared.ray_nodes import ANSWER_SECONDS
 from trainyard.seams.ray_api import FileMissingError, RayApi
 from trainyard.seams.ray_types import Node
 

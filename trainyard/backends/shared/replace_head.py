@@ -15,4 +15,4 @@ def step(error: RequestError, *, title: str) -> Step:
         raise error
 
     detail = f"needs {RECREATE}, which ends everything on the cluster: {error.where}"
-    return Step(title, done=lambda: no(detail), do=refuse, needs=RECREATE)
+    return Step("replace-head", title, done=lambda: no(detail), do=refuse, needs=RECREATE)

@@ -10,11 +10,14 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from trainyard.backends import record
 from trainyard.backends.contract import Tools
+from trainyard.backends.shared import record
 from trainyard.errors import OutsideError
 from trainyard.seams.addresses import answers
 from trainyard.steps import YES, Answer, Step, no
+
+# The id of the step after which there is a Kubernetes to ask.
+STEP = "kubeconfig"
 
 
 def step(path: Path, ca: Callable[[], str], text: Callable[[], str], server: str, *, after: str) -> Step:
@@ -25,7 +28,7 @@ def step(path: Path, ca: Callable[[], str], text: Callable[[], str], server: str
             return no("it is not there")
         return YES if _ca(yaml.safe_load(path.read_text())).strip() == ca().strip() else no("it is of another cluster")
 
-    return Step("Write its kubeconfig", done, lambda: write(path, text(), server), after=after)
+    return Step(STEP, "Write its kubeconfig", done, lambda: write(path, text(), server), after=after)
 
 
 def write(path: Path, text: str, server: str) -> None:

@@ -31,6 +31,7 @@ def write_private(path: Path, text: str) -> None:
 def forget_step(state: Path) -> Step:
     """Return the step that comes last of all: a command that was killed must find its way again."""
     return Step(
+        "forget",
         "Remove what was written down",
         done=lambda: no(f"still there: {state}") if state.exists() else YES,
         do=lambda: shutil.rmtree(state, ignore_errors=True),

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from trainyard import versions
-from trainyard.backends import contract, ray_nodes, replace_head
-from trainyard.backends import leash as leashes
+from trainyard.backends import contract
 from trainyard.backends.contract import ClusterStatus, LogLine, NodeState, NodeStatus, Tools
-from trainyard.backends.leash import Leash
-from trainyard.backends.logs import LogFile, followed
-from trainyard.backends.ray_nodes import NodePlan
-from trainyard.backends.record import write_private
+from trainyard.backends.shared import leash as leashes
+from trainyard.backends.shared import ray_nodes, replace_head
+from trainyard.backends.shared.leash import Leash
+from trainyard.backends.shared.logs import LogFile, followed
+from trainyard.backends.shared.ray_nodes import NodePlan
+from trainyard.backends.shared.record import write_private
 from trainyard.endpoint import Endpoint, ExpectedNode
 from trainyard.errors import NotReadyError, OutsideError, RequestError, TrainyardError
 from trainyard.seams.ray_api import UnreachableError
@@ -30,6 +31,9 @@ from trainyard.wording import all_answer, counted, named
 Plan = Mapping[str, Any]
 # A head and two workers took 5 to 8 s on 2 idle cores; a busy machine may need many times that, and several tries.
 READY_SECONDS = 300.0
+# The ids of two steps.
+_REMOVE = "remove-nodes"
+_START = "start-nodes"
 
 
 @dataclass(frozen=True)
@@ -252,11 +256,33 @@ class Machine(ABC):
 
 def node_steps(machine: Machine, preparations: Sequence[Step] = ()) -> list[Step]:
     """Return the preparations, then the steps that remove what does not fit and start what is missing."""
-    recreate = machine.tools.recreate
-    nodes, difference = machine.nodes(), machine.difference()
-    surplus = nodes if recreate else {name: nodes[name] for name in difference.surplus}
-    count = len(machine.spec.nodes())
+    surplus = machine.nodes()
+    difference = machine.difference()
+    missing: Sequence[str] = ()
+    if not machine.tools.recreate:
+        surplus = {name: surplus[name] for name in difference.surplus}
+        missing = difference.missing
 
+    all_there = Step(
+        "nodes-answer",
+        all_answer(len(machine.spec.nodes())),
+        lambda: _all_answer(machine),
+        nothing,
+        deadline=READY_SECONDS,
+        after=_START,
+    )
+    return [
+        *_refusal(machine),
+        *preparations,
+        *([_removal_step(machine, surplus)] if surplus else []),
+        _start_step(machine, missing, after=_REMOVE if surplus else None),
+        *leashes.steps(machine.spec, machine.tools, machine.leash, after=_START),
+        all_there,
+        *leashes.proof(machine.spec, machine.leash, after=_START),
+    ]
+
+
+def _removal_step(machine: Machine, surplus: Mapping[str, ObservedNode]) -> Step:
     def are_gone() -> Answer:
         now = machine.nodes()
         left = [name for name, node in surplus.items() if name in now and now[name].identity == node.identity]
@@ -264,29 +290,27 @@ def node_steps(machine: Machine, preparations: Sequence[Step] = ()) -> list[Step
 
     def remove() -> None:
         if "head" in surplus:
-            # It would end the next one.
+            # The old leash would end the new cluster, too.
             machine.leash.take_off()
         machine.remove(surplus)
 
-    def are_started() -> Answer:
-        missing = machine.difference().missing
-        return no(f"not there: {', '.join(missing)}") if missing else YES
-
-    missing = () if recreate else difference.missing
-    # The whole cluster where that is all of it, or nothing is missing.
-    whole = f"the head and {counted(count - 1, 'worker')}" if count > 1 else "the head"
-    start = f"Start {named(missing) if 0 < len(missing) < count else whole}"
-    away = f"Remove {named(tuple(surplus))}" if surplus else None
     disruptive = any(node.runs for node in surplus.values())
-    return [
-        *_refusal(machine),
-        *preparations,
-        *([Step(away, are_gone, remove, disruptive=disruptive)] if away else []),
-        Step(start, are_started, lambda: machine.start(machine.difference().missing), after=away),
-        *leashes.steps(machine.spec, machine.tools, machine.leash, after=start),
-        Step(all_answer(count), lambda: _all_answer(machine), nothing, deadline=READY_SECONDS, after=start),
-        *leashes.proof(machine.spec, machine.leash, after=start),
-    ]
+    return Step(_REMOVE, f"Remove {named(tuple(surplus))}", are_gone, remove, disruptive=disruptive)
+
+
+def _start_step(machine: Machine, missing: Sequence[str], *, after: str | None) -> Step:
+    """Return the step after which every node runs; its title names those that are `missing`, if only some are."""
+
+    def are_started() -> Answer:
+        left = machine.difference().missing
+        return no(f"not there: {', '.join(left)}") if left else YES
+
+    count = len(machine.spec.nodes())
+    # The whole cluster where that is all of it, or nothing is missing.
+    what = f"the head and {counted(count - 1, 'worker')}" if count > 1 else "the head"
+    if 0 < len(missing) < count:
+        what = named(missing)
+    return Step(_START, f"Start {what}", are_started, lambda: machine.start(machine.difference().missing), after=after)
 
 
 def _refusal(machine: Machine) -> list[Step]:

@@ -15,14 +15,13 @@ from typing import Any
 from trainyard_runner import leash as program
 
 from trainyard.backends.contract import ClusterStatus, LeashStatus, Tools
-from trainyard.backends.record import read_json, write_private
+from trainyard.backends.shared.record import read_json, write_private
 from trainyard.errors import RequestError
 from trainyard.results.formats import utc
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.units import format_duration
 from trainyard.steps import YES, Answer, Step, no
 
-TITLE = "Set the leash"
 # Its container, or pod, has to start: the image is there.
 HOLDS_SECONDS = 120.0
 # Some systems work out when something was made from a clock that is set meanwhile.
@@ -65,7 +64,7 @@ def steps(spec: ClusterSpec, tools: Tools, leash: Leash, *, after: str) -> list[
 
     settings = {"idle": spec.leash.idle, "deadline": spec.leash.deadline}
     title = ", ".join(f"{key} {format_duration(value)}" for key, value in settings.items() if value is not None)
-    return [Step(f"{TITLE}: {title}", done, do, after=after)]
+    return [Step("leash", f"Set the leash: {title}", done, do, after=after, kind="leash")]
 
 
 def proof(spec: ClusterSpec, leash: Leash, *, after: str) -> list[Step]:
@@ -81,7 +80,9 @@ def proof(spec: ClusterSpec, leash: Leash, *, after: str) -> list[Step]:
         if desired and not done().holds:
             leash.set(desired)
 
-    return [Step("The leash holds", done, do, deadline=HOLDS_SECONDS, every=0.5, after=after)] if spec.leash else []
+    if spec.leash is None:
+        return []
+    return [Step("leash-holds", "The leash holds", done, do, deadline=HOLDS_SECONDS, every=0.5, after=after)]
 
 
 def desired_leash(spec: ClusterSpec, made: float | None) -> LeashStatus | None:
@@ -151,7 +152,7 @@ def _take_off(tools: Tools, leash: Leash) -> Step:
         leash.take_off()
         (tools.state / _RECORD).unlink(missing_ok=True)
 
-    return Step("Take the leash off", done, do)
+    return Step("leash-off", "Take the leash off", done, do)
 
 
 def _is_same(observed: LeashStatus, desired: LeashStatus) -> bool:

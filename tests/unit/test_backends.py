@@ -1,0 +1,77 @@
+"""Every backend, held against the contract of backends."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+# Docker's client opens a socket as it is imported.
+import trainyard.backends.compose  # noqa: F401
+from trainyard import backends
+from trainyard.backends import answers
+from trainyard.backends.contract import Backend, Discovered, Tools
+from trainyard.errors import RequestError
+from trainyard.spec.cluster import Backend as BackendName
+from trainyard.spec.cluster import ClusterSpec
+
+BACKENDS: tuple[BackendName, ...] = get_args(BackendName)
+SPEC = ClusterSpec.model_validate({"name": "lab", "backend": "local"})
+# What each function is called with, besides the cluster and its tools.
+ASKED_WITH: dict[str, dict[str, Any]] = {
+    "down_steps": {"purge": True},
+    "logs": {"follow": True, "node": "head"},
+    "shell": {"node": "head", "command": "", "terminal": False},
+    "verify": {"report": print},
+}
+OF_A_CLUSTER = ("up_steps", "status", "connect", "documents", "diagnose", "billed", *ASKED_WITH)
+
+
+def bare() -> Backend:
+    """Return a backend that leaves out all that one may leave out."""
+    whole = backends.named("local")
+    needed = ("traits", "up_steps", "down_steps", "status", "connect", "logs")
+    return Backend(**{name: getattr(whole, name) for name in needed})
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_every_backend_of_a_cluster_file_is_one_and_the_module_of_its_name_has_it(name: str) -> None:
+    module = inspect.getmodule(backends.named(name).up_steps)
+    assert isinstance(backends.named(name), Backend)
+    assert module is not None and module.__name__ == f"trainyard.backends.{name}"
+
+
+def test_a_name_that_is_no_backends_is_refused() -> None:
+    with pytest.raises(LookupError, match="no backend is called 'slurm'"):
+        backends.named("slurm")
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_each_function_takes_what_it_is_called_with(name: str, tmp_path: Path) -> None:
+    backend, tools = backends.named(name), Tools(tmp_path, {}, name)
+    for each in OF_A_CLUSTER:
+        if function := getattr(backend, each):
+            inspect.signature(function).bind(SPEC, tools, **ASKED_WITH.get(each, {}))
+    if backend.discover:
+        inspect.signature(backend.discover).bind([(SPEC, tools)], [tmp_path], {}, region="all")
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_what_a_backend_says_of_itself_fits_what_it_offers(name: str) -> None:
+    backend, traits = backends.named(name), backends.named(name).traits
+    # A region is asked for by `discover`, and the command after `image.push` needs images on nodes.
+    assert backend.discover or not traits.has_regions
+    assert backend.verify or not traits.pushed_image
+    assert backend.verify or not traits.nodes_pull
+
+
+def test_what_is_left_out_is_answered_all_the_same(tmp_path: Path) -> None:
+    tools = Tools(tmp_path, {}, "local")
+    assert [ask(bare(), SPEC, tools) for ask in (answers.documents, answers.diagnose, answers.billed)] == [[], [], []]
+    assert answers.discover(bare(), [(SPEC, tools)], [], {}) == Discovered()
+    with pytest.raises(RequestError, match=r"cluster lab \(local\) has no nodes on which a shell could be started"):
+        answers.shell(bare(), SPEC, tools, node="head", command="", terminal=False)
+    with pytest.raises(RequestError, match=r"cluster lab \(local\) runs no images: there is nothing to verify"):
+        answers.verify(bare(), SPEC, tools, report=print)
