@@ -5,6 +5,7 @@ tests/pages.py says how a page's source names what runs.
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
@@ -95,8 +96,9 @@ def home(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["git", "clone", "-q", str(ROOT), str(tmp_path / "trainyard")], check=True)
     yield tmp_path
     for record in tmp_path.glob(".local/state/trainyard/clusters/*/cluster.json"):
-        file = record.with_name("made-from").read_text().strip()
-        down = [str(Path(sys.executable).with_name("trainyard")), "cluster.down", "-f", file, "--end-runs"]
+        made_from = json.loads(record.with_name("made-from").read_text())
+        words = ["cluster.down", "-f", made_from["file"], "--end-runs"]
+        down = [str(Path(sys.executable).with_name("trainyard")), *words]
         subprocess.run(down, env={**os.environ, "HOME": str(tmp_path)}, check=True)
 
 

@@ -349,7 +349,7 @@ def test_what_kuberay_sets_and_what_would_lose_a_word_is_named(tmp_path: Path) -
     assert found.notes[:3] == (
         "labels of head: app.kubernetes.io/name is set by KubeRay or Trainyard",
         "cpu of small: what is requested is the limit, too",
-        "object-store-memory of small: follows from memory, and shm_size of the backend here",
+        "object-store-memory of small (100000000): follows from memory, and shm_size of the backend here",
     )
     named = [note.partition(":")[0] for note in found.notes]
     place = "spec.headGroupSpec.template.spec"

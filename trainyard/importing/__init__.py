@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from trainyard.errors import RequestError
@@ -14,7 +16,7 @@ from trainyard.importing.job import Imported, Options, refuse_unreadable
 from trainyard.spec import foreign
 from trainyard.wording import did_you_mean
 
-__all__ = ["Clusters", "Imported", "Options", "convert", "convert_cluster", "of_context"]
+__all__ = ["Clusters", "Imported", "Options", "convert", "convert_cluster", "of_context", "try_out"]
 
 
 _READ = (
@@ -59,3 +61,18 @@ def convert(file: Path | None, words: Sequence[str], options: Options) -> Import
     except (OSError, ValueError) as error:
         raise RequestError(f"{file} cannot be read: {error}") from error
     return command_line.of_file(lines, options, file)
+
+
+def try_out(found: Imported | Clusters) -> None:
+    """Write what was found where it does not stay, for --dry.
+
+    Raises RequestError where writing it would.
+    """
+    with tempfile.TemporaryDirectory(prefix="trainyard-") as scratch:
+        directory = Path(scratch, "made")
+        try:
+            found.write(directory)
+        except RequestError as error:
+            # The user never sees that directory.
+            problems = [replace(each, where=each.where.replace(f"{directory}/", "")) for each in error.problems]
+            raise RequestError(error.what, where=error.where, hint=error.hint, problems=tuple(problems)) from error

@@ -110,7 +110,11 @@ def import_(call: Call, source: str = "", output: str = "", context: str = "", n
         found = lazy.importing.of_context(os.environ, context=context, prefix=source, namespace=namespace or None)
     else:
         found = lazy.importing.convert_cluster(Path(source) if source else None, words)
-    written = [] if call.dry else [paths.shown(path) for path in found.write(Path(output) if output else None)]
+    if call.dry:
+        lazy.importing.try_out(found)
+        written = []
+    else:
+        written = [paths.shown(path) for path in found.write(Path(output) if output else None)]
     next = " ".join([found.next, *written[:1]]) if written else ""
     return Report({"text": found.text, "written": written}, [found.text.rstrip()], notes=found.notes, next=next)
 

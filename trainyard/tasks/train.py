@@ -263,7 +263,11 @@ def import_(
     given = {name: value for name, value in locals().items() if name not in ("call", "source", "output")}
     options = lazy.importing.Options(**given)
     found = lazy.importing.convert(Path(source) if source else None, words_behind_dashes(), options)
-    written = [] if call.dry else [paths.shown(path) for path in found.write(Path(output) if output else None)]
+    if call.dry:
+        lazy.importing.try_out(found)
+        written = []
+    else:
+        written = [paths.shown(path) for path in found.write(Path(output) if output else None)]
     next = " ".join([found.next, *written[:1]]) if written else ""
     return Report({"text": found.text, "written": written}, [found.text.rstrip()], notes=found.notes, next=next)
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
+from trainyard.backends.shared.ray_start import commands, parameters, placed
 from trainyard.backends.shared.taking import Taking, as_name
 from trainyard.errors import RequestError
 from trainyard.spec.ec2 import OPEN, OPEN_BELOW, OPEN_IN_GROUPS
+from trainyard.spec.ray_nodes import MADE_FROM
 from trainyard.spec.units import format_size
 
-# Commands that every example of Ray's has, and Trainyard makes itself.
-_STARTS = re.compile(r"(ulimit -n \d+; ?)?ray (stop|start --(head|address=\$RAY_HEAD_IP:6379)\b.*)")
+# What Ray takes where a file says nothing (ray/autoscaler/aws/defaults.yaml).
+_HEAD_TYPE = "ray.head.default"
+_MAX_WORKERS = 2
+# A port that Ray's examples name, and nodes find out from each other.
+_OF_EXAMPLES = {"object-manager-port": "8076"}
 
 
 def is_one(document: Mapping[str, Any]) -> bool:
@@ -30,10 +34,32 @@ def convert(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
         hint = "A cluster that runs there is used as it is: trainyard cluster.new NAME --backend existing."
         raise RequestError(f"the file is for {provider}, and instances are made on AWS alone", hint=hint)
     if "available_node_types" not in document:
-        hint = "Ray itself takes no such file any more: write available_node_types, as its examples have them."
+        if document.keys() & {"head_node", "worker_nodes"}:
+            hint = "Ray itself takes no such file any more: write available_node_types, as its examples have them."
+        else:
+            hint = (
+                "Ray makes nodes of its own choice then. Write them: available_node_types, as its examples have them."
+            )
         raise RequestError("the file has no available_node_types", hint=hint)
     types = {name: _with_plain_network(kind) for name, kind in document["available_node_types"].items()}
-    return _Conversion({**document, "available_node_types": types}).run()
+    notes = []
+    if "head_node_type" not in document and _HEAD_TYPE in types:
+        document = {**document, "head_node_type": _HEAD_TYPE}
+    if document.get("max_workers") is None and any("max_workers" not in kind for kind in types.values()):
+        document = {**document, "max_workers": _MAX_WORKERS}
+        notes.append(f"max_workers is {_MAX_WORKERS} where the file says nothing, as Ray has it")
+    head_type = str(document.get("head_node_type"))
+    if head_type in types and _makes_workers(types[head_type]) and document.get("max_workers") != 0:
+        name = f"{as_name(head_type.removeprefix('ray.'))}-workers"
+        types[name] = types[head_type]
+        notes.append(f"node type {head_type} has workers, too: they are group {name} here")
+    found, others = _Conversion({**document, "available_node_types": types}).run()
+    return found, [*notes, *others]
+
+
+def _makes_workers(kind: Mapping[str, Any]) -> bool:
+    """Say whether Ray makes more nodes of the head's type; by default it makes none."""
+    return bool(kind.get("max_workers") or kind.get("min_workers"))
 
 
 def _with_plain_network(kind: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,7 +99,10 @@ class _Conversion:
         head_type = take("head_node_type")
         types = list(self._from.see("available_node_types"))
         if head_type not in types:
-            raise RequestError(f"head_node_type {head_type!r} is none of available_node_types: {', '.join(types)}")
+            wrong = (
+                f"head_node_type {head_type!r} is none of" if head_type else "the file has no head_node_type, one of"
+            )
+            raise RequestError(f"{wrong} available_node_types: {', '.join(types)}")
 
         head = self._group(head_type, "head")
         for key in ("min_workers", "max_workers"):
@@ -90,6 +119,8 @@ class _Conversion:
                 group["image"] = own or workers_image
 
         self._additions()
+        self._started("head_start_ray_commands", "the head", [head])
+        self._started("worker_start_ray_commands", "workers", workers)
         file: dict[str, Any] = {"name": name, "backend": "ec2"}
         sections = {"image": image, "head": head, "workers": workers, "ec2": self._ec2}
         if self._ray:
@@ -147,8 +178,10 @@ class _Conversion:
             self._notes.append(f"node type {kind} is group {name} here")
         least = self._from.take("available_node_types", kind, "min_workers") or 0
         most = self._from.take("available_node_types", kind, "max_workers")
-        if most is None:
-            most = self._from.see("max_workers") or least
+        most_of_all = self._from.see("max_workers")
+        if most_of_all is not None:
+            most = most_of_all if most is None else min(most, most_of_all)
+        most = least if most is None else most
         group: dict[str, Any] = {"name": name, "min": least, "max": most} if most > least else {}
         group = group or {"name": name, "count": least}
         if "max" in group and idle:
@@ -163,6 +196,12 @@ class _Conversion:
         found: dict[str, Any] = {ours: resources.pop(ray) for ray, ours in names.items() if ray in resources}
         if "memory" in resources:
             found["memory"] = format_size(int(resources.pop("memory")))
+        if store := resources.pop("object_store_memory", None):
+            self._notes.append(
+                f"object_store_memory of {kind} ({store}): follows from {MADE_FROM['object-store-memory']} here"
+            )
+        for key in [key for key, amount in resources.items() if amount != int(amount)]:
+            self._notes.append(f"resources of {kind}: {key} is {resources.pop(key)}, and nodes have whole numbers")
         if resources:
             found["resources"] = resources
         if labels := take(*place, "labels"):
@@ -208,16 +247,42 @@ class _Conversion:
             for key in keys:
                 if (value := self._from.take(section, key)) not in (None, [], {}):
                     _put(self._ray, [section, key], value)
-        for key in ("head_start_ray_commands", "worker_start_ray_commands"):
-            commands = self._from.take(key) or []
-            others = [command for command in commands if not _STARTS.fullmatch(str(command))]
-            self._notes += [f"{key}: {command!r} goes into setup_commands, if it is needed" for command in others]
         for theirs, ours in (("SubnetIds", "subnet"), ("SecurityGroupIds", "security_group")):
             if found := self._in_all(theirs, at_most=1):
                 self._ec2[ours] = found[0]
         if profile := self._in_all("IamInstanceProfile"):
             arn = str(profile.get("Name") or profile.get("Arn", ""))
             self._ec2["instance_profile"] = PurePosixPath(arn).name
+
+    def _started(self, key: str, name: str, groups: Sequence[dict[str, Any]]) -> None:
+        """Take the parameters of `ray start`; Trainyard starts Ray itself, as Ray's examples do."""
+        told: dict[str, str] = {}
+        for line in self._from.take(key) or []:
+            found = _of_ray_start(str(line))
+            if found is None:
+                self._notes.append(f"{key}: {line!r} goes into setup_commands, if it is needed")
+            else:
+                told |= found
+        told = {each: value for each, value in told.items() if _OF_EXAMPLES.get(each) != value}
+        ray_start, notes = placed(told, name)
+        self._notes += notes
+        if ray_start:
+            for group in groups:
+                group["ray_start"] = ray_start
+
+
+def _of_ray_start(line: str) -> dict[str, str] | None:
+    """Return the parameters of `ray start` in a command that starts or stops Ray, and does nothing else; or None."""
+    told: dict[str, str] = {}
+    for words in commands(line) or [["?"]]:
+        if words[:2] == ["ray", "start"]:
+            found = parameters(words[2:])
+            if found is None:
+                return None
+            told |= found
+        elif words[:2] not in (["ray", "stop"], ["ulimit", "-n"]):
+            return None
+    return told
 
 
 def _put(document: dict[str, Any], path: list[str], value: object) -> None:

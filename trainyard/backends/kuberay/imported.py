@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Any
 
+from trainyard.backends.shared.ray_start import is_for_a_shell, placed
 from trainyard.backends.shared.taking import Step, Taking, as_name
 from trainyard.seams.kube.types import quantity
 from trainyard.spec.fields import is_set_here
 from trainyard.spec.kubernetes import is_set_by_kuberay
-from trainyard.spec.ray_nodes import MADE_FROM, may_be_given
 from trainyard.spec.units import format_size
 
 GPU = "nvidia.com/gpu"
@@ -30,8 +30,20 @@ _VOLUMES = {
 }
 
 
+# Parameters of `ray start` that a cluster file has words for.
+_WORDS = ("num-cpus", "num-gpus", "resources", "labels")
 # Where objects that make a cluster of their own have it.
 _CLUSTER_OF = {"RayJob": "rayClusterSpec", "RayService": "rayClusterConfig"}
+# What a job file says of a RayJob's own.
+_OF_A_JOB = {
+    "entrypoint": "command",
+    "runtimeEnvYAML": "runtime_env",
+    "entrypointNumCpus": "resources.cpus",
+    "entrypointNumGpus": "resources.gpus",
+    "entrypointResources": "resources.custom",
+}
+# maxReplicas of a group that says none (ray.io_rayclusters.yaml).
+_UNBOUNDED = 2147483647
 
 
 def is_one(document: Mapping[str, Any]) -> bool:
@@ -48,8 +60,9 @@ def convert(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
         return _Conversion(document).run()
     rest = {**document["spec"]}
     found, notes = _Conversion({**document, "kind": "RayCluster", "spec": rest.pop(key)}).run()
-    if entrypoint := rest.pop("entrypoint", None):
-        notes.append(f"spec.entrypoint is the `command:` of a job.yaml: {entrypoint}")
+    for theirs, ours in _OF_A_JOB.items():
+        if value := rest.pop(theirs, None):
+            notes.append(f"spec.{theirs} is the `{ours}:` of a job.yaml: {' '.join(str(value).split())}")
     return found, [*notes, *(f"spec.{name}: has no place here" for name in rest)]
 
 
@@ -110,17 +123,36 @@ class _Conversion:
         """Return a group of workers."""
         take = self._from.take
         group: dict[str, Any] = {"name": self._named(str(take(*place, "groupName") or "workers"), "a group")}
-        replicas, least, most = (take(*place, f"{key}eplicas") for key in ("r", "minR", "maxR"))
         hosts = take(*place, "numOfHosts") or 1
         if hosts > 1:
             self._notes.append(f"group {group['name']}: {hosts} hosts of each replica are nodes of their own here")
-        if grows and most and most > (least or 0):
-            group |= {"min": (least or 0) * hosts, "max": most * hosts}
-            if idle:
+        least, wanted, most = self._replicas(place, group["name"], grows=grows)
+        own_idle = take(*place, "idleTimeoutSeconds")
+        if grows and most > least:
+            group |= {"min": least * hosts, "max": most * hosts}
+            if idle := idle if own_idle is None else own_idle:
                 group["idle_timeout"] = f"{idle}s"
         else:
-            group["count"] = (replicas if replicas is not None else least or 0) * hosts
+            group["count"] = wanted * hosts
         return {**group, **self._group(place, group["name"])}
+
+    def _replicas(self, place: tuple[Step, ...], name: str, *, grows: bool) -> tuple[int, int, int]:
+        """Return the least, the wanted and the most replicas, as KubeRay takes them (GetWorkerGroupDesiredReplicas)."""
+        replicas, least, most = (self._from.take(*place, f"{key}eplicas") for key in ("r", "minR", "maxR"))
+        least = least or 0
+        most = _UNBOUNDED if most is None else most
+        wanted = min(max(replicas or 0, least), most)
+        if self._from.take(*place, "suspend"):
+            self._notes.append(f"group {name}: suspended, so it has no nodes")
+            return 0, 0, 0
+        if replicas is not None and wanted != replicas:
+            self._notes.append(f"group {name} has {wanted}, not {replicas}: minReplicas and maxReplicas bound it")
+        if grows and most == _UNBOUNDED:
+            most = max(wanted, least + 1)
+            self._notes.append(
+                f"group {name}: grows without a limit there; `max: {most}` is written, which may be too few"
+            )
+        return least, wanted, most
 
     def _group(self, place: tuple[Step, ...], name: str) -> dict[str, Any]:
         """Return what the head and a group of workers have alike; pods' own words go to kuberay.groups."""
@@ -171,7 +203,10 @@ class _Conversion:
         if GPU in asked:
             found["gpus"] = int(quantity(str(asked[GPU])))
         others = sorted(asked.keys() - {"cpu", "memory", GPU})
-        self._notes += [f"{key} of {name}: kuberay.gpu_resource names another GPU than {GPU}" for key in others]
+        for key in others:
+            # A vendor's resource has a domain.
+            why = f"kuberay.gpu_resource names another GPU than {GPU}" if "/" in key else "has no place here"
+            self._notes.append(f"{key} of {name}: {why}")
         if own:
             self._groups[name] = {"requests": own}
         return found
@@ -180,27 +215,51 @@ class _Conversion:
         """Return what `ray start` is told, in the words of a cluster file."""
         told: dict[str, Any] = self._from.take(*place, "rayStartParams") or {}
         found: dict[str, Any] = {}
-        for key, value in told.items():
-            if key == "num-cpus":
-                found["cpus"] = int(value)
-                if found["cpus"] == 0 and sizes.get("cpus", 0) > 1:
-                    # For Ray itself: without CPUs for tasks a node may use what it requests.
-                    requests = self._groups.setdefault(name, {}).setdefault("requests", {})
-                    if "cpus" in requests:
-                        self._notes.append(f"{name} requests all of its {sizes['cpus']} CPUs, not {requests['cpus']:g}")
-                    requests["cpus"] = sizes["cpus"]
-            elif key == "num-gpus":
-                found["gpus"] = int(value)
-            elif key == "resources":
-                found["resources"] = _resources(value)
-            elif key == "labels":
-                found["labels"] = dict(pair.split("=", 1) for pair in str(value).split(","))
-            elif may_be_given(key):
-                found.setdefault("ray_start", {})[key] = _typed(value)
-            elif MADE_FROM.get(key, "").startswith("memory"):
-                self._notes.append(f"{key} of {name}: follows from {MADE_FROM[key]} here")
-            elif key not in MADE_FROM:
-                self._notes.append(f"{key} of {name}: no parameter of `ray start` that has a place here")
+        words = {key: value for key, value in told.items() if key in _WORDS and not is_for_a_shell(value)}
+        if "num-cpus" in words:
+            found["cpus"] = int(words["num-cpus"])
+        if "num-gpus" in words:
+            found["gpus"] = int(words["num-gpus"])
+        if "resources" in words:
+            found |= self._resources(name, _quoted(words["resources"]))
+        if "labels" in words:
+            found["labels"] = dict(pair.split("=", 1) for pair in str(words["labels"]).split(","))
+        # KubeRay 1.5: what the group itself says counts before its rayStartParams.
+        found |= self._resources(name, self._from.take(*place, "resources") or {})
+        if labels := self._from.take(*place, "labels"):
+            found["labels"] = labels
+
+        ray_start, notes = placed({key: value for key, value in told.items() if key not in words}, name)
+        if ray_start:
+            found["ray_start"] = ray_start
+        self._notes += notes
+        if found.get("cpus") == 0 and sizes.get("cpus", 0) > 1:
+            self._request_all(name, sizes["cpus"])
+        return found
+
+    def _request_all(self, name: str, cpus: int) -> None:
+        """Request all CPUs for Ray itself: without CPUs for tasks a node may use what it requests."""
+        requests = self._groups.setdefault(name, {}).setdefault("requests", {})
+        if "cpus" in requests:
+            self._notes.append(f"{name} requests all of its {cpus} CPUs, not {requests['cpus']:g}")
+        requests["cpus"] = cpus
+
+    def _resources(self, name: str, written: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what a node tells Ray that it has, in the words of a cluster file."""
+        found: dict[str, Any] = {}
+        custom: dict[str, int] = {}
+        for key, value in written.items():
+            amount = quantity(str(value))
+            if key == "memory":
+                found["memory"] = format_size(int(amount))
+            elif amount != int(amount):
+                self._notes.append(f"resources of {name}: {key} is {value}, and nodes have whole numbers")
+            elif key in ("CPU", "GPU"):
+                found[f"{key.lower()}s"] = int(amount)
+            else:
+                custom[key] = int(amount)
+        if custom:
+            found["resources"] = custom
         return found
 
     def _shared_env(self, places: Mapping[str, tuple[Step, ...]]) -> dict[str, str]:
@@ -314,22 +373,15 @@ def _empty_dir(written: Mapping[str, Any]) -> dict[str, Any]:
     return {**found, "memory": True} if written.get("medium") == "Memory" else found
 
 
-def _resources(value: str) -> dict[str, int]:
+def _quoted(value: str) -> dict[str, Any]:
     """Return custom resources: JSON that is quoted for a shell, as KubeRay's samples have it."""
     found = json.loads(value.strip("'"))
     if isinstance(found, str):
         found = json.loads(found)
-    return {name: int(count) for name, count in found.items()}
+    written: dict[str, Any] = found
+    return written
 
 
 def _toleration(written: Mapping[str, Any]) -> dict[str, Any]:
     # Kubernetes' default is Equal, the cluster file's Exists.
     return {"operator": "Equal", **written}
-
-
-def _typed(value: object) -> object:
-    """Return a parameter of `ray start` as a cluster file has it: KubeRay writes all as text, a flag as ""."""
-    text = str(value)
-    if text in ("", "true"):
-        return True
-    return int(text) if text.isdecimal() else text

@@ -1,0 +1,88 @@
+"""Parameters of `ray start` in files of other tools: their place in a cluster file, or why they have none."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from trainyard.spec.ray_nodes import MADE_FROM, may_be_given
+
+# Every node here has these.
+_ALWAYS = ("address", "autoscaling-config", "block", "head")
+_ALIKE = {"dashboard-host": "0.0.0.0", "dashboard-port": "8265", "include-dashboard": "true", "port": "6379"}  # noqa: S104
+
+
+def is_for_a_shell(value: object) -> bool:
+    """Say whether a shell reads a value before Ray does; here none does."""
+    return any(sign in str(value) for sign in "$`")
+
+
+def placed(told: Mapping[str, object], name: str) -> tuple[dict[str, Any], list[str]]:
+    """Return the `ray_start` of a group that this name calls, and a sentence about each parameter without a place.
+
+    `told` is without those that have words of their own in a cluster file, such as num-cpus.
+    """
+    found: dict[str, Any] = {}
+    notes = []
+    for key, value in told.items():
+        if key in _ALWAYS or _ALIKE.get(key) == str(value):
+            continue
+        if is_for_a_shell(value):
+            notes.append(f"{key} of {name}: {value} is read by a shell there, and by none here")
+        elif may_be_given(key):
+            found[key] = _typed(value)
+        elif key in MADE_FROM:
+            notes.append(f"{key} of {name} ({value}): follows from {MADE_FROM[key]} here")
+        else:
+            notes.append(f"{key} of {name}: no parameter of `ray start` that has a place here")
+    return found, notes
+
+
+def commands(line: str) -> list[list[str]] | None:
+    """Return the words of each command of a shell's line; None where it is more than a list of commands."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|<>()")
+    lexer.whitespace_split = True
+    found: list[list[str]] = [[]]
+    try:
+        for word in lexer:
+            if word in (";", "&&"):
+                found.append([])
+            elif set(word) <= set(";&|<>()"):
+                return None
+            else:
+                found[-1].append(word)
+    except ValueError:
+        return None
+    return [each for each in found if each]
+
+
+def parameters(words: Sequence[str]) -> dict[str, str] | None:
+    """Return the parameters of `ray start` behind these words, a flag as ""; None where there is another word."""
+    found: dict[str, str] = {}
+    for key, value in _pairs(words):
+        if key is None:
+            return None
+        found[key] = value
+    return found
+
+
+def _pairs(words: Sequence[str]) -> Iterator[tuple[str | None, str]]:
+    """Yield parameters with their values, which stand behind = or are the next word; None for another word."""
+    rest = list(words)
+    while rest:
+        key, is_given, value = rest.pop(0).partition("=")
+        if not key.startswith("--"):
+            yield None, key
+            continue
+        if not is_given and rest and not rest[0].startswith("-"):
+            value = rest.pop(0)
+        yield key.removeprefix("--"), value
+
+
+def _typed(value: object) -> object:
+    """Return a parameter as a cluster file has it: others write all as text, a flag as ""."""
+    text = str(value)
+    if text in ("", "true", "True"):
+        return True
+    return int(text) if text.isdecimal() else text
