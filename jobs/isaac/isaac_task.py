@@ -72,8 +72,10 @@ class Domain:
         # Quantised, an integer's upper end is one of its values.
         return Domain(self.kind, [self.of[0], self.of[1] + (self.kind == "randint")], q)
 
-    def sample(self, *_: Any) -> Any:
-        """Return a value, as Ray Tune draws it."""
+    def sample(self, config: Any = None, *_: Any) -> Any:
+        """Return a value, as Ray Tune draws it: a function is called with the configuration that is given."""
+        if self.function is not None:
+            return self.function(config) if inspect.signature(self.function).parameters else self.function()
         if self.kind in ("choice", "grid"):
             return random.choice(self.of)
         low, high = self.of
@@ -544,13 +546,29 @@ def words(config: Config, flags: str, environ: Mapping[str, str]) -> list[str]:
             runner += [*flag, *shlex.split(expanded(key, str(value), environ))]
         except ValueError as error:
             sys.exit(f"{PROGRAM}: {key} {value}: {error}")
-    for key, value in config["hydra_args"].items():
-        # With braces, or as a list, Isaac Lab quotes it.
-        is_bare = isinstance(value, str) and not re.search("[{}]", value)
-        runner.append(f"{key}={expanded(key, value, environ, home=False) if is_bare else hydra_text(value)}")
-    return runner
+    return [*runner, *(hydra_word(key, value, environ) for key, value in config["hydra_args"].items())]
 
 
+def hydra_word(key: str, value: Any, environ: Mapping[str, str]) -> str:
+    """Return the word that a shell makes of what Isaac Lab writes for a value of Hydra's (util.py, process_args)."""
+    written = f"{key}={hydra_text(value)}"
+    if not isinstance(value, (str, list)):
+        return written
+    if isinstance(value, list) or re.search("[{}]", value):
+        written = f"'{written}'"
+    elif not SHELL_QUOTES.search(value):
+        # A value with spaces is one word here, where Isaac Lab's shell would make several of it.
+        return expanded(key, written, environ, home=False)
+    try:
+        found = shlex.split(expanded(key, written, environ, home=False))
+    except ValueError as error:
+        sys.exit(f"{PROGRAM}: {key} {value}: {error}")
+    if len(found) != 1:
+        sys.exit(f"{PROGRAM}: {key} {value}: a shell makes {len(found)} words of it: {' | '.join(found)}")
+    return found[0]
+
+
+SHELL_QUOTES = re.compile(r"""['"\\]""")
 # No variable is in single quotes, or behind a backslash.
 VARIABLE = re.compile(r"'[^']*'|\\.|\$([A-Za-z_]\w*)|\$\{([A-Za-z_]\w*)\}|(?<!\S)(~)(?=[/\s]|$)")
 

@@ -243,6 +243,36 @@ def test_variables_are_those_of_the_node_and_other_signs_of_a_shell_are_named(
     assert [note in said for said in described(file)["notes"]] == [True] * bool(note)
 
 
+@pytest.mark.parametrize(
+    ("value", "word"),
+    [
+        # A file of a user's: shlex.quote around a mapping that is a text.
+        ("shlex.quote('\"{activation_fn:elu,net_arch:[26,82]}\"')", "{activation_fn:elu,net_arch:[26,82]}"),
+        ("\"'{x:1}'\"", "{x:1}"),
+        ("'{x:1}'", "{x:1}"),
+        ("'\"relu\"'", "relu"),
+        ('["\'q\'", "z"]', "[q,z]"),
+        ("[{'kernel': 3}, {'kernel': 5}]", "[{kernel:3},{kernel:5}]"),
+        ("'two words'", "two words"),
+        ("tune.sample_from(lambda _: 3).sample()", "3"),
+        ("tune.sample_from(lambda: 4).sample()", "4"),
+    ],
+)
+def test_a_value_of_hydra_is_what_a_shell_makes_of_it(value: str, word: str, tmp_path: Path) -> None:
+    assert trial(written(tmp_path, f'import shlex\nh["agent.a"] = {value}')) == [f"agent.a={word}"]
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [('"it\'s"', "No closing quotation"), ("\"'{a: 1}'\"", r"a shell makes 2 words of it: agent\.a={a: \| 1}")],
+)
+def test_a_value_that_a_shell_tears_is_refused_by_its_key(value: str, why: str, tmp_path: Path) -> None:
+    file = written(tmp_path, f'h["agent.a"] = {value}')
+    for program in (described, trial):
+        with pytest.raises(SystemExit, match=rf"agent\.a .*: {why}"):
+            program(file)
+
+
 def test_a_variable_that_the_node_does_not_have_is_named_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SCRATCH", raising=False)
     file = written(tmp_path, 'h["agent.dir"] = "$SCRATCH/x"')
