@@ -363,6 +363,7 @@ def test_what_kuberay_sets_and_what_would_lose_a_word_is_named(tmp_path: Path) -
     "text",
     [
         "image: {repository: rayproject/ray, tag: 2.52.0}\nhead: {resources: {}}\nworker: {replicas: 1}\n",
+        "headServiceSuffix: ray-operator.svc\nhead: {groupName: head}\nworker: {replicas: 1}\n",
         "worker: {replicas: 3}\n",
         "additionalWorkerGroups: {gpu: {replicas: 1}}\n",
     ],

@@ -482,3 +482,20 @@ def test_variables_before_a_sub_job_are_its_environment(tmp_path: Path) -> None:
         {"OMP_NUM_THREADS": "4"},
     ]
     assert not any("=" in word for task in tasks for word in task["command"])
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("ray job submit --runtime-env-json={} -- bash x.sh", "What stands behind -- is the `command:` of a job.yaml"),
+        ("RAY_ADDRESS=http://a:1 ray job submit -- python a.py", "What stands behind --"),
+        ("ray submit cluster.yaml train.py", "The program is the `command:` of a job.yaml"),
+        ("ray up cluster.yaml", "trainyard cluster.import FILE"),
+        ("rllib train file a.yaml", "jobs/rllib trains by its words"),
+    ],
+)
+def test_a_line_of_another_program_is_told_where_its_words_belong(line: str, hint: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        convert(None, line.split(), Options())
+    assert "is no line of Isaac Lab's Ray scripts" in caught.value.what
+    assert hint in (caught.value.hint or "")

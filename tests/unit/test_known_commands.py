@@ -25,6 +25,8 @@ def refused(*command: str) -> list[str]:
         ("schola-rllib --headless", ["Schola's interactive"]),
         ("python -m schola.scripts.ray.launch -t 1", ["Schola's interactive"]),
         ("python /opt/schola/schola/scripts/ray/launch.py", ["Schola's interactive"]),
+        ("schola-sb3 -t 100 PPO", ["Schola's interactive"]),
+        ("python -m schola.scripts.sb3.launch -p 8000", ["Schola's interactive"]),
         ("schola-train --num-cpus 4", ["--num-cpus starts"]),
         ("/usr/local/bin/schola-train --headless --num-cpus=4", ["--num-cpus starts"]),
         ("schola-train --num-cpus 4 --checkpoint-dir ./ckpt", ["--num-cpus starts", "a relative"]),

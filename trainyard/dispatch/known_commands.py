@@ -11,13 +11,21 @@ from typing import NoReturn
 
 from trainyard.errors import Problem
 
-_INTERACTIVE = re.compile(
-    r"^(?:.*/)?schola-rllib$|^schola\.scripts\.ray\.launch$|^(?:.*/)?schola/scripts/ray/launch\.py$"
-)
+# By the library that trains: its command, its module, its file.
+_INTERACTIVE = {
+    "rllib": re.compile(
+        r"^(?:.*/)?schola-rllib$|^schola\.scripts\.ray\.launch$|^(?:.*/)?schola/scripts/ray/launch\.py$"
+    ),
+    "sb3": re.compile(r"^(?:.*/)?schola-sb3$|^schola\.scripts\.sb3\.launch$|^(?:.*/)?schola/scripts/sb3/launch\.py$"),
+}
 _WAITS = (
     "Schola's interactive entry point waits for a key at its end, which nobody presses on a cluster: training that "
-    "succeeded ends as failed. Write schola-train, with the same flags"
+    "succeeded ends as failed. Write {}, with the same flags"
 )
+_INSTEAD = {
+    "rllib": "schola-train",
+    "sb3": "[python, -c, 'from schola.scripts.sb3.launch import main_from_cli; main_from_cli()', ...]",
+}
 _OWN_RAY = "--num-cpus starts a Ray of its own, which fails inside of a cluster. Leave it out: `resources:` says it"
 _RELATIVE = "a relative --{} is not found again: a task has a directory of its own. Write an absolute path{}"
 _CHECKPOINTS = ", or leave it out: schola-train writes to $TRAINYARD_OUTPUT, which comes back"
@@ -85,8 +93,9 @@ def _in_shell(command: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _wrong(command: Sequence[str]) -> Iterator[str]:
-    if any(_INTERACTIVE.match(word) for word in command):
-        yield _WAITS
+    for library, waits in _INTERACTIVE.items():
+        if any(waits.match(word) for word in command):
+            yield _WAITS.format(_INSTEAD[library])
     if Path(command[0]).name != "schola-train":
         return
     try:

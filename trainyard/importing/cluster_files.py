@@ -12,7 +12,7 @@ import yaml
 from trainyard import backends
 from trainyard.backends.shared.taking import as_name
 from trainyard.errors import Problem, RequestError
-from trainyard.importing import clusters, launch_line, shell
+from trainyard.importing import clusters, command_line, launch_line, shell
 from trainyard.importing.clusters import Clusters
 from trainyard.importing.job import refuse_unreadable
 from trainyard.spec import foreign
@@ -95,6 +95,8 @@ def of_context(environ: Mapping[str, str], *, context: str, prefix: str, namespa
 
 def _of_line(words: Sequence[str], *, source: str) -> Clusters:
     if not launch_line.is_one(words):
+        if other := command_line.other_program(words):
+            raise other
         hint = "One that runs a job: trainyard train.import -- ..."
         raise RequestError("this is no command line of Isaac Lab's launch.py", hint=hint)
     made = _of_documents(launch_line.clusters(words), source=source)

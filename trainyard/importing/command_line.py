@@ -40,6 +40,15 @@ OTHER_SCRIPTS = {
     "mlflow_to_local_tensorboard": "It is not needed for runs of Trainyard, whose event files come home: "
     "tensorboard --logdir results",
 }
+_COMMAND = "What stands behind -- is the `command:` of a job.yaml"
+# Programs that others train with, and where their words belong.
+OTHER_PROGRAMS = {
+    ("ray", "job", "submit"): f"{_COMMAND}, --runtime-env its `runtime_env:`, --working-dir its directory jobs/NAME. "
+    "Or submit it as it is: trainyard cluster.open prints the address.",
+    ("ray", "submit"): "The program is the `command:` of a job.yaml, in its directory jobs/NAME.",
+    ("ray", "up"): "trainyard cluster.import FILE writes a cluster file of it.",
+    ("rllib", "train"): "jobs/rllib trains by its words: command: [python, train.py, ...].",
+}
 RESOURCES = {"gpu_per_worker": "gpus", "cpu_per_worker": "cpus", "ram_gb_per_worker": "memory"}
 _ONE_CPU = (
     "cpu_per_worker is not given: each gets 1 CPU. Set resources.cpus, or leave all three flags out for a whole node."
@@ -146,8 +155,19 @@ def _no_job(words: Sequence[str]) -> RequestError:
     for stem in (script_of(words, index) for index in range(len(words))):
         if stem in OTHER_SCRIPTS:
             return RequestError(f"{stem}.py runs no job", hint=OTHER_SCRIPTS[stem])
+    if other := other_program(words):
+        return other
     known = f"It names one of {', '.join(SCRIPTS.values())}, or begins with {', '.join(SCRIPTS)}."
     return RequestError("this is no command line of Isaac Lab's Ray scripts", hint=known)
+
+
+def other_program(words: Sequence[str]) -> RequestError | None:
+    """Return the error for a line of another program than Isaac Lab's scripts, with where its words belong."""
+    line = words[shell.variables(words) :]
+    for program, hint in OTHER_PROGRAMS.items():
+        if tuple(line[: len(program)]) == program:
+            return RequestError(f"`{' '.join(program)}` is no line of Isaac Lab's Ray scripts", hint=hint)
+    return None
 
 
 def script_of(words: Sequence[str], index: int) -> str:

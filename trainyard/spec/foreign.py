@@ -42,9 +42,9 @@ def _is_sky(file: Top) -> bool:
 
 
 def _is_chart_values(file: Top) -> bool:
-    """Say whether these are values of KubeRay's ray-cluster chart (1.0 to 1.6): what stands at their top."""
+    """Say whether these are values of KubeRay's ray-cluster chart (0.3 to 1.6): what stands at their top."""
     known = {*("image", "nameOverride", "fullnameOverride", "imagePullSecrets", "gcsFaultTolerance", "common")}
-    known |= {"service", "head", "worker", "additionalWorkerGroups", "annotations"}
+    known |= {"service", "head", "worker", "additionalWorkerGroups", "annotations", "headServiceSuffix"}
     parts = (file.get(key) for key in ("head", "worker", "additionalWorkerGroups"))
     return file.keys() <= known and any(isinstance(part, Mapping) for part in parts)
 
