@@ -175,6 +175,15 @@ def test_a_killed_raylet_makes_the_cluster_partial_and_up_repairs_it(pair: Yard)
     assert pair.keeper("head") == head
 
 
+def test_a_node_starts_where_one_before_left_its_directory(pair: Yard) -> None:
+    pair.raylet("cpu-0").kill()
+    wait_until(lambda: pair.states()["cpu-0"] == "down", seconds=20, what="cpu-0 is down")
+    # Nothing is written about it any more; its directory is open to all, as Ray makes it.
+    (pair.state / "nodes" / "cpu-0.json").unlink()
+    pair.run("cluster.up")
+    assert pair.states() == {"head": "up", "cpu-0": "up"}
+
+
 def test_recreate_makes_everything_anew_and_ends_what_a_killed_keeper_left(pair: Yard) -> None:
     before = pair.keeper("head")
     (keeper := psutil.Process(pair.keeper("cpu-0").pid)).kill()

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from trainyard.backends.local.naming import ClusterFiles, private_directory
+from trainyard.backends.local.naming import ClusterFiles
 from trainyard.backends.shared import ray_nodes
 from trainyard.backends.shared.ray_nodes import NodePlan
 from trainyard.backends.shared.record import read_json, write_private
@@ -42,8 +42,9 @@ class NodeRecord:
 def start(files: ClusterFiles, plan: NodePlan, ports: Ports, *, environ: Mapping[str, str]) -> None:
     """Start a node's keeper, and write it down."""
     temp_dir = files.node_temp(plan.name)
-    private_directory(temp_dir)
-    private_directory(temporary(files, plan.name))
+    # Only this user can look into the directory above. Ray opens this one to all; on a busy machine a process of the
+    # node before, which had ended, was seen to leave it behind.
+    temporary(files, plan.name).mkdir(parents=True, exist_ok=True, mode=0o700)
     # Not resolved: the interpreter of a virtual environment is a link, and its place is what makes it one.
     python = Path(sys.executable)
     environment = node_environment(files, plan, environ, programs=python.parent)
