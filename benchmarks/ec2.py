@@ -101,7 +101,8 @@ def measure(directory: Path) -> Iterator[Measured]:
         return
     with bed.shared_engine() as engine, ec2.cloud(engine, directory / "bed") as cloud:
         bench = Bench(directory, cloud)
-        again, tasks = [], []
+        again = []
+        tasks = []
 
         def ours() -> float:
             up, first_tasks = bench.up()

@@ -148,7 +148,9 @@ def play(state: State, environments: gymnasium.vector.VectorEnv) -> tuple[Floats
     """
     observed, _ = environments.reset(seed=int(state.rng.integers(EVALUATION_SEED)))
     going = np.ones(EPISODES, dtype=bool)
-    observations, surprises, playing = [], [], []
+    observations = []
+    surprises = []
+    playing = []
     while going.any():
         chances = 1.0 / (1.0 + np.exp(-(observed / SCALE) @ state.weights))
         actions = (state.rng.random(EPISODES) < chances).astype(np.int64)

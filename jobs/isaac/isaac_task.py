@@ -328,7 +328,8 @@ def member(module: types.ModuleType, name: str | None, base: type, what: str) ->
 def seed(number: int) -> None:
     """Seed what a file can draw from, also generators of its own: each trial would get the same from them."""
     random.seed(number)
-    of_numpy, torch = sys.modules.get("numpy.random"), sys.modules.get("torch")
+    of_numpy = sys.modules.get("numpy.random")
+    torch = sys.modules.get("torch")
     for each in own_globals():
         if isinstance(each, random.Random):
             each.seed(number)
@@ -628,7 +629,10 @@ def rounds(logs: Path, goes_on: Callable[[], bool]) -> Iterator[dict[str, Any]]:
     # A file of Trainyard's runner, which lies beside this one where a stopper is used.
     from event_files import scalars
 
-    began, read, counts, latest = time.monotonic(), Counter[Path](), Counter[str](), {}
+    began = time.monotonic()
+    read = Counter[Path]()
+    counts = Counter[str]()
+    latest = {}
     while goes_on():
         for path in sorted(logs.rglob("*.tfevents.*")):
             with path.open("rb") as file:
@@ -757,7 +761,8 @@ SYSTEM = [("usr",), ("etc",), ("proc",), ("sys",), ("dev",), ("lib",)]
 
 def needed(directory: Path, opened: Sequence[str]) -> tuple[set[Path], set[Path]]:
     """Return which files a cfg file in this directory needs: those near it, which go with the job, and others."""
-    near, away = set(imported(directory)), set[Path]()
+    near = set(imported(directory))
+    away = set[Path]()
     for path in map(Path, opened):
         if not path.is_file() or path.suffix in (".py", ".pyc") or is_installed(path.resolve()):
             continue

@@ -162,7 +162,8 @@ def kubernetes(target: Settings, *, only_try: bool = False) -> None:
     # Python 3.13 refuses CAs without keyUsage (canonical/microk8s#4864).
     trusted = ssl.create_default_context(cafile=str(_ACCOUNT / "ca.crt"))
     trusted.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    host, port = os.environ["KUBERNETES_SERVICE_HOST"], int(os.environ["KUBERNETES_SERVICE_PORT"])
+    host = os.environ["KUBERNETES_SERVICE_HOST"]
+    port = int(os.environ["KUBERNETES_SERVICE_PORT"])
     connection = http.client.HTTPSConnection(host, port, timeout=60, context=trusted)
     path = f"/apis/ray.io/v1/namespaces/{target['namespace']}/rayclusters/{target['name']}"
     options = {"propagationPolicy": "Foreground", "preconditions": {"uid": target["uid"]}}

@@ -132,7 +132,8 @@ def fetch_checkpoint(ray: RayApi, run: RunDirectory, node_id: str, task: Task, *
     """
     if task.checkpoint is None:
         return
-    place, seq = run.checkpoint(task.name), task.checkpoint["seq"]
+    place = run.checkpoint(task.name)
+    seq = task.checkpoint["seq"]
     place.parent.mkdir(parents=True, exist_ok=True)
     with store.number_file(place).open("a", encoding="utf-8") as number:
         fcntl.flock(number, fcntl.LOCK_EX)  # another thread or command may bring the same home
@@ -198,7 +199,8 @@ def _download_stubbornly(ray: RayApi, node_id: str, filename: str, archive: Arch
 
 
 def _download(ray: RayApi, node_id: str, filename: str, archive: Archive, spool: Path) -> None:
-    digest, size = hashlib.sha256(), 0
+    digest = hashlib.sha256()
+    size = 0
     with ray.file(node_id, filename) as chunks, spool.open("wb") as file:
         for chunk in chunks:
             file.write(chunk)

@@ -88,7 +88,8 @@ def dispatch(
 
 def interrupted(status: RunStatus) -> RunStatus:
     """Return a run that was interrupted with the error that says how it ended: it may have done so just before."""
-    name, state = status.run.name, status.state
+    name = status.run.name
+    state = status.state
     if not state.ended:
         told = "interrupted; the run was told to stop and has not said that it ended"
         return replace(status, error=InterruptedRunError(told, hint=f"See: trainyard train.status {name}"))
@@ -104,7 +105,8 @@ def _refuse_without_packages(prepared: Prepared, endpoint: Endpoint) -> None:
 
     Where the head cannot be asked beforehand, its gate says so, or Ray where it installs.
     """
-    sweep, installed = prepared.job.tune, prepared.job.runtime_env
+    sweep = prepared.job.tune
+    installed = prepared.job.runtime_env
     if sweep and (missing := endpoint.lacking(space.packages(sweep.search))):
         raise PrerequisiteError(
             f"a sweep needs {missing.name}, and the Python of the cluster's head does not have it",

@@ -36,9 +36,11 @@ def packed(names: Sequence[str], directory: Path) -> tuple[str | Package, ...]:
 
 def _packed(name: str, path: Path) -> Package:
     if path.is_file():
-        listed, prefix = Listing(path.parent, (sent_file(path, path.name),), ()), ""
+        listed = Listing(path.parent, (sent_file(path, path.name),), ())
+        prefix = ""
     else:
-        listed, prefix = listing(path), f"{path.name}/"
+        listed = listing(path)
+        prefix = f"{path.name}/"
     if listed.size >= PART_LIMIT:
         sizes = f"{name} has {formats.size(listed.size)}, at most {formats.size(PART_LIMIT)}"
         raise RequestError("a module is too big for Ray", problems=(Problem("runtime_env.py_modules", sizes),))

@@ -63,7 +63,8 @@ def prepare(cluster: LoadedCluster, job: JobSpec, directory: Path) -> Prepared:
     Raises RequestError naming every extra file or wheel that is missing or in the way, and every command that is known
     to fail as a task.
     """
-    found, tasks = listing(directory), expand(job)
+    found = listing(directory)
+    tasks = expand(job)
     # Of a sweep's tasks there is only the command that they will have.
     commands = {"trial": job.command or ()} if job.tune else {task.name: task.command for task in tasks}
     problems = list(known_commands.problems(commands))

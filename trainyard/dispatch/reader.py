@@ -20,7 +20,8 @@ from trainyard.seams.ray_api import FileMissingError, RayApi
 # Batches of lines that wait for whoever shows them; a chunk is 64 KiB, so that this bounds the memory.
 _BATCHES = 64
 # How long to wait before the next question, in seconds: little while something comes, more and more while not.
-_SOON, _LATE = 0.1, 0.5
+_SOON = 0.1
+_LATE = 0.5
 _SILENCE = 15.0
 # So many lines are asked for again when few were new the last time; a wrong guess only costs one more question.
 _FEW = 8
@@ -104,7 +105,8 @@ class StreamReader:
     def _ask(self) -> int:
         """Hand out what is new in the current segment; return how many lines that were."""
         filename = f"{self._directory}/{names.segment(self._segment)}"
-        guess, news = self._guess, 0
+        guess = self._guess
+        news = 0
         with self._ray.file(self._node_id, filename, last_lines=guess, silence=_SILENCE) as chunks:
             for lines in self._whole_lines(chunks):
                 first = _seq(lines[0])
@@ -121,7 +123,8 @@ class StreamReader:
         return news
 
     def _whole_lines(self, chunks: Iterator[bytes]) -> Iterator[list[bytes]]:
-        rest, read = b"", 0
+        rest = b""
+        read = 0
         for chunk in chunks:
             self._contact()
             read += len(chunk)
@@ -147,7 +150,8 @@ class StreamReader:
         return ends
 
     def _contact(self) -> None:
-        self.problem, self.last_contact = None, time.monotonic()
+        self.problem = None
+        self.last_contact = time.monotonic()
 
 
 def _seq(line: bytes) -> int:

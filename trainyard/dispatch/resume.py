@@ -42,7 +42,8 @@ class Resumed:
 
     def described(self, tasks: int) -> str:
         """Say what becomes of the tasks."""
-        skipped, begun = self.plan.skipped, self.record()["from_checkpoint"]
+        skipped = self.plan.skipped
+        begun = self.record()["from_checkpoint"]
         parts = [f"skips {counted(len(skipped), 'task')} that succeeded"] if skipped else []
         parts += [f"from their checkpoints: {named(begun)}"] if begun else []
         fresh = tasks - len(skipped) - len(begun)

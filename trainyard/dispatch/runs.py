@@ -310,7 +310,8 @@ def _replay_log(run: RunDirectory, task: str, attempt: int, *, screen: Screen) -
 
 def concluded(status: RunStatus, *, unfetched: Unfetched = ALL_HOME) -> RunStatus:
     """Return a run that was followed, or left, with its error; `unfetched` is what did not come home."""
-    run, state = status.run, status.state
+    run = status.run
+    state = status.state
     error = _error(run, state) if state.ended and state.exit != 0 else None
     if error is None and (left := unfetched.outputs or unfetched.checkpoints):
         what = "outputs" if unfetched.outputs else "checkpoints"

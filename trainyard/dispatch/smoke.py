@@ -108,7 +108,8 @@ def _run(ray: RayApi, endpoint: Endpoint, progress: Progress, interrupts: Interr
     state = RunState(run=name, cluster=endpoint.cluster, job=None)
     journal = Journal(RunDirectory(Path(name)), may_record=False)
     launch.begin(ray, name, plan.build(name, endpoint), job=JOB, progress=progress)
-    notes, reach = _Notes(progress), endpoint.is_in_reach
+    notes = _Notes(progress)
+    reach = endpoint.is_in_reach
     Follower(ray, journal, state, None, notes, interrupts.asked, True, is_in_reach=reach).follow()
     if state.ended:
         run_steps([_end(ray, name)], progress)

@@ -73,8 +73,10 @@ class Built:
 
 def steps(building: Building, report: Report = lambda title, text: None, *, no_cache: bool = False) -> list[Step]:
     """Return the steps after which the engine has the image under both of its names."""
-    image, engine = building.image, building.engine
-    base, title = f"Get the base {image.base}", f"Build image {image.name}"
+    image = building.image
+    engine = building.engine
+    base = f"Get the base {image.base}"
+    title = f"Build image {image.name}"
     made: list[str] = []
 
     def is_built() -> Answer:
@@ -124,7 +126,8 @@ def built(building: Building) -> Built:
 
 def facts(building: Building) -> ImageFacts:
     """Return what the engine knows about the image. Raises PrerequisiteError as `built` does."""
-    image, reference = building.image, building.reference
+    image = building.image
+    reference = building.reference
     found = docker_images.inspect(building.engine, reference)
     if found is None:
         raise PrerequisiteError(
@@ -146,7 +149,9 @@ def _has_base(building: Building) -> Answer:
 
 def _get_base(building: Building, on_progress: Callable[[str], None]) -> None:
     """Pull the base first, by itself: the hash depends on which one the engine has."""
-    base, engine, spec = building.image.base, building.engine, building.spec
+    base = building.image.base
+    engine = building.engine
+    spec = building.spec
     as_login = login(registry_at(docker_images.registry_of(base), spec), engine.environ)
     try:
         transfer.pull(engine, base, login=as_login, platform=spec.build.platform, on_progress=on_progress)
@@ -161,7 +166,9 @@ def _get_base(building: Building, on_progress: Callable[[str], None]) -> None:
 
 def _build(building: Building, on_stage: Callable[[str], None], *, no_cache: bool) -> None:
     """Run `docker buildx`. Raises BuildError, or RequestError for a wrong Dockerfile."""
-    image, engine, settings = building.image, building.engine, building.spec.build
+    image = building.image
+    engine = building.engine
+    settings = building.spec.build
     files = {"ca_bundle": settings.ca_bundle, "pip_config": settings.pip_config}
     cli.require(engine, "buildx", hint=cli.BUILDX)
     command = cli.build_command(
@@ -193,13 +200,15 @@ def _cached(building: Building) -> str:
     """
     if docker_images.inspect(building.engine, building.alias):
         return building.alias
-    registry, image = registry_of(building.spec), building.image
+    registry = registry_of(building.spec)
+    image = building.image
     return f"{registry.address}/{registry.repository(image.name)}:{image.alias}"
 
 
 def _labels(building: Building) -> dict[str, str]:
     """Return what the image says about itself (OCI image specification, annotations; and ours)."""
-    image, tag = building.image, building.content
+    image = building.image
+    tag = building.content
     commit = git.revision(image.directory)
     found = {
         f"{docker_images.OCI}.title": image.name,

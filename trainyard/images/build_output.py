@@ -50,7 +50,8 @@ class BuildProgress:
 
     def error(self, image: str) -> OutsideError | RequestError:
         """Return the error for a build that failed: of the request where its Dockerfile is wrong."""
-        stage, tail = self._stages.get(self._failed, ""), self._tails.get(self._failed, ())
+        stage = self._stages.get(self._failed, "")
+        tail = self._tails.get(self._failed, ())
         code = _CODE.search(self._raw)
         said = "\n".join([*tail, self._raw])
         lacking = next((hint for pattern, hint in LACKING if re.search(pattern, said, re.IGNORECASE)), None)

@@ -73,7 +73,8 @@ def write(image: Image, target: IO[bytes]) -> None:
     with tarfile.open(fileobj=target, mode="w|", format=tarfile.PAX_FORMAT) as archive:
         content = dockerfile(image).encode()
         head = tarfile.TarInfo(DOCKERFILE)
-        head.mtime, head.size = DATE, len(content)
+        head.mtime = DATE
+        head.size = len(content)
         archive.addfile(head, BytesIO(content))
         for path, source in entries(image).items():
             entry = _entry(path, source)
@@ -86,12 +87,17 @@ def write(image: Image, target: IO[bytes]) -> None:
 
 def _entry(path: str, source: Path) -> tarfile.TarInfo:
     """Return the head of an entry: git keeps no more of a file's mode than whether it can be executed."""
-    entry, status = tarfile.TarInfo(path), source.lstat()
-    entry.mtime, entry.mode = DATE, 0o755 if status.st_mode & stat.S_IXUSR else 0o644
+    entry = tarfile.TarInfo(path)
+    status = source.lstat()
+    entry.mtime = DATE
+    entry.mode = 0o755 if status.st_mode & stat.S_IXUSR else 0o644
     if stat.S_ISLNK(status.st_mode):
-        entry.type, entry.mode, entry.linkname = tarfile.SYMTYPE, 0o777, str(source.readlink())
+        entry.type = tarfile.SYMTYPE
+        entry.mode = 0o777
+        entry.linkname = str(source.readlink())
     elif stat.S_ISDIR(status.st_mode):
-        entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+        entry.type = tarfile.DIRTYPE
+        entry.mode = 0o755
     elif stat.S_ISREG(status.st_mode):
         entry.size = status.st_size
     else:
@@ -134,7 +140,8 @@ def source_hash(image: Image, environ: Mapping[str, str], *, platform: str | Non
 
 def _digest(source: Path, cache: Path) -> str:
     """Return what makes an entry another one: its kind, its content, whether it can be executed."""
-    entry, status = _entry("", source), source.lstat()
+    entry = _entry("", source)
+    status = source.lstat()
     if not entry.isreg():
         return f"link {entry.linkname}" if entry.issym() else "directory"
     if entry.size < LARGE:

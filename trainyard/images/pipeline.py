@@ -110,7 +110,8 @@ def plan_push(command: ImageCommand, *, skip_lint: bool = False) -> list[Planned
 
 def listed(command: ImageCommand) -> list[ListedImage]:
     """Return every image that can be built here, with what the engine has of it."""
-    engine, spec = command.engine, command.spec
+    engine = command.engine
+    spec = command.spec
     built_here = docker_images.ours(engine)
     newest_first = sorted(built_here, key=lambda facts: facts.created, reverse=True)
     images = []

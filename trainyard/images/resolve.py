@@ -175,7 +175,8 @@ def _bytes(api: RegistryApi, path: str, digest: str) -> int:
 
 
 def _built_here(building: Building, environ: Mapping[str, str]) -> PinnedImage:
-    name, facts = building.image.name, build.facts(building)
+    name = building.image.name
+    facts = build.facts(building)
     # Pushed to the registry on the engine's loopback, it runs by the digest that it has there.
     repository = f"{DEFAULT.address}/{DEFAULT.repository(name)}"
     digest = facts.digest_in(repository)
@@ -213,7 +214,8 @@ class _Registries:
     def ours(self, image: Image, registry: Registry) -> PinnedImage:
         """Return the digest of what was pushed from these very files."""
         source = content.source_hash(image, self.environ, platform=self.spec.build.platform)
-        tag, path = content.source_tag(source), registry.repository(image.name)
+        tag = content.source_tag(source)
+        path = registry.repository(image.name)
         repository = f"{registry.address}/{path}"
         try:
             manifest, used = self._ask(registry, path, tag)

@@ -21,7 +21,8 @@ Words = list[str]
 Word = tuple[str, str]
 Meaning = Literal["separator", "inside", "both"]
 _SCRIPT = re.compile(r"python[0-9.]*|[^\s=+*]+\.(?:py|sh|bash)")
-_OPENS, _CLOSES = "([{", ")]}"
+_OPENS = "([{"
+_CLOSES = ")]}"
 
 
 def jobs(words: Sequence[str], sign: str) -> list[Words]:

@@ -86,7 +86,8 @@ def _tokens(script: str) -> Iterator[_Token]:
 def _commands(script: str, line: Sequence[_Token]) -> Iterator[Command]:
     ends = [-1, *(index for index, token in enumerate(line) if token.kind == "end"), len(line)]
     for first, last in pairwise(ends):
-        words, redirections = [], []
+        words = []
+        redirections = []
         own = iter(line[first + 1 : last])
         for token in own:
             if token.kind == "redirection":
@@ -104,7 +105,8 @@ def raw_words(text: str) -> list[str]:
 
     What continues a line is no word.
     """
-    found, position = [], 0
+    found = []
+    position = 0
     for word in _WORD.finditer(text):
         if text[position : word.start()].strip():
             break

@@ -20,7 +20,8 @@ from trainyard.spec.load import load_other
 from trainyard.spec.units import format_size
 
 # Longer expressions and larger results are no number of GPUs, CPUs or bytes.
-LONGEST, LARGEST = 100, 10**18
+LONGEST = 100
+LARGEST = 10**18
 _OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -50,7 +51,8 @@ def _value(node: ast.AST) -> float:
         case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=inner):
             result = -_value(inner) if isinstance(sign, ast.USub) else _value(inner)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-            first, second = _value(left), _value(right)
+            first = _value(left)
+            second = _value(right)
             # 2**(10**9) would be worked on for minutes.
             if isinstance(op, ast.Pow) and not 0 <= second <= 64:
                 raise ValueError

@@ -37,7 +37,8 @@ def make(host: str, *, now: datetime) -> KeyPair:
     except ValueError:
         served = x509.DNSName(host.lower())
     # A day back: the clocks of other hosts may be behind.
-    since, until = now - DAY, now + DAYS * DAY
+    since = now - DAY
+    until = now + DAYS * DAY
     certificate = (
         x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), since, until)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)

@@ -89,7 +89,8 @@ def _is_as_desired(target: Target, container: Container) -> bool:
 
 
 def _settings_hash(target: Target) -> str:
-    registry, login = target.registry, named_login(target.registry, target.environ)
+    registry = target.registry
+    login = named_login(target.registry, target.environ)
     password = login.password.encode() if login else b""
     guarded = hashlib.pbkdf2_hmac("sha256", password, registry.address.encode(), PBKDF2_ROUNDS).hex()
     pair = None if registry.insecure else certificates.load(target.state)

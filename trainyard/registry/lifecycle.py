@@ -69,7 +69,8 @@ def down_steps(target: Target, *, purge: bool) -> list[Step]:
     def removal(id: str, title: str, left: Callable[[], object], remove: Callable[[], None]) -> Step:
         return Step(id, title, lambda: no("it still exists") if left() else YES, remove)
 
-    name, state = target.name, target.state
+    name = target.name
+    state = target.state
     title = f"Remove the container {name}"
     steps = [removal("container", title, lambda: target.container, lambda: container.remove(target))]
     if purge:
@@ -94,7 +95,8 @@ def _can_run(target: Target) -> Answer:
     Raises PrerequisiteError when somebody else has the port, or the password is not where the file says.
     """
     named_login(target.registry, target.environ)
-    address, port = target.bind_address, target.host_port.port
+    address = target.bind_address
+    port = target.host_port.port
     own = target.container
     holder = None if own and own.state == "running" else containers.port_holder(target.engine, address, port)
     if holder:

@@ -71,7 +71,8 @@ class Target:
     @property
     def bind_address(self) -> str:
         """Return the IP address to publish on, IPv4 if it has one. Raises RequestError if it is not of this host."""
-        host, is_here = self.host_port.host, self.engine.is_here
+        host = self.host_port.host
+        is_here = self.engine.is_here
         ours = [address for address in addresses.resolve(host) if not is_here or addresses.is_ours(address)]
         if not ours:
             raise RequestError(

@@ -136,7 +136,8 @@ def _probe(target: Target) -> str:
 
 def _pull(target: Target) -> str:
     """Send an image of a few bytes there if it lacks it, fetch it, and remove it again; return its name."""
-    reference, login = _probe(target), target.login
+    reference = _probe(target)
+    login = target.login
     try:
         if transfer.registry_digest(target.engine, reference, login=login) is None:
             images.make_tiny(target.engine, reference)

@@ -140,11 +140,13 @@ def job_file(run: RunDirectory, tasks: Sequence[str]) -> JobFile:
         content = compose(run.job_file.read_text(encoding="utf-8"), origin="job.yaml").value
         matrix = {key: [scalar_text(value) for value in values] for key, values in content.get("matrix", {}).items()}
     except (OSError, ValueError, AttributeError, TypeError, UnreadableError):
-        content, matrix = {}, {}
+        content = {}
+        matrix = {}
     # In the order of the run's tasks (spec/expand.py).
     combinations = [dict(zip(matrix, chosen, strict=True)) for chosen in itertools.product(*matrix.values())]
     if not matrix or len(combinations) != len(tasks):
-        matrix, combinations = {"task": []}, [{"task": task} for task in tasks]
+        matrix = {"task": []}
+        combinations = [{"task": task} for task in tasks]
     chosen = zip(tasks, combinations, strict=True)
     return JobFile(content, tuple(matrix), {task: {"run": run.name, **values} for task, values in chosen})
 

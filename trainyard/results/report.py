@@ -157,7 +157,9 @@ def _command(record: Mapping[str, Any]) -> str:
 
 def _facts(record: Mapping[str, Any], state: RunState, *, files: str) -> list[tuple[str, str]]:
     """Return where the run came from, by run.json; what is not recorded there is not shown."""
-    cluster, backend, git = record["cluster"], record.get("backend"), record.get("git") or {}
+    cluster = record["cluster"]
+    backend = record.get("backend")
+    git = record.get("git") or {}
     simulated = ", GPUs simulated" if record.get("simulated_gpus") else ""
     versions = [(name, value) for name, value in (record.get("versions") or {}).items() if name != "runner_protocol"]
     uncommitted = ", with changes that were not committed" if git.get("dirty") else ""

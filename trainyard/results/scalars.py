@@ -67,7 +67,9 @@ class Curve:
         self._seen += 1
         self._last = (step, value, time)
         if len(self.steps) >= self.limit:
-            self.steps, self.values, self.times = self.steps[::2], self.values[::2], self.times[::2]
+            self.steps = self.steps[::2]
+            self.values = self.values[::2]
+            self.times = self.times[::2]
             self._every *= 2
 
     def points(self) -> list[Point]:

@@ -95,7 +95,8 @@ class Task:
 
     def add_archive(self, event: Mapping[str, Any]) -> None:
         if event["whole"]:
-            each, attempt = event["each_attempt"], event["attempt"]
+            each = event["each_attempt"]
+            attempt = event["attempt"]
             self.archives = [kept for kept in self.archives if each and kept["attempt"] != attempt]
         self.archives.append(event)
 
@@ -170,7 +171,9 @@ class RunState:
         self.last_contact = event.get("time", self.last_contact)
         match event["event"]:
             case "run-started":
-                self.state, self.started, self.node_id = "running", event["time"], event.get("node_id")
+                self.state = "running"
+                self.started = event["time"]
+                self.node_id = event.get("node_id")
                 self.checkpoints_at = event.get("checkpoints_at")
             case "check":
                 self.checks.append({key: event.get(key) for key in _CHECK})
@@ -282,9 +285,12 @@ class RunState:
 
     def _attempt_ended(self, task: Task, event: Mapping[str, Any]) -> None:
         attempt = task.attempt(event)
-        attempt.outcome, attempt.exit_code = event["outcome"], event.get("exit_code")
-        attempt.seconds, attempt.reason = event.get("seconds"), event.get("reason")
-        attempt.cpu_seconds, attempt.memory = event.get("cpu_seconds"), event.get("max_rss")
+        attempt.outcome = event["outcome"]
+        attempt.exit_code = event.get("exit_code")
+        attempt.seconds = event.get("seconds")
+        attempt.reason = event.get("reason")
+        attempt.cpu_seconds = event.get("cpu_seconds")
+        attempt.memory = event.get("max_rss")
         attempt.tail = () if attempt.outcome == "succeeded" else tuple(event.get("tail") or ())
         attempt.files = AttemptFiles.of(event)
         self._move(task, "waiting")
@@ -292,12 +298,15 @@ class RunState:
     def _checkpoint(self, task: Task, event: Mapping[str, Any]) -> None:
         task.checkpoint = event
         attempt = task.attempt(event)
-        attempt.checkpoints, attempt.checkpoint_at = attempt.checkpoints + 1, event["time"]
+        attempt.checkpoints = attempt.checkpoints + 1
+        attempt.checkpoint_at = event["time"]
 
     def _ended(self, event: Mapping[str, Any]) -> None:
-        self.state, self.seconds = event["state"], event["seconds"]
+        self.state = event["state"]
+        self.seconds = event["seconds"]
         self.exit = 0 if self.state == "succeeded" and not event["exit"] else event["exit"] or 1
-        self.error, self.hint = event.get("error"), event.get("hint")
+        self.error = event.get("error")
+        self.hint = event.get("hint")
         if self.sweep:
             self.sweep.apply(event)
         end = (self.started or event["time"]) + event["seconds"]
@@ -309,7 +318,8 @@ class RunState:
                 # Its runner died before it could say; it cannot have run for longer than the run.
                 attempt.seconds = round(max(0.0, end - attempt.started), 3)
                 if lost:
-                    attempt.outcome, attempt.reason = "lost", "the run's runner is gone"
+                    attempt.outcome = "lost"
+                    attempt.reason = "the run's runner is gone"
             if lost and not task.attempts and task.state not in ENDED:
                 task.ended_because = "the run's runner is gone"
             elif task.state not in ENDED:

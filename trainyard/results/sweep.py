@@ -60,18 +60,22 @@ class Sweep:
         """Take in one event of a trial, or the end of the run."""
         match event["event"]:
             case "trial-started":
-                number, tasks = event["trial"], tuple(event["tasks"])
+                number = event["trial"]
+                tasks = tuple(event["tasks"])
                 self.trials[number] = Trial(number, event["params"], tasks, started=event["time"])
             case "trial-ended":
                 trial = self.trials.setdefault(event["trial"], Trial(event["trial"], {}, ()))
-                trial.state, trial.ended, trial.reason = event["outcome"], event["time"], event.get("reason")
+                trial.state = event["outcome"]
+                trial.ended = event["time"]
+                trial.reason = event.get("reason")
                 trial.value = _number(event.get("value"))
                 trial.values = tuple(_number(value) for value in event.get("values") or ())
             case "run-ended":
                 self.end = event.get("sweep")
                 for trial in self.trials.values():
                     if trial.state == "running":
-                        trial.state, trial.ended = "stopped", event["time"]
+                        trial.state = "stopped"
+                        trial.ended = event["time"]
 
     def ranked(self) -> list[Trial]:
         """Return the complete trials, the best first; of equal ones the earlier is better."""

@@ -160,7 +160,8 @@ def logs(run: RunDirectory, state: RunState) -> Row:
 
 def _task(run: RunDirectory, state: RunState, task: Task) -> Row:
     rows = [_attempt(run, state, attempt) for attempt in task.attempts or (task.last,)]
-    last, before = rows[-1], sum(row["seconds"] for row in rows[:-1])
+    last = rows[-1]
+    before = sum(row["seconds"] for row in rows[:-1])
     measured = {name: [row[name] for row in rows if row[name] is not None] for name in ("cpu_seconds", "memory")}
     return {
         **last,
@@ -199,7 +200,9 @@ def _reason(attempt: Attempt) -> str:
 
 
 def _machine(node: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    cores, memory, gpus = node.get("cores"), node.get("memory"), Counter(node.get("gpus") or ())
+    cores = node.get("cores")
+    memory = node.get("memory")
+    gpus = Counter(node.get("gpus") or ())
     yield "CPU", f"{node.get('cpu') or 'unknown'}{f', {cores} cores' if cores else ''}"
     if memory:
         yield "Memory", formats.size(memory)
@@ -225,7 +228,8 @@ def _lane(node: str, attempts: Sequence[Attempt], state: RunState, percent: Call
 
 
 def _bar(attempt: Attempt, state: RunState, percent: Callable[[float], float]) -> Row:
-    end, saved = _end(state, attempt), attempt.checkpoint_at
+    end = _end(state, attempt)
+    saved = attempt.checkpoint_at
     width = min(max(percent(end) - percent(attempt.started), _NARROWEST), 100.0)
     return {
         "kind": attempt.kind,

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 # botocore waits longer from try to try; what is throttled is tried again within that.
 TRIES = 6
-CONNECT_SECONDS, ANSWER_SECONDS = 10, 60
+CONNECT_SECONDS = 10
+ANSWER_SECONDS = 60
 WHO_AM_I = "https://checkip.amazonaws.com"
 # Read against "EXCEPTION CODE: text", as botocore and AWS name them.
 REFUSALS = (

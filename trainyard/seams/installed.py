@@ -52,7 +52,8 @@ def source() -> str:
 def origin(direct_url: str | None) -> Origin:
     """Return where an installation came from, by its direct_url.json; None: the installer wrote none."""
     found: Mapping[str, Any] = json.loads(direct_url or "{}")
-    url, of_git = str(found.get("url", "")), found.get("vcs_info")
+    url = str(found.get("url", ""))
+    of_git = found.get("vcs_info")
     parts = urlsplit(url)
     if parts.scheme == "file":
         is_editable = found.get("dir_info", {}).get("editable", False)

@@ -73,7 +73,8 @@ def _start(command: list[str], log: Path) -> int:
         if code == 0 or not _was_too_busy(log, size):
             return code
         _end_everything()
-    load, cpus = os.getloadavg()[0], os.cpu_count() or 1
+    load = os.getloadavg()[0]
+    cpus = os.cpu_count() or 1
     # On a machine that is not, the node's own last words are all that is known.
     if load > BUSY * cpus:
         print(f"{GAVE_UP}; tried {TRIES} times; load {load:.1f} on {cpus} CPUs", flush=True)

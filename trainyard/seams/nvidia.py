@@ -15,8 +15,10 @@ def gpu_ids(engine: Engine) -> tuple[str, ...]:
     """Return the indices of the host's GPUs; none without a driver that works."""
     if engine.ssh is None:
         here = programs.run(COMMAND, env=engine.environ, seconds=SECONDS)
-        code, lines = here.code, here.tail
+        code = here.code
+        lines = here.tail
     else:
         there = connect(engine.ssh, engine.environ).run(COMMAND, seconds=SECONDS)
-        code, lines = there.code, tuple(there.stdout.splitlines())
+        code = there.code
+        lines = tuple(there.stdout.splitlines())
     return tuple(filter(str.isdigit, lines)) if code == 0 else ()

@@ -163,7 +163,8 @@ def usage_from(answer: Any) -> dict[str, tuple[Amounts, Amounts]]:
 
 def _used_and_free(text: str) -> tuple[Amounts, Amounts]:
     """Read lines such as "1.0/2.0 CPU" and "0B/1.00GiB memory (0B used of 1.00GiB reserved in placement groups)"."""
-    used, free = {}, {}
+    used = {}
+    free = {}
     for line in _USAGE.finditer(text):
         taken, total, idle_used, reserved = (_amount(line[group] or "0") for group in (1, 2, 4, 5))
         # What is reserved and idle is free to nobody else; Ray counts it as not used.
@@ -179,7 +180,8 @@ def _amounts(amounts: Mapping[str, float]) -> Amounts:
 
 
 def _amount(written: str) -> float:
-    value, unit = written.rstrip("KMGTiB"), written.lstrip("0123456789.")
+    value = written.rstrip("KMGTiB")
+    unit = written.lstrip("0123456789.")
     return float(value) * _UNITS[unit]
 
 

@@ -215,7 +215,8 @@ class ClusterSpec(Section):
         for name, group in self.groups().items():
             own = self.kuberay.groups.get(name, PodGroup()).requests
             for key in ("cpus", "memory"):
-                asked, most = getattr(own, key), getattr(group, key)
+                asked = getattr(own, key)
+                most = getattr(group, key)
                 # Without CPUs for tasks a node has as many for Ray itself as it asks for.
                 if key == "cpus" and most == 0:
                     continue

@@ -70,7 +70,8 @@ def rule(complaints: Callable[[Any], Iterable[Complaint]]) -> AfterValidator:
 
 def takes_text_alone(kind: Any, keys: Sequence[str]) -> bool:
     """Tell whether what stands below a kind of value, at these keys, can be nothing but text, or absent."""
-    origin, inner = get_origin(kind), get_args(kind)
+    origin = get_origin(kind)
+    inner = get_args(kind)
     if origin is Annotated:
         return takes_text_alone(inner[0], keys)
     if origin in (Union, UnionType):

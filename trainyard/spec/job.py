@@ -290,7 +290,8 @@ class JobSpec(Section):
 
     def complaints(self) -> Iterator[Complaint]:
         """Complain about tasks that are neither a command nor a list, and about what the matrix has and has not."""
-        command, tasks = self.command or (), self.tasks or ()
+        command = self.command or ()
+        tasks = self.tasks or ()
         if not command and not tasks:
             yield Complaint(("command",), "is missing: give command, or tasks")
         if tasks and (command or self.matrix):

@@ -151,7 +151,8 @@ def _overridden(source: Source, model: type[Section], overrides: Sequence[str]) 
     """
     for written in overrides:
         path, equals, value = written.partition("=")
-        keys, flag = path.strip().split("."), f"{FLAG} {path.strip()}"
+        keys = path.strip().split(".")
+        flag = f"{FLAG} {path.strip()}"
         if not equals or not all(keys):
             problem = Problem(f"{FLAG} {written}", "must be PATH=VALUE, such as workers.0.count=2")
             source = replace(source, problems=(*source.problems, problem))
@@ -195,7 +196,8 @@ def _replaced(old: Any, keys: Sequence[str], new: object, *, at: KeyPath) -> tup
     """Return a copy of `old` with one value replaced, and the path where that was. Raises ValueError."""
     if not keys:
         return new, at
-    key, rest = keys[0], keys[1:]
+    key = keys[0]
+    rest = keys[1:]
     if isinstance(old, list):
         index = _index(old, key, at)
         value, path = _replaced(old[index], rest, new, at=(*at, index))

@@ -103,7 +103,8 @@ def _complaints(details: dict[str, Any], model: type[BaseModel]) -> Iterator[Com
 
 
 def _words(details: dict[str, Any]) -> str:
-    kind, context = details["type"], details.get("ctx", {})
+    kind = details["type"]
+    context = details.get("ctx", {})
     if kind == "value_error":
         return str(context["error"])
     if kind == "literal_error":
@@ -112,7 +113,8 @@ def _words(details: dict[str, Any]) -> str:
 
 
 def _suggestion(details: dict[str, Any]) -> str:
-    kind, value = details["type"], details["input"]
+    kind = details["type"]
+    value = details["input"]
     if kind == "literal_error":
         return did_you_mean(value, _choices(details)) if isinstance(value, str) else ""
     if kind == "int_from_float" and details["loc"][-1] == "cpus":
@@ -129,7 +131,8 @@ def _suggestion(details: dict[str, Any]) -> str:
 
 def _of_others(details: dict[str, Any]) -> str:
     """Return how it is written here what Docker or Kubernetes would understand."""
-    kind, value = details["type"], details["input"]
+    kind = details["type"]
+    value = details["input"]
     key = details["loc"][-1] if details["loc"] else ""
     if isinstance(details.get("ctx", {}).get("error"), NoSizeError) and (size := size_of_others(value)):
         return f"; write {size}"
@@ -175,7 +178,8 @@ def _model_at(model: type[BaseModel], path: KeyPath) -> type[BaseModel] | None:
             in_mapping = False
         elif isinstance(part, str) and section is not None:
             annotation = section.model_fields[part].annotation if part in section.model_fields else None
-            section, in_mapping = _model_in(annotation), _is_mapping(annotation)
+            section = _model_in(annotation)
+            in_mapping = _is_mapping(annotation)
     return section
 
 

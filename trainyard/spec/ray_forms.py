@@ -29,7 +29,8 @@ def as_lists(given: Mapping[str, Any], directory: Path) -> tuple[dict[str, Any],
 
     Also returns what is wrong with files, by `runtime_env.KEY`.
     """
-    found, problems = dict(given), list[Problem]()
+    found = dict(given)
+    problems = list[Problem]()
     for key, options in OPTIONS.items():
         if isinstance(found.get(key), Mapping):
             _take_options(found, key, options)

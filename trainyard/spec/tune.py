@@ -17,7 +17,8 @@ from trainyard.wording import did_you_mean
 REPEAT = "repeat"
 MOST_VALUES = 10_000
 # Beyond, sums of two numbers of a range are infinite, and the search fails; whole numbers are no longer told apart.
-LARGEST, LARGEST_WHOLE = 1e300, 2**53
+LARGEST = 1e300
+LARGEST_WHOLE = 2**53
 KINDS = ("choice", "grid", "uniform", "loguniform", "randint", "lograndint")
 _WHOLE = ("randint", "lograndint")
 BY_LOGARITHM = ("loguniform", "lograndint")
@@ -66,7 +67,8 @@ class Parameter(Section):
             has = f"; has {', '.join(given)}" if given else ""
             yield Complaint((), f"must have exactly one of: {', '.join(KINDS)}{has}")
             return
-        kind, of = given[0], list(getattr(self, given[0]))
+        kind = given[0]
+        of = list(getattr(self, given[0]))
         width = math.inf
         if kind in ("choice", "grid"):
             if not of:

@@ -24,7 +24,8 @@ PATIENCE = 60.0
 _EVERY = 0.1
 _ANSWER = 10.0
 _INTERNAL = "_ray_internal"
-_DEAD, _REMOVED = gcs_pb2.ActorTableData.DEAD, gcs_pb2.PlacementGroupTableData.REMOVED
+_DEAD = gcs_pb2.ActorTableData.DEAD
+_REMOVED = gcs_pb2.PlacementGroupTableData.REMOVED
 
 
 @dataclass(frozen=True)

@@ -134,7 +134,8 @@ class SmokeGate:
         function = ray.remote(num_cpus=0, num_gpus=1, max_calls=0, max_retries=0)(shipped.own_gpu)
         asked: dict[Any, str] = {}
         for answer in answers:
-            node, gpus = answer.node, int(answer.node.gpus)
+            node = answer.node
+            gpus = int(answer.node.gpus)
             # What was free before anybody was asked: Ray's numbers lag behind a task that just ended.
             if not answer.isolated or gpus < 2 or self._free.get(node.node_id, {}).get("GPU", 0) < gpus:
                 continue

@@ -107,7 +107,8 @@ def graphics(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
 def _no_graphics(facts: dict[str, Any], *, simulated: bool) -> tuple[str, str] | None:
     """Return why nothing renders on a node, and what helps. Where GPUs are simulated, a CPU that renders is enough."""
     found = facts["graphics"]
-    devices, capabilities = found.get("devices", ()), found["capabilities"]
+    devices = found.get("devices", ())
+    capabilities = found["capabilities"]
     for model in facts.get("nvidia_smi", {}).get("models", ()):
         if _COMPUTE_ONLY.search(model):
             return f"{model} has no RT cores: Isaac Sim's Kit does not run on it", _RT_CORES

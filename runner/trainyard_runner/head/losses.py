@@ -17,7 +17,9 @@ _INSTALLER_LINES = 20
 # The last line of a traceback.
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)\b")
 _WORKER_LINES = 5
-_MOST_WORKERS, _STATE_SECONDS, _JUST_NOW = 1000, 5, 60
+_MOST_WORKERS = 1000
+_STATE_SECONDS = 5
+_JUST_NOW = 60
 
 
 @dataclass(frozen=True)

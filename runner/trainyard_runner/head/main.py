@@ -246,7 +246,9 @@ def _scheduler(
     sweep: Sweep | None,
     storage: str | None,
 ) -> tuple[Scheduler, Records]:
-    job, ray_environment, has_own = None, dict(the_plan.runtime_env or {}), False
+    job = None
+    ray_environment = dict(the_plan.runtime_env or {})
+    has_own = False
     if the_plan.package is not None:
         parts = {part: _package(part) for part in the_plan.package_parts}
         if not all(parts.values()):

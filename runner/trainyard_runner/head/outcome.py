@@ -11,7 +11,9 @@ from trainyard_runner.head.sweep import Sweep
 from trainyard_runner.wire.outcome import State
 from trainyard_runner.wire.plan import Plan
 
-SMOKE_FAILED, OUTSIDE, BUG = 5, 6, 70
+SMOKE_FAILED = 5
+OUTSIDE = 6
+BUG = 70
 
 
 @dataclass(frozen=True)

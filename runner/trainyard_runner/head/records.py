@@ -166,7 +166,8 @@ class Records:
         record.is_ready = True
 
     def _started(self, record: AttemptRecord, place: dict[str, Any]) -> None:
-        record.is_started, record.began = True, time.monotonic()
+        record.is_started = True
+        record.began = time.monotonic()
         node_id = record.node_id = place["node_id"]
         record.node = self.node_name(node_id) if node_id else None
         self._stream.write(

@@ -41,7 +41,8 @@ def without_gone(answers: Sequence[Answer], alive: Sequence[Node], gate: Gate) -
     One that was made anew is in Ray's list twice for a while: then only the dead one is left out. So is one that an
     autoscaler may remove.
     """
-    now, names = {node.node_id for node in alive}, {node.name for node in alive}
+    now = {node.node_id for node in alive}
+    names = {node.name for node in alive}
     kept = []
     for answer in answers:
         if answer.facts is not None or answer.node.node_id in now:

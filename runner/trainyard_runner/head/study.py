@@ -15,7 +15,8 @@ from trainyard_runner.wire import space
 from trainyard_runner.wire.space import Params
 
 # So often in a row a search may propose what was tried; then chance chooses, and has more tries.
-_TRIES, _DRAWS = 4, 100
+_TRIES = 4
+_DRAWS = 100
 # Optuna's names of how a trial ended, and ours.
 _OUTCOMES = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
 
@@ -77,7 +78,8 @@ class Study:
         for trial in self._trials(*(self._states[name] for name in _OUTCOMES)):
             told = trial.user_attrs
             if "values" in told and trial.number not in interrupted:
-                outcome, params = _OUTCOMES[trial.state.name], space.tidy(trial.params)
+                outcome = _OUTCOMES[trial.state.name]
+                params = space.tidy(trial.params)
                 yield Result(trial.number, params, outcome, trial.value, told["values"], told.get("reason"))
 
     def ask(self) -> tuple[int, Params, int | None] | None:

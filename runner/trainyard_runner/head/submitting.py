@@ -183,7 +183,8 @@ class Submitter:
     ) -> Any:
         """Return the remote function for tasks of this shape; they share it while the nodes stay the same."""
         if nodes is not self._known_nodes:
-            self._known_nodes, self._shapes = nodes, {}
+            self._known_nodes = nodes
+            self._shapes = {}
         key = (task.shape, avoided, among and among.size)
         if key not in self._shapes:
             turn += task.index

@@ -76,7 +76,8 @@ class Sweep:
 
     def units(self, nodes: Sequence[Node]) -> list[Unit]:
         """Return the tasks that should be tried now, besides those that are; call it often."""
-        limit, samples = self._spec["time"], self._spec["samples"]
+        limit = self._spec["time"]
+        samples = self._spec["samples"]
         if limit is not None and self._clock() - self._began >= limit:
             self._finish(f"its time of {limit:g} s was over", stop=True)
         started: list[Unit] = []
@@ -160,7 +161,8 @@ class Sweep:
     def _stop(self, trial: Trial, outcome: str, reason: str) -> None:
         """End a trial with the rest of its tasks, unless it is ending."""
         if trial.outcome == "complete":
-            trial.outcome, trial.reason = outcome, reason
+            trial.outcome = outcome
+            trial.reason = reason
             self.to_stop |= {task: f"trial {trial.number}: {reason}" for task in trial.tasks if task in self._of_task}
 
     def _conclude(self, trial: Trial) -> None:

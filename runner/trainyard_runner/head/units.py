@@ -33,7 +33,8 @@ class Unit:
 
     def begin(self) -> None:
         self.attempt += 1
-        self.outcomes, self.culprit = {}, None
+        self.outcomes = {}
+        self.culprit = None
 
     def ended(self, task: Task, outcome: str, *, is_final: bool = False) -> None:
         """Note how one task's attempt ended; `is_final` means that trying again cannot help."""

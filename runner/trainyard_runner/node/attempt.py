@@ -130,7 +130,8 @@ class Attempt:
     def _run_command(self, transfers: Transfers, stop: StopWatch) -> Iterator[Batch]:
         child = self._child = self._start_command()
         if child.refused is not None:
-            self._final, self._verdict = {"exit": None}, ("failed", child.refused)
+            self._final = {"exit": None}
+            self._verdict = ("failed", child.refused)
             if child.searched:
                 line = f"trainyard: {child.refused} in PATH: {os.pathsep.join(child.searched)}\n"
                 self._pending.append(("output", line.encode()))
@@ -270,7 +271,8 @@ class Attempt:
         outcome, reason = self._verdict or _verdict(status, memory_kills=memory_kills)
         # One that ended by itself was not silent for too long.
         if broken is not None and broken[0] == "nan" and outcome == "succeeded":
-            outcome, reason = "failed", f"{broken[1]}; it ended by itself, with exit code 0"
+            outcome = "failed"
+            reason = f"{broken[1]}; it ended by itself, with exit code 0"
         if self._final.get("left"):
             reason = f"{reason or 'ended'}; some of its processes could not be ended"
         return {
@@ -291,7 +293,8 @@ class Attempt:
         return {} if close is None else {"close_program": close}
 
     def _flush(self) -> Batch:
-        batch, self._pending = self._pending, []
+        batch = self._pending
+        self._pending = []
         if self._metric is not None:
             self._metric.feed([content for kind, content in batch if kind == "output"])
         return batch

@@ -56,7 +56,8 @@ class CheckpointWatch:
         # A directory of very many files is looked at less often: never more than a tenth of the time.
         self._next = self._clock() + max(_OFTEN, 10 * (self._clock() - began))
         if now != self._seen:
-            self._seen, self._changed_at = now, began
+            self._seen = now
+            self._changed_at = began
         if now == self._taken and not self._skipped:
             self._dirty_at = -1.0
             return
@@ -107,7 +108,9 @@ class CheckpointWatch:
             yield ("checkpoint-dropped", None)
             return False
         carry = sorted(skip & self._kept)
-        self._taken, self._skipped, self._dirty_at = now, skip, -1.0
+        self._taken = now
+        self._skipped = skip
+        self._dirty_at = -1.0
         self._kept = {entry.name for entry in files} | set(carry)
         size = sum(entry.size for entry in files)
         yield ("checkpoint", {"bytes": size, "files": len(files) + len(carry), "carry": carry})

@@ -58,7 +58,8 @@ class GrowingFile:
         if self._end and (first, file.read(len(self._last))) != (self.first, self._last):
             end = _end_of(file, self._read)
             self._read, self._end = (0, 0) if end is None else (self._read, end)
-            self._last, self._is_inside = b"", False
+            self._last = b""
+            self._is_inside = False
         self.first = first
         file.seek(self._end)
 

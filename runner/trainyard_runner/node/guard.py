@@ -32,7 +32,8 @@ from trainyard_runner.wire import tree
 
 LENGTH = struct.Struct("!I")
 LEFTOVER_GRACE = 1.0
-_DUMPED, _DUMP_SECONDS = 8, 1.0
+_DUMPED = 8
+_DUMP_SECONDS = 1.0
 # Python ignores these; a command expects their usual effect.
 _TO_DEFAULT = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
@@ -61,7 +62,9 @@ class Guard:
                 self._run(request)
 
     def _run(self, request: dict[str, Any]) -> None:
-        self._status, self._cpu, self._rss = None, 0.0, 0
+        self._status = None
+        self._cpu = 0.0
+        self._rss = 0
         self._scratch = request["scratch"]
         try:
             self._main = _spawn(request)
@@ -177,7 +180,8 @@ class Guard:
 
 def _spawn(request: dict[str, Any]) -> int:
     """Start the command in a session of its own; return its pid."""
-    argv, environment = request["argv"], request["env"]
+    argv = request["argv"]
+    environment = request["env"]
     os.chdir(request["cwd"])
     try:
         actions = [

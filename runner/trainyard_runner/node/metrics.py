@@ -20,7 +20,8 @@ from trainyard_runner.wire.names import plain
 Point = tuple[str, float | None, float, float]
 _LONGEST_LINE = 1024 * 1024
 # Names are only shown; a program may write any number, of any length.
-_LONGEST_NAME, _MOST_NAMES = 100, 1000
+_LONGEST_NAME = 100
+_MOST_NAMES = 1000
 
 
 class MetricReader:
@@ -63,7 +64,8 @@ class MetricReader:
             if self._values:
                 self._sources = [source]  # what the others say of it is the same once more
                 break
-        values, self._values = self._values, []
+        values = self._values
+        self._values = []
         return values
 
     @property

@@ -38,9 +38,11 @@ def client(watch: Mapping[str, Any], directory: Path, environment: Mapping[str, 
     if uri := f"file:./{watch['path']}" if watch["path"] else watch["uri"]:
         variables["MLFLOW_TRACKING_URI"] = uri
     command = [python, "-m", __name__, plain(watch["metric"])]
-    pipe, null = subprocess.PIPE, subprocess.DEVNULL
+    pipe = subprocess.PIPE
+    null = subprocess.DEVNULL
     with subprocess.Popen(command, cwd=directory, env=variables, stdin=pipe, stdout=pipe, stderr=null) as process:
-        questions, answers = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
+        questions = cast("IO[bytes]", process.stdin)
+        answers = cast("IO[bytes]", process.stdout)
 
         def new() -> Any:
             questions.write(b"\n")
@@ -58,7 +60,8 @@ def client(watch: Mapping[str, Any], directory: Path, environment: Mapping[str, 
 
 def main(metric: str) -> None:
     """Answer each line of stdin: [name, step, value, seconds since 1970] of every new point, or {"error": text}."""
-    answers, sys.stdout = sys.stdout, sys.stderr  # whatever MLflow prints
+    answers = sys.stdout
+    sys.stdout = sys.stderr  # whatever MLflow prints
     seen: dict[tuple[str, str], int] = {}
     for _ in sys.stdin:
         try:

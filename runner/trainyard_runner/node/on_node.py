@@ -52,7 +52,8 @@ def attempts(orders: Sequence[Order], job: Package | None) -> Iterator[Said]:
                         count = number + 1
                     if number + 1 == count or batch[-1][0] != "ended" or now - sent > QUICK:
                         yield said
-                        said, sent = [], time.monotonic()
+                        said = []
+                        sent = time.monotonic()
     except Exception:
         if said:
             yield said

@@ -53,7 +53,8 @@ class OutputBuffer:
             size = self._bytes.rfind(b"\n", 0, CHUNK) + 1
             if size == 0:
                 if not (everything or self._waited or self.full()):
-                    self._waited, self._since = True, time.monotonic()
+                    self._waited = True
+                    self._since = time.monotonic()
                     break
                 size = min(len(self._bytes), CHUNK)
             self._waited = False

@@ -64,7 +64,8 @@ class OutputWatch:
 
     def look(self) -> Iterator[Message]:
         """Send what changed since the last time; nothing if nothing did."""
-        began, began_ns = self._clock(), self._wall_ns()
+        began = self._clock()
+        began_ns = self._wall_ns()
         # Before, and after: what is mapped only in between has another time than it had.
         mapped = self._mapped()
         entries, left_out = self._scan()
@@ -128,7 +129,8 @@ def within(entries: Entries, limit: int, left_out: list[LeftOut]) -> Entries:
     if total <= limit:
         return entries
     reason = f"{sized(total)} of outputs are more than the job's outputs_limit of {sized(limit)}"
-    kept, size = {}, 0
+    kept = {}
+    size = 0
     for entry in sorted(entries.values(), key=lambda entry: (_order(entry)[0], entry.data_bytes, entry.name)):
         if size + entry.data_bytes > limit:
             left_out.append(LeftOut(entry.name, reason, is_lost=True))

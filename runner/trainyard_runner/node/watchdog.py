@@ -15,7 +15,8 @@ from trainyard_runner.node.metrics import MetricReader
 from trainyard_runner.wire.names import plain
 
 # Seconds from one reading to the next, at least; a server is asked less often.
-_EVERY, _EVERY_OF_SERVER = 1.0, 5.0
+_EVERY = 1.0
+_EVERY_OF_SERVER = 5.0
 # Reading takes at most one part in so many of the time: a task may leave very many files.
 _SHARE = 5
 _LAST_SECONDS = 60.0
@@ -42,11 +43,13 @@ class Rules:
         for value in values:
             if not math.isfinite(value[1]):
                 if self.not_finite is None:
-                    self.not_finite, self.before = value, self.last
+                    self.not_finite = value
+                    self.before = self.last
                 continue
             if self.last is None or value[1] != self.last[1]:
                 self.changed = at
-            self.last, self.moved = value, at
+            self.last = value
+            self.moved = at
 
     def hold(self, *, at: float) -> None:
         """Note that values cannot be read now: nobody knows whether there are more."""
@@ -54,7 +57,8 @@ class Rules:
 
     def broken(self, *, at: float) -> tuple[str, str] | None:
         """Return the rule that does not hold, and what happened; what was written comes from the reader."""
-        metric, last = self.watch["metric"], self.last
+        metric = self.watch["metric"]
+        last = self.last
         known = self.before if self.not_finite else last
         before = f"; before, it was {known[1]:g} at step {known[0]:g}" if known else ""
         if self.not_finite:
@@ -80,8 +84,10 @@ class MetricWatch:
         self._thread = ThreadPoolExecutor(1, "trainyard-metric")
         self._reading: Future[list[list[float]]] | None = None
         self._error: str | None = None
-        self._clock, self._looked_at = 0.0, time.monotonic()
-        self._began, self._due = 0.0, self._every
+        self._clock = 0.0
+        self._looked_at = time.monotonic()
+        self._began = 0.0
+        self._due = self._every
 
     def feed(self, output: list[bytes]) -> None:
         self._reader.feed(output)
@@ -93,22 +99,26 @@ class MetricWatch:
         self._clock += min(now - self._looked_at, _PACE)
         self._looked_at = now
         if self._reading is None and self._clock >= self._due:
-            self._began, self._reading = self._clock, self._thread.submit(self._reader.new)
+            self._began = self._clock
+            self._reading = self._thread.submit(self._reader.new)
         if self._reading is None or not self._reading.done():
             return []
-        reading, self._reading = self._reading, None
+        reading = self._reading
+        self._reading = None
         self._due = self._clock + max(self._every, _SHARE * (self._clock - self._began))
         return self._take(reading)
 
     def last(self) -> Iterator[tuple[str, Any]]:
         """Yield what is new at the end of the attempt, as long as that takes no minute."""
         give_up = time.monotonic() + _LAST_SECONDS
-        reading, is_last = self._reading or self._thread.submit(self._reader.new), self._reading is None
+        reading = self._reading or self._thread.submit(self._reader.new)
+        is_last = self._reading is None
         while wait([reading], give_up - time.monotonic()).done:
             yield from self._take(reading, has_ended=True)
             if is_last and not self._reader.has_more:
                 return
-            reading, is_last = self._thread.submit(self._reader.new), True
+            reading = self._thread.submit(self._reader.new)
+            is_last = True
         metric = self._rules.watch["metric"]
         yield "note", f"{metric} was not read to its end within {_LAST_SECONDS:.0f} s"
 

@@ -35,7 +35,8 @@ class Spare:
         """Return the directories under a new name, as new ones are; None if there are none."""
         if self._root is None:
             return None
-        root, self._root = self._root, None
+        root = self._root
+        self._root = None
         return root.rename(parent / f"{prefix}{root.name.rpartition('.')[2]}")
 
     def keep(self, root: Path) -> None:

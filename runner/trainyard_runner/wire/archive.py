@@ -285,7 +285,8 @@ def _changed(entry: Entry, descriptor: int) -> bool:
 
 def _file(entry: Entry, descriptor: int, found: os.stat_result) -> Generator[bytes, None, bool]:
     """Yield a file's header and content; return whether all of it could be read."""
-    size, is_whole = found.st_size, True
+    size = found.st_size
+    is_whole = True
     segments = _segments(descriptor, size) if found.st_blocks * 512 < size else [(0, size)]
     sent = sum(length for _, length in segments)
     if segments == [(0, size)]:
@@ -328,7 +329,8 @@ def _sparse_header(name: str, found: os.stat_result, segments: list[tuple[int, i
     extents = "".join([f"{len(listed)}\n", *(f"{offset}\n{length}\n" for offset, length in listed)]).encode()
     extents += bytes(-len(extents) % _BLOCK)
     member = tarfile.TarInfo("GNUSparseFile.0")
-    member.mode, member.mtime = stat.S_IMODE(found.st_mode), found.st_mtime_ns // 1_000_000_000
+    member.mode = stat.S_IMODE(found.st_mode)
+    member.mtime = found.st_mtime_ns // 1_000_000_000
     member.size = len(extents) + sent
     fields = {"major": "1", "minor": "0", "name": name, "realsize": str(found.st_size)}
     member.pax_headers = {f"GNU.sparse.{key}": value for key, value in fields.items()}
@@ -343,7 +345,8 @@ def _header(name: str, mode: int, mtime_ns: int, *, size: int = 0, target: str |
     if stat.S_ISDIR(mode):
         member.type = tarfile.DIRTYPE
     elif target is not None:
-        member.type, member.linkname = tarfile.SYMTYPE, target
+        member.type = tarfile.SYMTYPE
+        member.linkname = target
     return member.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
 
 

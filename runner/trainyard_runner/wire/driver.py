@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-_RUN, _TASK, _ATTEMPT = "trainyard_run", "trainyard_task", "trainyard_attempt"
+_RUN = "trainyard_run"
+_TASK = "trainyard_task"
+_ATTEMPT = "trainyard_attempt"
 
 
 def left_in_words(actors: int, groups: int) -> str:

@@ -13,7 +13,9 @@ from typing import BinaryIO
 
 # A scalar's record has about 50 bytes. What is larger holds images, histograms or text, and is passed over unread.
 _LARGEST = 64 * 1024
-_FLOAT, _DOUBLE = 1, 2  # tensorflow/core/framework/types.proto
+# tensorflow/core/framework/types.proto
+_FLOAT = 1
+_DOUBLE = 2
 _SIZES = {1: 8, 5: 4}  # of the kinds of fields that do not say theirs
 _LONGEST_VARINT = 10  # bytes: 64 bits, 7 in each
 _LARGEST_STEP = 2**64
@@ -86,7 +88,8 @@ def _whole(message: bytes, at: int) -> tuple[int, int]:
     number = message[at]
     if number < 128:  # most are: keys and lengths
         return number, at + 1
-    number, shift = number & 127, 7
+    number = number & 127
+    shift = 7
     while (byte := message[at := at + 1]) >= 128:
         number |= (byte & 127) << shift
         shift += 7

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 # How a part of what tasks begin with says whether another part of the same archive follows.
-MORE, LAST = b"+", b"."
+MORE = b"+"
+LAST = b"."
 PART_BYTES = 8 * 1024 * 1024
 # So many parts wait on the head at most: they are in its memory.
 AHEAD = 2

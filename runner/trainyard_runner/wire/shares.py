@@ -54,7 +54,8 @@ def settled(tasks: Iterable[Task], gate: Gate, alive: Sequence[Node]) -> tuple[T
 
 def settled_plan(plan: Plan, alive: Sequence[Node]) -> Plan:
     """Return the same for all tasks of a plan, and for the one that a sweep makes its tasks of."""
-    tasks, sweep = settled(plan.tasks, plan.gate, alive), plan.sweep
+    tasks = settled(plan.tasks, plan.gate, alive)
+    sweep = plan.sweep
     if sweep is not None:
         (template,) = settled([task_of(0, sweep["task"])], plan.gate, alive)
         sweep = {**sweep, "task": {**sweep["task"], "on_gpus": template.on_gpus}}

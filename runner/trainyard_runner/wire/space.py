@@ -49,7 +49,9 @@ def suggest(trial: Any, space: Space) -> Params:
     for name, parameter in space.items():
         if not _is_used(parameter, params):
             continue
-        kind, of, step = parameter["kind"], parameter["of"], parameter["step"]
+        kind = parameter["kind"]
+        of = parameter["of"]
+        step = parameter["step"]
         if kind in ("randint", "lograndint"):
             params[name] = trial.suggest_int(name, *of, step=int(step or 1), log=kind == "lograndint")
         elif kind in ("uniform", "loguniform"):

@@ -85,7 +85,9 @@ class EventStream:
         opened = (self._directory / following).open("wb", buffering=0)
         self._append("continues", {"next": following})
         self._file.close()
-        self._file, self._number, self._size = opened, self._number + 1, 0
+        self._file = opened
+        self._number = self._number + 1
+        self._size = 0
 
     def _shrink_reserve(self, size: int) -> None:
         if self._reserve.stat().st_size > size:

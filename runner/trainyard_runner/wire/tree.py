@@ -72,7 +72,8 @@ class Cursor:
         return left
 
     def _restart(self, depth: int) -> None:
-        names, self._names = self._names[:depth], []
+        names = self._names[:depth]
+        self._names = []
         del self._identities[1:]
         os.dup2(self.root, self.descriptor, inheritable=False)
         for name in names:

@@ -128,5 +128,6 @@ class _Pieces(io.RawIOBase):
             if not piece:
                 break
             self._rest += piece
-        result, self._rest = self._rest[:size], self._rest[size:]
+        result = self._rest[:size]
+        self._rest = self._rest[size:]
         return result

@@ -61,7 +61,8 @@ def pull_step(engine: Engine, image: PinnedImage) -> Step:
 def verify(spec: ClusterSpec, tools: Tools, *, report: Report) -> Verified:
     """Let the Docker host pull the image by its digest, which asks the registry, and run it."""
     address = spec.compose.docker
-    host, began = address or "here", time.monotonic()
+    host = address or "here"
+    began = time.monotonic()
     try:
         with docker_engine.connect(tools.environ, address) as engine:
             host = engine.host

@@ -41,7 +41,8 @@ def start(engine: Engine, cluster: str, leash: LeashStatus, *, image: str, owner
     Its root may use the engine's socket, and so the whole host: nothing of the cluster runs in it, and it listens
     nowhere.
     """
-    name, labels = naming.container(cluster, "leash"), naming.common(cluster, owner)
+    name = naming.container(cluster, "leash")
+    labels = naming.common(cluster, owner)
     remove(engine, cluster)
     target = {
         "socket": SOCKET,

@@ -53,7 +53,8 @@ def connect(spec: ClusterSpec, tools: Tools) -> Engine:
 
 def refuse_other_host(spec: ClusterSpec, tools: Tools) -> None:
     """Raise RequestError if the cluster is on another Docker host than the file now asks for."""
-    record, desired = read(tools), _desired_address(spec, tools)
+    record = read(tools)
+    desired = _desired_address(spec, tools)
     if record and record["docker"] != desired:
         raise RequestError(
             f"cluster {spec.name} is on the Docker host {record['docker']}; now {desired} is asked for",

@@ -56,7 +56,8 @@ class DockerHost(Machine):
     @cached_property
     def base_plans(self) -> tuple[NodePlan, ...]:
         """Return the plan of every node, without image and token."""
-        facts, section = self.engine.info(), self.spec.compose
+        facts = self.engine.info()
+        section = self.spec.compose
         # nvidia-smi may take seconds: it is asked only where GPUs matter.
         gpu_ids = nvidia.gpu_ids(self.engine) if any(node.gpus for node in self.spec.nodes()) else ()
         # Ray's own share of a machine's memory is 70 %.
@@ -141,7 +142,8 @@ class DockerHost(Machine):
         cli.require(self.engine, "compose", hint=cli.COMPOSE)
         location.write(self.spec, self.tools, self.engine)
         self.make_token()
-        spec, token = self.spec, self.token
+        spec = self.spec
+        token = self.token
         document = desired.document(
             spec,
             self.plans,
@@ -179,10 +181,12 @@ class DockerHost(Machine):
     @property
     def leash(self) -> Leash:
         """Return the leash, which is a container beside the nodes."""
-        engine, name = self.engine, self.spec.name
+        engine = self.engine
+        name = self.spec.name
 
         def start(status: LeashStatus) -> None:
-            owner, token = location.owner(self.tools), self.token if self.spec.auth == "token" else None
+            owner = location.owner(self.tools)
+            token = self.token if self.spec.auth == "token" else None
             leash.start(engine, name, status, image=self.containers()["head"].image, owner=owner, token=token)
 
         return Leash(lambda: leash.observe(engine, name), self.made, start, lambda: leash.remove(engine, name))

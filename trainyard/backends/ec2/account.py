@@ -33,7 +33,8 @@ def steps(spec: ClusterSpec, tools: Tools, location: Location) -> list[Step | St
     if taken and not tools.recreate:
         hint = "If that is meant: trainyard cluster.up --adopt --recreate"
         raise RequestError(f"what `ray up` made by the name {location.name} is replaced, with all that runs", hint=hint)
-    image, images = spec.image_of(naming.HEAD) or "", {}
+    image = spec.image_of(naming.HEAD) or ""
+    images = {}
     for group in spec.groups():
         if (own := spec.image_of(group) or "") != image:
             images[group] = own
@@ -69,10 +70,12 @@ def adopt(location: Location) -> list[Step]:
 
 def site(spec: ClusterSpec, tools: Tools, location: Location) -> Site:
     """Return what the instances are launched with, as the account has it by now, and as those that stay have it."""
-    section, aws = location.section, location.aws
+    section = location.section
+    aws = location.aws
     found = [] if tools.recreate else [each for each in snapshot.of_cluster(location) if each.runs]
     tags = next((each.tags for each in found if each.is_head), {})
-    image, images = "", {}
+    image = ""
+    images = {}
     if spec.image_of(naming.HEAD):
         pinned = partial(resolve.pinned, spec, location.environ, directory=tools.directory)
         image = pinned(running=tags.get(naming.IMAGE)).reference

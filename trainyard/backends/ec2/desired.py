@@ -84,16 +84,13 @@ def groups(spec: ClusterSpec) -> dict[str, Group]:
 
 def document(spec: ClusterSpec, site: Site) -> dict[str, Any]:
     """Return what `ray up` gets: the template, and what the cluster file adds. Raises RequestError."""
-    section, location = spec.ec2, site.location
-    provider: dict[str, Any] = {"type": "aws", "region": location.aws.region, "cache_stopped_nodes": False}
-    provider["use_internal_ips"] = section.use_internal_ips
-    if section.zones:
-        provider["availability_zone"] = ",".join(section.zones)
+    section = spec.ec2
+    location = site.location
     shm_size = [f"--shm-size={section.shm_size}"] if section.shm_size else []
     values = {
         "name": spec.name,
         "max_workers": sum(group.most for group in spec.workers),
-        "provider": provider,
+        "provider": _provider(spec, location),
         "auth": {"ssh_user": section.user, "ssh_private_key": str(location.key_file)},
         "nodes": [_node(spec, site, group) for group in groups(spec).values()],
         "mounted": str(location.mounted),
@@ -124,6 +121,14 @@ def document(spec: ClusterSpec, site: Site) -> dict[str, Any]:
         kind["initialization_commands"] = [*commands, *section.ray.get("initialization_commands", ())]
     _tag_types(result)
     return result
+
+
+def _provider(spec: ClusterSpec, location: Location) -> dict[str, Any]:
+    provider: dict[str, Any] = {"type": "aws", "region": location.aws.region, "cache_stopped_nodes": False}
+    provider["use_internal_ips"] = spec.ec2.use_internal_ips
+    if spec.ec2.zones:
+        provider["availability_zone"] = ",".join(spec.ec2.zones)
+    return provider
 
 
 def _with_additions(made: dict[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
@@ -213,7 +218,8 @@ def _instance_tags(kind: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def _node(spec: ClusterSpec, site: Site, group: Group) -> dict[str, Any]:
-    size, is_head = group.size, group.name == naming.HEAD
+    size = group.size
+    is_head = group.name == naming.HEAD
     idle = size.idle_timeout if isinstance(size, WorkerGroup) else None
     resources = {"CPU": size.cpus, "memory": size.memory, "GPU": size.gpus, **size.resources}
     return {

@@ -135,7 +135,8 @@ def _tagged(location: Location, tags: Mapping[str, str], kind: str) -> Kind:
 
 
 def _role(location: Location) -> Kind:
-    aws, name = location.aws, naming.role(location.name, location.aws.region)
+    aws = location.aws
+    name = naming.role(location.name, location.aws.region)
 
     def listed() -> list[str]:
         found = (objects.role(aws, name), objects.profile(aws, name))

@@ -190,7 +190,8 @@ class _Conversion:
 
     def _group(self, kind: str, name: str) -> dict[str, Any]:
         """Return the head or a group of workers; its instances go to ec2.groups."""
-        take, place = self._from.take, ("available_node_types", kind)
+        take = self._from.take
+        place = ("available_node_types", kind)
         resources = take(*place, "resources") or {}
         names = {"CPU": "cpus", "GPU": "gpus"}
         found: dict[str, Any] = {ours: resources.pop(ray) for ray, ours in names.items() if ray in resources}

@@ -45,7 +45,8 @@ def discover(
     recorded = [(record["profile"] or default, record["region"]) for record in records]
     accounts = dict.fromkeys([*places.values(), *recorded])
     remarks: list[str] = []
-    others, shown = [], {name: place for name, (_, place) in places.items()}
+    others = []
+    shown = {name: place for name, (_, place) in places.items()}
     if region:
         everywhere = _everywhere(environ, [*(profile for profile, _ in accounts), default], region, remarks)
         accounts |= dict.fromkeys(everywhere)
@@ -111,6 +112,7 @@ def _clusters(aws: Aws, region: str) -> Iterator[FoundCluster]:
 
 def _shown(aws: Aws, region: str, instances: Sequence[Instance]) -> str:
     oldest = min(instances, key=lambda each: str(each.launched))
-    types, is_spot = [each.type for each in instances], any(each.is_spot for each in instances)
+    types = [each.type for each in instances]
+    is_spot = any(each.is_spot for each in instances)
     cost = nodes.cost(aws, region, types, at_most=is_spot)
     return ", ".join(filter(None, (counted(len(instances), "instance"), nodes.age(oldest), cost)))

@@ -81,7 +81,8 @@ class Location:
 def find(spec: ClusterSpec, tools: Tools) -> Location:
     """Return where the cluster was made, or is to be made; nothing is asked yet."""
     record = read_cluster(tools.state, tools.backend) or {}
-    region, profile = record.get("region") or spec.ec2.region, spec.ec2.profile or record.get("profile")
+    region = record.get("region") or spec.ec2.region
+    profile = spec.ec2.profile or record.get("profile")
     # As it was on `up`; else our host, and where we keep clusters there.
     owner = record.get("owner") or owners.given(tools.environ)
     owner = owner or f"{socket.gethostname()}:{tools.state.parent.absolute()}"
@@ -142,7 +143,9 @@ def refuse_other_account(location: Location) -> None:
 
 def refuse_foreign(location: Location, tags: Mapping[str, str]) -> None:
     """Raise RequestError for something with these tags that is of no cluster of ours, or was made elsewhere."""
-    name, maker, aws = location.name, tags.get(naming.OWNER), location.aws
+    name = location.name
+    maker = tags.get(naming.OWNER)
+    aws = location.aws
     if tags.get(naming.CLUSTER) != name:
         raise RequestError(
             f"a cluster {name} that Trainyard did not make is in this account and region",

@@ -122,7 +122,8 @@ def refuse_broken(location: Location, head: Instance, failed: Sequence[Instance]
     It sets each up three times (ray/autoscaler/v2, threaded_ray_installer.py): the first may fail by chance.
     """
     lines = autoscaler_lines(location, head) if reached else {}
-    log, printed = lines.get("monitor.log", []), lines.get("monitor.out", [])
+    log = lines.get("monitor.log", [])
+    printed = lines.get("monitor.out", [])
     for worker in failed:
         tries = [line for line in log if f"Ray installation failed on instance {worker.id}" in line]
         if len(tries) > 1:
@@ -184,7 +185,8 @@ def _state(instance: Instance, *, is_alive: bool) -> tuple[NodeState, str]:
 
 def describe(instance: Instance, section: Ec2Section) -> dict[str, str]:
     """Return what is known of what a status says of an instance."""
-    price, address = "spot" if instance.is_spot else "on demand", snapshot.ip(section, instance)
+    price = "spot" if instance.is_spot else "on demand"
+    address = snapshot.ip(section, instance)
     facts = {"id": instance.id, "type": instance.type, "zone": instance.zone, "price_class": price, "address": address}
     return {name: value for name, value in facts.items() if value}
 

@@ -30,7 +30,8 @@ _TRUST = (
 
 def steps(location: Location, sources: list[str]) -> list[Step]:
     """Return the steps after which there is all that the file does not name; `sources` are who may use SSH."""
-    made, section = _Objects(location), location.section
+    made = _Objects(location)
+    section = location.section
     found = []
     if not section.instance_profile:
         # First: EC2 learns of it only after some seconds.
@@ -52,7 +53,8 @@ def refuse_foreign(location: Location, *, adopt: bool = False) -> None:
 
     With `adopt` instances may be of nobody.
     """
-    aws, name = location.aws, location.name
+    aws = location.aws
+    name = location.name
     existing = [instance.tags for instance in snapshot.of_cluster(location) if instance.exists]
     found = [tags for tags in existing if naming.CLUSTER in tags or not adopt]
     described: list[Mapping[str, Any]] = [*security_groups(aws, name)]
@@ -177,7 +179,9 @@ class _Objects:
 
     def make_role(self) -> None:
         """Make the role, what it may do, and the instance profile by which instances have it."""
-        iam, name, tags = partial(self.aws.call, "iam"), self.role_name, naming.pairs(self.tags)
+        iam = partial(self.aws.call, "iam")
+        name = self.role_name
+        tags = naming.pairs(self.tags)
         own = role(self.aws, name)
         if not own:
             own = iam("create_role", RoleName=name, AssumeRolePolicyDocument=_TRUST, Tags=tags)["Role"]

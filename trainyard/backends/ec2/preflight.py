@@ -129,7 +129,8 @@ def _way_out(subnet: Object, tables: Objects) -> str:
 
 
 def _security_group(spec: ClusterSpec, region: str, security_groups: Objects, subnets: Objects) -> Iterator[Problem]:
-    subject, vpcs = f"security group {spec.ec2.security_group}", {each["VpcId"] for each in subnets}
+    subject = f"security group {spec.ec2.security_group}"
+    vpcs = {each["VpcId"] for each in subnets}
     own = [each["VpcId"] for each in security_groups if each["GroupId"] == spec.ec2.security_group]
     if not own:
         yield Problem(subject, f"does not exist in {region}")
@@ -141,7 +142,8 @@ def _security_group(spec: ClusterSpec, region: str, security_groups: Objects, su
 def _types(spec: ClusterSpec, region: str, types: ByName, offers: Objects, subnets: Objects) -> Iterator[Problem]:
     zones = {subnet["AvailabilityZone"] for subnet in subnets}
     for group in groups(spec).values():
-        subject, name = f"group {group.name}", group.instance_type
+        subject = f"group {group.name}"
+        name = group.instance_type
         offered = {offer["Location"] for offer in offers if offer["InstanceType"] == name}
         if name not in types:
             yield Problem(subject, f"{name} is no instance type of {region}")
@@ -154,7 +156,8 @@ def _types(spec: ClusterSpec, region: str, types: ByName, offers: Objects, subne
 
 def _lacking(size: Head | WorkerGroup, described: Object) -> Iterator[str]:
     """Yield of what an instance has less than its node is to have."""
-    vcpus, memory = described["VCpuInfo"]["DefaultVCpus"], described["MemoryInfo"]["SizeInMiB"] * 2**20
+    vcpus = described["VCpuInfo"]["DefaultVCpus"]
+    memory = described["MemoryInfo"]["SizeInMiB"] * 2**20
     if (size.cpus or 0) > vcpus:
         yield f"{counted(vcpus, 'vCPU')}, and `cpus` is {size.cpus}"
     if (size.memory or 0) > memory:
@@ -165,7 +168,8 @@ def _lacking(size: Head | WorkerGroup, described: Object) -> Iterator[str]:
 
 def _quotas(spec: ClusterSpec, region: str, types: ByName, quotas: Objects) -> Iterator[Problem]:
     for bound in quotas:
-        code, most = bound["QuotaCode"], int(bound["Value"])
+        code = bound["QuotaCode"]
+        most = int(bound["Value"])
         ours = [group for group in groups(spec).values() if quota(group) == code and group.instance_type in types]
         vcpus = {group.name: group.most * types[group.instance_type]["VCpuInfo"]["DefaultVCpus"] for group in ours}
         if (needed := sum(vcpus.values())) > most:
@@ -183,7 +187,8 @@ def _amis(spec: ClusterSpec, region: str, amis: ByName, types: ByName) -> Iterat
     for name in dict.fromkeys(group.ami for group in groups(spec).values() if group.ami not in amis):
         yield Problem(f"AMI {name}", f"does not exist in {region}, or not for this account")
     for group in groups(spec).values():
-        image, described = amis.get(group.ami), types.get(group.instance_type)
+        image = amis.get(group.ami)
+        described = types.get(group.instance_type)
         if image is None or described is None:
             continue
         runs = described["ProcessorInfo"]["SupportedArchitectures"]
@@ -208,7 +213,8 @@ def _disks(spec: ClusterSpec, amis: ByName, image: int) -> Iterator[Problem]:
 
 
 def _key(spec: ClusterSpec, region: str, key_pairs: Names, has_key: bool) -> Iterator[Problem]:
-    name, subject = spec.ec2.key_name, f"key pair {spec.ec2.key_name}"
+    name = spec.ec2.key_name
+    subject = f"key pair {spec.ec2.key_name}"
     if name not in key_pairs:
         yield Problem(subject, f"does not exist in {region}: leave `key_name` out, and one is made")
     if not has_key:

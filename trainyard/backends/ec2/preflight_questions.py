@@ -36,7 +36,8 @@ OPTIONAL = {
     "may_pass_role": "whether this user may give instances a role",
     "has_spot_role": "whether the account has the role for spot instances",
 }
-STANDARD, GRAPHICS = ("L-1216C47A", "L-34B43A08"), ("L-DB2E81BA", "L-3819A6DF")
+STANDARD = ("L-1216C47A", "L-34B43A08")
+GRAPHICS = ("L-DB2E81BA", "L-3819A6DF")
 # The quotas of vCPUs that a family counts against, on demand and as spot (EC2 user guide, "EC2 instance type quotas").
 QUOTAS = {
     **dict.fromkeys((*"acdhimrtz", "im", "is"), STANDARD),
@@ -73,7 +74,8 @@ def ask(spec: ClusterSpec, tools: Tools, location: Location) -> tuple[Facts, dic
     facts |= {"regions": regions} if regions else {}
     if aws.region in (regions or [aws.region]) and not any(each.exists for each in snapshot.of_cluster(location)):
         answers, errors = _answers(_questions(spec, tools, location, regions))
-        facts, refused = facts | answers, refused | errors
+        facts = facts | answers
+        refused = refused | errors
     return facts, refused
 
 
@@ -98,7 +100,9 @@ def _answers(questions: Mapping[str, Callable[[], Any]]) -> tuple[dict[str, Any]
 def _questions(
     spec: ClusterSpec, tools: Tools, location: Location, regions: Iterable[str]
 ) -> dict[str, Callable[[], Any]]:
-    aws, section, environ = location.aws, spec.ec2, location.environ
+    aws = location.aws
+    section = spec.ec2
+    environ = location.environ
     every = groups(spec).values()
     types = {"instance-type": {group.instance_type for group in every}}
     codes = {code for group in every if (code := quota(group))}

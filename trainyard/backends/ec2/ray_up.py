@@ -98,7 +98,8 @@ class Launch:
         """Say whether `ray up` came to a stage, to its end if that is None. Raises what ended it before."""
         if self.run is None:
             return no(self.cost if self.head is None else "it is not as the file says")
-        lines, code = self.run.tail, self.run.code
+        lines = self.run.tail
+        code = self.run.code
         if code not in (None, 0):
             raise self._error(self.run.of_stage)
         if code == 0 or (stage is not None and self.run.stage >= stage):
@@ -136,10 +137,12 @@ def steps(spec: ClusterSpec, tools: Tools, location: Location, site: Site) -> li
     """Return the steps from the instances that there are to nodes that answer; asks AWS for those."""
     found = snapshot.of_cluster(location)
     before = frozenset(instance.id for instance in found)
-    document, environment = desired.document(spec, site), desired.environment(spec, site.image)
+    document = desired.document(spec, site)
+    environment = desired.environment(spec, site.image)
     surplus = _surplus(found, recreate=tools.recreate)
     staying = [each for each in found if each.exists and each not in surplus]
-    outdated, head = _outdated(staying, document), snapshot.head(staying)
+    outdated = _outdated(staying, document)
+    head = snapshot.head(staying)
     launch = Launch(location, document, environment, head, bool(outdated) or _has_surplus(spec, staying))
     launch.cost = "" if head else _cost(spec, location)
     made: list[Step] = []
@@ -185,9 +188,11 @@ def _cost(spec: ClusterSpec, location: Location) -> str:
 
 def _differences(launch: Launch, head: Instance) -> str:
     """Return where a head differs from what it was made from, as far as that is kept here."""
-    file, mounted = launch.location.state / "ray-cluster.yaml", launch.location.mounted / "environment"
+    file = launch.location.state / "ray-cluster.yaml"
+    mounted = launch.location.mounted / "environment"
     if file.exists() and mounted.exists():
-        before, environment = yaml.safe_load(file.read_text()), mounted.read_text()
+        before = yaml.safe_load(file.read_text())
+        environment = mounted.read_text()
         if head.tags.get(naming.HEAD_FROM) == desired.fingerprints(before, environment)[naming.HEAD_FROM]:
             parts = desired.differences(desired.of_head(before), desired.of_head(launch.document))
             lines = {*environment.splitlines()} ^ {*launch.environment.splitlines()}

@@ -105,9 +105,12 @@ def _steps(desired: Desired) -> list[Step]:
     refused = ray_cluster.refusal(desired, changes)
     if refused:
         # What follows is shown as it would be with --recreate, which nothing that never ran needs.
-        desired, changes = replace(desired, tools=replace(desired.tools, recreate=True)), ()
+        desired = replace(desired, tools=replace(desired.tools, recreate=True))
+        changes = ()
     refused = None if desired.never_started else refused
-    where, documents, held = desired.location, desired.documents, leash.of(desired.location)
+    where = desired.location
+    documents = desired.documents
+    held = leash.of(desired.location)
     former = ray_cluster.replace_step(desired)
     make = ray_cluster.step(desired, changes, after=former.id if former else None)
     set_leash = leashes.steps(desired.spec, desired.tools, held, after=make.id)
@@ -135,7 +138,8 @@ def _steps(desired: Desired) -> list[Step]:
 
 def _owner_steps(desired: Desired, *, changes: bool, set_leash: Sequence[Step]) -> list[Step]:
     """Return the step that refuses to change somebody else's cluster, or that takes it over where that is meant."""
-    where, tools = desired.location, desired.tools
+    where = desired.location
+    tools = desired.tools
     theirs = ownership.of(where, desired.live)
     if not ownership.is_other(where, theirs):
         return []
@@ -147,7 +151,8 @@ def _owner_steps(desired: Desired, *, changes: bool, set_leash: Sequence[Step]) 
 
 
 def _record_step(desired: Desired) -> Step:
-    tools, where = desired.tools, desired.location
+    tools = desired.tools
+    where = desired.location
     was_there = desired.live is not None and location.read(tools) is None
     said = [image.remark for image in resolve.distinct(desired.image, desired.images)]
     remarks = (f"cluster {where.name} was there already" if was_there else "", *said)

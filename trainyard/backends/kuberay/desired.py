@@ -91,7 +91,8 @@ def read(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Desired:
         others = pool.submit(resolve.of_groups, spec, tools.environ, directory=directory, running=kept)
         own = pool.submit(cluster_pods, where)
         kuberay = operator.read(where, tools)
-        image, images = pinning.result(), others.result()
+        image = pinning.result()
+        images = others.result()
     name = naming.pull_secret(spec.name)
     every = resolve.distinct(image, images)
     # The cluster's own image goes with the logins that it was made with.

@@ -41,7 +41,8 @@ def of_host(host: Object, kubectl: str) -> Iterator[Finding]:
     """Yield the conditions of a Kubernetes node under which pods are ended, or are not started."""
     name = pods.name(host)
     for condition in host["status"].get("conditions") or ():
-        kind, is_true = condition["type"], condition["status"] == "True"
+        kind = condition["type"]
+        is_true = condition["status"] == "True"
         if is_true != (kind == "Ready"):
             said = condition.get("message") or condition.get("reason") or ""
             trouble = f"{kind}: Kubernetes ends pods there" if is_true else "it is not ready: its pods count as lost"

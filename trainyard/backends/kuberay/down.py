@@ -44,7 +44,9 @@ def _labelled(where: Location) -> Left:
 
     Secrets and the claim are asked for by their names: who may list Secrets may read all of the namespace.
     """
-    kube, name, namespace = where.kube, where.name, where.namespace
+    kube = where.kube
+    name = where.name
+    namespace = where.namespace
     secrets = (naming.token_secret, naming.pull_secret, naming.verify_secret)
     known = [*((SECRET, of(name)) for of in secrets), (CLAIM, naming.claim(name))]
     existing = side_by_side(lambda each: kube.get(*each, namespace=namespace), known)

@@ -54,7 +54,8 @@ def differences(spec: ClusterSpec, cluster: Object | None) -> Iterator[str]:
     """Return of which groups the cluster has other numbers than its file says: `cpu: 2 nodes now, 3 nodes desired`."""
     if cluster is None:
         return
-    made, file = of_cluster(cluster), of_file(spec, cluster)
+    made = of_cluster(cluster)
+    file = of_file(spec, cluster)
     for name in {**file, **made}:
         now, then = (_counted(groups.get(name)) for groups in (made, file))
         if now != then:

@@ -107,7 +107,8 @@ class _Conversion:
         """Take what the autoscaler's container gets, where that is its limit and its request."""
         place = ("spec", "autoscalerOptions")
         found = self._from.see(*place, "resources") or {}
-        limits, requests = found.get("limits"), found.get("requests")
+        limits = found.get("limits")
+        requests = found.get("requests")
         if limits and limits.keys() == {"cpu", "memory"} and requests in (None, limits):
             self._from.take(*place, "resources")
             memory = format_size(int(quantity(str(limits["memory"]))))

@@ -69,7 +69,8 @@ def put(where: Location, leash: LeashStatus) -> None:
 def documents(where: Location, leash: LeashStatus, live: Object, owner: Object) -> Sequence[Object]:
     """Return the objects: on hosts, with logins and as the user as the head, whose image it runs."""
     head = live["spec"]["headGroupSpec"]["template"]["spec"]
-    container, labels = head["containers"][0], {**naming.labels(where.name), _PART: "leash"}
+    container = head["containers"][0]
+    labels = {**naming.labels(where.name), _PART: "leash"}
     metadata = {
         "name": _name(where),
         "namespace": where.namespace,

@@ -51,7 +51,8 @@ class Kuberay:
 
 def read(location: Location, tools: Tools) -> Kuberay:
     """Ask what there is. Raises PrerequisiteError where KubeRay is lacking, or too old, and not ours to install."""
-    kube, section = location.kube, location.section.operator
+    kube = location.kube
+    section = location.section.operator
     kuberay = Kuberay(location, helm_of(location, tools), _chart(section, tools), kube.serves(RAY_CLUSTER), find(kube))
     if not section.install and (kuberay.operators == () or not kuberay.serves):
         raise PrerequisiteError(
@@ -137,7 +138,8 @@ def _too_old(deployment: Object, section: Section) -> PrerequisiteError:
 
 def _crds_step(kuberay: Kuberay) -> Step:
     """Return the step after which Kubernetes serves what the chart defines; the CRD of RayClusters comes last."""
-    kube, version = kuberay.location.kube, kuberay.chart.version
+    kube = kuberay.location.kube
+    version = kuberay.chart.version
 
     def done() -> Answer:
         return YES if kube.serves(RAY_CLUSTER) else no("RayClusters are not served yet")
@@ -190,7 +192,9 @@ def _refuse_broken(kube: Kube, deployment: Object, debounce: Debounce, *, has_ru
 
 
 def _install(kuberay: Kuberay) -> None:
-    section, helm, kube = kuberay.section, kuberay.helm, kuberay.location.kube
+    section = kuberay.section
+    helm = kuberay.helm
+    kube = kuberay.location.kube
     _remove_half_made(kuberay)
     metadata = {"name": section.namespace, "labels": {naming.MADE_BY: naming.US}}
     if kube.get(NAMESPACE, section.namespace) is None:
@@ -202,7 +206,8 @@ def _install(kuberay: Kuberay) -> None:
 
 def _remove_half_made(kuberay: Kuberay) -> None:
     """Uninstall what a killed Helm of ours left behind. Raises PrerequisiteError for somebody else's release."""
-    section, helm = kuberay.section, kuberay.helm
+    section = kuberay.section
+    helm = kuberay.helm
     release = helm.release(section.release, section.namespace)
     for _ in range(PENDING_SECONDS):
         if release is None or not release.status.startswith("pending-"):

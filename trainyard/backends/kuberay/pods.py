@@ -145,7 +145,8 @@ def seconds(text: str | None) -> float:
 
 
 def _container(status: Mapping[str, Any], *, is_init: bool) -> Container:
-    state, last = status.get("state") or {}, status.get("lastState") or {}
+    state = status.get("state") or {}
+    last = status.get("lastState") or {}
     waiting = state.get("waiting") or {}
     return Container(
         name=str(status["name"]),

@@ -28,14 +28,17 @@ def steps(where: Location, tools: Tools) -> list[Step]:
     Raises RequestError if others live from what would go, PrerequisiteError where that may not be asked, or cannot be
     done for want of Helm.
     """
-    section, helm = where.section.operator, operator.helm_of(where, tools)
-    crds, leave = _crds(where), "there is none that Trainyard installed"
+    section = where.section.operator
+    helm = operator.helm_of(where, tools)
+    crds = _crds(where)
+    leave = "there is none that Trainyard installed"
     try:
         release = operator.release_of_ours(helm, where.kube, section)
     except PrerequisiteError as error:
         if crds or operator.made_by_us(where.kube, section.namespace):
             raise
-        release, leave = None, f"who made it cannot be told ({error.what})"
+        release = None
+        leave = f"who made it cannot be told ({error.what})"
     if release or crds:
         refuse_users(where)
     return [

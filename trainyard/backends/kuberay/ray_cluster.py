@@ -54,7 +54,8 @@ def changes(live: Object, desired: Object) -> tuple[Change, ...]:
 
     How many nodes a growing group has right now is the autoscaler's business, and no difference.
     """
-    old, new = _described(live), _described(desired)
+    old = _described(live)
+    new = _described(desired)
     differing = [key for key in {**old, **new} if old.get(key) != new.get(key)]
     moved = [group for group, word in differing if not word]
     differing = [(group, word) for group, word in differing if not word or group not in moved]
@@ -97,9 +98,11 @@ def _described(ray_cluster: Object) -> Words:
     words["", _AUTOSCALER] = spec.get("enableInTreeAutoscaling"), spec.get("autoscalerOptions")
     every = {f"workers.{name}": group for name, group in groups(ray_cluster).items()}
     for name, group in {"head": spec["headGroupSpec"], **every}.items():
-        template, container = group["template"], group["template"]["spec"]["containers"][0]
+        template = group["template"]
+        container = group["template"]["spec"]["containers"][0]
         pod = {**template["spec"], **template["metadata"], **container, "containers": None, "env": None}
-        least, most = group.get("minReplicas"), group.get("maxReplicas")
+        least = group.get("minReplicas")
+        most = group.get("maxReplicas")
         of_group = {
             **{_OPTIONS.get(option, option): value for option, value in group["rayStartParams"].items()},
             **({"count": group.get("replicas")} if least == most else {"min": least, "max": most}),
@@ -191,7 +194,8 @@ def step(desired: Desired, found: Sequence[Change], *, after: str | None) -> Ste
 
 def replace_step(desired: Desired) -> Step | None:
     """Return the step after which a former RayCluster is gone, None if none has to go."""
-    live, where = desired.live, desired.location
+    live = desired.live
+    where = desired.location
     if live is not None and not desired.is_new:
         return None
     uids = removal.uids(where, live, desired.pods)
@@ -215,7 +219,8 @@ def _owned(body: Object, live: Object | None) -> Object:
 
 def _send(desired: Desired, live: Object | None, *, dry_run: bool) -> Object:
     """Apply the RayCluster over the live one, if there is one; return what the API server makes of it."""
-    where, body = desired.location, _owned(carried(desired.documents.ray_cluster, live), live)
+    where = desired.location
+    body = _owned(carried(desired.documents.ray_cluster, live), live)
     try:
         return where.kube.apply(RAY_CLUSTER, body, namespace=where.namespace, dry_run=dry_run)
     except InvalidError as error:

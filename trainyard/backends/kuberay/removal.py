@@ -33,7 +33,9 @@ def ray_cluster_step(location: Location, id: str, title: str, uids: frozenset[st
 
     A service that goes late would take its successor's name.
     """
-    kube, name, namespace = location.kube, location.name, location.namespace
+    kube = location.kube
+    name = location.name
+    namespace = location.namespace
 
     def left() -> Left:
         live = kube.get(RAY_CLUSTER, name, namespace=namespace)
@@ -79,7 +81,8 @@ def step(
 def delete(location: Location, objects: Left) -> None:
     for kind, found in objects:
         # By its uid: one that is made anew meanwhile is another one.
-        name, uid = found["metadata"]["name"], found["metadata"]["uid"]
+        name = found["metadata"]["name"]
+        uid = found["metadata"]["uid"]
         location.kube.delete(kind, name, namespace=location.namespace if kind.namespaced else None, uid=uid)
 
 
@@ -116,7 +119,8 @@ def leftover(location: Location, left: Left) -> LeftoverError:
         hint = "Start that machine again, or, if it is off for good: "
         hint += f"{command} delete pod {name} --force --grace-period=0"
     else:
-        why, hint = "is still there", f"Why: {command} describe {kind.plural} {name}"
+        why = "is still there"
+        hint = f"Why: {command} describe {kind.plural} {name}"
     return LeftoverError(
         f"{kind.name} {name} is to be removed, and {why}",
         where=f"{location}: {names(left)}",

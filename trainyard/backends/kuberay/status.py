@@ -177,7 +177,8 @@ def logs(
 def _lines(
     dashboard: Dashboard, token: str | None, sleep: Callable[[float], None] | None, node: str
 ) -> Iterator[LogLine]:
-    where, follower = dashboard.location, Follower()
+    where = dashboard.location
+    follower = Follower()
     while own := [pod for pod in cluster_pods(where) if node in ("", naming.node_name(pod))]:
         runs = [run for pod in own for run in _runs_of(pod)]
         yield from follower.added(side_by_side(partial(_file, where), runs))

@@ -156,7 +156,8 @@ def probe(
         "securityContext": pod_parts.pod_security(section.security),
         "containers": [_container(section, image)],
     }
-    name, labels = f"{where.name}-verify-{secrets.token_hex(3)}", {**section.labels, **naming.labels(where.name)}
+    name = f"{where.name}-verify-{secrets.token_hex(3)}"
+    labels = {**section.labels, **naming.labels(where.name)}
     metadata = {"name": name, "labels": {**labels, LABEL: "verify"}, "annotations": dict(section.annotations)}
     return {"apiVersion": POD.api, "kind": POD.name, "metadata": metadata, "spec": pod}
 
@@ -211,7 +212,8 @@ def _results(
     titles = {pods.name(each): title for title, each in probes.items()}
     debounces = {name: Debounce(now=clock.now) for name in titles}
     results: dict[str, HostResult] = {}
-    began, reported = clock.now(), ""
+    began = clock.now()
+    reported = ""
     while running := [name for name in titles if name not in results]:
         names = wording.named([titles[name] for name in running])
         if names != reported:

@@ -57,7 +57,8 @@ class Waiting:
     def begin(self) -> None:
         """Have everything that failed tried again at once; from now on what fails is an error."""
         snapshot = snapshots.read(self._location)
-        kube, namespace = self._location.kube, self._location.namespace
+        kube = self._location.kube
+        namespace = self._location.namespace
         # KubeRay makes others, whose image is pulled now, and which start now; who may not do that waits.
         with suppress(ForbiddenError):
             for pod in filter(pods.is_backing_off, snapshot.pods):

@@ -32,7 +32,8 @@ def observe(files: ClusterFiles) -> LeashStatus | None:
     record = read_json(_record(files))
     if not record:
         return None
-    process, log = ProcessId(**record["process"]), files.node_log(_MARK)
+    process = ProcessId(**record["process"])
+    log = files.node_log(_MARK)
     holds = log.exists() and HOLDS in log.read_text(errors="replace")
     state = "starting" if processes.alive(process) else "ended"
     problem = "" if holds and state == "starting" else f"its process is {state}; see {log}"

@@ -89,12 +89,14 @@ class ThisMachine(Machine):
         return nodes
 
     def address(self) -> str | None:
-        head, ports = self.nodes().get("head"), self._ports()
+        head = self.nodes().get("head")
+        ports = self._ports()
         return f"http://{LOOPBACK}:{ports.dashboard}" if head and head.runs and ports else None
 
     @property
     def gcs(self) -> str | None:
-        head, ports = self.nodes().get("head"), self._ports()
+        head = self.nodes().get("head")
+        ports = self._ports()
         return f"{LOOPBACK}:{ports.gcs}" if head and head.runs and ports else None
 
     def ray_address(self) -> str:

@@ -149,7 +149,8 @@ def read(connection: Connection, *, now: float) -> Facts:
 
 def of(fields: Fields, facts: host_facts.Facts) -> Facts:
     """Return the facts of a host, with those in the fields that this script printed. Raises OddFactError."""
-    trust, ends = under(fields, "trust."), under(fields, "certificate.")
+    trust = under(fields, "trust.")
+    ends = under(fields, "certificate.")
     limits = under(fields, "sysctl.")
     return Facts(
         **vars(facts),

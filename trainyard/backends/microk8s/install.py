@@ -137,7 +137,8 @@ def _upgrade_steps(lab: Lab, *, upgrade: bool, after: str) -> list[Step]:
         if snap.channel == FROM_FILE:
             _refuse_other_minor(lab, host, snap.version)
             continue
-        now, then = _minor(snap.channel), _minor(lab.channel)
+        now = _minor(snap.channel)
+        then = _minor(lab.channel)
         what = f"{host.name} runs MicroK8s {snap.channel}, and the file says {lab.channel}"
         if then < now:
             hint = f"Write `channel: {snap.channel}`, or remove MicroK8s from the host."

@@ -48,7 +48,8 @@ def choose_server(tools: Tools, path: Path, servers: Sequence[str]) -> None:
     """
     text = path.read_text()
     document = yaml.safe_load(text)
-    now, ca = _cluster(document)["server"], _ca(document)
+    now = _cluster(document)["server"]
+    ca = _ca(document)
     parts = {server: urlsplit(server) for server in (now, *servers)}
     answering = (server for server, at in parts.items() if answers(str(at.hostname), at.port or 443, ca=ca))
     server = next(answering, now)

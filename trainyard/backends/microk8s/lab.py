@@ -111,7 +111,8 @@ class Lab:
     def look_again(self) -> None:
         """Forget what was answered, unless nothing was changed since."""
         if self._changed:
-            self._facts, self._nodes = {}, None
+            self._facts = {}
+            self._nodes = None
 
     def nodes(self) -> Mapping[str, Object]:
         """Return Kubernetes' nodes by name, as the first control plane that answers knows them; {} if none does."""

@@ -56,7 +56,8 @@ def steps(lab: Lab, tools: Tools) -> list[Step]:
 
 def left_file(hosts: Iterable[Host], known: Mapping[str, Facts], nodes: Mapping[str, Object]) -> dict[str, Object]:
     """Return the nodes of hosts that the file named once; hosts that answered are `known` by their nodes too."""
-    names, ips = {fact.node for fact in known.values()}, {host.ip for host in hosts}
+    names = {fact.node for fact in known.values()}
+    ips = {host.ip for host in hosts}
     # The dead first: while one is a member, no other may leave.
     ordered = sorted(nodes.items(), key=lambda item: is_ready(item[1]))
     left = ((name, node) for name, node in ordered if _address(node) and name not in names)
@@ -119,7 +120,8 @@ def _has_remains(lab: Lab, host: Host) -> bool:
     """
     if host is lab.first or is_part(lab, host):
         return False
-    fact, nodes = lab.fact(host), lab.nodes()
+    fact = lab.fact(host)
+    nodes = lab.nodes()
     known = {*nodes, *map(internal_ip, nodes.values()), *lab.members()}
     return fact.node in known or host.ip in known or fact.has_joined or fact.is_half_joined
 
@@ -204,7 +206,8 @@ def _ray_pods(lab: Lab, host: Host) -> str:
 
 def _give_back(lab: Lab, host: Host) -> None:
     """Move a host's pods away, let it leave, and leave it as it was found."""
-    node, fact = lab.nodes()[host.name], facts.read(host.connection, now=0.0)
+    node = lab.nodes()[host.name]
+    fact = facts.read(host.connection, now=0.0)
     if fact.machine_id != node["status"]["nodeInfo"]["machineID"]:
         hint = "If the host is gone for good: take it out of Kubernetes with microk8s remove-node --force."
         raise OutsideError(f"another machine than {host.name} answers at {host.ssh}", hint=hint)

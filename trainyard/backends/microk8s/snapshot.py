@@ -56,7 +56,8 @@ def of(hosts: Sequence[Host], now: Snapshot, nodes: Sequence[NodeStatus]) -> tup
 
 def status(host: Host, now: Snapshot, nodes: Sequence[NodeStatus]) -> HostStatus:
     """Return how one host is."""
-    fact, node = now.facts.get(host.name), now.nodes.get(host.ip)
+    fact = now.facts.get(host.name)
+    node = now.nodes.get(host.ip)
     ends = sorted((end, name) for name, end in (fact.certificates if fact else {}).items())
     state, detail = _state(host, now)
     return HostStatus(
@@ -77,10 +78,12 @@ def status(host: Host, now: Snapshot, nodes: Sequence[NodeStatus]) -> HostStatus
 
 def _status_of_left(name: str, node: Object, now: Snapshot, nodes: Sequence[NodeStatus]) -> HostStatus:
     """Return how a host is that is no longer in the file, as far as Kubernetes knows."""
-    ip, on_it = pods.internal_ip(node), tuple(ray.name for ray in nodes if ray.host == name)
+    ip = pods.internal_ip(node)
+    on_it = tuple(ray.name for ray in nodes if ray.host == name)
     role: HostRole = "control plane" if ip in now.votes else "worker"
     state: HostState = "ready" if pods.is_ready(node) else "not ready"
-    version, voter = node["status"]["nodeInfo"]["kubeletVersion"], now.votes.get(ip)
+    version = node["status"]["nodeInfo"]["kubeletVersion"]
+    voter = now.votes.get(ip)
     return HostStatus(name, ip, role, state, version, voter, None, None, on_it, None, LEFT, name)
 
 
@@ -91,7 +94,8 @@ def days(end: float) -> int:
 def _state(host: Host, now: Snapshot) -> tuple[HostState, str]:
     if error := now.errors.get(host.name):
         return "unreachable", in_a_line(error)
-    fact, node = now.facts[host.name], now.nodes.get(host.ip)
+    fact = now.facts[host.name]
+    node = now.nodes.get(host.ip)
     if fact.is_bare:
         return "not joined", "MicroK8s is not installed"
     # Kubernetes notices a kubelet's end after 40 s or more.

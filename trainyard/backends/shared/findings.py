@@ -12,7 +12,8 @@ from trainyard.backends.contract import Finding
 from trainyard.errors import TrainyardError
 from trainyard.steps import Stage, Step, asked
 
-FIX, UP = "trainyard cluster.doctor --fix", "trainyard cluster.up"
+FIX = "trainyard cluster.doctor --fix"
+UP = "trainyard cluster.up"
 
 # RAY_local_fs_capacity_threshold is 0.95.
 LEAST_FREE = 0.05

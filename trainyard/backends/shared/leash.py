@@ -49,7 +49,8 @@ def steps(spec: ClusterSpec, tools: Tools, leash: Leash, *, after: str) -> list[
         return [_take_off(tools, leash)] if leash.observe() else []
 
     def done() -> Answer:
-        observed, desired = leash.observe(), desired_leash(spec, leash.made())
+        observed = leash.observe()
+        desired = desired_leash(spec, leash.made())
         if observed is None or desired is None or not _is_same(observed, desired):
             _refuse_over(spec, desired)
             return no("the cluster has none" if observed is None else f"now: {words(observed)}")

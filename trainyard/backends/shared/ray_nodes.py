@@ -31,7 +31,8 @@ JOB_STOP_SECONDS = 8
 HEALTH_CHECK_MS = 1000
 # A machine that stands still with its connections open (frozen, paused, hung) refuses no call: only gRPC's keepalive
 # ends one, by default after 300 + 120 s (ray_config_def.h, grpc_client_keepalive_*). Dead after 46 s instead of 55 s.
-KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS = 10_000, 15_000
+KEEPALIVE_MS = 10_000
+KEEPALIVE_TIMEOUT_MS = 15_000
 # pip and uv try again by themselves what the network broke; Ray's default of 3 tells a wrong package after 54 s.
 RUNTIME_ENV_TRIES = 2
 # Ray's own default (ray/scripts/scripts.py).
@@ -125,7 +126,8 @@ def node_plans(spec: ClusterSpec, room: Room, *, may_simulate: bool, machine: st
 
 def changes(made: Mapping[str, Any], desired: Mapping[str, Any]) -> list[str]:
     """Say in what a recorded plan is not the desired one: "cpus: 1 now, 2 desired"."""
-    old, new = _described(made), _described(desired)
+    old = _described(made)
+    new = _described(desired)
     names = sorted(name for name in {**old, **new} if old.get(name) != new.get(name))
     return [_change(name, old.get(name), new.get(name)) for name in names]
 

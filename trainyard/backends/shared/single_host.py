@@ -57,7 +57,8 @@ class ObservedNode:
         return self.plan.get("gpu_ids", ()) is None
 
     def expected(self, name: str) -> ExpectedNode:
-        plan, resources = self.plan, self.plan.get("resources", {})
+        plan = self.plan
+        resources = self.plan.get("resources", {})
         size = plan.get("cpus"), plan.get("gpus", 0), plan.get("memory")
         return ExpectedNode(name, plan.get("group", ""), *size, resources=resources)
 
@@ -150,7 +151,8 @@ class Machine(ABC):
 
         No worker outlives its head: when the head does not fit, none does.
         """
-        desired, nodes = self.desired(), self.nodes()
+        desired = self.desired()
+        nodes = self.nodes()
         fitting = {name for name, node in nodes.items() if node.runs and node.plan == desired.get(name)}
         if "head" not in fitting:
             fitting = set()
@@ -206,7 +208,8 @@ class Machine(ABC):
 
     def endpoint(self) -> Endpoint:
         """Return the endpoint. Raises NotReadyError if no head runs."""
-        nodes, address = self.nodes(), self.address()
+        nodes = self.nodes()
+        address = self.address()
         if address is None:
             raise contract.not_up(self.spec.name)
         return Endpoint(
@@ -315,7 +318,8 @@ def _start_step(machine: Machine, missing: Sequence[str], *, after: str | None) 
 
 def _refusal(machine: Machine) -> list[Step]:
     """Return the step that refuses to replace a head that runs: all runs end with it, so that it must be asked for."""
-    head, desired = machine.nodes().get("head"), machine.desired()["head"]
+    head = machine.nodes().get("head")
+    desired = machine.desired()["head"]
     if head is None or machine.tools.recreate or not (head.runs and head.has_run) or head.plan == desired:
         return []
     error = RequestError(

@@ -23,7 +23,8 @@ class Taking:
         if isinstance(holder, dict):
             return holder.pop(last, None)
         if isinstance(holder, list) and isinstance(last, int) and last < len(holder):
-            value, holder[last] = holder[last], None
+            value = holder[last]
+            holder[last] = None
             return value
         return None
 

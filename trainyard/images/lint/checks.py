@@ -77,7 +77,8 @@ def judge(inspection: Inspection) -> tuple[Finding, ...]:
 
 def _runs_nothing(inspection: Inspection) -> Finding | None:
     """Return why the image ran nothing of ours: it is for other machines, its entry point, or no shell."""
-    probed, words = inspection.probed, " ".join(inspection.image.entrypoint or ())
+    probed = inspection.probed
+    words = " ".join(inspection.image.entrypoint or ())
     if probed.facts:
         return None
     if "exec format error" in probed.refusal:
@@ -96,8 +97,11 @@ def _swallows(words: str, said: str) -> Wrong:
 
 def _no_jobs(inspection: Inspection) -> Finding | None:
     """Return what keeps Ray's Python from running jobs; the other checks of Ray would only show what follows."""
-    probed, user, lint = inspection.probed, inspection.user, inspection.lint
-    program, first = probed.text("ray.program"), probed.text("ray.first_line")
+    probed = inspection.probed
+    user = inspection.user
+    lint = inspection.lint
+    program = probed.text("ray.program")
+    first = probed.text("ray.first_line")
     if not program:
         hint = f"Install ray[default]=={RAY}. {_PATH_HINT}"
         return Finding("ray", False, "there is no ray on PATH", hint)
@@ -148,7 +152,8 @@ def _bash(inspection: Inspection) -> Verdict:
 
 
 def _user(inspection: Inspection) -> Verdict:
-    expected, is_root = inspection.file.user, inspection.probed.text("uid") == "0"
+    expected = inspection.file.user
+    is_root = inspection.probed.text("uid") == "0"
     if expected == "non-root" and is_root:
         detail = "runs as root, and image.yaml says non-root: its programs refuse to run as root"
         return Wrong(detail, "Let the Dockerfile end with a USER that it made: RUN useradd ..., USER ...")
@@ -180,7 +185,8 @@ def _wget(inspection: Inspection) -> Verdict:
 
 
 def _ray(inspection: Inspection) -> Verdict:
-    version, reason = inspection.probed.text("ray.version"), inspection.probed.failure("ray.ended")
+    version = inspection.probed.text("ray.version")
+    reason = inspection.probed.failure("ray.ended")
     if reason or not version:
         detail = f"`ray --version` fails as {inspection.user}: {reason or 'it printed no version'}"
         return Wrong(detail, "Try it: docker run --rm -it IMAGE ray --version")
@@ -194,7 +200,8 @@ def _answers(kind: str, *, missing: str = "gave no answer") -> Callable[[Inspect
     """Return the check of all that image.yaml asks of one kind: modules, files, programs or commands."""
 
     def problem(inspection: Inspection, question: str) -> str:
-        name, reason = question.removeprefix(f"{kind}:"), inspection.probed.failure(question)
+        name = question.removeprefix(f"{kind}:")
+        reason = inspection.probed.failure(question)
         if question not in inspection.probed.facts:
             return f"{name} {missing}"
         return reason and f"{name} fails as {inspection.user}: {reason}"
@@ -211,7 +218,8 @@ def _answers(kind: str, *, missing: str = "gave no answer") -> Callable[[Inspect
 
 def _search_paths(inspection: Inspection) -> Verdict:
     """Look for directories such as those that NVIDIA's runtime fills."""
-    lint, environ = inspection.lint, inspection.image.env
+    lint = inspection.lint
+    environ = inspection.image.env
     expected = [("PATH", path) for path in lint.path_contains]
     expected += [("LD_LIBRARY_PATH", path) for path in lint.ld_library_path_contains]
     missing = [(name, path) for name, path in expected if path not in environ.get(name, "").split(":")]
@@ -223,7 +231,8 @@ def _search_paths(inspection: Inspection) -> Verdict:
 
 
 def _environ(inspection: Inspection) -> Verdict:
-    expected, environ = inspection.lint.environ, inspection.image.env
+    expected = inspection.lint.environ
+    environ = inspection.image.env
     wrong = [
         f"{name} is {shlex.quote(environ[name]) if name in environ else 'not set'}, not {value!r}"
         for name, value in expected.items()
@@ -235,7 +244,8 @@ def _environ(inspection: Inspection) -> Verdict:
 
 
 def _size(inspection: Inspection) -> Verdict:
-    limit, size = inspection.lint.max_size or MAX_SIZE, inspection.image.size
+    limit = inspection.lint.max_size or MAX_SIZE
+    size = inspection.image.size
     layer = max(inspection.history, key=lambda made: made.size, default=MadeBy(""))
     largest = (
         f"; its largest layer: {shown_size(layer.size)} by {secrets.masked(layer.instruction)}" if layer.size else ""
@@ -248,7 +258,8 @@ def _size(inspection: Inspection) -> Verdict:
 
 def _history(inspection: Inspection) -> Verdict:
     """Look for secrets in environment variables, labels, and the commands that made the layers."""
-    image, steps = inspection.image, inspection.history
+    image = inspection.image
+    steps = inspection.history
     places = {secret: f"the variable {secret}" for secret in secrets.secrets_in_environment(image.env)}
     places |= {secret: f"the label {secret}" for secret in secrets.secrets_in_environment(image.labels)}
     for step in steps:

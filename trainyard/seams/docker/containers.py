@@ -94,7 +94,8 @@ def container(engine: Engine, name: str) -> Container | None:
     """
     with refusals(f"describe the container {name}"), suppress(NotFound):
         described = engine.api.inspect_container(name)
-        state, config = described["State"], described["Config"]
+        state = described["State"]
+        config = described["Config"]
         published = described["NetworkSettings"].get("Ports") or {}
         return Container(
             id=described["Id"],
@@ -191,7 +192,8 @@ def packed(files: Mapping[str, bytes]) -> bytes:
     with tarfile.open(fileobj=stream, mode="w") as archive:
         for path, content in files.items():
             member = tarfile.TarInfo(path.lstrip("/"))
-            member.size, member.mode = len(content), 0o600
+            member.size = len(content)
+            member.mode = 0o600
             archive.addfile(member, io.BytesIO(content))
     return stream.getvalue()
 
@@ -199,7 +201,8 @@ def packed(files: Mapping[str, bytes]) -> bytes:
 def open_directory(engine: Engine, name: str, path: str) -> None:
     """Let everybody in a container write to a directory, also one of a volume; the container need not run."""
     member = tarfile.TarInfo(path.strip("/") + "/")
-    member.type, member.mode = tarfile.DIRTYPE, 0o1777
+    member.type = tarfile.DIRTYPE
+    member.mode = 0o1777
     with refusals(f"open {path} of the container {name}"):
         engine.api.put_archive(name, "/", member.tobuf() + bytes(2 * tarfile.BLOCKSIZE))
 

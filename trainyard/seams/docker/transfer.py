@@ -100,7 +100,8 @@ class LayerTally:
 
     def count(self, entry: Mapping[str, Any]) -> None:
         """Take one entry of Docker's stream; where it is about a layer, say how far all are."""
-        layer, status = entry.get("id"), entry.get("status", "")
+        layer = entry.get("id")
+        status = entry.get("status", "")
         if not layer or status.startswith(("Pulling from", "Digest", "Status")):
             return
         self._ended[layer] = status in _ENDED or status.startswith("Mounted from")

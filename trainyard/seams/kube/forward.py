@@ -26,7 +26,8 @@ __all__ = ["LOOPBACK", "forward", "last_error"]
 PART = 64 * 1024
 # The API's own framing: the first byte of each message is its channel (k8s.io/apimachinery, httpstream/wsstream).
 PROTOCOL = "v4.channel.k8s.io"
-DATA, COMPLAINT = 0, 1
+DATA = 0
+COMPLAINT = 1
 
 
 def forward(kube: Kube, *, namespace: str, find: Callable[[], str | None], port: int, what: str) -> int:

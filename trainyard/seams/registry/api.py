@@ -134,7 +134,8 @@ class RegistryApi:
         return tuple(self._listed(f"{name}/tags/list", "tags", doing=f"list the tags of {name}"))
 
     def put_manifest(self, name: str, tag: str, manifest: Manifest) -> None:
-        headers, doing = {"Content-Type": manifest.media_type}, f"tag {name}@{manifest.digest} as {tag}"
+        headers = {"Content-Type": manifest.media_type}
+        doing = f"tag {name}@{manifest.digest} as {tag}"
         self._send("PUT", f"{name}/manifests/{tag}", doing=doing, content=manifest.content, headers=headers)
 
     def try_upload(self, name: str) -> None:

@@ -136,7 +136,8 @@ class Connection:
             try:
                 channel.exec_command(shlex.join(command))
                 pool.submit(_feed, channel, stdin, then)
-                stdout, stderr = pool.submit(_tail, channel.recv), pool.submit(_tail, channel.recv_stderr)
+                stdout = pool.submit(_tail, channel.recv)
+                stderr = pool.submit(_tail, channel.recv_stderr)
                 code = pool.submit(channel.recv_exit_status)
                 parts: tuple[Future[Any], ...] = (stdout, stderr, code)
                 late = wait(parts, timeout=seconds).not_done
@@ -242,7 +243,8 @@ class Connection:
         password = self.environ.get(SUDO_PASSWORD)
         if free.code == 0:
             return ["sudo", "-n"], b""
-        words, line = ["sudo", "-k", "-S", "-p", ""], f"{password}\n".encode()
+        words = ["sudo", "-k", "-S", "-p", ""]
+        line = f"{password}\n".encode()
         tried = self.run([*words, "true"], stdin=line) if password else free
         if tried.code == 0:
             return words, line

@@ -44,7 +44,8 @@ def _play(angle_gain: float, speed_gain: float, angle: float) -> tuple[float, fl
     seconds = place = speed = turning = farthest = 0.0
     while seconds < ENOUGH and abs(angle) < FALLEN:
         push = max(-PUSH, min(PUSH, angle_gain * angle + speed_gain * turning))
-        sine, cosine = math.sin(angle), math.cos(angle)
+        sine = math.sin(angle)
+        cosine = math.cos(angle)
         pulled = (push + POLE * HALF_LENGTH * turning**2 * sine) / (CART + POLE)
         leverage = HALF_LENGTH * (4 / 3 - POLE * cosine**2 / (CART + POLE))
         falling = (GRAVITY * sine - cosine * pulled) / leverage

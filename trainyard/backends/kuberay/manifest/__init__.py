@@ -41,7 +41,9 @@ class Documents:
 
 def documents(inputs: Inputs) -> Documents:
     """Render every object of a cluster but its Secrets."""
-    spec, section, storage = inputs.spec, inputs.section, inputs.section.storage
+    spec = inputs.spec
+    section = inputs.section
+    storage = inputs.section.storage
     claim = None
     if storage is not None and storage.size is not None:
         claim = {
@@ -98,7 +100,8 @@ def _without_nulls(value: Any) -> Any:
 
 
 def _ray_cluster(inputs: Inputs) -> dict[str, Any]:
-    spec, section = inputs.spec, inputs.section
+    spec = inputs.spec
+    section = inputs.section
     grows = any(group.grows for group in spec.workers)
     return {
         "name": spec.name,

@@ -113,7 +113,8 @@ def node_size(section: KuberaySection, declared: Head | WorkerGroup) -> NodeSize
 
 def values(inputs: Inputs, node: NodeSize, *, with_autoscaler: bool) -> Values:
     """Return the values of a group's pods; None for what is to be left out."""
-    spec, section = inputs.spec, inputs.section
+    spec = inputs.spec
+    section = inputs.section
     gpus = 0 if inputs.simulated else node.gpus
     place = section.pods(node.group, gpus=gpus)
     limits = {"cpu": str(node.cpu_limit), "memory": quantity(node.memory)}

@@ -50,7 +50,8 @@ exec "$@"
 def main() -> None:
     """Train, or check that it could begin."""
     given = vars(parser().parse_args())
-    env_runners, checks = given.pop("num_env_runners"), given.pop("check")
+    env_runners = given.pop("num_env_runners")
+    checks = given.pop("check")
     if wrong := refusal(given, env_runners):
         print(f"schola-train: {wrong}", file=sys.stderr)
         sys.exit(2)
