@@ -85,7 +85,11 @@ class Tools:
 
 @dataclass(frozen=True)
 class NodeStatus:
-    """One node, as it is now. `detail` says why, if it is not up; `instance` is what the cloud says of its machine."""
+    """One node, as it is now.
+
+    `detail` says why, if it is not up; `instance` is what the cloud says of its machine. `is_pulling`: its image is on
+    its way, as far as the backend can tell.
+    """
 
     name: str
     group: str
@@ -95,6 +99,7 @@ class NodeStatus:
     gpus: int
     detail: str = ""
     instance: Mapping[str, str] | None = None
+    is_pulling: bool = False
 
 
 @dataclass(frozen=True)

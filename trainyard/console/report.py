@@ -180,8 +180,8 @@ def print_table(table: Table) -> None:
     print(text, end="")
 
 
-# What code reads of a step; --json tells the same by other fields, or not at all.
-_NOT_SHOWN = ("is_stage", "kind", "warnings")
+# What code reads of a step or a node; --json tells the same by other fields, or not at all.
+_NOT_SHOWN = ("is_stage", "kind", "warnings", "is_pulling")
 
 
 def as_document(shown: StepResult | PlannedStep | NodeStatus | HostStatus) -> dict[str, Any]:

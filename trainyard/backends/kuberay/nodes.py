@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from trainyard import wording
 from trainyard.backends.contract import NodeState, NodeStatus
@@ -13,8 +14,15 @@ from trainyard.backends.kuberay.snapshot import Snapshot
 from trainyard.endpoint import ExpectedNode
 from trainyard.seams.kube.types import Object
 
-PULLS = "pulls the image"
 LEAVES = "is being removed"
+
+
+class _Seen(NamedTuple):
+    """How a node is by its pod; as in NodeStatus."""
+
+    state: NodeState
+    detail: str
+    is_pulling: bool = False
 
 
 def statuses(declared: Iterable[Group], snapshot: Snapshot, alive: frozenset[str]) -> tuple[NodeStatus, ...]:
@@ -57,8 +65,17 @@ def _statuses(group: Group, snapshot: Snapshot, alive: frozenset[str]) -> Iterat
     for index, pod in enumerate(members):
         # One that is being removed is none of the group beside its successor.
         surplus = index >= (group.least if pods.is_leaving(pod) else group.most)
-        state, detail = _state(pod, snapshot, alive, surplus=surplus)
-        yield NodeStatus(naming.node_name(pod), group.name, pods.host(pod), state, group.cpus, group.gpus, detail)
+        seen = _seen(pod, snapshot, alive, surplus=surplus)
+        yield NodeStatus(
+            naming.node_name(pod),
+            group.name,
+            pods.host(pod),
+            seen.state,
+            group.cpus,
+            group.gpus,
+            seen.detail,
+            is_pulling=seen.is_pulling,
+        )
     for index in range(len(members), group.least):
         yield NodeStatus(_unmade(group, index), group.name, "", "absent", group.cpus, group.gpus, "no pod")
 
@@ -67,23 +84,39 @@ def _unmade(group: Group, index: int) -> str:
     return HEAD if group.name == HEAD else f"{group.name}-?{index + 1}"
 
 
-def _state(pod: Object, snapshot: Snapshot, alive: frozenset[str], *, surplus: bool) -> tuple[NodeState, str]:
+def _seen(pod: Object, snapshot: Snapshot, alive: frozenset[str], *, surplus: bool) -> _Seen:
     cause = diagnosis.of_pod(pod, snapshot)
     # What Ray calls alive runs tasks, whatever Kubernetes says: a kubelet that was started again calls its pods
     # unready, and a control plane that was away calls hosts not ready.
     lives = pods.runs_ray(pod) and naming.node_name(pod) in alive
     if cause and not (lives and cause.key == NOT_READY):
         # Every worker waits for its head for a while.
-        return "starting" if cause.key == diagnosis.WAITS_FOR_HEAD else "broken", cause.summary
+        return _Seen("starting" if cause.key == diagnosis.WAITS_FOR_HEAD else "broken", cause.summary)
     if surplus:
-        return "surplus", LEAVES if pods.is_leaving(pod) else "is one too many"
+        return _Seen("surplus", LEAVES if pods.is_leaving(pod) else "is one too many")
     if lives:
-        return "up", cause.summary if cause else ""
-    return ("broken", LEAVES) if pods.is_leaving(pod) else ("starting", _doing(pod, snapshot))
+        return _Seen("up", cause.summary if cause else "")
+    if pods.is_leaving(pod):
+        return _Seen("broken", LEAVES)
+    return _Seen("starting", _doing(pod, snapshot), is_pulling=_is_pulling(pod, snapshot))
 
 
 def _doing(pod: Object, snapshot: Snapshot) -> str:
     """Return what a pod does that is to become a node."""
+    if _is_pulling(pod, snapshot):
+        return "pulls the image"
+    return _told_by_status(pod) or "is being made"
+
+
+def _is_pulling(pod: Object, snapshot: Snapshot) -> bool:
+    if _told_by_status(pod):
+        return False
+    newest = pods.newest(snapshot.events_of(pod), "Pulling", "Pulled", "Created")
+    return newest is not None and pods.reason(newest) == "Pulling"
+
+
+def _told_by_status(pod: Object) -> str:
+    """Return what a pod does by its own status, "" where only events can tell."""
     if pods.is_ready(pod):
         return "not yet in Ray"
     if not pods.host(pod):
@@ -96,5 +129,4 @@ def _doing(pod: Object, snapshot: Snapshot) -> str:
     # When what comes before it has ended, the kubelet is about to start Ray.
     if any(each.ended if each.is_init else each.running_since for each in containers):
         return "starts Ray"
-    newest = pods.newest(snapshot.events_of(pod), "Pulling", "Pulled", "Created")
-    return PULLS if newest and pods.reason(newest) == "Pulling" else "is being made"
+    return ""

@@ -125,7 +125,7 @@ def _unready(snapshot: Snapshot, ready: frozenset[str]) -> list[NodeStatus]:
 
 def _standstill(unready: Sequence[NodeStatus], snapshot: Snapshot) -> Sequence[Diagnosis]:
     """Return that nothing changes, unless an image is on its way."""
-    if any(node.detail == nodes.PULLS for node in unready):
+    if any(node.is_pulling for node in unready):
         return ()
     seconds = max(STILL, snapshot.wait_for_machines)
     message = f"nothing has changed for {seconds:.0f} s: {nodes.text(unready)}"
