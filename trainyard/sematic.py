@@ -168,7 +168,7 @@ class RayCluster(Cluster):
     the block starts: {"working_dir": "."} brings the modules that lie in the current directory.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (Sematic's arguments, and those of Cluster.from_file)
         self,
         config: RayClusterConfig,
         forward_logs: bool | None = None,

@@ -9,7 +9,7 @@ import platform
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trainyard_runner import bootstrap
@@ -38,6 +38,15 @@ _NOT_YET = "No available agent to submit job"
 _SUBMIT_SECONDS = 30.0
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """How a run was asked for: by which command, where its results go, and whether its smoke test is left out."""
+
+    results: Path
+    command: Sequence[str]
+    skip_smoke: bool
+
+
 def dispatch(
     prepared: Prepared,
     endpoint: Endpoint,
@@ -61,9 +70,7 @@ def dispatch(
             prepared,
             endpoint,
             interrupts,
-            results=results,
-            command=command,
-            skip_smoke=skip_smoke,
+            _Asked(results, command, skip_smoke),
             progress=progress,
             screen=screen,
         )
@@ -127,10 +134,8 @@ def _start(
     prepared: Prepared,
     endpoint: Endpoint,
     interrupts: Interrupts,
+    asked: _Asked,
     *,
-    results: Path,
-    command: Sequence[str],
-    skip_smoke: bool,
     progress: Progress,
     screen: Screen,
 ) -> RunDirectory:
@@ -148,19 +153,23 @@ def _start(
     prepared = replace(prepared, wheels=wheels.built(prepared.wheels, progress))
     of_wheels = wheels.packed(prepared.wheels)
     py_modules = modules.packed(prepared.job.runtime_env.py_modules, prepared.files.directory)
-    cargo = {"the job": package, **({"wheels": of_wheels} if of_wheels else {})}
-    for module, each in zip(prepared.job.runtime_env.py_modules, py_modules, strict=True):
-        if isinstance(each, Package):
-            cargo[f"module {Path(module).name}"] = each
+    cargo = _cargo(prepared, package, of_wheels, py_modules)
     run_steps([_send(ray, title, each) for title, each in cargo.items()], progress)
     document = plan.build(
-        name, endpoint, prepared, package=package, wheels=of_wheels, py_modules=py_modules, skip_gate=skip_smoke
+        name, endpoint, prepared, package=package, wheels=of_wheels, py_modules=py_modules, skip_gate=asked.skip_smoke
     )
     record = plan.record_of(
-        prepared, package, run=name, endpoint=endpoint, ray=version, now=now, command=command, skip_smoke=skip_smoke
+        prepared,
+        package,
+        run=name,
+        endpoint=endpoint,
+        ray=version,
+        now=now,
+        command=asked.command,
+        skip_smoke=asked.skip_smoke,
     )
     interrupts.hold()
-    run = store.create(results, record, cluster=as_yaml(prepared.cluster.spec), job=as_yaml(prepared.job))
+    run = store.create(asked.results, record, cluster=as_yaml(prepared.cluster.spec), job=as_yaml(prepared.job))
     store.keep_study(run, prepared.study)
     try:
         if resumed:
@@ -202,6 +211,19 @@ def _send(ray: RayApi, what: str, package: Package) -> Step:
 
     title = f"Send {what}, {formats.size(package.size)}"
     return Step(f"send:{what}", title, done=is_complete, do=upload, deadline=10.0)
+
+
+def _cargo(
+    prepared: Prepared, package: Package, of_wheels: Package | None, py_modules: Sequence[Package | str]
+) -> dict[str, Package]:
+    """Return what has to be sent, by what a person calls it."""
+    cargo = {"the job": package}
+    if of_wheels:
+        cargo["wheels"] = of_wheels
+    for module, each in zip(prepared.job.runtime_env.py_modules, py_modules, strict=True):
+        if isinstance(each, Package):
+            cargo[f"module {Path(module).name}"] = each
+    return cargo
 
 
 def _submit(ray: RayApi, run: str, plan: bytes, *, runner: str, job: str) -> None:

@@ -56,15 +56,14 @@ def start(target: Target) -> None:
         content = files(target)
         remove(target)
         containers.create_volume(target.engine, target.name, labels={LABEL: target.address})
-        made = containers.create(
-            target.engine,
-            target.name,
+        new = containers.NewContainer(
             image=target.registry.image,
             labels={LABEL: target.address, SETTINGS_LABEL: _settings_hash(target)},
             command=[CONFIG],
             ports={PORT: (target.bind_address, target.host_port.port)},
             volumes={target.name: DATA},
         )
+        made = containers.create(target.engine, target.name, new)
         containers.put_files(target.engine, made, content)
     containers.start(target.engine, target.name)
 

@@ -183,6 +183,18 @@ class RunState:
                 self.nodes[event["name"]] = event
             case "note":
                 self.notes += [event["text"]] if len(self.notes) < _NOTES_KEPT else []
+            case "waiting" | "kept-free" | "drivers-waiting":
+                self._apply_waiting(event)
+            case "attempt-started" | "attempt-ended" | "task-ended" | "checkpoint" | "outputs":
+                self._apply_to_task(self.task(event["task"]), event)
+            case "trial-started" | "trial-ended" if self.sweep:
+                self.sweep.apply(event)
+            case "run-ended":
+                self._ended(event)
+
+    def _apply_waiting(self, event: Mapping[str, Any]) -> None:
+        """Take in for what tasks wait, or what is left free for them."""
+        match event["event"]:
             case "waiting":
                 self._waiting = event
             case "kept-free":
@@ -190,21 +202,20 @@ class RunState:
             case "drivers-waiting":
                 of_drivers = {"tasks": 0, "needs": [], "holders": [], **event}
                 self._drivers_waiting = of_drivers if event["text"] else None
+
+    def _apply_to_task(self, task: Task, event: Mapping[str, Any]) -> None:
+        match event["event"]:
             case "attempt-started":
-                self._attempt_started(self.task(event["task"]), event)
+                self._attempt_started(task, event)
             case "attempt-ended":
-                self._attempt_ended(self.task(event["task"]), event)
+                self._attempt_ended(task, event)
             case "task-ended":
-                self.task(event["task"]).ended_because = event.get("reason")
-                self._move(self.task(event["task"]), event["state"])
+                task.ended_because = event.get("reason")
+                self._move(task, event["state"])
             case "checkpoint":
-                self._checkpoint(self.task(event["task"]), event)
+                self._checkpoint(task, event)
             case "outputs":
-                self.task(event["task"]).add_archive(event)
-            case "trial-started" | "trial-ended" if self.sweep:
-                self.sweep.apply(event)
-            case "run-ended":
-                self._ended(event)
+                task.add_archive(event)
 
     @property
     def resume_command(self) -> str:

@@ -243,7 +243,7 @@ def compare(call: Call, runs: list[str] | None = None, tag: list[str] | None = N
         "python": "What runs Isaac Lab's scripts in the image.",
     },
 )
-def import_(
+def import_(  # noqa: PLR0913 (the command's flags)
     call: Call,
     source: str = "",
     output: str = "",

@@ -273,14 +273,13 @@ def _scheduler(
     submitter = Submitter(
         the_plan, records, runner=runner, job=job, ray_environment=ray_environment, has_own_package=has_own
     )
-    holdings = Holdings(the_plan.run, directory.parent.parent)
+    watch = Watch(the_plan, Holdings(the_plan.run, directory.parent.parent), stream)
     scheduler = Scheduler(
         the_plan,
         submitter=submitter,
         records=records,
         stream=stream,
-        watch=Watch(the_plan, holdings, stream),
-        holdings=holdings,
+        watch=watch,
         pins=pins,
         say=_say,
         sweep=sweep,

@@ -9,7 +9,6 @@ from trainyard_runner.head.capacity import Capacity
 from trainyard_runner.head.conclusions import Conclusions
 from trainyard_runner.head.demand import DemandWatch
 from trainyard_runner.head.drivers import Drivers
-from trainyard_runner.head.holdings import Holdings
 from trainyard_runner.head.in_flight import InFlight
 from trainyard_runner.head.placing import LivingNodes, NodeMissingError
 from trainyard_runner.head.queue import Queue
@@ -36,7 +35,6 @@ class Scheduler:
         records: Records,
         stream: EventStream,
         watch: Watch,
-        holdings: Holdings,
         pins: Pins,
         say: Callable[[str], None],
         sweep: Sweep | None = None,
@@ -46,7 +44,7 @@ class Scheduler:
         self._records = records
         self._stream = stream
         self._watch = watch
-        self._holdings = holdings
+        self._holdings = watch.holdings
         self._pins = pins
         self._say = say
         self._sweep = sweep
@@ -58,7 +56,7 @@ class Scheduler:
         self._in_flight = InFlight(
             plan, submitter=submitter, records=records, drivers=self._drivers, queue=self._queue, nodes=self._nodes
         )
-        self._capacity = Capacity(plan, nodes=self._nodes, in_flight=self._in_flight, holdings=holdings)
+        self._capacity = Capacity(plan, nodes=self._nodes, in_flight=self._in_flight, holdings=watch.holdings)
         self._conclusions = Conclusions(
             records=records,
             stream=stream,

@@ -183,7 +183,7 @@ class Watch:
     def __init__(self, plan: Plan, holdings: Holdings, stream: EventStream) -> None:
         self._plan = plan
         self._stream = stream
-        self._holdings = holdings
+        self.holdings = holdings
         self._said = ""
         self._known: set[tuple[Any, ...]] = set()
         self._next = 0.0
@@ -211,7 +211,7 @@ class Watch:
         unplaced = [attempt.task for attempt in live if not (attempt.record.is_started or attempt.record.is_ready)]
         lacking = _waiting(lines, unplaced)
         counts = {"running": len(started), "waiting": sum(line.count for line in lacking)}
-        self._holdings.publish(tasks=counts, ended=ended, nodes=held, actors=actors)
+        self.holdings.publish(tasks=counts, ended=ended, nodes=held, actors=actors)
         if actors != self._kept:
             self._kept = dict(actors)
             self._stream.write("kept-free", room={key: actors.get(name, 0) for name, key in RESOURCES.items()})
@@ -219,7 +219,7 @@ class Watch:
             self._said = ""
             return
         own = Holding(self._plan.run, held, actors)
-        holdings = [own, *self._holdings.read_others()]
+        holdings = [own, *self.holdings.read_others()]
         of_drivers = drivers.held(drivers.TheRay(), {node.node_id: node.name for node in alive})
         cluster = Cluster(alive, state.available_resources_per_node(), holdings, of_drivers)
         reasons = [

@@ -130,38 +130,54 @@ class Attempt:
     def _run_command(self, transfers: Transfers, stop: StopWatch) -> Iterator[Batch]:
         child = self._child = self._start_command()
         if child.refused is not None:
-            self._final = {"exit": None}
-            self._verdict = ("failed", child.refused)
-            if child.searched:
-                line = f"trainyard: {child.refused} in PATH: {os.pathsep.join(child.searched)}\n"
-                self._pending.append(("output", line.encode()))
+            self._note_refusal(child, child.refused)
             return
         poll = select.poll()
         for descriptor in (child.output, child.guard.socket.fileno()):
             poll.register(descriptor, select.POLLIN)
         while not self._final:
-            ready = dict(poll.poll(self._wait_ms(transfers)))
-            if child.output in ready and not self._buffer.read(child.output, _READ):
-                poll.unregister(child.output)
-            if child.guard.socket.fileno() in ready:
-                self._final = child.ended()
+            self._wait(child, poll, self._wait_ms(transfers))
+            if self._final:
                 break
             if time.monotonic() - self._began < QUICK and not self._buffer.full():
                 continue
-            if self._memory_kills is None:
-                self._memory_kills = _kernel_memory_kills()
-            # A command that was quick cannot have connected to Ray: its import alone takes longer.
-            if self._own is not None:
-                self._own.keep()
-            if self._metric is not None:
-                self._pending += self._metric.look()
-            self._end_if_asked(child, stop)
+            self._look(child, stop)
             if self._buffer.due() or self._pending:
                 self._pending += self._buffer.take()
                 yield self._flush()
             if parts := transfers.step(begin=self._verdict is None):
                 yield parts
-        # All writers are dead by now; somebody who escaped and still holds the pipe is not waited for.
+        yield from self._rest_of_output(child)
+
+    def _note_refusal(self, child: Child, refused: str) -> None:
+        """End the attempt of a command that could not be started."""
+        self._final = {"exit": None}
+        self._verdict = ("failed", refused)
+        if child.searched:
+            line = f"trainyard: {refused} in PATH: {os.pathsep.join(child.searched)}\n"
+            self._pending.append(("output", line.encode()))
+
+    def _wait(self, child: Child, poll: select.poll, milliseconds: float | None) -> None:
+        """Wait until the command prints or ends, and take in what it printed and how it ended."""
+        ready = dict(poll.poll(milliseconds))
+        if child.output in ready and not self._buffer.read(child.output, _READ):
+            poll.unregister(child.output)
+        if child.guard.socket.fileno() in ready:
+            self._final = child.ended()
+
+    def _look(self, child: Child, stop: StopWatch) -> None:
+        """Do what a command needs that runs for longer than a quick one."""
+        if self._memory_kills is None:
+            self._memory_kills = _kernel_memory_kills()
+        # A command that was quick cannot have connected to Ray: its import alone takes longer.
+        if self._own is not None:
+            self._own.keep()
+        if self._metric is not None:
+            self._pending += self._metric.look()
+        self._end_if_asked(child, stop)
+
+    def _rest_of_output(self, child: Child) -> Iterator[Batch]:
+        # All writers are dead by now; a process that escaped and still holds the pipe is not waited for.
         while self._buffer.read(child.output, _READ):
             if self._buffer.full():
                 self._pending += self._buffer.take()

@@ -53,9 +53,7 @@ def start(engine: Engine, cluster: str, leash: LeashStatus, *, image: str, owner
     given = settings(
         leash, dashboard=f"http://head:{DASHBOARD_PORT}", token_file=TOKEN_FILE if token else None, docker=target
     )
-    docker_containers.create(
-        engine,
-        name,
+    new = docker_containers.NewContainer(
         image=image,
         entrypoint=source(),
         command=[given],
@@ -65,6 +63,7 @@ def start(engine: Engine, cluster: str, leash: LeashStatus, *, image: str, owner
         network=naming.project(cluster),
         user="0:0",
     )
+    docker_containers.create(engine, name, new)
     if token:
         docker_containers.put_files(engine, name, {TOKEN_FILE: token.encode()})
     docker_containers.start(engine, name)

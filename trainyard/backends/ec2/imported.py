@@ -190,9 +190,17 @@ class _Conversion:
 
     def _group(self, kind: str, name: str) -> dict[str, Any]:
         """Return the head or a group of workers; its instances go to ec2.groups."""
-        take = self._from.take
-        place = ("available_node_types", kind)
-        resources = take(*place, "resources") or {}
+        found = self._resources(kind)
+        if labels := self._from.take("available_node_types", kind, "labels"):
+            found["labels"] = labels
+        if instances := self._instances(kind):
+            self._ec2.setdefault("groups", {})[name] = instances
+        self._of_ray(kind, name)
+        return found
+
+    def _resources(self, kind: str) -> dict[str, Any]:
+        """Return what the nodes of a type tell Ray that they have."""
+        resources = self._from.take("available_node_types", kind, "resources") or {}
         names = {"CPU": "cpus", "GPU": "gpus"}
         found: dict[str, Any] = {ours: resources.pop(ray) for ray, ours in names.items() if ray in resources}
         if "memory" in resources:
@@ -205,9 +213,12 @@ class _Conversion:
             self._notes.append(f"resources of {kind}: {key} is {resources.pop(key)}, and nodes have whole numbers")
         if resources:
             found["resources"] = resources
-        if labels := take(*place, "labels"):
-            found["labels"] = labels
+        return found
 
+    def _instances(self, kind: str) -> dict[str, Any]:
+        """Return what the instances of a type are."""
+        take = self._from.take
+        place = ("available_node_types", kind)
         instances: dict[str, Any] = {}
         for theirs, ours in (("InstanceType", "instance_type"), ("ImageId", "ami")):
             if value := take(*place, "node_config", theirs):
@@ -220,10 +231,7 @@ class _Conversion:
         if disk:
             take(*place, "node_config", "BlockDeviceMappings", 0, "DeviceName")
             instances["disk"] = f"{disk}GiB"
-        if instances:
-            self._ec2.setdefault("groups", {})[name] = instances
-        self._of_ray(kind, name)
-        return found
+        return instances
 
     def _of_ray(self, kind: str, name: str) -> None:
         """Let what Ray alone knows of a node type stand below ec2.ray."""

@@ -9,10 +9,9 @@ import io
 import math
 import secrets
 import tarfile
-import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import requests
@@ -123,42 +122,44 @@ def bounded_log(engine: Engine) -> dict[str, Any]:
     return {"driver": driver, "options": dict(LOG_LIMITS)} if driver == _KEEPS_ALL else {}
 
 
-def create(
-    engine: Engine,
-    name: str,
-    *,
-    image: str,
-    command: Sequence[str],
-    labels: Mapping[str, str],
-    ports: Mapping[int | str, tuple[str, int]] = types.MappingProxyType({}),
-    volumes: Mapping[str, str],
-    entrypoint: Sequence[str] | None = None,
-    network: str | None = None,
-    user: str | None = None,
-) -> str:
-    """Make a container that restarts with Docker, without starting it; return its id. The engine must have the image.
+@dataclass(frozen=True)
+class NewContainer:
+    """A container to be made.
 
     `ports` maps a port inside to the host's (address, port); `volumes` names, or paths of the host, to paths.
     """
+
+    image: str
+    command: Sequence[str]
+    labels: Mapping[str, str]
+    volumes: Mapping[str, str]
+    ports: Mapping[int | str, tuple[str, int]] = field(default_factory=dict)
+    entrypoint: Sequence[str] | None = None
+    network: str | None = None
+    user: str | None = None
+
+
+def create(engine: Engine, name: str, new: NewContainer) -> str:
+    """Make a container that restarts with Docker, and do not start it; return its id. The engine has the image."""
     log = bounded_log(engine)
     with refusals(f"make the container {name}"):
         host = engine.api.create_host_config(
-            port_bindings=dict(ports),
-            binds=[f"{volume}:{path}" for volume, path in volumes.items()],
+            port_bindings=dict(new.ports),
+            binds=[f"{volume}:{path}" for volume, path in new.volumes.items()],
             restart_policy={"Name": "unless-stopped"},
-            network_mode=network,
+            network_mode=new.network,
             security_opt=list(HARDENED),
             log_config=LogConfig(type=log["driver"], config=log["options"]) if log else None,
         )
         made = engine.api.create_container(
-            image,
-            list(command),
+            new.image,
+            list(new.command),
             name=name,
-            labels=dict(labels),
-            ports=list(ports),
+            labels=dict(new.labels),
+            ports=list(new.ports),
             host_config=host,
-            entrypoint=None if entrypoint is None else list(entrypoint),
-            user=user,
+            entrypoint=None if new.entrypoint is None else list(new.entrypoint),
+            user=new.user,
         )
     return str(made["Id"])
 
