@@ -22,6 +22,7 @@ from trainyard.console.report import note
 from trainyard.endpoint import Endpoint
 from trainyard.errors import InterruptedRunError, RequestError, TrainyardError
 from trainyard.operations import clusters
+from trainyard.paths import Here
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.wording import counted
 
@@ -181,11 +182,18 @@ class Cluster:
         Without a job it is that of the run's directory, as it is now. Raises RequestError while the run
         still runs, where all of it succeeded, and of a sweep.
         """
-        former = lazy.runs.find_run(run if isinstance(run, str) else run.name)
+        here = _here()
+        former = lazy.runs.find_run(run if isinstance(run, str) else run.name, here)
         job = job or _job_of(former)
         other = f"cluster.tune({str(job.directory)!r})"
         prepared = lazy.runs.checked(self._cluster, job.spec, job.directory, sweep=False, other=other)
-        prepared = lazy.resume.resumed(former, prepared, cluster=self.spec.name, screen=lazy.follow.Screen(note=note))
+        prepared = lazy.resume.resumed(
+            former,
+            prepared,
+            here=here,
+            cluster=self.spec.name,
+            screen=lazy.follow.Screen(note=note),
+        )
         return self._begin(prepared, sweep=False, skip_smoke=skip_smoke)
 
     def _dispatch(self, job: Job | str | Path, *, sweep: bool, skip_smoke: bool) -> Run:
@@ -200,6 +208,7 @@ class Cluster:
         begun, endpoint = lazy.runs.dispatch(
             self._cluster,
             prepared,
+            results=_here().results,
             command=sys.argv,
             wait=False,
             skip_smoke=skip_smoke,
@@ -275,7 +284,7 @@ class Cluster:
             self._cluster,
             command,
             progress.for_stream(),
-            results=lazy.runs.results(),
+            results=_here().results,
             end_runs=end_runs,
             ends=ends,
             note=lambda text: note(f"note: {text}"),
@@ -323,6 +332,11 @@ class Cluster:
         finally:
             if block.on_sigterm is not None:
                 signal.signal(signal.SIGTERM, block.on_sigterm)
+
+
+def _here() -> Here:
+    """Return what names of files are read by, as it is at this moment: a program may change it."""
+    return Here(os.environ, Path.cwd())
 
 
 def _job_of(run: RunDirectory) -> Job:
