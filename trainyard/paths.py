@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from trainyard.errors import PrerequisiteError, Problem, RequestError
@@ -11,6 +12,18 @@ from trainyard.wording import did_you_mean
 DEFAULT_CLUSTER = "local"
 # What the wheel brings besides modules (hatch_build.py); in a checkout it does not exist.
 PAYLOAD = Path(__file__).resolve().parent / "payload"
+
+
+@dataclass(frozen=True)
+class Here:
+    """What names of files are read by: the environment and the current directory of whoever calls."""
+
+    environ: Mapping[str, str]
+    directory: Path
+
+    @property
+    def results(self) -> Path:
+        return results_home(self.environ, directory=self.directory)
 
 
 def shipped(directory: str) -> Path:

@@ -24,3 +24,12 @@ def test_importing_the_python_api_loads_neither_the_command_line_nor_what_cluste
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
 
     assert found.stdout.strip() == "[]"
+
+
+def test_importing_the_python_api_loads_less_than_sixty_modules_of_ours() -> None:
+    ours = "{name for name in sys.modules if name.partition('.')[0] in ('trainyard', 'trainyard_runner')}"
+    program = f"import sys; from trainyard import Cluster; print(len({ours}))"
+
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+
+    assert int(found.stdout) < 60

@@ -147,6 +147,24 @@ def test_only_the_command_line_knows_invoke() -> None:
     assert found == []
 
 
+def test_operations_are_told_the_environment_and_the_directory() -> None:
+    """One process may serve several: what asks this process is a task or the Python API."""
+    asks = {"os.environ", "os.environb", "os.getenv", "os.getcwd", "Path.cwd"}
+    attributes = [
+        f"{path}:{node.lineno} asks {ast.unparse(node)}"
+        for path, tree in modules(TRAINYARD / "operations").items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and ast.unparse(node) in asks
+    ]
+    imports = [
+        f"{path} imports {name}"
+        for path, tree in modules(TRAINYARD / "operations").items()
+        for name in imported(tree)
+        if name in asks
+    ]
+    assert attributes + imports == []
+
+
 def test_the_runner_imports_what_every_node_has() -> None:
     found = [
         f"{path} imports {name}"

@@ -20,6 +20,7 @@ from trainyard.dispatch.runs import RunStatus
 from trainyard.errors import JobFailedError, OutsideError, Problem, RequestError
 from trainyard.operations.cluster_list import ListedCluster
 from trainyard.operations.clusters import Cluster
+from trainyard.paths import Here
 from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory
 from trainyard.spec.load import load_cluster
@@ -113,7 +114,7 @@ def test_at_80_columns_the_list_of_runs_is_a_table_with_whole_names(
     names = ["cartpole-20260921-141320-1a2b", "cartpole-20260921-141320-0c0d"]
     unsure = [None, "cluster unreachable: no answer from Ray's dashboard"]
     statuses = [status_of(tmp_path, name, unsure=why) for name, why in zip(names, unsure, strict=True)]
-    report.show(train.listed(statuses), json=False)
+    report.show(train.listed(statuses, Here({}, tmp_path)), json=False)
     lines = terminal.getvalue().splitlines()
     rows = [line.split() for line in lines if "cartpole" in line]
     assert [row[0] for row in rows] == names
@@ -167,8 +168,7 @@ def test_without_runs_the_list_says_so_and_how_to_start_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("TRAINYARD_RESULTS", raising=False)
-    report.show(train.listed([]), json=False)
+    report.show(train.listed([], Here({}, tmp_path)), json=False)
     shown = capsys.readouterr()
     assert shown.out == "there are no such runs in results\n"
     assert shown.err == "next: trainyard train.dispatch jobs/cartpole\n"

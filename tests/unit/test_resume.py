@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any, cast
@@ -19,6 +20,7 @@ from trainyard.dispatch.follow import Screen
 from trainyard.dispatch.resume import Resumed, link, send
 from trainyard.errors import RequestError
 from trainyard.operations import resume, runs
+from trainyard.paths import Here
 from trainyard.results import state as states
 from trainyard.results import store
 from trainyard.results.store import RunDirectory
@@ -62,7 +64,15 @@ def former(here: Path, *ended: tuple[str, str], **record: Any) -> RunDirectory:
 
 def ready(run: RunDirectory, *overrides: str, file: str | None = None, notes: list[str] | None = None) -> Any:
     screen = Screen(note=(notes if notes is not None else []).append)
-    return resume.ready(run, file, overrides=overrides, backend=None, screen=screen)
+    # The fixture made the project the current directory.
+    return resume.ready(
+        run,
+        file,
+        here=Here(os.environ, Path.cwd()),
+        overrides=overrides,
+        backend=None,
+        screen=screen,
+    )
 
 
 def test_what_is_not_here_yet_is_fetched_before_it_is_said_what_tasks_begin_with(
@@ -70,7 +80,7 @@ def test_what_is_not_here_yet_is_fetched_before_it_is_said_what_tasks_begin_with
 ) -> None:
     run = former(here, ("seed=0", "succeeded"), ("seed=1", "failed"))
 
-    def fetched(run: RunDirectory, tasks: Collection[str], *, screen: Screen) -> None:
+    def fetched(run: RunDirectory, tasks: Collection[str], *, here: Here, screen: Screen) -> None:
         for task in tasks:
             run.checkpoint(task).mkdir(parents=True)
             (run.checkpoint(task) / "file").write_text("x")
@@ -163,7 +173,7 @@ def test_skipped_tasks_are_shown_as_such(here: Path) -> None:
     document = state.document(now=1.0)
     assert (document["resumes"], state.done, dict(+state.counts)) == ("rl-1", 1, {"waiting": 1, "skipped": 1})
     assert document["tasks"][0] == {"name": "seed=0", "state": "skipped", "reason": "succeeded in rl-1", "attempts": []}
-    assert runs.status(run).state.tasks["seed=0"].state == "skipped"
+    assert runs.status(run, Here({}, here)).state.tasks["seed=0"].state == "skipped"
 
 
 class Head:

@@ -11,6 +11,7 @@ from trainyard.dispatch.follow import Screen
 from trainyard.dispatch.runs import RunStatus, concluded
 from trainyard.errors import RequestError
 from trainyard.operations import runs
+from trainyard.paths import Here
 from trainyard.results import store
 from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory
@@ -61,34 +62,34 @@ def test_of_several_runs_that_go_on_none_is_chosen() -> None:
     )
 
 
-def test_a_damaged_run_is_named_and_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_damaged_run_is_named_and_hides_no_other(tmp_path: Path) -> None:
+    here = Here({}, tmp_path)
     for name in ("good-1", "events-1", "record-1"):
         run = ended_run(tmp_path, name)
     (run.path / "run.json").write_text('{"x": [')
     (tmp_path / "results" / "events-1" / "events.jsonl").write_text("[]\n")
-    found = {one.run.name: one.unsure for one in runs.statuses()}
+    found = {one.run.name: one.unsure for one in runs.statuses(here)}
     assert found == {
         "good-1": None,
         "events-1": "run events-1 is damaged: not an event of Trainyard's runner: it is no JSON object",
         "record-1": "run record-1 is damaged: not the record of a run",
     }
-    assert runs.find_run("good-1").name == "good-1"
+    assert runs.find_run("good-1", here).name == "good-1"
 
 
-def test_runs_are_chosen_by_job_state_and_age(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_runs_are_chosen_by_job_state_and_age(tmp_path: Path) -> None:
+    here = Here({}, tmp_path)
     ended_run(tmp_path, "good-1")
     chosen = [{"job": "jobs/good/"}, {"job": "goo"}, {"state": "failed"}, {"state": "succeeded"}, {"since": "5m"}]
-    assert [len(runs.statuses(**flags)) for flags in chosen] == [1, 0, 0, 1, 0]
+    assert [len(runs.statuses(here, **flags)) for flags in chosen] == [1, 0, 0, 1, 0]
     for flags, message in (({"state": "suceeded"}, "did you mean 'succeeded'"), ({"since": "2 weeks"}, "--since")):
         with pytest.raises(RequestError, match=message):
-            runs.statuses(**flags)
+            runs.statuses(here, **flags)
 
 
-def test_what_is_all_at_home_needs_no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    outcome = runs.fetch(ended_run(tmp_path, "good-1"), checkpoints=False, screen=Screen())
+def test_what_is_all_at_home_needs_no_cluster(tmp_path: Path) -> None:
+    here = Here({}, tmp_path)
+    outcome = runs.fetch(ended_run(tmp_path, "good-1"), here, checkpoints=False, screen=Screen())
     assert (outcome.error, outcome.state.state) == (None, "succeeded")
 
 

@@ -11,26 +11,28 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from trainyard.api.connection import connected, refuse_connected, refused
+from trainyard.api import lazy
 from trainyard.api.job import Job, Overrides, as_overrides
-from trainyard.api.run import Run
 from trainyard.backends.contract import ClusterStatus
 from trainyard.backends.shared.record import recorded_backend
 from trainyard.console import progress
 from trainyard.console.report import note
-from trainyard.console.run_screen import PrintedScreen
-from trainyard.dispatch import smoke
-from trainyard.dispatch.follow import Screen
-from trainyard.dispatch.plan import Prepared, described
-from trainyard.dispatch.smoke import Smoked
 from trainyard.endpoint import Endpoint
 from trainyard.errors import InterruptedRunError, RequestError, TrainyardError
-from trainyard.operations import clusters, resume, run_guard, runs
-from trainyard.results.store import RunDirectory
+from trainyard.operations import clusters
+from trainyard.paths import Here
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.wording import counted
+
+if TYPE_CHECKING:
+    from trainyard.api.run import Run
+    from trainyard.dispatch.follow import Screen
+    from trainyard.dispatch.plan import Prepared
+    from trainyard.dispatch.smoke import Smoked
+    from trainyard.operations.run_guard import Ends
+    from trainyard.results.store import RunDirectory
 
 Teardown = Literal["made", "always", "never"]
 
@@ -151,7 +153,7 @@ class Cluster:
 
     def smoke(self) -> Smoked:
         """Prove that it can train. Raises SmokeError."""
-        smoked = smoke.smoke(clusters.connect(self._cluster), progress.for_stream())
+        smoked = lazy.smoke.smoke(clusters.connect(self._cluster), progress.for_stream())
         if smoked.error:
             raise smoked.error
         done = [check for check in smoked.checks if not check["skipped"]]
@@ -180,32 +182,40 @@ class Cluster:
         Without a job it is that of the run's directory, as it is now. Raises RequestError while the run
         still runs, where all of it succeeded, and of a sweep.
         """
-        former = runs.find_run(run if isinstance(run, str) else run.name)
+        here = _here()
+        former = lazy.runs.find_run(run if isinstance(run, str) else run.name, here)
         job = job or _job_of(former)
         other = f"cluster.tune({str(job.directory)!r})"
-        prepared = runs.checked(self._cluster, job.spec, job.directory, sweep=False, other=other)
-        prepared = resume.resumed(former, prepared, cluster=self.spec.name, screen=Screen(note=note))
+        prepared = lazy.runs.checked(self._cluster, job.spec, job.directory, sweep=False, other=other)
+        prepared = lazy.resume.resumed(
+            former,
+            prepared,
+            here=here,
+            cluster=self.spec.name,
+            screen=lazy.follow.Screen(note=note),
+        )
         return self._begin(prepared, sweep=False, skip_smoke=skip_smoke)
 
     def _dispatch(self, job: Job | str | Path, *, sweep: bool, skip_smoke: bool) -> Run:
         job = job if isinstance(job, Job) else Job.from_directory(job)
         other = f"cluster.{'dispatch' if sweep else 'tune'}(job)"
-        prepared = runs.checked(self._cluster, job.spec, job.directory, sweep=sweep, other=other)
+        prepared = lazy.runs.checked(self._cluster, job.spec, job.directory, sweep=sweep, other=other)
         prepared = replace(prepared, overrides=job.overrides)
         return self._begin(prepared, sweep=sweep, skip_smoke=skip_smoke)
 
     def _begin(self, prepared: Prepared, *, sweep: bool, skip_smoke: bool) -> Run:
-        note("\n".join(described(prepared)))
-        begun, endpoint = runs.dispatch(
+        note("\n".join(lazy.plan.described(prepared)))
+        begun, endpoint = lazy.runs.dispatch(
             self._cluster,
             prepared,
+            results=_here().results,
             command=sys.argv,
             wait=False,
             skip_smoke=skip_smoke,
             progress=progress.for_stream(),
-            screen=Screen(),
+            screen=lazy.follow.Screen(),
         )
-        run = Run(begun.run, endpoint, self._screen(sweep=sweep))
+        run = lazy.run.Run(begun.run, endpoint, self._screen(sweep=sweep))
         self._runs.append(run)
         if begun.error:
             run.cancel()
@@ -216,13 +226,15 @@ class Cluster:
     def _screen(self, *, sweep: bool) -> Screen:
         """Return what shows a run; what each training of a sweep prints is in its logs, unless it is asked for."""
         if self._forward_logs is False:
-            return Screen()
-        return PrintedScreen(sys.stdout, only="" if sweep and not self._forward_logs else None, bar=False)
+            return lazy.follow.Screen()
+        return lazy.run_screen.PrintedScreen(
+            sys.stdout, only="" if sweep and not self._forward_logs else None, bar=False
+        )
 
     def __enter__(self) -> Cluster:
         if self._ray_env is not None and self._connected_with is None:
             # Asked before anything is made.
-            refuse_connected()
+            lazy.connection.refuse_connected()
         existed = self._exists()
         self._blocks.append(_Block(os.getpid(), not existed, _raise_on_sigterm()))
         try:
@@ -267,12 +279,12 @@ class Cluster:
         recorded = recorded_backend(self._cluster.tools.state)
         return recorded not in (None, self.spec.backend) or self.status().state != "absent"
 
-    def _check(self, command: str, *, end_runs: bool, ends: run_guard.Ends) -> Callable[[], None]:
-        return lambda: run_guard.check(
+    def _check(self, command: str, *, end_runs: bool, ends: Ends) -> Callable[[], None]:
+        return lambda: lazy.run_guard.check(
             self._cluster,
             command,
             progress.for_stream(),
-            results=runs.results(),
+            results=_here().results,
             end_runs=end_runs,
             ends=ends,
             note=lambda text: note(f"note: {text}"),
@@ -281,14 +293,14 @@ class Cluster:
     def _connect(self, endpoint: Endpoint, runtime_env: Mapping[str, Any]) -> None:
         forward_logs = self._forward_logs is not False
         inside = self._blocks[-1].inside
-        inside.enter_context(connected(endpoint, runtime_env=runtime_env, forward_logs=forward_logs))
+        inside.enter_context(lazy.connection.connected(endpoint, runtime_env=runtime_env, forward_logs=forward_logs))
         self._connected_with = dict(runtime_env)
         inside.callback(setattr, self, "_connected_with", None)
 
     def _refuse_until_connected(self) -> None:
         """Let no program train on a Ray of its own because it has not called ray()."""
         if self._connected_with is None:
-            self._blocks[-1].unconnected.enter_context(refused(self.name, is_reached=True))
+            self._blocks[-1].unconnected.enter_context(lazy.connection.refused(self.name, is_reached=True))
 
     def _connect_now(self, runtime_env: Mapping[str, Any]) -> None:
         for block in reversed(self._blocks):
@@ -303,7 +315,7 @@ class Cluster:
         """Let `ray` be this cluster in the block; where no way leads to it, let it say so."""
         endpoint = clusters.connect(self._cluster)
         if endpoint.ray_address is None:
-            self._blocks[-1].inside.enter_context(refused(self.name, is_reached=False))
+            self._blocks[-1].inside.enter_context(lazy.connection.refused(self.name, is_reached=False))
         else:
             self._connect(endpoint, runtime_env)
 
@@ -322,9 +334,14 @@ class Cluster:
                 signal.signal(signal.SIGTERM, block.on_sigterm)
 
 
+def _here() -> Here:
+    """Return what names of files are read by, as it is at this moment: a program may change it."""
+    return Here(os.environ, Path.cwd())
+
+
 def _job_of(run: RunDirectory) -> Job:
     """Return the job of a run as its directory is now, with the flags that it was dispatched with."""
-    return Job.from_directory(run.record()["job_directory"], set=resume.flags_of_job(run))
+    return Job.from_directory(run.record()["job_directory"], set=lazy.resume.flags_of_job(run))
 
 
 def _finish(runs: Sequence[Run], *, stop: bool) -> None:

@@ -17,7 +17,6 @@ from trainyard.backends.shared import leash
 from trainyard.backends.shared.record import made_from, made_with, recorded_backend, write_made_from
 from trainyard.endpoint import Endpoint
 from trainyard.errors import InterruptedRunError, LeftoverError, NotReadyError, Problem, RequestError, TrainyardError
-from trainyard.seams.ray_api import RayApi
 from trainyard.spec.cluster import ClusterSpec, LoadedCluster
 from trainyard.spec.load import load_cluster
 from trainyard.steps import PlannedStep, Progress, Stage, Step, StepResult
@@ -310,6 +309,9 @@ def _by_any_name(cluster: Cluster, node: str, ask: Callable[[str], Answered]) ->
 
 def _named_otherwise(cluster: Cluster, other: str) -> set[str]:
     """Return the names of the nodes on a host, of an address, or of Ray's id; all of them by what Ray knows."""
+    # Most commands ask Ray nothing.
+    from trainyard.seams.ray_api import RayApi
+
     endpoint = connect_as_made(cluster)
     with RayApi(endpoint.address, endpoint.token, refused=endpoint.refused) as ray:
         host_names = ray.host_names()

@@ -14,6 +14,7 @@ from trainyard.dispatch.plan import Prepared
 from trainyard.errors import Problem, RequestError
 from trainyard.operations import runs
 from trainyard.operations.clusters import Cluster
+from trainyard.paths import Here
 from trainyard.results import state as states
 from trainyard.results import store
 from trainyard.results.compare import flattened
@@ -30,6 +31,7 @@ def ready(
     run: RunDirectory,
     file: str | None,
     *,
+    here: Here,
     overrides: Sequence[str],
     backend: str | None,
     screen: Screen,
@@ -39,7 +41,7 @@ def ready(
     The job's directory counts as it is now, with the flags that the run was dispatched with and then
     `overrides`. With `file` it is another cluster: flags for the former one do not count.
     """
-    _refuse_unfit(run)
+    _refuse_unfit(run, here)
     record = run.record()
     flags = record.get("flags") or {}
     before = [text for text in flags.get("set") or () if not (file and text.startswith(_CLUSTER))]
@@ -47,18 +49,26 @@ def ready(
     prepared, cluster = runs.ready(
         record["job_directory"],
         [file or record["cluster_file"]],
+        here=here,
         overrides=[*before, *overrides],
         backend=backend or (None if file else flags.get("backend")),
     )
-    return resumed(run, prepared, cluster=cluster.spec.name, screen=screen), cluster
+    return resumed(run, prepared, here=here, cluster=cluster.spec.name, screen=screen), cluster
 
 
-def resumed(run: RunDirectory, prepared: Prepared, *, cluster: str, screen: Screen) -> Prepared:
+def resumed(
+    run: RunDirectory,
+    prepared: Prepared,
+    *,
+    here: Here,
+    cluster: str,
+    screen: Screen,
+) -> Prepared:
     """Return a job with what it takes from a former run: skipped tasks, checkpoints, outputs.
 
     `cluster` is the name of the one that it is for.
     """
-    _refuse_unfit(run)
+    _refuse_unfit(run, here)
     state = states.load(run)
     names = [task.name for task in prepared.tasks]
     done = [name for name in names if name in state.tasks and state.tasks[name].state in ("succeeded", "skipped")]
@@ -69,7 +79,7 @@ def resumed(run: RunDirectory, prepared: Prepared, *, cluster: str, screen: Scre
     skipped = () if prepared.job.together else tuple(done)
     open_tasks = [name for name in names if name not in skipped]
     if not store.read_only.get():
-        runs.fetch_to_resume(run, open_tasks, screen=screen)
+        runs.fetch_to_resume(run, open_tasks, here=here, screen=screen)
     each_attempt = prepared.job.outputs_each_attempt
     found = [resume.inherited(run, name, each_attempt=each_attempt) for name in open_tasks]
     inherited = tuple(each for each in found if each.checkpoint or each.outputs)
@@ -90,12 +100,12 @@ def flags_of_job(run: RunDirectory) -> list[str]:
     return of_job
 
 
-def _refuse_unfit(run: RunDirectory) -> None:
+def _refuse_unfit(run: RunDirectory, here: Here) -> None:
     """Raise RequestError where a run cannot be resumed: a sweep, or one that is still active."""
     if run.record().get("tune"):
         hint = f"Resume it: trainyard tune.resume {run.name}"
         raise RequestError(f"run {run.name} is a sweep", where=str(run.path), hint=hint)
-    runs.refuse_active(run, stop="train.stop")
+    runs.refuse_active(run, here, stop="train.stop")
 
 
 def _refuse_hidden(run: RunDirectory, before: Sequence[str], overrides: Sequence[str]) -> None:

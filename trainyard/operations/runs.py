@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -14,11 +14,12 @@ from trainyard import paths, steps
 from trainyard.dispatch import launch, runs, smoke
 from trainyard.dispatch.follow import Screen
 from trainyard.dispatch.plan import Prepared, prepare
-from trainyard.dispatch.runs import RunStatus
+from trainyard.dispatch.runs import Connect, RunStatus
 from trainyard.endpoint import Endpoint
 from trainyard.errors import NotReadyError, Problem, RequestError, TrainyardError
 from trainyard.operations import clusters, run_guard
 from trainyard.operations.clusters import Cluster
+from trainyard.paths import Here
 from trainyard.results import compare as comparing
 from trainyard.results import state as states
 from trainyard.results import store
@@ -44,6 +45,7 @@ def ready(
     job_dir: str,
     files: Sequence[str],
     *,
+    here: Here,
     overrides: Sequence[str],
     backend: str | None,
     sweep: bool = False,
@@ -62,12 +64,17 @@ def ready(
         )
     of_cluster = [text.removeprefix(_CLUSTER) for text in overrides if text.startswith(_CLUSTER)]
     of_job = [text for text in overrides if not text.startswith(_CLUSTER)]
-    here = Path.cwd()
     file = files[0] if files else None
-    cluster = clusters.find(file, os.environ, directory=here, overrides=of_cluster, backend=backend)
+    cluster = clusters.find(
+        file,
+        here.environ,
+        directory=here.directory,
+        overrides=of_cluster,
+        backend=backend,
+    )
     if of_cluster:
         clusters.refuse_unmade(cluster, backend=backend)
-    directory = paths.job_directory(job_dir, directory=here)
+    directory = paths.job_directory(job_dir, directory=here.directory)
     job = load_job(directory, overrides=of_job, file=job_file)
     other = f"trainyard {'train' if sweep else 'tune'}.dispatch {job_dir}"
     prepared = checked(cluster, job, directory, sweep=sweep, other=other)
@@ -89,6 +96,7 @@ def dispatch(
     cluster: Cluster,
     prepared: Prepared,
     *,
+    results: Path,
     command: Sequence[str],
     wait: bool,
     skip_smoke: bool,
@@ -105,7 +113,7 @@ def dispatch(
     now = launch.dispatch(
         prepared,
         endpoint,
-        results=results(),
+        results=results,
         command=command,
         wait=wait,
         skip_smoke=skip_smoke,
@@ -115,7 +123,14 @@ def dispatch(
     return now, endpoint
 
 
-def statuses(file: str | None = None, *, job: str = "", state: str = "", since: str = "") -> list[RunStatus]:
+def statuses(
+    here: Here,
+    file: str | None = None,
+    *,
+    job: str = "",
+    state: str = "",
+    since: str = "",
+) -> list[RunStatus]:
     """Return how every run of this machine stands, the newest first; a cluster that is away is asked once.
 
     With `file`, only the runs of the cluster that `-f` means; the flags of `train.list` choose further. Raises
@@ -131,16 +146,24 @@ def statuses(file: str | None = None, *, job: str = "", state: str = "", since: 
         raise RequestError("there are no such runs", problems=(Problem("--since", str(error)),)) from error
     away: dict[str, str] = {}
     listed: list[RunStatus] = []
-    for run in store.runs(results(), cluster=_cluster_name(file)):
+    connect_to = _connector(here)
+    for run in store.runs(here.results, cluster=_cluster_name(here, file)):
         record = store.described(run)
         # A job may be named as train.dispatch takes it: by its directory.
         is_meant = job in ("", record.get("job")) or Path(job).name == record.get("job")
         if not record or (is_meant and (store.started(record) or 0.0) >= after):
-            listed.append(_run_status(run, str(record.get("cluster", "?")), away))
+            name = str(record.get("cluster", "?"))
+            listed.append(_run_status(run, name, away, connect=connect_to))
     return [each for each in listed if state in ("", each.state.state)]
 
 
-def _run_status(run: RunDirectory, cluster: str, away: dict[str, str]) -> RunStatus:
+def _run_status(
+    run: RunDirectory,
+    cluster: str,
+    away: dict[str, str],
+    *,
+    connect: Connect,
+) -> RunStatus:
     """Return how a run stands; `away` are the clusters that did not answer, each with why."""
     try:
         state = states.load(run)
@@ -155,11 +178,19 @@ def _run_status(run: RunDirectory, cluster: str, away: dict[str, str]) -> RunSta
     return status
 
 
-def status(run: RunDirectory) -> RunStatus:
-    return runs.status(run, connect)
+def status(run: RunDirectory, here: Here) -> RunStatus:
+    return runs.status(run, _connector(here))
 
 
-def logs(run: RunDirectory, *, screen: Screen, task: str | None, everything: bool, follow: bool) -> RunStatus:
+def logs(
+    run: RunDirectory,
+    here: Here,
+    *,
+    screen: Screen,
+    task: str | None,
+    everything: bool,
+    follow: bool,
+) -> RunStatus:
     """Show a run's logs; `task` must be one of its tasks."""
     tasks = run.record()["tasks"]
     if task is not None and task not in tasks:
@@ -168,40 +199,40 @@ def logs(run: RunDirectory, *, screen: Screen, task: str | None, everything: boo
             problems=(Problem("--task", f"there are: {', '.join(tasks[:10])}{did_you_mean(task, tasks)}"),),
         )
     if follow:
-        return runs.logs(run, connect, screen=screen, everything=everything)
-    return runs.logs_so_far(run, connect, screen=screen)
+        return runs.logs(run, _connector(here), screen=screen, everything=everything)
+    return runs.logs_so_far(run, _connector(here), screen=screen)
 
 
-def watch(run: RunDirectory, *, screen: Screen) -> RunStatus:
+def watch(run: RunDirectory, here: Here, *, screen: Screen) -> RunStatus:
     with closing(screen):
-        return runs.logs(run, connect, screen=screen, everything=True)
+        return runs.logs(run, _connector(here), screen=screen, everything=True)
 
 
-def compare(names: Sequence[str], *, tags: Sequence[str]) -> Comparison:
+def compare(names: Sequence[str], here: Here, *, tags: Sequence[str]) -> Comparison:
     """Compare runs by name. Raises RequestError unless there are two of them at least."""
-    chosen = [find_run(name) for name in names]
+    chosen = [find_run(name, here) for name in names]
     if len({run.name for run in chosen}) < max(2, len(chosen)):
         raise RequestError("there is nothing to compare with", hint="Name two runs or more; see: trainyard train.list")
-    return comparing.compare(chosen, results(), tags=tags)
+    return comparing.compare(chosen, here.results, tags=tags)
 
 
-def stop(run: RunDirectory, *, screen: Screen) -> RunStatus:
+def stop(run: RunDirectory, here: Here, *, screen: Screen) -> RunStatus:
     state = states.load(run)
-    return RunStatus(run, state) if state.ended else runs.stop(run, connect, screen=screen)
+    return RunStatus(run, state) if state.ended else runs.stop(run, _connector(here), screen=screen)
 
 
 def has_ended(run: RunDirectory) -> bool:
     return states.load(run).ended
 
 
-def stop_elsewhere(name: str, file: str | None, progress: Progress, *, dry: bool) -> str | None:
+def stop_elsewhere(name: str, file: str | None, progress: Progress, *, here: Here, dry: bool) -> str | None:
     """Stop a run of the cluster that `-f` means although its record is elsewhere; return who dispatched it.
 
     None where it is to be stopped as any other: its record is here, or that cluster does not know it either.
     """
-    if not name or file is None or Path(name).name != name or (results() / name).exists():
+    if not name or file is None or Path(name).name != name or (here.results / name).exists():
         return None
-    cluster = clusters.find(file, os.environ, directory=Path.cwd())
+    cluster = clusters.find(file, here.environ, directory=here.directory)
     try:
         endpoint = clusters.connect(cluster)
     except NotReadyError:
@@ -215,54 +246,55 @@ def stop_elsewhere(name: str, file: str | None, progress: Progress, *, dry: bool
     return str(job.metadata.get("trainyard_by", "?"))
 
 
-def fetch(run: RunDirectory, *, checkpoints: bool, screen: Screen) -> RunStatus:
-    return runs.fetch(run, connect, screen=screen, checkpoints=checkpoints)
+def fetch(run: RunDirectory, here: Here, *, checkpoints: bool, screen: Screen) -> RunStatus:
+    return runs.fetch(run, _connector(here), screen=screen, checkpoints=checkpoints)
 
 
-def refuse_active(run: RunDirectory, *, stop: str) -> None:
+def refuse_active(run: RunDirectory, here: Here, *, stop: str) -> None:
     """Raise RequestError for a run that has not ended, and so cannot be resumed; the command `stop` ends it."""
-    now = status(run)
+    now = status(run, here)
     if not now.state.ended and not now.unsure:
         hint = f"Follow it: trainyard train.logs {run.name}; or stop it first: trainyard {stop} {run.name}"
         raise RequestError(f"run {run.name} is still active", hint=hint)
 
 
-def fetch_to_resume(run: RunDirectory, tasks: Collection[str], *, screen: Screen) -> None:
+def fetch_to_resume(run: RunDirectory, tasks: Collection[str], *, here: Here, screen: Screen) -> None:
     """Bring home what these tasks left; what cannot be had is a note: they begin with what is here."""
     try:
-        runs.fetch(run, connect, screen=screen, checkpoints=True, of=tasks)
+        runs.fetch(run, _connector(here), screen=screen, checkpoints=True, of=tasks)
     except TrainyardError as error:
         screen.note(f"not everything of run {run.name} is here: {error.what}")
 
 
-def report(run: RunDirectory, *, screen: Screen) -> Path:
+def report(run: RunDirectory, here: Here, *, screen: Screen) -> Path:
     """Write a run's report anew; of one that goes on, with what it has left by now."""
-    runs.fetch_so_far(run, connect, screen=screen)
+    runs.fetch_so_far(run, _connector(here), screen=screen)
     return write_report(run.path)
 
 
-def report_all(file: str | None) -> Path:
+def report_all(here: Here, file: str | None) -> Path:
     """Write the page over all runs, or over those of the cluster that `-f` means; return its path."""
     rows = []
-    for found in statuses(file):
+    for found in statuses(here, file):
         is_unknown = bool(found.unsure) and not found.broken
         word = "broken" if found.broken else "unknown" if is_unknown else found.state.state
         rows.append(OverviewRow(found.run, store.described(found.run), found.state, word))
-    return write_overview(rows, results())
+    return write_overview(rows, here.results)
 
 
-def find_run(name: str | None, file: str | None = None) -> RunDirectory:
+def find_run(name: str | None, here: Here, file: str | None = None) -> RunDirectory:
     """Return the run of this name, or the newest one; with `file`, of the cluster that `-f` means."""
-    return store.find(results(), name, cluster=_cluster_name(file))
+    return store.find(here.results, name, cluster=_cluster_name(here, file))
 
 
-def run_to_stop(name: str | None, file: str | None) -> RunDirectory:
+def run_to_stop(name: str | None, here: Here, file: str | None) -> RunDirectory:
     """Return the run of this name, else the only one that goes on, else the newest.
 
     Raises RequestError if several go on.
     """
-    chosen = name or the_open_run(statuses(file))
-    return store.find(results(), chosen, cluster=_cluster_name(file), elsewhere=_STOPPED_ELSEWHERE)
+    chosen = name or the_open_run(statuses(here, file))
+    name_of_cluster = _cluster_name(here, file)
+    return store.find(here.results, chosen, cluster=name_of_cluster, elsewhere=_STOPPED_ELSEWHERE)
 
 
 def the_open_run(statuses: Sequence[RunStatus]) -> str | None:
@@ -280,17 +312,20 @@ def the_open_run(statuses: Sequence[RunStatus]) -> str | None:
     return names[0] if names else None
 
 
-def connect(run: RunDirectory) -> Endpoint:
+def connect(run: RunDirectory, here: Here) -> Endpoint:
     """Return the endpoint of the cluster that a run is on, by the cluster file that was recorded with it."""
-    cluster = clusters.find(str(run.cluster_file), os.environ, directory=Path.cwd())
+    cluster = clusters.find(str(run.cluster_file), here.environ, directory=here.directory)
     # A token file is named relative to where the cluster file was.
     source = Path(str(run.record().get("cluster_file") or run.cluster_file))
     return clusters.connect(replace(cluster, tools=replace(cluster.tools, source=source)))
 
 
-def results() -> Path:
-    return paths.results_home(os.environ, directory=Path.cwd())
+def _connector(here: Here) -> Connect:
+    """Return `connect` as dispatch calls it: with the run alone."""
+    return partial(connect, here=here)
 
 
-def _cluster_name(file: str | None) -> str | None:
-    return None if file is None else clusters.find(file, os.environ, directory=Path.cwd()).spec.name
+def _cluster_name(here: Here, file: str | None) -> str | None:
+    if file is None:
+        return None
+    return clusters.find(file, here.environ, directory=here.directory).spec.name

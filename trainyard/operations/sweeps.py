@@ -10,6 +10,7 @@ from trainyard.dispatch.plan import Prepared
 from trainyard.errors import Problem, RequestError
 from trainyard.operations import runs
 from trainyard.operations.clusters import Cluster
+from trainyard.paths import Here
 from trainyard.results.store import RunDirectory
 
 # What a study is about: with another of these its values say nothing.
@@ -26,14 +27,19 @@ def about(run: RunDirectory) -> Mapping[str, Any]:
 
 
 def ready_again(
-    run: RunDirectory, file: str | None, *, overrides: Sequence[str], backend: str | None
+    run: RunDirectory,
+    file: str | None,
+    *,
+    here: Here,
+    overrides: Sequence[str],
+    backend: str | None,
 ) -> tuple[Prepared, Cluster]:
     """Return what it takes to go on with a sweep that has ended. Raises RequestError.
 
     The job file is the one that was recorded, with overrides on top; the job's other files are as they are now.
     """
     before = about(run)
-    runs.refuse_active(run, stop="tune.stop")
+    runs.refuse_active(run, here, stop="tune.stop")
     study = run.study.read_text(encoding="utf-8") if run.study.exists() else ""
     # Of a line that was cut off nobody knows what it said.
     study = study[: study.rfind("\n") + 1]
@@ -44,6 +50,7 @@ def ready_again(
     prepared, cluster = runs.ready(
         record["job_directory"],
         [file or record["cluster_file"]],
+        here=here,
         overrides=overrides,
         backend=backend,
         sweep=True,

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -118,7 +119,8 @@ def _all_down(call: Call, prefix: str, *, yes: bool, end_runs: bool, others: boo
     """Remove the clusters whose names begin so, once that was said yes to."""
     if others or call.file or call.overrides or call.backend:
         raise RequestError("--all goes with --yes and --end-runs alone", hint="Leave out the other flags.")
-    clusters, stay = lazy.cluster_list.to_remove(os.environ, prefix, directory=Path.cwd())
+    here = call.here
+    clusters, stay = lazy.cluster_list.to_remove(here.environ, prefix, directory=here.directory)
     notes = [f"note: {line}" for line in stay]
     names = [cluster.spec.name for cluster in clusters]
     rows = [(each.spec.name, each.spec.backend, paths.shown(each.loaded.source)) for each in clusters]
@@ -141,7 +143,7 @@ def _all_down(call: Call, prefix: str, *, yes: bool, end_runs: bool, others: boo
 def status(call: Call) -> Report:
     """Ask every node how it is, and what is in use."""
     now = lazy.clusters.status(call.cluster())
-    return status_report(now, lazy.usage.ask(now, has_ended=_has_ended), now.hosts())
+    return status_report(now, lazy.usage.ask(now, has_ended=partial(_has_ended, call)), now.hosts())
 
 
 @task(
@@ -192,8 +194,12 @@ def show(call: Call) -> Report:
 @task(dry=True, name="list", help={"region": REGION, "context": _CONTEXT})
 def list_(call: Call, region: str = "", context: str = "") -> Report:
     """List the clusters that have a file here, and those that were made from files elsewhere."""
+    here = call.here
     clusters, remarks = lazy.cluster_list.list_clusters(
-        os.environ, directory=Path.cwd(), region=region or None, context=context or None
+        here.environ,
+        directory=here.directory,
+        region=region or None,
+        context=context or None,
     )
     rows = [
         (
@@ -393,15 +399,15 @@ def _remove_leftovers(call: Call, cluster: Cluster) -> None:
         note(f"note: whether killed runs left something is unknown: {error.what}")
 
 
-def _has_ended(run: str) -> bool:
+def _has_ended(call: Call, run: str) -> bool:
     """Say whether a run of this directory is known to have ended."""
-    return bool(lazy.run_guard.told_its_end(paths.results_home(os.environ, directory=Path.cwd()), run))
+    return bool(lazy.run_guard.told_its_end(call.here.results, run))
 
 
 def _begin(call: Call, cluster: Cluster, command: str, *, end_runs: bool, ends: Ends) -> Callable[[], None]:
     """Say which cluster is meant, and by which file; return the check for runs that nodes would end with."""
     note(f"cluster {cluster.spec.name} ({cluster.spec.backend}), as {paths.shown(cluster.loaded.source)} says")
-    results = paths.results_home(os.environ, directory=Path.cwd())
+    results = call.here.results
 
     def check() -> None:
         # Most commands end no nodes, and need none of what this imports.

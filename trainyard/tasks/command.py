@@ -15,6 +15,7 @@ from invoke.context import Context
 
 from trainyard.console import command_hints, report
 from trainyard.console.report import Report
+from trainyard.paths import Here
 from trainyard.tasks import lazy
 
 if TYPE_CHECKING:
@@ -56,10 +57,15 @@ class Call:
     def progress(self) -> Progress:
         return lazy.progress.for_stream()
 
+    @property
+    def here(self) -> Here:
+        return Here(os.environ, Path.cwd())
+
     def cluster(self) -> Cluster:
         """Return the cluster that the flags mean. Raises RequestError."""
+        here = self.here
         return lazy.clusters.find(
-            self.file, os.environ, directory=Path.cwd(), overrides=self.overrides, backend=self.backend
+            self.file, here.environ, directory=here.directory, overrides=self.overrides, backend=self.backend
         )
 
     def skipped(self, about: str = "") -> Report:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from trainyard.dispatch.runs import RunStatus
     from trainyard.errors import TrainyardError
     from trainyard.operations.clusters import Cluster
+    from trainyard.paths import Here
     from trainyard.results.compare import Final
     from trainyard.results.state import RunState, Task
     from trainyard.results.store import RunDirectory
@@ -57,7 +58,13 @@ def dispatch(
     call: Call, job_dir: str, file: list[str] | None = None, wait: bool = True, skip_smoke: bool = False
 ) -> Report | None:
     """Run a job; the exit code is the job's."""
-    ready = lazy.runs.ready(job_dir, file or [], overrides=call.overrides, backend=call.backend)
+    ready = lazy.runs.ready(
+        job_dir,
+        file or [],
+        here=call.here,
+        overrides=call.overrides,
+        backend=call.backend,
+    )
     now = dispatched(call, *ready, wait=wait, skip_smoke=skip_smoke)
     return ended(now) if now else None
 
@@ -78,10 +85,11 @@ def dispatch(
 )
 def resume(call: Call, run: str = "", wait: bool = True, skip_smoke: bool = False) -> Report | None:
     """Run again what did not succeed, from its last checkpoints: a new run, which skips what succeeded."""
-    found = lazy.runs.find_run(run or None)
+    found = lazy.runs.find_run(run or None, call.here)
     ready = lazy.resume.ready(
         found,
         call.file,
+        here=call.here,
         overrides=call.overrides,
         backend=call.backend,
         screen=screen_for(call),
@@ -103,13 +111,16 @@ def resume(call: Call, run: str = "", wait: bool = True, skip_smoke: bool = Fals
 )
 def list_(call: Call, job: str = "", state: str = "", since: str = "") -> Report:
     """List the runs of the directory results/ here, the newest first."""
-    return listed(lazy.runs.statuses(call.file, job=job, state=state, since=since))
+    return listed(
+        lazy.runs.statuses(call.here, call.file, job=job, state=state, since=since),
+        call.here,
+    )
 
 
 @task("file", dry=True, positional=["run"], help=HELP)
 def status(call: Call, run: str = "") -> Report:
     """Show a run's state."""
-    now = lazy.runs.status(find(call, run))
+    now = lazy.runs.status(find(call, run), call.here)
     state = now.state
     body: list[str | Table] = [
         *tasks_table(state, now=time.time() if now.unsure is None else state.last_contact or 0.0)
@@ -137,7 +148,16 @@ def status(call: Call, run: str = "") -> Report:
 def logs(call: Call, run: str = "", task: str = "", all: bool = False, follow: bool = True) -> Report:
     """Follow a run from where this machine stopped; print all of one that has ended. Ctrl-C only stops looking."""
     screen = screen_for(call, only=task or None)
-    return ended(lazy.runs.logs(find(call, run), screen=screen, task=task or None, everything=all, follow=follow))
+    found = find(call, run)
+    now = lazy.runs.logs(
+        found,
+        call.here,
+        screen=screen,
+        task=task or None,
+        everything=all,
+        follow=follow,
+    )
+    return ended(now)
 
 
 @task("file", dry=True, positional=["run"], help=HELP)
@@ -146,7 +166,7 @@ def stop(call: Call, run: str = "") -> Report:
 
     With -f, a run that was dispatched elsewhere is stopped by its whole name, as cluster.status shows it.
     """
-    by = lazy.runs.stop_elsewhere(run, call.file, call.progress, dry=call.dry)
+    by = lazy.runs.stop_elsewhere(run, call.file, call.progress, here=call.here, dry=call.dry)
     if by is not None:
         if call.dry:
             return call.skipped(f"run {run}, dispatched by {by}")
@@ -157,7 +177,7 @@ def stop(call: Call, run: str = "") -> Report:
 @task("file", positional=["run"], help={**HELP, "checkpoints": "The tasks' last checkpoints too."})
 def fetch(call: Call, run: str = "", checkpoints: bool = False) -> Report:
     """Bring home outputs that are not here yet."""
-    now = lazy.runs.fetch(find(call, run), checkpoints=checkpoints, screen=screen_for(call))
+    now = lazy.runs.fetch(find(call, run), call.here, checkpoints=checkpoints, screen=screen_for(call))
     name, state = now.run.name, now.state
     # Names with a dot in front are ours: what is on its way, and which checkpoint it was.
     kinds = ("outputs", "checkpoints")
@@ -174,9 +194,9 @@ def report(call: Call, run: str = "", all: bool = False) -> Report:
     if all and run:
         raise RequestError(f"--all is a page over all runs, and {run} is one of them", hint="Leave one of the two out.")
     if all:
-        page = lazy.runs.report_all(call.file)
+        page = lazy.runs.report_all(call.here, call.file)
         return Report({"report": str(page)}, [str(page)])
-    path = lazy.runs.report(find(call, run), screen=screen_for(call))
+    path = lazy.runs.report(find(call, run), call.here, screen=screen_for(call))
     return Report({"report": str(path)}, [f"report: {paths.shown(path)}"])
 
 
@@ -190,7 +210,7 @@ def watch(call: Call, run: str = "", browser: bool = True) -> Report:
     say(found.report, file=sys.stderr if call.json else sys.stdout, flush=True)
     if browser:
         browse(found.report.resolve().as_uri())
-    now = lazy.runs.watch(found, screen=screen)
+    now = lazy.runs.watch(found, call.here, screen=screen)
     succeeded = now.state.ended and now.state.exit == 0
     return replace(ended(now), next="trainyard train.list") if succeeded else ended(now)
 
@@ -205,7 +225,7 @@ def watch(call: Call, run: str = "", browser: bool = True) -> Report:
 )
 def compare(call: Call, runs: list[str] | None = None, tag: list[str] | None = None) -> Report:
     """Compare runs: their curves on one page, how they ended and what differs in their job files as a table."""
-    comparison = lazy.runs.compare(runs or [], tags=tag or [])
+    comparison = lazy.runs.compare(runs or [], call.here, tags=tag or [])
     rows = []
     names = [f"{number}  {each.state.run}" for number, each in enumerate(comparison.runs, 1)]
     for number, each in enumerate(comparison.runs, 1):
@@ -272,11 +292,11 @@ def import_(  # noqa: PLR0913 (the command's flags)
     return Report({"text": found.text, "written": written}, [found.text.rstrip()], notes=found.notes, next=next)
 
 
-def listed(found: Sequence[RunStatus]) -> Report:
+def listed(found: Sequence[RunStatus], here: Here) -> Report:
     """Show one row a run."""
     if not found:
-        home = paths.shown(lazy.runs.results())
-        next = f"trainyard train.dispatch {paths.example_job(Path.cwd())}"
+        home = paths.shown(here.results)
+        next = f"trainyard train.dispatch {paths.example_job(here.directory)}"
         return Report({"runs": []}, [f"there are no such runs in {home}"], next=next)
     columns = ["run", "state", "done", "cluster", "started", "took", "user"]
     columns += ["resumes"] if any(each.state.resumes for each in found) else []
@@ -301,7 +321,7 @@ def stopped(call: Call, found: RunDirectory) -> Report:
         return call.skipped(f"run {found.name}")
     had_ended = lazy.runs.has_ended(found)
     # It is not about what the run printed.
-    now = lazy.runs.stop(found, screen=Screen(note=_remark))
+    now = lazy.runs.stop(found, call.here, screen=Screen(note=_remark))
     line = f"run {now.run.name} {now.state.state}"
     if had_ended:
         line = f"run {now.run.name} had already ended ({now.state.state})"
@@ -326,6 +346,7 @@ def dispatched(
     now, _ = lazy.runs.dispatch(
         cluster,
         prepared,
+        results=call.here.results,
         command=sys.argv,
         wait=wait,
         skip_smoke=skip_smoke,
@@ -338,7 +359,7 @@ def dispatched(
 def find(call: Call, run: str, *, to_stop: bool = False) -> RunDirectory:
     """Return the run; what messages say of its cluster is about the file that was recorded with it."""
     find = lazy.runs.run_to_stop if to_stop else lazy.runs.find_run
-    found = find(run or None, call.file)
+    found = find(run or None, call.here, call.file)
     command_hints.remember("train", {"file": str(found.cluster_file)})
     return found
 

@@ -37,7 +37,14 @@ _FLAGS = {
 def dispatch(call: Call, job_dir: str, wait: bool = True, skip_smoke: bool = False) -> Report | None:
     """Search for a job's best configuration; the sweep continues without this machine."""
     files = [call.file] if call.file else []
-    ready = lazy.runs.ready(job_dir, files, overrides=call.overrides, backend=call.backend, sweep=True)
+    ready = lazy.runs.ready(
+        job_dir,
+        files,
+        here=call.here,
+        overrides=call.overrides,
+        backend=call.backend,
+        sweep=True,
+    )
     # What each of a hundred trainings prints is in their logs.
     now = train.dispatched(call, *ready, wait=wait, skip_smoke=skip_smoke, only="")
     return ended(now) if now else None
@@ -53,8 +60,14 @@ def dispatch(call: Call, job_dir: str, wait: bool = True, skip_smoke: bool = Fal
 )
 def resume(call: Call, run: str = "", wait: bool = True, skip_smoke: bool = False) -> Report | None:
     """Continue a sweep that was stopped, killed or lost, as a new run; each trial counts once."""
-    found = lazy.runs.find_run(run or None)
-    ready = lazy.sweeps.ready_again(found, call.file, overrides=call.overrides, backend=call.backend)
+    found = lazy.runs.find_run(run or None, call.here)
+    ready = lazy.sweeps.ready_again(
+        found,
+        call.file,
+        here=call.here,
+        overrides=call.overrides,
+        backend=call.backend,
+    )
     now = train.dispatched(call, *ready, wait=wait, skip_smoke=skip_smoke, only="")
     return ended(now) if now else None
 
@@ -62,13 +75,13 @@ def resume(call: Call, run: str = "", wait: bool = True, skip_smoke: bool = Fals
 @task("file", dry=True, positional=["run"], help=train.HELP)
 def status(call: Call, run: str = "") -> Report:
     """Show a sweep's state: the best configurations so far, and how many were tried."""
-    return shown(lazy.runs.status(train.find(call, run)))
+    return shown(lazy.runs.status(train.find(call, run), call.here))
 
 
 @task("file", positional=["run"], help=train.HELP)
 def report(call: Call, run: str = "") -> Report:
     """Rewrite a sweep's report (one self-contained HTML page)."""
-    path = lazy.runs.report(train.find(call, run), screen=train.screen_for(call))
+    path = lazy.runs.report(train.find(call, run), call.here, screen=train.screen_for(call))
     return Report({"report": str(path)}, [f"report: {paths.shown(path)}"])
 
 

@@ -1,0 +1,31 @@
+"""What a cluster of a Python program calls, imported when a method first needs it.
+
+`from trainyard import Cluster` must stay quick; most of what runs jobs is needed only once one is dispatched.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trainyard.api import connection as connection
+    from trainyard.api import run as run
+    from trainyard.console import run_screen as run_screen
+    from trainyard.dispatch import follow as follow
+    from trainyard.dispatch import plan as plan
+    from trainyard.dispatch import smoke as smoke
+    from trainyard.operations import resume as resume
+    from trainyard.operations import run_guard as run_guard
+    from trainyard.operations import runs as runs
+
+# `resume` and `runs` are also in dispatch: operations come first.
+_PACKAGES = ("trainyard.api", "trainyard.operations", "trainyard.console", "trainyard.dispatch")
+
+
+def __getattr__(name: str) -> Any:
+    for package in _PACKAGES:
+        if find_spec(f"{package}.{name}"):
+            return import_module(f"{package}.{name}")
+    raise AttributeError(name)
