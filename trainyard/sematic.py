@@ -21,6 +21,7 @@ from trainyard.api.job import Overrides, as_overrides
 from trainyard.console.report import note
 from trainyard.errors import RequestError
 from trainyard.operations import clusters
+from trainyard.operations.cluster import Cluster as FoundCluster
 from trainyard.wording import counted
 
 
@@ -210,7 +211,7 @@ class _Shape:
     overrides: Sequence[str]
     seconds: float
 
-    def fitting(self, config: RayClusterConfig) -> clusters.Cluster:
+    def fitting(self, config: RayClusterConfig) -> FoundCluster:
         """Return the cluster with as much of a shape as its backend can have, and say what is left out."""
         found = self._found(config)
         traits = found.backend.traits
@@ -226,7 +227,7 @@ class _Shape:
         waits = traits.waits if traits.waits and _is_left_out(found, traits.waits) else ""
         return self._found(config, *([f"{waits}={self.seconds:g}s"] if waits else []))
 
-    def _found(self, config: RayClusterConfig, *more: str) -> clusters.Cluster:
+    def _found(self, config: RayClusterConfig, *more: str) -> FoundCluster:
         shape = {"name": self.name, **config.keys(), **config.kubernetes()}
         overrides = [*as_overrides(shape), *more, *self.overrides]
         return clusters.find(
@@ -234,6 +235,6 @@ class _Shape:
         )
 
 
-def _is_left_out(cluster: clusters.Cluster, key: str) -> bool:
+def _is_left_out(cluster: FoundCluster, key: str) -> bool:
     """Say whether a cluster file has nothing at a key, such as kuberay.wait_for_machines."""
     return reduce(getattr, key.split("."), cluster.spec) is None

@@ -24,7 +24,8 @@ from trainyard.errors import (
     TrainyardError,
 )
 from trainyard.operations import clusters, run_guard
-from trainyard.operations.clusters import Cluster
+from trainyard.operations.cluster import Cluster
+from trainyard.operations.clusters import RunGuard
 from trainyard.results import store
 from trainyard.results.store import RunDirectory
 from trainyard.seams.ray_api import RayApi, RefusedError
@@ -62,7 +63,7 @@ def test_a_cluster_that_runs_and_lets_only_others_in_is_not_ended_unasked(
         raise RefusedError("no", where="there") if asked else LockedOutError("no", where="there")
 
     connect = (lambda _: Endpoint("lab", "http://127.0.0.1:1")) if asked else refuse
-    monkeypatch.setattr(clusters, "connect_as_made", connect)
+    monkeypatch.setattr(run_guard, "connect_as_made", connect)
     monkeypatch.setattr(RayApi, "jobs", refuse)
     with pytest.raises(RequestError) as refused:
         check(cluster)
@@ -79,7 +80,7 @@ def test_what_lets_us_in_again_is_said_where_it_is_known(monkeypatch: pytest.Mon
     def refuse(_: Cluster) -> Endpoint:
         raise LockedOutError("no", hint="Put its token back.")
 
-    monkeypatch.setattr(clusters, "connect_as_made", refuse)
+    monkeypatch.setattr(run_guard, "connect_as_made", refuse)
     with pytest.raises(RequestError) as refused:
         check(cluster)
     assert refused.value.hint == (
@@ -96,7 +97,7 @@ def test_one_that_is_broken_can_be_ended(
     def fail(_: Cluster) -> Endpoint:
         raise error
 
-    monkeypatch.setattr(clusters, "connect_as_made", fail)
+    monkeypatch.setattr(run_guard, "connect_as_made", fail)
     assert check(cluster) == notes
 
 
@@ -116,7 +117,7 @@ def run(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> RunDirectory:
     record = {"run": "job-1", "cluster": "lab", "job": "job", "tasks": ["a"], "tune": {"metric": "x"}}
     made = store.create(cluster.tools.state, record, cluster="", job="")
     job = Job("job-1", "SUCCEEDED", "", "n", 0, {"trainyard_run": "job-1"})
-    monkeypatch.setattr(clusters, "connect_as_made", lambda _: Endpoint("lab", "http://127.0.0.1:1"))
+    monkeypatch.setattr(run_guard, "connect_as_made", lambda _: Endpoint("lab", "http://127.0.0.1:1"))
     monkeypatch.setattr(RayApi, "jobs", lambda _: (job,))
     monkeypatch.setattr(RayApi, "job", lambda *_: job)
     monkeypatch.setattr(RayApi, "file", lambda *_, **__: nullcontext(iter([b"{}\n"])))
@@ -145,13 +146,17 @@ def test_a_report_that_cannot_be_written_is_noted_and_hinders_no_removal(cluster
     assert note.startswith("there is no report of job-1: ")
 
 
-def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+def guard(cluster: Cluster, command: str) -> RunGuard:
+    return RunGuard(command, results=cluster.tools.state, note=lambda _: None)
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException, *, disruptive: bool = False) -> None:
     """Have every backend be one on which a step of `up` and `down` raises this, and two machines cost money."""
 
     def do() -> None:
         raise error
 
-    step = Step("launch", "Launch", lambda: no("nothing"), do)
+    step = Step("launch", "Launch", lambda: no("nothing"), do, disruptive=disruptive)
     backend = SimpleNamespace(
         traits=SimpleNamespace(has_leash=True),
         up_steps=lambda *_: [step],
@@ -181,14 +186,14 @@ def test_what_runs_and_costs_after_an_up_that_ended_early_is_named(
 ) -> None:
     failing(monkeypatch, error)
     with pytest.raises(raised) as caught:
-        clusters.up(cluster, PROGRESS)
+        clusters.up(cluster, PROGRESS, guard=guard(cluster, "cluster.up"))
     assert caught.value.lines()[1:2] == billed
 
 
 def test_a_down_that_is_interrupted_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> None:
     failing(monkeypatch, KeyboardInterrupt())
     with pytest.raises(InterruptedRunError) as caught:
-        clusters.down(cluster, PROGRESS)
+        clusters.down(cluster, PROGRESS, guard=guard(cluster, "cluster.down"))
     hint = "  -> What is not removed yet stays. To continue, repeat the same command."
     assert caught.value.lines() == ["interrupted", BILLED, hint]
 
@@ -211,6 +216,20 @@ def test_storage_stays_unless_the_cluster_made_it_and_goes_itself(
     assert run_guard._storage_stays(cluster, ends) is stays
 
 
+@pytest.mark.parametrize("recreate", [False, True], ids=["nodes", "the head"])
+def test_an_up_that_would_end_a_run_is_refused_and_names_the_command_that_ends_it(
+    monkeypatch: pytest.MonkeyPatch, cluster: Cluster, recreate: bool
+) -> None:
+    failing(monkeypatch, AssertionError("the step was run"), disruptive=True)
+    run = Job("ppo-1", "RUNNING", "", "n", None, {"trainyard_run": "ppo-1", "trainyard_job": "ppo"})
+    monkeypatch.setattr(run_guard, "connect_as_made", lambda _: Endpoint("lab", "http://127.0.0.1:1"))
+    monkeypatch.setattr(RayApi, "jobs", lambda _: [run])
+    with pytest.raises(RequestError) as refused:
+        clusters.up(cluster, PROGRESS, guard=guard(cluster, "cluster.up"), recreate=recreate)
+    assert refused.value.lines()[0] == "1 run is still active on cluster lab"
+    assert refused.value.hint == "Stop it and fetch the results first: trainyard cluster.up --end-runs"
+
+
 DRIVER = {"trainyard_run": "ppo-1", "trainyard_task": "seed=0", "trainyard_attempt": "2"}
 
 
@@ -218,7 +237,7 @@ def test_what_tasks_started_through_ray_counts_to_their_run(monkeypatch: pytest.
     run = Job("ppo-1", "RUNNING", "", "n", None, {"trainyard_run": "ppo-1", "trainyard_job": "ppo"})
     drivers = [Job("", "RUNNING", "", None, None, DRIVER, driver=f"0{number}000000") for number in (3, 4)]
     stranger = Job("", "RUNNING", "", None, None, {}, driver="05000000")
-    monkeypatch.setattr(clusters, "connect_as_made", lambda _: Endpoint("lab", "http://127.0.0.1:1"))
+    monkeypatch.setattr(run_guard, "connect_as_made", lambda _: Endpoint("lab", "http://127.0.0.1:1"))
     monkeypatch.setattr(RayApi, "jobs", lambda _: [run, *drivers, stranger])
     with pytest.raises(RequestError) as refused:
         check(cluster)

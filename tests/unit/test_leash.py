@@ -17,7 +17,7 @@ from trainyard.backends.shared import leash as leashes
 from trainyard.backends.shared.leash import Leash
 from trainyard.errors import RequestError
 from trainyard.operations import clusters, usage
-from trainyard.operations.clusters import Cluster
+from trainyard.operations.cluster import Cluster
 from trainyard.operations.usage import Usage
 from trainyard.spec.cluster import ClusterSpec, LoadedCluster
 from trainyard.steps import Step

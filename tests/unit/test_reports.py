@@ -18,8 +18,8 @@ from trainyard.console import report
 from trainyard.console.report import Report, Table
 from trainyard.dispatch.runs import RunStatus
 from trainyard.errors import JobFailedError, OutsideError, Problem, RequestError
+from trainyard.operations.cluster import Cluster
 from trainyard.operations.cluster_list import ListedCluster
-from trainyard.operations.clusters import Cluster
 from trainyard.paths import Here
 from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory

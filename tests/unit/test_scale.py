@@ -8,7 +8,7 @@ import pytest
 
 from trainyard.errors import RequestError
 from trainyard.operations import clusters
-from trainyard.operations.clusters import Cluster
+from trainyard.operations.cluster import Cluster
 
 FILE = """
 name: lab

@@ -8,7 +8,7 @@ import pytest
 
 from trainyard.errors import RequestError
 from trainyard.operations import clusters
-from trainyard.operations.clusters import Cluster
+from trainyard.operations.cluster import Cluster
 
 
 def cluster(home: Path, checkout: str, *, overrides: tuple[str, ...] = ()) -> Cluster:

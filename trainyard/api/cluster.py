@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,6 +22,8 @@ from trainyard.console.report import note
 from trainyard.endpoint import Endpoint
 from trainyard.errors import InterruptedRunError, RequestError, TrainyardError
 from trainyard.operations import clusters
+from trainyard.operations.cluster import Cluster as FoundCluster
+from trainyard.operations.clusters import RunGuard
 from trainyard.paths import Here
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.wording import counted
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from trainyard.dispatch.follow import Screen
     from trainyard.dispatch.plan import Prepared
     from trainyard.dispatch.smoke import Smoked
-    from trainyard.operations.run_guard import Ends
     from trainyard.results.store import RunDirectory
 
 Teardown = Literal["made", "always", "never"]
@@ -64,7 +65,7 @@ class Cluster:
 
     def __init__(
         self,
-        cluster: clusters.Cluster,
+        cluster: FoundCluster,
         *,
         teardown: Teardown = "made",
         forward_logs: bool | None = None,
@@ -148,8 +149,8 @@ class Cluster:
 
     def up(self, *, timeout: float | None = None) -> None:
         """Make it match its file, as `cluster.up` does; safe to repeat. Raises RequestError rather than end runs."""
-        check = self._check("cluster.up", end_runs=False, ends="nodes")
-        clusters.up(self._cluster, progress.for_stream(), before_disruption=check, timeout=timeout)
+        guard = _guard("cluster.up", end_runs=False)
+        clusters.up(self._cluster, progress.for_stream(), guard=guard, timeout=timeout)
 
     def smoke(self) -> Smoked:
         """Prove that it can train. Raises SmokeError."""
@@ -162,8 +163,8 @@ class Cluster:
 
     def down(self, *, end_runs: bool = False) -> None:
         """Remove it, and prove that nothing is left. Raises RequestError while runs go on, unless they are to end."""
-        check = self._check("cluster.down", end_runs=end_runs, ends="cluster")
-        clusters.down(self._cluster, progress.for_stream(), before_disruption=check)
+        guard = _guard("cluster.down", end_runs=end_runs)
+        clusters.down(self._cluster, progress.for_stream(), guard=guard)
 
     def dispatch(self, job: Job | str | Path, *, skip_smoke: bool = False) -> Run:
         """Begin a run of a job, or of the job of a directory; return as soon as it has begun.
@@ -279,17 +280,6 @@ class Cluster:
         recorded = recorded_backend(self._cluster.tools.state)
         return recorded not in (None, self.spec.backend) or self.status().state != "absent"
 
-    def _check(self, command: str, *, end_runs: bool, ends: Ends) -> Callable[[], None]:
-        return lambda: lazy.run_guard.check(
-            self._cluster,
-            command,
-            progress.for_stream(),
-            results=_here().results,
-            end_runs=end_runs,
-            ends=ends,
-            note=lambda text: note(f"note: {text}"),
-        )
-
     def _connect(self, endpoint: Endpoint, runtime_env: Mapping[str, Any]) -> None:
         forward_logs = self._forward_logs is not False
         inside = self._blocks[-1].inside
@@ -337,6 +327,15 @@ class Cluster:
 def _here() -> Here:
     """Return what names of files are read by, as it is at this moment: a program may change it."""
     return Here(os.environ, Path.cwd())
+
+
+def _guard(command: str, *, end_runs: bool) -> RunGuard:
+    return RunGuard(
+        command,
+        results=_here().results,
+        note=lambda text: note(f"note: {text}"),
+        end_runs=end_runs,
+    )
 
 
 def _job_of(run: RunDirectory) -> Job:

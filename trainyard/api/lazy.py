@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from trainyard.dispatch import plan as plan
     from trainyard.dispatch import smoke as smoke
     from trainyard.operations import resume as resume
-    from trainyard.operations import run_guard as run_guard
     from trainyard.operations import runs as runs
 
 # `resume` and `runs` are also in dispatch: operations come first.

@@ -14,7 +14,7 @@ from trainyard.backends.contract import Discovered, FoundCluster
 from trainyard.backends.shared.record import made_from, recorded_backend
 from trainyard.errors import OutsideError, TrainyardError, in_a_line
 from trainyard.operations import clusters
-from trainyard.operations.clusters import Cluster
+from trainyard.operations.cluster import Cluster
 from trainyard.spec.cluster import Backend as BackendName
 
 

@@ -8,19 +8,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from trainyard import backends, lock, paths, steps
+from trainyard import lock, paths, steps
 from trainyard.backends import answers
-from trainyard.backends.contract import Backend, ClusterStatus, Finding, LogLine, Tools, UnknownNodeError, Verified
+from trainyard.backends.contract import ClusterStatus, Finding, LogLine, Tools, UnknownNodeError, Verified
 from trainyard.backends.shared import leash
 from trainyard.backends.shared.record import made_from, made_with, recorded_backend, write_made_from
 from trainyard.endpoint import Endpoint
 from trainyard.errors import InterruptedRunError, LeftoverError, NotReadyError, Problem, RequestError, TrainyardError
-from trainyard.spec.cluster import ClusterSpec, LoadedCluster
+from trainyard.operations.cluster import Cluster, as_made, connect_as_made
+from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.load import load_cluster
 from trainyard.steps import PlannedStep, Progress, Stage, Step, StepResult
 from trainyard.wording import ESCAPES
+
+if TYPE_CHECKING:
+    from trainyard.operations.run_guard import Ends
 
 # What Ray's raylet and GCS write before each line of a dump of their state (ray/src/ray, DebugString).
 _STATE_DUMP = "[state-dump]"
@@ -32,19 +36,25 @@ _SIZE_FORM = "must be GROUP=N, such as gpu=3"
 
 
 @dataclass(frozen=True)
-class Cluster:
-    """A cluster that a file describes, made or not."""
+class RunGuard:
+    """What becomes of runs that a change of a cluster would end: with `end_runs` they end, else the change is refused.
 
-    loaded: LoadedCluster
-    tools: Tools
+    `command` is the change as it is typed, without its flag for that; `results` is where the runs are that were
+    dispatched from here. `note` shows a line.
+    """
 
-    @property
-    def spec(self) -> ClusterSpec:
-        return self.loaded.spec
+    command: str
+    results: Path
+    note: Callable[[str], None]
+    end_runs: bool = False
 
-    @property
-    def backend(self) -> Backend:
-        return backends.named(self.spec.backend)
+
+@dataclass(frozen=True)
+class Made:
+    """A cluster that is up: what was done for it, and where it answers."""
+
+    steps: list[StepResult]
+    endpoint: Endpoint
 
 
 def find(
@@ -130,7 +140,7 @@ def removing(cluster: Cluster, *, remove: bool, force: bool) -> Cluster:
 
 def asking(cluster: Cluster, *, adopt: bool = False, keep_disks: bool = False) -> Cluster:
     """Return the cluster with what only some backends can be asked for. Raises RequestError."""
-    backend, tools = _as_made(cluster)
+    backend, tools = as_made(cluster)
     for flag, is_given in {"--adopt": adopt, "--keep-disks": keep_disks}.items():
         if is_given and flag not in backend.traits.flags:
             raise RequestError(f"backend {tools.backend!r} has no {flag}", hint=f"Leave out {flag}.")
@@ -149,14 +159,28 @@ def up(
     cluster: Cluster,
     progress: Progress,
     *,
+    guard: RunGuard,
     recreate: bool = False,
-    before_disruption: Callable[[], None] | None = None,
     timeout: float | None = None,
-) -> list[StepResult]:
-    """Make the cluster match its file; safe to repeat, also after it was interrupted.
+) -> Made:
+    """Make the cluster match its file, and connect to it; safe to repeat, also after it was interrupted.
 
-    `before_disruption` is called before nodes end on which tasks may run. Raises NotReadyError after `timeout` seconds.
+    Raises NotReadyError after `timeout` seconds.
     """
+    check = _check(cluster, progress, guard=guard, ends="head" if recreate else "nodes")
+    made = _make(cluster, progress, before_disruption=check, recreate=recreate, timeout=timeout)
+    return Made(made, connect(cluster))
+
+
+def _make(
+    cluster: Cluster,
+    progress: Progress,
+    *,
+    before_disruption: Callable[[], None],
+    recreate: bool,
+    timeout: float | None,
+) -> list[StepResult]:
+    """Run the steps of `up`; `before_disruption` is called before nodes end on which tasks may run."""
     tools = replace(cluster.tools, recreate=recreate)
     with _alone(cluster, progress):
         _refuse_other_file(cluster)
@@ -195,16 +219,17 @@ def down(
     cluster: Cluster,
     progress: Progress,
     *,
+    guard: RunGuard,
     purge: bool = False,
-    before_disruption: Callable[[], None] | None = None,
 ) -> list[StepResult]:
     """Remove the cluster, as it was made and not as its file is now; prove that nothing is left.
 
     With `purge`, also what was made for clusters in general, unless others need it: then nothing at all is removed.
     """
+    check = _check(cluster, progress, guard=guard, ends="cluster")
     with _alone(cluster, progress):
         try:
-            return steps.run(_down_steps(cluster, purge=purge), progress, before_disruption=before_disruption)
+            return steps.run(_down_steps(cluster, purge=purge), progress, before_disruption=check)
         except KeyboardInterrupt:
             hint = "What is not removed yet stays. To continue, repeat the same command."
             raise InterruptedRunError("interrupted", hint=hint, problems=_billed(cluster)) from None
@@ -254,12 +279,6 @@ def connect(cluster: Cluster) -> Endpoint:
         if leash.is_recorded(cluster.tools.state) and (remark := status(cluster).remark):
             raise NotReadyError(f"{error.what}: {remark}", where=error.where, hint=error.hint) from error
         raise
-
-
-def connect_as_made(cluster: Cluster) -> Endpoint:
-    """Return the way into what there is, whatever the file says by now. Raises NotReadyError when there is none."""
-    backend, tools = _as_made(cluster)
-    return backend.connect(cluster.spec, tools)
 
 
 def logs(cluster: Cluster, *, follow: bool, node: str = "", everything: bool = False) -> Iterator[LogLine]:
@@ -329,6 +348,32 @@ def _size_overrides(spec: ClusterSpec, sizes: Sequence[str]) -> Iterator[str]:
             yield f"workers.{name}.{'min' if group and group.max is not None else 'count'}={int(count)}"
 
 
+def _check(
+    cluster: Cluster,
+    progress: Progress,
+    *,
+    guard: RunGuard,
+    ends: Ends,
+) -> Callable[[], None]:
+    """Return the check for runs that nodes would end with."""
+
+    def check() -> None:
+        # Most changes end no nodes, and need none of what this imports.
+        from trainyard.operations import run_guard
+
+        run_guard.check(
+            cluster,
+            guard.command,
+            progress,
+            results=guard.results,
+            end_runs=guard.end_runs,
+            ends=ends,
+            note=guard.note,
+        )
+
+    return check
+
+
 def _alone(cluster: Cluster, progress: Progress) -> AbstractContextManager[None]:
     state = cluster.tools.state
     return lock.alone(state.with_name(f"{state.name}.lock"), progress, keep=state.exists, what="cluster")
@@ -338,7 +383,7 @@ def _down_steps(cluster: Cluster, *, purge: bool) -> Sequence[Step | Stage]:
     # Who names the cluster on the command line means it, whichever file is here (`cluster.list` prints such commands).
     if not cluster.tools.overriding("name"):
         _refuse_other_file(cluster)
-    backend, tools = _as_made(cluster)
+    backend, tools = as_made(cluster)
     if purge and not backend.traits.leaves:
         raise RequestError(
             f"backend {tools.backend!r} has nothing to purge: `cluster.down` leaves nothing that it made",
@@ -347,15 +392,9 @@ def _down_steps(cluster: Cluster, *, purge: bool) -> Sequence[Step | Stage]:
     return backend.down_steps(cluster.spec, tools, purge=purge)
 
 
-def _as_made(cluster: Cluster) -> tuple[Backend, Tools]:
-    """Return the backend that made the cluster, which need not be the one its file names by now, and its tools."""
-    name = recorded_backend(cluster.tools.state) or cluster.spec.backend
-    return backends.named(name), replace(cluster.tools, backend=name)
-
-
 def _billed(cluster: Cluster) -> tuple[Problem, ...]:
     """Return what costs on as long as nobody removes it; nothing where nobody says."""
-    backend, tools = _as_made(cluster)
+    backend, tools = as_made(cluster)
     with suppress(TrainyardError):
         if names := answers.billed(backend, cluster.spec, tools):
             return (Problem(BILLED, f"{', '.join(names)}; to end it: trainyard cluster.down"),)

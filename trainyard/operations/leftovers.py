@@ -10,7 +10,7 @@ from trainyard.dispatch import launch, plan, runs
 from trainyard.dispatch.smoke import JOB as SMOKE
 from trainyard.errors import NotReadyError
 from trainyard.operations import clusters
-from trainyard.operations.clusters import Cluster
+from trainyard.operations.cluster import Cluster
 from trainyard.results import store
 from trainyard.seams.ray_api import UnreachableError
 from trainyard.seams.ray_types import Job

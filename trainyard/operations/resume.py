@@ -13,7 +13,7 @@ from trainyard.dispatch.follow import Screen
 from trainyard.dispatch.plan import Prepared
 from trainyard.errors import Problem, RequestError
 from trainyard.operations import runs
-from trainyard.operations.clusters import Cluster
+from trainyard.operations.cluster import Cluster
 from trainyard.paths import Here
 from trainyard.results import state as states
 from trainyard.results import store

@@ -21,8 +21,7 @@ from trainyard.errors import (
     reason_of,
 )
 from trainyard.lock import WAIT_SECONDS
-from trainyard.operations import clusters
-from trainyard.operations.clusters import Cluster
+from trainyard.operations.cluster import Cluster, connect_as_made
 from trainyard.results import state
 from trainyard.results.formats import duration
 from trainyard.results.store import RunDirectory
@@ -55,7 +54,7 @@ def check(
     """
     insisting = f"trainyard {command} --end-runs"
     try:
-        endpoint = clusters.connect_as_made(cluster)
+        endpoint = connect_as_made(cluster)
     except NotReadyError:
         return
     except TrainyardError as error:
@@ -95,7 +94,7 @@ def would_end(cluster: Cluster, plan: Sequence[PlannedStep]) -> list[Problem]:
     if not any(step.disruptive and step.state != "already" for step in plan):
         return []
     try:
-        with runs.ray_of(clusters.connect_as_made(cluster)) as ray:
+        with runs.ray_of(connect_as_made(cluster)) as ray:
             return [_described(job) for job in without_drivers_of_runs(job for job in ray.jobs() if not job.ended)]
     except TrainyardError:
         return []

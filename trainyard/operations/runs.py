@@ -18,7 +18,7 @@ from trainyard.dispatch.runs import Connect, RunStatus
 from trainyard.endpoint import Endpoint
 from trainyard.errors import NotReadyError, Problem, RequestError, TrainyardError
 from trainyard.operations import clusters, run_guard
-from trainyard.operations.clusters import Cluster
+from trainyard.operations.cluster import Cluster
 from trainyard.paths import Here
 from trainyard.results import compare as comparing
 from trainyard.results import state as states

@@ -9,7 +9,7 @@ from typing import Any
 from trainyard.dispatch.plan import Prepared
 from trainyard.errors import Problem, RequestError
 from trainyard.operations import runs
-from trainyard.operations.clusters import Cluster
+from trainyard.operations.cluster import Cluster
 from trainyard.paths import Here
 from trainyard.results.store import RunDirectory
 

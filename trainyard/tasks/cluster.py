@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
@@ -25,8 +25,8 @@ from trainyard.wording import counted
 
 if TYPE_CHECKING:
     from trainyard.backends.contract import ClusterStatus
-    from trainyard.operations.clusters import Cluster
-    from trainyard.operations.run_guard import Ends
+    from trainyard.operations.cluster import Cluster
+    from trainyard.operations.clusters import RunGuard
     from trainyard.steps import PlannedStep, StepResult
 
 # A state, where another word says more to people.
@@ -108,10 +108,10 @@ def down(
     command = _flagged("cluster.down", {"--purge": purge, "--keep-disks": keep_disks, "--adopt": adopt})
     if call.dry:
         return planned(cluster, lazy.clusters.plan_down(cluster, call.progress, purge=purge), command)
-    check = _begin(call, cluster, command, end_runs=end_runs, ends="cluster")
+    guard = _begin(call, cluster, command, end_runs=end_runs)
     if not cluster.backend.traits.makes_nodes:
         _remove_leftovers(call, cluster)
-    results = lazy.clusters.down(cluster, call.progress, purge=purge, before_disruption=check)
+    results = lazy.clusters.down(cluster, call.progress, guard=guard, purge=purge)
     return _removed(cluster, results, purge=purge, keep_disks=keep_disks)
 
 
@@ -134,8 +134,8 @@ def _all_down(call: Call, prefix: str, *, yes: bool, end_runs: bool, others: boo
     if not (yes or (not call.json and report.confirmed(question, listed))):
         raise RequestError(f"{question.removesuffix('?')}: not without a yes", hint="Give --yes, or answer y.")
     for cluster in clusters:
-        check = _begin(call, cluster, "cluster.down", end_runs=end_runs, ends="cluster")
-        lazy.clusters.down(cluster, call.progress, purge=False, before_disruption=check)
+        guard = _begin(call, cluster, "cluster.down", end_runs=end_runs)
+        lazy.clusters.down(cluster, call.progress, guard=guard, purge=False)
     return Report({"clusters": names}, [f"removed: {', '.join(names)}"], notes=notes, next="trainyard cluster.list")
 
 
@@ -359,17 +359,21 @@ def planned(
 
 def _made(call: Call, cluster: Cluster, command: str, *, end_runs: bool, recreate: bool = False) -> Report:
     """Make it; say what was done, and where the cluster answers."""
-    ends: Ends = "head" if recreate else "nodes"
-    check = _begin(call, cluster, command, end_runs=end_runs, ends=ends)
-    results = lazy.clusters.up(cluster, call.progress, recreate=recreate, before_disruption=check)
-    endpoint = lazy.clusters.connect(cluster)
+    guard = _begin(call, cluster, command, end_runs=end_runs)
+    made = lazy.clusters.up(cluster, call.progress, guard=guard, recreate=recreate)
+    address = made.endpoint.address
     lazy.leftovers.remove(cluster, call.progress)
     return Report(
-        {"name": cluster.spec.name, "state": "up", "address": endpoint.address, "steps": step_documents(results)},
-        [f"cluster {cluster.spec.name} is up: {shown_address(endpoint.address, endpoint.tunnel)}"],
+        {
+            "name": cluster.spec.name,
+            "state": "up",
+            "address": address,
+            "steps": step_documents(made.steps),
+        },
+        [f"cluster {cluster.spec.name} is up: {shown_address(address, made.endpoint.tunnel)}"],
         notes=[
-            *(f"warning: {text}" for step in results for text in step.warnings),
-            *(f"note: the cluster {step.detail}" for step in results if step.kind == "leash"),
+            *(f"warning: {text}" for step in made.steps for text in step.warnings),
+            *(f"note: the cluster {step.detail}" for step in made.steps if step.kind == "leash"),
         ],
         next="trainyard smoke.run",
     )
@@ -404,21 +408,12 @@ def _has_ended(call: Call, run: str) -> bool:
     return bool(lazy.run_guard.told_its_end(call.here.results, run))
 
 
-def _begin(call: Call, cluster: Cluster, command: str, *, end_runs: bool, ends: Ends) -> Callable[[], None]:
-    """Say which cluster is meant, and by which file; return the check for runs that nodes would end with."""
+def _begin(call: Call, cluster: Cluster, command: str, *, end_runs: bool) -> RunGuard:
+    """Say which cluster is meant, and by which file; return what becomes of runs that nodes would end with."""
     note(f"cluster {cluster.spec.name} ({cluster.spec.backend}), as {paths.shown(cluster.loaded.source)} says")
-    results = call.here.results
-
-    def check() -> None:
-        # Most commands end no nodes, and need none of what this imports.
-        lazy.run_guard.check(
-            cluster,
-            command,
-            call.progress,
-            results=results,
-            end_runs=end_runs,
-            ends=ends,
-            note=lambda text: note(f"note: {text}"),
-        )
-
-    return check
+    return lazy.clusters.RunGuard(
+        command,
+        results=call.here.results,
+        note=lambda text: note(f"note: {text}"),
+        end_runs=end_runs,
+    )

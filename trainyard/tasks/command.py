@@ -19,7 +19,7 @@ from trainyard.paths import Here
 from trainyard.tasks import lazy
 
 if TYPE_CHECKING:
-    from trainyard.operations.clusters import Cluster
+    from trainyard.operations.cluster import Cluster
     from trainyard.steps import Progress
 
 # A letter means the same flag in all tasks, and only flags that most of them have get one.

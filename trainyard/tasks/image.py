@@ -19,7 +19,7 @@ from trainyard.wording import counted
 
 if TYPE_CHECKING:
     from trainyard.images.pipeline import ImageCommand, ListedImage
-    from trainyard.operations.clusters import Cluster
+    from trainyard.operations.cluster import Cluster
 
 HELP = {
     "image": "Name of a directory of images/ (default: the cluster file's `image`, else ray-cpu).",

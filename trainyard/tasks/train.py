@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from trainyard.dispatch.plan import Prepared
     from trainyard.dispatch.runs import RunStatus
     from trainyard.errors import TrainyardError
-    from trainyard.operations.clusters import Cluster
+    from trainyard.operations.cluster import Cluster
     from trainyard.paths import Here
     from trainyard.results.compare import Final
     from trainyard.results.state import RunState, Task
