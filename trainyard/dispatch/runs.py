@@ -195,7 +195,7 @@ def fetch(
         # All of it is here: the cluster may be gone.
         if checkpoints and of is None:
             screen.note(f"the checkpoints of run {run.name} are all here")
-        if not run.report.exists() and not store.read_only.get():
+        if not run.report.exists():
             _report(run, note=screen.note)
         return concluded(RunStatus(run, state))
     with _reached(run, state, connect, missing) as ray:

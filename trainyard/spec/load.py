@@ -101,9 +101,9 @@ def _as_ray_takes_it(source: Source, directory: Path) -> Source:
     return replace(source, value={**source.value, "runtime_env": found}, problems=(*source.problems, *problems))
 
 
-def load_image(directory: Path, *, overrides: Sequence[str] = ()) -> ImageFile:
+def load_image(directory: Path) -> ImageFile:
     """Return what a directory's image.yaml says. Raises RequestError with every problem at once."""
-    return _validated(ImageFile, _source(directory / IMAGE_FILE_NAME, IMAGE_FILE, ImageFile, overrides), IMAGE_FILE)
+    return _validated(ImageFile, _source(directory / IMAGE_FILE_NAME, IMAGE_FILE, ImageFile, ()), IMAGE_FILE)
 
 
 def load_other(path: Path, model: type[Model], kind: str) -> Model:

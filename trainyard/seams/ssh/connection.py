@@ -37,6 +37,8 @@ SPARES = 8
 PUT_SECONDS = 600.0
 # Bytes per second of a line that is slow, and no broken one.
 SLOWEST = 250_000
+# A command that is held prints its line at once, unless its host is under load.
+HOLD_SECONDS = 60.0
 # A file appears whole or not at all: what a broken connection cut short is never moved into its place.
 PUT = """umask 077
 cat > "$1" && [ "$(wc -c < "$1")" -eq "$2" ] && chmod "$3" "$1" && mv -f "$1" "$4" && exit
@@ -158,21 +160,21 @@ class Connection:
         words, password = self._sudo_words()
         return self.run([*words, "--", *command], stdin=password + stdin, then=then, seconds=seconds)
 
-    def hold(self, command: Sequence[str], *, seconds: float = 60.0) -> Held:
+    def hold(self, command: Sequence[str]) -> Held:
         """Start a command as root that prints a line, and runs until its input ends: with `Held`, or this process.
 
         Raises NotReadyError if the line does not come in time.
         """
         words, password = self._sudo_words()
         channel = self.session()
-        channel.settimeout(seconds)
+        channel.settimeout(HOLD_SECONDS)
         try:
             channel.exec_command(shlex.join([*words, "--", *command]))
             channel.sendall(password)
             return Held(str(channel.makefile().readline()).strip(), channel)
         except TimeoutError as error:
             where = f"ssh {self.address}"
-            raise NotReadyError(f"{command[0]} printed nothing within {seconds:.0f} s", where=where) from error
+            raise NotReadyError(f"{command[0]} printed nothing within {HOLD_SECONDS:.0f} s", where=where) from error
         except (SSHException, OSError) as error:
             raise self._broke(error) from error
 

@@ -26,12 +26,14 @@ from trainyard.seams.ssh.connection import PART, Connection
 _BROKEN = (OSError, EOFError, SSHException)
 
 
-def local_port(connection: Connection, port: int, *, host: str = LOOPBACK) -> int:
-    """Return a port here that ends at a port of the host, or of one that it reaches. Raises HostError."""
+def local_port(connection: Connection, port: int) -> int:
+    """Return a port here that ends at a port of the host. Raises HostError."""
+
+    def serve(local: socket.socket) -> str:
+        return _relay(local, connection.reach(LOOPBACK, port))
+
     connection.transport()
-    made = shared(
-        (connection, host, port), lambda: Forward(loopback(), lambda local: _relay(local, connection.reach(host, port)))
-    )
+    made = shared((connection, port), lambda: Forward(loopback(), serve))
     return int(made.address)
 
 

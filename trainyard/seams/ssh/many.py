@@ -52,10 +52,8 @@ def by_host(errors: Mapping[str, TrainyardError], *, hints: bool = True) -> tupl
     return tuple(Problem(host, message(host, error)) for host, error in errors.items())
 
 
-def side_by_side(
-    hosts: Iterable[str], act: Callable[[str], Result], *, at_once: int = AT_ONCE
-) -> Iterator[Outcome[Result]]:
-    """Do it with every host, at most `at_once` at a time; yield each outcome as it comes."""
+def side_by_side(hosts: Iterable[str], act: Callable[[str], Result]) -> Iterator[Outcome[Result]]:
+    """Do it with every host, at most AT_ONCE at a time; yield each outcome as it comes."""
 
     def attempt(host: str) -> Outcome[Result]:
         try:
@@ -63,7 +61,7 @@ def side_by_side(
         except TrainyardError as error:
             return Outcome(host, error=error)
 
-    pool = ThreadPoolExecutor(at_once)
+    pool = ThreadPoolExecutor(AT_ONCE)
     try:
         for done in as_completed([pool.submit(attempt, host) for host in hosts]):
             yield done.result()
