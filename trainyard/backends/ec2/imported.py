@@ -6,12 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from trainyard.backends.shared.ray_start import commands, parameters, placed
+from trainyard.backends.shared.ray_start import commands, parameters, placed, resources
 from trainyard.backends.shared.taking import Taking, as_name
 from trainyard.errors import RequestError
 from trainyard.spec.ec2 import OPEN, OPEN_BELOW, OPEN_IN_GROUPS
-from trainyard.spec.ray_nodes import MADE_FROM
-from trainyard.spec.units import format_size
 
 # What Ray takes where a file says nothing (ray/autoscaler/aws/defaults.yaml).
 _HEAD_TYPE = "ray.head.default"
@@ -178,10 +176,8 @@ class _Conversion:
             self._notes.append(f"node type {kind} is group {name} here")
         least = self._from.take("available_node_types", kind, "min_workers") or 0
         most = self._from.take("available_node_types", kind, "max_workers")
-        most_of_all = self._from.see("max_workers")
-        if most_of_all is not None:
-            most = most_of_all if most is None else min(most, most_of_all)
-        most = least if most is None else most
+        # One of both is there: `convert` has filled in what Ray takes where neither is.
+        most = min(each for each in (most, self._from.see("max_workers")) if each is not None)
         group: dict[str, Any] = {"name": name, "min": least, "max": most} if most > least else {}
         group = group or {"name": name, "count": least}
         if "max" in group and idle:
@@ -190,29 +186,13 @@ class _Conversion:
 
     def _group(self, kind: str, name: str) -> dict[str, Any]:
         """Return the head or a group of workers; its instances go to ec2.groups."""
-        found = self._resources(kind)
+        found, notes = resources(self._from.take("available_node_types", kind, "resources") or {}, kind)
+        self._notes += notes
         if labels := self._from.take("available_node_types", kind, "labels"):
             found["labels"] = labels
         if instances := self._instances(kind):
             self._ec2.setdefault("groups", {})[name] = instances
         self._of_ray(kind, name)
-        return found
-
-    def _resources(self, kind: str) -> dict[str, Any]:
-        """Return what the nodes of a type tell Ray that they have."""
-        resources = self._from.take("available_node_types", kind, "resources") or {}
-        names = {"CPU": "cpus", "GPU": "gpus"}
-        found: dict[str, Any] = {ours: resources.pop(ray) for ray, ours in names.items() if ray in resources}
-        if "memory" in resources:
-            found["memory"] = format_size(int(resources.pop("memory")))
-        if store := resources.pop("object_store_memory", None):
-            self._notes.append(
-                f"object_store_memory of {kind} ({store}): follows from {MADE_FROM['object-store-memory']} here"
-            )
-        for key in [key for key, amount in resources.items() if amount != int(amount)]:
-            self._notes.append(f"resources of {kind}: {key} is {resources.pop(key)}, and nodes have whole numbers")
-        if resources:
-            found["resources"] = resources
         return found
 
     def _instances(self, kind: str) -> dict[str, Any]:
@@ -283,7 +263,10 @@ class _Conversion:
 def _of_ray_start(line: str) -> dict[str, str] | None:
     """Return the parameters of `ray start` in a command that starts or stops Ray, and does nothing else; or None."""
     told: dict[str, str] = {}
-    for words in commands(line) or [["?"]]:
+    every = commands(line)
+    if not every:
+        return None
+    for words in every:
         if words[:2] == ["ray", "start"]:
             found = parameters(words[2:])
             if found is None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Any
 
-from trainyard.backends.shared.ray_start import is_for_a_shell, placed
+from trainyard.backends.shared.ray_start import is_for_a_shell, placed, resources
 from trainyard.backends.shared.taking import Step, Taking, as_name
 from trainyard.seams.kube.types import quantity
 from trainyard.spec.fields import is_set_here
@@ -246,21 +246,8 @@ class _Conversion:
         requests["cpus"] = cpus
 
     def _resources(self, name: str, written: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what a node tells Ray that it has, in the words of a cluster file."""
-        found: dict[str, Any] = {}
-        custom: dict[str, int] = {}
-        for key, value in written.items():
-            amount = quantity(str(value))
-            if key == "memory":
-                found["memory"] = format_size(int(amount))
-            elif amount != int(amount):
-                self._notes.append(f"resources of {name}: {key} is {value}, and nodes have whole numbers")
-            elif key in ("CPU", "GPU"):
-                found[f"{key.lower()}s"] = int(amount)
-            else:
-                custom[key] = int(amount)
-        if custom:
-            found["resources"] = custom
+        found, notes = resources(written, name, amount_of=lambda value: quantity(str(value)))
+        self._notes += notes
         return found
 
     def _shared_env(self, places: Mapping[str, tuple[Step, ...]]) -> dict[str, str]:

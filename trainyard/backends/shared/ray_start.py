@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from trainyard.spec.ray_nodes import MADE_FROM, may_be_given
+from trainyard.spec.units import format_size
 
 # Every node here has these.
 _ALWAYS = ("address", "autoscaling-config", "block", "head")
@@ -60,24 +61,44 @@ def commands(line: str) -> list[list[str]] | None:
 def parameters(words: Sequence[str]) -> dict[str, str] | None:
     """Return the parameters of `ray start` behind these words, a flag as ""; None where there is another word."""
     found: dict[str, str] = {}
-    for key, value in _pairs(words):
-        if key is None:
-            return None
-        found[key] = value
-    return found
-
-
-def _pairs(words: Sequence[str]) -> Iterator[tuple[str | None, str]]:
-    """Yield parameters with their values, which stand behind = or are the next word; None for another word."""
     rest = list(words)
     while rest:
         key, is_given, value = rest.pop(0).partition("=")
         if not key.startswith("--"):
-            yield None, key
-            continue
+            return None
         if not is_given and rest and not rest[0].startswith("-"):
             value = rest.pop(0)
-        yield key.removeprefix("--"), value
+        found[key.removeprefix("--")] = value
+    return found
+
+
+def resources(
+    written: Mapping[str, Any], name: str, *, amount_of: Callable[[Any], float] = float
+) -> tuple[dict[str, Any], list[str]]:
+    """Return what a node tells Ray that it has, in the words of a cluster file, and a sentence about what has none.
+
+    `amount_of` reads an amount as it is written there; `name` is what the node's group is called.
+    """
+    found: dict[str, Any] = {}
+    custom: dict[str, int] = {}
+    notes = []
+    rest = {**written}
+    if store := rest.pop("object_store_memory", None):
+        notes.append(f"object_store_memory of {name} ({store}): follows from {MADE_FROM['object-store-memory']} here")
+
+    for key, value in rest.items():
+        amount = amount_of(value)
+        if key == "memory":
+            found["memory"] = format_size(int(amount))
+        elif amount != int(amount):
+            notes.append(f"resources of {name}: {key} is {value}, and nodes have whole numbers")
+        elif key in ("CPU", "GPU"):
+            found[f"{key.lower()}s"] = int(amount)
+        else:
+            custom[key] = int(amount)
+    if custom:
+        found["resources"] = custom
+    return found, notes
 
 
 def _typed(value: object) -> object:
