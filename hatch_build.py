@@ -1,4 +1,6 @@
-"""What is built contains what git tracks, and nothing that happens to lie beside it; a wheel has JSON Schemas, too."""
+"""What is built contains what git tracks, and nothing that happens to lie beside it; a wheel has
+JSON Schemas, too.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,20 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-# Where a directory of the repository is in the wheel; what else there is stays out of it. A user's own directories of
-# the same names win over the payload (trainyard/paths.py).
+# Where a directory of the repository is in the wheel; what else there is stays out of it. A user's
+# own directories of the same names win over the payload (trainyard/paths.py).
 IN_WHEEL = {"trainyard": "trainyard", "runner/trainyard_runner": "trainyard_runner"} | {
     name: f"trainyard/payload/{name}"
-    for name in ("clusters", "compose", "images", "jobs", "kuberay", "microk8s", "project", "ray_autoscaler")
+    for name in (
+        "clusters",
+        "compose",
+        "images",
+        "jobs",
+        "kuberay",
+        "microk8s",
+        "project",
+        "ray_autoscaler",
+    )
 }
 # Where `# yaml-language-server: $schema=../../docs/...` of shipped files leads.
 SCHEMAS = "trainyard/payload/docs"
@@ -25,7 +36,9 @@ class TrackedFiles(BuildHookInterface[Any]):  # type: ignore[misc]
     """Names the files one by one."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Fill in the files of a wheel, or of an sdist; an editable install has the repository itself."""
+        """Fill in the files of a wheel, or of an sdist; an editable install has the repository
+        itself.
+        """
         if version == "editable":
             return
         for name in tracked(Path(self.root)):
@@ -55,11 +68,15 @@ def schemas(root: Path, directory: Path) -> list[Path]:
 def tracked(root: Path) -> list[str]:
     """Return the files of a checkout that git tracks; an unpacked sdist has no others."""
     if (root / ".git").exists():
-        listed = subprocess.run(["git", "ls-files", "-z"], cwd=root, check=True, capture_output=True, text=True)
+        listed = subprocess.run(
+            ["git", "ls-files", "-z"], cwd=root, check=True, capture_output=True, text=True
+        )
         names = listed.stdout.split("\0")
     else:
         names = [
-            str(path.relative_to(root)) for path in root.rglob("*") if not IGNORED & set(path.relative_to(root).parts)
+            str(path.relative_to(root))
+            for path in root.rglob("*")
+            if not IGNORED & set(path.relative_to(root).parts)
         ]
     return sorted(name for name in names if (root / name).is_file())
 

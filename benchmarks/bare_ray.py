@@ -1,6 +1,8 @@
-"""The same nodes by bare `ray start`, ended without `ray stop` (which would end other people's Ray too).
+"""The same nodes by bare `ray start`, ended without `ray stop` (which would end other people's Ray
+too).
 
-This process is made the reaper of its grandchildren, so that Ray's daemons become its children and can be ended by id.
+This process is made the reaper of its grandchildren, so that Ray's daemons become its children and
+can be ended by id.
 """
 
 from __future__ import annotations
@@ -19,20 +21,37 @@ PORT = 26379
 
 
 def seconds_to_start(*, workers: int, env: Mapping[str, str], directory: Path) -> float:
-    """Start a head, then all workers at once, as a careful shell script would; end them; return seconds."""
+    """Start a head, then all workers at once, as a careful shell script would; end them; return
+    seconds.
+    """
     proctree.become_subreaper()
     began = time.perf_counter()
     try:
-        _start(["--head", f"--port={PORT}", "--dashboard-port=28265"], "head", env, directory).wait(timeout=120)
-        started = [_start([f"--address=127.0.0.1:{PORT}"], f"w{index}", env, directory) for index in range(workers)]
+        _start(["--head", f"--port={PORT}", "--dashboard-port=28265"], "head", env, directory).wait(
+            timeout=120
+        )
+        started = [
+            _start([f"--address=127.0.0.1:{PORT}"], f"w{index}", env, directory)
+            for index in range(workers)
+        ]
         for process in started:
             process.wait(timeout=120)
+
         return time.perf_counter() - began
     finally:
         proctree.end(lambda: proctree.descendants(os.getpid()), grace=1.0)
 
 
-def _start(where: list[str], name: str, env: Mapping[str, str], directory: Path) -> subprocess.Popen[bytes]:
-    command = [RAY, "start", *where, "--num-cpus=2", "--disable-usage-stats", f"--temp-dir={directory / name}"]
+def _start(
+    where: list[str], name: str, env: Mapping[str, str], directory: Path
+) -> subprocess.Popen[bytes]:
+    command = [
+        RAY,
+        "start",
+        *where,
+        "--num-cpus=2",
+        "--disable-usage-stats",
+        f"--temp-dir={directory / name}",
+    ]
     with (directory / f"{name}.log").open("wb") as log:
         return subprocess.Popen(command, env=dict(env), stdout=log, stderr=log)

@@ -2,7 +2,8 @@
 
     python bare_tasks.py COUNT [stream]
 
-With `stream` each is a streaming generator that yields once, as Trainyard's are: what is left is Trainyard's own.
+With `stream` each is a streaming generator that yields once, as Trainyard's are: what is left is
+Trainyard's own.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ def main(count: int, *, streaming: bool) -> None:
     else:
         plain = ray.remote(**options)(run)
         times = ray.get([plain.remote() for _ in range(count)])
-    print(f"seconds per task: {(max(end for _, end in times) - min(began for began, _ in times)) / count:.5f}")
+    print(
+        "seconds per task: "
+        f"{(max(end for _, end in times) - min(began for began, _ in times)) / count:.5f}"
+    )
 
 
 if __name__ == "__main__":

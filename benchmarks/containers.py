@@ -1,4 +1,6 @@
-"""Images, a registry and a cluster of containers, on the Docker engine of the tests' bed (root, Debian or Ubuntu)."""
+"""Images, a registry and a cluster of containers, on the Docker engine of the tests' bed (root,
+Debian or Ubuntu).
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ while True:
 
 
 class Bench:
-    """A directory with a cluster file and an image of its own, and the engine that everything happens on."""
+    """A directory with a cluster file and an image of its own, and the engine that everything
+    happens on.
+    """
 
     def __init__(self, directory: Path, engine: BedEngine) -> None:
         self.directory = directory
@@ -54,12 +58,15 @@ class Bench:
             "XDG_STATE_HOME": str(directory / "state"),
             "XDG_CACHE_HOME": str(directory / "cache"),
         }
+
         port = free_ports(1)[0]
         text = CLUSTER.format(port=port, registry=images.REGISTRY, base=images.BASE)
         (directory / "cluster.yaml").write_text(text)
         shutil.copytree(shipped("images") / "ray-cpu", directory / "images" / "ray-cpu")
         (directory / "tasks.py").write_text("from trainyard.tasks import namespace\n")
-        (directory / "invoke.yaml").write_text("tasks: {executor_class: trainyard.tasks.executor.TrainyardExecutor}\n")
+        (directory / "invoke.yaml").write_text(
+            "tasks: {executor_class: trainyard.tasks.executor.TrainyardExecutor}\n"
+        )
 
     def invoke(self, *words: str) -> float:
         """Run one of our commands on the cluster file; seconds."""
@@ -74,18 +81,40 @@ class Bench:
         return int(json.loads(done.stdout)["bytes_sent"])
 
     def bare_containers(self) -> float:
-        """Start the same nodes with `docker run`, as a careful shell script would; seconds until Ray has them all."""
+        """Start the same nodes with `docker run`, as a careful shell script would; seconds until
+        Ray has them all.
+        """
         nodes = {"head": "--head", "w0": "--address=head:6379", "w1": "--address=head:6379"}
         began = time.perf_counter()
         self.engine.docker("network", "create", "bench-bare")
+
         try:
             for name, where in nodes.items():
                 self.engine.docker(
-                    *("run", "-d", "--name", f"bench-{name}", "--network", "bench-bare", "--network-alias", name),
-                    *("--shm-size=1g", "trainyard/ray-cpu:ray-2.60.0", "ray", "start", where, "--block"),
+                    *(
+                        "run",
+                        "-d",
+                        "--name",
+                        f"bench-{name}",
+                        "--network",
+                        "bench-bare",
+                        "--network-alias",
+                        name,
+                    ),
+                    *(
+                        "--shm-size=1g",
+                        "trainyard/ray-cpu:ray-2.60.0",
+                        "ray",
+                        "start",
+                        where,
+                        "--block",
+                    ),
                     *("--num-cpus=2", "--disable-usage-stats"),
                 )
-            self.engine.docker("exec", "bench-head", "python", "-c", UNTIL_READY.format(nodes=len(nodes)))
+
+            self.engine.docker(
+                "exec", "bench-head", "python", "-c", UNTIL_READY.format(nodes=len(nodes))
+            )
             return time.perf_counter() - began
         finally:
             self.engine.docker("rm", "-f", "-v", *(f"bench-{name}" for name in nodes), check=False)
@@ -95,8 +124,12 @@ class Bench:
 def measure(directory: Path) -> Iterator[Measured]:
     """Yield one line per measurement; a machine that cannot have the bed yields none."""
     if sys.platform != "linux" or os.geteuid() != 0 or shutil.which("dockerd") is None:
-        print("(images and containers are left out: they need root and a Docker engine; make test-tools)")
+        print(
+            "(images and containers are left out: they need root and a Docker engine; make "
+            "test-tools)"
+        )
         return
+
     with bed.shared_engine() as engine:
         bench = Bench(directory, engine)
         bench.invoke("registry.up")
@@ -110,7 +143,9 @@ def measure(directory: Path) -> Iterator[Measured]:
 
 def _images(bench: Bench) -> Iterator[Measured]:
     bench.invoke("image.push")
-    yield Measured("image.build, unchanged", min(bench.invoke("image.build") for _ in range(3)), bar="<= 2 s")
+    yield Measured(
+        "image.build, unchanged", min(bench.invoke("image.build") for _ in range(3)), bar="<= 2 s"
+    )
     yield Measured("image.push, unchanged: build, lint, push", min(_pushes(bench)), bar="<= 4 s")
     code = bench.directory / "images" / "ray-cpu" / "files" / "opt" / "code" / "mine.py"
     code.parent.mkdir(parents=True, exist_ok=True)
@@ -124,5 +159,11 @@ def _pushes(bench: Bench) -> list[float]:
 
 def _cluster(bench: Bench) -> Iterator[Measured]:
     bare = bench.bare_containers()
-    yield Measured("cluster.up, 3 containers / bare docker run of the same", bench.invoke("cluster.up"), bare)
-    yield Measured("cluster.up of containers again", min(bench.invoke("cluster.up") for _ in range(3)), bar="<= 2 s")
+    yield Measured(
+        "cluster.up, 3 containers / bare docker run of the same", bench.invoke("cluster.up"), bare
+    )
+    yield Measured(
+        "cluster.up of containers again",
+        min(bench.invoke("cluster.up") for _ in range(3)),
+        bar="<= 2 s",
+    )

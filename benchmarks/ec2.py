@@ -1,9 +1,11 @@
-"""A cluster on EC2, as the tests' bed plays it (root, Debian or Ubuntu): made by us, and by `ray up` alone.
+"""A cluster on EC2, as the tests' bed plays it (root, Debian or Ubuntu): made by us, and by `ray
+up` alone.
 
-What `ray up` gets is a file as users write it after Ray's own examples for AWS (autoscaler/aws/example-full.yaml): the
-same instances, AMI and resources as ours, and Ray's defaults for all else. Ray makes its key pair and security group in
-the first turn, and finds them in the others; its role is there from the start, as in an account where it was used
-before: to make that costs it 30 s of fixed pauses, once an account.
+What `ray up` gets is a file as users write it after Ray's own examples for AWS
+(autoscaler/aws/example-full.yaml): the same instances, AMI and resources as ours, and Ray's
+defaults for all else. Ray makes its key pair and security group in the first turn, and finds them
+in the others; its role is there from the start, as in an account where it was used before: to make
+that costs it 30 s of fixed pauses, once an account.
 """
 
 from __future__ import annotations
@@ -49,7 +51,8 @@ available_node_types:
 """
 NODES = 3
 ON_EACH = (
-    f"command: ['true', '{{node}}']\nmatrix: {{node: {list(range(NODES))}}}\nresources: {{cpus: 1}}\ntogether: true\n"
+    f"command: ['true', '{{node}}']\nmatrix: {{node: {list(range(NODES))}}}\nresources: "
+    "{cpus: 1}\ntogether: true\n"
 )
 
 
@@ -59,20 +62,29 @@ class Bench:
     def __init__(self, directory: Path, cloud: Cloud) -> None:
         self.directory = directory
         self.cloud = cloud
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "AWS_"))}
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("RAY_", "AWS_"))
+        }
+
         self.env = {**kept, **cloud.environ(), "XDG_STATE_HOME": str(directory / "state")}
         (directory / "cluster.yaml").write_text(CLUSTER)
         (directory / "jobs" / "each").mkdir(parents=True)
         (directory / "jobs" / "each" / "job.yaml").write_text(ON_EACH)
         (directory / "tasks.py").write_text("from trainyard.tasks import namespace\n")
-        (directory / "invoke.yaml").write_text("tasks: {executor_class: trainyard.tasks.executor.TrainyardExecutor}\n")
+        (directory / "invoke.yaml").write_text(
+            "tasks: {executor_class: trainyard.tasks.executor.TrainyardExecutor}\n"
+        )
 
     def invoke(self, *words: str) -> float:
         """Run one of our commands on the cluster file; seconds."""
         return seconds_of([*INVOKE, *words, "-f", "cluster.yaml"], env=self.env, cwd=self.directory)
 
     def up(self) -> tuple[float, float]:
-        """Make the cluster from nothing; seconds until all nodes answer, and until a task has run on each."""
+        """Make the cluster from nothing; seconds until all nodes answer, and until a task has run
+        on each.
+        """
         up = self.invoke("cluster.up")
         return up, up + self.invoke("train.dispatch", "jobs/each", "--skip-smoke")
 
@@ -89,8 +101,12 @@ class Bench:
 
     def end_instances(self) -> None:
         """Leave what instances are launched with, and no instance."""
-        self.cloud.ec2.terminate_instances(InstanceIds=[each["InstanceId"] for each in self.cloud.instances()])
-        while self.cloud.engine.docker("ps", "-q", "--filter", f"name=^{self.cloud.name}-i-").stdout:
+        self.cloud.ec2.terminate_instances(
+            InstanceIds=[each["InstanceId"] for each in self.cloud.instances()]
+        )
+        while self.cloud.engine.docker(
+            "ps", "-q", "--filter", f"name=^{self.cloud.name}-i-"
+        ).stdout:
             time.sleep(0.5)
 
 
@@ -99,6 +115,7 @@ def measure(directory: Path) -> Iterator[Measured]:
     if sys.platform != "linux" or os.geteuid() != 0 or shutil.which("dockerd") is None:
         print("(EC2 is left out: it needs root and a Docker engine; make test-tools)")
         return
+
     with bed.shared_engine() as engine, ec2.cloud(engine, directory / "bed") as cloud:
         bench = Bench(directory, cloud)
         again = []
@@ -117,6 +134,9 @@ def measure(directory: Path) -> Iterator[Measured]:
             return took
 
         up, bare = in_turns(ours, theirs)
+
     yield Measured("cluster.up, head + 2 instances / ray up, its workers", up, bare, bar="<= 1.0x")
-    yield Measured("... with a task on each / ray up, its workers", sorted(tasks)[1], bare, bar="<= 1.0x")
+    yield Measured(
+        "... with a task on each / ray up, its workers", sorted(tasks)[1], bare, bar="<= 1.0x"
+    )
     yield Measured("cluster.up on EC2 again", min(again), bar="<= 5 s")

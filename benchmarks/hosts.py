@@ -1,4 +1,6 @@
-"""Hosts by SSH: a thousand that are asked; two, and four, that become a cluster (root, Debian or Ubuntu)."""
+"""Hosts by SSH: a thousand that are asked; two, and four, that become a cluster (root, Debian or
+Ubuntu).
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,18 @@ IMAGE = "trainyard-bed/ray:1"
 
 
 def measure(directory: Path) -> Iterator[Measured]:
-    """Yield one line per measurement; a machine that cannot have the bed yields only what needs none."""
+    """Yield one line per measurement; a machine that cannot have the bed yields only what needs
+    none.
+    """
     if sys.platform != "linux":
         print("(hosts are left out: they need Linux)")
         return
+
     yield from _thousand(directory / "many")
     if os.geteuid() != 0 or shutil.which("dockerd") is None or programs.missing():
         print("(bare hosts are left out: they need root, a Docker engine and Go; make test-tools)")
         return
+
     with bed.shared_engine() as engine:
         address = f"{engine.bridge_ip}:{free_port()}"
         publishing.publish(engine, address, IMAGE, owner=hosts.this_process())
@@ -36,6 +42,7 @@ def measure(directory: Path) -> Iterator[Measured]:
         _up(engine, directory / "first", address, count=1)
         two, again = _up(engine, directory / "two", address, count=2)
         four, _ = _up(engine, directory / "four", address, count=4)
+
     yield Measured("cluster.up, 4 bare hosts / 2 bare hosts", four, two, bar="<= 1.3x")
     yield Measured("cluster.up, 2 hosts, again", again, bar="<= 5 s")
 
@@ -43,7 +50,9 @@ def measure(directory: Path) -> Iterator[Measured]:
 def _thousand(home: Path) -> Iterator[Measured]:
     home.mkdir()
     with many_hosts(home, count=THOUSAND) as made:
-        _write_cluster(home, {"image": "registry.invalid/ray:1", "microk8s": {"hosts": _named(made.ssh())}})
+        _write_cluster(
+            home, {"image": "registry.invalid/ray:1", "microk8s": {"hosts": _named(made.ssh())}}
+        )
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         seconds = _invoke(home, {"HOME": str(home)}, "cluster.plan")
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -64,11 +73,13 @@ def _up(engine: BedEngine, home: Path, registry: str, *, count: int) -> tuple[fl
                 "requests": {"cpus": 0.1, "memory": "128MiB"},
             },
         }
+
         _write_cluster(home, document)
         environ = hosts.environ(home)
         environ["PATH"] = f"{programs.commands()}:{environ['PATH']}"
         up = _invoke(home, environ, "cluster.up")
         again = min(_invoke(home, environ, "cluster.up") for _ in range(3))
+
         return up, again
 
 
@@ -77,7 +88,9 @@ def _write_cluster(home: Path, document: Mapping[str, object]) -> None:
     workers = [{"name": "worker", "count": 1, "cpus": 1, "memory": "1GiB"}]
     (home / "cluster.yaml").write_text(json.dumps({**common, "workers": workers, **document}))
     (home / "tasks.py").write_text("from trainyard.tasks import namespace\n")
-    (home / "invoke.yaml").write_text("tasks: {executor_class: trainyard.tasks.executor.TrainyardExecutor}\n")
+    (home / "invoke.yaml").write_text(
+        "tasks: {executor_class: trainyard.tasks.executor.TrainyardExecutor}\n"
+    )
 
 
 def _named(addresses: list[str]) -> list[dict[str, str]]:

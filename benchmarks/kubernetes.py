@@ -27,7 +27,8 @@ kuberay:
   requests: {{cpus: 0.1}}
   operator: {{chart: "{chart}"}}
 """
-# The keys of ray-operator/config/samples/ray-cluster.sample.yaml, with the sizes of the cluster above.
+# The keys of ray-operator/config/samples/ray-cluster.sample.yaml, with the sizes of the cluster
+# above.
 SAMPLE = """\
 apiVersion: ray.io/v1
 kind: RayCluster
@@ -73,14 +74,18 @@ class Bench:
         (directory / "jobs" / "noop").mkdir(parents=True)
         (directory / "jobs" / "noop" / "job.yaml").write_text("command: ['true']\n")
         (directory / "tasks.py").write_text("from trainyard.tasks import namespace\n")
-        (directory / "invoke.yaml").write_text("tasks: {executor_class: trainyard.tasks.executor.TrainyardExecutor}\n")
+        (directory / "invoke.yaml").write_text(
+            "tasks: {executor_class: trainyard.tasks.executor.TrainyardExecutor}\n"
+        )
 
     def invoke(self, *words: str) -> float:
         """Run one of our commands on the cluster file; seconds."""
         return seconds_of([*INVOKE, *words, "-f", "cluster.yaml"], env=self.env, cwd=self.directory)
 
     def bare(self) -> float:
-        """Apply a cluster of that size as KubeRay's samples write it; seconds until KubeRay calls its workers ready."""
+        """Apply a cluster of that size as KubeRay's samples write it; seconds until KubeRay calls
+        its workers ready.
+        """
         self.kube.kubectl("create", "namespace", "bare")
         began = time.perf_counter()
         try:
@@ -92,41 +97,79 @@ class Bench:
             self.kube.kubectl("delete", "namespace", "bare", "--wait=true")
 
     def submit(self) -> float:
-        """Submit `true` as KubeRay's guides have it: `ray job submit` in the head's pod; seconds."""
+        """Submit `true` as KubeRay's guides have it: `ray job submit` in the head's pod;
+        seconds.
+        """
         head = self.kube.kubectl(
             *("get", "pod", "-n", "bench", "-l", "ray.io/cluster=bench,ray.io/node-type=head"),
             *("-o", "jsonpath={.items[0].metadata.name}"),
         ).stdout
         began = time.perf_counter()
         where = ("-n", "bench", head, "-c", "ray-head", "--")
-        self.kube.kubectl("exec", *where, "ray", "job", "submit", "--address", "http://127.0.0.1:8265", "--", "true")
+
+        self.kube.kubectl(
+            "exec",
+            *where,
+            "ray",
+            "job",
+            "submit",
+            "--address",
+            "http://127.0.0.1:8265",
+            "--",
+            "true",
+        )
+
         return time.perf_counter() - began
 
     def _ready_workers(self) -> int:
         said = self.kube.kubectl(
-            *("get", "raycluster", "bare", "-n", "bare", "-o", "jsonpath={.status.readyWorkerReplicas}"), check=False
+            *(
+                "get",
+                "raycluster",
+                "bare",
+                "-n",
+                "bare",
+                "-o",
+                "jsonpath={.status.readyWorkerReplicas}",
+            ),
+            check=False,
         )
         return int(said.stdout or 0)
 
 
 def measure(directory: Path) -> Iterator[Measured]:
     """Yield one line per measurement; a machine that cannot have the bed yields none."""
-    if sys.platform != "linux" or os.geteuid() != 0 or shutil.which("dockerd") is None or programs.missing():
+    if (
+        sys.platform != "linux"
+        or os.geteuid() != 0
+        or shutil.which("dockerd") is None
+        or programs.missing()
+    ):
         print("(Kubernetes is left out: it needs root, a Docker engine and Go; make test-tools)")
         return
-    with bed.shared_engine() as engine, kubernetes.kube_bed(engine, directory / "bed", count=NODES) as kube:
+
+    with (
+        bed.shared_engine() as engine,
+        kubernetes.kube_bed(engine, directory / "bed", count=NODES) as kube,
+    ):
         kube.publish(IMAGE)
         bench = Bench(directory, kube)
         # The first one installs KubeRay, and has every host pull the image.
         bench.invoke("cluster.up")
+
         try:
             yield Measured(
-                "cluster.up on Kubernetes again", min(bench.invoke("cluster.up") for _ in range(3)), bar="<= 10 s"
+                "cluster.up on Kubernetes again",
+                min(bench.invoke("cluster.up") for _ in range(3)),
+                bar="<= 10 s",
             )
-            run, submit = in_turns(lambda: bench.invoke("train.dispatch", "jobs/noop"), bench.submit)
+            run, submit = in_turns(
+                lambda: bench.invoke("train.dispatch", "jobs/noop"), bench.submit
+            )
             yield Measured("no-op run on Kubernetes / ray job submit in the head", run, submit)
         finally:
             bench.invoke("cluster.down")
+
         up, bare = in_turns(lambda: _up(bench), bench.bare, rounds=3)
         yield Measured("cluster.up, head + 2 pods / kubectl apply, KubeRay's sample", up, bare)
         bench.invoke("cluster.down", "--purge")

@@ -29,7 +29,9 @@ class Measured:
         return f"{self.title:<58} {self.ours:9.4f} {theirs} {ratio}  {self.bar}"
 
 
-def in_turns(ours: Callable[[], float], theirs: Callable[[], float], *, rounds: int = 3) -> tuple[float, float]:
+def in_turns(
+    ours: Callable[[], float], theirs: Callable[[], float], *, rounds: int = 3
+) -> tuple[float, float]:
     """Return the medians of both, in seconds."""
     pairs = [(ours(), theirs()) for _ in range(rounds)]
     return statistics.median(a for a, _ in pairs), statistics.median(b for _, b in pairs)
@@ -44,7 +46,11 @@ def seconds_of(command: Sequence[str], *, env: Mapping[str, str], cwd: Path) -> 
 
 def output_of(command: Sequence[str], *, env: Mapping[str, str], cwd: Path) -> str:
     """Run a command to its end and return what it printed; its failure ends the benchmark."""
-    ended = subprocess.run(command, env=env, cwd=cwd, capture_output=True, text=True, timeout=300, check=False)
+    ended = subprocess.run(
+        command, env=env, cwd=cwd, capture_output=True, text=True, timeout=300, check=False
+    )
     if ended.returncode != 0:
-        raise SystemExit(f"{' '.join(command)} exited {ended.returncode}:\n{ended.stdout}{ended.stderr}")
+        raise SystemExit(
+            f"{' '.join(command)} exited {ended.returncode}:\n{ended.stdout}{ended.stderr}"
+        )
     return ended.stdout

@@ -1,8 +1,10 @@
-"""Runs as a Ray job where ray[tune] is: a sweep by Ray Tune with OptunaSearch; prints one JSON line.
+"""Runs as a Ray job where ray[tune] is: a sweep by Ray Tune with OptunaSearch; prints one JSON
+line.
 
     python ray_tune.py SAMPLES SEED [TRAIN_PY]
 
-Each trial runs the command of benchmarks/tune.py as a child, as Isaac Lab's trainable does, and reads what it wrote.
+Each trial runs the command of benchmarks/tune.py as a child, as Isaac Lab's trainable does, and
+reads what it wrote.
 """
 
 from __future__ import annotations
@@ -32,7 +34,10 @@ def trial(config: dict[str, Any]) -> None:
         value = config["x"]
     else:
         flags = ["--learning-rate", str(config["rate"]), "--discount", str(config["discount"])]
-        subprocess.run([sys.executable, config["program"], "--iterations", "3", "--episodes", "1", *flags], check=True)
+        subprocess.run(
+            [sys.executable, config["program"], "--iterations", "3", "--episodes", "1", *flags],
+            check=True,
+        )
         value = read_directory(Path("runs/seed-0"), points=100, tags=20)[""][METRIC].last
     tune.report({"value": value, "seconds": time.perf_counter() - began})
 
@@ -42,7 +47,14 @@ def main(samples: int, seed: int, program: str | None = None) -> None:
     searched = {"rate": tune.loguniform(0.01, 3.0), "discount": tune.uniform(0.5, 1.0)}
     space = searched if program else {"x": tune.uniform(0.0, 1.0)}
     search = OptunaSearch(sampler=optuna.samplers.TPESampler(seed=seed))
-    settings = {"num_samples": samples, "max_concurrent_trials": 2, "metric": "value", "mode": "max"}
+
+    settings = {
+        "num_samples": samples,
+        "max_concurrent_trials": 2,
+        "metric": "value",
+        "mode": "max",
+    }
+
     with tempfile.TemporaryDirectory(prefix="tyb-") as directory:
         tuner = tune.Tuner(
             tune.with_resources(trial, {"cpu": 1}),
@@ -53,6 +65,7 @@ def main(samples: int, seed: int, program: str | None = None) -> None:
         began = time.perf_counter()
         results = tuner.fit()
         wall = time.perf_counter() - began
+
     own = sum(result.metrics["seconds"] for result in results)
     best = results.get_best_result().metrics["value"]
     print(json.dumps({"wall": wall, "own": own, "best": best}), flush=True)

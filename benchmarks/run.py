@@ -44,14 +44,21 @@ class Bench:
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "RAY_USAGE_STATS_ENABLED": "0",
         }
+
         (directory / "cluster.yaml").write_text(CLUSTER)
         for name, text in (("noop", NOOP), ("many", MANY), ("files", NOOP)):
             (directory / "jobs" / name).mkdir(parents=True)
             (directory / "jobs" / name / "job.yaml").write_text(text)
+
         for number in range(FILES):
-            (directory / "jobs" / "files" / f"{number}.bin").write_bytes(number.to_bytes(4, "big") * 256)
+            (directory / "jobs" / "files" / f"{number}.bin").write_bytes(
+                number.to_bytes(4, "big") * 256
+            )
+
         (directory / "tasks.py").write_text("from trainyard.tasks import namespace\n")
-        (directory / "invoke.yaml").write_text("tasks: {executor_class: trainyard.tasks.executor.TrainyardExecutor}\n")
+        (directory / "invoke.yaml").write_text(
+            "tasks: {executor_class: trainyard.tasks.executor.TrainyardExecutor}\n"
+        )
 
     def invoke(self, *words: str) -> float:
         """Run one of our commands; seconds."""
@@ -81,11 +88,20 @@ class Bench:
         return output_of(command, env=env, cwd=self.directory)
 
     def thousand_tasks(self) -> float:
-        """Run them; return seconds per task, from the first attempt's start to the last one's end."""
+        """Run them; return seconds per task, from the first attempt's start to the last one's
+        end.
+        """
         self.on_cluster("train.dispatch", "jobs/many")
-        newest = max((self.directory / "results").glob("many-*/events.jsonl"), key=lambda path: path.stat().st_mtime)
+        newest = max(
+            (self.directory / "results").glob("many-*/events.jsonl"),
+            key=lambda path: path.stat().st_mtime,
+        )
         events = [json.loads(line) for line in newest.read_text().splitlines()]
-        times = [event["time"] for event in events if event["event"] in ("attempt-started", "attempt-ended")]
+        times = [
+            event["time"]
+            for event in events
+            if event["event"] in ("attempt-started", "attempt-ended")
+        ]
         return float(max(times) - min(times)) / TASKS
 
 
@@ -96,7 +112,14 @@ def main() -> None:
         bench = Bench(Path(directory))
         for measured in _measure(bench):
             print(measured.line(), flush=True)
-    for measure in (tune.measure, containers.measure, kubernetes.measure, hosts.measure, ec2.measure):
+
+    for measure in (
+        tune.measure,
+        containers.measure,
+        kubernetes.measure,
+        hosts.measure,
+        ec2.measure,
+    ):
         with tempfile.TemporaryDirectory(prefix="tyb-", dir="/tmp") as directory:
             for measured in measure(Path(directory)):
                 print(measured.line(), flush=True)
@@ -106,9 +129,12 @@ def _measure(bench: Bench) -> list[Measured]:
     listing = min(bench.invoke("--list") for _ in range(5))
     bare = bare_ray.seconds_to_start(workers=2, env=bench.env, directory=bench.directory)
     up = bench.on_cluster("cluster.up")
+
     try:
         again = min(bench.on_cluster("cluster.up") for _ in range(3))
-        run, submit = in_turns(lambda: bench.on_cluster("train.dispatch", "jobs/noop"), bench.ray_job_submit)
+        run, submit = in_turns(
+            lambda: bench.on_cluster("train.dispatch", "jobs/noop"), bench.ray_job_submit
+        )
         files, sent = in_turns(
             lambda: bench.on_cluster("train.dispatch", "jobs/files"),
             lambda: bench.ray_job_submit("--working-dir", "jobs/files"),
@@ -117,13 +143,16 @@ def _measure(bench: Bench) -> list[Measured]:
         streamed = bench.bare_tasks("stream")
     finally:
         bench.on_cluster("cluster.down")
+
     return [
         Measured("invoke --list", listing, bar="<= 0.5 s"),
         Measured("cluster.up, head + 2 workers / bare ray start of the same", up, bare),
         Measured("cluster.up again", again, bar="<= 2 s"),
         Measured("no-op run with its gate / ray job submit -- true", run, submit, bar="<= 0.5x"),
         Measured("the same of a job of 10,000 files / with --working-dir", files, sent),
-        Measured("one of 1,000 half-GPU tasks that run true / by bare Ray", each, bare_each, bar="<= 3x"),
+        Measured(
+            "one of 1,000 half-GPU tasks that run true / by bare Ray", each, bare_each, bar="<= 3x"
+        ),
         Measured("the same as streaming generators of bare Ray / its tasks", streamed, bare_each),
     ]
 

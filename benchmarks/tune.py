@@ -1,10 +1,12 @@
-"""Sweeps: ours beside Ray Tune with OptunaSearch, on the same space, command, machine, concurrency and sampler.
+"""Sweeps: ours beside Ray Tune with OptunaSearch, on the same space, command, machine, concurrency
+and sampler.
 
     python -m benchmarks.tune [SEEDS]       prints each seed's wall time and best, then the rows of `make bench`
 
-Ray Tune needs pandas and pyarrow: an environment of their own, made by uv in $XDG_CACHE_HOME/trainyard-bench, has both.
-Both search by Optuna's TPE with the same seed, two configurations at a time, on the same cluster, and are timed as
-commands: `invoke tune.dispatch` with its gate and its report, and `ray job submit` of benchmarks/ray_tune.py.
+Ray Tune needs pandas and pyarrow: an environment of their own, made by uv in
+$XDG_CACHE_HOME/trainyard-bench, has both. Both search by Optuna's TPE with the same seed, two
+configurations at a time, on the same cluster, and are timed as commands: `invoke tune.dispatch`
+with its gate and its report, and `ray job submit` of benchmarks/ray_tune.py.
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ tune: {space: {x: {uniform: [0, 1]}}, metric: reward, source: stdout, samples: 3
 
 @dataclass(frozen=True)
 class Swept:
-    """One sweep: seconds of the whole command, seconds beyond the trials' own time for each of them, and the best."""
+    """One sweep: seconds of the whole command, seconds beyond the trials' own time for each of
+    them, and the best.
+    """
 
     wall: float
     overhead: float
@@ -64,15 +68,29 @@ class Bench:
         self._directory = directory
         self._bin = _environment()
         bins = f"{self._bin}:{os.environ['PATH']}"
-        own = {"XDG_STATE_HOME": str(directory / "state"), "PATH": bins, "RAY_USAGE_STATS_ENABLED": "0"}
-        self._env = {**os.environ, **own, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "runner")}
+        own = {
+            "XDG_STATE_HOME": str(directory / "state"),
+            "PATH": bins,
+            "RAY_USAGE_STATS_ENABLED": "0",
+        }
+
+        self._env = {
+            **os.environ,
+            **own,
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": str(ROOT / "runner"),
+        }
+
         (directory / "cluster.yaml").write_text(CLUSTER)
         for name, text in JOBS.items():
             (directory / "jobs" / name).mkdir(parents=True)
             (directory / "jobs" / name / "job.yaml").write_text(text)
+
         shutil.copy(TRAIN, directory / "jobs" / "cartpole")
         (directory / "tasks.py").write_text("from trainyard.tasks import namespace\n")
-        (directory / "invoke.yaml").write_text("tasks: {executor_class: trainyard.tasks.executor.TrainyardExecutor}\n")
+        (directory / "invoke.yaml").write_text(
+            "tasks: {executor_class: trainyard.tasks.executor.TrainyardExecutor}\n"
+        )
 
     @contextmanager
     def cluster(self) -> Iterator[None]:
@@ -86,7 +104,10 @@ class Bench:
     def both(self, job: str, seed: int) -> tuple[Swept, Swept]:
         """Return our sweep and Ray Tune's of one seed, and print them."""
         pair = ours, theirs = self.ours(job, seed), self.theirs(job, seed)
-        walls = f"{ours.wall:.1f} s, best {ours.best:g}; Ray Tune {theirs.wall:.1f} s, best {theirs.best:g}"
+        walls = (
+            f"{ours.wall:.1f} s, best {ours.best:g}; Ray Tune {theirs.wall:.1f} s, best "
+            f"{theirs.best:g}"
+        )
         print(f"  {job}, seed {seed}: {walls}", flush=True)
         return pair
 
@@ -94,11 +115,17 @@ class Bench:
         began = time.perf_counter()
         self._invoke("tune.dispatch", f"jobs/{job}", "--set", f"tune.seed={seed}")
         wall = time.perf_counter() - began
-        newest = max((self._directory / "results").glob(f"{job}-*/events.jsonl"), key=lambda path: path.stat().st_mtime)
+        newest = max(
+            (self._directory / "results").glob(f"{job}-*/events.jsonl"),
+            key=lambda path: path.stat().st_mtime,
+        )
         events = [json.loads(line) for line in newest.read_text().splitlines()]
         own = sum(event["seconds"] for event in events if event["event"] == "attempt-ended")
-        times = [event["time"] for event in events if event["event"] in ("trial-started", "trial-ended")]
+        times = [
+            event["time"] for event in events if event["event"] in ("trial-started", "trial-ended")
+        ]
         overhead = (max(times) - min(times) - own / 2) / SAMPLES[job]
+
         return Swept(wall, overhead, events[-1]["sweep"]["best"]["value"])
 
     def theirs(self, job: str, seed: int) -> Swept:
@@ -120,11 +147,14 @@ class Bench:
 
 
 def measure(directory: Path, *, seeds: int = 3) -> Iterator[Measured]:
-    """Print what each seed gives as soon as it ends, in turns; then yield one line per measurement."""
+    """Print what each seed gives as soon as it ends, in turns; then yield one line per
+    measurement.
+    """
     bench = Bench(directory)
     with bench.cluster():
         empty = [bench.both("noop", 0)]
         swept = [bench.both("cartpole", seed) for seed in range(seeds)]
+
     for title, pairs, name, bar in (
         ("a no-op trial, beyond its own time / by Ray Tune", empty, "overhead", "<= 0.05 s"),
         ("30 of them, whole command / by Ray Tune", empty, "wall", "<= 0.7x"),
@@ -132,22 +162,41 @@ def measure(directory: Path, *, seeds: int = 3) -> Iterator[Measured]:
         ("20 of them, whole command / by Ray Tune", swept, "wall", "<= 0.7x"),
         ("the best value that they find / by Ray Tune", swept, "best", ">= 1x"),
     ):
-        ours, theirs = (statistics.median(getattr(pair[side], name) for pair in pairs) for side in (0, 1))
+        ours, theirs = (
+            statistics.median(getattr(pair[side], name) for pair in pairs) for side in (0, 1)
+        )
         yield Measured(title, ours, theirs, bar)
 
 
 def _environment() -> Path:
-    """Return where the programs of an environment are that has us and Ray Tune; make it if need be."""
+    """Return where the programs of an environment are that has us and Ray Tune; make it if need
+    be.
+    """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     home = cache / "trainyard-bench" / f"ray-tune-{version('ray')}"
     uv = str(Path(sys.executable).with_name("uv"))
     parts = ["-e", f"{ROOT}[local,tune,cartpole]", f"ray[tune]=={version('ray')}"]
-    output_of([uv, "venv", "-q", "--allow-existing", "--python", sys.executable, str(home)], env=os.environ, cwd=ROOT)
     output_of(
-        [uv, "pip", "install", "-q", "--compile-bytecode", "--python", str(home / "bin" / "python"), *parts],
+        [uv, "venv", "-q", "--allow-existing", "--python", sys.executable, str(home)],
         env=os.environ,
         cwd=ROOT,
     )
+
+    output_of(
+        [
+            uv,
+            "pip",
+            "install",
+            "-q",
+            "--compile-bytecode",
+            "--python",
+            str(home / "bin" / "python"),
+            *parts,
+        ],
+        env=os.environ,
+        cwd=ROOT,
+    )
+
     return home / "bin"
 
 

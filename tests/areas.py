@@ -15,26 +15,47 @@ ROOT = Path(__file__).parents[1]
 SIX_HOURS = 6 * 3600
 # The tiers beside core.
 EVERY = TIERS[1:]
-# Those that a change is tested by. Paths are patterns of .gitignore, and the last row that has a path counts.
-# Unit tests and core run in any case: a row that names no tier is of what these prove.
+# Those that a change is tested by. Paths are patterns of .gitignore, and the last row that has a
+# path counts. Unit tests and core run in any case: a row that names no tier is of what these prove.
 AREAS: tuple[tuple[str, tuple[str, ...]], ...] = (
     # The house: what every backend is made of, tried by a life of a cluster on each.
     ("/trainyard/", (LIFECYCLE,)),
     ("/tasks.py /invoke.yaml", ()),
     ("/trainyard/main.py /trainyard/console/", ()),
-    ("/trainyard/operations/new_project.py /trainyard/operations/usage.py /trainyard/operations/cluster_list.py", ()),
+    (
+        (
+            "/trainyard/operations/new_project.py /trainyard/operations/usage.py "
+            "/trainyard/operations/cluster_list.py"
+        ),
+        (),
+    ),
     ("/trainyard/tasks/ /trainyard/results/", ("local",)),
-    ("/trainyard/importing/ /trainyard/operations/sweeps.py /trainyard/operations/resume.py", ("local",)),
-    ("/trainyard/operations/runs.py /trainyard/operations/run_guard.py /trainyard/dispatch/", ("local", "docker")),
+    (
+        "/trainyard/importing/ /trainyard/operations/sweeps.py /trainyard/operations/resume.py",
+        ("local",),
+    ),
+    (
+        "/trainyard/operations/runs.py /trainyard/operations/run_guard.py /trainyard/dispatch/",
+        ("local", "docker"),
+    ),
     ("/trainyard/api/ /trainyard/sematic.py", ("local", "docker", "kubernetes")),
     ("/trainyard/images/ /trainyard/registry/", ("docker",)),
     # Backends, and the seams that one of them uses.
     ("/trainyard/backends/local/", ("local",)),
-    ("/trainyard/seams/keeper.py /trainyard/seams/processes.py /trainyard/seams/ray_launcher.py", ("local",)),
-    ("/trainyard/seams/programs.py /trainyard/seams/git.py /trainyard/seams/installed.py", ("local",)),
+    (
+        "/trainyard/seams/keeper.py /trainyard/seams/processes.py /trainyard/seams/ray_launcher.py",
+        ("local",),
+    ),
+    (
+        "/trainyard/seams/programs.py /trainyard/seams/git.py /trainyard/seams/installed.py",
+        ("local",),
+    ),
     ("/trainyard/seams/local_leash.py /trainyard/seams/nvidia.py", ("local",)),
     ("/trainyard/backends/existing/", ("local", "kubernetes")),
-    ("/trainyard/backends/compose/ /trainyard/seams/docker/ /trainyard/seams/registry/ /compose/", ("docker",)),
+    (
+        "/trainyard/backends/compose/ /trainyard/seams/docker/ /trainyard/seams/registry/ /compose/",
+        ("docker",),
+    ),
     ("/trainyard/backends/kuberay/ /trainyard/seams/helm.py /kuberay/", ("kubernetes",)),
     ("/trainyard/seams/kube/", ("local", "kubernetes")),
     ("/trainyard/seams/node_ports.py /tests/real/forwarded.py", ("docker",)),
@@ -54,7 +75,10 @@ AREAS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("/tests/real/", ("local",)),
     ("/tests/real/test_compose* /tests/real/test_docker* /tests/real/test_image_*", ("docker",)),
     ("/tests/real/test_registry* /tests/real/registries.py /tests/real/planted.py", ("docker",)),
-    ("/tests/real/test_nvidia.py /tests/real/test_the_whole_way.py /tests/real/test_ssh.py", ("docker",)),
+    (
+        "/tests/real/test_nvidia.py /tests/real/test_the_whole_way.py /tests/real/test_ssh.py",
+        ("docker",),
+    ),
     ("/tests/real/test_compose.py", ("local", "docker")),
     (
         "/tests/real/test_leash.py /tests/real/test_python.py /tests/real/own_files.py",
@@ -69,13 +93,22 @@ AREAS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("/tests/real/plain_ray_up.py", ("ec2", "bed")),
     ("/tests/real/conftest.py /tests/real/yard.py", EVERY),
     ("/tests/bed/ /tests/bed/dockerfiles/ray/", TIERS[2:]),
-    ("/tests/bed/host.py /tests/bed/dockerfiles/host/ /tests/bed/dockerfiles/ray-root/", ("docker",)),
+    (
+        "/tests/bed/host.py /tests/bed/dockerfiles/host/ /tests/bed/dockerfiles/ray-root/",
+        ("docker",),
+    ),
     ("/tests/bed/nvidia.py /tests/bed/dockerfiles/registry/", ("docker",)),
     ("/tests/bed/kubernetes.py /tests/bed/chart* /tests/bed/dockerfiles/ray-gpu/", ("kubernetes",)),
     ("/tests/bed/go/ /tests/bed/programs.py /tests/bed/layers.py", ("kubernetes", "microk8s")),
     ("/tests/bed/go/plugins/", ("docker",)),
-    ("/tests/bed/control_plane.py /tests/bed/nodes.py /tests/bed/manifests/", ("kubernetes", "microk8s")),
-    ("/tests/bed/dockerfiles/kube-host/ /tests/bed/dockerfiles/scratch-program/", ("kubernetes", "microk8s")),
+    (
+        "/tests/bed/control_plane.py /tests/bed/nodes.py /tests/bed/manifests/",
+        ("kubernetes", "microk8s"),
+    ),
+    (
+        "/tests/bed/dockerfiles/kube-host/ /tests/bed/dockerfiles/scratch-program/",
+        ("kubernetes", "microk8s"),
+    ),
     ("/tests/bed/microk8s.py /tests/bed/dockerfiles/microk8s-host/", ("microk8s",)),
     ("/tests/bed/aws_* /tests/bed/ec2.py /tests/bed/instances.py", ("ec2", "bed")),
     ("/tests/bed/dockerfiles/ec2-instance/ /tests/bed/dockerfiles/ray-aws/", ("ec2", "bed")),
@@ -102,11 +135,16 @@ def tiers_of(path: str) -> tuple[str, ...]:
 @cache
 def _rows() -> list[tuple[pathspec.GitIgnoreSpec, tuple[str, ...]]]:
     """Return the rows with their patterns ready, the last one first."""
-    return [(pathspec.GitIgnoreSpec.from_lines(patterns.split()), tiers) for patterns, tiers in reversed(AREAS)]
+    return [
+        (pathspec.GitIgnoreSpec.from_lines(patterns.split()), tiers)
+        for patterns, tiers in reversed(AREAS)
+    ]
 
 
 def tiers_of_all(paths: Iterable[str]) -> list[str]:
-    """Return the tiers beside core that these paths touch; a path without a row touches all of them."""
+    """Return the tiers beside core that these paths touch; a path without a row touches all of
+    them.
+    """
     found: set[str] = set()
     for path in paths:
         try:
@@ -119,10 +157,11 @@ def tiers_of_all(paths: Iterable[str]) -> list[str]:
 
 
 def base(given: str = "") -> str | None:
-    """Return the commit that a change is told from: `given`, or where it left the branch that others have.
+    """Return the commit that a change is told from: `given`, or where it left the branch that
+    others have.
 
-    Where that is HEAD itself, or there is no `origin/main`: the newest commit of main that is six hours older than
-    HEAD. None where the history does not go back so far.
+    Where that is HEAD itself, or there is no `origin/main`: the newest commit of main that is six
+    hours older than HEAD. None where the history does not go back so far.
     """
     if given:
         return _git("rev-parse", "--verify", f"{given}^{{commit}}")
@@ -144,7 +183,9 @@ def changed(since: str) -> list[str]:
 
 
 def tiers_of_change(given: str = "") -> list[str]:
-    """Return the tiers beside core that HEAD and the working tree touch since `base`; all where that is unknown."""
+    """Return the tiers beside core that HEAD and the working tree touch since `base`; all where
+    that is unknown.
+    """
     since = base(given)
     return tiers_of_all(changed(since)) if since else list(EVERY)
 
@@ -158,4 +199,6 @@ def _main() -> str:
 
 
 def _git(*words: str) -> str:
-    return subprocess.run(["git", *words], capture_output=True, text=True, check=True, cwd=ROOT).stdout.strip()
+    return subprocess.run(
+        ["git", *words], capture_output=True, text=True, check=True, cwd=ROOT
+    ).stdout.strip()

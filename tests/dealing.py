@@ -1,7 +1,9 @@
-"""A plugin of pytest: processes deal modules among themselves, and write down what each module took.
+"""A plugin of pytest: processes deal modules among themselves, and write down what each module
+took.
 
-`pytest -p tests.dealing --deal DIRECTORY --dealer NAME`. Each module runs in the process that asks for it first, as a
-whole: its tests may share a cluster, and depend on the ones before. `--deal-until TIME` deals none after that.
+`pytest -p tests.dealing --deal DIRECTORY --dealer NAME`. Each module runs in the process that asks
+for it first, as a whole: its tests may share a cluster, and depend on the ones before.
+`--deal-until TIME` deals none after that.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ import pytest
 
 @dataclass
 class Ran:
-    """A module that ran in one process: how many of its tests, for how many seconds, and whether one failed."""
+    """A module that ran in one process: how many of its tests, for how many seconds, and whether
+    one failed.
+    """
 
     tests: int = 0
     seconds: float = 0.0
@@ -30,15 +34,21 @@ def left(directory: Path) -> list[str]:
 
 
 def read(directory: Path, dealer: str = "*") -> dict[str, Ran]:
-    """Return what the processes that dealt modules in a directory wrote down, or one of them, by module."""
+    """Return what the processes that dealt modules in a directory wrote down, or one of them, by
+    module.
+    """
     written = [json.loads(path.read_text()) for path in directory.glob(f"{dealer}.json")]
     return {module: Ran(**ran) for modules in written for module, ran in modules.items()}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options."""
-    parser.addoption("--deal", type=Path, required=True, help="where the processes that share these tests meet")
-    parser.addoption("--deal-until", type=float, default=float("inf"), help="in seconds since the epoch")
+    parser.addoption(
+        "--deal", type=Path, required=True, help="where the processes that share these tests meet"
+    )
+    parser.addoption(
+        "--deal-until", type=float, default=float("inf"), help="in seconds since the epoch"
+    )
     parser.addoption("--dealer", required=True, help="the name of this one")
 
 
@@ -56,9 +66,12 @@ class _Dealer:
         self._ran: dict[str, Ran] = {}
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
-        """Run the tests of the modules that nobody else has taken, as pytest's own loop does (_pytest/main.py)."""
+        """Run the tests of the modules that nobody else has taken, as pytest's own loop does
+        (_pytest/main.py).
+        """
         if session.testsfailed or session.config.option.collectonly:
             return None  # pytest's own says it
+
         dealt = self._dealt(session.items)
         item = next(dealt, None)
         while item is not None:
@@ -70,6 +83,7 @@ class _Dealer:
             if session.shouldstop:
                 raise session.Interrupted(session.shouldstop)
             item = following
+
         return True
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

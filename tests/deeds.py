@@ -1,4 +1,6 @@
-"""What a task does to files, and what it sees of them: here, and on nodes (tests/real/test_journey.py)."""
+"""What a task does to files, and what it sees of them: here, and on nodes
+(tests/real/test_journey.py).
+"""
 
 from __future__ import annotations
 
@@ -17,6 +19,7 @@ def do(directory: Path, deed: Deed) -> None:
     place = directory / at
     if isinstance(other, int):
         other = bytes(other)
+
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         if what == "write":
@@ -47,16 +50,22 @@ def do(directory: Path, deed: Deed) -> None:
 
 
 def seen(directory: Path, *, below: list[str] | None = None) -> Seen:
-    """Return what is in a directory; with `below`, only what is there or deeper. No link is followed."""
+    """Return what is in a directory; with `below`, only what is there or deeper. No link is
+    followed.
+    """
     found: Seen = {}
     for entry in sorted(directory.rglob("*")):
         name = str(entry.relative_to(directory))
-        if below is not None and not any(name == one or name.startswith(f"{one}/") for one in below):
+        if below is not None and not any(
+            name == one or name.startswith(f"{one}/") for one in below
+        ):
             continue
+
         if entry.is_symlink():
             found[name] = ("link", os.readlink(entry))
         elif entry.is_dir():
             found[name] = ("directory", None)
         else:
             found[name] = ("file", (entry.read_bytes(), bool(entry.stat().st_mode & 0o100)))
+
     return found

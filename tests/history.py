@@ -1,6 +1,8 @@
-"""What each module of real tests took in the latest runs here, and which ran twice: a file in the tests' cache.
+"""What each module of real tests took in the latest runs here, and which ran twice: a file in the
+tests' cache.
 
-A module is named with its lane (`core: tests/real/test_train.py`), since each lane has other tests of it.
+A module is named with its lane (`core: tests/real/test_train.py`), since each lane has other tests
+of it.
 """
 
 from __future__ import annotations
@@ -20,17 +22,26 @@ KEPT = 100
 
 
 def add(ran: Mapping[str, Ran], twice: Collection[str]) -> list[str]:
-    """Write down a run; return the modules that ran twice in it, and too often in their latest runs."""
-    run = {"seconds": {module: round(one.seconds, 1) for module, one in ran.items()}, "twice": sorted(twice)}
+    """Write down a run; return the modules that ran twice in it, and too often in their latest
+    runs.
+    """
+    run = {
+        "seconds": {module: round(one.seconds, 1) for module, one in ran.items()},
+        "twice": sorted(twice),
+    }
     with locked("history"):
-        before = [json.loads(line) for line in FILE.read_text().splitlines()] if FILE.exists() else []
+        before = (
+            [json.loads(line) for line in FILE.read_text().splitlines()] if FILE.exists() else []
+        )
         runs = [*before, run][-KEPT:]
         FILE.write_text("".join(json.dumps(one) + "\n" for one in runs))
     return too_often(runs)
 
 
 def too_often(runs: list[dict[str, Any]]) -> list[str]:
-    """Return the modules that ran twice in the last of these runs, and too often in their latest ones."""
+    """Return the modules that ran twice in the last of these runs, and too often in their latest
+    ones.
+    """
     found = []
     for module in runs[-1]["twice"]:
         latest = [module in run["twice"] for run in runs if module in run["seconds"]][-LATEST:]
@@ -43,4 +54,7 @@ def table(ran: Mapping[str, Ran], twice: Collection[str]) -> list[str]:
     """Return a line for each module, the slowest first."""
     slowest = sorted(ran.items(), key=lambda item: -item[1].seconds)
     lines = [f"{one.seconds:7.1f} s {one.tests:4} tests  {module}" for module, one in slowest]
-    return [f"{line}  ran twice" if module in twice else line for line, (module, _) in zip(lines, slowest, strict=True)]
+    return [
+        f"{line}  ran twice" if module in twice else line
+        for line, (module, _) in zip(lines, slowest, strict=True)
+    ]

@@ -1,4 +1,6 @@
-"""Sweeps in the shape of Isaac Lab's own, with its documented class names, as files of its old and new generation."""
+"""Sweeps in the shape of Isaac Lab's own, with its documented class names, as files of its old and
+new generation.
+"""
 
 from __future__ import annotations
 
@@ -169,7 +171,9 @@ def write(directory: Path, generation: str) -> Path:
 
 @functools.cache
 def _loaded() -> types.ModuleType:
-    spec = importlib.util.spec_from_file_location("isaac_task", paths.shipped("jobs") / "isaac" / "isaac_task.py")
+    spec = importlib.util.spec_from_file_location(
+        "isaac_task", paths.shipped("jobs") / "isaac" / "isaac_task.py"
+    )
     assert spec and spec.loader
     module = sys.modules["isaac_task"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -178,7 +182,9 @@ def _loaded() -> types.ModuleType:
 
 @contextmanager
 def program() -> Iterator[Any]:
-    """Give the program that nodes run, as a module; the modules that it makes and loads are removed afterwards."""
+    """Give the program that nodes run, as a module; the modules that it makes and loads are removed
+    afterwards.
+    """
     modules, path = dict(sys.modules), list(sys.path)
     # Loaded once: it remembers where the many installed modules are.
     module = sys.modules["isaac_task"] = _loaded()

@@ -1,6 +1,8 @@
-"""The journey of a job's files: what is sent, what a task does to it, and what the next attempt, run and home see.
+"""The journey of a job's files: what is sent, what a task does to it, and what the next attempt,
+run and home see.
 
-A tree and what a task does are random (hypothesis); a plain directory in which the same is done says what is right.
+A tree and what a task does are random (hypothesis); a plain directory in which the same is done
+says what is right.
 """
 
 from __future__ import annotations
@@ -35,14 +37,20 @@ content = strategies.one_of(strategies.binary(max_size=20), strategies.sampled_f
 deed = strategies.one_of(
     strategies.tuples(strategies.sampled_from(("write", "append", "replace")), path, content),
     strategies.tuples(strategies.sampled_from(("rename", "link", "hard link")), path, path),
-    strategies.tuples(strategies.sampled_from(("remove", "make directory", "make executable")), path, path),
+    strategies.tuples(
+        strategies.sampled_from(("remove", "make directory", "make executable")), path, path
+    ),
 )
 deeds = strategies.lists(deed, max_size=8)
 # What a job directory has: a kind, a path, and a content or a path.
 thing = strategies.one_of(
     strategies.tuples(strategies.sampled_from(("write", "write", "write")), path, content),
-    strategies.tuples(strategies.sampled_from(("hard link", "make directory", "make executable")), path, path),
-    strategies.tuples(strategies.sampled_from(("link to file", "link to library", "link outside")), path, path),
+    strategies.tuples(
+        strategies.sampled_from(("hard link", "make directory", "make executable")), path, path
+    ),
+    strategies.tuples(
+        strategies.sampled_from(("link to file", "link to library", "link outside")), path, path
+    ),
 )
 things = strategies.lists(thing, max_size=10)
 declared_paths = strategies.lists(path, max_size=3, unique=True)
@@ -55,6 +63,7 @@ def make(directory: Path, things: list[Deed]) -> None:
     for library in (directory / LIBRARY, outside):
         library.mkdir(parents=True)
         (library / "code.py").write_text("code")
+
     for what, at, other in things:
         place = directory / at
         target = {
@@ -62,19 +71,25 @@ def make(directory: Path, things: list[Deed]) -> None:
             "link to library": directory / LIBRARY,
             "link outside": outside,
         }.get(what)
+
         # Not through a link, which would make circles: those stay behind, and are named.
-        if place.parent.resolve() != place.parent or (what == "hard link" and (directory / other).is_symlink()):
+        if place.parent.resolve() != place.parent or (
+            what == "hard link" and (directory / other).is_symlink()
+        ):
             continue
         if target is None:
             do(directory, (what, at, other))
             continue
+
         do(directory, ("make directory", str(Path(at).parent), ""))
         if place.parent.is_dir() and not os.path.lexists(place):
             place.symlink_to(target)
 
 
 def as_sent(directory: Path, target: Path) -> None:
-    """Copy a job directory as the page says that it travels: links are followed, nothing else changes."""
+    """Copy a job directory as the page says that it travels: links are followed, nothing else
+    changes.
+    """
     shutil.copytree(directory, target, symlinks=False)
 
 
@@ -143,7 +158,9 @@ def brought_home(parts: list[bytes], home: Path) -> None:
 
 
 def around(sent: Seen, restored: Seen) -> Seen:
-    """Return what an attempt begins with: what the one before sent home, and around it what was sent."""
+    """Return what an attempt begins with: what the one before sent home, and around it what was
+    sent.
+    """
     found = dict(restored)
     for at in sorted(restored):
         found |= {str(parent): ("directory", None) for parent in list(Path(at).parents)[:-1]}
@@ -155,27 +172,43 @@ def around(sent: Seen, restored: Seen) -> Seen:
 
 
 def check(job: list[Deed], first: list[Deed], second: list[Deed], declared: list[str]) -> None:
-    """Send a job, let two attempts and another run do something, and compare all that is seen on the way."""
+    """Send a job, let two attempts and another run do something, and compare all that is seen on
+    the way.
+    """
     with tempfile.TemporaryDirectory() as root:
         _check(Path(root), job, first, second, declared)
 
 
-def _check(root: Path, job: list[Deed], first: list[Deed], second: list[Deed], declared: list[str]) -> None:
+def _check(
+    root: Path, job: list[Deed], first: list[Deed], second: list[Deed], declared: list[str]
+) -> None:
     make(root / "job", job)
     as_sent(root / "job", root / "plain")
     sent = seen(root / "plain")
-    if any(sent.get(str(parent), ("directory",))[0] == "file" for one in declared for parent in Path(one).parents):
+    if any(
+        sent.get(str(parent), ("directory",))[0] == "file"
+        for one in declared
+        for parent in Path(one).parents
+    ):
         return
 
     node = Node(root / "node", root / "job")
-    parents = {str(parent): ("directory", None) for one in declared for parent in list(Path(one).parents)[:-1]}
+    parents = {
+        str(parent): ("directory", None)
+        for one in declared
+        for parent in list(Path(one).parents)[:-1]
+    }
+
     attempt = node.begin(declared)
     assert seen(attempt.directory) == {**parents, **sent}
+
     for parent in parents:
         (root / "plain" / parent).mkdir(parents=True, exist_ok=True)
+
     for deed in first:
         do(attempt.directory, deed)
         do(root / "plain", deed)
+
     left = seen(attempt.directory)
     assert left == seen(root / "plain")
 
@@ -191,10 +224,16 @@ def _check(root: Path, job: list[Deed], first: list[Deed], second: list[Deed], d
     found = around(sent, at_home)
     files = {at for at, value in found.items() if value[0] != "directory"}
     # A file that came home stands where a parent of another output would.
-    still = {at: value for at, value in parents.items() if files.isdisjoint([at, *map(str, Path(at).parents)])}
+    still = {
+        at: value
+        for at, value in parents.items()
+        if files.isdisjoint([at, *map(str, Path(at).parents)])
+    }
+
     assert seen(retried.directory) == {**still, **found}
     for deed in second:
         do(retried.directory, deed)
+
     assert seen(attempt.directory) == left
     assert seen(node.begin(declared).directory) == {**parents, **sent}
     # The next attempt may get the directories of one that ended well.

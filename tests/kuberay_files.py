@@ -18,7 +18,10 @@ EVERYTHING: dict[str, Any] = {
     "kuberay": {
         "namespace": "team",
         "node_selector": {"pool": "training"},
-        "tolerations": [{"key": "dedicated", "operator": "Equal", "value": "ml", "effect": "NoSchedule"}, {}],
+        "tolerations": [
+            {"key": "dedicated", "operator": "Equal", "value": "ml", "effect": "NoSchedule"},
+            {},
+        ],
         "spread": "required",
         "runtime_class": "nvidia",
         "priority_class": "low",
@@ -43,7 +46,10 @@ EVERYTHING: dict[str, Any] = {
     },
 }
 SMALL: dict[str, Any] = {"workers": [{"name": "cpu"}]}
-RESTRICTED: dict[str, Any] = {"workers": [BURST], "kuberay": {"security": {"restricted": True, "run_as_user": 1000}}}
+RESTRICTED: dict[str, Any] = {
+    "workers": [BURST],
+    "kuberay": {"security": {"restricted": True, "run_as_user": 1000}},
+}
 
 
 def spec_of(**fields: Any) -> ClusterSpec:

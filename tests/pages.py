@@ -1,8 +1,8 @@
 """README and docs, as the commands that they name: blocks are run by tests/large/test_pages.py.
 
-A fenced block `sh` is commands; `console` is a transcript, whose lines after `$ ` are commands. HTML comments
-before a block say what is special about it (DIRECTIVES); `<!-- begins after: README.md#install -->` says what runs
-before a page.
+A fenced block `sh` is commands; `console` is a transcript, whose lines after `$ ` are commands.
+HTML comments before a block say what is special about it (DIRECTIVES); `<!-- begins after:
+README.md#install -->` says what runs before a page.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-# What a comment may say: the block is not run, and why; its last command's exit code; the file that it is written to;
-# what runs before all blocks of the page.
+# What a comment may say: the block is not run, and why; its last command's exit code; the file that
+# it is written to; what runs before all blocks of the page.
 DIRECTIVES = ("not run here", "exit", "file", "begins after")
 COMMANDS = ("sh", "console")
 
@@ -47,7 +47,9 @@ class Block:
 
 @dataclass(frozen=True)
 class Page:
-    """A page; `sections` are its headings' anchors, with the lines from there to the next one of that rank."""
+    """A page; `sections` are its headings' anchors, with the lines from there to the next one of
+    that rank.
+    """
 
     name: str
     blocks: tuple[Block, ...]
@@ -86,9 +88,12 @@ def read(name: str, text: str) -> Page:
             blocks.append(Block(number + 1, fence[1], tuple(lines[number:end]), pending))
             number, pending = end + 1, {}
         elif line.startswith("    ") and not _continues_a_list(lines[: number - 1]):
-            problems.append(f"{name}:{number}: an indented block: write ```sh, ```console or ```text")
+            problems.append(
+                f"{name}:{number}: an indented block: write ```sh, ```console or ```text"
+            )
         elif line:
             pending = {}
+
     return Page(name, tuple(blocks), tuple(begins_after), _sections(lines), tuple(problems))
 
 
@@ -120,7 +125,9 @@ def to_run(page: Page, pages: dict[str, Page]) -> Iterator[tuple[str, Block]]:
     for place in page.begins_after:
         name, _, anchor = place.partition("#")
         lines = pages[name].sections[anchor]
-        yield from ((name, block) for block in pages[name].blocks if block.line in lines and _matters(block))
+        yield from (
+            (name, block) for block in pages[name].blocks if block.line in lines and _matters(block)
+        )
     yield from ((page.name, block) for block in page.blocks if _matters(block))
 
 
@@ -129,7 +136,9 @@ def _matters(block: Block) -> bool:
 
 
 def flags(text: str) -> Iterator[tuple[str, str]]:
-    """Yield each task that a text names with `trainyard`, with each flag after it in the same line or code."""
+    """Yield each task that a text names with `trainyard`, with each flag after it in the same line
+    or code.
+    """
     for task, rest in re.findall(r"\btrainyard ([a-z]+\.[a-z-]+|init)\b([^`\n]*)", text):
         # What follows is another command, or what a job runs.
         own = re.split(r"&&|\|\||;|\||#| -- |\btrainyard\b", rest)[0]

@@ -1,18 +1,20 @@
-"""The tiers of the real tests: each test is of one, and each tier has lanes (tests/together.py runs them)."""
+"""The tiers of the real tests: each test is of one, and each tier has lanes (tests/together.py runs
+them).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
 
-# `make test` runs the first, `make test-NAME` one of the others, `make test-all` all of them. What plays a cloud in
-# tests has tests, too: the last.
+# `make test` runs the first, `make test-NAME` one of the others, `make test-all` all of them. What
+# plays a cloud in tests has tests, too: the last.
 CORE, LOCAL = "core", "local"
 TIERS = (CORE, LOCAL, "docker", "kubernetes", "microk8s", "ec2", "bed")
 # Beside them, a choice across tiers: the life of a cluster on each backend that core does not have.
 LIFECYCLE = "lifecycle"
-# A test is of the first of these tiers one of whose marks it has; of LOCAL, if it has none. Some marks come with
-# fixtures (tests/real/conftest.py).
+# A test is of the first of these tiers one of whose marks it has; of LOCAL, if it has none. Some
+# marks come with fixtures (tests/real/conftest.py).
 MARKS = {
     CORE: {"core"},
     "bed": {"bed"},
@@ -35,9 +37,11 @@ def mark_of(tier: str) -> str:
 
 @dataclass(frozen=True)
 class Lane:
-    """Tests of a tier; `processes` processes of pytest deal their modules among themselves (tests/dealing.py).
+    """Tests of a tier; `processes` processes of pytest deal their modules among themselves
+    (tests/dealing.py).
 
-    `only` is an expression of marks, as `pytest -m` has them; `uses` names what is brought first (tests/tools.py).
+    `only` is an expression of marks, as `pytest -m` has them; `uses` names what is brought first
+    (tests/tools.py).
     """
 
     name: str

@@ -1,7 +1,8 @@
-"""Run tiers of real tests, their lanes side by side: much of their time is waiting. `python -m tests.together core`.
+"""Run tiers of real tests, their lanes side by side: much of their time is waiting. `python -m
+tests.together core`.
 
-Lanes share nothing but the bed's Docker engine; pytest-xdist does not keep modules together with pytest 9.2, and ends
-its workers before their clusters are removed (both seen).
+Lanes share nothing but the bed's Docker engine; pytest-xdist does not keep modules together with
+pytest 9.2, and ends its workers before their clusters are removed (both seen).
 """
 
 from __future__ import annotations
@@ -26,17 +27,21 @@ from tests.dealing import Ran
 from tests.tiers import LIFECYCLE, TIERS, Lane, lanes
 from tests.tools import AGAIN, ON_THIS_MACHINE, Machine, Supplies, announcement, look, obstacle
 
-# So many processes at a time: three were seen to keep a machine with two CPUs too busy for Ray's own time limits.
+# So many processes at a time: three were seen to keep a machine with two CPUs too busy for Ray's
+# own time limits.
 AT_ONCE = 2
 # The modules of a lane that failed are tried once more (decision 0027) if they took less together.
 SECONDS_TWICE = 1800
-# What pytest exits with; the latter where a process found all modules taken, or a choice of tests left none.
+# What pytest exits with; the latter where a process found all modules taken, or a choice of tests
+# left none.
 TESTS_FAILED, NOTHING_TO_RUN = 1, 5
 
 
 @dataclass(frozen=True)
 class Process:
-    """How one process of a lane ended: its exit code, which modules failed in it, and whether it was cut short."""
+    """How one process of a lane ended: its exit code, which modules failed in it, and whether it
+    was cut short.
+    """
 
     code: int
     failed: Mapping[str, Ran] = field(default_factory=dict)
@@ -58,7 +63,9 @@ class Together:
     After `until`, in seconds since the epoch, no module begins but those that run once more.
     """
 
-    def __init__(self, arguments: list[str], home: Path, supplies: Supplies, *, until: float) -> None:
+    def __init__(
+        self, arguments: list[str], home: Path, supplies: Supplies, *, until: float
+    ) -> None:
         self._arguments = arguments
         self._home = home
         self._until = until
@@ -77,19 +84,32 @@ class Together:
                 print(f"==== {name}\nerror: {error}\n{AGAIN}", flush=True)
             return Process(0 if self._is_late() else TESTS_FAILED, is_cut=bool(self._ending))
 
-        code = self._pytest(lane, name, self.dealt(lane), "tests/real", "--deal-until", str(self._until))
-        failed = {module: ran for module, ran in dealing.read(self.dealt(lane), name).items() if ran.failed}
+        code = self._pytest(
+            lane, name, self.dealt(lane), "tests/real", "--deal-until", str(self._until)
+        )
+        failed = {
+            module: ran
+            for module, ran in dealing.read(self.dealt(lane), name).items()
+            if ran.failed
+        }
+
         if self._ending:
             if failed:
                 code = TESTS_FAILED
             elif self._is_late():
                 code = 0
             return Process(abs(code), failed, is_cut=True)
+
         return Process(0 if code == NOTHING_TO_RUN else abs(code), failed)
 
     def once_more(self, lane: Lane, processes: Collection[Process]) -> Ended:
-        """Run the modules of a lane in which a test failed once more, where that can make it pass."""
-        ended = Ended(max(process.code for process in processes), is_cut=any(process.is_cut for process in processes))
+        """Run the modules of a lane in which a test failed once more, where that can make it
+        pass.
+        """
+        ended = Ended(
+            max(process.code for process in processes),
+            is_cut=any(process.is_cut for process in processes),
+        )
         failed = {module: ran for process in processes for module, ran in process.failed.items()}
         is_quick = sum(ran.seconds for ran in failed.values()) < SECONDS_TWICE
         if self._ending or ended.code != TESTS_FAILED or not failed or not is_quick:
@@ -108,23 +128,52 @@ class Together:
         return self._ending == signal.SIGTERM and time.time() > self._until
 
     def _pytest(self, lane: Lane, name: str, deal: Path, *words: str) -> int:
-        """Run tests of a lane, with these words for pytest; print what it printed, and return its exit code."""
+        """Run tests of a lane, with these words for pytest; print what it printed, and return its
+        exit code.
+        """
         if self._ending:
             return self._ending
+
         deal.mkdir(exist_ok=True)
-        ours = ("-p", "tests.dealing", "--deal", str(deal), "--dealer", name, "-p", "no:cacheprovider")
+        ours = (
+            "-p",
+            "tests.dealing",
+            "--deal",
+            str(deal),
+            "--dealer",
+            name,
+            "-p",
+            "no:cacheprovider",
+        )
+
         with (self._home / f"{name}.log").open("w+b") as output:
             # In a process group of its own: Ctrl-C reaches it once, from here.
-            command = [sys.executable, "-m", "pytest", *words, "-m", lane.marks, *ours, *self._arguments]
-            process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+            command = [
+                sys.executable,
+                "-m",
+                "pytest",
+                *words,
+                "-m",
+                lane.marks,
+                *ours,
+                *self._arguments,
+            ]
+
+            process = subprocess.Popen(
+                command, stdout=output, stderr=output, start_new_session=True
+            )
             self._running.append(process)
+
             if self._ending:
                 process.send_signal(self._ending)
+
             code = process.wait()
             output.seek(0)
+
             with self._printing:
                 sys.stdout.buffer.write(f"==== {name}\n".encode() + output.read())
                 sys.stdout.flush()
+
         return code
 
     def end(self, number: int, frame: FrameType | None) -> None:
@@ -158,38 +207,56 @@ def summary(codes: Mapping[str, int], tiers: Collection[str], machine: Machine) 
 def run_all(together: Together, chosen: list[Lane]) -> dict[str, Ended]:
     """Run the processes of these lanes, so many at a time; return how each lane ended.
 
-    A lane's second process, which begins with clusters of its own, comes after the first ones of all lanes. What
-    failed is tried once more after all of them, with the machine to itself.
+    A lane's second process, which begins with clusters of its own, comes after the first ones of
+    all lanes. What failed is tried once more after all of them, with the machine to itself.
     """
-    in_turn = sorted((number, place) for place, lane in enumerate(chosen) for number in range(1, lane.processes + 1))
+    in_turn = sorted(
+        (number, place)
+        for place, lane in enumerate(chosen)
+        for number in range(1, lane.processes + 1)
+    )
     with ThreadPoolExecutor(AT_ONCE) as pool:
         running: dict[str, list[Future[Process]]] = {lane.name: [] for lane in chosen}
         for number, place in in_turn:
             running[chosen[place].name].append(pool.submit(together.run, chosen[place], number))
-        processes = {lane: [process.result() for process in futures] for lane, futures in running.items()}
+        processes = {
+            lane: [process.result() for process in futures] for lane, futures in running.items()
+        }
     return {lane.name: together.once_more(lane, processes[lane.name]) for lane in chosen}
 
 
 def main(words: list[str]) -> int:
-    """Run tiers, by default all; print what tests said and what each module took; return the worst exit code."""
+    """Run tiers, by default all; print what tests said and what each module took; return the worst
+    exit code.
+    """
     parser = argparse.ArgumentParser(prog="python -m tests.together", description=__doc__)
     parser.add_argument("tiers", nargs="*", help=f"of {', '.join((*TIERS, LIFECYCLE))}")
-    parser.add_argument("--changed", nargs="?", const="", metavar="BASE", help="and the tiers that a change touches")
-    parser.add_argument("--until", type=float, default=inf, metavar="TIME", help="begin no module after it (epoch)")
+    parser.add_argument(
+        "--changed", nargs="?", const="", metavar="BASE", help="and the tiers that a change touches"
+    )
+    parser.add_argument(
+        "--until", type=float, default=inf, metavar="TIME", help="begin no module after it (epoch)"
+    )
     asked, for_pytest = parser.parse_known_args(words)
     tiers = asked.tiers
     if not tiers and asked.changed is None:
         tiers = list(TIERS)
+
     if unknown := set(tiers) - {*TIERS, LIFECYCLE}:
         parser.error(f"no tier: {', '.join(sorted(unknown))}")
+
     if asked.changed is not None:
         tiers += [tier for tier in areas.tiers_of_change(asked.changed) if tier not in tiers]
-        print(f"make test: this change is tested by: {', '.join(tiers) or 'no tier beside core'}", flush=True)
+        print(
+            f"make test: this change is tested by: {', '.join(tiers) or 'no tier beside core'}",
+            flush=True,
+        )
 
     machine = look()
     if left_out(tiers, machine) and all_must_run():
         missed = f"{', '.join(left_out(tiers, machine))}, since {obstacle(machine)}"
         sys.exit(f"error: TRAINYARD_TESTS=all, but these cannot run: {missed}")
+
     for line in announcement(machine, {use for lane in lanes(tiers) for use in lane.uses}):
         print(f"make test: {line}", flush=True)
 
@@ -198,29 +265,43 @@ def main(words: list[str]) -> int:
         together = Together(for_pytest, Path(directory), Supplies(machine), until=asked.until)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, together.end)
+
         ended = run_all(together, chosen)
         ran = {
             f"{lane.name}: {module}": one
             for lane in chosen
             for module, one in dealing.read(together.dealt(lane)).items()
         }
-        late = [f"{lane.name}: {module}" for lane in chosen for module in dealing.left(together.dealt(lane))]
+
+        late = [
+            f"{lane.name}: {module}"
+            for lane in chosen
+            for module in dealing.left(together.dealt(lane))
+        ]
+
         late += [f"the rest of {lane}" for lane, end in ended.items() if end.is_cut]
+
     codes = {lane: end.code for lane, end in ended.items()}
     twice = {f"{lane}: {module}" for lane, end in ended.items() for module in end.twice}
     is_flaky = report(twice, ran, late)
     # Some of what was missing at first has been installed meanwhile.
     print(f"make test: {summary(codes, tiers, look())}")
+
     return max(TESTS_FAILED if is_flaky else 0, *codes.values(), 0)
 
 
 def report(twice: Collection[str], ran: Mapping[str, Ran], late: Collection[str]) -> bool:
-    """Print what each module took, which ran twice, and for what no time was left; say whether one runs twice often."""
+    """Print what each module took, which ran twice, and for what no time was left; say whether one
+    runs twice often.
+    """
     flaky = history.add(ran, twice)
     for line in history.table(ran, twice):
         print(line)
     for module in flaky:
-        print(f"{module} ran twice in {history.TOO_OFTEN} of its last {history.LATEST} runs: that is a failure, too")
+        print(
+            f"{module} ran twice in {history.TOO_OFTEN} of its last {history.LATEST} runs: that "
+            "is a failure, too"
+        )
     for module in late:
         print(f"no time was left for {module}")
     return bool(flaky)

@@ -1,6 +1,7 @@
 """Bring what the tests use beyond Python packages; say beforehand what that is. As root.
 
-`python -m tests.tools TIER ...`. Lanes of tests that this machine cannot run are left out, by name (tests/together.py).
+`python -m tests.tools TIER ...`. Lanes of tests that this machine cannot run are left out, by name
+(tests/together.py).
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ FOR_THE_ENGINE = {
 
 @dataclass(frozen=True)
 class Machine:
-    """This machine, as far as the tests' Docker engine goes; `missing` are programs of both tables above."""
+    """This machine, as far as the tests' Docker engine goes; `missing` are programs of both tables
+    above.
+    """
 
     is_root: bool
     has_apt: bool
@@ -58,7 +61,9 @@ def look() -> Machine:
         has_go=go_toolchain.installed() is not None,
         has_images=plugins.are_there() and images.has_base(),
         has_kubernetes=programs.are_built(),
-        missing=frozenset(name for name in {**ON_THIS_MACHINE, **FOR_THE_ENGINE} if shutil.which(name) is None),
+        missing=frozenset(
+            name for name in {**ON_THIS_MACHINE, **FOR_THE_ENGINE} if shutil.which(name) is None
+        ),
     )
 
 
@@ -68,7 +73,10 @@ def obstacle(machine: Machine) -> str:
     if not machine.is_root:
         return "they need root, or sudo without a password"
     if not machine.runs_engines:
-        return "they start a Docker engine, and this container may not (no CAP_SYS_ADMIN or no CAP_NET_ADMIN)"
+        return (
+            "they start a Docker engine, and this container may not (no CAP_SYS_ADMIN or no "
+            "CAP_NET_ADMIN)"
+        )
     if absent and not machine.has_apt:
         return f"they need {', '.join(absent)}, and this system has no apt-get"
     return ""
@@ -81,7 +89,12 @@ def packages(machine: Machine) -> list[str]:
     wanted: Mapping[str, Sequence[str]] = ON_THIS_MACHINE
     if not obstacle(machine):
         wanted = {**ON_THIS_MACHINE, **FOR_THE_ENGINE}
-    return sorted(package for name, brought in wanted.items() if name in machine.missing for package in brought)
+    return sorted(
+        package
+        for name, brought in wanted.items()
+        if name in machine.missing
+        for package in brought
+    )
 
 
 def announcement(machine: Machine, uses: Collection[str]) -> list[str]:
@@ -89,16 +102,30 @@ def announcement(machine: Machine, uses: Collection[str]) -> list[str]:
     said = []
     if packages(machine) and "packages" in uses:
         said.append(f"installs Debian packages: {', '.join(packages(machine))}")
+
     if "images" in uses and obstacle(machine):
-        return [*said, f"installs no Docker engine: the tests that use one are left out, {obstacle(machine)}"]
+        return [
+            *said,
+            f"installs no Docker engine: the tests that use one are left out, {obstacle(machine)}",
+        ]
+
     builds_images = "images" in uses and not machine.has_images
     builds_kubernetes = "kubernetes" in uses and not machine.has_kubernetes
     if (builds_images or builds_kubernetes) and not machine.has_go:
         said.append(f"downloads Go {go_toolchain.VERSION} (70 MB) into {go_toolchain.DIRECTORY}")
+
     if builds_images:
-        said.append(f"builds Docker's plugins, a Debian and Ray's image, into {CACHE}: 5 minutes and 4 GB, once")
+        said.append(
+            f"builds Docker's plugins, a Debian and Ray's image, into {CACHE}: 5 minutes and 4 "
+            "GB, once"
+        )
+
     if builds_kubernetes:
-        said.append(f"builds Kubernetes, KubeRay and Helm from their sources, into {CACHE}: 25 minutes and 6 GB, once")
+        said.append(
+            f"builds Kubernetes, KubeRay and Helm from their sources, into {CACHE}: 25 minutes "
+            "and 6 GB, once"
+        )
+
     return said
 
 
@@ -106,7 +133,9 @@ def install(names: Sequence[str]) -> None:
     """Install Debian packages."""
     environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for command in (["update"], ["install", "-y", "--no-install-recommends", *names]):
-        subprocess.run(["apt-get", "-qq", *command], check=True, env=environ, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            ["apt-get", "-qq", *command], check=True, env=environ, stdout=subprocess.DEVNULL
+        )
 
 
 def _packages(machine: Machine) -> None:

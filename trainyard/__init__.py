@@ -1,4 +1,6 @@
-"""Trainyard: the control plane, everything that runs on the operator's machine; `Cluster` and `Job` for Python."""
+"""Trainyard: the control plane, everything that runs on the operator's machine; `Cluster` and `Job`
+for Python.
+"""
 
 from __future__ import annotations
 

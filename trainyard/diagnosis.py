@@ -1,9 +1,11 @@
-"""From what an outside system says to its cause and what helps: the one engine; the rules stand beside what they read.
+"""From what an outside system says to its cause and what helps: the one engine; the rules stand
+beside what they read.
 
     RULES = (Rule(r'secret "(?P<name>[^"]+)" not found', "there is no Secret {name}", hint="Make it."), ...)
     found = explain(text, RULES)
 
-The first rule that fits counts: the particular stands before the general, and one with the pattern "" is for the rest.
+The first rule that fits counts: the particular stands before the general, and one with the pattern
+"" is for the rest.
 """
 
 from __future__ import annotations
@@ -23,9 +25,10 @@ _SHOWN_LENGTH = 600
 class Rule:
     """One way to fail, and what a person reads about it.
 
-    `pattern` is searched for in what the system said; `reasons` are its short words for it (ImagePullBackOff, an HTTP
-    status), one of which must fit as well. In `message` and `hint`, {name} is a named group of the pattern or an
-    argument of `explain`. `key` names the kind of cause. `tolerates`: it may mend itself within so many seconds.
+    `pattern` is searched for in what the system said; `reasons` are its short words for it
+    (ImagePullBackOff, an HTTP status), one of which must fit as well. In `message` and `hint`,
+    {name} is a named group of the pattern or an argument of `explain`. `key` names the kind of
+    cause. `tolerates`: it may mend itself within so many seconds.
     """
 
     pattern: str
@@ -41,9 +44,10 @@ class Rule:
 class Diagnosis:
     """A cause, as a rule or other code found it.
 
-    `raw` is what the system said, word by word; `summary` a few words for a table. Of several `nodes` that fail alike,
-    message and summary are what is said about each; `hosts` are the machines they are on. `tolerates`: it may mend
-    itself within so many seconds. `log_tail` asks for the last lines of a log.
+    `raw` is what the system said, word by word; `summary` a few words for a table. Of several
+    `nodes` that fail alike, message and summary are what is said about each; `hosts` are the
+    machines they are on. `tolerates`: it may mend itself within so many seconds. `log_tail` asks
+    for the last lines of a log.
     """
 
     message: str
@@ -59,24 +63,39 @@ class Diagnosis:
 
     def sentence(self) -> str:
         """Return the cause with the nodes that it is about."""
-        return f"{named(self.nodes)} {self.message}" if self.nodes else self.message
+        if self.nodes:
+            return f"{named(self.nodes)} {self.message}"
+        return self.message
 
     def to_error(self, where: str | None = None) -> TrainyardError:
         """Return the error; without `where` it shows what the system said."""
         tail = self.log_tail() if self.log_tail else ""
         return self.error(
-            "\n".join(filter(None, (self.sentence(), tail))), where=where or self.raw or None, hint=self.hint
+            "\n".join(filter(None, (self.sentence(), tail))),
+            where=where or self.raw or None,
+            hint=self.hint,
         )
 
 
-def explain(text: str, rules: Iterable[Rule], *, reason: str = "", **words: str) -> Diagnosis | None:
+def explain(
+    text: str, rules: Iterable[Rule], *, reason: str = "", **words: str
+) -> Diagnosis | None:
     """Return what the first rule that fits says, None if none does: no cause is invented."""
     for rule in rules:
         match = re.search(rule.pattern, text)
         if match and (not rule.reasons or reason in rule.reasons):
             known = {**words, **match.groupdict(default="")}
             message, hint = _filled(rule.message, known), _filled(rule.hint or "", known)
-            return Diagnosis(message, hint or None, message, rule.key, rule.error, shortened(text), rule.tolerates)
+            return Diagnosis(
+                message,
+                hint or None,
+                message,
+                rule.key,
+                rule.error,
+                shortened(text),
+                rule.tolerates,
+            )
+
     return None
 
 
@@ -98,4 +117,6 @@ def _filled(template: str, words: Mapping[str, str]) -> str:
 
 def shortened(raw: str) -> str:
     line = " ".join(raw.split())
-    return line if len(line) <= _SHOWN_LENGTH else f"{line[:_SHOWN_LENGTH]}..."
+    if len(line) <= _SHOWN_LENGTH:
+        return line
+    return f"{line[:_SHOWN_LENGTH]}..."

@@ -1,4 +1,6 @@
-"""Where a cluster answers, and what it promised: all that dispatch and smoke ever know about one."""
+"""Where a cluster answers, and what it promised: all that dispatch and smoke ever know about
+one.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,8 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class ExpectedNode:
-    """A Ray node that the cluster file asks for; memory in bytes. An `optional` one is added when it is needed.
+    """A Ray node that the cluster file asks for; memory in bytes. An `optional` one is added when
+    it is needed.
 
     `resources` are Ray's custom ones.
     """
@@ -24,7 +27,9 @@ class ExpectedNode:
 
 @dataclass(frozen=True)
 class BackendCheck:
-    """A rung of the smoke test that only the backend can climb: whether Kubernetes has the GPUs, for example."""
+    """A rung of the smoke test that only the backend can climb: whether Kubernetes has the GPUs,
+    for example.
+    """
 
     name: str
     node: str | None
@@ -47,15 +52,17 @@ class MissingPackage:
 class Endpoint:
     """Where a cluster answers: an HTTP address and a token.
 
-    `expected` and `ray_version` are None for a cluster that somebody else runs: nothing was promised there.
-    `image` is what its nodes really run, by digest; None where nodes are no containers. `tunnel` is the host that the
-    address leads to through a tunnel of this process; None where anybody here may use the address. `down` are nodes
-    that are known not to run, each with why. `checks` asks the backend for its rungs of the smoke test. `is_in_reach`
-    says whether what lies on the way answers, such as Kubernetes' API server: while it does not, the cluster may be
-    well. `names_change`: a node that is made anew gets another name. `refused` is what to do if it refuses the token.
-    `lacking` says which of some packages the head's Python lacks, where that can be asked without a task.
-    `ray_address` opens the way for a program of this machine that is to drive the cluster itself, and returns the
-    address that `ray.init` takes: of Ray's GCS, or of its Ray Client server (ray://); None where there is no way.
+    `expected` and `ray_version` are None for a cluster that somebody else runs: nothing was
+    promised there. `image` is what its nodes really run, by digest; None where nodes are no
+    containers. `tunnel` is the host that the address leads to through a tunnel of this process;
+    None where anybody here may use the address. `down` are nodes that are known not to run, each
+    with why. `checks` asks the backend for its rungs of the smoke test. `is_in_reach` says whether
+    what lies on the way answers, such as Kubernetes' API server: while it does not, the cluster may
+    be well. `names_change`: a node that is made anew gets another name. `refused` is what to do if
+    it refuses the token. `lacking` says which of some packages the head's Python lacks, where that
+    can be asked without a task. `ray_address` opens the way for a program of this machine that is
+    to drive the cluster itself, and returns the address that `ray.init` takes: of Ray's GCS, or of
+    its Ray Client server (ray://); None where there is no way.
     """
 
     cluster: str

@@ -26,7 +26,12 @@ class TrainyardError(Exception):
         cls.exit_code = exit_code or cls.exit_code
 
     def __init__(
-        self, what: str, *, where: str | None = None, hint: str | None = None, problems: tuple[Problem, ...] = ()
+        self,
+        what: str,
+        *,
+        where: str | None = None,
+        hint: str | None = None,
+        problems: tuple[Problem, ...] = (),
     ) -> None:
         super().__init__(what)
         self.what = what
@@ -35,7 +40,9 @@ class TrainyardError(Exception):
         self.problems = problems
 
     def lines(self) -> list[str]:
-        """Return the message as a user reads it: what is wrong, where, one bullet a problem, what to do."""
+        """Return the message as a user reads it: what is wrong, where, one bullet a problem, what
+        to do.
+        """
         where = [f"  at {self.where}"] if self.where else []
         hint = [f"  -> {self.hint}"] if self.hint else []
         return [self.what, *where, *(f"  - {problem}" for problem in self.problems), *hint]
@@ -90,11 +97,15 @@ class InterruptedRunError(TrainyardError, exit_code=130):
 
 def reason_of(error: Exception) -> str:
     """Return what went wrong, for a message about what could not be done because of it."""
-    return error.what if isinstance(error, TrainyardError) else f"{type(error).__name__}: {error}"
+    if isinstance(error, TrainyardError):
+        return error.what
+    return f"{type(error).__name__}: {error}"
 
 
 def in_a_line(error: TrainyardError) -> str:
     """Return what is wrong and where, for a table of several such things."""
     if error.problems:
         return "; ".join([error.what, *map(str, error.problems)])
-    return f"{error.what}: {error.where}" if error.where else error.what
+    if error.where:
+        return f"{error.what}: {error.where}"
+    return error.what

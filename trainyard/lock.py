@@ -18,7 +18,8 @@ WAIT_SECONDS = 600.0
 
 @contextmanager
 def alone(path: Path, progress: Progress, *, keep: Callable[[], bool], what: str) -> Iterator[None]:
-    """Hold a lock file, so that no other command changes a cluster or registry; remove it after, unless `keep`.
+    """Hold a lock file, so that no other command changes a cluster or registry; remove it after,
+    unless `keep`.
 
     The kernel lets go of the lock when its holder dies, however that happens.
     Raises NotReadyError when it is not free in time, PrerequisiteError when it cannot be written.
@@ -55,7 +56,9 @@ def _wait(path: Path, progress: Progress, what: str) -> int:
 
 
 def taken(path: Path) -> int | None:
-    """Return the locked file; None while another command holds it, or when that removed it as we opened it."""
+    """Return the locked file; None while another command holds it, or when that removed it as we
+    opened it.
+    """
     # No link is followed, so that root changes nothing else.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:

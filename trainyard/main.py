@@ -24,6 +24,7 @@ def main() -> None:
         namespace=namespace,
         executor_class=executor.TrainyardExecutor,
     )
+
     executor.let_streams_take_all()
     try:
         try:

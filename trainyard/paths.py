@@ -1,4 +1,6 @@
-"""Where things are: the user's directories first, then what Trainyard ships, then what it keeps about a cluster."""
+"""Where things are: the user's directories first, then what Trainyard ships, then what it keeps
+about a cluster.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ PAYLOAD = Path(__file__).resolve().parent / "payload"
 
 @dataclass(frozen=True)
 class Here:
-    """What names of files are read by: the environment and the current directory of whoever calls."""
+    """What names of files are read by: the environment and the current directory of whoever
+    calls.
+    """
 
     environ: Mapping[str, str]
     directory: Path
@@ -27,28 +31,40 @@ class Here:
 
 
 def shipped(directory: str) -> Path:
-    """Return the directory of that name that Trainyard ships: in the wheel, or at the checkout's root."""
+    """Return the directory of that name that Trainyard ships: in the wheel, or at the checkout's
+    root.
+    """
     in_wheel = PAYLOAD / directory
-    return in_wheel if in_wheel.is_dir() else PAYLOAD.parents[1] / directory
+    if in_wheel.is_dir():
+        return in_wheel
+    return PAYLOAD.parents[1] / directory
 
 
 def shown(path: Path) -> str:
     """Return a path as a person would write it here."""
     working = Path.cwd()
-    return str(path.relative_to(working)) if path.is_relative_to(working) and path != working else str(path)
+    if path.is_relative_to(working) and path != working:
+        return str(path.relative_to(working))
+    return str(path)
 
 
 def cluster_file(
     asked: str | None, environ: Mapping[str, str], *, directory: Path, may_be_sample: bool = False
 ) -> Path:
-    """Return the cluster file that `-f` means: a path, or a bare name of clusters/, the user's before ours.
+    """Return the cluster file that `-f` means: a path, or a bare name of clusters/, the user's
+    before ours.
 
-    Without `-f` and $TRAINYARD_CLUSTER it is the user's clusters/local.yaml; with `may_be_sample` ours will do, for
-    commands that make no cluster. Raises RequestError when there is no such file.
+    Without `-f` and $TRAINYARD_CLUSTER it is the user's clusters/local.yaml; with `may_be_sample`
+    ours will do, for commands that make no cluster. Raises RequestError when there is no such file.
     """
     named = asked or environ.get("TRAINYARD_CLUSTER")
-    if not named and not may_be_sample and not (directory / "clusters" / f"{DEFAULT_CLUSTER}.yaml").exists():
+    if (
+        not named
+        and not may_be_sample
+        and not (directory / "clusters" / f"{DEFAULT_CLUSTER}.yaml").exists()
+    ):
         raise _no_cluster_file(directory)
+
     name = named or DEFAULT_CLUSTER
     if "/" in name or name.endswith((".yaml", ".yml", ".")):
         candidates = [
@@ -57,18 +73,25 @@ def cluster_file(
             shipped("clusters") / name.removeprefix("clusters/"),
         ]
     else:
-        candidates = [folder / f"{name}.yaml" for folder in (directory / "clusters", shipped("clusters"))]
+        candidates = [
+            folder / f"{name}.yaml" for folder in (directory / "clusters", shipped("clusters"))
+        ]
+
     for path in candidates:
         if path.exists():
             return path
+
     known = cluster_names(directory)
     listed = listed_clusters(directory)
     flag = "-f" if asked else "TRAINYARD_CLUSTER"
-    raise _no_such("cluster file", name, known=known, listed=listed, flag=flag, hint=_new_cluster(name, known))
+    raise _no_such(
+        "cluster file", name, known=known, listed=listed, flag=flag, hint=_new_cluster(name, known)
+    )
 
 
 def job_directory(asked: str, *, directory: Path) -> Path:
-    """Return the job directory that was asked for: a path, or a name under jobs/, the user's before ours.
+    """Return the job directory that was asked for: a path, or a name under jobs/, the user's before
+    ours.
 
     Raises RequestError when there is no such directory.
     """
@@ -105,7 +128,9 @@ def cluster_names(directory: Path) -> tuple[str, ...]:
 
 
 def listed_clusters(directory: Path) -> tuple[str, ...]:
-    """Return the names of the cluster files of a project; ours, which are samples, where it has none of its own."""
+    """Return the names of the cluster files of a project; ours, which are samples, where it has
+    none of its own.
+    """
     own = sorted(path.stem for path in (directory / "clusters").glob("*.yaml"))
     return tuple(own) or cluster_names(directory)
 
@@ -129,24 +154,38 @@ def _own_jobs(directory: Path) -> tuple[str, ...]:
 
 
 def state_home(environ: Mapping[str, str]) -> Path:
-    """Return the directory for tokens, keys and records of clusters (the XDG base directory specification)."""
-    base = environ.get("XDG_STATE_HOME") or str(Path(environ.get("HOME", "~")).expanduser() / ".local" / "state")
+    """Return the directory for tokens, keys and records of clusters (the XDG base directory
+    specification).
+    """
+    base = environ.get("XDG_STATE_HOME") or str(
+        Path(environ.get("HOME", "~")).expanduser() / ".local" / "state"
+    )
     return Path(base) / "trainyard"
 
 
-def not_writable(directory: Path, error: OSError, *, variable: str = "XDG_STATE_HOME") -> PrerequisiteError:
-    """Return the error for a directory of ours that this user may not use; `variable` names another one."""
+def not_writable(
+    directory: Path, error: OSError, *, variable: str = "XDG_STATE_HOME"
+) -> PrerequisiteError:
+    """Return the error for a directory of ours that this user may not use; `variable` names another
+    one.
+    """
     elsewhere = f"choose another place: export {variable}=DIR"
     hint = elsewhere[0].upper() + elsewhere[1:]
     if isinstance(error, PermissionError):
         back = f'sudo chown -R "$USER" {_ours(directory)}'
         hint = f"Did an earlier command run as root? Give it back: {back}; or {elsewhere}"
-    return PrerequisiteError(f"this user may not use {directory}: {error.strerror or error}", hint=hint)
+    return PrerequisiteError(
+        f"this user may not use {directory}: {error.strerror or error}", hint=hint
+    )
 
 
 def cache_home(environ: Mapping[str, str]) -> Path:
-    """Return the directory for what can be found out again (the XDG base directory specification)."""
-    base = environ.get("XDG_CACHE_HOME") or str(Path(environ.get("HOME", "~")).expanduser() / ".cache")
+    """Return the directory for what can be found out again (the XDG base directory
+    specification).
+    """
+    base = environ.get("XDG_CACHE_HOME") or str(
+        Path(environ.get("HOME", "~")).expanduser() / ".cache"
+    )
     return Path(base) / "trainyard"
 
 
@@ -160,20 +199,31 @@ def results_home(environ: Mapping[str, str], *, directory: Path) -> Path:
 
 
 def _ours(directory: Path) -> Path:
-    return next((parent for parent in (directory, *directory.parents) if parent.name == "trainyard"), directory)
+    for parent in (directory, *directory.parents):
+        if parent.name == "trainyard":
+            return parent
+    return directory
 
 
 def _parents(kind: str, file: str, directory: Path) -> tuple[str, ...]:
     folders = (directory / kind, shipped(kind))
-    return tuple(sorted({path.parent.name for folder in folders for path in folder.glob(f"*/{file}")}))
+    return tuple(
+        sorted({path.parent.name for folder in folders for path in folder.glob(f"*/{file}")})
+    )
 
 
 def _no_cluster_file(directory: Path) -> RequestError:
     own = sorted(path.stem for path in (directory / "clusters").glob("*.yaml"))
     if own:
-        hint = f"Name one: -f {own[0]}" if len(own) == 1 else f"Name one of {', '.join(own)}: -f {own[0]}"
+        if len(own) == 1:
+            hint = f"Name one: -f {own[0]}"
+        else:
+            hint = f"Name one of {', '.join(own)}: -f {own[0]}"
     else:
-        hint = f"trainyard init makes a project here; -f {DEFAULT_CLUSTER} takes the sample that Trainyard ships."
+        hint = (
+            f"trainyard init makes a project here; -f {DEFAULT_CLUSTER} takes the sample that "
+            "Trainyard ships."
+        )
     return RequestError("no cluster file here", where=f"clusters/{DEFAULT_CLUSTER}.yaml", hint=hint)
 
 

@@ -9,12 +9,14 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-# YAML reads these as line ends, or not at all, unless they are escaped; json.dumps leaves them as they are.
+# YAML reads these as line ends, or not at all, unless they are escaped; json.dumps leaves them as
+# they are.
 _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
 def render(template: str, values: Mapping[str, Any], *, change: Callable[[str], str] = str) -> str:
-    """Return the template with its values; each is written as JSON, which YAML reads as the very same value.
+    """Return the template with its values; each is written as JSON, which YAML reads as the very
+    same value.
 
     `change` is applied to what is written of each. A name without a value is an error.
     """
@@ -30,7 +32,9 @@ def render(template: str, values: Mapping[str, Any], *, change: Callable[[str], 
 
 
 def dollars_doubled(text: str) -> str:
-    """Return a text that Docker Compose leaves alone: to it, `$NAME` is a variable and `$$` a dollar sign."""
+    """Return a text that Docker Compose leaves alone: to it, `$NAME` is a variable and `$$` a
+    dollar sign.
+    """
     return text.replace("$", "$$")
 
 

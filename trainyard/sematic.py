@@ -1,7 +1,7 @@
 """Sematic's words for a Ray cluster, one to one: programs that use them change their imports.
 
-What Ray hands out are whole CPUs, rounded up; Kubernetes is asked for parts of them. In a block `ray` is connected to
-its cluster, and never starts a Ray of its own.
+What Ray hands out are whole CPUs, rounded up; Kubernetes is asked for parts of them. In a block
+`ray` is connected to its cluster, and never starts a Ray of its own.
 """
 
 from __future__ import annotations
@@ -35,7 +35,11 @@ class RayNodeConfig:
 
     def keys(self) -> dict[str, Any]:
         """Return the keys of a node in a cluster file."""
-        return {"cpus": math.ceil(self.cpu), "memory": _memory(self.memory_gb), "gpus": self.gpu_count}
+        return {
+            "cpus": math.ceil(self.cpu),
+            "memory": _memory(self.memory_gb),
+            "gpus": self.gpu_count,
+        }
 
     def within(self, gpus: int, nodes: int) -> RayNodeConfig:
         """Return the same with as many GPUs as each of so many nodes can have."""
@@ -44,7 +48,9 @@ class RayNodeConfig:
 
 @dataclass(frozen=True)
 class ScalingGroup:
-    """Workers that are alike: at least `min_workers`, and at most `max_workers`, which may be the same."""
+    """Workers that are alike: at least `min_workers`, and at most `max_workers`, which may be the
+    same.
+    """
 
     worker_nodes: RayNodeConfig
     min_workers: int = 1
@@ -53,7 +59,10 @@ class ScalingGroup:
     def keys(self, index: int) -> dict[str, Any]:
         """Return the keys of a worker group in a cluster file."""
         is_fixed = self.max_workers == self.min_workers
-        size = {"count": self.min_workers} if is_fixed else {"min": self.min_workers, "max": self.max_workers}
+        if is_fixed:
+            size = {"count": self.min_workers}
+        else:
+            size = {"min": self.min_workers, "max": self.max_workers}
         return {"name": _group_name(index), **size, **self.worker_nodes.keys()}
 
 
@@ -77,10 +86,14 @@ class RayClusterConfig:
     def __post_init__(self) -> None:
         if self.ray_version != versions.RAY:
             what = f"ray_version is {self.ray_version}, and nodes have Ray {versions.RAY}"
-            raise RequestError(what, where="RayClusterConfig", hint=f"Leave it out, or write {versions.RAY!r}.")
+            raise RequestError(
+                what, where="RayClusterConfig", hint=f"Leave it out, or write {versions.RAY!r}."
+            )
 
     def within(self, gpus: int) -> RayClusterConfig:
-        """Return the same with at most so many GPUs: the head's first, then those of the groups in their order."""
+        """Return the same with at most so many GPUs: the head's first, then those of the groups in
+        their order.
+        """
         head = self.head_node.within(gpus, 1)
         left = gpus - head.gpu_count
         groups = []
@@ -114,11 +127,10 @@ class RayClusterConfig:
         for index, group in enumerate(self.scaling_groups):
             if group.max_workers:
                 nodes[_group_name(index)] = group.worker_nodes
-        told: dict[str, Any] = {
-            f"kuberay.groups.{name}.requests.cpus": node.cpu
-            for name, node in nodes.items()
-            if node.cpu != math.ceil(node.cpu)
-        }
+        told: dict[str, Any] = {}
+        for name, node in nodes.items():
+            if node.cpu != math.ceil(node.cpu):
+                told[f"kuberay.groups.{name}.requests.cpus"] = node.cpu
         if self.autoscaler_config is not None:
             told["kuberay.autoscaler.cpus"] = self.autoscaler_config.cpu
             told["kuberay.autoscaler.memory"] = _memory(self.autoscaler_config.memory_gb)
@@ -130,7 +142,10 @@ class RayClusterConfig:
         >>> SimpleRayCluster(3, RayNodeConfig(cpu=1.5, memory_gb=2.5)).keys()["workers"]
         [{'name': 'worker-group-0', 'count': 2, 'cpus': 2, 'memory': '2560MiB', 'gpus': 0}]
         """
-        workers = [group.keys(index) for index, group in enumerate(self.scaling_groups) if group.max_workers]
+        workers = []
+        for index, group in enumerate(self.scaling_groups):
+            if group.max_workers:
+                workers.append(group.keys(index))
         return {"head": self.head_node.keys(), "workers": workers}
 
 
@@ -151,7 +166,8 @@ def SimpleRayCluster(
 ) -> RayClusterConfig:
     """Return a cluster of nodes that are alike, the head among them; with `max_nodes` it may grow.
 
-    Raises RequestError for numbers of nodes that cannot be, and for another `ray_version` than Trainyard's.
+    Raises RequestError for numbers of nodes that cannot be, and for another `ray_version` than
+    Trainyard's.
     """
     most = n_nodes if max_nodes is None else max_nodes
     if n_nodes < 1 or most < n_nodes:
@@ -164,9 +180,10 @@ def SimpleRayCluster(
 class RayCluster(Cluster):
     """A cluster of this shape, by default under a name of its own, to enter by `with`.
 
-    Everything but its nodes is as a cluster file says (default: $TRAINYARD_CLUSTER, else local): the image, the
-    registry, where it is. `file`, `backend` and `set` are as for Cluster.from_file; `runtime_env` is Ray's, for what
-    the block starts: {"working_dir": "."} brings the modules that lie in the current directory.
+    Everything but its nodes is as a cluster file says (default: $TRAINYARD_CLUSTER, else local):
+    the image, the registry, where it is. `file`, `backend` and `set` are as for Cluster.from_file;
+    `runtime_env` is Ray's, for what the block starts: {"working_dir": "."} brings the modules that
+    lie in the current directory.
     """
 
     def __init__(  # noqa: PLR0913 (Sematic's arguments, and those of Cluster.from_file)
@@ -192,6 +209,7 @@ class RayCluster(Cluster):
             overrides=as_overrides(set),
             seconds=activation_timeout_seconds,
         )
+
         super().__init__(
             found.fitting(config),
             teardown=teardown,
@@ -212,26 +230,47 @@ class _Shape:
     seconds: float
 
     def fitting(self, config: RayClusterConfig) -> FoundCluster:
-        """Return the cluster with as much of a shape as its backend can have, and say what is left out."""
+        """Return the cluster with as much of a shape as its backend can have, and say what is left
+        out.
+        """
         found = self._found(config)
         traits = found.backend.traits
         if config.grows and not traits.grows:
-            note(f"note: a cluster on {found.spec.backend} does not grow: it has the least of each group")
+            note(
+                f"note: a cluster on {found.spec.backend} does not grow: it has the least of "
+                "each group"
+            )
             config = config.fixed()
+
         asked = config.gpus()
         # nvidia-smi may take seconds: it is asked only where GPUs matter.
-        most = traits.gpus_here(found.spec, os.environ) if asked else None
+        most = None
+        if asked:
+            most = traits.gpus_here(found.spec, os.environ)
+
         if most is not None and asked > most:
-            note(f"note: {counted(asked, 'GPU')} asked for; this machine has {most or 'none'}, and so has the cluster")
+            note(
+                f"note: {counted(asked, 'GPU')} asked for; this machine has {most or 'none'}, "
+                "and so has the cluster"
+            )
             config = config.within(most)
-        waits = traits.waits if traits.waits and _is_left_out(found, traits.waits) else ""
+
+        if traits.waits and _is_left_out(found, traits.waits):
+            waits = traits.waits
+        else:
+            waits = ""
+
         return self._found(config, *([f"{waits}={self.seconds:g}s"] if waits else []))
 
     def _found(self, config: RayClusterConfig, *more: str) -> FoundCluster:
         shape = {"name": self.name, **config.keys(), **config.kubernetes()}
         overrides = [*as_overrides(shape), *more, *self.overrides]
         return clusters.find(
-            self.file, dict(os.environ), directory=Path.cwd(), overrides=overrides, backend=self.backend
+            self.file,
+            dict(os.environ),
+            directory=Path.cwd(),
+            overrides=overrides,
+            backend=self.backend,
         )
 
 

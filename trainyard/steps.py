@@ -1,6 +1,7 @@
 """The step, and the one loop that runs a list of them: ask, change, ask again.
 
-No exit code of an outside system is believed. A step is done when its own question says so, and only then.
+No exit code of an outside system is believed. A step is done when its own question says so, and
+only then.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import Literal, Protocol
 from trainyard.errors import NotReadyError
 
 PlannedState = Literal["already", "would", "after"]
-# "leash": it gives the cluster its leash; "stays": its detail says what `cluster.down` leaves on purpose.
+# "leash": it gives the cluster its leash; "stays": its detail says what `cluster.down` leaves on
+# purpose.
 StepKind = Literal["change", "leash", "stays"]
 
 
@@ -21,9 +23,9 @@ StepKind = Literal["change", "leash", "stays"]
 class Answer:
     """What an outside system says: whether the step holds, and in detail what is there.
 
-    `warnings` are for whoever runs the step, although it holds; `detail` repeats them where they are all there is.
-    `moved` is a number that changes as long as what is waited for moves (bytes that came): each change begins the
-    step's deadline again.
+    `warnings` are for whoever runs the step, although it holds; `detail` repeats them where they
+    are all there is. `moved` is a number that changes as long as what is waited for moves (bytes
+    that came): each change begins the step's deadline again.
     """
 
     holds: bool
@@ -41,7 +43,9 @@ def no(detail: str, *, moved: int = 0) -> Answer:
 
 
 def warning(*texts: str) -> Answer:
-    """Return "it holds", with what is to be said of it all the same; without texts it just holds."""
+    """Return "it holds", with what is to be said of it all the same; without texts it just
+    holds.
+    """
     return Answer(True, "; ".join(texts), warnings=texts)
 
 
@@ -53,12 +57,13 @@ def nothing() -> None:
 class Step:
     """One thing that should hold.
 
-    `id` names the step for code, as "security-group" or "tag:latest": unique in its list, and stable, since the title
-    is for people, and may get better words. `kind` is for those who treat some steps in another way.
-    `done` only reads. `do` makes it so, may be repeated, and is called only if `done` said no. `deadline` is how long
-    `done` may take to hold after `do`, or after something moved, in seconds. `after` is the id of the step without
-    which `done` cannot be asked yet: a plan prints its title instead of asking. `disruptive`: `do` ends or replaces
-    nodes on which tasks may run. `needs` is the flag without which `do` refuses, "" where it needs none.
+    `id` names the step for code, as "security-group" or "tag:latest": unique in its list, and
+    stable, since the title is for people, and may get better words. `kind` is for those who treat
+    some steps in another way. `done` only reads. `do` makes it so, may be repeated, and is called
+    only if `done` said no. `deadline` is how long `done` may take to hold after `do`, or after
+    something moved, in seconds. `after` is the id of the step without which `done` cannot be asked
+    yet: a plan prints its title instead of asking. `disruptive`: `do` ends or replaces nodes on
+    which tasks may run. `needs` is the flag without which `do` refuses, "" where it needs none.
     """
 
     id: str
@@ -75,10 +80,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Stage:
-    """Steps that are known only when their turn comes: `expand` may ask outside systems, but changes nothing.
+    """Steps that are known only when their turn comes: `expand` may ask outside systems, but
+    changes nothing.
 
-    A list that is built of stages costs no question. `id` is as a step's; `after` is the id of the step without which
-    `expand` cannot ask yet: a plan prints its title instead of expanding.
+    A list that is built of stages costs no question. `id` is as a step's; `after` is the id of the
+    step without which `expand` cannot ask yet: a plan prints its title instead of expanding.
     """
 
     id: str
@@ -90,12 +96,17 @@ class Stage:
 def before_each(
     steps: Sequence[Step | Stage], *, question: Callable[[], None], change: Callable[[], None]
 ) -> list[Step | Stage]:
-    """Return the steps, each of which calls `question` before it asks, and `change` before it changes anything."""
+    """Return the steps, each of which calls `question` before it asks, and `change` before it
+    changes anything.
+    """
 
     def wrapped(step: Step | Stage) -> Step | Stage:
         if isinstance(step, Stage):
             expand = step.expand
-            return replace(step, expand=lambda: before_each(expand(), question=question, change=change))
+            return replace(
+                step, expand=lambda: before_each(expand(), question=question, change=change)
+            )
+
         done, do = step.done, step.do
 
         def ask() -> Answer:
@@ -112,7 +123,9 @@ def before_each(
 
 
 def within(seconds: float | None, steps: Sequence[Step | Stage]) -> Sequence[Step | Stage]:
-    """Return the steps, which all have to hold within so many seconds from now; None: each has its own deadline."""
+    """Return the steps, which all have to hold within so many seconds from now; None: each has its
+    own deadline.
+    """
     if seconds is None:
         return steps
     give_up = time.monotonic() + seconds
@@ -185,9 +198,9 @@ def run(
 ) -> list[StepResult]:
     """Make every step hold, in order; stop at the first that cannot.
 
-    `before_disruption` is called once, before the first disruptive step that does not hold yet; it may refuse.
-    Returns the results of the steps, without those of stages. Raises NotReadyError when a deadline passes, and
-    whatever the calls of steps and stages raise.
+    `before_disruption` is called once, before the first disruptive step that does not hold yet; it
+    may refuse. Returns the results of the steps, without those of stages. Raises NotReadyError when
+    a deadline passes, and whatever the calls of steps and stages raise.
     """
     clock = clock or Clock()
     results = []
@@ -200,7 +213,9 @@ def run(
 
 
 def plan(steps: Sequence[Step | Stage], progress: Progress | None = None) -> list[PlannedStep]:
-    """Ask every step whether it holds; change nothing. What is told to `progress` are the stages."""
+    """Ask every step whether it holds; change nothing. What is told to `progress` are the
+    stages.
+    """
     return [planned for _, planned in asked(steps, progress)]
 
 
@@ -226,7 +241,9 @@ def _expand(stage: Stage, progress: Progress, clock: Clock) -> Sequence[Step | S
 
 
 def asked(
-    steps: Sequence[Step | Stage], progress: Progress | None = None, missing: dict[str, str] | None = None
+    steps: Sequence[Step | Stage],
+    progress: Progress | None = None,
+    missing: dict[str, str] | None = None,
 ) -> Iterator[tuple[Step | Stage, PlannedStep]]:
     """Yield each step with what it would do.
 
@@ -237,24 +254,39 @@ def asked(
         if step.after in missing:
             missing[step.id] = step.title
             disruptive = isinstance(step, Step) and step.disruptive
-            yield step, PlannedStep(step.title, "after", f"after: {missing[step.after]}", disruptive)
+            yield (
+                step,
+                PlannedStep(step.title, "after", f"after: {missing[step.after]}", disruptive),
+            )
         elif isinstance(step, Stage):
-            expanded = _expand(step, progress, Clock()) if progress else step.expand()
+            if progress:
+                expanded = _expand(step, progress, Clock())
+            else:
+                expanded = step.expand()
             yield from asked(expanded, progress, missing)
         else:
             answer = step.done()
             if not answer.holds:
                 missing[step.id] = step.title
+
             state: PlannedState = "already" if answer.holds else "would"
             yield (
                 step,
-                PlannedStep(step.title, state, answer.detail, step.disruptive, step.needs, warnings=answer.warnings),
+                PlannedStep(
+                    step.title,
+                    state,
+                    answer.detail,
+                    step.disruptive,
+                    step.needs,
+                    warnings=answer.warnings,
+                ),
             )
 
 
 def _run_step(step: Step, progress: Progress, clock: Clock) -> StepResult:
     began = clock.now()
     progress.started(step.title)
+
     try:
         answer = step.done()
         changed = not answer.holds
@@ -264,9 +296,13 @@ def _run_step(step: Step, progress: Progress, clock: Clock) -> StepResult:
     except BaseException:
         progress.failed(step.title, clock.now() - began)
         raise
+
     seconds = clock.now() - began
-    result = StepResult(step.title, changed, seconds, answer.detail, kind=step.kind, warnings=answer.warnings)
+    result = StepResult(
+        step.title, changed, seconds, answer.detail, kind=step.kind, warnings=answer.warnings
+    )
     progress.finished(result)
+
     return result
 
 
@@ -278,14 +314,17 @@ def _wait(step: Step, progress: Progress, clock: Clock) -> Answer:
         answer = step.done()
         if answer.holds:
             return answer
+
         if answer.moved != moved:
             moved = answer.moved
             give_up = clock.now() + step.deadline
+
         if clock.now() >= give_up:
             raise NotReadyError(
                 f"{step.title}: not done after {step.deadline:.0f} s",
                 where=f"last seen: {answer.detail}" if answer.detail else None,
                 hint="Repeat the same command: it continues from here.",
             )
+
         progress.saw(step.title, answer.detail)
         clock.sleep(step.every)

@@ -10,22 +10,27 @@ RAY_WITHOUT_MARKS = "2.45.0"
 RUNNER_PROTOCOL = 1
 # The distribution of this package (pyproject.toml); it is on no package index.
 DISTRIBUTION = "trainyard-ray"
-# How to install the packages of an extra of pyproject.toml. Trainyard is on no index: no extra can be named there.
+# How to install the packages of an extra of pyproject.toml. Trainyard is on no index: no extra can
+# be named there.
 _PACKAGES = {
     "local": f"'ray[default]=={RAY}' tensorboardX",
     "aws": "boto3",
     "ec2": f"boto3 'ray[default]=={RAY}'",
     "tune": "cmaes optuna",
 }
-# The newest KubeRay that could be run here with its real operator (docs/decisions/0010); its chart has the same number.
+# The newest KubeRay that could be run here with its real operator (docs/decisions/0010); its chart
+# has the same number.
 KUBERAY = "1.5.1"
-# The oldest operator that knows authOptions, which the token needs (ray-operator/apis/ray/v1/raycluster_types.go).
+# The oldest operator that knows authOptions, which the token needs
+# (ray-operator/apis/ray/v1/raycluster_types.go).
 OLDEST_KUBERAY = "1.5.0"
 MICROK8S = "1.34/stable"
 
 
 def is_too_old(ray: str) -> bool:
-    """Say whether a version of Ray, such as "2.36.0" or "3.0.0.dev0", is older than the oldest that works."""
+    """Say whether a version of Ray, such as "2.36.0" or "3.0.0.dev0", is older than the oldest that
+    works.
+    """
     return _numbers(ray) < _numbers(OLDEST_RAY)
 
 

@@ -8,12 +8,17 @@ from collections.abc import Iterable, Sequence
 
 # What moves a terminal's cursor, sets its title or colours, fills its clipboard (ECMA-48, xterm).
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_]?)")
-# Control characters, halves of surrogate pairs (bytes that were not UTF-8), and what makes text run backwards.
-_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+# Control characters, halves of surrogate pairs (bytes that were not UTF-8), and what makes text run
+# backwards.
+_UNPRINTABLE = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
 
 
 def counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    if count == 1:
+        return f"{count} {noun}"
+    return f"{count} {noun}s"
 
 
 def named(names: Sequence[str], *, most: int = 3) -> str:
@@ -27,20 +32,32 @@ def without_name(name: str, message: str) -> str:
 
 
 def all_answer(nodes: int) -> str:
-    return f"All {nodes} nodes answer" if nodes > 1 else "The head answers"
+    if nodes > 1:
+        return f"All {nodes} nodes answer"
+    return "The head answers"
 
 
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:
-    """Return `; did you mean 'X'?` when something known is close to what was written, else nothing."""
+    """Return `; did you mean 'X'?` when something known is close to what was written, else
+    nothing.
+    """
     close = difflib.get_close_matches(wrong, list(known), n=1, cutoff=0.6)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return ""
 
 
 def visible(text: str) -> str:
-    """Return a name, reason or message with what a terminal would obey written out, as JSON would write it."""
+    """Return a name, reason or message with what a terminal would obey written out, as JSON would
+    write it.
+    """
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def clean(text: str) -> str:
-    """Return text for a page: colours and cursor movements are gone, and what is unprintable is marked."""
-    return _UNPRINTABLE.sub("\ufffd", ESCAPES.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
+    """Return text for a page: colours and cursor movements are gone, and what is unprintable is
+    marked.
+    """
+    return _UNPRINTABLE.sub(
+        "\ufffd", ESCAPES.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+    )

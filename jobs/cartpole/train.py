@@ -1,12 +1,14 @@
 """Teach a pole to stand: CartPole-v1 by policy gradients, with numpy alone.
 
-The policy is four weights: the chance of a push to the right is the logistic of their product with the observation.
-REINFORCE (Williams 1992): play episodes, then make the actions that were followed by more reward than usual likelier.
+The policy is four weights: the chance of a push to the right is the logistic of their product with
+the observation. REINFORCE (Williams 1992): play episodes, then make the actions that were followed
+by more reward than usual likelier.
 
     python train.py --seed 0        writes to ./runs/seed-0
 
-Under Trainyard, TRAINYARD_OUTPUT says where results go, and TRAINYARD_CHECKPOINT where a later attempt finds what the
-last one saved. A training that was interrupted goes on as if it had not been: same random numbers, same curve.
+Under Trainyard, TRAINYARD_OUTPUT says where results go, and TRAINYARD_CHECKPOINT where a later
+attempt finds what the last one saved. A training that was interrupted goes on as if it had not
+been: same random numbers, same curve.
 """
 
 from __future__ import annotations
@@ -28,14 +30,20 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 ENVIRONMENT = "CartPole-v1"
 SOLVED = 475.0  # gymnasium's reward threshold: the mean return of 100 episodes, each at most 500
-SCALE = np.array([1.0, 1.0, 0.1, 1.0])  # cart, its speed, angle, its speed: angles are a tenth of the rest
+SCALE = np.array(
+    [1.0, 1.0, 0.1, 1.0]
+)  # cart, its speed, angle, its speed: angles are a tenth of the rest
 
 EPISODES = 16  # played side by side in an iteration
 LEARNING_RATE = 2.0
 DISCOUNT = 0.99
 EVALUATE_EVERY = 5  # iterations
-ENOUGH = 490.0  # stop training when three evaluations in a row reach this: a few episodes may be lucky
-EVALUATION_SEED = 1_000_000  # training resets with smaller seeds, so nothing is evaluated that was trained on
+ENOUGH = (
+    490.0  # stop training when three evaluations in a row reach this: a few episodes may be lucky
+)
+EVALUATION_SEED = (
+    1_000_000  # training resets with smaller seeds, so nothing is evaluated that was trained on
+)
 
 
 @dataclass
@@ -47,7 +55,9 @@ class State:
     iteration: int = 0
     steps: int = 0  # of the environment
     seconds: float = 0.0
-    curve: list[dict[str, float]] = field(default_factory=list)  # one row an iteration: time, step and scalars
+    curve: list[dict[str, float]] = field(
+        default_factory=list
+    )  # one row an iteration: time, step and scalars
 
 
 def main() -> None:
@@ -61,10 +71,14 @@ def main() -> None:
     state = load(checkpoint) or beginning(options.seed)
     if state.iteration:
         say(f"continues after iteration {state.iteration} ({state.steps:,} steps)")
+
     with SummaryWriter(str(output)) as writer:
-        for row in state.curve:  # a lost attempt's event file may end before its checkpoint: this one has all of it
+        for row in (
+            state.curve
+        ):  # a lost attempt's event file may end before its checkpoint: this one has all of it
             write_scalars(writer, row)
         train(state, options, writer, checkpoint)
+
     report(state, options, output)
 
 
@@ -72,12 +86,23 @@ def parse() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--learning-rate", type=float, default=LEARNING_RATE, help="default: %(default)s")
+    parser.add_argument(
+        "--learning-rate", type=float, default=LEARNING_RATE, help="default: %(default)s"
+    )
     parser.add_argument("--discount", type=float, default=DISCOUNT, help="default: %(default)s")
-    parser.add_argument("--iterations", type=int, default=600, help="at most so many (default: 600)")
-    parser.add_argument("--episodes", type=int, default=100, help="of the evaluation at the end (default: 100)")
-    parser.add_argument("--keep-going", action="store_true", help="use all iterations, even if solved before")
-    parser.add_argument("--checkpoint-every", type=float, default=2.0, metavar="SECONDS", help="default: 2")
+    parser.add_argument(
+        "--iterations", type=int, default=600, help="at most so many (default: 600)"
+    )
+    parser.add_argument(
+        "--episodes", type=int, default=100, help="of the evaluation at the end (default: 100)"
+    )
+    parser.add_argument(
+        "--keep-going", action="store_true", help="use all iterations, even if solved before"
+    )
+    parser.add_argument(
+        "--checkpoint-every", type=float, default=2.0, metavar="SECONDS", help="default: 2"
+    )
+
     return parser.parse_args()
 
 
@@ -87,30 +112,42 @@ def beginning(seed: int) -> State:
     return State(rng, weights=rng.standard_normal(4))
 
 
-def train(state: State, options: argparse.Namespace, writer: SummaryWriter, checkpoint: Path) -> None:
+def train(
+    state: State, options: argparse.Namespace, writer: SummaryWriter, checkpoint: Path
+) -> None:
     """Improve the policy until it solves the task, or the iterations are used up."""
-    environments = gymnasium.make_vec(ENVIRONMENT, num_envs=EPISODES, vectorization_mode="vector_entry_point")
+    environments = gymnasium.make_vec(
+        ENVIRONMENT, num_envs=EPISODES, vectorization_mode="vector_entry_point"
+    )
     saved = time.monotonic()
+
     while state.iteration < options.iterations and (options.keep_going or not solved(state)):
         began = time.monotonic()
         row = improve(state, environments, rate=options.learning_rate, discount=options.discount)
         if state.iteration % EVALUATE_EVERY == 0:
             row["eval/mean_return"] = evaluate(state.weights, episodes=10)
+
         state.seconds += time.monotonic() - began
         state.curve.append({"time": time.time(), "step": state.steps, **row})
         write_scalars(writer, state.curve[-1])
+
         if state.iteration % (2 * EVALUATE_EVERY) == 0:
             say(progress(state))
+
         if time.monotonic() - saved >= options.checkpoint_every:
             save(state, checkpoint)
             saved = time.monotonic()
+
     save(state, checkpoint)
     environments.close()
 
 
 def solved(state: State) -> bool:
     """Say whether the last three evaluations were good enough."""
-    evaluations = [row["eval/mean_return"] for row in state.curve[-3 * EVALUATE_EVERY :] if "eval/mean_return" in row]
+    evaluations = []
+    for row in state.curve[-3 * EVALUATE_EVERY :]:
+        if "eval/mean_return" in row:
+            evaluations.append(row["eval/mean_return"])
     return len(evaluations) >= 3 and min(evaluations) >= ENOUGH
 
 
@@ -121,9 +158,11 @@ def improve(
     observations, surprises, playing = play(state, environments)
     to_come = np.zeros_like(playing)  # discounted reward from each step on
     later = np.zeros(EPISODES)
+
     for step in reversed(range(len(playing))):
         later = playing[step] * (1.0 + discount * later)
         to_come[step] = later
+
     advantages = (to_come - to_come.sum() / playing.sum()) * playing
     advantages /= advantages[playing > 0].std() + 1e-8
     # The gradient of the logarithm of the chance of an action: (action - chance) x observation.
@@ -133,6 +172,7 @@ def improve(
     state.iteration += 1
     state.steps += int(playing.sum())
     returns = playing.sum(axis=0)
+
     return {
         "rollout/return": float(returns.mean()),
         "rollout/longest": float(returns.max()),
@@ -143,14 +183,15 @@ def improve(
 def play(state: State, environments: gymnasium.vector.VectorEnv) -> tuple[Floats, Floats, Floats]:
     """Play one episode in each environment, side by side.
 
-    Returns, for every step and environment: observation (steps, environments, 4), action minus its chance, and whether
-    the episode was still going on (1 or 0).
+    Returns, for every step and environment: observation (steps, environments, 4), action minus its
+    chance, and whether the episode was still going on (1 or 0).
     """
     observed, _ = environments.reset(seed=int(state.rng.integers(EVALUATION_SEED)))
     going = np.ones(EPISODES, dtype=bool)
     observations = []
     surprises = []
     playing = []
+
     while going.any():
         chances = 1.0 / (1.0 + np.exp(-(observed / SCALE) @ state.weights))
         actions = (state.rng.random(EPISODES) < chances).astype(np.int64)
@@ -159,6 +200,7 @@ def play(state: State, environments: gymnasium.vector.VectorEnv) -> tuple[Floats
         playing.append(going.astype(np.float64))
         observed, _, fallen, timed_out, _ = environments.step(actions)
         going &= ~(fallen | timed_out)
+
     return np.array(observations), np.array(surprises), np.array(playing)
 
 
@@ -170,7 +212,9 @@ def evaluate(weights: Floats, *, episodes: int) -> float:
         observation, _ = environment.reset(seed=EVALUATION_SEED + episode)
         over = False
         while not over:
-            observation, reward, fallen, timed_out, _ = environment.step(int((observation / SCALE) @ weights > 0))
+            observation, reward, fallen, timed_out, _ = environment.step(
+                int((observation / SCALE) @ weights > 0)
+            )
             total += float(reward)
             over = fallen or timed_out
     environment.close()
@@ -190,9 +234,13 @@ def report(state: State, options: argparse.Namespace, output: Path) -> None:
         "seconds": round(state.seconds, 3),
         "weights": state.weights.tolist(),
     }
+
     write_whole(output / "result.json", json.dumps(result, indent=2) + "\n")
     verdict = "solved" if result["solved"] else "not solved"
-    say(f"{verdict}: mean return {score:.1f} over {options.episodes} episodes, after {state.steps:,} steps")
+    say(
+        f"{verdict}: mean return {score:.1f} over {options.episodes} episodes, after "
+        f"{state.steps:,} steps"
+    )
 
 
 def write_scalars(writer: SummaryWriter, row: dict[str, float]) -> None:
@@ -230,7 +278,8 @@ def progress(state: State) -> str:
     last = state.curve[-1]
     return (
         f"iteration {state.iteration:3d}   {state.steps:9,d} steps   {state.seconds:5.1f} s   "
-        f"return {last['rollout/return']:5.1f}   evaluation {last.get('eval/mean_return', math.nan):5.1f}"
+        f"return {last['rollout/return']:5.1f}   evaluation "
+        f"{last.get('eval/mean_return', math.nan):5.1f}"
     )
 
 

@@ -1,11 +1,13 @@
-"""Run one training of Isaac Lab: a trial of its JobCfg class, or any command, again from its newest checkpoint.
+"""Run one training of Isaac Lab: a trial of its JobCfg class, or any command, again from its newest
+checkpoint.
 
     python isaac_task.py space --cfg_file FILE [--cfg_class NAME]     print what the class varies, as JSON
     python isaac_task.py run --cfg_file FILE --cfg_class NAME -- NAME=VALUE...
     python isaac_task.py resume -- COMMAND...
 
-`train.import` copies this file beside Isaac Lab's own, which it loads with stand-ins for `ray.tune`, `tuner`
-and `util`; neither Ray Tune nor Isaac Lab is needed for that. Standard library only; Python 3.10 or newer.
+`train.import` copies this file beside Isaac Lab's own, which it loads with stand-ins for
+`ray.tune`, `tuner` and `util`; neither Ray Tune nor Isaac Lab is needed for that. Standard library
+only; Python 3.10 or newer.
 """
 
 from __future__ import annotations
@@ -39,7 +41,12 @@ PROGRAM = "isaac_task.py"
 ISAAC_LAB = "/workspace/isaaclab/"
 SECTIONS = ("runner_args", "hydra_args")
 # What each library's trainings leave, below logs/LIBRARY/.
-CHECKPOINTS = {"rl_games": "nn/*.pth", "rsl_rl": "model_*.pt", "skrl": "checkpoints/*.pt", "sb3": "model*.zip"}
+CHECKPOINTS = {
+    "rl_games": "nn/*.pth",
+    "rsl_rl": "model_*.pt",
+    "skrl": "checkpoints/*.pt",
+    "sb3": "model*.zip",
+}
 POLL_SECONDS = 2.0
 GRACE_SECONDS = 20.0
 # Samples of the space that are made at import, to find what no training can be given.
@@ -53,7 +60,9 @@ Place = tuple[str, ...]  # the keys that lead to a value
 
 @dataclass
 class Domain:
-    """What one of Ray Tune's functions returned; `kind` and `of` are as in `tune.space`: options, or both ends."""
+    """What one of Ray Tune's functions returned; `kind` and `of` are as in `tune.space`: options,
+    or both ends.
+    """
 
     kind: str
     of: list[Any]
@@ -68,35 +77,53 @@ class Domain:
     def quantized(self, q: float) -> Domain:
         """Return the same with steps, as Ray Tune's quniform and qrandint are made."""
         if self.kind not in ("uniform", "randint"):
-            refused(f"{self.kind}(...).quantized", "cannot be searched: quniform and qrandint have steps")()
+            refused(
+                f"{self.kind}(...).quantized",
+                "cannot be searched: quniform and qrandint have steps",
+            )()
         # Quantised, an integer's upper end is one of its values.
         return Domain(self.kind, [self.of[0], self.of[1] + (self.kind == "randint")], q)
 
     def sample(self, config: Any = None, *_: Any) -> Any:
-        """Return a value, as Ray Tune draws it: a function is called with the configuration that is given."""
+        """Return a value, as Ray Tune draws it: a function is called with the configuration that is
+        given.
+        """
         if self.function is not None:
-            return self.function(config) if inspect.signature(self.function).parameters else self.function()
+            if inspect.signature(self.function).parameters:
+                return self.function(config)
+            return self.function()
         if self.kind in ("choice", "grid"):
             return random.choice(self.of)
+
         low, high = self.of
         if self.kind == "randint":
             return random.randrange(low, high + 1, self.step or 1)
         if self.kind in ("loguniform", "lograndint"):
             value = math.exp(random.uniform(math.log(low), math.log(high)))
-            return value if self.kind == "loguniform" else round(value)
+            if self.kind == "loguniform":
+                return value
+            return round(value)
+
         value = random.uniform(low, high)
-        return round(value / self.step) * self.step if self.step else value
+        if self.step:
+            return round(value / self.step) * self.step
+
+        return value
 
     def entry(self) -> dict[str, Any]:
         """Return what stands for it in a job file's `tune.space`."""
-        of = [value if isinstance(value, (str, int, float)) else as_text(value) for value in self.of]
+        of = [
+            value if isinstance(value, (str, int, float)) else as_text(value) for value in self.of
+        ]
         return {self.kind: of, **({"step": self.step} if self.step else {})}
 
     def read(self, text: str) -> Any:
         """Return the value that a text of the search stands for."""
         if self.kind in ("choice", "grid"):
             return {as_text(option): option for option in self.of}[text]
-        return int(text) if self.kind in ("randint", "lograndint") else float(text)
+        if self.kind in ("randint", "lograndint"):
+            return int(text)
+        return float(text)
 
 
 # Ray leaves the upper end of an integer out, unless it is quantised.
@@ -115,8 +142,12 @@ FUNCTIONS: dict[str, Callable[..., Domain]] = {
 WITHOUT_COUNTERPART = {
     "randn": "has no bounds: use uniform",
     "qrandn": "has no bounds: use quniform",
-    "qloguniform": "has steps and a logarithm, and Optuna takes one of the two: use loguniform or quniform",
-    "qlograndint": "has steps and a logarithm, and Optuna takes one of the two: use lograndint or qrandint",
+    "qloguniform": (
+        "has steps and a logarithm, and Optuna takes one of the two: use loguniform or quniform"
+    ),
+    "qlograndint": (
+        "has steps and a logarithm, and Optuna takes one of the two: use lograndint or qrandint"
+    ),
 }
 
 
@@ -133,11 +164,15 @@ def as_text(value: Any) -> str:
     """Return a value as a placeholder of a job file writes it; a list or dict as JSON."""
     if isinstance(value, bool):
         return str(value).lower()
-    return json.dumps(value, default=str) if isinstance(value, (list, tuple, dict)) else str(value)
+    if isinstance(value, (list, tuple, dict)):
+        return json.dumps(value, default=str)
+    return str(value)
 
 
 class Stopper:
-    """What a cfg file's stopper derives from. Each trial has one of its own; nobody asks `stop_all`."""
+    """What a cfg file's stopper derives from. Each trial has one of its own; nobody asks
+    `stop_all`.
+    """
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         return False
@@ -185,10 +220,15 @@ class TrialPlateauStopper(Stopper):
         values = [each for each in self._latest if each is not None]
         if self._grace_left > 0 or value is None or len(values) < (self._latest.maxlen or 0):
             return False
+
         if self._threshold is not None:
-            is_short = value > self._threshold if self._mode == "min" else value < self._threshold
+            if self._mode == "min":
+                is_short = value > self._threshold
+            else:
+                is_short = value < self._threshold
             if is_short:
                 return False
+
         return statistics.pstdev(values) < self._std
 
 
@@ -215,13 +255,17 @@ class CombinedStopper(Stopper):
 class TimeoutStopper(Stopper):
     """Ray's end of a whole sweep."""
 
-    __init__ = refused("stopper.TimeoutStopper", "ends a whole sweep: here `tune.time` of the job file does")
+    __init__ = refused(
+        "stopper.TimeoutStopper", "ends a whole sweep: here `tune.time` of the job file does"
+    )
 
 
 class ExperimentPlateauStopper(Stopper):
     """Ray's end of a whole sweep."""
 
-    __init__ = refused("stopper.ExperimentPlateauStopper", "ends a whole sweep: here `tune.stop.plateau` does")
+    __init__ = refused(
+        "stopper.ExperimentPlateauStopper", "ends a whole sweep: here `tune.stop.plateau` does"
+    )
 
 
 STOPPERS: dict[str, Callable[..., Any]] = {
@@ -256,7 +300,9 @@ class OldJobCfg:
 
 
 class NewJobCfg(OldJobCfg):
-    """The same in isaaclab_contrib: every training is of one workflow, which is told the library."""
+    """The same in isaaclab_contrib: every training is of one workflow, which is told the
+    library.
+    """
 
     workflow = "scripts/reinforcement_learning/train.py"
     flags = "-"
@@ -273,11 +319,16 @@ def populate_isaac_ray_cfg_args(cfg: Config) -> Config:
 
 
 def stand_ins(directory: Path) -> None:
-    """Make the modules that a cfg file in this directory imports, of both generations; they win over installed ones."""
-    reporters = dict.fromkeys(("ProgressReporter", "CLIReporter", "JupyterNotebookReporter"), ProgressReporter)
+    """Make the modules that a cfg file in this directory imports, of both generations; they win
+    over installed ones.
+    """
+    reporters = dict.fromkeys(
+        ("ProgressReporter", "CLIReporter", "JupyterNotebookReporter"), ProgressReporter
+    )
     without = {name: refused(name, why) for name, why in WITHOUT_COUNTERPART.items()}
     tune = {**FUNCTIONS, **without, **reporters, **STOPPERS}
     util = {"populate_isaac_ray_cfg_args": populate_isaac_ray_cfg_args}
+
     contents: dict[str, dict[str, Any]] = {
         "ray": {},
         "ray.tune": tune,
@@ -316,20 +367,31 @@ def member(module: types.ModuleType, name: str | None, base: type, what: str) ->
     """Return the class of a file that has this name, or the only one of its own."""
     classes = {key: value for key, value in vars(module).items() if inspect.isclass(value)}
     # Without the bases, which are of this program.
-    known = {key: value for key, value in classes.items() if issubclass(value, base) and value.__module__ != __name__}
+    known = {}
+    for key, value in classes.items():
+        if issubclass(value, base) and value.__module__ != __name__:
+            known[key] = value
+
     own = [key for key, value in known.items() if value.__module__ == module.__name__]
     name = own[0] if name is None and len(own) == 1 else name
     if name not in known:
-        wrong = f"the file has no {what} {name}" if name else f"which {what} is meant? Give --cfg-class"
+        if name:
+            wrong = f"the file has no {what} {name}"
+        else:
+            wrong = f"which {what} is meant? Give --cfg-class"
         sys.exit(f"{PROGRAM}: {wrong} (it has: {', '.join(known) or 'none'})")
+
     return known[name]
 
 
 def seed(number: int) -> None:
-    """Seed what a file can draw from, also generators of its own: each trial would get the same from them."""
+    """Seed what a file can draw from, also generators of its own: each trial would get the same
+    from them.
+    """
     random.seed(number)
     of_numpy = sys.modules.get("numpy.random")
     torch = sys.modules.get("torch")
+
     for each in own_globals():
         if isinstance(each, random.Random):
             each.seed(number)
@@ -337,14 +399,18 @@ def seed(number: int) -> None:
             each.bit_generator.state = type(each.bit_generator)(number).state
         elif of_numpy and isinstance(each, of_numpy.RandomState):
             each.seed(number % 2**32)
+
     if of_numpy:
         of_numpy.seed(number % 2**32)
+
     if torch:
         torch.manual_seed(number)
 
 
 def own_globals() -> Iterator[Any]:
-    """Yield what has a name in the modules that are not installed: the file, and what it imports from near it."""
+    """Yield what has a name in the modules that are not installed: the file, and what it imports
+    from near it.
+    """
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
         if file and not is_installed(place(file)):
@@ -352,7 +418,9 @@ def own_globals() -> Iterator[Any]:
 
 
 def config_of(module: types.ModuleType, name: str | None) -> tuple[type, Config]:
-    """Return a JobCfg class and what one of it holds once it is made, as far as a search can take it."""
+    """Return a JobCfg class and what one of it holds once it is made, as far as a search can take
+    it.
+    """
     made = member(module, name, OldJobCfg, "JobCfg class")
     cfg: Config = made().cfg
     for section in SECTIONS:
@@ -368,9 +436,15 @@ def config_of(module: types.ModuleType, name: str | None) -> tuple[type, Config]
 
 
 def leaves(tree: Mapping[str, Any], above: Place = ()) -> Iterator[tuple[Place, Any]]:
-    """Yield each value of a configuration and its place: the whole of what a word of the command is made of."""
+    """Yield each value of a configuration and its place: the whole of what a word of the command is
+    made of.
+    """
     for key, value in tree.items():
-        is_inner = isinstance(value, dict) and not is_only(value, "grid_search") and not is_only(value, "eval")
+        is_inner = (
+            isinstance(value, dict)
+            and not is_only(value, "grid_search")
+            and not is_only(value, "eval")
+        )
         if is_inner and not (above and above[0] in SECTIONS):
             yield from leaves(value, (*above, key))
         else:
@@ -389,24 +463,34 @@ def put(config: Config, place: Place, value: Any) -> None:
 
 
 def named(place: Place) -> str:
-    """Return a place as a user knows it: the key of a runner's or of Hydra's argument, else all keys."""
-    return str(place[1]) if place[0] in SECTIONS else ".".join(map(str, place))
+    """Return a place as a user knows it: the key of a runner's or of Hydra's argument, else all
+    keys.
+    """
+    if place[0] in SECTIONS:
+        return str(place[1])
+    return ".".join(map(str, place))
 
 
 def refuse_unfit(config: Config, *, is_made: bool = False) -> None:
-    """End where a value would reach a training as the text of an object; `is_made` after all have been chosen."""
+    """End where a value would reach a training as the text of an object; `is_made` after all have
+    been chosen.
+    """
     for place, value in leaves(config):
         for number, part in enumerate(parts(value)):
-            if (why := unfit(part, is_whole=number == 0 and not is_made)) and (place[0] in SECTIONS or why in SEARCHED):
+            if (why := unfit(part, is_whole=number == 0 and not is_made)) and (
+                place[0] in SECTIONS or why in SEARCHED
+            ):
                 sys.exit(f"{PROGRAM}: {named(place)}: {why}")
 
 
 NESTED = (
-    "a choice inside a list, a mapping, another choice or a function's result cannot be searched: make it the whole "
+    "a choice inside a list, a mapping, another choice or a function's result cannot be "
+    "searched: make it the whole "
     "value of a key, or let tune.sample_from make that value"
 )
 EVAL = "{'eval': ...} is not read; write tune.sample_from(lambda spec: ...)"
-# Also where no word of the command is made of it: Ray Tune would choose, and functions read what it chose.
+# Also where no word of the command is made of it: Ray Tune would choose, and functions read what it
+# chose.
 SEARCHED = (NESTED, EVAL, "there is nothing to choose from")
 
 
@@ -414,20 +498,38 @@ def unfit(part: Any, *, is_whole: bool) -> str:
     """Return why a value, or what is inside of one, cannot be given to a training, or nothing."""
     if is_only(part, "eval"):
         return EVAL
+
     if isinstance(part, Domain) or is_only(part, "grid_search"):
         is_empty = is_whole and not part.of and not part.function
-        return SEARCHED[-1] if is_empty else "" if is_whole else NESTED
+        if is_empty:
+            return SEARCHED[-1]
+        if is_whole:
+            return ""
+        return NESTED
+
     if callable(part):
-        return f"{getattr(part, '__name__', 'an object')} is a function; write tune.sample_from(...)"
+        return (
+            f"{getattr(part, '__name__', 'an object')} is a function; write tune.sample_from(...)"
+        )
     # Python's own text for an object without one: another one in each process.
-    return "an object without a text of its own" if re.search(r" at 0x[0-9a-f]+>$", str(part)) else ""
+    if re.search(r" at 0x[0-9a-f]+>$", str(part)):
+        return "an object without a text of its own"
+
+    return ""
 
 
 def parts(value: Any) -> Iterator[Any]:
     """Yield a value and all that is inside: of a list, a mapping, or the options of a choice."""
     yield value
-    inner = value.of if isinstance(value, Domain) else value.values() if isinstance(value, dict) else value
-    if not isinstance(inner, (str, bytes)) and (inner is not value or isinstance(value, (list, tuple, set, frozenset))):
+    if isinstance(value, Domain):
+        inner = value.of
+    elif isinstance(value, dict):
+        inner = value.values()
+    else:
+        inner = value
+    if not isinstance(inner, (str, bytes)) and (
+        inner is not value or isinstance(value, (list, tuple, set, frozenset))
+    ):
         for each in inner:
             yield from parts(each)
 
@@ -451,7 +553,8 @@ def searched(cfg: Config) -> dict[str, tuple[Place, Domain]]:
 
 
 def resolved(cfg: Config, values: dict[str, str], draw: int) -> Config:
-    """Return the configuration of one trial: what the search chose, and what functions of the file make of it.
+    """Return the configuration of one trial: what the search chose, and what functions of the file
+    make of it.
 
     `draw` seeds what those functions draw: the same for each repeat and each attempt of a trial.
     """
@@ -459,16 +562,21 @@ def resolved(cfg: Config, values: dict[str, str], draw: int) -> Config:
     for place, domain in domains(cfg):
         if not domain.varies and domain.function is None:
             put(result, place, domain.sample())
+
     for name, (place, domain) in searched(cfg).items():
         put(result, place, domain.read(values[name]))
+
     seed(draw)
     functions = {place: domain.function for place, domain in domains(cfg) if domain.function}
     while functions:
         later = call(functions, result)
         if len(later) == len(functions):
             names = ", ".join(map(named, later))
-            sys.exit(f"{PROGRAM}: each of these functions waits for what another one makes: {names}")
+            sys.exit(
+                f"{PROGRAM}: each of these functions waits for what another one makes: {names}"
+            )
         functions = later
+
     refuse_unfit(result, is_made=True)
     return result
 
@@ -476,7 +584,9 @@ def resolved(cfg: Config, values: dict[str, str], draw: int) -> Config:
 def copied(tree: Config) -> Config:
     """Return a copy of all mappings in their order: that of the words is that of the keys."""
     result = copy.copy(tree)
-    result.update({key: copied(value) for key, value in tree.items() if isinstance(value, dict)})
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            result[key] = copied(value)
     return result
 
 
@@ -488,13 +598,17 @@ class NotMadeError(Exception):
 
 
 class Made(dict[str, Any]):
-    """A configuration as functions read it, by keys or attributes: what is still to be made is not there yet."""
+    """A configuration as functions read it, by keys or attributes: what is still to be made is not
+    there yet.
+    """
 
     def __getitem__(self, key: str) -> Any:
         value = super().__getitem__(key)
         if isinstance(value, Domain):
             raise NotMadeError(key)
-        return Made(value) if isinstance(value, dict) else value
+        if isinstance(value, dict):
+            return Made(value)
+        return value
 
     def get(self, key: str, default: Any = None) -> Any:
         try:
@@ -510,7 +624,9 @@ class Made(dict[str, Any]):
 
 
 def call(functions: Functions, result: Config) -> Functions:
-    """Let functions make their values, and return those that have to wait for others, as Ray Tune does in passes."""
+    """Let functions make their values, and return those that have to wait for others, as Ray Tune
+    does in passes.
+    """
     later: Functions = {}
     for place, function in functions.items():
         try:
@@ -519,7 +635,10 @@ def call(functions: Functions, result: Config) -> Functions:
             later[place] = function
         except Exception as error:
             given = f"it is given a dictionary with {' and '.join(SECTIONS)}"
-            sys.exit(f"{PROGRAM}: the function of {named(place)} failed: {type(error).__name__}: {error}; {given}")
+            sys.exit(
+                f"{PROGRAM}: the function of {named(place)} failed: {type(error).__name__}: "
+                f"{error}; {given}"
+            )
     return later
 
 
@@ -539,33 +658,50 @@ def value_of(function: Callable[..., Any], config: Config) -> Any:
 
 
 def words(config: Config, flags: str, environ: Mapping[str, str]) -> list[str]:
-    """Return what Isaac Lab hands to a workflow, as words: it makes a shell line of them, where quotes keep a word."""
+    """Return what Isaac Lab hands to a workflow, as words: it makes a shell line of them, where
+    quotes keep a word.
+    """
     runner: list[str] = []
     for key, value in config["runner_args"].items():
-        flag = [key] if key.startswith(flags) and not key.endswith("_singleton") else []
+        if key.startswith(flags) and not key.endswith("_singleton"):
+            flag = [key]
+        else:
+            flag = []
         try:
             runner += [*flag, *shlex.split(expanded(key, str(value), environ))]
         except ValueError as error:
             sys.exit(f"{PROGRAM}: {key} {value}: {error}")
-    return [*runner, *(hydra_word(key, value, environ) for key, value in config["hydra_args"].items())]
+
+    return [
+        *runner,
+        *(hydra_word(key, value, environ) for key, value in config["hydra_args"].items()),
+    ]
 
 
 def hydra_word(key: str, value: Any, environ: Mapping[str, str]) -> str:
-    """Return the word that a shell makes of what Isaac Lab writes for a value of Hydra's (util.py, process_args)."""
+    """Return the word that a shell makes of what Isaac Lab writes for a value of Hydra's (util.py,
+    process_args).
+    """
     written = f"{key}={hydra_text(value)}"
     if not isinstance(value, (str, list)):
         return written
+
     if isinstance(value, list) or re.search("[{}]", value):
         written = f"'{written}'"
     elif not SHELL_QUOTES.search(value):
         # A value with spaces is one word here, where Isaac Lab's shell would make several of it.
         return expanded(key, written, environ, home=False)
+
     try:
         found = shlex.split(expanded(key, written, environ, home=False))
     except ValueError as error:
         sys.exit(f"{PROGRAM}: {key} {value}: {error}")
+
     if len(found) != 1:
-        sys.exit(f"{PROGRAM}: {key} {value}: a shell makes {len(found)} words of it: {' | '.join(found)}")
+        sys.exit(
+            f"{PROGRAM}: {key} {value}: a shell makes {len(found)} words of it: {' | '.join(found)}"
+        )
+
     return found[0]
 
 
@@ -575,7 +711,9 @@ VARIABLE = re.compile(r"'[^']*'|\\.|\$([A-Za-z_]\w*)|\$\{([A-Za-z_]\w*)\}|(?<!\S
 
 
 def expanded(key: str, text: str, environ: Mapping[str, str], *, home: bool = True) -> str:
-    """Return a value with the node's variables and home directory, as Isaac Lab's shell reads it."""
+    """Return a value with the node's variables and home directory, as Isaac Lab's shell reads
+    it.
+    """
 
     def value_of_it(found: re.Match[str]) -> str:
         name = found[1] or found[2] or ("HOME" if found[3] and home else "")
@@ -591,18 +729,26 @@ def hydra_text(value: Any) -> str:
     if not isinstance(value, list):
         return str(value)
     of_dicts = bool(value) and isinstance(value[0], dict)
-    items = ["{" + ",".join(f"{k}:{v}" for k, v in item.items()) + "}" if of_dicts else str(item) for item in value]
+    items = []
+    for item in value:
+        items.append(
+            "{" + ",".join(f"{k}:{v}" for k, v in item.items()) + "}" if of_dicts else str(item)
+        )
     return f"[{','.join(items)}]"
 
 
 def process_mark() -> str:
-    """Return ten digits that are this task's: newer workflows take them as -rid and do nothing with them."""
+    """Return ten digits that are this task's: newer workflows take them as -rid and do nothing with
+    them.
+    """
     task = f"{os.environ.get('TRAINYARD_RUN', '')}:{os.environ.get('TRAINYARD_TASK', '')}"
     return str(10**9 + int(hashlib.sha256(task.encode()).hexdigest(), 16) % (9 * 10**9))
 
 
 def continued(command: list[str]) -> list[str]:
-    """Return a training's command; in a later attempt it goes on from what the one before left below logs/."""
+    """Return a training's command; in a later attempt it goes on from what the one before left
+    below logs/.
+    """
     left = [
         (path.stat().st_mtime, path, library)
         for library, pattern in CHECKPOINTS.items()
@@ -610,19 +756,24 @@ def continued(command: list[str]) -> list[str]:
     ]
     if not left or os.environ.get("TRAINYARD_ATTEMPT", "1") == "1":
         return command
+
     _, newest, library = max(left)
     script = next((Path(word) for word in command if Path(word).name == "train.py"), Path())
     if script.parent.name not in CHECKPOINTS:
         # The workflow of all libraries finds it by itself.
         return [*command, "--checkpoint", "latest"]
-    return [*command, "--resume"] if library == "rsl_rl" else [*command, "--checkpoint", str(newest.resolve())]
+    if library == "rsl_rl":
+        return [*command, "--resume"]
+
+    return [*command, "--checkpoint", str(newest.resolve())]
 
 
 # ---- stoppers ----
 
 
 def rounds(logs: Path, goes_on: Callable[[], bool]) -> Iterator[dict[str, Any]]:
-    """Yield the newest scalars of event files after each round, by the names that Isaac Lab's tuner gives them.
+    """Yield the newest scalars of event files after each round, by the names that Isaac Lab's tuner
+    gives them.
 
     A round begins when any scalar is written once more than all were before.
     """
@@ -633,6 +784,7 @@ def rounds(logs: Path, goes_on: Callable[[], bool]) -> Iterator[dict[str, Any]]:
     read = Counter[Path]()
     counts = Counter[str]()
     latest = {}
+
     while goes_on():
         for path in sorted(logs.rglob("*.tfevents.*")):
             with path.open("rb") as file:
@@ -640,14 +792,21 @@ def rounds(logs: Path, goes_on: Callable[[], bool]) -> Iterator[dict[str, Any]]:
                 for tag, _, value, _ in scalars(file):
                     name = re.sub(r"_+", "_", re.sub(r"[^0-9A-Za-z_./]", "_", tag)).strip("_")
                     if counts[name] == (done := max(counts.values(), default=0)) > 0:
-                        yield {**latest, "training_iteration": done, "time_total_s": time.monotonic() - began}
+                        yield {
+                            **latest,
+                            "training_iteration": done,
+                            "time_total_s": time.monotonic() - began,
+                        }
                     counts[name] += 1
                     latest[name] = value
+
                 read[path] = file.tell()
 
 
 def stopped_early(command: list[str], stopper: Callable[..., bool], name: str) -> int:
-    """Run a command until it ends, or until the stopper wants it ended, which is a good end. Returns its exit code."""
+    """Run a command until it ends, or until the stopper wants it ended, which is a good end.
+    Returns its exit code.
+    """
     process = subprocess.Popen(command, start_new_session=True)
 
     def goes_on(seconds: float = POLL_SECONDS) -> bool:
@@ -657,33 +816,58 @@ def stopped_early(command: list[str], stopper: Callable[..., bool], name: str) -
 
     for result in rounds(Path("logs"), goes_on):
         if stopper(os.environ.get("TRAINYARD_TASK", "trial"), result):
-            print(f"{name} ended this trial in iteration {result['training_iteration']}", flush=True)
-            # isaaclab.sh does not hand it on to Python. What still runs after its time, Trainyard's runner ends.
+            print(
+                f"{name} ended this trial in iteration {result['training_iteration']}", flush=True
+            )
+            # isaaclab.sh does not hand it on to Python. What still runs after its time, Trainyard's
+            # runner ends.
             os.killpg(process.pid, signal.SIGTERM)
             goes_on(GRACE_SECONDS)
             return 0
-    return process.returncode if process.returncode >= 0 else 128 - process.returncode
+
+    if process.returncode >= 0:
+        return process.returncode
+
+    return 128 - process.returncode
 
 
 # ---- the commands ----
 
 STOOD_FOR = ("ray", "tuner", "util", "isaaclab_contrib")
 HAD_HERE = (
-    "A cfg file is loaded without Ray and Isaac Lab: it can import ray.tune with its functions of a search space, its "
-    "stoppers and reporters, JobCfg of tuner, and populate_isaac_ray_cfg_args of util. `search` and `prune` of the job "
+    "A cfg file is loaded without Ray and Isaac Lab: it can import ray.tune with its functions "
+    "of a search space, its "
+    "stoppers and reporters, JobCfg of tuner, and populate_isaac_ray_cfg_args of util. `search` "
+    "and `prune` of the job "
     "file's `tune` stand for searchers and schedulers"
 )
 
 
 def arguments(given: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("action", choices=["space", "run", "resume"])
-    for flag in ("--cfg_file", "--cfg_class", "--stopper", "--progress_reporter", "--workflow", "--rl_library"):
+
+    for flag in (
+        "--cfg_file",
+        "--cfg_class",
+        "--stopper",
+        "--progress_reporter",
+        "--workflow",
+        "--rl_library",
+    ):
         parser.add_argument(flag)
+
     parser.add_argument("--python", default=f"{ISAAC_LAB}isaaclab.sh -p")
-    parser.add_argument("--draw", type=int, default=0, help="seeds what the file itself draws for this trial")
-    parser.add_argument("--print", action="store_true", help="print the command as JSON instead of running it")
+    parser.add_argument(
+        "--draw", type=int, default=0, help="seeds what the file itself draws for this trial"
+    )
+    parser.add_argument(
+        "--print", action="store_true", help="print the command as JSON instead of running it"
+    )
     split = given.index("--") if "--" in given else len(given)
+
     return parser.parse_args(given[:split], argparse.Namespace(values=given[split + 1 :]))
 
 
@@ -694,10 +878,15 @@ def described(asked: argparse.Namespace, opened: Sequence[str] = ()) -> dict[str
     """
     file = Path(asked.cfg_file).resolve()
     module = load(file)
-    stopper = member(module, asked.stopper, Stopper, "stopper")() if asked.stopper else None
+    stopper = None
+
+    if asked.stopper:
+        stopper = member(module, asked.stopper, Stopper, "stopper")()
+
     reporter = None
     if asked.progress_reporter:
         reporter = member(module, asked.progress_reporter, ProgressReporter, "progress reporter")()
+
     made, cfg = config_of(module, asked.cfg_class)
     trials = list(tried(cfg))
     near, away = needed(file.parent, opened)
@@ -706,14 +895,20 @@ def described(asked: argparse.Namespace, opened: Sequence[str] = ()) -> dict[str
         "columns": reporter.columns if reporter else [],
         "cfg_class": made.__name__,
         "space": {name: domain.entry() for name, (_, domain) in searched(cfg).items()},
-        "draws": any(domain.function for _, domain in domains(cfg)) and may_draw({file, *imported(file.parent)}),
+        "draws": any(domain.function for _, domain in domains(cfg))
+        and may_draw({file, *imported(file.parent)}),
         "files": sorted(str(path.relative_to(file.parent.parent)) for path in near),
-        "notes": [*notes_on(cfg, trials), *(f"{path} is read by the class, and not copied." for path in sorted(away))],
+        "notes": [
+            *notes_on(cfg, trials),
+            *(f"{path} is read by the class, and not copied." for path in sorted(away)),
+        ],
     }
 
 
 def tried(cfg: Config) -> Iterator[Config]:
-    """Yield some of the trials that a search can make; what no training can be given ends this program."""
+    """Yield some of the trials that a search can make; what no training can be given ends this
+    program.
+    """
     for number in range(1, TRIED + 1):
         values = {name: as_text(domain.sample()) for name, (_, domain) in searched(cfg).items()}
         trial = resolved(cfg, values, number)
@@ -728,7 +923,11 @@ QUOTED = re.compile(r"""'[^']*'|"[^"$`]*"|\\.""")
 def notes_on(cfg: Config, trials: list[Config]) -> Iterator[str]:
     """Yield what a user would not expect of the commands that are made of a class."""
     if unused := [key for key in cfg if key not in SECTIONS]:
-        yield f"{', '.join(unused)}: not in the command, as in Isaac Lab. Functions of the class can read it."
+        yield (
+            f"{', '.join(unused)}: not in the command, as in Isaac Lab. Functions of the class "
+            "can read it."
+        )
+
     given = {
         (section, key, value)
         for trial in trials
@@ -737,18 +936,27 @@ def notes_on(cfg: Config, trials: list[Config]) -> Iterator[str]:
         if isinstance(value, str) and not (section == "hydra_args" and re.search("[{}]", value))
     }
     for section, key, value in sorted(given):
-        if any(found[1] or found[2] or (found[3] and section != "hydra_args") for found in VARIABLE.finditer(value)):
+        if any(
+            found[1] or found[2] or (found[3] and section != "hydra_args")
+            for found in VARIABLE.finditer(value)
+        ):
             yield f"{key} {value}: variables and ~ are those of the node."
         if re.search(r"[`;&|<>]|\$\(", QUOTED.sub("", value)):
             yield f"{key} {value}: no shell reads it here, and the training is given these signs."
 
 
 def watched() -> list[str]:
-    """Return a list that gets the path of each file that this process opens to read, from now on."""
+    """Return a list that gets the path of each file that this process opens to read, from now
+    on.
+    """
     opened: list[str] = []
 
     def hook(event: str, given: tuple[Any, ...]) -> None:
-        if event == "open" and isinstance(given[0], (str, bytes)) and not given[2] & (os.O_WRONLY | os.O_RDWR):
+        if (
+            event == "open"
+            and isinstance(given[0], (str, bytes))
+            and not given[2] & (os.O_WRONLY | os.O_RDWR)
+        ):
             opened.append(os.fsdecode(given[0]))
 
     sys.addaudithook(hook)
@@ -760,7 +968,9 @@ SYSTEM = [("usr",), ("etc",), ("proc",), ("sys",), ("dev",), ("lib",)]
 
 
 def needed(directory: Path, opened: Sequence[str]) -> tuple[set[Path], set[Path]]:
-    """Return which files a cfg file in this directory needs: those near it, which go with the job, and others."""
+    """Return which files a cfg file in this directory needs: those near it, which go with the job,
+    and others.
+    """
     near = set(imported(directory))
     away = set[Path]()
     for path in map(Path, opened):
@@ -783,8 +993,8 @@ def may_end_sweep(stopper: object) -> bool:
     return code is not None and (bool(code.co_names) or True in code.co_consts)
 
 
-# Where a file says none of these, its functions draw nothing. Trying them does not tell: one may draw for few of the
-# values that a search chooses.
+# Where a file says none of these, its functions draw nothing. Trying them does not tell: one may
+# draw for few of the values that a search chooses.
 CHANCE = re.compile(r"random|default_rng|secrets|uuid|torch\.rand|\.sample\(")
 
 
@@ -793,7 +1003,9 @@ def may_draw(files: Iterable[Path]) -> bool:
 
 
 def imported(directory: Path) -> Iterator[Path]:
-    """Yield the files below a directory, or directly in the one above, that were imported from there."""
+    """Yield the files below a directory, or directly in the one above, that were imported from
+    there.
+    """
     for module in list(sys.modules.values()):
         path = place(getattr(module, "__file__", None) or "/")
         if is_near(path, directory) and not is_installed(path) and path != Path(__file__).resolve():
@@ -802,7 +1014,9 @@ def imported(directory: Path) -> Iterator[Path]:
 
 @functools.cache
 def place(file: str) -> Path:
-    """Return where a module's file really is; the same thousand modules are asked about several times."""
+    """Return where a module's file really is; the same thousand modules are asked about several
+    times.
+    """
     return Path(file).resolve()
 
 
@@ -818,7 +1032,10 @@ def is_installed(path: Path) -> bool:
 def command_of(asked: argparse.Namespace, module: types.ModuleType) -> list[str]:
     """Return the command of one trial."""
     made, cfg = config_of(module, asked.cfg_class)
-    generation = NewJobCfg if asked.rl_library or issubclass(made, NewJobCfg) else OldJobCfg
+    if asked.rl_library or issubclass(made, NewJobCfg):
+        generation = NewJobCfg
+    else:
+        generation = OldJobCfg
     if asked.rl_library:
         cfg["runner_args"]["--rl_library"] = asked.rl_library
     if generation is NewJobCfg:
@@ -840,16 +1057,27 @@ def main(given: list[str]) -> None:
             if isinstance(error, ImportError) and (error.name or "").partition(".")[0] in STOOD_FOR:
                 why += f". {HAD_HERE}"
             sys.exit(f"{PROGRAM}: {Path(asked.cfg_file).name} cannot be loaded: {why}")
+
         # What the file itself prints may lack the end of its line.
         print(f"\n{PROGRAM}: {json.dumps(found)}")
         return
-    module = load(Path(asked.cfg_file)) if asked.action == "run" else None
+
+    module = None
+    if asked.action == "run":
+        module = load(Path(asked.cfg_file))
+
     command = continued(command_of(asked, module) if module else asked.values)
     print(json.dumps(command) if asked.print else f"+ {shlex.join(command)}", flush=True)
     if asked.print:
         return
+
     if module and asked.stopper:
-        sys.exit(stopped_early(command, member(module, asked.stopper, Stopper, "stopper")(), asked.stopper))
+        sys.exit(
+            stopped_early(
+                command, member(module, asked.stopper, Stopper, "stopper")(), asked.stopper
+            )
+        )
+
     os.execvp(command[0], command)
 
 

@@ -71,8 +71,13 @@ def main() -> None:
     trainer.fit(module, train, test, ckpt_path=checkpoint(trainer))
 
     accuracy = float(trainer.validate(module, test, verbose=False)[0]["eval/accuracy"])
+
     if trainer.is_global_zero:
-        result = {"accuracy": accuracy, "epochs": options.epochs, "device": str(trainer.strategy.root_device)}
+        result = {
+            "accuracy": accuracy,
+            "epochs": options.epochs,
+            "device": str(trainer.strategy.root_device),
+        }
         (OUTPUT / "result.json").write_text(json.dumps(result) + "\n")
         say(f"trained: {accuracy:.1%} right")
 
@@ -109,7 +114,9 @@ def make_trainer(options: argparse.Namespace) -> lightning.Trainer:
 
 
 def checkpoint(trainer: lightning.Trainer) -> str | None:
-    """Return this process's copy of the first one's checkpoint, which no other node has; None if there is none."""
+    """Return this process's copy of the first one's checkpoint, which no other node has; None if
+    there is none.
+    """
     # The processes meet; `fit` finds that they have.
     trainer.strategy.setup_environment()
     is_first = trainer.is_global_zero

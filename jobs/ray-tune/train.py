@@ -1,8 +1,9 @@
-"""Look for the learning rate that tells spirals apart best, with Ray Tune: trials on any nodes, this script on one.
+"""Look for the learning rate that tells spirals apart best, with Ray Tune: trials on any nodes,
+this script on one.
 
-The network and the points are those of jobs/torch-ddp. Ray Tune keeps checkpoints and its own records in
-TRAINYARD_CHECKPOINT, from which the next attempt continues; the curves of each trial and the best
-values are written to TRAINYARD_OUTPUT.
+The network and the points are those of jobs/torch-ddp. Ray Tune keeps checkpoints and its own
+records in TRAINYARD_CHECKPOINT, from which the next attempt continues; the curves of each trial and
+the best values are written to TRAINYARD_OUTPUT.
 """
 
 from __future__ import annotations
@@ -35,12 +36,18 @@ def main() -> None:
     options = parse()
     for directory in (OUTPUT, CHECKPOINTS):
         directory.mkdir(parents=True, exist_ok=True)
+
     ray.init()
 
     results = tuner(options).fit()
 
     best = results.get_best_result()
-    found = {"lr": best.config["lr"], "batch": best.config["batch"], "accuracy": best.metrics["accuracy"]}
+    found = {
+        "lr": best.config["lr"],
+        "batch": best.config["batch"],
+        "accuracy": best.metrics["accuracy"],
+    }
+
     (OUTPUT / "result.json").write_text(json.dumps(found) + "\n")
     said = f"{found['accuracy']:.1%} right with lr {found['lr']:.4f}, batch {found['batch']}"
     say(f"best of {len(results)} trials: {said}")
@@ -61,6 +68,7 @@ def tuner(options: argparse.Namespace) -> tune.Tuner:
     files = home.filesystem()
     begun = str(CHECKPOINTS / SEARCH)
     trial = tune.with_resources(learn, {"gpu": 1} if options.gpu else {"cpu": 1})
+
     if tune.Tuner.can_restore(begun, storage_filesystem=files):
         say("continues the search")
         return tune.Tuner.restore(begun, trial, resume_errored=True, storage_filesystem=files)
@@ -94,14 +102,16 @@ def tuner(options: argparse.Namespace) -> tune.Tuner:
 class Curves(tune.Callback):
     """Writes what trials report, each in a directory of its own; Ray Tune calls it in this script.
 
-    Ray Tune keeps it with the search, and what it refers to: a continued search has the outputs of its own attempt only
-    if they are asked for then.
+    Ray Tune keeps it with the search, and what it refers to: a continued search has the outputs of
+    its own attempt only if they are asked for then.
     """
 
     def __init__(self) -> None:
         self._writers: dict[str, SummaryWriter] = {}
 
-    def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any) -> None:
+    def on_trial_result(
+        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any
+    ) -> None:
         """Write a row of a trial's curves, at once: a killed task leaves what it had."""
         name = trial.trial_id
         if name not in self._writers:
@@ -111,7 +121,10 @@ class Curves(tune.Callback):
         for key in ("loss", "accuracy"):
             self._writers[name].add_scalar(key, result[key], result["epoch"])
         self._writers[name].flush()
-        say(f"trial {name} epoch {result['epoch']:3d}   loss {result['loss']:.3f}   {result['accuracy']:6.1%} right")
+        say(
+            f"trial {name} epoch {result['epoch']:3d}   loss {result['loss']:.3f}   "
+            f"{result['accuracy']:6.1%} right"
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what Ray Tune keeps: no open files."""
@@ -137,7 +150,10 @@ def learn(config: dict[str, Any]) -> None:
 
 
 def improve(
-    model: nn.Module, batches: DataLoader[Any], optimizer: torch.optim.Optimizer, device: torch.device
+    model: nn.Module,
+    batches: DataLoader[Any],
+    optimizer: torch.optim.Optimizer,
+    device: torch.device,
 ) -> float:
     """Train one epoch; return its mean loss."""
     total = 0.0

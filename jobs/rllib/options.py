@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator, Mapping
 from numbers import Real
 from typing import Any
 
-# Names that Ray 2.60 takes no more, or takes and does nothing with, and what they are now. `num_workers` is not here:
-# RLlib still reads it as num_env_runners.
+# Names that Ray 2.60 takes no more, or takes and does nothing with, and what they are now.
+# `num_workers` is not here: RLlib still reads it as num_env_runners.
 RENAMED = {
     "custom_resources_per_worker": "custom_resources_per_env_runner",
     "evaluation_num_episodes": "evaluation_duration",
@@ -41,11 +41,16 @@ OLD_RESULTS = {"episode_reward_mean": RETURN, "timesteps_total": STEPS}
 
 # Flags of `rllib train` whose work is done elsewhere now: what does it, by the flags.
 _ROOM = (
-    "the cluster is there, and its file says how large it is; resources.actors of the job is what this training gets"
+    "the cluster is there, and its file says how large it is; resources.actors of the job is "
+    "what this training gets"
 )
-_PLACES = "curves are in $TRAINYARD_OUTPUT and checkpoints in $TRAINYARD_CHECKPOINT, which come home"
+_PLACES = (
+    "curves are in $TRAINYARD_OUTPUT and checkpoints in $TRAINYARD_CHECKPOINT, which come home"
+)
 _SEARCH = "trainyard tune.dispatch searches and prunes: jobs/cartpole-tune"
-_FILE = "write the run, env, stop and config of its experiment behind --run, --env, --stop and --config"
+_FILE = (
+    "write the run, env, stop and config of its experiment behind --run, --env, --stop and --config"
+)
 ELSEWHERE = {
     "--ray-address": _ROOM,
     "--ray-num-cpus": _ROOM,
@@ -69,14 +74,18 @@ ELSEWHERE = {
 def parse(words: list[str] | None = None) -> argparse.Namespace:
     """Read the command line; --config and --stop come as dictionaries.
 
-    The program ends with 2 and every reason if a flag is wrong, or is one of `rllib train` with no meaning here.
+    The program ends with 2 and every reason if a flag is wrong, or is one of `rllib train` with no
+    meaning here.
     """
     parser = argparse.ArgumentParser(
         prog="train.py", description="Train with an algorithm of RLlib.", allow_abbrev=False
     )
     parser.add_argument("--run", default="PPO", help="PPO, DQN, SAC, ... (default: PPO)")
     parser.add_argument("--env", help="an environment of Gymnasium, or module.Class of the job")
-    parser.add_argument("--config", type=_object, default={}, metavar="JSON", help='{"num_env_runners": 5}')
+    parser.add_argument(
+        "--config", type=_object, default={}, metavar="JSON", help='{"num_env_runners": 5}'
+    )
+
     parser.add_argument(
         "--stop",
         type=_object,
@@ -84,8 +93,11 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
         metavar="JSON",
         help='{"training_iteration": 100}: what is reached first ends the training (default: that)',
     )
+
     parser.add_argument("--checkpoint-freq", type=int, default=1, help="iterations (default: 1)")
-    parser.add_argument("--restore", metavar="PATH", help="a checkpoint to begin with, where this task has none yet")
+    parser.add_argument(
+        "--restore", metavar="PATH", help="a checkpoint to begin with, where this task has none yet"
+    )
     # The last iteration always has a checkpoint, and there is one framework.
     parser.add_argument("--checkpoint-at-end", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--framework", choices=["torch"], help=argparse.SUPPRESS)
@@ -95,8 +107,14 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
     flags = [word.partition("=")[0] for word in unknown if word.startswith("-")]
     if unknown and not flags:
         flags = unknown
+
     if flags:
-        parser.error("; ".join(f"{flag}: {ELSEWHERE.get(flag, 'train.py does not know it')}" for flag in flags))
+        parser.error(
+            "; ".join(
+                f"{flag}: {ELSEWHERE.get(flag, 'train.py does not know it')}" for flag in flags
+            )
+        )
+
     return given
 
 
@@ -148,8 +166,13 @@ def value_of(result: Mapping[str, Any], name: str) -> float | None:
     """Return the number at a/b/c in a result; None if there is none."""
     found: Any = result
     for part in name.split("/"):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return float(found) if isinstance(found, Real) and not math.isnan(found) else None
+        if isinstance(found, Mapping):
+            found = found.get(part)
+        else:
+            found = None
+    if isinstance(found, Real) and not math.isnan(found):
+        return float(found)
+    return None
 
 
 def curves(result: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
@@ -164,7 +187,10 @@ def curves(result: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
     for module, said in result.get("learners", {}).items():
         if module != "__all_modules__" and isinstance(said, Mapping):
-            title = "train" if module == "default_policy" else f"train/{module}"
+            if module == "default_policy":
+                title = "train"
+            else:
+                title = f"train/{module}"
             for name in said:
                 value = value_of(said, name)
                 if value is not None and math.isfinite(value):

@@ -1,8 +1,10 @@
-"""Train with any algorithm of RLlib; its environment runners are spread over the cluster, this task is the learner.
+"""Train with any algorithm of RLlib; its environment runners are spread over the cluster, this task
+is the learner.
 
     python train.py --run PPO --env CartPole-v1 --config '{"num_env_runners": 2}' --stop '{"training_iteration": 100}'
 
-Learning curves are TensorBoard files in TRAINYARD_OUTPUT. The next attempt continues from TRAINYARD_CHECKPOINT.
+Learning curves are TensorBoard files in TRAINYARD_OUTPUT. The next attempt continues from
+TRAINYARD_CHECKPOINT.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ def main() -> None:
 
 
 def configure(given: argparse.Namespace) -> AlgorithmConfig:
-    """Return RLlib's configuration; the program ends with one message if something has no meaning."""
+    """Return RLlib's configuration; the program ends with one message if something has no
+    meaning.
+    """
     problems = options.wrong("algorithm", [given.run], ALGORITHMS)
     if problems:
         refuse(f"{problems[0]}; it has {', '.join(sorted(ALGORITHMS))}")
@@ -45,9 +49,14 @@ def configure(given: argparse.Namespace) -> AlgorithmConfig:
     config = get_trainable_cls(given.run).get_default_config()
     keys = dict(given.config)
     model = keys.pop("model", {})
+
     problems = [
-        *options.wrong("key", keys, {*config.to_dict(), *vars(config), *properties(config), "num_workers"}),
-        *options.wrong("key of model", model, {field.name for field in dataclasses.fields(DefaultModelConfig)}),
+        *options.wrong(
+            "key", keys, {*config.to_dict(), *vars(config), *properties(config), "num_workers"}
+        ),
+        *options.wrong(
+            "key of model", model, {field.name for field in dataclasses.fields(DefaultModelConfig)}
+        ),
     ]
     if problems:
         refuse("; ".join(problems))
@@ -56,21 +65,26 @@ def configure(given: argparse.Namespace) -> AlgorithmConfig:
     config.update_from_dict(keys)
     if model:
         config.rl_module(model_config=model)
+
     try:
         config.validate()
     except (ValueError, TypeError) as error:
         refuse(str(error))
+
     return config
 
 
 def properties(config: AlgorithmConfig) -> set[str]:
     """Return the keys that RLlib works out of others, and takes: train_batch_size_per_learner."""
-    found = inspect.getmembers(type(config), lambda value: isinstance(value, property) and value.fset is not None)
+    found = inspect.getmembers(
+        type(config), lambda value: isinstance(value, property) and value.fset is not None
+    )
     return {name for name, _ in found}
 
 
 def environment(name: str | None) -> str | type | None:
-    """Return what RLlib makes: the class of `module.Class`, which is a file of the job, or a name of Gymnasium's.
+    """Return what RLlib makes: the class of `module.Class`, which is a file of the job, or a name
+    of Gymnasium's.
 
     The program ends with one message if there is none. Env runners import the class where they run.
     """
@@ -118,9 +132,12 @@ def train(given: argparse.Namespace, config: AlgorithmConfig, checkpoints: Path)
             try:
                 end = options.reached(given.stop, result)
             except KeyError as error:
-                refuse(f"no result is called {error.args[0]}; results have {', '.join(sorted(result))}")
+                refuse(
+                    f"no result is called {error.args[0]}; results have {', '.join(sorted(result))}"
+                )
             if end or algorithm.iteration % given.checkpoint_freq == 0:
                 save(algorithm, checkpoints)
+
     algorithm.stop()
     say(f"ends: {end}")
 
@@ -134,7 +151,10 @@ def step(algorithm: Any, writer: SummaryWriter) -> dict[str, Any]:
     writer.flush()
 
     mean = options.value_of(result, options.RETURN)
-    shown = "no episode has ended" if mean is None else f"return {mean:.1f}"
+    if mean is None:
+        shown = "no episode has ended"
+    else:
+        shown = f"return {mean:.1f}"
     say(f"iteration {algorithm.iteration:3d}   {steps:9,d} steps   {shown}")
     return result
 

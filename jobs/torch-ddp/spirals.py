@@ -1,6 +1,8 @@
-"""Points on three spirals, and a network that tells them apart: what jobs/torch-* and jobs/lightning train.
+"""Points on three spirals, and a network that tells them apart: what jobs/torch-* and
+jobs/lightning train.
 
-Made up, since nodes need not reach a hub of data sets; every process makes the same points of the same seed.
+Made up, since nodes need not reach a hub of data sets; every process makes the same points of the
+same seed.
 """
 
 from __future__ import annotations
@@ -29,4 +31,6 @@ def points(seed: int, count: int = POINTS) -> TensorDataset:
 
 def network() -> nn.Module:
     """Return an untrained network: a point in, a score for each arm out."""
-    return nn.Sequential(nn.Linear(2, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, ARMS))
+    return nn.Sequential(
+        nn.Linear(2, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, ARMS)
+    )

@@ -1,4 +1,5 @@
-"""Tell spirals apart with DistributedDataParallel: NCCL where there are GPUs, Gloo where there are none.
+"""Tell spirals apart with DistributedDataParallel: NCCL where there are GPUs, Gloo where there are
+none.
 
     torchrun --nproc-per-node=2 train.py        two processes of this machine, results in ./output
 
@@ -80,7 +81,10 @@ def train(options: argparse.Namespace, device: torch.device) -> float:
     accuracy = evaluate(model, test, device)
     is_first = dist.get_rank() == 0
     # The former attempt's curve may end after its checkpoint.
-    writer = SummaryWriter(str(OUTPUT), purge_step=done + 1 if done else None) if is_first else None
+    writer = None
+
+    if is_first:
+        writer = SummaryWriter(str(OUTPUT), purge_step=done + 1 if done else None)
 
     for epoch in range(done + 1, options.epochs + 1):
         began = time.monotonic()
@@ -95,6 +99,7 @@ def train(options: argparse.Namespace, device: torch.device) -> float:
 
     if writer:
         writer.close()
+
     return accuracy
 
 
@@ -104,7 +109,9 @@ def improve(
     optimizer: torch.optim.Optimizer,
     device: torch.device,
 ) -> float:
-    """Train one epoch on this process's share of the points; return the mean loss of all processes."""
+    """Train one epoch on this process's share of the points; return the mean loss of all
+    processes.
+    """
     total = torch.zeros(1, device=device)
     for places, arms in batches:
         loss = nn.functional.cross_entropy(parallel(places.to(device)), arms.to(device))
@@ -119,7 +126,9 @@ def improve(
 
 @torch.no_grad()
 def evaluate(model: nn.Module, test: tuple[torch.Tensor, ...], device: torch.device) -> float:
-    """Return how much of the test points is right; every process has the same model, and finds the same."""
+    """Return how much of the test points is right; every process has the same model, and finds the
+    same.
+    """
     places, arms = test
     guessed = model(places.to(device)).argmax(dim=1).cpu()
     return float((guessed == arms).float().mean())
@@ -134,7 +143,9 @@ def save(model: nn.Module, optimizer: torch.optim.Optimizer, epoch: int) -> None
 
 
 def load(model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
-    """Take up the first process's checkpoint, which no other node has; return the epochs that it has, 0 for none."""
+    """Take up the first process's checkpoint, which no other node has; return the epochs that it
+    has, 0 for none.
+    """
     kept: list[Any] = [None]
     if dist.get_rank() == 0:
         for directory in (OUTPUT, CHECKPOINT.parent):
@@ -150,6 +161,7 @@ def load(model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
     optimizer.load_state_dict(kept[0]["optimizer"])
     if dist.get_rank() == 0:
         say(f"continues after epoch {kept[0]['epoch']}")
+
     return int(kept[0]["epoch"])
 
 

@@ -1,10 +1,12 @@
-"""Storage for Ray Train and Ray Tune on the node of the script that starts them, for clusters that share no disk.
+"""Storage for Ray Train and Ray Tune on the node of the script that starts them, for clusters that
+share no disk.
 
     RunConfig(storage_path=os.environ["TRAINYARD_CHECKPOINT"], storage_filesystem=home.filesystem())
 
 Ray wants a `storage_path` that every node reaches. TRAINYARD_CHECKPOINT and TRAINYARD_OUTPUT are
 directories of one node: Ray's workers read and write them through an actor there. A file travels as
-one object of Ray's, so a checkpoint of many gigabytes is better off in storage that the nodes share.
+one object of Ray's, so a checkpoint of many gigabytes is better off in storage that the nodes
+share.
 """
 
 from __future__ import annotations
@@ -74,7 +76,9 @@ class Home(AbstractFileSystem):
         self._ask("cp_file", path1, path2)
 
     def _open(self, path: str, mode: str = "rb", **_: Any) -> io.BytesIO:
-        return io.BytesIO(self._ask("cat_file", path)) if mode == "rb" else _Written(self.keeper, path)
+        if mode == "rb":
+            return io.BytesIO(self._ask("cat_file", path))
+        return _Written(self.keeper, path)
 
 
 class _Written(io.BytesIO):
@@ -92,7 +96,8 @@ class _Written(io.BytesIO):
 
 
 def filesystem() -> pyarrow.fs.PyFileSystem:
-    """Return this node's files, for every process of this script's on any node; `ray.init()` comes before it.
+    """Return this node's files, for every process of this script's on any node; `ray.init()` comes
+    before it.
 
     The keeper ends with the script.
     """

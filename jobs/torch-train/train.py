@@ -1,4 +1,5 @@
-"""Tell spirals apart with Ray Train's TorchTrainer: its workers run on any nodes, this script on one.
+"""Tell spirals apart with Ray Train's TorchTrainer: its workers run on any nodes, this script on
+one.
 
 The network and the points are those of jobs/torch-ddp. Ray Train keeps checkpoints and its own
 records in TRAINYARD_CHECKPOINT, from which the next attempt continues; curves and results are
@@ -37,6 +38,7 @@ def main() -> None:
     options = parse()
     for directory in (OUTPUT, CHECKPOINTS):
         directory.mkdir(parents=True, exist_ok=True)
+
     ray.init()
 
     trainer = TorchTrainer(
@@ -54,6 +56,7 @@ def main() -> None:
             callbacks=[Curves(str(OUTPUT))],
         ),
     )
+
     result = trainer.fit()
 
     metrics = result.metrics or {}
@@ -70,7 +73,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=128, help="of each worker (default: 128)")
     parser.add_argument("--lr", type=float, default=3e-3, help="default: 0.003")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--checkpoint-every", type=float, default=5.0, metavar="SECONDS", help="default: 5")
+    parser.add_argument(
+        "--checkpoint-every", type=float, default=5.0, metavar="SECONDS", help="default: 5"
+    )
     return parser.parse_args()
 
 
@@ -113,15 +118,24 @@ def train(options: dict[str, Any]) -> None:
     optimizer = torch.optim.Adam(model.parameters(), lr=options["lr"])
     done = load(model, optimizer)
     parallel = ray.train.torch.prepare_model(model)
-    say(f"worker {context.get_world_rank()} of {context.get_world_size()} computes on {device}, after epoch {done}")
+    say(
+        f"worker {context.get_world_rank()} of {context.get_world_size()} computes on {device}, "
+        f"after epoch {done}"
+    )
 
     saved = time.monotonic()
+
     for epoch in range(done + 1, options["epochs"] + 1):
         shard.set_epoch(epoch)
         loss = improve(parallel, batches, optimizer, device)
-        metrics = {"epoch": epoch, "train/loss": loss, "eval/accuracy": evaluate(model, test, device)}
+        metrics = {
+            "epoch": epoch,
+            "train/loss": loss,
+            "eval/accuracy": evaluate(model, test, device),
+        }
 
-        # What Ray Train keeps is several files: Trainyard copies them once they have been quiet for a moment.
+        # What Ray Train keeps is several files: Trainyard copies them once they have been quiet for
+        # a moment.
         if epoch < options["epochs"] and time.monotonic() - saved < options["checkpoint_every"]:
             ray.train.report(metrics)
         else:
@@ -156,7 +170,9 @@ def evaluate(model: nn.Module, test: tuple[torch.Tensor, ...], device: torch.dev
 
 
 def report(metrics: dict[str, Any], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Tell Ray Train how far the training is, with a checkpoint: the first worker's is that of all."""
+    """Tell Ray Train how far the training is, with a checkpoint: the first worker's is that of
+    all.
+    """
     if ray.train.get_context().get_world_rank() > 0:
         ray.train.report(metrics)
         return
@@ -165,7 +181,10 @@ def report(metrics: dict[str, Any], model: nn.Module, optimizer: torch.optim.Opt
         kept = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
         torch.save({**kept, "epoch": metrics["epoch"]}, Path(directory, STATE))
         ray.train.report(metrics, checkpoint=Checkpoint.from_directory(directory))
-    say(f"epoch {metrics['epoch']:3d}   loss {metrics['train/loss']:.3f}   {metrics['eval/accuracy']:6.1%} right")
+    say(
+        f"epoch {metrics['epoch']:3d}   loss {metrics['train/loss']:.3f}   "
+        f"{metrics['eval/accuracy']:6.1%} right"
+    )
 
 
 def load(model: nn.Module, optimizer: torch.optim.Optimizer) -> int:

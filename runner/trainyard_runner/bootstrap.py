@@ -1,4 +1,6 @@
-"""How a run starts: the few lines that Ray's job executes on the head, before the runner is there."""
+"""How a run starts: the few lines that Ray's job executes on the head, before the runner is
+there.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,8 @@ def entrypoint(run: str) -> str:
 def variables(*, runner: str, plan: str) -> dict[str, str]:
     """Return the environment of a run's Ray job.
 
-    `runner` and `plan` are the names of the uploaded blobs ("_ray_pkg_….zip"). The program is among them,
-    so that it can start itself again with another interpreter, and Ray shows a command of one line.
+    `runner` and `plan` are the names of the uploaded blobs ("_ray_pkg_….zip"). The program is among
+    them, so that it can start itself again with another interpreter, and Ray shows a command of one
+    line.
     """
     return {"TRAINYARD_BOOTSTRAP": PROGRAM, "TRAINYARD_RUNNER": runner, "TRAINYARD_PLAN": plan}

@@ -16,11 +16,15 @@ MEET_SECONDS = 20.0
 
 
 def look(question: dict[str, Any]) -> dict[str, Any]:
-    """Say which GPU Ray gave this task and what it sees, and hold it until all tasks of the node hold theirs.
+    """Say which GPU Ray gave this task and what it sees, and hold it until all tasks of the node
+    hold theirs.
 
     `question`: "meeting" names it, "index" is this task's, "count" is how many meet.
     """
-    found = {"assigned": [str(gpu) for gpu in ray.get_gpu_ids()], "visible": os.environ.get("CUDA_VISIBLE_DEVICES")}
+    found = {
+        "assigned": [str(gpu) for gpu in ray.get_gpu_ids()],
+        "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
+    }
     return {**found, "met": _meet(question["meeting"], question["index"], count=question["count"])}
 
 
@@ -30,7 +34,9 @@ def forget(meeting: str) -> None:
 
 
 def _meet(meeting: str, index: int, *, count: int) -> bool:
-    _internal_kv_put(_key(meeting) + str(index).encode(), b"here", overwrite=True, namespace=_NAMESPACE)
+    _internal_kv_put(
+        _key(meeting) + str(index).encode(), b"here", overwrite=True, namespace=_NAMESPACE
+    )
     give_up = time.monotonic() + MEET_SECONDS
     while len(_internal_kv_list(_key(meeting), namespace=_NAMESPACE)) < count:
         if time.monotonic() > give_up:

@@ -1,11 +1,13 @@
-"""The leash: ends a cluster at its deadline, or after a time without a job, although nobody is there to do it.
+"""The leash: ends a cluster at its deadline, or after a time without a job, although nobody is
+there to do it.
 
-A program of its own beside the head, which gets its source alone: standard library only, and boto3 on EC2. It asks
-Ray's dashboard which jobs go on; a dashboard that does not answer means that nothing is known to be idle, and the
-deadline still counts.
+A program of its own beside the head, which gets its source alone: standard library only, and boto3
+on EC2. It asks Ray's dashboard which jobs go on; a dashboard that does not answer means that
+nothing is known to be idle, and the deadline still counts.
 
-Usage: leash.py SETTINGS, a JSON object: `deadline` (Unix seconds) and `idle` (seconds), null where they do not count;
-`dashboard`, `token_file`; and `docker`, `kubernetes` or `ec2`: what is to be removed, as `ENDINGS` describe it.
+Usage: leash.py SETTINGS, a JSON object: `deadline` (Unix seconds) and `idle` (seconds), null where
+they do not count; `dashboard`, `token_file`; and `docker`, `kubernetes` or `ec2`: what is to be
+removed, as `ENDINGS` describe it.
 """
 
 from __future__ import annotations
@@ -31,9 +33,11 @@ Ask = Callable[[str, str], Any]
 JOBS = "/api/jobs/"
 EVERY = 5.0
 HOLDS = "the leash holds"
-# Ray's API stops a job without a reason: this package, which holds nothing, is there for runners to find.
+# Ray's API stops a job without a reason: this package, which holds nothing, is there for runners to
+# find.
 MARK = "trainyard-leash.zip"
-# Ray gives a stopped runner 8 s to bring outputs to the head, and whoever follows a run fetches them from there.
+# Ray gives a stopped runner 8 s to bring outputs to the head, and whoever follows a run fetches
+# them from there.
 STOP_WITHIN = 15.0
 FETCH_WITHIN = 10.0
 GOING = ("PENDING", "RUNNING")
@@ -41,13 +45,17 @@ _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 def ends_at(deadline: float | None, idle: float | None, idle_since: float | None) -> float | None:
-    """Return when a cluster ends as things are now; `idle_since` is None while it is busy, or nobody knows."""
+    """Return when a cluster ends as things are now; `idle_since` is None while it is busy, or
+    nobody knows.
+    """
     moments = [deadline, None if idle is None or idle_since is None else idle_since + idle]
     return min((moment for moment in moments if moment is not None), default=None)
 
 
 def idle_since(jobs: Jobs | None, since: float) -> float | None:
-    """Return when the last job ended, or when counting began; None while a job goes on, or nobody answers."""
+    """Return when the last job ended, or when counting began; None while a job goes on, or nobody
+    answers.
+    """
     if jobs is None or any(job["status"] in GOING for job in jobs):
         return None
     # Ray counts in milliseconds.
@@ -55,22 +63,30 @@ def idle_since(jobs: Jobs | None, since: float) -> float | None:
 
 
 def hold(settings: Settings, end: Callable[[], None]) -> None:
-    """Wait until the cluster is due, then stop its jobs and end it; `end` is tried until it raises nothing."""
+    """Wait until the cluster is due, then stop its jobs and end it; `end` is tried until it raises
+    nothing.
+    """
     ask = dashboard(settings["dashboard"], settings["token_file"])
     began = time.time()
     # Whoever set it waits for one of these.
     say(HOLDS)
+
     if ready := settings.get("ready"):
         Path(ready).touch()
+
     while True:
-        jobs = ask("GET", JOBS) if settings["idle"] is not None else None
+        jobs = None
+        if settings["idle"] is not None:
+            jobs = ask("GET", JOBS)
         moment = ends_at(settings["deadline"], settings["idle"], idle_since(jobs, began))
         left = EVERY if moment is None else moment - time.time()
         if left <= 0:
             break
         time.sleep(min(EVERY, left))
+
     say("the leash ends this cluster")
     _stop_jobs(ask)
+
     while True:
         try:
             return end()
@@ -83,13 +99,20 @@ def hold(settings: Settings, end: Callable[[], None]) -> None:
 def _stop_jobs(ask: Ask) -> None:
     going = [job["submission_id"] for job in ask("GET", JOBS) or () if job["status"] in GOING]
     ask("PUT", f"/api/packages/gcs/{MARK}")
+
     # A driver that nobody submitted ends with the nodes.
     for name in filter(None, going):
         say(f"stop {name}")
         ask("POST", f"{JOBS}{name}/stop")
+
     give_up = time.time() + STOP_WITHIN
-    while going and time.time() < give_up and any(job["status"] in GOING for job in ask("GET", JOBS) or ()):
+    while (
+        going
+        and time.time() < give_up
+        and any(job["status"] in GOING for job in ask("GET", JOBS) or ())
+    ):
         time.sleep(0.5)
+
     if going:
         time.sleep(FETCH_WITHIN)
 
@@ -99,7 +122,11 @@ def dashboard(address: str, token_file: str | None) -> Ask:
 
     The token is read once: the directory that it comes from may be gone later.
     """
-    headers = {"Authorization": f"Bearer {Path(token_file).expanduser().read_text().strip()}"} if token_file else {}
+    if token_file:
+        headers = {"Authorization": f"Bearer {Path(token_file).expanduser().read_text().strip()}"}
+    else:
+        headers = {}
+
     # Without the proxies of the environment, which would get the token.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -120,7 +147,9 @@ def docker(target: Settings, *, only_try: bool = False) -> None:
 
     `socket` is the engine's.
     """
-    every = json.loads(_engine(target, "GET", f"/containers/json?all=1&filters={_filters(target['labels'])}"))
+    every = json.loads(
+        _engine(target, "GET", f"/containers/json?all=1&filters={_filters(target['labels'])}")
+    )
     if only_try:
         return
     for container in every:
@@ -147,7 +176,12 @@ class _Socket(http.client.HTTPConnection):
 
 
 def _engine(
-    target: Settings, method: str, path: str, body: Settings | None = None, *, fine: Sequence[int] = (404,)
+    target: Settings,
+    method: str,
+    path: str,
+    body: Settings | None = None,
+    *,
+    fine: Sequence[int] = (404,),
 ) -> bytes:
     """Ask the Docker engine; what is gone is no error."""
     connection = _Socket(target["socket"])
@@ -158,7 +192,9 @@ def _engine(
 
 
 def kubernetes(target: Settings, *, only_try: bool = False) -> None:
-    """Delete the RayCluster `name` in `namespace`, if it still has this `uid`, with all that it owns."""
+    """Delete the RayCluster `name` in `namespace`, if it still has this `uid`, with all that it
+    owns.
+    """
     # Python 3.13 refuses CAs without keyUsage (canonical/microk8s#4864).
     trusted = ssl.create_default_context(cafile=str(_ACCOUNT / "ca.crt"))
     trusted.verify_flags &= ~ssl.VERIFY_X509_STRICT
@@ -177,7 +213,8 @@ def kubernetes(target: Settings, *, only_try: bool = False) -> None:
 
 
 def ec2(target: Settings, *, only_try: bool = False) -> None:
-    """Terminate the instances in `region` that carry all of `tags`; Ray's head, on which this runs, last of all.
+    """Terminate the instances in `region` that carry all of `tags`; Ray's head, on which this runs,
+    last of all.
 
     By boto3, which Ray's autoscaler needs there.
     """
@@ -193,8 +230,14 @@ def ec2(target: Settings, *, only_try: bool = False) -> None:
         pages = api.get_paginator("describe_instances").paginate(
             Filters=[{"Name": name, "Values": values} for name, values in chosen.items()]
         )
-        found = [each for page in pages for part in page["Reservations"] for each in part["Instances"]]
-        return {each["InstanceId"]: {"Key": "ray-node-type", "Value": "head"} in each["Tags"] for each in found}
+        found = [
+            each for page in pages for part in page["Reservations"] for each in part["Instances"]
+        ]
+
+        return {
+            each["InstanceId"]: {"Key": "ray-node-type", "Value": "head"} in each["Tags"]
+            for each in found
+        }
 
     if only_try:
         try:
@@ -203,10 +246,12 @@ def ec2(target: Settings, *, only_try: bool = False) -> None:
             if error.response["Error"]["Code"] != "DryRunOperation":
                 raise
         return
+
     _kill_autoscaler()
     while workers := [name for name, is_head in instances().items() if not is_head]:
         api.terminate_instances(InstanceIds=workers)
         time.sleep(1)
+
     api.terminate_instances(InstanceIds=[*instances()])
 
 
@@ -215,7 +260,10 @@ def _kill_autoscaler() -> None:
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             # This text is in our own command line, too.
-            if any(word.endswith(b"autoscaler/v2/monitor.py") for word in path.read_bytes().split(b"\0")):
+            if any(
+                word.endswith(b"autoscaler/v2/monitor.py")
+                for word in path.read_bytes().split(b"\0")
+            ):
                 os.kill(int(path.parent.name), signal.SIGKILL)
     time.sleep(EVERY)
 

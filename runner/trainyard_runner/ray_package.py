@@ -1,6 +1,8 @@
-"""The job's files in the form in which Ray hands them to its workers: for what a command starts through Ray.
+"""The job's files in the form in which Ray hands them to its workers: for what a command starts
+through Ray.
 
-Ray keeps a package in its GCS while a driver uses it, or while it is pinned; a package that is neither is gone.
+Ray keeps a package in its GCS while a driver uses it, or while it is pinned; a package that is
+neither is gone.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ OWN_LIMIT = 4 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Store:
-    """The packages that the GCS holds, by name; `pin` gets a URI, and for how many seconds nobody removes it."""
+    """The packages that the GCS holds, by name; `pin` gets a URI, and for how many seconds nobody
+    removes it.
+    """
 
     get: Callable[[str], bytes | None]
     put: Callable[[str, bytes], object]
@@ -40,11 +44,13 @@ def environment(
     get: Callable[[str], bytes | None],
     put: Callable[[str, bytes], object],
 ) -> tuple[dict[str, Any], int]:
-    """Return the runtime environment of what a job's commands start through Ray, and the bytes of its package.
+    """Return the runtime environment of what a job's commands start through Ray, and the bytes of
+    its package.
 
-    `declared` is the one of the tasks' own workers, whose working directory holds the job's wheels if there are any;
-    this one has all the job's files too. `parts` is the job's zip as it was sent, by the names of its parts. `get` and
-    `put` are of the packages that the GCS holds, by name. Raises LookupError if the wheels are gone.
+    `declared` is the one of the tasks' own workers, whose working directory holds the job's wheels
+    if there are any; this one has all the job's files too. `parts` is the job's zip as it was sent,
+    by the names of its parts. `get` and `put` are of the packages that the GCS holds, by name.
+    Raises LookupError if the wheels are gone.
     """
     found = dict(declared or {})
     wheels = found.get("working_dir", "").removeprefix(_GCS)
@@ -59,6 +65,7 @@ def environment(
         return {**found, "working_dir": _GCS + name}, len(package)
     else:
         package = b"".join(parts.values())
+
     name = f"_ray_pkg_{hashlib.sha256(package).hexdigest()[:40]}.zip"
     put(name, package)
     return {**found, "working_dir": _GCS + name}, len(package)
@@ -87,21 +94,26 @@ def packages(*environments: Mapping[str, Any] | None) -> list[str]:
 
 
 class OwnPackage:
-    """The job's files for what one attempt starts through Ray, under a name that no other attempt has.
+    """The job's files for what one attempt starts through Ray, under a name that no other attempt
+    has.
 
-    Ray unpacks a package once per node, and all workers that name it share the directory, and write to it.
+    Ray unpacks a package once per node, and all workers that name it share the directory, and write
+    to it.
     """
 
     def __init__(self, declared: Mapping[str, Any], attempt: str, store: Store) -> None:
         """Name the package of the runtime environment `declared` for an attempt."""
         self._shared = declared["working_dir"].removeprefix(_GCS)
-        self._name = f"_ray_pkg_{hashlib.sha256(f'{self._shared} {attempt}'.encode()).hexdigest()[:40]}.zip"
+        self._name = (
+            f"_ray_pkg_{hashlib.sha256(f'{self._shared} {attempt}'.encode()).hexdigest()[:40]}.zip"
+        )
         self._store = store
         self._pins: Pins | None = None
         self.environment = {**declared, "working_dir": _GCS + self._name}
 
     def keep(self) -> None:
-        """Have it in the GCS, however many drivers of the attempt begin and end; to be called again and again.
+        """Have it in the GCS, however many drivers of the attempt begin and end; to be called again
+        and again.
 
         Raises LookupError if the declared package is gone.
         """
@@ -125,10 +137,16 @@ def _content(name: str, store: Store) -> bytes | None:
 
 
 class Pins:
-    """Keeps packages in the GCS while somebody looks, whatever jobs of Ray's begin and end meanwhile."""
+    """Keeps packages in the GCS while somebody looks, whatever jobs of Ray's begin and end
+    meanwhile.
+    """
 
     def __init__(
-        self, uris: Iterable[str], pin: Callable[[str, int], object], *, clock: Callable[[], float] = time.monotonic
+        self,
+        uris: Iterable[str],
+        pin: Callable[[str, int], object],
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Pin at once; `pin` gets a URI and for how many seconds."""
         self._uris = tuple(uris)

@@ -1,7 +1,7 @@
 """What Ray carries to other nodes: functions sent by value, which bring the runner with them.
 
-Nothing here may use the package at module level: on a worker it is not there yet. `runner` and `job` are
-(name, [reference to the zip]); a node fetches each once.
+Nothing here may use the package at module level: on a worker it is not there yet. `runner` and
+`job` are (name, [reference to the zip]); a node fetches each once.
 """
 
 from __future__ import annotations
@@ -23,10 +23,13 @@ def unpacked(package: Package) -> Path:
     import ray
 
     name, references = package
-    home = Path(ray._private.worker.global_worker.node.get_session_dir_path(), "trainyard", "packages")
+    home = Path(
+        ray._private.worker.global_worker.node.get_session_dir_path(), "trainyard", "packages"
+    )
     place = home / name.removesuffix(".zip")
     if place.is_dir():
         return place
+
     home.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(prefix=f"{name}.", dir=home))
     with zipfile.ZipFile(io.BytesIO(ray.get(references[0]))) as archive:
@@ -35,14 +38,18 @@ def unpacked(package: Package) -> Path:
             mode = member.external_attr >> 16
             if mode & 0o777 and not member.is_dir():
                 Path(path).chmod(mode & 0o777)
+
     try:
         part.rename(place)
     except OSError:
         shutil.rmtree(part)  # another worker of this node was quicker
+
     return place
 
 
-def attempts(orders: list[dict[str, Any]], runner: Package, job: Package | None) -> Iterator[list[tuple[int, Any]]]:
+def attempts(
+    orders: list[dict[str, Any]], runner: Package, job: Package | None
+) -> Iterator[list[tuple[int, Any]]]:
     _bring(runner)
     from trainyard_runner.node import on_node
 

@@ -1,6 +1,7 @@
 """How the runner tells attempts on other nodes to stop: one entry in the cluster's key-value store.
 
-`ray.cancel` would interrupt a worker anywhere, also while it sends what the task left behind; so workers ask.
+`ray.cancel` would interrupt a worker anywhere, also while it sends what the task left behind; so
+workers ask.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ class StopWatch:
         threading.Thread(target=self._ask, daemon=True, name="trainyard-stop").start()
 
     def wait_for_others(self, attempt: int) -> Asked | None:
-        """Wait until all tasks that run together have their places; return the request to stop if that comes first."""
+        """Wait until all tasks that run together have their places; return the request to stop if
+        that comes first.
+        """
         while self._asked is None:
             entry = read(self._run)
             self._asked = self._meant(entry)
@@ -72,7 +75,9 @@ class StopWatch:
 
     def _meant(self, entry: dict[str, Any]) -> Asked | None:
         reason = entry.get("all") or entry.get("attempts", {}).get(self._attempt)
-        return Asked(reason, float(entry["grace"])) if reason else None
+        if reason:
+            return Asked(reason, float(entry["grace"]))
+        return None
 
 
 def read(run: str) -> dict[str, Any]:
@@ -105,7 +110,9 @@ class StopBoard:
 
     def _put(self, entry: dict[str, Any]) -> None:
         self._entry = entry
-        _internal_kv_put(_key(self._run), json.dumps(entry).encode(), overwrite=True, namespace=_NAMESPACE)
+        _internal_kv_put(
+            _key(self._run), json.dumps(entry).encode(), overwrite=True, namespace=_NAMESPACE
+        )
 
 
 def _key(run: str) -> bytes:

@@ -1,4 +1,5 @@
-"""Every wrong cluster file, job file and --set flag that we thought of, each with its whole message.
+"""Every wrong cluster file, job file and --set flag that we thought of, each with its whole
+message.
 
 The unit tests load them.
 """

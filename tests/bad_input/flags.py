@@ -7,18 +7,27 @@ FLAGS = (
         "flags without a value, and for what is not there",
         "workers: [{name: gpu}]\n",
         "--set workers: must be PATH=VALUE, such as workers.0.count=2",
-        "--set workers.gpus.count: workers has no entry 'gpus' (there are: gpu); did you mean 'gpu'?",
+        "--set workers.gpus.count: workers has no entry 'gpus' (there are: gpu); did you mean "
+        "'gpu'?",
         "--set workers.1.count: workers has no entry '1' (there are: gpu)",
         "--set name.first: name is a single value in the file: it has no 'first'",
         "--set hed.cpus: hed: is not a known key; did you mean 'head'?",
-        flags=("workers", "hed.cpus=2", "workers.gpus.count=2", "workers.1.count=2", "name.first=x"),
+        flags=(
+            "workers",
+            "hed.cpus=2",
+            "workers.gpus.count=2",
+            "workers.1.count=2",
+            "name.first=x",
+        ),
     ),
     lab(
         "a flag that runs Python, and one that is not YAML",
         "",
-        "--set head: has the tag !!python/object/apply:os.getcwd: files hold plain values, nothing that "
+        "--set head: has the tag !!python/object/apply:os.getcwd: files hold plain values, "
+        "nothing that "
         "runs or converts",
-        "--set head: is not valid YAML: while parsing a flow mapping that begins on line 1, expected ',' "
+        "--set head: is not valid YAML: while parsing a flow mapping that begins on line 1, "
+        "expected ',' "
         "or '}', but got '<stream end>'",
         flags=("head=!!python/object/apply:os.getcwd []", "head={cpus: 2"),
     ),
@@ -26,7 +35,8 @@ FLAGS = (
         "a flag that replaces a section by a wrong one",
         "head: {cpus: 1}\n",
         f"--set head: head.cpus: must be a whole number, got 1.5{FEWER_CPUS}",
-        "--set head: head.x: is not a known key; known: cpus, memory, gpus, image, resources, labels, ray_start",
+        "--set head: head.x: is not a known key; known: cpus, memory, gpus, image, resources, "
+        "labels, ray_start",
         flags=("head={cpus: 1.5, x: 1}",),
     ),
     cluster(

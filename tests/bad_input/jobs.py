@@ -5,9 +5,21 @@ from tests.bad_input.case import DURATION, job, run
 OUTPUT = "must be a path inside the task's directory, without '..' and '\\', got "
 
 JOBS = (
-    job("nothing to run", "retries: 1\n", "train/job.yaml:1: command: is missing: give command, or tasks"),
-    job("a text", "command: python x.py\n", 'train/job.yaml:1: command: must be a list, got "python x.py"'),
-    job("an empty list", "command: []\n", "train/job.yaml:1: command: must be a list of a program and its arguments"),
+    job(
+        "nothing to run",
+        "retries: 1\n",
+        "train/job.yaml:1: command: is missing: give command, or tasks",
+    ),
+    job(
+        "a text",
+        "command: python x.py\n",
+        'train/job.yaml:1: command: must be a list, got "python x.py"',
+    ),
+    job(
+        "an empty list",
+        "command: []\n",
+        "train/job.yaml:1: command: must be a list of a program and its arguments",
+    ),
     job(
         "a number in the command, no for together, a name",
         "command: [python, train.py, --seed, 0]\ntogether: no\nname: mine\n",
@@ -28,9 +40,12 @@ JOBS = (
     job(
         "placeholders that the matrix has not",
         'command: [python, "{sed}", \'{"lr": 1}\']\nmatrix: {seed: [0, 1]}\n',
-        "train/job.yaml:1: command.1: names {sed}, but the matrix has seed, got \"{sed}\"; did you mean 'seed'?",
-        "train/job.yaml:1: command.2: has a single '{', got \"{\\\"lr\\\": 1}\"; write '{{' for the character itself",
-        "train/job.yaml:1: command.2: has a single '}', got \"{\\\"lr\\\": 1}\"; write '}}' for the character itself",
+        'train/job.yaml:1: command.1: names {sed}, but the matrix has seed, got "{sed}"; did '
+        "you mean 'seed'?",
+        "train/job.yaml:1: command.2: has a single '{', got \"{\\\"lr\\\": 1}\"; write '{{' for "
+        "the character itself",
+        "train/job.yaml:1: command.2: has a single '}', got \"{\\\"lr\\\": 1}\"; write '}}' for "
+        "the character itself",
     ),
     job(
         "a key of the matrix that nothing names",
@@ -40,15 +55,21 @@ JOBS = (
     job(
         "a placeholder without a matrix",
         'command: [sh, -c, "echo ${HOME}"]\n',
-        'train/job.yaml:1: command.2: names {HOME}, but there is no matrix, got "echo ${HOME}"; write '
+        'train/job.yaml:1: command.2: names {HOME}, but there is no matrix, got "echo ${HOME}"; '
+        "write "
         "'{{HOME}}' for the text itself",
     ),
-    run("a matrix of nothing", "matrix: {seed: []}\n", "train/job.yaml:2: matrix.seed: must not be empty"),
+    run(
+        "a matrix of nothing",
+        "matrix: {seed: []}\n",
+        "train/job.yaml:2: matrix.seed: must not be empty",
+    ),
     run(
         "a matrix of lists, and a key with a space",
         'matrix: {layers: [[1, 2], 3], "learning rate": [1]}\n',
         "train/job.yaml:2: matrix.layers.0: must be text, a number, true or false, got [1, 2]",
-        "train/job.yaml:2: matrix.learning rate: must be letters, digits, '_' and '-', and start with a "
+        "train/job.yaml:2: matrix.learning rate: must be letters, digits, '_' and '-', and start "
+        "with a "
         'letter, got "learning rate"',
     ),
     run(
@@ -58,7 +79,8 @@ JOBS = (
     ),
     run(
         "what a task needs",
-        "resources: {gpus: 1.5, num_gpus: 1}\nretries: -1\ntimeout: 1:30\nsmoke: {gpu: true}\nretry: 2\n"
+        "resources: {gpus: 1.5, num_gpus: 1}\nretries: -1\ntimeout: 1:30\nsmoke: {gpu: "
+        "true}\nretry: 2\n"
         "node: {name: head, group: gpu}\n",
         "train/job.yaml:2: resources.gpus: must be a fraction below 1 or a whole number, got 1.5",
         "train/job.yaml:2: resources.num_gpus: is not a known key; did you mean 'gpus'?",
@@ -83,7 +105,8 @@ JOBS = (
     ),
     run(
         "two installers, and outputs elsewhere",
-        "runtime_env: {uv: [numpy], pip: [numpy]}\noutputs: [../secrets, /etc, 'runs\\..\\x', 'C:\\runs']\n",
+        "runtime_env: {uv: [numpy], pip: [numpy]}\noutputs: [../secrets, /etc, 'runs\\..\\x', "
+        "'C:\\runs']\n",
         "train/job.yaml:2: runtime_env: has both uv and pip: Ray accepts one of them",
         f'train/job.yaml:3: outputs.0: {OUTPUT}"../secrets"',
         f'train/job.yaml:3: outputs.1: {OUTPUT}"/etc"',
@@ -104,9 +127,11 @@ JOBS = (
         "tasks:\n  - {command: [a.py]}\n  - {name: a/b, command: [a.py]}\n"
         "  - {name: c, command: [a.py], matrix: {seed: [1]}}\n",
         "train/job.yaml:2: tasks.0.name: is missing",
-        "train/job.yaml:3: tasks.1.name: must be letters, digits and any of . _ = , + - without '..', "
+        "train/job.yaml:3: tasks.1.name: must be letters, digits and any of . _ = , + - without "
+        "'..', "
         'start with a letter or digit, at most 100 characters, got "a/b"',
-        "train/job.yaml:4: tasks.2.matrix: is not a known key; known: name, command, resources, node, "
+        "train/job.yaml:4: tasks.2.matrix: is not a known key; known: name, command, resources, "
+        "node, "
         "env, retries, timeout, outputs",
     ),
     job(

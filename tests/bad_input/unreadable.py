@@ -1,4 +1,6 @@
-"""What stands where a file should be: nothing, a pipe, 100 MB; YAML that is broken, too much, or more than values."""
+"""What stands where a file should be: nothing, a pipe, 100 MB; YAML that is broken, too much, or
+more than values.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from tests.bad_input.case import cluster, job, lab
 
 # Seven levels of ten: ten million values, in 300 bytes.
 _LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n" for before, name in zip("abcdef", "bcdefg", strict=True)
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n"
+    for before, name in zip("abcdef", "bcdefg", strict=True)
 )
 
 
@@ -20,8 +23,14 @@ def _hundred_megabytes(path: Path) -> None:
 
 
 UNREADABLE = (
-    cluster("no cluster file", lambda path: None, "lab.yaml: cannot be read: No such file or directory"),
-    job("no job file", lambda path: None, "train/job.yaml: cannot be read: No such file or directory"),
+    cluster(
+        "no cluster file", lambda path: None, "lab.yaml: cannot be read: No such file or directory"
+    ),
+    job(
+        "no job file",
+        lambda path: None,
+        "train/job.yaml: cannot be read: No such file or directory",
+    ),
     cluster(
         "a link to itself",
         lambda path: path.symlink_to(path.name),
@@ -32,26 +41,54 @@ UNREADABLE = (
         os.mkfifo,
         "lab.yaml: is not a cluster file: it is a directory, or no regular file",
     ),
-    cluster("100 MB", _hundred_megabytes, "lab.yaml: is larger than 1 MiB, which is the most that a cluster file has"),
+    cluster(
+        "100 MB",
+        _hundred_megabytes,
+        "lab.yaml: is larger than 1 MiB, which is the most that a cluster file has",
+    ),
     cluster("an empty file", "", "lab.yaml: is empty"),
-    cluster("a list", "- name: lab\n", 'lab.yaml:1: must be a mapping of keys to values, got [{"name": "lab"}]'),
-    cluster("a NUL byte", b"name: lab\x00\n", "lab.yaml:1: is not a text file: it contains the character U+0000"),
-    cluster("Latin-1", "name: lab\nimage: café\n".encode("latin-1"), "lab.yaml:2: is not UTF-8 text"),
-    lab("a tab for indentation", "head:\n\tcpus: 2\n", "lab.yaml:4: is indented with a tab: use spaces"),
+    cluster(
+        "a list",
+        "- name: lab\n",
+        'lab.yaml:1: must be a mapping of keys to values, got [{"name": "lab"}]',
+    ),
+    cluster(
+        "a NUL byte",
+        b"name: lab\x00\n",
+        "lab.yaml:1: is not a text file: it contains the character U+0000",
+    ),
+    cluster(
+        "Latin-1", "name: lab\nimage: café\n".encode("latin-1"), "lab.yaml:2: is not UTF-8 text"
+    ),
+    lab(
+        "a tab for indentation",
+        "head:\n\tcpus: 2\n",
+        "lab.yaml:4: is indented with a tab: use spaces",
+    ),
     lab(
         "two documents",
         "---\nname: other\n",
-        "lab.yaml:3: is not valid YAML: expected a single document in the stream that begins on line 1, "
+        "lab.yaml:3: is not valid YAML: expected a single document in the stream that begins on "
+        "line 1, "
         "but found another document",
     ),
     lab(
         "a bracket that is never closed",
         "head: {cpus: 2\n",
-        "lab.yaml:4: is not valid YAML: while parsing a flow mapping that begins on line 3, expected ',' "
+        "lab.yaml:4: is not valid YAML: while parsing a flow mapping that begins on line 3, "
+        "expected ',' "
         "or '}', but got '<stream end>'",
     ),
-    lab("an alias to nothing", "head: *big\n", "lab.yaml:3: is not valid YAML: found undefined alias 'big'"),
-    cluster("a billion laughs", _LAUGHS, "lab.yaml:1: holds more than 200,000 values once aliases are followed"),
+    lab(
+        "an alias to nothing",
+        "head: *big\n",
+        "lab.yaml:3: is not valid YAML: found undefined alias 'big'",
+    ),
+    cluster(
+        "a billion laughs",
+        _LAUGHS,
+        "lab.yaml:1: holds more than 200,000 values once aliases are followed",
+    ),
     cluster(
         "deep brackets",
         "head: " + "[" * 100 + "]" * 100 + "\n",
@@ -60,14 +97,24 @@ UNREADABLE = (
     job(
         "a tag that runs Python",
         "command: !!python/object/apply:os.system [id]\n",
-        "train/job.yaml:1: command: has the tag !!python/object/apply:os.system: files hold plain values, nothing "
+        "train/job.yaml:1: command: has the tag !!python/object/apply:os.system: files hold "
+        "plain values, nothing "
         "that runs or converts",
     ),
-    lab("a key twice", "head: {cpus: 1}\nhead: {cpus: 2}\n", "lab.yaml:4: head: is given twice, first on line 3"),
-    lab("a key that is true", "env: {true: x}\n", "lab.yaml:3: env: has a key that is not text: write it in quotes"),
+    lab(
+        "a key twice",
+        "head: {cpus: 1}\nhead: {cpus: 2}\n",
+        "lab.yaml:4: head: is given twice, first on line 3",
+    ),
+    lab(
+        "a key that is true",
+        "env: {true: x}\n",
+        "lab.yaml:3: env: has a key that is not text: write it in quotes",
+    ),
     lab(
         "a merge key",
         "head: {<<: {cpus: 2}}\n",
-        "lab.yaml:3: head.<<: is not a known key; known: cpus, memory, gpus, image, resources, labels, ray_start",
+        "lab.yaml:3: head.<<: is not a known key; known: cpus, memory, gpus, image, resources, "
+        "labels, ray_start",
     ),
 )

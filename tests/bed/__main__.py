@@ -1,4 +1,5 @@
-"""The bed by hand: `up` starts the engine, `kubernetes up` a cluster on it too; both print what to export.
+"""The bed by hand: `up` starts the engine, `kubernetes up` a cluster on it too; both print what to
+export.
 
 `down` and `kubernetes down` end them. Several clusters have several names.
 `ec2` opens a shell that has a cloud, which ends with it.

@@ -45,5 +45,7 @@ def restricted(bed: KubeBed, namespace: str) -> Path:
     role = {**documented_role(), "metadata": {"name": "trainyard", "namespace": namespace}}
     bed.apply(json.dumps(role))
     token = bed.kubectl("create", "token", USER, "-n", namespace, "--duration=24h").stdout.strip()
-    text = kubeconfig(bed.plane.url, bed.plane.authority.certificate, {"token": token}, namespace=namespace)
+    text = kubeconfig(
+        bed.plane.url, bed.plane.authority.certificate, {"token": token}, namespace=namespace
+    )
     return secret(bed.home / f"kubeconfig-{namespace}", text)

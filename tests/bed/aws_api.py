@@ -1,7 +1,9 @@
-"""The AWS API of a bed's cloud: moto, and before it what moto lacks. `python -m tests.bed.aws_api SETTINGS`.
+"""The AWS API of a bed's cloud: moto, and before it what moto lacks. `python -m tests.bed.aws_api
+SETTINGS`.
 
-Faults on request, EC2's quotas, instance metadata that knows who asks, AMIs, and addresses that belong to the bed:
-moto itself invents public addresses that are somebody's. Every request is written down.
+Faults on request, EC2's quotas, instance metadata that knows who asks, AMIs, and addresses that
+belong to the bed: moto itself invents public addresses that are somebody's. Every request is
+written down.
 """
 
 from __future__ import annotations
@@ -30,11 +32,12 @@ Start = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Fault:
-    """What requests get instead of an answer; the first one that fits counts, `times` times (None: always).
+    """What requests get instead of an answer; the first one that fits counts, `times` times (None:
+    always).
 
-    `action` is such as "ec2:RunInstances", with wildcards. `parameters` are those of the request as it is sent, such
-    as "Placement.AvailabilityZone". `caller` is the address that asks, "instance" for any, "operator" for this machine.
-    Without a `code` the request is answered, `seconds` later.
+    `action` is such as "ec2:RunInstances", with wildcards. `parameters` are those of the request as
+    it is sent, such as "Placement.AvailabilityZone". `caller` is the address that asks, "instance"
+    for any, "operator" for this machine. Without a `code` the request is answered, `seconds` later.
     """
 
     action: str
@@ -51,7 +54,9 @@ class Fault:
 
 @dataclass(frozen=True)
 class Settings:
-    """What the process is told: where to listen, the VPC's network, and that of public addresses, such as 198.18.1."""
+    """What the process is told: where to listen, the VPC's network, and that of public addresses,
+    such as 198.18.1.
+    """
 
     address: str
     port: int
@@ -63,7 +68,9 @@ class Settings:
 
 @dataclass(frozen=True)
 class Request:
-    """A request as far as the bed looks at it; `parameters` of REST services are empty, `key` is that of who signed."""
+    """A request as far as the bed looks at it; `parameters` of REST services are empty, `key` is
+    that of who signed.
+    """
 
     action: str
     parameters: dict[str, str]
@@ -86,16 +93,24 @@ class Api:
     def __call__(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
         if environ["PATH_INFO"].startswith("/latest/"):
             return self._metadata(environ, start)
+
         request = _read(environ)
         fault = self._fault(request)
         if fault:
             time.sleep(fault.seconds)
+
         if fault and fault.code:
             self._write_down(request, f"{fault.status} {fault.code}")
             return _answer(start, fault.status, *_error(request, fault))
-        if request.action.startswith("servicequotas:") and request.parameters.get("ServiceCode") == "ec2":
+
+        if (
+            request.action.startswith("servicequotas:")
+            and request.parameters.get("ServiceCode") == "ec2"
+        ):
             self._write_down(request, "200")
-            return _answer(start, 200, json.dumps(_quotas(request, self._control()["quotas"])), JSON)
+            return _answer(
+                start, 200, json.dumps(_quotas(request, self._control()["quotas"])), JSON
+            )
 
         if request.action == "pricing:GetProducts":
             self._write_down(request, "200")
@@ -166,13 +181,18 @@ def _read(environ: dict[str, Any]) -> Request:
     form = environ.get("CONTENT_TYPE", "").startswith(FORM)
     action = f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}"
     parameters: dict[str, str] = {}
+
     if form:
         parameters = dict(urllib.parse.parse_qsl(body.decode(), keep_blank_values=True))
         action = parameters.get("Action", action)
     elif target := environ.get("HTTP_X_AMZ_TARGET"):
         given = json.loads(body or b"{}")
-        parameters = {key: value if isinstance(value, str) else json.dumps(value) for key, value in given.items()}
+        parameters = {
+            key: value if isinstance(value, str) else json.dumps(value)
+            for key, value in given.items()
+        }
         action = target.rpartition(".")[2]
+
     return Request(f"{service}:{action}", parameters, environ["REMOTE_ADDR"], signed[0], form)
 
 
@@ -182,7 +202,10 @@ def _error(request: Request, fault: Fault) -> tuple[str, str]:
         return json.dumps({"__type": fault.code, "message": fault.message}), JSON
     said = f"<Code>{fault.code}</Code><Message>{fault.message}</Message>"
     if request.action.startswith("ec2:"):
-        return f"<Response><Errors><Error>{said}</Error></Errors><RequestID>bed</RequestID></Response>", XML
+        return (
+            f"<Response><Errors><Error>{said}</Error></Errors><RequestID>bed</RequestID></Response>",
+            XML,
+        )
     error = f"<Error><Type>Sender</Type>{said}</Error>"
     return f"<ErrorResponse>{error}<RequestId>bed</RequestId></ErrorResponse>", XML
 
@@ -190,34 +213,70 @@ def _error(request: Request, fault: Fault) -> tuple[str, str]:
 def _quotas(request: Request, quotas: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Answer what moto knows of VPCs only."""
     listed = [
-        {"ServiceCode": "ec2", "ServiceName": "Amazon EC2", "QuotaCode": code, "QuotaName": quota["name"]}
+        {
+            "ServiceCode": "ec2",
+            "ServiceName": "Amazon EC2",
+            "QuotaCode": code,
+            "QuotaName": quota["name"],
+        }
         | {"Value": quota["value"], "Unit": "None", "Adjustable": True, "GlobalQuota": False}
         for code, quota in quotas.items()
     ]
+
     if request.action.startswith("servicequotas:List"):
         return {"Quotas": listed}
-    return {"Quota": next(quota for quota in listed if quota["QuotaCode"] == request.parameters["QuotaCode"])}
+
+    return {
+        "Quota": next(
+            quota for quota in listed if quota["QuotaCode"] == request.parameters["QuotaCode"]
+        )
+    }
 
 
 def _prices(request: Request) -> list[str]:
-    """Answer as the price list does, of which moto has nothing: m5.large by the hour, gp3 by GB and month."""
+    """Answer as the price list does, of which moto has nothing: m5.large by the hour, gp3 by GB and
+    month.
+    """
     asked = {part["Field"]: part["Value"] for part in json.loads(request.parameters["Filters"])}
-    price = {"m5.large": "0.0960", "gp3": "0.0800"}.get(asked.get("instanceType") or asked.get("volumeApiName", ""))
+    price = {"m5.large": "0.0960", "gp3": "0.0800"}.get(
+        asked.get("instanceType") or asked.get("volumeApiName", "")
+    )
     dimensions = {"1.1.1": {"unit": "Hrs", "pricePerUnit": {"USD": price}}}
-    return [json.dumps({"terms": {"OnDemand": {"1.1": {"priceDimensions": dimensions}}}})] if price else []
+    return (
+        [json.dumps({"terms": {"OnDemand": {"1.1": {"priceDimensions": dimensions}}}})]
+        if price
+        else []
+    )
 
 
 def _simulated(request: Request, faults: list[dict[str, Any]]) -> str:
     """Say which actions are allowed: all but those that are denied by a fault."""
-    denied = [fault["action"] for fault in faults if fault["code"] in ("AccessDenied", "UnauthorizedOperation")]
+    denied = [
+        fault["action"]
+        for fault in faults
+        if fault["code"] in ("AccessDenied", "UnauthorizedOperation")
+    ]
+
     results = []
-    for action in (value for name, value in request.parameters.items() if name.startswith("ActionNames.member.")):
-        decision = "implicitDeny" if any(fnmatch.fnmatchcase(action, each) for each in denied) else "allowed"
+    for action in (
+        value
+        for name, value in request.parameters.items()
+        if name.startswith("ActionNames.member.")
+    ):
+        decision = (
+            "implicitDeny"
+            if any(fnmatch.fnmatchcase(action, each) for each in denied)
+            else "allowed"
+        )
         results.append(
             f"<member><EvalActionName>{action}</EvalActionName><EvalDecision>{decision}</EvalDecision></member>"
         )
-    said = f"<IsTruncated>false</IsTruncated><EvaluationResults>{''.join(results)}</EvaluationResults>"
+
+    said = (
+        f"<IsTruncated>false</IsTruncated><EvaluationResults>{''.join(results)}</EvaluationResults>"
+    )
     name = "SimulatePrincipalPolicy"
+
     return f"<{name}Response><{name}Result>{said}</{name}Result></{name}Response>"
 
 
@@ -238,10 +297,19 @@ def main(path: str) -> None:
     """Serve until the process is ended."""
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     # Read when moto is imported.
-    for switch in ("EC2_ENABLE_INSTANCE_TYPE_VALIDATION", "ENABLE_AMI_VALIDATION", "IAM_LOAD_MANAGED_POLICIES"):
+    for switch in (
+        "EC2_ENABLE_INSTANCE_TYPE_VALIDATION",
+        "ENABLE_AMI_VALIDATION",
+        "IAM_LOAD_MANAGED_POLICIES",
+    ):
         os.environ[f"MOTO_{switch}"] = "true"
+
     os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
-    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+    from moto.moto_server.werkzeug_app import (
+        DomainDispatcherApplication,
+        MotoRequestHandler,
+        create_backend_app,
+    )
     from werkzeug.serving import run_simple
 
     # One line for each request: they are in requests.jsonl.
@@ -253,7 +321,9 @@ def main(path: str) -> None:
     here = (settings.address, settings.port, settings.network.removesuffix("0.0/16"))
     threading.Thread(target=aws_dns.serve, args=here, daemon=True).start()
     api = Api(settings, DomainDispatcherApplication(create_backend_app), backends)
-    run_simple(settings.address, settings.port, api, threaded=True, request_handler=MotoRequestHandler)
+    run_simple(
+        settings.address, settings.port, api, threaded=True, request_handler=MotoRequestHandler
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""The resolver of the bed's VPC: names of instances, and no others, so that no question leaves the machine."""
+"""The resolver of the bed's VPC: names of instances, and no others, so that no question leaves the
+machine.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,21 @@ def _answer(question: bytes, network: str) -> bytes:
     while question[place]:
         labels.append(question[place + 1 : place + 1 + question[place]].decode())
         place += 1 + question[place]
+
     (kind,) = struct.unpack_from("!H", question, place + 1)
     match = _NAME.fullmatch(".".join(labels).lower())
     address = ".".join(match.groups()) if match else ""
     known = bool(address) and address.startswith(network)
     records = b""
+
     if known and kind == _ADDRESS:
         # The name is where it stands in the question; for 60 seconds.
         records = struct.pack("!HHHIH", 0xC00C, _ADDRESS, 1, 60, 4) + socket.inet_aton(address)
+
     flags = 0x8180 | (0 if known else _NO_SUCH_NAME)
-    return question[:2] + struct.pack("!HHHHH", flags, 1, bool(records), 0, 0) + question[12 : place + 5] + records
+    return (
+        question[:2]
+        + struct.pack("!HHHHH", flags, 1, bool(records), 0, 0)
+        + question[12 : place + 5]
+        + records
+    )

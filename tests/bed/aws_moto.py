@@ -22,18 +22,32 @@ class Backends:
     def instance(self, address: str) -> Any:
         """Return the running instance with that private or public address."""
         running = self.ec2.all_running_instances()
-        return next((found for found in running if address in (found.private_ip, found.public_ip)), None)
+        return next(
+            (found for found in running if address in (found.private_ip, found.public_ip)), None
+        )
 
     def role(self, instance: Any) -> str | None:
         """Return the name of the role that an instance has by its profile."""
         held = self.ec2.iam_instance_profile_associations.get(instance.id)
-        return held.iam_instance_profile.roles[0].name if held and held.iam_instance_profile.roles else None
+        return (
+            held.iam_instance_profile.roles[0].name
+            if held and held.iam_instance_profile.roles
+            else None
+        )
 
 
 def metadata(backends: Backends, instance: Any) -> dict[str, str]:
-    """Return what the service knows, by path: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instancedata-data-categories.html."""
+    """Return what the service knows, by path:
+    https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instancedata-data-categories.html.
+    """
     role = backends.role(instance)
-    document = {"instanceId": instance.id, "region": REGION, "accountId": ACCOUNT, "privateIp": instance.private_ip}
+    document = {
+        "instanceId": instance.id,
+        "region": REGION,
+        "accountId": ACCOUNT,
+        "privateIp": instance.private_ip,
+    }
+
     known = {
         "ami-id": instance.image_id,
         "hostname": instance.private_dns_name,
@@ -46,20 +60,31 @@ def metadata(backends: Backends, instance: Any) -> dict[str, str]:
         "placement/region": REGION,
         "dynamic/instance-identity/document": json.dumps(document),
     }
+
     if instance.public_ip:
         known["public-ipv4"] = instance.public_ip
+
     if role:
-        keys = {"AccessKeyId": f"ASIA{instance.id[2:].upper()}", "SecretAccessKey": "bed", "Token": "bed"}
+        keys = {
+            "AccessKeyId": f"ASIA{instance.id[2:].upper()}",
+            "SecretAccessKey": "bed",
+            "Token": "bed",
+        }
+
         until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 6 * 3600))
         known["iam/security-credentials"] = role
-        known[f"iam/security-credentials/{role}"] = json.dumps({"Code": "Success", **keys, "Expiration": until})
+        known[f"iam/security-credentials/{role}"] = json.dumps(
+            {"Code": "Success", **keys, "Expiration": until}
+        )
+
     return known
 
 
 def stay_inside(network: str, public: str) -> None:
     """Make moto's addresses the bed's: the default VPC of the region, and every public address.
 
-    An instance without a subnet is one of the default VPC, as in AWS; moto would give it an address of no network.
+    An instance without a subnet is one of the default VPC, as in AWS; moto would give it an address
+    of no network.
     """
     from moto.ec2.models import elastic_ip_addresses, elastic_network_interfaces
     from moto.ec2.models.instances import InstanceBackend
@@ -83,7 +108,11 @@ def stay_inside(network: str, public: str) -> None:
 
     VPCBackend.create_vpc = create  # type: ignore[method-assign]
     InstanceBackend.run_instances = launch  # type: ignore[method-assign]
-    for module, name in ((elastic_network_interfaces, "random_public_ip"), (elastic_ip_addresses, "random_ip")):
+
+    for module, name in (
+        (elastic_network_interfaces, "random_public_ip"),
+        (elastic_ip_addresses, "random_ip"),
+    ):
         setattr(module, name, public_ip)
 
 

@@ -56,6 +56,7 @@ def serve(settings: Settings) -> Iterator[None]:
             stderr=output,
             start_new_session=True,
         )
+
     try:
         give_up = time.monotonic() + 180
         while not _answers(f"http://{settings.address}:{settings.port}/moto-api/"):

@@ -23,7 +23,9 @@ BY_HAND = RUN / "by-hand"
 
 @contextmanager
 def shared_engine() -> Iterator[BedEngine]:
-    """Give the engine with every image of the bed; the last test run that uses it ends it, if a test run began it."""
+    """Give the engine with every image of the bed; the last test run that uses it ends it, if a
+    test run began it.
+    """
     need(PROGRAMS)
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "users").open("w") as users:
@@ -37,11 +39,14 @@ def shared_engine() -> Iterator[BedEngine]:
 
 
 def start(*, kept: bool) -> None:
-    """Start the shared engine, with its images; one that is `kept` goes on running after the tests that use it."""
+    """Start the shared engine, with its images; one that is `kept` goes on running after the tests
+    that use it.
+    """
     with locked("lock"):
         if SHARED.pid is None:
             SHARED.start()
-            # What a killed test run left: containers with a restart policy come back with their engine.
+            # What a killed test run left: containers with a restart policy come back with their
+            # engine.
             SHARED.clear()
             OURS.touch()
         if kept:
@@ -73,7 +78,9 @@ def _end(users: IO[str]) -> None:
 
 @contextmanager
 def private_engine(data: Path) -> Iterator[BedEngine]:
-    """Give an engine that a test may restart and configure as it likes; test runs side by side get different ones."""
+    """Give an engine that a test may restart and configure as it likes; test runs side by side get
+    different ones.
+    """
     need(PROGRAMS)
     number = 2 + os.getpid() % 240
     engine = BedEngine(f"p{number}", data, number, filters=False)

@@ -1,4 +1,6 @@
-"""Clusters that somebody plays with: each lives until it is taken down, and test runs leave it alone."""
+"""Clusters that somebody plays with: each lives until it is taken down, and test runs leave it
+alone.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +38,19 @@ def down(name: str) -> None:
 
 def ec2_shell() -> None:
     """Open a shell whose AWS is the bed's; what is made there goes with it."""
-    with tempfile.TemporaryDirectory() as home, bed.shared_engine() as engine, ec2.cloud(engine, Path(home)) as cloud:
-        print(f"AWS at {cloud.url}; AMIs {AMI} and {DOCKER_AMI} (with Docker), user {USER}, instance profile {ROLE}")
-        print(f"in a cluster file: ec2: {{region: {REGION}, ami: {AMI}, disk: 20GiB, use_internal_ips: true}}")
+    with (
+        tempfile.TemporaryDirectory() as home,
+        bed.shared_engine() as engine,
+        ec2.cloud(engine, Path(home)) as cloud,
+    ):
+        print(
+            f"AWS at {cloud.url}; AMIs {AMI} and {DOCKER_AMI} (with Docker), user {USER}, "
+            f"instance profile {ROLE}"
+        )
+        print(
+            f"in a cluster file: ec2: {{region: {REGION}, ami: {AMI}, disk: 20GiB, "
+            "use_internal_ips: true}"
+        )
         print("HOME is another, with the state of clusters in it; exit removes all that is there")
         subprocess.run([os.environ.get("SHELL", "bash")], env={**os.environ, **cloud.environ()})
 

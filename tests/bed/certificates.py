@@ -43,24 +43,41 @@ class Authority:
         """Write ca.crt and ca.key: the controller manager signs with them."""
         _write(directory, "ca", self.certificate, private(self.key))
 
-    def sign(self, user: str, *, group: str | None = None, names: Sequence[str] = ()) -> tuple[bytes, bytes]:
-        """Return certificate and key for a client of that name and group, which may also serve under `names`."""
+    def sign(
+        self, user: str, *, group: str | None = None, names: Sequence[str] = ()
+    ) -> tuple[bytes, bytes]:
+        """Return certificate and key for a client of that name and group, which may also serve
+        under `names`.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         parts = [x509.NameAttribute(NameOID.COMMON_NAME, user)]
         if group:
             parts.append(x509.NameAttribute(NameOID.ORGANIZATION_NAME, group))
+
         usages = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
         issued_by = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
         builder = _builder(x509.Name(parts), self.signed.subject, key.public_key())
         builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
         # Python 3.13 refuses certificates that do not say whose they are.
         builder = builder.add_extension(issued_by, critical=False)
+
         if names:
-            builder = builder.add_extension(x509.SubjectAlternativeName([_name(one) for one in names]), critical=False)
-        return builder.sign(self.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM), private(key)
+            builder = builder.add_extension(
+                x509.SubjectAlternativeName([_name(one) for one in names]), critical=False
+            )
+
+        return builder.sign(self.key, hashes.SHA256()).public_bytes(
+            serialization.Encoding.PEM
+        ), private(key)
 
     def write_pair(
-        self, directory: Path, file: str, user: str, *, group: str | None = None, names: Sequence[str] = ()
+        self,
+        directory: Path,
+        file: str,
+        user: str,
+        *,
+        group: str | None = None,
+        names: Sequence[str] = (),
     ) -> None:
         _write(directory, file, *self.sign(user, group=group, names=names))
 
@@ -77,13 +94,19 @@ def new_authority() -> Authority:
 
 
 def private(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """Return a private key as PEM, in the form that the API server reads keys of service accounts in."""
+    """Return a private key as PEM, in the form that the API server reads keys of service accounts
+    in.
+    """
     return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,
+        serialization.NoEncryption(),
     )
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey
+) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.timezone.utc)
     return (
         x509.CertificateBuilder()

@@ -1,4 +1,6 @@
-"""The bed's own Helm chart of the KubeRay operator: as a directory, and as a repository on this machine."""
+"""The bed's own Helm chart of the KubeRay operator: as a directory, and as a repository on this
+machine.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,18 @@ NAME = "kuberay-operator"
 
 
 def write(directory: Path) -> None:
-    """Write the chart there, with the CRDs of the operator's own module, which are too large to be kept here."""
+    """Write the chart there, with the CRDs of the operator's own module, which are too large to be
+    kept here.
+    """
     shutil.copytree(HERE / "chart" / NAME, directory, dirs_exist_ok=True)
     shutil.copytree(programs.kuberay_crds(), directory / "crds", dirs_exist_ok=True)
 
 
 @contextmanager
 def repository(directory: Path, environ: Mapping[str, str]) -> Iterator[str]:
-    """Serve the chart packaged and with an index, as any web server would; give the repository's URL."""
+    """Serve the chart packaged and with an index, as any web server would; give the repository's
+    URL.
+    """
     with tempfile.TemporaryDirectory() as served:
         quiet = type("Quiet", (SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
         server = ThreadingHTTPServer(("127.0.0.1", 0), partial(quiet, directory=served))
@@ -36,6 +42,7 @@ def repository(directory: Path, environ: Mapping[str, str]) -> Iterator[str]:
         run(["helm", "repo", "index", served, "--url", url], env=env)
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
+
         try:
             yield url
         finally:

@@ -1,4 +1,6 @@
-"""The control plane of a cluster of the bed: etcd, API server, controllers and scheduler on its first host."""
+"""The control plane of a cluster of the bed: etcd, API server, controllers and scheduler on its
+first host.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,10 @@ class ControlPlane:
         names = [*API_NAMES, API_SERVICE, "127.0.0.1", self.host.ip]
         authority.write_pair(files, "api", "kube-apiserver", names=names)
         authority.write_pair(files, "kubelet-client", "kube-apiserver", group="system:masters")
-        secret(files / "service-accounts.key", private(ec.generate_private_key(ec.SECP256R1())).decode())
+        secret(
+            files / "service-accounts.key",
+            private(ec.generate_private_key(ec.SECP256R1())).decode(),
+        )
         secret(files / "admin.kubeconfig", self.kubeconfig("admin", group="system:masters"))
 
     def start(self) -> None:
@@ -68,7 +73,8 @@ class ControlPlane:
         self.host.start("kube-apiserver", *_api_server(self.host.ip))
         self.wait(up=True)
         config = f"--kubeconfig={BED}/admin.kubeconfig"
-        # With one of each there is nobody to elect; and a leader that could not renew its lease would exit.
+        # With one of each there is nobody to elect; and a leader that could not renew its lease
+        # would exit.
         self.host.start("kube-controller-manager", "kube-controller-manager", config, *CONTROLLERS)
         self.host.start("kube-scheduler", "kube-scheduler", config, "--leader-elect=false")
 
@@ -77,7 +83,9 @@ class ControlPlane:
         give_up = time.monotonic() + seconds
         while self._ready() is not up:
             if time.monotonic() > give_up:
-                raise RuntimeError(f"the API server is {'not ' if up else ''}up\n{self.host.log('kube-apiserver')}")
+                raise RuntimeError(
+                    f"the API server is {'not ' if up else ''}up\n{self.host.log('kube-apiserver')}"
+                )
             time.sleep(0.1)
 
     def _ready(self) -> bool:
@@ -93,7 +101,9 @@ def new_control_plane(host: Host) -> ControlPlane:
     return ControlPlane(host, new_authority())
 
 
-def kubeconfig(url: str, certificate: bytes, user: dict[str, str], *, namespace: str = "default") -> str:
+def kubeconfig(
+    url: str, certificate: bytes, user: dict[str, str], *, namespace: str = "default"
+) -> str:
     """Return a kubeconfig with one context; JSON is YAML."""
     cluster = {"server": url, "certificate-authority-data": _base64(certificate)}
     context = {"cluster": "bed", "user": "bed", "namespace": namespace}
@@ -123,7 +133,15 @@ CONTROLLERS = (
 def _etcd() -> list[str]:
     here = "http://127.0.0.1:2379"
     return [
-        *("etcd", "--data-dir", "/var/lib/etcd/data", "--listen-client-urls", here, "--advertise-client-urls", here),
+        *(
+            "etcd",
+            "--data-dir",
+            "/var/lib/etcd/data",
+            "--listen-client-urls",
+            here,
+            "--advertise-client-urls",
+            here,
+        ),
         # The data need not outlive the machine.
         *("--listen-peer-urls", "http://127.0.0.1:2380", "--unsafe-no-fsync"),
     ]
@@ -136,7 +154,8 @@ def _api_server(ip: str) -> list[str]:
         f"--secure-port={PORT}",
         "--etcd-servers=http://127.0.0.1:2379",
         "--authorization-mode=Node,RBAC",
-        # Beside those that are on by default: ResourceQuota, LimitRanger, PodSecurity, DefaultStorageClass and more.
+        # Beside those that are on by default: ResourceQuota, LimitRanger, PodSecurity,
+        # DefaultStorageClass and more.
         "--enable-admission-plugins=NodeRestriction",
         "--allow-privileged=true",
         f"--service-cluster-ip-range={SERVICES}",

@@ -1,7 +1,8 @@
-"""A cloud: the AWS API by moto, and instances that are containers with a real sshd; faults on request.
+"""A cloud: the AWS API by moto, and instances that are containers with a real sshd; faults on
+request.
 
-See dockerfiles/ec2-instance/README.md for what is real and what is not. Several clouds may be used at a time, each with
-a network of its own: no packet leaves it.
+See dockerfiles/ec2-instance/README.md for what is real and what is not. Several clouds may be used
+at a time, each with a network of its own: no packet leaves it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
 
 @dataclass
 class Cloud:
-    """A running cloud; `home` is that of somebody who uses it, with nothing of Ray's or AWS's in it."""
+    """A running cloud; `home` is that of somebody who uses it, with nothing of Ray's or AWS's in
+    it.
+    """
 
     engine: BedEngine
     home: Path
@@ -55,7 +58,9 @@ class Cloud:
 
     @property
     def network(self) -> str:
-        """Return the default VPC's addresses; the last three quarters of them are in no subnet yet."""
+        """Return the default VPC's addresses; the last three quarters of them are in no subnet
+        yet.
+        """
         return f"10.{200 + self.number}.0.0/16"
 
     @property
@@ -65,7 +70,9 @@ class Cloud:
 
     @property
     def registry(self) -> str:
-        """Return the address of the registry that `publish` fills, the same for instances and for this machine."""
+        """Return the address of the registry that `publish` fills, the same for instances and for
+        this machine.
+        """
         return f"10.{200 + self.number}.0.3:5000"
 
     @property
@@ -73,13 +80,16 @@ class Cloud:
         return self.home / "cloud"
 
     def environ(self) -> dict[str, str]:
-        """Return what a user of this cloud has; `run` also takes away what the caller has of Ray's and AWS's."""
+        """Return what a user of this cloud has; `run` also takes away what the caller has of Ray's
+        and AWS's.
+        """
         return {
             "AWS_ENDPOINT_URL": self.url,
             "AWS_ACCESS_KEY_ID": "bed",
             "AWS_SECRET_ACCESS_KEY": "bed",
             "AWS_DEFAULT_REGION": REGION,
-            # Without credentials boto3 would ask the metadata service of this machine, which may be an instance.
+            # Without credentials boto3 would ask the metadata service of this machine, which may be
+            # an instance.
             "AWS_EC2_METADATA_DISABLED": "true",
             "AWS_CONFIG_FILE": str(self.home / ".aws" / "config"),
             "AWS_SHARED_CREDENTIALS_FILE": str(self.home / ".aws" / "credentials"),
@@ -90,9 +100,16 @@ class Cloud:
             "RAY_USAGE_STATS_ENABLED": "0",
         }
 
-    def run(self, *command: str, check: bool = True, seconds: float = 300.0, **environ: str) -> Done:
+    def run(
+        self, *command: str, check: bool = True, seconds: float = 300.0, **environ: str
+    ) -> Done:
         """Run a command as somebody who uses this cloud, with these variables too."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "AWS_"))}
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("RAY_", "AWS_"))
+        }
+
         done = subprocess.run(
             command,
             env={**kept, **self.environ(), **environ},
@@ -103,7 +120,10 @@ class Cloud:
             cwd=self.home,
         )
         if check and done.returncode != 0:
-            raise RuntimeError(f"{' '.join(command)} exited {done.returncode}\n{done.stdout}\n{done.stderr}")
+            raise RuntimeError(
+                f"{' '.join(command)} exited {done.returncode}\n{done.stdout}\n{done.stderr}"
+            )
+
         return done
 
     def client(self, service: str, region: str = REGION) -> Any:
@@ -123,25 +143,45 @@ class Cloud:
         return self.client("ec2")
 
     def subnets(self) -> dict[str, str]:
-        """Return the default VPC's subnets by zone: all route to the internet, and give public addresses."""
-        return {subnet["AvailabilityZone"]: subnet["SubnetId"] for subnet in self.ec2.describe_subnets()["Subnets"]}
+        """Return the default VPC's subnets by zone: all route to the internet, and give public
+        addresses.
+        """
+        return {
+            subnet["AvailabilityZone"]: subnet["SubnetId"]
+            for subnet in self.ec2.describe_subnets()["Subnets"]
+        }
 
     def instances(self, *states: str, region: str = REGION, **tags: str) -> list[InstanceTypeDef]:
-        """Return the instances with these tags (underscores are hyphens), by default all that are not terminated."""
+        """Return the instances with these tags (underscores are hyphens), by default all that are
+        not terminated.
+        """
         ours = {name.replace("_", "-"): value for name, value in tags.items()}
         pages = self.client("ec2", region).get_paginator("describe_instances").paginate()
-        found = [one for page in pages for reservation in page["Reservations"] for one in reservation["Instances"]]
+        found = [
+            one
+            for page in pages
+            for reservation in page["Reservations"]
+            for one in reservation["Instances"]
+        ]
+
         return [
             instance
             for instance in found
-            if ours.items() <= {tag["Key"]: tag["Value"] for tag in instance.get("Tags", [])}.items()
-            and (instance["State"]["Name"] in states if states else instance["State"]["Name"] not in GONE)
+            if ours.items()
+            <= {tag["Key"]: tag["Value"] for tag in instance.get("Tags", [])}.items()
+            and (
+                instance["State"]["Name"] in states
+                if states
+                else instance["State"]["Name"] not in GONE
+            )
         ]
 
     def container(self, instance: InstanceTypeDef) -> Instance:
         """Return what to run commands with on an instance."""
         name = instance["InstanceId"]
-        return Instance(name, self.player.container(name), instance["PrivateIpAddress"], self.engine)
+        return Instance(
+            name, self.player.container(name), instance["PrivateIpAddress"], self.engine
+        )
 
     def head(self, **tags: str) -> Instance:
         """Return the head's container, of the cluster with these tags."""
@@ -152,7 +192,9 @@ class Cloud:
         local = f"{self.engine.bridge_ip}:{self._registry_port}"
         publishing.publish(self.engine, local, *names, owner=hosts.this_process())
         at = ("--ip", self.registry.partition(":")[0])
-        self.engine.docker("network", "connect", *at, self.name, publishing.container_of(local), check=False)
+        self.engine.docker(
+            "network", "connect", *at, self.name, publishing.container_of(local), check=False
+        )
 
     def fail(self, fault: Fault) -> None:
         """Have requests that fit fail from now on."""
@@ -166,30 +208,44 @@ class Cloud:
         self._control()
 
     def quota(self, code: str, value: float) -> None:
-        """Set a quota of EC2 as Service Quotas tells it; no launch is refused for it (`fail` does that)."""
+        """Set a quota of EC2 as Service Quotas tells it; no launch is refused for it (`fail` does
+        that).
+        """
         self._quotas[code] = value
         self._control()
 
     def break_next(self, script: str, *, times: int = 1, **tags: str) -> None:
-        """Let the next instances with these tags boot with a fault (tests/bed/instances.py names the usual ones)."""
+        """Let the next instances with these tags boot with a fault (tests/bed/instances.py names
+        the usual ones).
+        """
         ours = {name.replace("_", "-"): value for name, value in tags.items()}
         self.player.planned.append(Planned(script, ours, times))
 
     def requests(self, action: str = "") -> list[dict[str, Any]]:
-        """Return the requests so far: time, status, action such as ec2:RunInstances, parameters, caller."""
+        """Return the requests so far: time, status, action such as ec2:RunInstances, parameters,
+        caller.
+        """
         lines = (self.files / "requests.jsonl").read_text().splitlines()
         return [one for one in map(json.loads, lines) if action in ("", one["action"])]
 
     def logs(self) -> str:
         """Return what the API and every instance wrote, for a test that failed."""
         parts = ["\n".join(self.player.errors), (self.files / "server.log").read_text()[-4000:]]
-        script = "tail -n 60 /tmp/ray/session_latest/logs/monitor.* /var/log/sshd.log /var/log/dockerd.log 2> /dev/null"
+        script = (
+            "tail -n 60 /tmp/ray/session_latest/logs/monitor.* /var/log/sshd.log "
+            "/var/log/dockerd.log 2> /dev/null"
+        )
         for instance in self.instances("running"):
-            parts += [instance["InstanceId"], self.container(instance).shell(script, check=False).stdout]
+            parts += [
+                instance["InstanceId"],
+                self.container(instance).shell(script, check=False).stdout,
+            ]
         return "\n".join(parts)
 
     def left(self) -> set[str]:
-        """Return what is in the account that was not when it was given, such as "security-group sg-1 (name)"."""
+        """Return what is in the account that was not when it was given, such as "security-group
+        sg-1 (name)".
+        """
         return self.objects() - self._baseline
 
     def objects(self) -> set[str]:
@@ -198,29 +254,40 @@ class Cloud:
 
     def _control(self) -> None:
         quotas = {
-            code: {"name": name, "value": self._quotas.get(code, value)} for code, (name, value) in QUOTAS.items()
+            code: {"name": name, "value": self._quotas.get(code, value)}
+            for code, (name, value) in QUOTAS.items()
         }
         part = self.files / "control.part"
-        part.write_text(json.dumps({"faults": [asdict(fault) for fault in self._faults], "quotas": quotas}))
+        part.write_text(
+            json.dumps({"faults": [asdict(fault) for fault in self._faults], "quotas": quotas})
+        )
         part.rename(self.files / "control.json")
 
 
 @contextmanager
 def cloud(engine: BedEngine, home: Path) -> Iterator[Cloud]:
-    """Give a cloud with nothing in it but a default VPC, AMIs, and Ray's role; what is made there goes with it."""
+    """Give a cloud with nothing in it but a default VPC, AMIs, and Ray's role; what is made there
+    goes with it.
+    """
     need(("rsync", "ssh"))
     images.ensure_ec2(engine)
+
     with aws_server.number() as number:
         made = Cloud(engine, home, number, free_port())
         _remove(made)
+
         for directory in (made.files, home / "tmp", home / "instances"):
             directory.mkdir(parents=True, exist_ok=True)
+
         for name, subnet in (
             (made.name, f"10.{200 + number}.0.0/16"),
             (f"{made.name}-public", f"198.18.{number}.0/24"),
         ):
             gateway = subnet.partition("/")[0].removesuffix("0") + "1"
-            engine.docker("network", "create", "--internal", "--subnet", subnet, "--gateway", gateway, name)
+            engine.docker(
+                "network", "create", "--internal", "--subnet", subnet, "--gateway", gateway, name
+            )
+
         try:
             with _api(made):
                 yield from _played(made)
@@ -258,14 +325,20 @@ def _played(made: Cloud) -> Iterator[Cloud]:
         made.engine,
         made.ec2,
         name=made.name,
-        settings={"API": f"{made.address}:{made.port}", "NETWORK": made.network, "REGISTRY": made.registry},
+        settings={
+            "API": f"{made.address}:{made.port}",
+            "NETWORK": made.network,
+            "REGISTRY": made.registry,
+        },
         home=made.home / "instances",
     )
+
     made.player.start()
     try:
         yield made
     finally:
         made.player.end()
+
     if made.player.errors:
         raise RuntimeError("instances could not be played:\n" + "\n".join(made.player.errors))
 
@@ -273,11 +346,15 @@ def _played(made: Cloud) -> Iterator[Cloud]:
 def _api(made: Cloud) -> AbstractContextManager[None]:
     made._control()
     public = f"198.18.{made.number}"
-    return aws_server.serve(Settings(made.address, made.port, made.network, public, str(made.files), AMIS))
+    return aws_server.serve(
+        Settings(made.address, made.port, made.network, public, str(made.files), AMIS)
+    )
 
 
 def _remove(made: Cloud) -> None:
-    """Remove the containers and networks of this number, also those of a test run that was killed."""
+    """Remove the containers and networks of this number, also those of a test run that was
+    killed.
+    """
     found = made.engine.docker("ps", "-aq", "--filter", f"name=^{made.name}-").stdout.split()
     registry = publishing.container_of(f"{made.engine.bridge_ip}:{made._registry_port}")
     made.engine.docker("rm", "-f", "-v", registry, *found, check=False)

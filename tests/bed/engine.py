@@ -1,4 +1,6 @@
-"""A Docker engine of our own: its own socket, data, bridge and daemon.json, beside whatever the machine runs."""
+"""A Docker engine of our own: its own socket, data, bridge and daemon.json, beside whatever the
+machine runs.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +27,12 @@ OLD = "until=48h"
 
 @dataclass(frozen=True)
 class BedEngine:
-    """A dockerd that we start and end; `subnet` is the third number of its bridge's addresses, 172.30.N.0/24.
+    """A dockerd that we start and end; `subnet` is the third number of its bridge's addresses,
+    172.30.N.0/24.
 
-    Only one engine may write packet filters: a second one would take away those that keep the first one's networks
-    apart. Without them ports are published by Docker's proxy alone, and containers do not reach the outside.
+    Only one engine may write packet filters: a second one would take away those that keep the first
+    one's networks apart. Without them ports are published by Docker's proxy alone, and containers
+    do not reach the outside.
     """
 
     name: str
@@ -66,7 +70,9 @@ class BedEngine:
             return None
 
     def environ(self) -> dict[str, str]:
-        """Return what makes `docker`, and Trainyard, talk to this engine, with compose and buildx."""
+        """Return what makes `docker`, and Trainyard, talk to this engine, with compose and
+        buildx.
+        """
         home = self.data / "docker-config"
         home.mkdir(parents=True, exist_ok=True)
         link = home / "cli-plugins"
@@ -85,18 +91,25 @@ class BedEngine:
             stdin=subprocess.DEVNULL,
         )
         if check and done.returncode != 0:
-            raise RuntimeError(f"docker {' '.join(arguments)} exited {done.returncode}\n{done.stdout}\n{done.stderr}")
+            raise RuntimeError(
+                f"docker {' '.join(arguments)} exited "
+                f"{done.returncode}\n{done.stdout}\n{done.stderr}"
+            )
+
         return done
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
         if self.pid is not None:
             return
+
         self.directory.mkdir(parents=True, exist_ok=True)
         self.data.mkdir(parents=True, exist_ok=True)
         (self.directory / "docker.pid").unlink(missing_ok=True)
+
         if not self.config.exists():
             self.config.write_text("{}\n")
+
         _bridge(self._bridge, f"{self.bridge_ip}/24")
         with (self.data / "dockerd.log").open("ab") as log:
             process = subprocess.Popen(
@@ -116,13 +129,18 @@ class BedEngine:
                 stderr=log,
                 start_new_session=True,
             )
+
         give_up = time.monotonic() + 60
         while self.docker("version", check=False).returncode != 0:
             if process.poll() is not None or time.monotonic() > give_up:
-                raise RuntimeError(f"dockerd did not start\n{(self.data / 'dockerd.log').read_text()[-3000:]}")
+                raise RuntimeError(
+                    f"dockerd did not start\n{(self.data / 'dockerd.log').read_text()[-3000:]}"
+                )
             time.sleep(0.1)
+
         if self.filters:
             _keep_services_inside()
+
         # Popen would warn that its child still runs, which is what is wanted here.
         process.returncode = 0
 
@@ -139,7 +157,9 @@ class BedEngine:
             time.sleep(0.1)
 
     def withdraw(self) -> None:
-        """Take away what it leaves on the machine once it has ended, but for its data: mounts and its bridge."""
+        """Take away what it leaves on the machine once it has ended, but for its data: mounts and
+        its bridge.
+        """
         ours = (f"{self.directory}/", f"{self.data}/")
         mounted = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
         for path in reversed([one for one in mounted if one.startswith(ours)]):
@@ -173,7 +193,9 @@ class BedEngine:
                 self.docker(*remove, *found, check=False)
 
     def prune(self) -> None:
-        """Remove what tests built days ago, and nothing else uses; newer images make the next run quicker."""
+        """Remove what tests built days ago, and nothing else uses; newer images make the next run
+        quicker.
+        """
         for words in (
             ("image", "prune", "--all", "--filter", f"label={IMAGE_LABEL}"),
             ("image", "prune"),
@@ -217,7 +239,9 @@ class BedEngine:
 
 
 def _keep_services_inside() -> None:
-    """Refuse packets to services of a Kubernetes whose host has no rules for them yet: they would leave here."""
+    """Refuse packets to services of a Kubernetes whose host has no rules for them yet: they would
+    leave here.
+    """
     for services in ("10.96.0.0/16", "10.152.183.0/24"):
         rule = ["DOCKER-USER", "-d", services, "-j", "REJECT"]
         if subprocess.run(["iptables", "-C", *rule], capture_output=True).returncode != 0:
@@ -225,7 +249,8 @@ def _keep_services_inside() -> None:
 
 
 def _runs(pid: int) -> bool:
-    """Say whether a process runs: an engine that another process of the tests started is its zombie once it ended.
+    """Say whether a process runs: an engine that another process of the tests started is its zombie
+    once it ended.
 
     It is one as soon as its first thread has ended; the others still hold its files.
     """

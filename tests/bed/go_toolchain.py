@@ -1,4 +1,6 @@
-"""The Go that builds the bed's programs: this machine's own, or one that a Python package brings."""
+"""The Go that builds the bed's programs: this machine's own, or one that a Python package
+brings.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ DIRECTORY = CACHE / f"go-{VERSION}"
 
 
 def installed() -> str | None:
-    """Return the `go` to use if there is one that is new enough: this machine's, or the one that was brought."""
+    """Return the `go` to use if there is one that is new enough: this machine's, or the one that
+    was brought.
+    """
     for found in (shutil.which("go"), str(DIRECTORY / "go" / "bin" / "go")):
         if found and Path(found).exists() and version(found) >= OLDEST:
             return found
@@ -28,7 +32,8 @@ def installed() -> str | None:
 
 def version(program: str) -> tuple[int, int]:
     """Return the version of a Go."""
-    # Outside of modules: in one that asks for a newer Go, `go version` would fetch and name that one.
+    # Outside of modules: in one that asks for a newer Go, `go version` would fetch and name that
+    # one.
     said = subprocess.run([program, "env", "GOVERSION"], capture_output=True, text=True, cwd="/")
     numbers = re.match(r"go(\d+)\.(\d+)", said.stdout)
     return (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)

@@ -1,4 +1,6 @@
-"""A container that plays a remote Docker host: a real sshd, and a Docker engine of its own inside."""
+"""A container that plays a remote Docker host: a real sshd, and a Docker engine of its own
+inside.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,19 @@ from tests.bed import images
 from tests.bed.engine import BedEngine, Done
 from tests.bed.places import run
 
-# `docker run --privileged` fails where the outer container lacks CAP_SYS_RESOURCE; this is what works there too.
+# `docker run --privileged` fails where the outer container lacks CAP_SYS_RESOURCE; this is what
+# works there too.
 RIGHTS = (
     *("--cap-add", "ALL", "--cap-drop", "SYS_RESOURCE"),
     *("--security-opt", "seccomp=unconfined", "--security-opt", "apparmor=unconfined"),
-    *("--security-opt", "systempaths=unconfined", "--device-cgroup-rule", "a *:* rwm", "--cgroupns", "private"),
+    *(
+        "--security-opt",
+        "systempaths=unconfined",
+        "--device-cgroup-rule",
+        "a *:* rwm",
+        "--cgroupns",
+        "private",
+    ),
 )
 
 
@@ -38,7 +48,9 @@ class DockerHost:
         return f"ssh://root@{self.ip}"
 
     def environ(self) -> dict[str, str]:
-        """Return what lets us reach the host: a HOME with key and known host, and the plugins of `docker`."""
+        """Return what lets us reach the host: a HOME with key and known host, and the plugins of
+        `docker`.
+        """
         return {"HOME": str(self.home), "DOCKER_CONFIG": self.engine.environ()["DOCKER_CONFIG"]}
 
     def run(self, *command: str, check: bool = True) -> Done:
@@ -51,8 +63,11 @@ class DockerHost:
     def load(self, *names: str) -> None:
         """Bring images of the outer engine into the inner one."""
         saved = subprocess.Popen(
-            ["docker", "save", *names], env={**os.environ, **self.engine.environ()}, stdout=subprocess.PIPE
+            ["docker", "save", *names],
+            env={**os.environ, **self.engine.environ()},
+            stdout=subprocess.PIPE,
         )
+
         subprocess.run(
             ["docker", "exec", "-i", self.container, "docker", "load"],
             env={**os.environ, **self.engine.environ()},
@@ -61,6 +76,7 @@ class DockerHost:
             capture_output=True,
             timeout=300,
         )
+
         saved.wait(60)
 
 
@@ -71,10 +87,12 @@ def docker_host(engine: BedEngine, home: Path) -> Iterator[DockerHost]:
     name = f"trainyard-bed-host-{os.getpid()}"
     (home / ".ssh").mkdir(parents=True)
     run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(home / ".ssh" / "id_ed25519")])
-    # A registry on the bed's bridge speaks plain HTTP; the host trusts it as registry.trust would have it.
+    # A registry on the bed's bridge speaks plain HTTP; the host trusts it as registry.trust would
+    # have it.
     config = home / "daemon.json"
     config.write_text(json.dumps({"insecure-registries": ["172.30.0.0/16"]}))
     engine.docker("create", "--name", name, "--hostname", name, *RIGHTS, images.HOST)
+
     try:
         engine.docker("cp", str(config), f"{name}:/etc/docker/daemon.json")
         engine.docker("start", name)
@@ -93,14 +111,21 @@ def _wait(host: DockerHost) -> None:
     give_up = time.monotonic() + 60
     while host.docker("version", check=False).returncode != 0:
         if time.monotonic() > give_up:
-            raise RuntimeError(f"the host's engine did not start\n{host.engine.docker('logs', host.container).stderr}")
+            raise RuntimeError(
+                "the host's engine did not "
+                f"start\n{host.engine.docker('logs', host.container).stderr}"
+            )
         time.sleep(0.2)
 
 
 def _let_in(host: DockerHost) -> None:
-    """Put our key on the host, and its key into our known_hosts: nothing is trusted blindly, in tests either."""
+    """Put our key on the host, and its key into our known_hosts: nothing is trusted blindly, in
+    tests either.
+    """
     key = (host.home / ".ssh" / "id_ed25519.pub").read_text().strip()
-    host.run("sh", "-c", f"umask 077; mkdir -p /root/.ssh; echo '{key}' > /root/.ssh/authorized_keys")
+    host.run(
+        "sh", "-c", f"umask 077; mkdir -p /root/.ssh; echo '{key}' > /root/.ssh/authorized_keys"
+    )
     public = host.run("cat", "/etc/ssh/ssh_host_ed25519_key.pub").stdout.split()
     known = host.home / ".ssh" / "known_hosts"
     known.write_text(f"{host.ip} {public[0]} {public[1]}\n")

@@ -1,4 +1,6 @@
-"""Containers that play a user's machines: a real sshd, a user with sudo, and nothing running that was not asked for."""
+"""Containers that play a user's machines: a real sshd, a user with sudo, and nothing running that
+was not asked for.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ class Host:
 
     @property
     def ssh(self) -> str:
-        """Return what `ssh` is told: its key and the host's are known where `environ` of the bed is set."""
+        """Return what `ssh` is told: its key and the host's are known where `environ` of the bed is
+        set.
+        """
         return f"{USER}@{self.ip}"
 
     @property
@@ -66,11 +70,14 @@ class Host:
     def power_off(self) -> None:
         """Cut the power: what is in memory is lost, and nobody reaches it any more."""
         self.run("/opt/bed/power", "off")
-        # Who asks where it is gets no answer for 3 s; who knows would wait for one from there for as long as it likes.
+        # Who asks where it is gets no answer for 3 s; who knows would wait for one from there for
+        # as long as it likes.
         run(["ip", "neigh", "flush", "to", self.ip])
 
     def power_on(self) -> None:
-        """Boot it after its power was cut, with the address that it had; its services start as on any machine."""
+        """Boot it after its power was cut, with the address that it had; its services start as on
+        any machine.
+        """
         self.run("/opt/bed/power", "on")
 
     def log(self, daemon: str) -> str:
@@ -80,9 +87,16 @@ class Host:
 
 @contextmanager
 def bare_hosts(
-    engine: BedEngine, home: Path, *, count: int = 1, owner: str | None = None, image: str = images.KUBE_HOST
+    engine: BedEngine,
+    home: Path,
+    *,
+    count: int = 1,
+    owner: str | None = None,
+    image: str = images.KUBE_HOST,
 ) -> Iterator[list[Host]]:
-    """Give hosts that can be reached by SSH as an unprivileged user with sudo, and have nothing running."""
+    """Give hosts that can be reached by SSH as an unprivileged user with sudo, and have nothing
+    running.
+    """
     made = start(engine, home, count=count, owner=owner, image=image)
     try:
         yield made
@@ -91,9 +105,16 @@ def bare_hosts(
 
 
 def start(
-    engine: BedEngine, home: Path, *, count: int, owner: str | None = None, image: str = images.KUBE_HOST
+    engine: BedEngine,
+    home: Path,
+    *,
+    count: int,
+    owner: str | None = None,
+    image: str = images.KUBE_HOST,
 ) -> list[Host]:
-    """Start hosts host-1 to host-N that live until they are removed; `home` gets the key and the known hosts."""
+    """Start hosts host-1 to host-N that live until they are removed; `home` gets the key and the
+    known hosts.
+    """
     images.ensure_host_image(engine, image)
     unpacked = layers.ensure(engine)
     remove_leftovers(engine)
@@ -104,12 +125,15 @@ def start(
     containers = [f"trainyard-bed-{names}-{number}" for number in range(1, count + 1)]
     try:
         made = each(
-            lambda number: _start_one(engine, home, containers[number], f"host-{number + 1}", owner, image, unpacked),
+            lambda number: _start_one(
+                engine, home, containers[number], f"host-{number + 1}", owner, image, unpacked
+            ),
             range(count),
         )
     except BaseException:
         remove(engine, containers)
         raise
+
     _write_ssh(home, made)
     return made
 
@@ -141,7 +165,8 @@ def remove_owned(engine: BedEngine, owner: str) -> None:
 def environ(home: Path) -> dict[str, str]:
     """Return what makes `ssh` use the key and the known hosts of the bed.
 
-    OpenSSH ignores $HOME and reads the home that passwd names, so an `ssh` that says where to look is first on PATH.
+    OpenSSH ignores $HOME and reads the home that passwd names, so an `ssh` that says where to look
+    is first on PATH.
     """
     return {"HOME": str(home), "PATH": f"{home / 'bin'}:{os.environ['PATH']}"}
 
@@ -164,24 +189,49 @@ def _start_one(
     files = home / "hosts" / name
     files.mkdir(parents=True, exist_ok=True)
     (files / "authorized_keys").write_text((home / ".ssh" / "id_ed25519.pub").read_text())
+
     engine.docker(
-        *("run", "--detach", "--name", container, "--hostname", name, "--label", f"{LABEL}={owner}"),
+        *(
+            "run",
+            "--detach",
+            "--name",
+            container,
+            "--hostname",
+            name,
+            "--label",
+            f"{LABEL}={owner}",
+        ),
         # Programs are run from these.
         *("--tmpfs", "/run:exec,mode=755", "--tmpfs", "/tmp:exec,mode=1777"),
-        *("--volume", f"{files}:/etc/bed:ro", "--volume", f"{unpacked}:{layers.ON_HOSTS}:ro", *RIGHTS, image),
+        *(
+            "--volume",
+            f"{files}:/etc/bed:ro",
+            "--volume",
+            f"{unpacked}:{layers.ON_HOSTS}:ro",
+            *RIGHTS,
+            image,
+        ),
     )
-    address = engine.docker("inspect", "--format", "{{.NetworkSettings.IPAddress}}", container).stdout.strip()
+
+    address = engine.docker(
+        "inspect", "--format", "{{.NetworkSettings.IPAddress}}", container
+    ).stdout.strip()
     host = Host(name, container, address, home, engine)
     give_up = time.monotonic() + 60
+
     while host.run("test", "-e", "/run/booted", check=False).returncode != 0:
         if time.monotonic() > give_up:
-            raise RuntimeError(f"{name} did not boot\n{engine.docker('logs', container, check=False).stderr}")
+            raise RuntimeError(
+                f"{name} did not boot\n{engine.docker('logs', container, check=False).stderr}"
+            )
         time.sleep(0.1)
+
     return host
 
 
 def _allow_watches() -> None:
-    """Let the containers of this machine watch more files: the kernel's 128 instances do for some ten hosts only.
+    """Let the containers of this machine watch more files: the kernel's 128 instances do for some
+    ten hosts only.
 
     https://kind.sigs.k8s.io/docs/user/known-issues/#pod-errors-due-to-too-many-open-files
     """
@@ -193,14 +243,22 @@ def _allow_watches() -> None:
 def _make_key(home: Path) -> None:
     (home / ".ssh").mkdir(parents=True, exist_ok=True, mode=0o700)
     if not (home / ".ssh" / "id_ed25519").exists():
-        run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(home / ".ssh" / "id_ed25519")])
+        run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(home / ".ssh" / "id_ed25519")]
+        )
 
 
 def _write_ssh(home: Path, made: list[Host]) -> None:
-    """Write down the hosts' keys, asked for not by SSH: nothing is trusted blindly, in tests either."""
-    keys = each(lambda host: host.run("cat", "/etc/ssh/ssh_host_ed25519_key.pub").stdout.split(), made)
+    """Write down the hosts' keys, asked for not by SSH: nothing is trusted blindly, in tests
+    either.
+    """
+    keys = each(
+        lambda host: host.run("cat", "/etc/ssh/ssh_host_ed25519_key.pub").stdout.split(), made
+    )
     known = home / ".ssh" / "known_hosts"
-    known.write_text("".join(f"{host.ip} {key[0]} {key[1]}\n" for host, key in zip(made, keys, strict=True)))
+    known.write_text(
+        "".join(f"{host.ip} {key[0]} {key[1]}\n" for host, key in zip(made, keys, strict=True))
+    )
     options = f'-i "{home}/.ssh/id_ed25519" -o IdentitiesOnly=yes -o UserKnownHostsFile="{known}"'
     (home / "bin").mkdir(exist_ok=True)
     for name in ("ssh", "scp"):
@@ -210,7 +268,9 @@ def _write_ssh(home: Path, made: list[Host]) -> None:
 
 
 def _alive(owner: str) -> bool:
-    """Say whether the test run that started a host still runs; one that was started by hand belongs to nobody."""
+    """Say whether the test run that started a host still runs; one that was started by hand belongs
+    to nobody.
+    """
     if owner.startswith(BY_HAND):
         return True
     pid, _, started = owner.partition(":")
@@ -218,4 +278,6 @@ def _alive(owner: str) -> bool:
 
 
 def _listed(engine: BedEngine, form: str) -> list[str]:
-    return engine.docker("ps", "-a", "--filter", f"label={LABEL}", "--format", form).stdout.splitlines()
+    return engine.docker(
+        "ps", "-a", "--filter", f"label={LABEL}", "--format", form
+    ).stdout.splitlines()

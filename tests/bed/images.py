@@ -41,7 +41,11 @@ HOST_CA = Path("/etc/ssl/certs/ca-certificates.crt")
 def ensure_all(engine: BedEngine) -> None:
     """Build whatever is missing or was changed: base 45 s, Ray 60 s, once."""
     _ensure_debian(engine, BASE, PACKAGES)
-    _ensure(engine, REGISTRY, {"docker-registry": Path(shutil.which("docker-registry") or "/usr/bin/docker-registry")})
+    _ensure(
+        engine,
+        REGISTRY,
+        {"docker-registry": Path(shutil.which("docker-registry") or "/usr/bin/docker-registry")},
+    )
     _ensure(engine, RAY, {}, arguments={"RAY": versions.RAY})
 
 
@@ -62,7 +66,11 @@ def ensure_host_image(engine: BedEngine, name: str) -> None:
 def _ensure_kube_host(engine: BedEngine) -> None:
     for name, program in ON_A_HOST.items():
         _ensure(
-            engine, name, {"program": programs.ensure(program)}, source="scratch-program", made_of=[program.content]
+            engine,
+            name,
+            {"program": programs.ensure(program)},
+            source="scratch-program",
+            made_of=[program.content],
         )
     kubelite = programs.ensure(programs.KUBELITE)
     _ensure(engine, KUBE_HOST, {"kubelite": kubelite}, made_of=[programs.KUBELITE.content])
@@ -71,7 +79,9 @@ def _ensure_kube_host(engine: BedEngine) -> None:
 def _ensure_microk8s_host(engine: BedEngine) -> None:
     with tempfile.TemporaryDirectory() as directory:
         dns = Path(directory) / "dns.yaml"
-        dns.write_text((HERE / "manifests/dns.yaml").read_text().replace("10.96.0.10", "10.152.183.10"))
+        dns.write_text(
+            (HERE / "manifests/dns.yaml").read_text().replace("10.96.0.10", "10.152.183.10")
+        )
         _ensure(
             engine,
             MICROK8S_HOST,
@@ -95,13 +105,27 @@ def ensure_ray_gpu(engine: BedEngine) -> None:
 def ensure_ec2(engine: BedEngine) -> None:
     """Build the training image for EC2, and on it the one that plays an instance: 60 s, once."""
     with locked("images"):
-        _ensure(engine, RAY_AWS, {}, arguments={"BOTO3": metadata.version("boto3")}, made_of=[_content(engine, RAY)])
+        _ensure(
+            engine,
+            RAY_AWS,
+            {},
+            arguments={"BOTO3": metadata.version("boto3")},
+            made_of=[_content(engine, RAY)],
+        )
+
         gpus = HERE / "dockerfiles/ray-gpu/nvidia-smi"
-        _ensure(engine, EC2_INSTANCE, {gpus.name: gpus}, made_of=[_content(engine, RAY_AWS), gpus.read_text()])
+        _ensure(
+            engine,
+            EC2_INSTANCE,
+            {gpus.name: gpus},
+            made_of=[_content(engine, RAY_AWS), gpus.read_text()],
+        )
 
 
 def ensure_torch(engine: BedEngine) -> None:
-    """Build images/torch on the bed's base, with the torch of pip's index: 6.9 GB, ten minutes, once."""
+    """Build images/torch on the bed's base, with the torch of pip's index: 6.9 GB, ten minutes,
+    once.
+    """
     arguments = {"BASE": BASE, "RAY_VERSION": versions.RAY}
     with locked("images"):
         _ensure(engine, TORCH, {}, arguments=arguments, source=str(TORCH_IMAGE), seconds=3600)
@@ -132,11 +156,13 @@ def _ensure_debian(engine: BedEngine, name: str, packages: str) -> None:
     content = _hash(packages)
     if _content(engine, name) == content:
         return
+
     CACHE.mkdir(parents=True, exist_ok=True)
     archive = _archive(packages)
     if not archive.exists():
         part = archive.with_suffix(".part.tar")
-        # The CAs of this machine: where a proxy stands before the package registries, they are needed in every build.
+        # The CAs of this machine: where a proxy stands before the package registries, they are
+        # needed in every build.
         trust = f"copy-in {HOST_CA} /etc/ssl/certs/"
         run(
             [
@@ -148,8 +174,18 @@ def _ensure_debian(engine: BedEngine, name: str, packages: str) -> None:
                 str(part),
             ]
         )
+
         part.rename(archive)
-    engine.docker("import", "--change", f"LABEL bed={content}", "--change", 'CMD ["/bin/bash"]', str(archive), name)
+
+    engine.docker(
+        "import",
+        "--change",
+        f"LABEL bed={content}",
+        "--change",
+        'CMD ["/bin/bash"]',
+        str(archive),
+        name,
+    )
 
 
 def _ensure(
@@ -162,30 +198,52 @@ def _ensure(
     made_of: Sequence[str] = (),
     seconds: float = 900,
 ) -> None:
-    """Build an image from dockerfiles/SOURCE, by default of its own name, unless it is there and made of the same.
+    """Build an image from dockerfiles/SOURCE, by default of its own name, unless it is there and
+    made of the same.
 
     `files` are put beside the Dockerfile.
     """
     directory = HERE / "dockerfiles" / (source or name.partition("/")[2].partition(":")[0])
     arguments = arguments or {}
-    texts = [path.read_text() for path in sorted(directory.rglob("*")) if path.is_file() and path.suffix != ".pyc"]
+    texts = [
+        path.read_text()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and path.suffix != ".pyc"
+    ]
+
     content = _hash(_content(engine, BASE), *texts, *arguments.values(), *made_of)
     if _content(engine, name) == content:
         return
+
     with tempfile.TemporaryDirectory() as context:
         shutil.copytree(directory, context, dirs_exist_ok=True)
         for target, path in files.items():
             shutil.copy(path, Path(context) / target)
-        given = [word for key, value in arguments.items() for word in ("--build-arg", f"{key}={value}")]
+
+        given = [
+            word for key, value in arguments.items() for word in ("--build-arg", f"{key}={value}")
+        ]
+
         engine.docker(
-            *("buildx", "build", "--load", "--network=host", "--label", f"bed={content}", "--tag", name),
+            *(
+                "buildx",
+                "build",
+                "--load",
+                "--network=host",
+                "--label",
+                f"bed={content}",
+                "--tag",
+                name,
+            ),
             *(*given, context),
             seconds=seconds,
         )
 
 
 def _content(engine: BedEngine, name: str) -> str:
-    found = engine.docker("image", "inspect", "--format", '{{index .Config.Labels "bed"}}', name, check=False)
+    found = engine.docker(
+        "image", "inspect", "--format", '{{index .Config.Labels "bed"}}', name, check=False
+    )
     return found.stdout.strip()
 
 

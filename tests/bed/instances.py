@@ -1,4 +1,6 @@
-"""The player: gives every running instance of the bed's AWS a container, and takes it away with the instance."""
+"""The player: gives every running instance of the bed's AWS a container, and takes it away with the
+instance.
+"""
 
 from __future__ import annotations
 
@@ -57,10 +59,13 @@ class Instance:
 class Player:
     """A thread that asks which instances there are, and makes containers follow.
 
-    One that cannot be played is terminated, as EC2 does where it cannot launch, and `errors` says why.
+    One that cannot be played is terminated, as EC2 does where it cannot launch, and `errors` says
+    why.
     """
 
-    def __init__(self, engine: BedEngine, ec2: EC2Client, *, name: str, settings: dict[str, str], home: Path) -> None:
+    def __init__(
+        self, engine: BedEngine, ec2: EC2Client, *, name: str, settings: dict[str, str], home: Path
+    ) -> None:
         self.planned: list[Planned] = []
         self.errors: list[str] = []
         self._engine = engine
@@ -99,15 +104,24 @@ class Player:
             for reservation in page["Reservations"]
             for instance in reservation["Instances"]
         }
+
         states = {name: instance["State"]["Name"] for name, instance in known.items()}
         each(self._remove, [name for name in self._up if states.get(name, "terminated") in GONE])
         each(self._stop, [name for name, up in self._up.items() if up and states[name] in STOPPED])
         running = [known[name] for name, state in states.items() if state == "running"]
-        each(self._end_by_itself, [one for one in running if self._up.get(one["InstanceId"]) and not self._runs(one)])
+        each(
+            self._end_by_itself,
+            [one for one in running if self._up.get(one["InstanceId"]) and not self._runs(one)],
+        )
         each(self._launch, [one for one in running if not self._up.get(one["InstanceId"])])
 
     def _runs(self, instance: InstanceTypeDef) -> bool:
-        asked = ("inspect", "--format", "{{.State.Running}}", self.container(instance["InstanceId"]))
+        asked = (
+            "inspect",
+            "--format",
+            "{{.State.Running}}",
+            self.container(instance["InstanceId"]),
+        )
         return self._engine.docker(*asked).stdout.strip() == "true"
 
     def _launch(self, instance: InstanceTypeDef) -> None:
@@ -132,17 +146,34 @@ class Player:
         name, dns = instance["InstanceId"], instance["PrivateDnsName"]
         files = self._home / name
         files.mkdir(parents=True)
-        kind = self._ec2.describe_instance_types(InstanceTypes=[instance["InstanceType"]])["InstanceTypes"][0]
-        self._write(instance, files, gpus=sum(gpu["Count"] for gpu in kind.get("GpuInfo", {}).get("Gpus", [])))
+        kind = self._ec2.describe_instance_types(InstanceTypes=[instance["InstanceType"]])[
+            "InstanceTypes"
+        ][0]
+        self._write(
+            instance,
+            files,
+            gpus=sum(gpu["Count"] for gpu in kind.get("GpuInfo", {}).get("Gpus", [])),
+        )
+
         self._engine.docker(
             *("create", "--name", self.container(name), "--hostname", dns, "--network", self._name),
             *("--ip", instance["PrivateIpAddress"]),
-            *("--tmpfs", "/run:exec,mode=755", "--shm-size", "2g", "--memory", f"{kind['MemoryInfo']['SizeInMiB']}m"),
+            *(
+                "--tmpfs",
+                "/run:exec,mode=755",
+                "--shm-size",
+                "2g",
+                "--memory",
+                f"{kind['MemoryInfo']['SizeInMiB']}m",
+            ),
             *("--volume", f"{files}:/etc/bed:ro", *RIGHTS, images.EC2_INSTANCE),
         )
+
         if "PublicIpAddress" in instance:
             address = ("--ip", instance["PublicIpAddress"])
-            self._engine.docker("network", "connect", *address, f"{self._name}-public", self.container(name))
+            self._engine.docker(
+                "network", "connect", *address, f"{self._name}-public", self.container(name)
+            )
 
     def _write(self, instance: InstanceTypeDef, files: Path, *, gpus: int) -> None:
         """Write what the instance's boot reads."""
@@ -155,13 +186,17 @@ class Player:
         (files / "environ").write_text("\n".join(lines) + "\n")
         (files / "script").write_text(self._script(instance))
         keys = ""
+
         if "KeyName" in instance:
-            found = self._ec2.describe_key_pairs(KeyNames=[instance["KeyName"]], IncludePublicKey=True)
+            found = self._ec2.describe_key_pairs(
+                KeyNames=[instance["KeyName"]], IncludePublicKey=True
+            )
             keys = found["KeyPairs"][0]["PublicKey"]
+
         (files / "authorized_keys").write_text(keys + "\n")
-        given = self._ec2.describe_instance_attribute(InstanceId=name, Attribute="userData")["UserData"].get(
-            "Value", ""
-        )
+        given = self._ec2.describe_instance_attribute(InstanceId=name, Attribute="userData")[
+            "UserData"
+        ].get("Value", "")
         (files / "user-data").write_bytes(base64.b64decode(given))
 
     def _script(self, instance: InstanceTypeDef) -> str:
@@ -183,7 +218,9 @@ class Player:
     def _end_by_itself(self, instance: InstanceTypeDef) -> None:
         """Let EC2 know of an instance that was shut down from inside."""
         name = instance["InstanceId"]
-        asked = self._ec2.describe_instance_attribute(InstanceId=name, Attribute="instanceInitiatedShutdownBehavior")
+        asked = self._ec2.describe_instance_attribute(
+            InstanceId=name, Attribute="instanceInitiatedShutdownBehavior"
+        )
         self._up[name] = False
         if asked["InstanceInitiatedShutdownBehavior"].get("Value") == "terminate":
             self._ec2.terminate_instances(InstanceIds=[name])

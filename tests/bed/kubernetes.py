@@ -1,4 +1,6 @@
-"""A Kubernetes cluster on hosts of the bed: real API server, kubelets, DNS and storage; faults on request."""
+"""A Kubernetes cluster on hosts of the bed: real API server, kubelets, DNS and storage; faults on
+request.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,11 @@ MANIFESTS = HERE / "manifests"
 
 @dataclass(frozen=True)
 class KubeBed:
-    """A running cluster; `home` holds what a user would have: kubeconfig, SSH key, known hosts, Helm's files.
+    """A running cluster; `home` holds what a user would have: kubeconfig, SSH key, known hosts,
+    Helm's files.
 
-    `registry` is an address at which tests may publish a registry without TLS: every host trusts it.
+    `registry` is an address at which tests may publish a registry without TLS: every host trusts
+    it.
     """
 
     home: Path
@@ -45,16 +49,22 @@ class KubeBed:
         """Return the environment of somebody who works with this cluster."""
         return {**environ(self.engine, self.home), "KUBECONFIG": str(self.kubeconfig)}
 
-    def kubectl(self, *arguments: str, check: bool = True, given: str | None = None, seconds: float = 120.0) -> Done:
+    def kubectl(
+        self, *arguments: str, check: bool = True, given: str | None = None, seconds: float = 120.0
+    ) -> Done:
         """Run `kubectl ARGUMENTS` as the administrator, with `given` as its standard input."""
-        return _run(["kubectl", *arguments], self.environ(), check=check, given=given, seconds=seconds)
+        return _run(
+            ["kubectl", *arguments], self.environ(), check=check, given=given, seconds=seconds
+        )
 
     def apply(self, text: str) -> None:
         """Apply manifests, as an administrator by hand would."""
         self.kubectl("apply", "--server-side", "--validate=false", "-f", "-", given=text)
 
     def restricted(self, namespace: str) -> Path:
-        """Return a kubeconfig for that namespace, which is made if need be, and for nothing else."""
+        """Return a kubeconfig for that namespace, which is made if need be, and for nothing
+        else.
+        """
         return access.restricted(self, namespace)
 
     @contextmanager
@@ -67,7 +77,10 @@ class KubeBed:
         return next(host for host in self.hosts if host.name == name)
 
     def ready(self) -> set[str]:
-        path = 'jsonpath={range .items[*]}{.metadata.name} {.status.conditions[?(@.type=="Ready")].status}{"\\n"}{end}'
+        path = (
+            "jsonpath={range .items[*]}{.metadata.name} "
+            '{.status.conditions[?(@.type=="Ready")].status}{"\\n"}{end}'
+        )
         done = self.kubectl("get", "nodes", "-o", path, check=False)
         pairs = [line.split() for line in done.stdout.splitlines()]
         return {pair[0] for pair in pairs if pair[1:] == ["True"]}
@@ -75,21 +88,37 @@ class KubeBed:
     def allocatable(self, host: Host, resource: str) -> str:
         """Return how much of a resource pods may have on a host, "" if it has none such."""
         escaped = resource.replace(".", "\\.")
-        return self.kubectl("get", "node", host.name, "-o", f"jsonpath={{.status.allocatable.{escaped}}}").stdout
+        return self.kubectl(
+            "get", "node", host.name, "-o", f"jsonpath={{.status.allocatable.{escaped}}}"
+        ).stdout
 
     def fake_gpus(self, host: Host, count: int) -> None:
-        """Give a host GPUs that do not exist; a container learns of its own as from NVIDIA's device plugin."""
+        """Give a host GPUs that do not exist; a container learns of its own as from NVIDIA's device
+        plugin.
+        """
         host.stop("gpu-plugin")
         host.start("gpu-plugin", "gpu-plugin", f"--count={count}", f"--host={host.name}")
-        wait(lambda: self.allocatable(host, GPU) == str(count), f"{host.name} offers {count} GPUs", seconds=30)
+        wait(
+            lambda: self.allocatable(host, GPU) == str(count),
+            f"{host.name} offers {count} GPUs",
+            seconds=30,
+        )
 
     def no_gpus(self, host: Host) -> None:
-        """End the device plugin, as when a driver fails: the node goes on existing, with none to give."""
+        """End the device plugin, as when a driver fails: the node goes on existing, with none to
+        give.
+        """
         host.stop("gpu-plugin")
-        wait(lambda: self.allocatable(host, GPU) in ("", "0"), f"{host.name} offers no GPUs", seconds=30)
+        wait(
+            lambda: self.allocatable(host, GPU) in ("", "0"),
+            f"{host.name} offers no GPUs",
+            seconds=30,
+        )
 
     def stop_api(self) -> None:
-        """End the API server, and nothing else; told to stop, it would first wait for those who watch."""
+        """End the API server, and nothing else; told to stop, it would first wait for those who
+        watch.
+        """
         self.plane.host.kill("kube-apiserver")
         self.plane.wait(up=False)
 
@@ -106,7 +135,9 @@ class KubeBed:
         publishing.publish(self.engine, self.registry, *names, owner=self.owner)
 
     def trust_registry(self, address: str) -> None:
-        """Let every host pull from a registry without TLS, as its administrator would: for each pull from now on."""
+        """Let every host pull from a registry without TLS, as its administrator would: for each
+        pull from now on.
+        """
         each(lambda host: trust_registry(host, address), self.hosts)
 
 
@@ -114,13 +145,19 @@ GPU = "nvidia.com/gpu"
 
 
 @contextmanager
-def kube_bed(engine: BedEngine, home: Path, *, count: int = 3, owner: str | None = None) -> Iterator[KubeBed]:
-    """Give a cluster of that many hosts; the first one has the control plane, and pods like the others."""
+def kube_bed(
+    engine: BedEngine, home: Path, *, count: int = 3, owner: str | None = None
+) -> Iterator[KubeBed]:
+    """Give a cluster of that many hosts; the first one has the control plane, and pods like the
+    others.
+    """
     bed = start(engine, home, count=count, owner=owner)
     try:
         yield bed
     finally:
-        hosts.remove(engine, [*(host.container for host in bed.hosts), publishing.container_of(bed.registry)])
+        hosts.remove(
+            engine, [*(host.container for host in bed.hosts), publishing.container_of(bed.registry)]
+        )
 
 
 def start(engine: BedEngine, home: Path, *, count: int = 3, owner: str | None = None) -> KubeBed:
@@ -164,7 +201,9 @@ def trust_registry(host: Host, address: str) -> None:
     host.shell(f"mkdir -p {directory}; printf '%s' '{text}' > {directory}/hosts.toml")
 
 
-def wait(holds: Callable[[], bool], what: str, *, seconds: float, logs: Callable[[], str] = str) -> None:
+def wait(
+    holds: Callable[[], bool], what: str, *, seconds: float, logs: Callable[[], str] = str
+) -> None:
     """Wait for something that happens by itself; `logs` tells why it did not."""
     give_up = time.monotonic() + seconds
     while not holds():
@@ -174,7 +213,9 @@ def wait(holds: Callable[[], bool], what: str, *, seconds: float, logs: Callable
 
 
 def _logs(bed: KubeBed) -> str:
-    return "\n".join(f"{host.name}: {host.log('kubelet')}" for host in bed.hosts if host.name not in bed.ready())
+    return "\n".join(
+        f"{host.name}: {host.log('kubelet')}" for host in bed.hosts if host.name not in bed.ready()
+    )
 
 
 def _preparation(host: Host) -> Callable[[], None]:
@@ -182,7 +223,12 @@ def _preparation(host: Host) -> Callable[[], None]:
 
 
 def _run(
-    command: Sequence[str], given_environ: Mapping[str, str], *, check: bool, given: str | None, seconds: float
+    command: Sequence[str],
+    given_environ: Mapping[str, str],
+    *,
+    check: bool,
+    given: str | None,
+    seconds: float,
 ) -> Done:
     done = subprocess.run(
         command,
@@ -193,5 +239,7 @@ def _run(
         timeout=seconds,
     )
     if check and done.returncode != 0:
-        raise RuntimeError(f"{' '.join(command)} exited {done.returncode}\n{done.stdout}\n{done.stderr}")
+        raise RuntimeError(
+            f"{' '.join(command)} exited {done.returncode}\n{done.stdout}\n{done.stderr}"
+        )
     return done

@@ -1,4 +1,5 @@
-"""What containerd makes of the bed's images, made once for all hosts: each would take 20 s of CPU and 1.5 GB for it.
+"""What containerd makes of the bed's images, made once for all hosts: each would take 20 s of CPU
+and 1.5 GB for it.
 
 Who pulls Ray's image asks the registry for it, and finds its layers unpacked.
 """
@@ -16,13 +17,16 @@ from tests.bed.engine import BedEngine
 from tests.bed.host import RIGHTS
 from tests.bed.places import CACHE, locked
 
-# Where a host sees it: dockerfiles/kube-host/images links its content into the root of a containerd.
+# Where a host sees it: dockerfiles/kube-host/images links its content into the root of a
+# containerd.
 ON_HOSTS = "/opt/bed/layers"
 IMAGES = (*images.ON_A_HOST, images.REGISTRY, images.RAY)
 
 
 def ensure(engine: BedEngine) -> Path:
-    """Return the directory, which is made if it is not there or of other images: about 20 s, once."""
+    """Return the directory, which is made if it is not there or of other images: about 20 s,
+    once.
+    """
     ids = engine.docker("image", "inspect", "--format", "{{.Id}}", *IMAGES).stdout
     made = CACHE / "unpacked" / hashlib.sha256(ids.encode()).hexdigest()[:12]
     with locked("layers"):
@@ -44,14 +48,28 @@ def _unpack(engine: BedEngine, directory: Path) -> None:
         *("run", "--detach", "--rm", "--name", name, *mounted, *RIGHTS, images.KUBE_HOST),
         *("containerd", "--root", ON_HOSTS),
     )
+
     try:
         give_up = time.monotonic() + 60
         while engine.docker("exec", name, "ctr", "version", check=False).returncode != 0:
             if time.monotonic() > give_up:
-                raise RuntimeError(f"containerd did not start\n{engine.docker('logs', name, check=False).stderr}")
+                raise RuntimeError(
+                    f"containerd did not start\n{engine.docker('logs', name, check=False).stderr}"
+                )
             time.sleep(0.2)
-        engine.docker("exec", name, "ctr", "--namespace", "k8s.io", "images", "import", f"{ON_HOSTS}/{archive.name}")
+
+        engine.docker(
+            "exec",
+            name,
+            "ctr",
+            "--namespace",
+            "k8s.io",
+            "images",
+            "import",
+            f"{ON_HOSTS}/{archive.name}",
+        )
     finally:
         # Told to, containerd ends with its databases closed.
         engine.docker("stop", name, check=False)
+
     archive.unlink()

@@ -1,4 +1,5 @@
-"""Bare hosts by the thousand, played by one SSH server in this process: each address of 127.1.0.0/16 is one.
+"""Bare hosts by the thousand, played by one SSH server in this process: each address of
+127.1.0.0/16 is one.
 
 They let in who has the key, and answer what a bare host would; nothing can be changed on them.
 """
@@ -31,9 +32,9 @@ WAITING = 1024
 class ManyHosts:
     """The server, and the home of somebody who may log in; hosts are told apart by their address.
 
-    Connections to `silent` hosts are taken and never answered; `hanging` hosts let in, and answer no command. `changed`
-    is what other hosts answer otherwise than a good one. `most` is how many connections were open at one moment;
-    `asked` counts commands.
+    Connections to `silent` hosts are taken and never answered; `hanging` hosts let in, and answer
+    no command. `changed` is what other hosts answer otherwise than a good one. `most` is how many
+    connections were open at one moment; `asked` counts commands.
     """
 
     count: int
@@ -54,17 +55,21 @@ class ManyHosts:
     def serve(self, listener: socket.socket) -> None:
         """Answer until the listener is closed."""
         key, allowed = (
-            Ed25519Key.from_private_key_file(str(self.home / ".ssh" / name)) for name in ("host", "id_ed25519")
+            Ed25519Key.from_private_key_file(str(self.home / ".ssh" / name))
+            for name in ("host", "id_ed25519")
         )
+
         while True:
             try:
                 connection, _ = listener.accept()
             except OSError:
                 return
+
             address = connection.getsockname()[0]
             if address in self.silent:
                 self._held.append(connection)
                 continue
+
             transport = Transport(connection)
             transport.add_server_key(key)
             self._open = [other for other in self._open if other.is_active()] + [transport]
@@ -104,14 +109,19 @@ class _Host(ServerInterface):
         # Until its input ends: what is sent before the request is granted comes too early.
         while channel.recv(1024):
             pass
+
         if self._address in self._hosts.hanging:
             return
+
         code = 0
         if "machine_id" in command:
-            channel.sendall(_facts(self._address, self._hosts.changed.get(self._address, {})).encode())
+            channel.sendall(
+                _facts(self._address, self._hosts.changed.get(self._address, {})).encode()
+            )
         elif "true" not in command:
             channel.sendall_stderr(b"microk8s: command not found\n")
             code = 127
+
         channel.send_exit_status(code)
         channel.close()
 
@@ -131,9 +141,12 @@ def _facts(address: str, changed: Mapping[str, object]) -> str:
         "memory": 64 * GIB,
         "disk": 200 * GIB,
         "addresses": _text(
-            f"1: lo    inet 127.0.0.1/8 scope host lo\n2: eth0    inet {address}/16 scope global eth0\n"
+            f"1: lo    inet 127.0.0.1/8 scope host lo\n2: eth0    inet {address}/16 scope global "
+            "eth0\n"
         ),
-        "routes": _text("default via 127.1.0.254 dev eth0 \n127.1.0.0/16 dev eth0 proto kernel scope link\n"),
+        "routes": _text(
+            "default via 127.1.0.254 dev eth0 \n127.1.0.0/16 dev eth0 proto kernel scope link\n"
+        ),
         "listening": _text("tcp LISTEN 0 128 0.0.0.0:22 0.0.0.0:*\n" * 20),
         "sysctl.fs.inotify.max_user_instances": 128,
         "sysctl.fs.inotify.max_user_watches": 65536,
@@ -143,6 +156,7 @@ def _facts(address: str, changed: Mapping[str, object]) -> str:
         "hosts": _text("127.0.0.1 localhost\n::1 localhost\n" * 5),
         **changed,
     }
+
     return "".join(f"{name} {value}\n" for name, value in lines.items())
 
 
@@ -155,7 +169,9 @@ def many_hosts(
     hanging: Collection[str] = (),
     changed: Mapping[str, Mapping[str, object]] | None = None,
 ) -> Iterator[ManyHosts]:
-    """Serve hosts; `home` gets the key that they let in, and their own in hashed lines, as Debian's ssh writes them."""
+    """Serve hosts; `home` gets the key that they let in, and their own in hashed lines, as Debian's
+    ssh writes them.
+    """
     with socket.socket() as listener:
         # Only by way of the loopback interface.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo")
@@ -165,6 +181,7 @@ def many_hosts(
         _write_keys(made)
         thread = threading.Thread(target=made.serve, args=(listener,), daemon=True)
         thread.start()
+
         try:
             yield made
         finally:

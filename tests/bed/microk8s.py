@@ -1,4 +1,6 @@
-"""Bare machines on which `snap install microk8s` works: see dockerfiles/microk8s-host/README.md for what plays it."""
+"""Bare machines on which `snap install microk8s` works: see dockerfiles/microk8s-host/README.md for
+what plays it.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,10 @@ def join(host: Host, to: Host, *flags: str, check: bool = True) -> Done:
 
 def ready(host: Host) -> set[str]:
     """Return the names of the nodes that are Ready, as a control plane tells."""
-    path = 'jsonpath={range .items[*]}{.metadata.name} {.status.conditions[?(@.type=="Ready")].status}{"\\n"}{end}'
+    path = (
+        "jsonpath={range .items[*]}{.metadata.name} "
+        '{.status.conditions[?(@.type=="Ready")].status}{"\\n"}{end}'
+    )
     lines = run(host, "kubectl", "get", "nodes", "-o", path, check=False).stdout.splitlines()
     return {line.split()[0] for line in lines if line.endswith(" True")}
 
@@ -70,14 +75,39 @@ for _ in range(60):
     except socket.gaierror:
         time.sleep(1)
 """
+
     pod = f"looks-up-{node}"
-    override = json.dumps({"apiVersion": "v1", "spec": {"nodeName": node, "terminationGracePeriodSeconds": 0}})
-    image = (f"--image=docker.io/{images.RAY}", "--image-pull-policy=IfNotPresent", "--restart=Never")
-    run(control, "kubectl", "run", pod, *image, f"--overrides={override}", "--command", "--", "python3", "-c", asks)
+    override = json.dumps(
+        {"apiVersion": "v1", "spec": {"nodeName": node, "terminationGracePeriodSeconds": 0}}
+    )
+    image = (
+        f"--image=docker.io/{images.RAY}",
+        "--image-pull-policy=IfNotPresent",
+        "--restart=Never",
+    )
+
+    run(
+        control,
+        "kubectl",
+        "run",
+        pod,
+        *image,
+        f"--overrides={override}",
+        "--command",
+        "--",
+        "python3",
+        "-c",
+        asks,
+    )
+
     try:
         ended = "jsonpath={.status.phase}"
         asked = ("kubectl", "get", "pod", pod, "-o", ended)
-        wait(lambda: run(control, *asked).stdout in ("Succeeded", "Failed"), f"{pod} has ended", seconds=120)
+        wait(
+            lambda: run(control, *asked).stdout in ("Succeeded", "Failed"),
+            f"{pod} has ended",
+            seconds=120,
+        )
         return run(control, "kubectl", "logs", pod).stdout.strip()
     finally:
         run(control, "kubectl", "delete", "pod", pod)
@@ -105,13 +135,21 @@ done""")
 def download(
     directory: Path, channel: str = "1.34/stable", *, names: Sequence[str] = ("core22", "microk8s")
 ) -> list[Path]:
-    """Write what `snap download` would leave: of each snap the file, and its assertions beside it."""
-    channels = {"core22": ("20250730", "2045"), "snapd": ("2.72", "25577"), "microk8s": CHANNELS[channel]}
+    """Write what `snap download` would leave: of each snap the file, and its assertions beside
+    it.
+    """
+    channels = {
+        "core22": ("20250730", "2045"),
+        "snapd": ("2.72", "25577"),
+        "microk8s": CHANNELS[channel],
+    }
     directory.mkdir(parents=True, exist_ok=True)
     made = []
     for name in names:
         version, revision = channels[name]
-        made += write_snap(directory / f"{name}_{revision}.snap", name=name, version=version, revision=revision)
+        made += write_snap(
+            directory / f"{name}_{revision}.snap", name=name, version=version, revision=revision
+        )
     return made
 
 

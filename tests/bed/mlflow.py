@@ -1,4 +1,6 @@
-"""A real MLflow, in an environment of its own: half a gigabyte, installed once for all checkouts (10 s)."""
+"""A real MLflow, in an environment of its own: half a gigabyte, installed once for all checkouts
+(10 s).
+"""
 
 from __future__ import annotations
 
@@ -30,14 +32,26 @@ def python() -> Path:
 
 @contextmanager
 def server(home: Path) -> Iterator[tuple[str, Path]]:
-    """Give the address of a tracking server, once it has had time to start, and the SQLite file that it writes."""
+    """Give the address of a tracking server, once it has had time to start, and the SQLite file
+    that it writes.
+    """
     port, database = free_port(), home / "server.db"
     options = ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
-    command = [str(python()), "-m", "mlflow", "server", *options, "--backend-store-uri", f"sqlite:///{database}"]
+    command = [
+        str(python()),
+        "-m",
+        "mlflow",
+        "server",
+        *options,
+        "--backend-store-uri",
+        f"sqlite:///{database}",
+    ]
+
     with (home / "server.log").open("wb") as log:
         # Seven processes less, which outlive it: they run what nobody asks for here.
         environ = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
         process = psutil.Popen(command, cwd=home, stdout=log, stderr=log, env=environ)
+
     try:
         yield f"http://127.0.0.1:{port}", database
     finally:

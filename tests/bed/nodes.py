@@ -1,4 +1,6 @@
-"""Nodes of a cluster of the bed: containerd, a pod network, the kubelet and kube-proxy on each host."""
+"""Nodes of a cluster of the bed: containerd, a pod network, the kubelet and kube-proxy on each
+host.
+"""
 
 from __future__ import annotations
 
@@ -23,21 +25,39 @@ def prepare(host: Host) -> None:
     host.start("containerd", "containerd")
     # containerd answers also where its part for Kubernetes could not be started.
     loaded = "ctr plugins ls 2> /dev/null | grep -Eq 'io.containerd.grpc.v1 +cri .* ok'"
-    if host.shell(f"for _ in $(seq 300); do {loaded} && exit; sleep 0.1; done; exit 1", check=False).returncode != 0:
+    if (
+        host.shell(
+            f"for _ in $(seq 300); do {loaded} && exit; sleep 0.1; done; exit 1", check=False
+        ).returncode
+        != 0
+    ):
         raise RuntimeError(f"containerd of {host.name} did not start\n{host.log('containerd')}")
 
 
 def _start_one(plane: ControlPlane, hosts: list[Host], number: int) -> None:
     host = hosts[number]
     _write_files(plane, host, number)
-    routes = [f"ip route replace 10.1.{other}.0/24 via {hosts[other].ip}" for other in range(len(hosts))]
+    routes = [
+        f"ip route replace 10.1.{other}.0/24 via {hosts[other].ip}" for other in range(len(hosts))
+    ]
     del routes[number]
-    host.shell("\n".join(["mkdir -p /etc/cni/net.d", f"cp {BED}/cni.conflist /etc/cni/net.d/10-bed.conflist", *routes]))
+
+    host.shell(
+        "\n".join(
+            [
+                "mkdir -p /etc/cni/net.d",
+                f"cp {BED}/cni.conflist /etc/cni/net.d/10-bed.conflist",
+                *routes,
+            ]
+        )
+    )
+
     host.start(
         "kubelet",
         *("kubelet", f"--config={BED}/kubelet.json", f"--kubeconfig={BED}/kubelet.kubeconfig"),
         *(f"--hostname-override={host.name}", f"--node-ip={host.ip}"),
     )
+
     host.start("kube-proxy", "kube-proxy", f"--config={BED}/kube-proxy.json")
     host.start("provisioner", "/opt/bed/provisioner", host.name, f"{BED}/provisioner.json")
 
@@ -45,11 +65,25 @@ def _start_one(plane: ControlPlane, hosts: list[Host], number: int) -> None:
 def _write_files(plane: ControlPlane, host: Host, number: int) -> None:
     files, authority = host.files, plane.authority
     (files / "ca.crt").write_bytes(authority.certificate)
-    authority.write_pair(files, "kubelet", f"system:node:{host.name}", group="system:nodes", names=[host.name, host.ip])
+    authority.write_pair(
+        files,
+        "kubelet",
+        f"system:node:{host.name}",
+        group="system:nodes",
+        names=[host.name, host.ip],
+    )
+
     authority.write_pair(files, "provisioner", "trainyard-bed-provisioner", group="system:masters")
-    secret(files / "kubelet.kubeconfig", plane.kubeconfig(f"system:node:{host.name}", group="system:nodes"))
+    secret(
+        files / "kubelet.kubeconfig",
+        plane.kubeconfig(f"system:node:{host.name}", group="system:nodes"),
+    )
     secret(files / "kube-proxy.kubeconfig", plane.kubeconfig("system:kube-proxy"))
-    pair = {"ca": f"{BED}/ca.crt", "cert": f"{BED}/provisioner.crt", "key": f"{BED}/provisioner.key"}
+    pair = {
+        "ca": f"{BED}/ca.crt",
+        "cert": f"{BED}/provisioner.crt",
+        "key": f"{BED}/provisioner.key",
+    }
     for name, document in (
         ("kubelet.json", _kubelet()),
         ("kube-proxy.json", _proxy(host)),
@@ -79,7 +113,11 @@ def _kubelet() -> dict[str, object]:
         "oomScoreAdj": 0,
         "featureGates": {"KubeletInUserNamespace": True},
         # A developer's disk may be fuller than a node's should be.
-        "evictionHard": {"memory.available": str(EVICTION), "nodefs.available": "1%", "imagefs.available": "1%"},
+        "evictionHard": {
+            "memory.available": str(EVICTION),
+            "nodefs.available": "1%",
+            "imagefs.available": "1%",
+        },
         "imageGCHighThresholdPercent": 100,
         # GPUs that come and go are seen soon; the default is 10 s.
         "nodeStatusUpdateFrequency": "2s",

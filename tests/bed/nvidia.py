@@ -1,4 +1,6 @@
-"""Stand-ins for NVIDIA's programs: what nvidia-smi prints, and the hook that dockerd looks for when it starts."""
+"""Stand-ins for NVIDIA's programs: what nvidia-smi prints, and the hook that dockerd looks for when
+it starts.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ NO_DRIVER = (
 
 
 def driver(directory: Path, *, gpus: int) -> None:
-    """Put an nvidia-smi there that lists GPUs; with none it fails as the real one does without its driver."""
+    """Put an nvidia-smi there that lists GPUs; with none it fails as the real one does without its
+    driver.
+    """
     lines = "\n".join(f"echo {index}" for index in range(gpus))
     _write(directory / "nvidia-smi", SMI.format(body=lines or NO_DRIVER))
 

@@ -26,7 +26,9 @@ def all_must_run() -> bool:
 
 
 def may_mount(status: Path = Path("/proc/self/status")) -> bool:
-    """Return whether a process with this status may mount, and make networks: an ordinary container may not."""
+    """Return whether a process with this status may mount, and make networks: an ordinary container
+    may not.
+    """
     if not status.exists():
         return False
     fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
@@ -48,21 +50,32 @@ def need(programs: Sequence[str]) -> None:
         pytest.skip(missed)
 
 
-def run(command: Sequence[str], *, seconds: float = 900.0, **options: object) -> subprocess.CompletedProcess[str]:
+def run(
+    command: Sequence[str], *, seconds: float = 900.0, **options: object
+) -> subprocess.CompletedProcess[str]:
     """Run a program of the bed; its output goes into the error if it fails."""
     done = subprocess.run(  # type: ignore[call-overload]
-        list(command), capture_output=True, text=True, timeout=seconds, stdin=subprocess.DEVNULL, **options
+        list(command),
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        stdin=subprocess.DEVNULL,
+        **options,
     )
     if done.returncode != 0:
         raise RuntimeError(
-            f"{' '.join(command)} exited {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+            f"{' '.join(command)} exited "
+            f"{done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
         )
+
     return done  # type: ignore[no-any-return]
 
 
 @contextmanager
 def locked(name: str) -> Iterator[None]:
-    """Do something that only one test run at a time may do; locks of the same name must not be taken twice."""
+    """Do something that only one test run at a time may do; locks of the same name must not be
+    taken twice.
+    """
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / name).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,4 +1,6 @@
-"""The `docker compose` and `docker buildx` commands: the machine's own, or built from their Go modules."""
+"""The `docker compose` and `docker buildx` commands: the machine's own, or built from their Go
+modules.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +9,19 @@ from pathlib import Path
 from tests.bed import go_toolchain
 from tests.bed.places import CACHE, HERE, run
 
-# PLUGIN: (package, where the program keeps its version, version); go.mod beside this file pins the same.
+# PLUGIN: (package, where the program keeps its version, version); go.mod beside this file pins the
+# same.
 PLUGINS = {
     "docker-compose": (
         "github.com/docker/compose/v2/cmd",
         "github.com/docker/compose/v2/internal.Version",
         "v2.40.3",
     ),
-    "docker-buildx": ("github.com/docker/buildx/cmd/buildx", "github.com/docker/buildx/version.Version", "v0.29.1"),
+    "docker-buildx": (
+        "github.com/docker/buildx/cmd/buildx",
+        "github.com/docker/buildx/version.Version",
+        "v0.29.1",
+    ),
 }
 INSTALLED = (
     Path("/usr/local/lib/docker/cli-plugins"),
@@ -26,17 +33,24 @@ INSTALLED = (
 
 def are_there() -> bool:
     """Say whether both plugins are there, or on this machine."""
-    return all(any((folder / name).exists() for folder in (CACHE / "cli-plugins", *INSTALLED)) for name in PLUGINS)
+    return all(
+        any((folder / name).exists() for folder in (CACHE / "cli-plugins", *INSTALLED))
+        for name in PLUGINS
+    )
 
 
 def directory() -> Path:
-    """Return a directory with both plugins, building what the machine lacks (3 minutes on 2 cores, once)."""
+    """Return a directory with both plugins, building what the machine lacks (3 minutes on 2 cores,
+    once).
+    """
     plugins = CACHE / "cli-plugins"
     plugins.mkdir(parents=True, exist_ok=True)
     for name in PLUGINS:
         own = plugins / name
         if not own.exists():
-            installed = next((folder / name for folder in INSTALLED if (folder / name).exists()), None)
+            installed = next(
+                (folder / name for folder in INSTALLED if (folder / name).exists()), None
+            )
             if installed:
                 own.symlink_to(installed)
             else:
@@ -48,6 +62,17 @@ def _build(name: str, target: Path) -> None:
     package, variable, version = PLUGINS[name]
     part = target.with_suffix(".part")
     flags = f"-s -w -X {variable}={version}"
-    command = [go_toolchain.program(), "build", "-trimpath", "-ldflags", flags, "-o", str(part), package]
+
+    command = [
+        go_toolchain.program(),
+        "build",
+        "-trimpath",
+        "-ldflags",
+        flags,
+        "-o",
+        str(part),
+        package,
+    ]
+
     run(command, cwd=HERE / "go" / "plugins", seconds=3600)
     part.rename(target)

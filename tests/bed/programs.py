@@ -1,4 +1,6 @@
-"""What the bed builds from Go modules: Docker's plugins, Kubernetes, Helm, CoreDNS, the KubeRay operator, pause."""
+"""What the bed builds from Go modules: Docker's plugins, Kubernetes, Helm, CoreDNS, the KubeRay
+operator, pause.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ OPERATOR = "github.com/ray-project/kuberay/ray-operator"
 
 @dataclass(frozen=True)
 class Program:
-    """One program: the module that pins it (a directory of tests/bed/go), the package, and what goes into it.
+    """One program: the module that pins it (a directory of tests/bed/go), the package, and what
+    goes into it.
 
     With no module of ours, `package` is a path with its version, as `go install` takes it.
     """
@@ -36,7 +39,11 @@ class Program:
     @property
     def content(self) -> str:
         """Return a short hash of all that decides what is built."""
-        files = sorted(path for path in (GO / self.module).iterdir() if path.is_file()) if self.module else []
+        files = (
+            sorted(path for path in (GO / self.module).iterdir() if path.is_file())
+            if self.module
+            else []
+        )
         texts = [self.package, *self.flags, *(path.read_text() for path in files)]
         return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:12]
 
@@ -46,7 +53,9 @@ class Program:
 
 
 def _set(*packages: str, **values: str) -> tuple[str, ...]:
-    return tuple(f"-X {package}.{name}={value}" for package in packages for name, value in values.items())
+    return tuple(
+        f"-X {package}.{name}={value}" for package in packages for name, value in values.items()
+    )
 
 
 KUBELITE = Program(
@@ -67,13 +76,17 @@ KUBERAY_OPERATOR = Program("kuberay-operator", OPERATOR, "kuberay")
 PAUSE = Program("pause", ".", "pause")
 COREDNS_SERVER = Program("coredns", f"github.com/coredns/coredns@{COREDNS}")
 HELM_CLIENT = Program(
-    "helm", f"helm.sh/helm/v3/cmd/helm@{HELM}", flags=_set("helm.sh/helm/v3/internal/version", version=HELM)
+    "helm",
+    f"helm.sh/helm/v3/cmd/helm@{HELM}",
+    flags=_set("helm.sh/helm/v3/internal/version", version=HELM),
 )
 KUBERNETES_PROGRAMS = (KUBELITE, KUBERAY_OPERATOR, PAUSE, COREDNS_SERVER, HELM_CLIENT)
 
 
 def missing() -> list[str]:
-    """Return the programs that this machine lacks and that are needed to build what is not built yet."""
+    """Return the programs that this machine lacks and that are needed to build what is not built
+    yet.
+    """
     return [] if are_built() or go_toolchain.installed() else ["go"]
 
 
@@ -83,7 +96,9 @@ def are_built() -> bool:
 
 
 def ensure(program: Program) -> Path:
-    """Return the path of a program, building it if it is not there (cold on 2 cores: kubelite 4 min, others 1 to 2)."""
+    """Return the path of a program, building it if it is not there (cold on 2 cores: kubelite 4
+    min, others 1 to 2).
+    """
     if not program.path.exists():
         build(program.path, lambda part: _build(program, part))
     return program.path
@@ -125,7 +140,9 @@ def _copy_crds(directory: Path) -> None:
     done = run([go_toolchain.program(), "mod", "download", "-json", OPERATOR], cwd=GO / "kuberay")
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir()
-    for path in sorted((Path(json.loads(done.stdout)["Dir"]) / "config" / "crd" / "bases").iterdir()):
+    for path in sorted(
+        (Path(json.loads(done.stdout)["Dir"]) / "config" / "crd" / "bases").iterdir()
+    ):
         # A module's files may not be written to, and their copies should.
         (directory / path.name).write_bytes(path.read_bytes())
 

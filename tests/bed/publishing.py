@@ -1,4 +1,5 @@
-"""A registry without TLS that belongs to a bed: images of its engine, where its hosts can pull them.
+"""A registry without TLS that belongs to a bed: images of its engine, where its hosts can pull
+them.
 
 What was pushed is kept, for all beds: Ray's image takes twenty seconds of a core to be compressed.
 """
@@ -21,7 +22,8 @@ MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 
 
 def publish(engine: BedEngine, address: str, *names: str, owner: str) -> None:
-    """Push images to the registry at `address`, which is started if it does not run yet; the name stays as it is.
+    """Push images to the registry at `address`, which is started if it does not run yet; the name
+    stays as it is.
 
     The engine pushes through loopback, which it trusts without TLS, as every Docker engine does.
     """
@@ -30,7 +32,17 @@ def publish(engine: BedEngine, address: str, *names: str, owner: str) -> None:
     if engine.docker("inspect", container, check=False).returncode != 0:
         KEPT.mkdir(exist_ok=True)
         named = ("--name", container, "--label", f"{LABEL}={owner}")
-        engine.docker("run", "-d", *named, "-p", f"{port}:5000", "-v", f"{KEPT}:/var/lib/registry", images.REGISTRY)
+        engine.docker(
+            "run",
+            "-d",
+            *named,
+            "-p",
+            f"{port}:5000",
+            "-v",
+            f"{KEPT}:/var/lib/registry",
+            images.REGISTRY,
+        )
+
     _wait(f"http://{address}/v2/")
     for name in names:
         if not _holds(engine, address, name):
@@ -44,7 +56,9 @@ def container_of(address: str) -> str:
 def _holds(engine: BedEngine, address: str, name: str) -> bool:
     """Say whether the registry's image of that name is the engine's."""
     repository, _, tag = name.rpartition(":")
-    asked = urllib.request.Request(f"http://{address}/v2/{repository}/manifests/{tag}", headers={"Accept": MANIFEST})
+    asked = urllib.request.Request(
+        f"http://{address}/v2/{repository}/manifests/{tag}", headers={"Accept": MANIFEST}
+    )
     try:
         with urllib.request.urlopen(asked, timeout=10) as answer:
             held = json.load(answer)["config"]["digest"]
@@ -52,7 +66,10 @@ def _holds(engine: BedEngine, address: str, name: str) -> bool:
         if error.code == 404:
             return False
         raise
-    return bool(held == engine.docker("image", "inspect", "--format", "{{.Id}}", name).stdout.strip())
+
+    return bool(
+        held == engine.docker("image", "inspect", "--format", "{{.Id}}", name).stdout.strip()
+    )
 
 
 def _push(engine: BedEngine, target: str, name: str) -> None:

@@ -1,4 +1,5 @@
-"""Tests that take many minutes, or want other Rays, Pythons or downloads: `make test-large`, never `make test`.
+"""Tests that take many minutes, or want other Rays, Pythons or downloads: `make test-large`, never
+`make test`.
 
 They have the fixtures of the real tests.
 """

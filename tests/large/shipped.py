@@ -22,7 +22,9 @@ def stopped(lab: Yard, job: str, *settings: str, at: str) -> Path:
     before = runs(lab)
     following = lab.start("train.dispatch", f"jobs/{job}", *flags(settings))
     try:
-        wait_until(lambda: printed(lab, before, at, following), seconds=600, what=f"{job} prints {at}")
+        wait_until(
+            lambda: printed(lab, before, at, following), seconds=600, what=f"{job} prints {at}"
+        )
         lab.run("train.stop", newest(lab).name)
         following.communicate(timeout=120)
     finally:
@@ -31,14 +33,17 @@ def stopped(lab: Yard, job: str, *settings: str, at: str) -> Path:
 
 
 def loses_a_node(lab: Yard, engine: BedEngine, job: str, *settings: str, at: str) -> Path:
-    """Run a job whose worker's container is killed once it has printed what matches, to its end; return its run.
+    """Run a job whose worker's container is killed once it has printed what matches, to its end;
+    return its run.
 
     `cluster.up` brings the node back, as its user would.
     """
     before = runs(lab)
     following = lab.start("train.dispatch", f"jobs/{job}", *flags(settings))
     try:
-        wait_until(lambda: printed(lab, before, at, following), seconds=600, what=f"{job} prints {at}")
+        wait_until(
+            lambda: printed(lab, before, at, following), seconds=600, what=f"{job} prints {at}"
+        )
         engine.docker("kill", f"trainyard-{lab.cluster}-cpu-0")
         lab.run("cluster.up")
         said, _ = following.communicate(timeout=900)

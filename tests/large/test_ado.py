@@ -1,7 +1,8 @@
-"""The real ado on each kind of node: a random walk and a search by ado-ray-tune, over experiments that the job brings.
+"""The real ado on each kind of node: a random walk and a search by ado-ray-tune, over experiments
+that the job brings.
 
-The job is jobs/ado as it is shipped. Its packages come from the index that pip uses here, onto every node; the
-bed's pods reach no index, so their image has them.
+The job is jobs/ado as it is shipped. Its packages come from the index that pip uses here, onto
+every node; the bed's pods reach no index, so their image has them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ NODES = {
     "head": {"cpus": 4, "memory": "3GiB"},
     "workers": [{"name": "cpu", "count": 1, "cpus": 4, "memory": "3GiB"}],
 }
-# As the bed's images have them: where a proxy stands before the package registries, uv has to know its CA.
+# As the bed's images have them: where a proxy stands before the package registries, uv has to know
+# its CA.
 TRUST = {"SSL_CERT_FILE": str(images.HOST_CA)}
 # Ray names the address of a line that comes from another node than the script's.
 ELSEWHERE = re.compile(r"pid=\d+, ip=[\d.]+\)\S* gains")
@@ -34,7 +36,8 @@ PAIRS = 48
 TRIALS = 12
 SEARCH = ("command=[bash, explore.sh, tune.yaml]", "resources={cpus: 1, actors: {cpus: 5}}")
 FOR_SEARCH = (
-    "runtime_env={uv: [ado-core==2.3.0, ado-ray-tune==2.2.0, typer==0.24.0, click==8.3.1], wheels: [experiments]}"
+    "runtime_env={uv: [ado-core==2.3.0, ado-ray-tune==2.2.0, typer==0.24.0, "
+    "click==8.3.1], wheels: [experiments]}"
 )
 IN_THE_IMAGE = "runtime_env={wheels: [experiments]}"
 

@@ -1,8 +1,9 @@
-"""The examples train, each for about a minute, on two nodes that share no disk, and continue where they were stopped.
+"""The examples train, each for about a minute, on two nodes that share no disk, and continue where
+they were stopped.
 
-The nodes of jobs/torch-*, jobs/lightning and jobs/rllib run images/torch, with the torch of the index
-that pip uses here and all that it brings of CUDA: 6.9 GB. It is built once, as the bed's other images
-are, before the clock of a test runs. jobs/ado is in test_ado.py.
+The nodes of jobs/torch-*, jobs/lightning and jobs/rllib run images/torch, with the torch of the
+index that pip uses here and all that it brings of CUDA: 6.9 GB. It is built once, as the bed's
+other images are, before the clock of a test runs. jobs/ado is in test_ado.py.
 """
 
 from __future__ import annotations
@@ -108,7 +109,9 @@ def test_ray_train_trains_with_workers_on_two_nodes_and_continues(torch_lab: Yar
     two = r"(?s)epoch +(\d+) .*epoch +(?!\1 )\d+ "
     first = stopped(torch_lab, "torch-train", TORCH_TRAIN.format(epochs=EPOCHS), at=two)
     again = resumed(torch_lab, first)
-    after = [int(number) for number in re.findall(r"computes on cpu, after epoch (\d+)", log(again))]
+    after = [
+        int(number) for number in re.findall(r"computes on cpu, after epoch (\d+)", log(again))
+    ]
     # Ray shows a line of two workers that differs by a number only once.
     assert len(set(after)) == 1
     assert after[0] >= 1
@@ -137,7 +140,9 @@ def test_ray_tune_searches_with_trials_on_two_nodes_and_continues(torch_lab: Yar
 
 def test_rllib_trains_with_runners_on_two_nodes_and_continues(torch_lab: Yard) -> None:
     first = stopped(torch_lab, "rllib", "runtime_env={}", at=r"iteration +2 ")
-    assert "PPO starts 2 actors with 2 CPUs and 0 GPUs: resources.actors leaves them room" in log(first)
+    assert "PPO starts 2 actors with 2 CPUs and 0 GPUs: resources.actors leaves them room" in log(
+        first
+    )
     again = dispatched_again(torch_lab, first)
     assert re.search(r"continues after iteration [1-9]", log(again))
     returns = curve(again, "rollout/return")
@@ -172,13 +177,22 @@ def test_ray_tune_continues_after_a_lost_node(torch_lab: Yard, engine: BedEngine
 
 def dispatched_again(lab: Yard, run: Path) -> Path:
     """Resume a training of RLlib's that is to end after some more iterations."""
-    stop = rllib(run="PPO", env="CartPole-v1", config='{"num_env_runners": RUNNERS}', stop='{"training_iteration": 8}')
-    lab.run("train.resume", run.name, "--set", stop.replace("RUNNERS", "{env_runners}"), seconds=1200)
+    stop = rllib(
+        run="PPO",
+        env="CartPole-v1",
+        config='{"num_env_runners": RUNNERS}',
+        stop='{"training_iteration": 8}',
+    )
+    lab.run(
+        "train.resume", run.name, "--set", stop.replace("RUNNERS", "{env_runners}"), seconds=1200
+    )
     return newest(lab)
 
 
 def rllib(**words: str) -> str:
-    """Return the command of jobs/rllib as a --set: each brace of a job's command is written twice."""
+    """Return the command of jobs/rllib as a --set: each brace of a job's command is written
+    twice.
+    """
     doubled = {name: word.replace("{", "{{").replace("}", "}}") for name, word in words.items()}
     return RLLIB.format(**doubled)
 
@@ -191,7 +205,9 @@ def rllib(**words: str) -> str:
         ("IMPALA", "CartPole-v1", '{"num_workers": 1}'),
     ],
 )
-def test_rllib_takes_any_algorithm_environment_and_config(run: str, env: str, config: str, torch_lab: Yard) -> None:
+def test_rllib_takes_any_algorithm_environment_and_config(
+    run: str, env: str, config: str, torch_lab: Yard
+) -> None:
     command = rllib(run=run, env=env, config=config, stop='{"training_iteration": 3}')
     ended = dispatched(torch_lab, "rllib", command, "matrix={}", "runtime_env={}")
     assert "ends: training_iteration 3" in log(ended)
@@ -200,14 +216,31 @@ def test_rllib_takes_any_algorithm_environment_and_config(run: str, env: str, co
 @pytest.mark.parametrize(
     ("run", "env", "config", "said"),
     [
-        ("PPOO", "CartPole-v1", "{}", "RLlib has no algorithm PPOO (did you mean PPO?); it has APPO, BC, "),
-        ("PPO", "CartPole-v9", "{}", "Environment version `v9` for environment `CartPole` doesn't exist"),
-        ("PPO", "CartPole-v1", '{"num_gpus": 1}', "RLlib has no num_gpus any more: use num_gpus_per_learner"),
+        (
+            "PPOO",
+            "CartPole-v1",
+            "{}",
+            "RLlib has no algorithm PPOO (did you mean PPO?); it has APPO, BC, ",
+        ),
+        (
+            "PPO",
+            "CartPole-v9",
+            "{}",
+            "Environment version `v9` for environment `CartPole` doesn't exist",
+        ),
+        (
+            "PPO",
+            "CartPole-v1",
+            '{"num_gpus": 1}',
+            "RLlib has no num_gpus any more: use num_gpus_per_learner",
+        ),
         ("PPO", "CartPole-v1", '{"lrr": 1}', "RLlib has no key lrr (did you mean lr?)"),
         ("PPO", "no_env.Mine", "{}", "--env=no_env.Mine: No module named 'no_env'"),
     ],
 )
-def test_what_rllib_does_not_know_is_one_error(run: str, env: str, config: str, said: str, torch_lab: Yard) -> None:
+def test_what_rllib_does_not_know_is_one_error(
+    run: str, env: str, config: str, said: str, torch_lab: Yard
+) -> None:
     command = rllib(run=run, env=env, config=config, stop="{}")
     ended = dispatched(torch_lab, "rllib", command, "matrix={}", "runtime_env={}", expect=1)
     assert f"train.py: error: {said}" in log(ended)
@@ -269,6 +302,6 @@ def test_rllib_as_shipped_runs_with_what_ray_installs(plain: Yard) -> None:
     assert "ends: " in log(ended)
     shown = (ended / "events.jsonl").read_text()
     assert (
-        "waits for Ray, which first installs torch, gymnasium==1.2.2, dm_tree, lz4 and 6 more where a node lacks them"
-        in shown
-    )
+        "waits for Ray, which first installs torch, gymnasium==1.2.2, dm_tree, lz4 and 6 more "
+        "where a node lacks them"
+    ) in shown

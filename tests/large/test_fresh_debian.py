@@ -1,4 +1,6 @@
-"""A Debian with nothing but git, make and python3: `make demo`, then `make test`, and no other command."""
+"""A Debian with nothing but git, make and python3: `make demo`, then `make test`, and no other
+command.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from tests.bed.engine import BedEngine
 ROOT = Path(__file__).parents[2]
 IMAGE = "trainyard-bed/fresh-debian:1"
 PACKAGES = ("ca-certificates", "git", "make", "python3")
-# Where a proxy stands before the package registries, programs that bring their own CAs are told of its CA by these.
+# Where a proxy stands before the package registries, programs that bring their own CAs are told of
+# its CA by these.
 TRUST = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
 NEXT = [
     "That was all. Begin a project of your own:",
@@ -25,7 +28,9 @@ NEXT = [
 
 
 class Debian:
-    """A container with a clone of this repository's HEAD; all output goes to a file too, to be read meanwhile."""
+    """A container with a clone of this repository's HEAD; all output goes to a file too, to be read
+    meanwhile.
+    """
 
     def __init__(self, engine: BedEngine, name: str, log: Path) -> None:
         self._engine = engine
@@ -37,7 +42,9 @@ class Debian:
         trust = [word for name in TRUST for word in ("--env", f"{name}={images.HOST_CA}")]
         # Package registries are reached as this machine reaches them. 2 GiB: Ray's object store.
         options = ("--init", "--network=host", "--shm-size=2g", *trust)
-        self._engine.docker("run", "--detach", "--name", self._name, *options, IMAGE, "sleep", "infinity")
+        self._engine.docker(
+            "run", "--detach", "--name", self._name, *options, IMAGE, "sleep", "infinity"
+        )
         self.run("useradd --create-home --shell /bin/bash ann")
         self.copy_pip_configuration()
         for home in ("/root", "/home/ann"):
@@ -51,7 +58,10 @@ class Debian:
     def copy(self, repository: Path, target: str) -> None:
         """Clone HEAD of a repository into the container."""
         bundle = self._log.with_suffix(".bundle")
-        subprocess.run(["git", "-C", str(repository), "bundle", "create", "-q", str(bundle), "HEAD"], check=True)
+        subprocess.run(
+            ["git", "-C", str(repository), "bundle", "create", "-q", str(bundle), "HEAD"],
+            check=True,
+        )
         self._engine.docker("cp", str(bundle), f"{self._name}:/tmp/bundle")
         self.run(f"git clone -q /tmp/bundle {target}")
 
@@ -61,8 +71,18 @@ class Debian:
             log.write(f"{user}$ {command}\n".encode())
             begins = log.tell()
             log.flush()
+
             # One stream: docker would put the lines of two in another order.
-            login = ["su", "--whitelist-environment", ",".join(TRUST), "-l", user, "-c", f"({command}) 2>&1"]
+            login = [
+                "su",
+                "--whitelist-environment",
+                ",".join(TRUST),
+                "-l",
+                user,
+                "-c",
+                f"({command}) 2>&1",
+            ]
+
             done = subprocess.run(
                 ["docker", "exec", self._name, *login],
                 env={**os.environ, **self._engine.environ()},
@@ -70,6 +90,7 @@ class Debian:
                 stdout=log,
                 stderr=log,
             )
+
         said = self._log.read_bytes()[begins:].decode(errors="replace").splitlines()
         assert done.returncode == 0, "\n".join(said[-60:])
         return said
@@ -95,12 +116,20 @@ def test_root_has_a_demo_and_the_tests_by_one_command_each(debian: Debian) -> No
     assert shown[-3:] == NEXT
     assert [line for line in shown if "next:" in line] == []
     # What the last lines say can be typed.
-    debian.run("cd trainyard && . .venv/bin/activate && trainyard init robots && cd robots && trainyard cluster.list")
+    debian.run(
+        "cd trainyard && . .venv/bin/activate && trainyard init robots && cd robots && trainyard "
+        "cluster.list"
+    )
 
     said = debian.run("cd trainyard && make test")
     assert said[0].startswith("make test: 12 minutes the first time, 8 later")
-    why = "they start a Docker engine, and this container may not (no CAP_SYS_ADMIN or no CAP_NET_ADMIN)"
-    assert said[-1] == f"make test: passed: core, core-browser; left out: core-containers, since {why}"
+    why = (
+        "they start a Docker engine, and this container may not (no CAP_SYS_ADMIN or no "
+        "CAP_NET_ADMIN)"
+    )
+    assert (
+        said[-1] == f"make test: passed: core, core-browser; left out: core-containers, since {why}"
+    )
 
 
 def test_a_user_without_rights_has_them_too(debian: Debian) -> None:
@@ -109,7 +138,8 @@ def test_a_user_without_rights_has_them_too(debian: Debian) -> None:
     assert debian.run("cd trainyard && make demo", user="ann")[-3:] == NEXT
     said = debian.run("cd trainyard && make test", user="ann")
     assert said[-1] == (
-        "make test: passed: core, core-browser; left out: core-containers, since they need root, or sudo without a "
+        "make test: passed: core, core-browser; left out: core-containers, since they need root, "
+        "or sudo without a "
         "password; "
         "left out: what uses chromium, ssh, vulkaninfo, which this machine lacks"
     )

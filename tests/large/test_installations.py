@@ -1,4 +1,6 @@
-"""What plain pip makes of the wheel: each extra alone, none, and every Python that is installed here."""
+"""What plain pip makes of the wheel: each extra alone, none, and every Python that is installed
+here.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ BY_BACKEND = ("cluster.plan", "cluster.status", "cluster.up", "cluster.down", "c
 
 @dataclass(frozen=True)
 class Installation:
-    """A virtual environment that plain pip filled, and a project of `init`, with nothing else of this machine."""
+    """A virtual environment that plain pip filled, and a project of `init`, with nothing else of
+    this machine.
+    """
 
     home: Path
 
@@ -57,7 +61,15 @@ class Installation:
         }
 
     def pip(self, *requirements: str | Path) -> None:
-        run("pip", "install", "-q", *requirements, cwd=self.home, environ=self.environ(), seconds=1200)
+        run(
+            "pip",
+            "install",
+            "-q",
+            *requirements,
+            cwd=self.home,
+            environ=self.environ(),
+            seconds=1200,
+        )
 
     def trainyard(self, *words: str) -> tuple[int, str]:
         ended = subprocess.run(
@@ -83,7 +95,9 @@ def refused(extra: str, what: str) -> str:
     return f"error: {what}\n  -> Install it: {versions.installing(extra)}"
 
 
-NO_RAY = refused("local", f"the local backend needs ray {versions.RAY}, and no ray is installed in this Python")
+NO_RAY = refused(
+    "local", f"the local backend needs ray {versions.RAY}, and no ray is installed in this Python"
+)
 NO_BOTO3 = refused("ec2", "boto3, with which AWS is asked, is not installed")
 
 
@@ -103,15 +117,29 @@ def alone(extra: str, built: Path, tmp_path: Path) -> Iterator[Installation]:  #
     made.trainyard("cluster.down", "--end-runs")
 
 
-def test_every_command_of_an_installation_ends_with_a_code_that_is_described(alone: Installation, extra: str) -> None:
+def test_every_command_of_an_installation_ends_with_a_code_that_is_described(
+    alone: Installation, extra: str
+) -> None:
     code, printed = alone.trainyard("init")
     assert code == 0, printed
+
     for backend in BACKENDS:
         hosts = ["127.0.0.1:9"] if backend == "microk8s" else []
         alone.trainyard("cluster.new", f"my-{backend}", "--backend", backend, *hosts)
 
-    asked = [(task, *WORDS.get(task, ())) for task in sorted(namespace.task_names) if task != "cluster.up"]
-    asked += [(task, "-f", f"my-{backend}") for task in BY_BACKEND for backend in BACKENDS if backend != "local"]
+    asked = [
+        (task, *WORDS.get(task, ()))
+        for task in sorted(namespace.task_names)
+        if task != "cluster.up"
+    ]
+
+    asked += [
+        (task, "-f", f"my-{backend}")
+        for task in BY_BACKEND
+        for backend in BACKENDS
+        if backend != "local"
+    ]
+
     wrong = {}
     for words in asked:
         for json in ((), ("--json",)):
@@ -119,10 +147,13 @@ def test_every_command_of_an_installation_ends_with_a_code_that_is_described(alo
             code, printed = alone.trainyard(*words[:at], *json, *words[at:])
             if code not in KNOWN_CODES or "a bug in" in printed or "Traceback" in printed:
                 wrong[words] = f"exit {code}: {printed}"
+
     assert wrong == {}
 
 
-def test_what_an_extra_would_bring_is_named_by_what_needs_it(alone: Installation, extra: str) -> None:
+def test_what_an_extra_would_bring_is_named_by_what_needs_it(
+    alone: Installation, extra: str
+) -> None:
     alone.trainyard("init")
     has_ray, has_boto3 = extra in ("local", "ec2"), extra in ("aws", "ec2")
     for words, is_installed, message in (
@@ -142,13 +173,20 @@ def test_what_an_extra_would_bring_is_named_by_what_needs_it(alone: Installation
     if has_ray:
         code, printed = alone.trainyard("tune.dispatch", "cartpole-tune")
         assert code == 3, printed
-        assert "error: a sweep needs optuna, and the Python of the cluster's head does not have it" in printed
+        assert (
+            "error: a sweep needs optuna, and the Python of the cluster's head does not have it"
+            in printed
+        )
         assert f"-> Install it there: {versions.installing('tune')}" in printed
         assert not (alone.project / "results").exists()
 
 
 @pytest.mark.parametrize("version", PYTHONS)
-def test_the_ci_workflow_passes_with_every_python(version: str, built: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_the_ci_workflow_passes_with_every_python(
+    version: str,
+    built: Path,  # noqa: F811
+    tmp_path: Path,
+) -> None:
     python = interpreter(version)
     maker = tmp_path / "maker"
     maker.mkdir()
@@ -167,6 +205,7 @@ def test_the_ci_workflow_passes_with_every_python(version: str, built: Path, tmp
             run("bash", "-ec", step, cwd=ci.project, environ=ci.environ(), seconds=1200)
     finally:
         last = run("bash", "-ec", steps[-1], cwd=ci.project, environ=ci.environ())
+
     assert "cluster robots is gone, nothing of it is left" in last
     assert len(list(ci.project.glob("results/spirals-*/outputs/*/result.json"))) == 3
 
@@ -175,7 +214,11 @@ def interpreter(version: str) -> str:
     """Return a Python of this version: on PATH, or one that pyenv has."""
     kept = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
     for python in (f"python{version}", *map(str, kept)):
-        found = subprocess.run([python, "-c", ""], check=False, capture_output=True) if shutil.which(python) else None
+        found = (
+            subprocess.run([python, "-c", ""], check=False, capture_output=True)
+            if shutil.which(python)
+            else None
+        )
         if found and found.returncode == 0:
             return python
     pytest.skip(f"no Python {version} is installed here")

@@ -1,4 +1,5 @@
-"""README and docs: the commands of each page, in order, in a fresh HOME, with a plain pip and several Pythons.
+"""README and docs: the commands of each page, in order, in a fresh HOME, with a plain pip and
+several Pythons.
 
 tests/pages.py says how a page's source names what runs.
 """
@@ -22,7 +23,15 @@ from tests.pages import ROOT, Block
 
 PYTHONS = ("3.10", "3.13")
 # How this machine reaches package registries.
-REGISTRIES = ("PIP_", "UV_", "SSL_CERT_", "REQUESTS_CA_BUNDLE", "http_proxy", "https_proxy", "no_proxy")
+REGISTRIES = (
+    "PIP_",
+    "UV_",
+    "SSL_CERT_",
+    "REQUESTS_CA_BUNDLE",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+)
 ALL = {name: pages.read(name, (ROOT / name).read_text()) for name in pages.names()}
 WITH_COMMANDS = [name for name, page in ALL.items() if any(block.is_run for block in page.blocks)]
 
@@ -41,7 +50,9 @@ def python(version: str) -> str:
 
 
 def script(name: str) -> str:
-    """Return a page as a script, which ends at the first command that does not exit as its page says."""
+    """Return a page as a script, which ends at the first command that does not exit as its page
+    says.
+    """
     lines: list[str] = []
     for page, block in pages.to_run(ALL[name], ALL):
         if block.is_run:
@@ -60,7 +71,10 @@ def _run(page: str, block: Block) -> Iterator[str]:
         yield f"printf '%s\\n' {shlex.quote('$ ' + command)}"
         yield command
         said = f"{page}:{block.line}: exit"
-        yield f'_code=$?; [ $_code = {expected} ] || {{ echo "{said} $_code, not {expected}"; exit 99; }}'
+        yield (
+            f'_code=$?; [ $_code = {expected} ] || {{ echo "{said} $_code, not {expected}"; '
+            "exit 99; }"
+        )
 
 
 def complete(lines: tuple[str, ...]) -> Iterator[str]:
@@ -87,12 +101,19 @@ def environment(home: Path, program: str) -> dict[str, str]:
         (tools / name).write_text(f'#!/bin/sh\nexec {program} "$@"\n')
         (tools / name).chmod(0o755)
     kept = {key: value for key, value in os.environ.items() if key.startswith(REGISTRIES)}
-    return {**kept, "HOME": str(home), "PATH": f"{tools}:/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
+    return {
+        **kept,
+        "HOME": str(home),
+        "PATH": f"{tools}:/usr/local/bin:/usr/bin:/bin",
+        "LANG": "C.UTF-8",
+    }
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
-    """Give a HOME with a clone of this repository; clusters that a page does not remove are removed after it."""
+    """Give a HOME with a clone of this repository; clusters that a page does not remove are removed
+    after it.
+    """
     subprocess.run(["git", "clone", "-q", str(ROOT), str(tmp_path / "trainyard")], check=True)
     yield tmp_path
     for record in tmp_path.glob(".local/state/trainyard/clusters/*/cluster.json"):

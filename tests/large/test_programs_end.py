@@ -1,7 +1,8 @@
-"""Programs that start much through Ray, ended in every way: nothing of them stays, and the next run has the room.
+"""Programs that start much through Ray, ended in every way: nothing of them stays, and the next run
+has the room.
 
-RLlib with five environment runners, Ray Train with three workers and a sweep of Ray Tune, none of which would end by
-itself, on three nodes in containers with images/torch.
+RLlib with five environment runners, Ray Train with three workers and a sweep of Ray Tune, none of
+which would end by itself, on three nodes in containers with images/torch.
 """
 
 from __future__ import annotations
@@ -62,14 +63,19 @@ TUNE = """
     """
 PROGRAMS = {"rllib": (RLLIB, 5), "train": (TRAIN, 3), "tune": (TUNE, 4)}
 # All CPUs of the cluster: it waits for ever where one is held.
-NEXT = "command: ['true']\nmatrix: {n: [0, 1, 2]}\nenv: {N: '{n}'}\ntogether: true\nresources: {cpus: 2}\n"
+NEXT = (
+    "command: ['true']\nmatrix: {n: [0, 1, 2]}\nenv: {N: '{n}'}\ntogether: true\nresources: "
+    "{cpus: 2}\n"
+)
 
 
 @pytest.fixture(scope="module")
 def lab(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
     """Give a head and two workers in containers, with images/torch."""
     images.ensure_torch(engine)
-    made = Yard(tmp_path_factory.mktemp("programs"), cluster="programs-end", environ=engine.environ())
+    made = Yard(
+        tmp_path_factory.mktemp("programs"), cluster="programs-end", environ=engine.environ()
+    )
     made.write_cluster(LAB.format(image=images.TORCH))
     with made.up():
         yield made
@@ -94,9 +100,14 @@ def printed(lab: Yard, run: str) -> str:
 def assert_nothing_stays(lab: Yard) -> None:
     """No actor, no placement group, and room for a run that wants it."""
     with RayApi(lab.address(), lab.token()) as ray:
-        for kind, key, dead in (("actors", "state", "DEAD"), ("placement_groups", "state", "REMOVED")):
+        for kind, key, dead in (
+            ("actors", "state", "DEAD"),
+            ("placement_groups", "state", "REMOVED"),
+        ):
             rows = ray.living(kind, key, dead, lambda answer: answer["data"]["result"]["result"])
-            assert [row for row in rows if row.get("ray_namespace") != "SUPERVISOR_ACTOR_RAY_NAMESPACE"] == []
+            assert [
+                row for row in rows if row.get("ray_namespace") != "SUPERVISOR_ACTOR_RAY_NAMESPACE"
+            ] == []
     write_job(lab, "next", NEXT)
     lab.run("train.dispatch", "next", "--skip-smoke", seconds=120)
 
@@ -119,19 +130,25 @@ def test_a_program_that_runs_out_of_time_leaves_nothing(lab: Yard, kind: str) ->
 
 
 @pytest.mark.parametrize("kind", PROGRAMS)
-def test_a_program_whose_driver_is_killed_leaves_nothing_and_is_tried_again(lab: Yard, kind: str) -> None:
+def test_a_program_whose_driver_is_killed_leaves_nothing_and_is_tried_again(
+    lab: Yard, kind: str
+) -> None:
     run = started(lab, kind, "retries: 1\n")
     node = lab.json("train.status", run)["tasks"][0]["attempts"][-1]["node"]
     lab.run("cluster.shell", node, "--command", "kill -9 $(pgrep -f '^python program.py')")
     wait_until(lambda: printed(lab, run).count("attempt 2 on") == 1, seconds=120, what="attempt 2")
     begun = printed(lab, run).partition("attempt 2 on")[0].count("it trains")
-    wait_until(lambda: printed(lab, run).count("it trains") > begun, seconds=300, what="it trains again")
+    wait_until(
+        lambda: printed(lab, run).count("it trains") > begun, seconds=300, what="it trains again"
+    )
     lab.run("train.stop", run)
     assert_nothing_stays(lab)
 
 
 @pytest.mark.parametrize("kind", PROGRAMS)
-def test_a_program_that_loses_a_node_leaves_nothing(lab: Yard, engine: BedEngine, kind: str) -> None:
+def test_a_program_that_loses_a_node_leaves_nothing(
+    lab: Yard, engine: BedEngine, kind: str
+) -> None:
     run = started(lab, kind, "retries: 1\n")
     node = lab.json("train.status", run)["tasks"][0]["attempts"][-1]["node"]
     other = next(name for name in ("cpu-0", "cpu-1") if name != node)

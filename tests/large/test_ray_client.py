@@ -1,4 +1,5 @@
-"""`ray` in a block whose nodes share no disk: what a program does through Ray Client, to its end or to Ctrl-C.
+"""`ray` in a block whose nodes share no disk: what a program does through Ray Client, to its end or
+to Ctrl-C.
 
 The program has torch, as a user's does who trains with Ray Train; the nodes have images/torch.
 """
@@ -92,12 +93,24 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give a directory with torch, of the index's newest version, as images/torch has it: 6 GB."""
     directory = tmp_path_factory.mktemp("packages")
     uv = Path(sys.executable).with_name("uv")
-    install = [str(uv), "pip", "install", "--quiet", "--python", sys.executable, "--target", str(directory)]
+    install = [
+        str(uv),
+        "pip",
+        "install",
+        "--quiet",
+        "--python",
+        sys.executable,
+        "--target",
+        str(directory),
+    ]
+
     subprocess.run([*install, *PACKAGES], check=True, timeout=1200)
     return directory
 
 
-@pytest.mark.parametrize(("program", "ends"), [(TRAINS, "trained by 3.0 workers"), (SEARCHES, "the best is {'x': 1}")])
+@pytest.mark.parametrize(
+    ("program", "ends"), [(TRAINS, "trained by 3.0 workers"), (SEARCHES, "the best is {'x': 1}")]
+)
 def test_ray_train_and_ray_tune_run_on_the_nodes_of_a_block(
     lab: Yard, engine: BedEngine, packages: Path, program: str, ends: str
 ) -> None:
@@ -107,7 +120,9 @@ def test_ray_train_and_ray_tune_run_on_the_nodes_of_a_block(
     assert left_of(engine, "yard") == []
 
 
-def test_ctrl_c_while_remote_functions_run_ends_the_program_and_its_cluster(lab: Yard, engine: BedEngine) -> None:
+def test_ctrl_c_while_remote_functions_run_ends_the_program_and_its_cluster(
+    lab: Yard, engine: BedEngine
+) -> None:
     (lab.home / "program.py").write_text(WAITS)
     output = lab.home / "output"
     with output.open("w") as stream:
@@ -119,12 +134,16 @@ def test_ctrl_c_while_remote_functions_run_ends_the_program_and_its_cluster(lab:
             stderr=stream,
             start_new_session=True,
         )
+
     try:
-        wait_until(lambda: "it waits" in output.read_text(), seconds=240, what="remote functions run")
+        wait_until(
+            lambda: "it waits" in output.read_text(), seconds=240, what="remote functions run"
+        )
         os.killpg(program.pid, signal.SIGINT)
         program.wait(120)
     finally:
         program.kill()
+
     # Ray's own code for a driver that was interrupted.
     assert program.returncode == 1, output.read_text()
     assert output.read_text().endswith("KeyboardInterrupt\n")

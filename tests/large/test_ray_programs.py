@@ -50,11 +50,14 @@ HAS_AN_ACTOR = """
 GANG = "command: [python, learn.py]\nmatrix: {n: [0, 1, 2]}\nenv: {N: '{n}'}\ntogether: true\n"
 GROWS = {
     "head": {"cpus": 0, "memory": "1GiB"},
-    "workers": [{"name": "burst", "min": 0, "max": 2, "cpus": 1, "memory": "1GiB", "idle_timeout": "5s"}],
+    "workers": [
+        {"name": "burst", "min": 0, "max": 2, "cpus": 1, "memory": "1GiB", "idle_timeout": "5s"}
+    ],
 }
 
-# What a runner does for two tasks, one after the other, with pins that last one second instead of ten minutes. Each
-# task is a driver of its own; between them, nothing but the pin holds the package.
+# What a runner does for two tasks, one after the other, with pins that last one second instead of
+# ten minutes. Each task is a driver of its own; between them, nothing but the pin holds the
+# package.
 PINNED = """
 import io, subprocess, sys, time, zipfile
 
@@ -127,7 +130,9 @@ def test_pip_installs_for_what_a_command_starts_through_ray_too(yard: Yard) -> N
     assert ours == matrix.everywhere(nodes=3)
 
 
-def test_nodes_without_a_shared_disk_are_like_under_ray_job_submit(fresh: Yard, engine: BedEngine) -> None:
+def test_nodes_without_a_shared_disk_are_like_under_ray_job_submit(
+    fresh: Yard, engine: BedEngine
+) -> None:
     fresh.environ.update(engine.environ())
     fresh.write_cluster(TWO_CONTAINERS.format(image=images.RAY))
     directory = matrix.write(fresh, "uv")
@@ -139,7 +144,9 @@ def test_nodes_without_a_shared_disk_are_like_under_ray_job_submit(fresh: Yard, 
 
 
 def test_a_job_that_is_sent_in_several_parts_is_whole_on_every_node(yard: Yard) -> None:
-    job = write_job(yard, "large", "command: [python, read.py]\nresources: {cpus: 0.2}\n", read=READS)
+    job = write_job(
+        yard, "large", "command: [python, read.py]\nresources: {cpus: 0.2}\n", read=READS
+    )
     content = os.urandom(LARGE)
     (yard.home / "jobs" / job / "weights.bin").write_bytes(content)
     yard.run("train.dispatch", job, "--skip-smoke")
@@ -152,14 +159,23 @@ def test_a_package_outlives_its_drivers_while_it_is_pinned(yard: Yard, tmp_path:
     (tmp_path / "task.py").write_text(TASK)
     # The nodes are processes of this machine: they have the file, and this Python.
     program = [sys.executable, str(tmp_path / "pinned.py"), str(tmp_path / "task.py")]
+
     done = subprocess.run(
-        [Path(sys.executable).with_name("ray"), "job", "submit", f"--address={opened['address']}", "--", *program],
+        [
+            Path(sys.executable).with_name("ray"),
+            "job",
+            "submit",
+            f"--address={opened['address']}",
+            "--",
+            *program,
+        ],
         env={**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": opened["token_file"]},
         text=True,
         capture_output=True,
         timeout=300,
         check=False,
     )
+
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.findall("^(?:read|after|without) .*", done.stdout, re.MULTILINE) == [
         "read all weights",
@@ -177,7 +193,9 @@ def test_tasks_of_a_gang_have_room_for_their_actors(yard: Yard) -> None:
 
     # Three tasks and six actors: the cluster has six CPUs.
     crowd = f"{GANG}resources: {{cpus: 1, actors: {{cpus: 2}}}}\n"
-    refused = yard.run("train.dispatch", write_job(yard, "crowd", crowd), "--skip-smoke", expect=2).stderr
+    refused = yard.run(
+        "train.dispatch", write_job(yard, "crowd", crowd), "--skip-smoke", expect=2
+    ).stderr
     assert "the cluster has 6 CPUs in all" in refused
 
 

@@ -64,7 +64,12 @@ def head(programs: Path, home: Path) -> Iterator[str]:
     """Run a head as its owner would, without a token; give its address."""
     gcs, dashboard = processes.free_ports(2)
     words = ["start", "--head", "--block", f"--port={gcs}", "--num-cpus=2", "--disable-usage-stats"]
-    words += ["--node-ip-address=127.0.0.1", "--dashboard-host=127.0.0.1", f"--dashboard-port={dashboard}"]
+    words += [
+        "--node-ip-address=127.0.0.1",
+        "--dashboard-host=127.0.0.1",
+        f"--dashboard-port={dashboard}",
+    ]
+
     # Ray's sockets have long names, and paths of sockets may not.
     words.append(f"--temp-dir=/tmp/ray-{os.getpid()}-{dashboard}")
     path = f"{programs}:{os.environ['PATH']}"
@@ -77,6 +82,7 @@ def head(programs: Path, home: Path) -> Iterator[str]:
             stderr=log,
             start_new_session=True,
         )
+
     try:
         address = f"http://127.0.0.1:{dashboard}"
         wait_until(lambda: answers(address), seconds=START_SECONDS, what="Ray's dashboard answers")
@@ -99,14 +105,18 @@ def answers(address: str) -> bool:
 
 
 def write(fresh: Yard, address: str) -> None:
-    fresh.write_cluster(f"name: {{name}}\nbackend: existing\nauth: none\nexisting: {{{{address: '{address}'}}}}\n")
+    fresh.write_cluster(
+        f"name: {{name}}\nbackend: existing\nauth: none\nexisting: {{{{address: '{address}'}}}}\n"
+    )
     job = fresh.home / "jobs" / "tiny"
     job.mkdir(parents=True)
     (job / "job.yaml").write_text(JOB)
     (job / "train.py").write_text(TRAIN)
 
 
-@pytest.mark.parametrize("version", ["2.31.0", "2.36.0", "2.44.1", "2.46.0", "2.52.0", versions.RAY])
+@pytest.mark.parametrize(
+    "version", ["2.31.0", "2.36.0", "2.44.1", "2.46.0", "2.52.0", versions.RAY]
+)
 def test_this_ray_works(version: str, fresh: Yard, tmp_path: Path) -> None:
     with head(environment(tmp_path, version), tmp_path) as address:
         write(fresh, address)
@@ -115,6 +125,7 @@ def test_this_ray_works(version: str, fresh: Yard, tmp_path: Path) -> None:
         fresh.run("train.dispatch", "jobs/tiny")
         run = newest(fresh)
         assert sorted(path.read_text() for path in run.glob("outputs/*/seed")) == ["0", "1"]
+
         for seed in (0, 1):
             (weights,) = run.glob(f"checkpoints/seed={seed}/weights")
             assert weights.read_bytes() == random.Random(seed).randbytes(1_000_000)
@@ -122,19 +133,24 @@ def test_this_ray_works(version: str, fresh: Yard, tmp_path: Path) -> None:
             steps = [line.split()[-1] for line in log.read_text().splitlines() if "step" in line]
             assert steps == [str(step) for step in range(20_000)]
             assert "counted 7" in log.read_text()
-        fresh.run("train.dispatch", "jobs/tiny", "--no-wait", "--set", "command=[sleep, '600{seed}']")
+
+        fresh.run(
+            "train.dispatch", "jobs/tiny", "--no-wait", "--set", "command=[sleep, '600{seed}']"
+        )
         fresh.run("train.stop")
         assert fresh.json("train.status")["state"] == "stopped"
 
 
 @pytest.mark.parametrize("version", ["2.10.0"])
-def test_this_ray_is_refused_before_anything_is_sent(version: str, fresh: Yard, tmp_path: Path) -> None:
+def test_this_ray_is_refused_before_anything_is_sent(
+    version: str, fresh: Yard, tmp_path: Path
+) -> None:
     with head(environment(tmp_path, version), tmp_path) as address:
         write(fresh, address)
         for command in (["cluster.up"], ["train.dispatch", "jobs/tiny"]):
             refused = fresh.run(*command, expect=3)
             assert (
-                f"Ray {version} runs on this cluster, and the oldest that works is {versions.OLDEST_RAY}"
-                in refused.stderr
-            )
+                f"Ray {version} runs on this cluster, and the oldest that works is "
+                f"{versions.OLDEST_RAY}"
+            ) in refused.stderr
         assert not list(fresh.home.glob("results/*"))

@@ -1,4 +1,6 @@
-"""A real Chromium without a window, driven through its DevTools protocol over a pipe: no port, no driver program."""
+"""A real Chromium without a window, driven through its DevTools protocol over a pipe: no port, no
+driver program.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ _FLAGS = [
     "--disable-sync",
     "--remote-debugging-pipe",
 ]
-# The browser reads commands from descriptor 3 and answers on 4; a fresh process moves our pipes there.
+# The browser reads commands from descriptor 3 and answers on 4; a fresh process moves our pipes
+# there.
 _MOVE_PIPES = """
 import fcntl, os, sys
 read, write = (fcntl.fcntl(int(number), fcntl.F_DUPFD, 10) for number in sys.argv[1:3])
@@ -57,17 +60,29 @@ class Page:
         self.errors: list[str] = []
         self._loaded = False
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)[
+            "sessionId"
+        ]
+
         for domain in ("Page", "Network", "Runtime", "Log"):
             self.call(f"{domain}.enable")
 
     def open(self, path: Path, *, width: int = 1400, height: int = 900, dark: bool = False) -> None:
         """Load a file in a window of that size."""
         scheme = "dark" if dark else "light"
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": scheme}],
         )
+
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=width < 600,
+        )
+
         self.requests, self.errors = [], []
         with self.loads():
             self.call("Page.navigate", url=path.resolve().as_uri())
@@ -80,11 +95,16 @@ class Page:
         while not self._loaded:
             self._take(self._read())
         # Two frames later everything that observes sizes has been called.
-        self.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
+        self.run(
+            "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => "
+            "done(true))))"
+        )
 
     def run(self, script: str) -> Any:
         """Return what an expression of JavaScript is in the page."""
-        answer = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        answer = self.call(
+            "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
+        )
         if "exceptionDetails" in answer:
             raise AssertionError(f"{script}: {answer['exceptionDetails']}")
         return answer["result"].get("value")
@@ -117,16 +137,24 @@ class Page:
             self.errors.append(str(told["exceptionDetails"]))
         elif method == "Log.entryAdded" and told["entry"]["level"] in ("error", "warning"):
             self.errors.append(told["entry"]["text"])
-        elif method == "Runtime.consoleAPICalled" and told["type"] in ("error", "warning", "assert"):
+        elif method == "Runtime.consoleAPICalled" and told["type"] in (
+            "error",
+            "warning",
+            "assert",
+        ):
             self.errors.append(str(told["args"]))
 
     def _read(self) -> dict[str, Any]:
         give_up = time.monotonic() + 60
         while b"\0" not in self._unread:
-            ready, _, _ = select.select([self._answers], [], [], max(0.0, give_up - time.monotonic()))
+            ready, _, _ = select.select(
+                [self._answers], [], [], max(0.0, give_up - time.monotonic())
+            )
             block = os.read(self._answers, 1 << 20) if ready else b""
             if not block:
-                raise AssertionError("the browser does not answer" if not ready else "the browser ended")
+                raise AssertionError(
+                    "the browser does not answer" if not ready else "the browser ended"
+                )
             self._unread += block
         message, _, self._unread = self._unread.partition(b"\0")
         return dict(json.loads(message))
@@ -138,6 +166,7 @@ def browser(program: str) -> Iterator[Page]:
     commands_in, commands_out = os.pipe()
     answers_in, answers_out = os.pipe()
     mover = [sys.executable, "-c", _MOVE_PIPES, str(commands_in), str(answers_out)]
+
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         process = subprocess.Popen(
             [*mover, program, *_FLAGS, f"--user-data-dir={profile}", "about:blank"],
@@ -145,8 +174,10 @@ def browser(program: str) -> Iterator[Page]:
             stderr=subprocess.DEVNULL,
             env={**os.environ, "HOME": profile},
         )
+
         os.close(commands_in)
         os.close(answers_out)
+
         try:
             yield Page(commands_out, answers_in)
         finally:

@@ -23,7 +23,9 @@ from tests.real.yard import HEAD_AND_TWO_WORKERS, Yard
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> Iterator[Yard]:
-    """Give a place to work in without any cluster; whatever the test makes there is removed after it."""
+    """Give a place to work in without any cluster; whatever the test makes there is removed after
+    it.
+    """
     yard = Yard(tmp_path)
     yield yard
     yard.remove_all()
@@ -31,7 +33,8 @@ def fresh(tmp_path: Path) -> Iterator[Yard]:
 
 @pytest.fixture(scope="session")
 def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
-    """Give a ready cluster: a head and workers gpu-0, gpu-1 (2 CPUs, 2 simulated GPUs each), shared by all tests.
+    """Give a ready cluster: a head and workers gpu-0, gpu-1 (2 CPUs, 2 simulated GPUs each), shared
+    by all tests.
 
     Do not break it: a test that kills nodes makes its own.
     """
@@ -46,20 +49,28 @@ def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
 
 @pytest.fixture(scope="session")
 def engine() -> Iterator[BedEngine]:
-    """Give a Docker engine of our own with the bed's images; what a test makes there, it removes."""
+    """Give a Docker engine of our own with the bed's images; what a test makes there, it
+    removes.
+    """
     with bed.shared_engine() as engine:
         yield engine
 
 
 @pytest.fixture
-def private_engine(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BedEngine]:
-    """Give an empty Docker engine that a test may restart and configure; `load` brings it images."""
+def private_engine(
+    engine: BedEngine, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BedEngine]:
+    """Give an empty Docker engine that a test may restart and configure; `load` brings it
+    images.
+    """
     with bed.private_engine(tmp_path_factory.mktemp("engine")) as private:
         yield private
 
 
 @pytest.fixture(scope="session")
-def docker_host(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DockerHost]:
+def docker_host(
+    engine: BedEngine, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[DockerHost]:
     """Give a remote Docker host: sshd and an engine of its own, in a container."""
     with host.docker_host(engine, tmp_path_factory.mktemp("home")) as made:
         yield made
@@ -69,7 +80,8 @@ def docker_host(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> 
 def kube(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeBed]:
     """Give a Kubernetes cluster of three hosts, shared by all tests, without the KubeRay operator.
 
-    What a test stops or gives to it (a kubelet, the API server, GPUs), that test starts or takes again.
+    What a test stops or gives to it (a kubelet, the API server, GPUs), that test starts or takes
+    again.
     """
     need(programs.missing())
     with kubernetes.kube_bed(engine, tmp_path_factory.mktemp("kube")) as made:
@@ -78,7 +90,9 @@ def kube(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture(scope="session")
 def operator(kube: KubeBed) -> Iterator[None]:
-    """Have an administrator's KubeRay there, to the end: tests that come with none are run before (see below)."""
+    """Have an administrator's KubeRay there, to the end: tests that come with none are run before
+    (see below).
+    """
     kube.publish(RAY_IMAGE)
     with kubernetes_by_hand.operator(kube):
         yield
@@ -118,17 +132,22 @@ def _refuse_unless_named(module: Path, tier: str) -> None:
     """Let a change of a module of tests be tested by these tests."""
     named = areas.tiers_of(str(module))
     if module.is_relative_to("tests/real") and tier not in (tiers.CORE, *named):
-        raise pytest.UsageError(f"{module} has tests of the tier {tier}: its row in tests/areas.py lacks it")
+        raise pytest.UsageError(
+            f"{module} has tests of the tier {tier}: its row in tests/areas.py lacks it"
+        )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Treat SIGTERM as Ctrl-C, so that the clusters of an ended test run are removed too.
 
-    A shell lets its background jobs ignore Ctrl-C, and their children too: the commands that tests interrupt must not.
+    A shell lets its background jobs ignore Ctrl-C, and their children too: the commands that tests
+    interrupt must not.
     """
     for mark, meaning in {
         "core": "of the tier of `make test`, which runs after every change",
-        "lifecycle": "the life of a cluster on a backend: what a change to all of them runs (tests/areas.py)",
+        "lifecycle": (
+            "the life of a cluster on a backend: what a change to all of them runs (tests/areas.py)"
+        ),
         "engine": "needs the Docker engine of the bed",
         "browser": "needs a browser",
         "kubernetes": "needs hosts of the bed, and so its Docker engine too",
@@ -140,7 +159,10 @@ def pytest_configure(config: pytest.Config) -> None:
         **{tiers.mark_of(tier): f"every test of the tier {tier} has it" for tier in tiers.TIERS},
     }.items():
         config.addinivalue_line("markers", f"{mark}: {meaning}")
+
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
-    # Machines for builds set it, users do not: what is printed to a pipe comes in another order then.
+
+    # Machines for builds set it, users do not: what is printed to a pipe comes in another order
+    # then.
     os.environ.pop("PYTHONUNBUFFERED", None)

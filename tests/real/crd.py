@@ -1,4 +1,6 @@
-"""The RayCluster's own schema, made strict: what it does not know would be dropped by an API server, silently."""
+"""The RayCluster's own schema, made strict: what it does not know would be dropped by an API
+server, silently.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +15,30 @@ from tests.bed import programs
 def complaints(ray_cluster: dict[str, Any]) -> list[str]:
     """Return what the operator's CRD has against a RayCluster."""
     validator = jsonschema.Draft202012Validator(_strict(_schema()))
-    return sorted(f"{'.'.join(map(str, error.path))}: {error.message}" for error in validator.iter_errors(ray_cluster))
+    return sorted(
+        f"{'.'.join(map(str, error.path))}: {error.message}"
+        for error in validator.iter_errors(ray_cluster)
+    )
 
 
 def _schema() -> dict[str, Any]:
     path = programs.kuberay_crds() / "ray.io_rayclusters.yaml"
-    versions = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)["spec"]["versions"]
-    found: dict[str, Any] = next(one["schema"]["openAPIV3Schema"] for one in versions if one["name"] == "v1")
+    versions = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)["spec"][
+        "versions"
+    ]
+    found: dict[str, Any] = next(
+        one["schema"]["openAPIV3Schema"] for one in versions if one["name"] == "v1"
+    )
     return found
 
 
 def _strict(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON Schema of an OpenAPI schema of Kubernetes; an object that lists properties has no others."""
-    strict = {key: value for key, value in schema.items() if not key.startswith("x-") and key != "format"}
+    """Return the JSON Schema of an OpenAPI schema of Kubernetes; an object that lists properties
+    has no others.
+    """
+    strict = {
+        key: value for key, value in schema.items() if not key.startswith("x-") and key != "format"
+    }
     for key in ("items", "additionalProperties"):
         if isinstance(schema.get(key), dict):
             strict[key] = _strict(schema[key])

@@ -1,7 +1,8 @@
-"""The command line as a process of its own that imports nothing: most of a short command's CPU time would be imports.
+"""The command line as a process of its own that imports nothing: most of a short command's CPU time
+would be imports.
 
-It is forked from a process that has imported everything (1.0 s of CPU for `cluster.plan` on Kubernetes become 0.3 s).
-What is about imports, signals or pipes starts the installed command.
+It is forked from a process that has imported everything (1.0 s of CPU for `cluster.plan` on
+Kubernetes become 0.3 s). What is about imports, signals or pipes starts the installed command.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from pathlib import Path
 
 FORKING = get_context("forkserver")
 FORKING.set_forkserver_preload(["tests.real.imported"])
-# Each start of a process asks all earlier ones for their exit codes, which can be read once: who comes second gets 255.
+# Each start of a process asks all earlier ones for their exit codes, which can be read once: who
+# comes second gets 255.
 EXIT_CODES = threading.Lock()
 
 
@@ -29,10 +31,13 @@ def run(
     pipes = [FORKING.Pipe(duplex=False) for _ in range(2)]
     given = (list(command), str(directory), dict(environ), *(writing for _, writing in pipes))
     process = FORKING.Process(target=_become, args=given)
+
     with EXIT_CODES:
         process.start()
+
     for _, writing in pipes:
         writing.close()
+
     said = {reading: b"" for reading, _ in pipes}
     try:
         if not _read(said, seconds):
@@ -41,7 +46,10 @@ def run(
             process.join()
     finally:
         process.kill()
-    return subprocess.CompletedProcess(command, process.exitcode or 0, *(text.decode() for text in said.values()))
+
+    return subprocess.CompletedProcess(
+        command, process.exitcode or 0, *(text.decode() for text in said.values())
+    )
 
 
 def _read(said: dict[Connection, bytes], seconds: float) -> bool:
@@ -60,7 +68,11 @@ def _read(said: dict[Connection, bytes], seconds: float) -> bool:
 
 
 def _become(
-    command: list[str], directory: str, environ: dict[str, str], stdout: Connection, stderr: Connection
+    command: list[str],
+    directory: str,
+    environ: dict[str, str],
+    stdout: Connection,
+    stderr: Connection,
 ) -> None:
     """Run the command line in this process."""
     os.dup2(stdout.fileno(), 1)

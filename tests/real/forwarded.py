@@ -23,7 +23,9 @@ until (: < /dev/tcp/127.0.0.1/{PORT}) 2> /dev/null; do sleep 0.1; done
 
 @contextmanager
 def forwarding(yard: Yard, node: str, port: int = PORT) -> Iterator[tuple[str, Popen[str]]]:
-    """Run `cluster.forward`; give the address that it prints, and the command, which ends by Ctrl-C."""
+    """Run `cluster.forward`; give the address that it prints, and the command, which ends by
+    Ctrl-C.
+    """
     command = yard.start("cluster.forward", node, f"0:{port}")
     assert command.stdout
     try:
@@ -39,5 +41,7 @@ def assert_forwarded(yard: Yard, node: str) -> None:
     """A file of a server on the node arrives whole, for several at once."""
     digest = yard.run("cluster.shell", node, "--command", SERVES).stdout.split()[0]
     with forwarding(yard, node) as (address, _), ThreadPoolExecutor(4) as pool:
-        answers = list(pool.map(lambda _: httpx.get(f"{address}/file", trust_env=False, timeout=60), range(4)))
+        answers = list(
+            pool.map(lambda _: httpx.get(f"{address}/file", trust_env=False, timeout=60), range(4))
+        )
     assert {hashlib.sha256(answer.content).hexdigest() for answer in answers} == {digest}

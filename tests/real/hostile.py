@@ -10,7 +10,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
 RUN = "job-20261122-101112-abcd"
-NODE = {"node_id": "n1", "node_name": "head", "node_ip": "127.0.0.1", "is_head_node": True, "state": "ALIVE"}
+NODE = {
+    "node_id": "n1",
+    "node_name": "head",
+    "node_ip": "127.0.0.1",
+    "is_head_node": True,
+    "state": "ALIVE",
+}
 HONEST: dict[str, object] = {
     "/": "",
     "/api/version": {"ray_version": "2.60.0", "session_name": "s"},
@@ -35,7 +41,9 @@ class Dashboard(ThreadingHTTPServer):
         self.sent = 0
 
     def body(self, path: str) -> bytes:
-        found = self.answers[max((known for known in self.answers if path.startswith(known)), key=len, default="/")]
+        found = self.answers[
+            max((known for known in self.answers if path.startswith(known)), key=len, default="/")
+        ]
         return (found if isinstance(found, str) else json.dumps(found)).encode()
 
 

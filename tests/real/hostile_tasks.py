@@ -1,4 +1,5 @@
-"""Tasks that leave or do what breaks whoever is not prepared: `python3 hostile_tasks.py NAME` is one of them.
+"""Tasks that leave or do what breaks whoever is not prepared: `python3 hostile_tasks.py NAME` is
+one of them.
 
 It is the program of a job too: standard library only.
 """
@@ -53,7 +54,10 @@ def output_is_a_link() -> None:
 
 def keeps_writing() -> None:
     """Leave a process that changes its output until it is ended; $MARK is what it is found by."""
-    program = "import sys\nwhile True:\n    for size in (9_000_000, 10): open(sys.argv[1], 'wb').write(bytes(size))"
+    program = (
+        "import sys\nwhile True:\n    for size in (9_000_000, 10): open(sys.argv[1], "
+        "'wb').write(bytes(size))"
+    )
     subprocess.Popen([sys.executable, "-c", program, str(OUTPUT / "changing"), os.environ["MARK"]])
     (OUTPUT / "beside").touch()
     time.sleep(2)

@@ -1,4 +1,6 @@
-"""`up` that is interrupted in its middle, and what interrupts it: on the command's side, and on a host's."""
+"""`up` that is interrupted in its middle, and what interrupts it: on the command's side, and on a
+host's.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,17 @@ def up(
 ) -> str:
     """Run `up` and act in its middle, once a moment has come; return what it printed.
 
-    Before that it may fail, for what an earlier one began and does not watch any more; or have nothing left to do,
-    where that has ended well by itself: `prepare` takes it back before each try.
+    Before that it may fail, for what an earlier one began and does not watch any more; or have
+    nothing left to do, where that has ended well by itself: `prepare` takes it back before each
+    try.
     """
     give_up = time.monotonic() + 600
     while time.monotonic() < give_up:
         prepare()
         # A join whose connection broke goes on for a while.
-        wait_until(lambda: not came(), seconds=180, what="nothing of an earlier command runs on the host")
+        wait_until(
+            lambda: not came(), seconds=180, what="nothing of an earlier command runs on the host"
+        )
         done, has_come = while_up(yard, came, act)
         if has_come:
             return done.stdout
@@ -39,14 +44,18 @@ def up(
 
 
 def failed(yard: Yard) -> Done:
-    """Return `up` that failed, for another reason than what an earlier one began and does not watch any more."""
+    """Return `up` that failed, for another reason than what an earlier one began and does not watch
+    any more.
+    """
     tried: list[Done] = []
 
     def was_for_another_reason() -> bool:
         tried.append(yard.run("cluster.up", expect=None))
         return "change in progress" not in tried[-1].stderr
 
-    wait_until(was_for_another_reason, seconds=180, what="no change of an earlier command is in progress")
+    wait_until(
+        was_for_another_reason, seconds=180, what="no change of an earlier command is in progress"
+    )
     assert tried[-1].returncode in (3, 6), tried[-1].stderr
     return tried[-1]
 

@@ -38,7 +38,9 @@ _NUMBERS = itertools.count(1)
 
 
 def new_mark() -> str:
-    """Return how many seconds a process is to sleep that a test looks for: no other on the machine has this number."""
+    """Return how many seconds a process is to sleep that a test looks for: no other on the machine
+    has this number.
+    """
     return f"4000.{os.getpid()}{next(_NUMBERS):04}"
 
 
@@ -105,7 +107,9 @@ def rest_of(process: subprocess.Popen[str], *, seconds: float = 240) -> tuple[in
 
 
 def assert_whole(output: str, run: Path, lines: int) -> None:
-    """Assert that what was shown and what was recorded of a run that counts has every line once, in order."""
+    """Assert that what was shown and what was recorded of a run that counts has every line once, in
+    order.
+    """
     shown = [line for line in output.splitlines() if line.startswith("[counting] line")]
     assert shown == [f"[counting] line {number}" for number in range(lines)], output
     assert log_of(run) == counted(lines)
@@ -120,6 +124,8 @@ def running(mark: str) -> list[int]:
     """Return the processes of the machine that have this among their arguments (`new_mark`)."""
     found = []
     for process in psutil.process_iter(["pid", "cmdline", "status"]):
-        if process.info["status"] != psutil.STATUS_ZOMBIE and mark in (process.info["cmdline"] or ()):
+        if process.info["status"] != psutil.STATUS_ZOMBIE and mark in (
+            process.info["cmdline"] or ()
+        ):
             found.append(process.info["pid"])
     return found

@@ -1,4 +1,6 @@
-"""What tests of clusters on Kubernetes share: a command line there, and what an administrator sees with kubectl."""
+"""What tests of clusters on Kubernetes share: a command line there, and what an administrator sees
+with kubectl.
+"""
 
 from __future__ import annotations
 
@@ -40,15 +42,26 @@ KINDS = (
 
 
 def yard(kube: KubeBed, home: Path, cluster: str, *, kubeconfig: Path | None = None) -> Yard:
-    """Give a place to work in as somebody who works with this Kubernetes, by default as its administrator."""
+    """Give a place to work in as somebody who works with this Kubernetes, by default as its
+    administrator.
+    """
     environ = kube.environ()
     if kubeconfig:
         environ["KUBECONFIG"] = str(kubeconfig)
     return Yard(home, cluster=cluster, environ=environ)
 
 
-def write(kube: KubeBed, yard: Yard, sections: Mapping[str, Any], *, namespace: str, image: str = RAY_IMAGE) -> Path:
-    """Write the cluster's file: small pods that run an image of the bed's registry, and what is given."""
+def write(
+    kube: KubeBed,
+    yard: Yard,
+    sections: Mapping[str, Any],
+    *,
+    namespace: str,
+    image: str = RAY_IMAGE,
+) -> Path:
+    """Write the cluster's file: small pods that run an image of the bed's registry, and what is
+    given.
+    """
     path = yard.home / "clusters" / f"{yard.cluster}.yaml"
     path.parent.mkdir(exist_ok=True, parents=True)
     ours = {
@@ -57,6 +70,7 @@ def write(kube: KubeBed, yard: Yard, sections: Mapping[str, Any], *, namespace: 
         # This machine has two CPUs, and pods of several clusters.
         "requests": {"cpus": 0.1, "memory": "128MiB"},
     }
+
     document = {
         "name": yard.cluster,
         "backend": "kuberay",
@@ -65,6 +79,7 @@ def write(kube: KubeBed, yard: Yard, sections: Mapping[str, Any], *, namespace: 
         **sections,
         "kuberay": {**ours, **sections.get("kuberay", {})},
     }
+
     # JSON is YAML.
     path.write_text(json.dumps(document, indent=1))
     return path
@@ -73,7 +88,8 @@ def write(kube: KubeBed, yard: Yard, sections: Mapping[str, Any], *, namespace: 
 def as_shipped(kube: KubeBed, site: Yard, kuberay: Mapping[str, Any]) -> None:
     """Write the cluster file that we ship; of the bed are only registry, base and what is given.
 
-    The base has Ray, as every host has that base: a host takes half a minute of a core to unpack it.
+    The base has Ray, as every host has that base: a host takes half a minute of a core to unpack
+    it.
     """
     images.ensure_ray_root(kube.engine)
     text = (shipped("clusters") / f"{site.cluster}.yaml").read_text()
@@ -95,16 +111,27 @@ def operator(kube: KubeBed) -> Iterator[None]:
     made = ("--create-namespace", "--wait", "--timeout=120s")
     with ExitStack() as removed:
         removed.callback(kube.kubectl, "delete", "namespace", ADMINISTRATORS, "--ignore-not-found")
-        removed.callback(kube.kubectl, "delete", "-f", str(kube.chart / "crds"), "--ignore-not-found")
-        removed.callback(_helm, kube, "uninstall", "theirs", "-n", ADMINISTRATORS, "--wait", "--ignore-not-found")
+        removed.callback(
+            kube.kubectl, "delete", "-f", str(kube.chart / "crds"), "--ignore-not-found"
+        )
+        removed.callback(
+            _helm, kube, "uninstall", "theirs", "-n", ADMINISTRATORS, "--wait", "--ignore-not-found"
+        )
         _helm(kube, "install", "theirs", str(kube.chart), "-n", ADMINISTRATORS, *made)
         yield
 
 
 def general(kube: KubeBed) -> list[str]:
-    """Return what there is of KubeRay beside clusters: CRDs, operators, and all that somebody has labelled as ours."""
-    found = [one["metadata"]["name"] for one in objects(kube, "crds") if one["spec"]["group"] == "ray.io"]
-    found += [_place(one) for one in objects(kube, "deployments", "-A", "-l", f"app.kubernetes.io/name={OPERATOR}")]
+    """Return what there is of KubeRay beside clusters: CRDs, operators, and all that somebody has
+    labelled as ours.
+    """
+    found = [
+        one["metadata"]["name"] for one in objects(kube, "crds") if one["spec"]["group"] == "ray.io"
+    ]
+    found += [
+        _place(one)
+        for one in objects(kube, "deployments", "-A", "-l", f"app.kubernetes.io/name={OPERATOR}")
+    ]
     ours = f"{naming.MADE_BY}={naming.US}"
     found += [one["metadata"]["name"] for one in objects(kube, "namespaces", "-l", ours)]
     found += [_place(one) for one in objects(kube, ",".join(KINDS[1:]), "-A", "-l", ours)]
@@ -112,7 +139,9 @@ def general(kube: KubeBed) -> list[str]:
 
 
 def listed(yard: Yard) -> dict[str, str]:
-    """Return the states of the clusters that cluster.list finds; on a busy machine its 3 s may be too few."""
+    """Return the states of the clusters that cluster.list finds; on a busy machine its 3 s may be
+    too few.
+    """
     found: dict[str, str] = {}
 
     def has_answers() -> bool:
@@ -135,7 +164,9 @@ def settled(kube: KubeBed, namespace: str) -> None:
 
 
 def objects(kube: KubeBed, kind: str, *options: str) -> list[dict[str, Any]]:
-    """Return the objects of a kind as kubectl gets them; none of a kind that Kubernetes does not know."""
+    """Return the objects of a kind as kubectl gets them; none of a kind that Kubernetes does not
+    know.
+    """
     done = kube.kubectl("get", kind, *options, "-o", "json", check=False)
     if done.returncode != 0:
         if any(words in done.stderr for words in _UNKNOWN):
@@ -145,14 +176,18 @@ def objects(kube: KubeBed, kind: str, *options: str) -> list[dict[str, Any]]:
     return found
 
 
-def one(kube: KubeBed, kind: str, name: str, *, namespace: str = "default") -> dict[str, Any] | None:
+def one(
+    kube: KubeBed, kind: str, name: str, *, namespace: str = "default"
+) -> dict[str, Any] | None:
     """Return an object, None if there is none of that name; what is in no namespace needs none."""
     done = kube.kubectl("get", kind, name, "-n", namespace, "-o", "json", "--ignore-not-found")
     return json.loads(done.stdout) if done.stdout.strip() else None
 
 
 def belongings(kube: KubeBed, cluster: str) -> list[str]:
-    """Return everything that belongs to a cluster, in whatever namespace: what carries our label, or KubeRay's."""
+    """Return everything that belongs to a cluster, in whatever namespace: what carries our label,
+    or KubeRay's.
+    """
     labels = (naming.of_cluster(cluster), naming.of_ray_cluster(cluster))
     listed = [_named(kube, ",".join(KINDS), label) for label in labels]
     return sorted({name for found in listed for name in found})
@@ -169,7 +204,10 @@ def _named(kube: KubeBed, kinds: str, label: str) -> list[str]:
 def versions(kube: KubeBed, namespace: str, *kinds: str) -> dict[str, str]:
     """Return the resourceVersion of every object of these kinds in a namespace."""
     found = objects(kube, ",".join(kinds), "-n", namespace)
-    return {f"{one['kind']}/{one['metadata']['name']}": one["metadata"]["resourceVersion"] for one in found}
+    return {
+        f"{one['kind']}/{one['metadata']['name']}": one["metadata"]["resourceVersion"]
+        for one in found
+    }
 
 
 def pods(kube: KubeBed, cluster: str, *, namespace: str) -> dict[str, dict[str, Any]]:
@@ -179,11 +217,17 @@ def pods(kube: KubeBed, cluster: str, *, namespace: str) -> dict[str, dict[str, 
 
 
 def hosts_of(kube: KubeBed, cluster: str, *, namespace: str) -> dict[str, str]:
-    return {node: pod["spec"]["nodeName"] for node, pod in pods(kube, cluster, namespace=namespace).items()}
+    return {
+        node: pod["spec"]["nodeName"]
+        for node, pod in pods(kube, cluster, namespace=namespace).items()
+    }
 
 
 def uids(kube: KubeBed, cluster: str, *, namespace: str) -> dict[str, str]:
-    return {node: pod["metadata"]["uid"] for node, pod in pods(kube, cluster, namespace=namespace).items()}
+    return {
+        node: pod["metadata"]["uid"]
+        for node, pod in pods(kube, cluster, namespace=namespace).items()
+    }
 
 
 def _place(one: dict[str, Any]) -> str:
@@ -192,5 +236,7 @@ def _place(one: dict[str, Any]) -> str:
 
 def _helm(kube: KubeBed, *arguments: str) -> None:
     environ = {**os.environ, **kube.environ()}
-    done = subprocess.run(["helm", *arguments], env=environ, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(
+        ["helm", *arguments], env=environ, capture_output=True, text=True, timeout=200
+    )
     assert done.returncode == 0, done.stderr

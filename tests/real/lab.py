@@ -1,4 +1,6 @@
-"""Bare hosts of the bed as somebody has them who may log in there and has Helm: a cluster file, a place to work in."""
+"""Bare hosts of the bed as somebody has them who may log in there and has Helm: a cluster file, a
+place to work in.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,23 @@ from tests.real.yard import Yard
 
 
 def kuberay(home: Path, **more: Any) -> dict[str, Any]:
-    """Return the section for hosts that have little to spare, with a chart that needs no internet."""
+    """Return the section for hosts that have little to spare, with a chart that needs no
+    internet.
+    """
     chart.write(home / "chart")
-    return {"operator": {"chart": str(home / "chart")}, "requests": {"cpus": 0.1, "memory": "128MiB"}, **more}
+    return {
+        "operator": {"chart": str(home / "chart")},
+        "requests": {"cpus": 0.1, "memory": "128MiB"},
+        **more,
+    }
 
 
-def cluster_file(engine: BedEngine, home: Path, made: Sequence[Host], *, workers: int, **more: Any) -> dict[str, Any]:
-    """Return a file for these hosts, with Ray's image in a registry of the bed; `more` is of the section `kuberay`."""
+def cluster_file(
+    engine: BedEngine, home: Path, made: Sequence[Host], *, workers: int, **more: Any
+) -> dict[str, Any]:
+    """Return a file for these hosts, with Ray's image in a registry of the bed; `more` is of the
+    section `kuberay`.
+    """
     address = f"{engine.bridge_ip}:{free_port()}"
     publishing.publish(engine, address, RAY_IMAGE, owner=hosts.this_process())
     node = {"cpus": 1, "memory": "1GiB"}
@@ -38,7 +50,9 @@ def cluster_file(engine: BedEngine, home: Path, made: Sequence[Host], *, workers
     }
 
 
-def place_to_work(home: Path, made: Sequence[Host], document: dict[str, Any], **environ: str) -> Yard:
+def place_to_work(
+    home: Path, made: Sequence[Host], document: dict[str, Any], **environ: str
+) -> Yard:
     """Give a place with this cluster file, from which these hosts can be reached."""
     (home / "clusters").mkdir()
     (home / "clusters" / "lab.yaml").write_text(json.dumps(document, indent=1))

@@ -25,9 +25,14 @@ WAITS = """
 
 def followed(yard: Yard, name: str, job: str) -> subprocess.Popen[str]:
     """Dispatch a run, and return what follows it once it runs."""
-    following = yard.start("train.dispatch", write_job(yard, name, job), "--skip-smoke", as_leader=True)
+    following = yard.start(
+        "train.dispatch", write_job(yard, name, job), "--skip-smoke", as_leader=True
+    )
     wait_until(
-        lambda: any("attempt-started" in path.read_text() for path in yard.results.glob(f"*{name}*/events.jsonl")),
+        lambda: any(
+            "attempt-started" in path.read_text()
+            for path in yard.results.glob(f"*{name}*/events.jsonl")
+        ),
         seconds=120,
         what="a run that is followed",
     )
@@ -36,7 +41,10 @@ def followed(yard: Yard, name: str, job: str) -> subprocess.Popen[str]:
 
 def killed(following: subprocess.Popen[str]) -> None:
     """End what follows a run, as a power cut would."""
-    for process in [*psutil.Process(following.pid).children(recursive=True), psutil.Process(following.pid)]:
+    for process in [
+        *psutil.Process(following.pid).children(recursive=True),
+        psutil.Process(following.pid),
+    ]:
         with suppress(psutil.NoSuchProcess):
             process.kill()
     following.communicate()
@@ -49,8 +57,12 @@ def shorten(yard: Yard, *, made: float, seconds: float = 20.0) -> float:
     return made + round(deadline)
 
 
-def operator_leaves(yard: Yard, away: Path, *, made: float, seconds: float = 20.0) -> tuple[str, float]:
-    """Have the cluster end soon, kill what follows a run, take the state directory away; return run and time."""
+def operator_leaves(
+    yard: Yard, away: Path, *, made: float, seconds: float = 20.0
+) -> tuple[str, float]:
+    """Have the cluster end soon, kill what follows a run, take the state directory away; return run
+    and time.
+    """
     following = followed(yard, "waits", WAITS)
     due = shorten(yard, made=made, seconds=seconds)
     killed(following)
@@ -59,7 +71,9 @@ def operator_leaves(yard: Yard, away: Path, *, made: float, seconds: float = 20.
 
 
 def ended_in_time(yard: Yard, away: Path, left: Callable[[], list[str]], *, due: float) -> None:
-    """Wait until nothing is left; then give the operator its directory again, and look at what is said."""
+    """Wait until nothing is left; then give the operator its directory again, and look at what is
+    said.
+    """
     wait_until(lambda: not left(), seconds=due + A_MINUTE - time.time(), what="everything is gone")
     assert time.time() >= due
     shutil.rmtree(yard.state, ignore_errors=True)

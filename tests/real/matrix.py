@@ -1,4 +1,6 @@
-"""A job that says what it finds in its command, in a Ray task, in an actor and in an actor of that actor."""
+"""A job that says what it finds in its command, in a Ray task, in an actor and in an actor of that
+actor.
+"""
 
 from __future__ import annotations
 
@@ -84,11 +86,15 @@ def write(yard: Yard, installer: str) -> Path:
 
     Its runtime_env.yaml is one that `ray job submit` takes too. The probe ends with exit code 3.
     """
-    job = "command: [python, scripts/probe.py]\nresources: {cpus: 0.2}\nruntime_env: runtime_env.yaml\n"
+    job = (
+        "command: [python, scripts/probe.py]\nresources: {cpus: 0.2}\nruntime_env: "
+        "runtime_env.yaml\n"
+    )
     directory = yard.home / "jobs" / write_job(yard, f"matrix-{installer}", job)
     modules = yard.home / "modules" / installer
     write_wheel(directory / "dist")
     (directory / "dist" / WHEEL).rename(directory / WHEEL)
+
     for path, text in (
         (directory / "scripts" / "probe.py", PROBE),
         (directory / "settings" / "one.txt", "one\n"),
@@ -97,11 +103,13 @@ def write(yard: Yard, installer: str) -> Path:
     ):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+
     (directory / "runtime_env.yaml").write_text(
         f"{installer}: ['${{RAY_RUNTIME_ENV_CREATE_WORKING_DIR}}/{WHEEL}']\n"
         f"py_modules: ['{modules / 'shared'}']\n"
         "env_vars: {COLOUR: red, OMP_NUM_THREADS: '3'}\n"
     )
+
     return directory
 
 
@@ -121,7 +129,9 @@ def found(printed: str) -> dict[str, list[dict[str, object]]]:
 
 
 def submitted(yard: Yard, directory: Path) -> dict[str, list[dict[str, object]]]:
-    """Submit the job's directory by `ray job submit`, as Ray's pages say; return what the probe found, by place."""
+    """Submit the job's directory by `ray job submit`, as Ray's pages say; return what the probe
+    found, by place.
+    """
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(yard.state / "token")}
     ray = str(Path(sys.executable).with_name("ray"))
     done = subprocess.run(
@@ -135,6 +145,7 @@ def submitted(yard: Yard, directory: Path) -> dict[str, list[dict[str, object]]]
         text=True,
         timeout=240,
     )
+
     assert "exit code 3" in done.stdout + done.stderr
     # Behind that it repeats the last lines.
     return found(done.stdout.partition("' failed")[0])

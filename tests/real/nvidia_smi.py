@@ -21,7 +21,9 @@ done
 
 
 def install(yard: Yard, *, gpus: int, program: str = STAND_IN) -> Path:
-    """Have a yard's commands and nodes find it; return its directory, where the file `count` is the number of GPUs."""
+    """Have a yard's commands and nodes find it; return its directory, where the file `count` is the
+    number of GPUs.
+    """
     directory = yard.home / "programs"
     directory.mkdir()
     (directory / "nvidia-smi").write_text(program)

@@ -17,21 +17,43 @@ CHECKOUT = Path(__file__).parent.parent.parent
 def as_nobody() -> tuple[str, ...]:
     """Return what a command line begins with to run as nobody; nothing for who is no root anyway.
 
-    Python or the checkout may be in a directory of root's: in a mount namespace of the command's own, they alone are.
+    Python or the checkout may be in a directory of root's: in a mount namespace of the command's
+    own, they alone are.
     """
     if os.getuid() != 0:
         return ()
+
     need(["unshare", "setpriv"])
     stage = Path(tempfile.gettempdir(), "trainyard-tests-stage")
     before, after = [], []
     hidden: set[Path] = set()
+
     for number, path in enumerate((Path(sys.base_prefix), CHECKOUT)):
-        closed = next((parent for parent in reversed(path.parents) if not parent.stat().st_mode & 0o001), None)
+        closed = next(
+            (parent for parent in reversed(path.parents) if not parent.stat().st_mode & 0o001), None
+        )
         if closed is not None:
-            before += [["mkdir", "-p", f"{stage}/{number}"], ["mount", "--bind", str(path), f"{stage}/{number}"]]
-            after += [["mkdir", "-p", str(path)], ["mount", "--bind", f"{stage}/{number}", str(path)]]
+            before += [
+                ["mkdir", "-p", f"{stage}/{number}"],
+                ["mount", "--bind", str(path), f"{stage}/{number}"],
+            ]
+            after += [
+                ["mkdir", "-p", str(path)],
+                ["mount", "--bind", f"{stage}/{number}", str(path)],
+            ]
             hidden.add(closed)
-    over = [["mount", "-t", "tmpfs", "-o", "mode=755", "none", str(path)] for path in sorted(hidden)]
+
+    over = [
+        ["mount", "-t", "tmpfs", "-o", "mode=755", "none", str(path)] for path in sorted(hidden)
+    ]
     lines = [shlex.join(command) for command in (*before, *over, *after)]
     user = f"--reuid={NOBODY} --regid={NOBODY} --clear-groups"
-    return ("unshare", "--mount", "sh", "-ec", "\n".join([*lines, f'exec setpriv {user} -- "$@"']), "sh")
+
+    return (
+        "unshare",
+        "--mount",
+        "sh",
+        "-ec",
+        "\n".join([*lines, f'exec setpriv {user} -- "$@"']),
+        "sh",
+    )

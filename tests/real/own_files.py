@@ -1,4 +1,6 @@
-"""Jobs that write into their own files, and what each attempt of them finds: what was sent, and its own outputs."""
+"""Jobs that write into their own files, and what each attempt of them finds: what was sent, and its
+own outputs.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,8 @@ from pathlib import Path
 from tests.real.jobs import newest, write_job
 from tests.real.yard import Yard
 
-# Counts lines in a file that was sent, adds one, changes a setting, and saves weights where they were loaded.
+# Counts lines in a file that was sent, adds one, changes a setting, and saves weights where they
+# were loaded.
 LEARNS = """
     import os, sys
     from pathlib import Path
@@ -53,14 +56,20 @@ def printed(run: Path) -> dict[str, str]:
 def write(yard: Yard, name: str, job: str, program: str) -> None:
     """Write a job that learns, with the files that it changes."""
     write_job(yard, name, job, learn=program)
-    for file, text in (("runs/log.csv", "first\n"), ("setting.ini", "as sent"), ("model/weights.txt", "0")):
+    for file, text in (
+        ("runs/log.csv", "first\n"),
+        ("setting.ini", "as sent"),
+        ("model/weights.txt", "0"),
+    ):
         path = yard.home / "jobs" / name / file
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
 
 
 def of_a_matrix_with_retries(yard: Yard) -> None:
-    """Run it twice: weights that are saved in place come home, and the lines that say what did not."""
+    """Run it twice: weights that are saved in place come home, and the lines that say what did
+    not.
+    """
     write(yard, "learns", JOB, LEARNS)
     for _ in range(2):
         done = yard.run("train.dispatch", "learns", "--skip-smoke")
@@ -69,22 +78,33 @@ def of_a_matrix_with_retries(yard: Yard) -> None:
         # A declared output is as the attempt before left it; all else begins as it was sent.
         retries = {f"{task}.2.log": "found 1 as sent 100\n" for task in TASKS}
         assert printed(run) == {**firsts, **retries}
-        assert {(run / "outputs" / task / "model/weights.txt").read_text() for task in TASKS} == {"200"}
-        assert re.search(r"^files: 5 sent \(.+\), 2 brought home \(6 B\)$", done.stdout, re.MULTILINE)
+        assert {(run / "outputs" / task / "model/weights.txt").read_text() for task in TASKS} == {
+            "200"
+        }
+        assert re.search(
+            r"^files: 5 sent \(.+\), 2 brought home \(6 B\)$", done.stdout, re.MULTILINE
+        )
         behind = "runs/log.csv, setting.ini of seed=1; also files of 1 other task"
         assert f"not in `outputs`, so not brought home: {behind}\n" in done.stdout
 
 
 def of_tasks_together(yard: Yard) -> None:
     job = JOB.replace("retries: 1", "together: true")
-    write(yard, "learns-together", job, LEARNS.replace('os.environ["TRAINYARD_ATTEMPT"] == "1"', "0"))
+    write(
+        yard, "learns-together", job, LEARNS.replace('os.environ["TRAINYARD_ATTEMPT"] == "1"', "0")
+    )
     yard.run("train.dispatch", "learns-together", "--skip-smoke")
     assert set(printed(newest(yard)).values()) == {"found 1 as sent 0\n"}
 
 
 def of_actors(yard: Yard) -> None:
     """Run it twice, two tasks each: no actor finds what one of another task has written."""
-    write_job(yard, "adds", "command: [python3, add.py]\nmatrix: {seed: [1, 2]}\nenv: {SEED: '{seed}'}\n", add=ACTORS)
+    write_job(
+        yard,
+        "adds",
+        "command: [python3, add.py]\nmatrix: {seed: [1, 2]}\nenv: {SEED: '{seed}'}\n",
+        add=ACTORS,
+    )
     for _ in range(2):
         yard.run("train.dispatch", "adds", "--skip-smoke")
         logs = printed(newest(yard)).values()

@@ -1,4 +1,6 @@
-"""A cluster of somebody who has Ray alone: `ray up` with a file as Ray's documentation has it, and `ray down`."""
+"""A cluster of somebody who has Ray alone: `ray up` with a file as Ray's documentation has it, and
+`ray down`.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +33,15 @@ worker_start_ray_commands: [ray start --address=$RAY_HEAD_IP:6379]
 
 
 def wait_for_worker(cloud: Cloud) -> None:
-    """Return when the worker, which the head launches, has joined: the cluster has all its instances."""
+    """Return when the worker, which the head launches, has joined: the cluster has all its
+    instances.
+    """
 
     def joined() -> bool:
-        return len(cloud.instances("running", ray_cluster_name="plain", ray_node_status="up-to-date")) == 2
+        return (
+            len(cloud.instances("running", ray_cluster_name="plain", ray_node_status="up-to-date"))
+            == 2
+        )
 
     wait(joined, "the worker is up to date", seconds=180, logs=cloud.logs)
 

@@ -1,4 +1,6 @@
-"""Images with one defect each: what is done to a healthy one, and what the lint must say of it, and nothing else."""
+"""Images with one defect each: what is done to a healthy one, and what the lint must say of it, and
+nothing else.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ PACKAGES = "/opt/ray/lib/python3.11/site-packages"
 
 @dataclass(frozen=True)
 class Defect:
-    """One defect. `base` is "ray", "isaac", "schola", "base" or "scratch"; `file` is what image.yaml says."""
+    """One defect. `base` is "ray", "isaac", "schola", "base" or "scratch"; `file` is what
+    image.yaml says.
+    """
 
     name: str
     base: str
@@ -41,7 +45,8 @@ PLANTED = (
     Defect(
         "other-ray",
         "ray",
-        f"USER root\nWORKDIR {PACKAGES}\nRUN sed -i 's/2.60.0/2.59.0/' ray/_version.py ray-2.60.0.dist-info/METADATA\n"
+        f"USER root\nWORKDIR {PACKAGES}\nRUN sed -i 's/2.60.0/2.59.0/' ray/_version.py "
+        "ray-2.60.0.dist-info/METADATA\n"
         "USER ray\nWORKDIR /home/ray",
         "ray",
         "has Ray 2.59.0, and clusters run 2.60.0",
@@ -53,7 +58,14 @@ PLANTED = (
         "entrypoint",
         "ENTRYPOINT python -c print('training') swallows the command that it is given",
     ),
-    Defect("no-shell", "scratch", "COPY file /file", "bash", "no shell at all can be run: ", files={"file": "x"}),
+    Defect(
+        "no-shell",
+        "scratch",
+        "COPY file /file",
+        "bash",
+        "no shell at all can be run: ",
+        files={"file": "x"},
+    ),
     Defect(
         "other-machine",
         "scratch",
@@ -101,7 +113,9 @@ def image_of(defect: Defect) -> Image:
 
 
 def without_imports(image: Image) -> Image:
-    """Return the image with an image.yaml that asks for no modules: those of isaac-ray alone take 5 s to import."""
+    """Return the image with an image.yaml that asks for no modules: those of isaac-ray alone take 5
+    s to import.
+    """
     section = image.file.lint.model_copy(update={"imports": ()})
     return replace(image, file=image.file.model_copy(update={"lint": section}))
 

@@ -1,4 +1,6 @@
-"""What a user writes: a cluster for as long as a block takes, and jobs on it. `python program.py CLUSTER`."""
+"""What a user writes: a cluster for as long as a block takes, and jobs on it. `python program.py
+CLUSTER`.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,15 @@ with Cluster.from_file(sys.argv[1]) as cluster:
         sys.exit()
     os.waitpid(child, 0)
     run = cluster.dispatch(
-        Job(name="short", command=["sh", "-c", "hostname > $TRAINYARD_OUTPUT/{i}"], matrix={"i": [1, 2]})
+        Job(
+            name="short",
+            command=["sh", "-c", "hostname > $TRAINYARD_OUTPUT/{i}"],
+            matrix={"i": [1, 2]},
+        )
     )
     ended = sorted((task.name, task.state) for task in run)
     run.wait()
-    print("ended:", ended, sorted(path.name for path in run.results.glob("outputs/i=?/*")), flush=True)
+    print(
+        "ended:", ended, sorted(path.name for path in run.results.glob("outputs/i=?/*")), flush=True
+    )
     cluster.dispatch(Job(name="long", command=["sh", "-c", "echo waiting; sleep 600"])).wait()

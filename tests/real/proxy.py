@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 class Proxy:
     """Passes bytes between a fixed local port and a target, while it is up.
 
-    `rate` is how many bytes a second one connection brings from there, None as many as it can; `brought` all so far.
+    `rate` is how many bytes a second one connection brings from there, None as many as it can;
+    `brought` all so far.
     """
 
     def __init__(self, target: str, *, host: str = "127.0.0.1", rate: float | None = None) -> None:
@@ -61,12 +62,14 @@ class Proxy:
                 client, _ = listener.accept()
             except OSError:
                 return
+
             self.connections += 1
             try:
                 server = socket.create_connection(self._target)
             except OSError:
                 client.close()
                 continue
+
             with self._changing:
                 if self._listener is not listener:
                     # Cut meanwhile.
@@ -74,8 +77,14 @@ class Proxy:
                     server.close()
                     return
                 self._open |= {client, server}
-            for one, other, passed in ((client, server, self._nothing), (server, client, self._wait)):
-                threading.Thread(target=self._pass_on, args=(one, other, passed), daemon=True).start()
+
+            for one, other, passed in (
+                (client, server, self._nothing),
+                (server, client, self._wait),
+            ):
+                threading.Thread(
+                    target=self._pass_on, args=(one, other, passed), daemon=True
+                ).start()
 
     def _nothing(self, length: int) -> None:
         """Let what goes there go as it can."""
@@ -85,7 +94,9 @@ class Proxy:
         if self.rate:
             time.sleep(length / self.rate)
 
-    def _pass_on(self, one: socket.socket, other: socket.socket, passed: Callable[[int], None]) -> None:
+    def _pass_on(
+        self, one: socket.socket, other: socket.socket, passed: Callable[[int], None]
+    ) -> None:
         with contextlib.suppress(OSError):
             while chunk := one.recv(65536):
                 other.sendall(chunk)

@@ -68,7 +68,10 @@ class BedRegistry:
         host, _, port = self.address.rpartition(":")
 
         def answers() -> bool:
-            with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
+            with (
+                contextlib.suppress(OSError),
+                socket.create_connection((host, int(port)), timeout=1),
+            ):
                 # Docker's proxy accepts before the registry does.
                 return _speaks(self.address)
             return False
@@ -77,11 +80,15 @@ class BedRegistry:
 
     def shell(self, script: str) -> str:
         """Run a script where the registry's data is."""
-        return self.engine.docker("exec", self.name, "sh", "-c", f"cd {DATA} && {script}").stdout.strip()
+        return self.engine.docker(
+            "exec", self.name, "sh", "-c", f"cd {DATA} && {script}"
+        ).stdout.strip()
 
     def tags(self) -> list[str]:
         """Return every tag of every repository, as they lie on its disk, such as "team/mine:1"."""
-        found = self.shell("find . -path '*/_manifests/tags/*/current' -name current -printf '%h\\n'").split()
+        found = self.shell(
+            "find . -path '*/_manifests/tags/*/current' -name current -printf '%h\\n'"
+        ).split()
         names = (one.partition("/repositories/")[2].partition("/_manifests/tags/") for one in found)
         return sorted(f"{name}:{tag}" for name, _, tag in names)
 
@@ -105,30 +112,52 @@ def registry(
     disk: str | None = None,
     data: Path | None = None,
 ) -> Iterator[BedRegistry]:
-    """Run a registry: with a certificate, users, a disk that is soon full (such as "8m"), or the data of others."""
+    """Run a registry: with a certificate, users, a disk that is soon full (such as "8m"), or the
+    data of others.
+    """
     settings = {"REGISTRY_STORAGE_DELETE_ENABLED": "true"}
     directory.mkdir(parents=True, exist_ok=True)
     if tls:
         (directory / "server.pem").write_bytes(tls.certificate)
         (directory / "server.key").write_bytes(tls.key)
-        settings |= {"REGISTRY_HTTP_TLS_CERTIFICATE": "/its/server.pem", "REGISTRY_HTTP_TLS_KEY": "/its/server.key"}
+        settings |= {
+            "REGISTRY_HTTP_TLS_CERTIFICATE": "/its/server.pem",
+            "REGISTRY_HTTP_TLS_KEY": "/its/server.key",
+        }
+
     if users:
-        (directory / "htpasswd").write_bytes(b"".join(container.htpasswd_line(*user) for user in users.items()))
-        settings |= {"REGISTRY_AUTH_HTPASSWD_REALM": "bed", "REGISTRY_AUTH_HTPASSWD_PATH": "/its/htpasswd"}
+        (directory / "htpasswd").write_bytes(
+            b"".join(container.htpasswd_line(*user) for user in users.items())
+        )
+        settings |= {
+            "REGISTRY_AUTH_HTPASSWD_REALM": "bed",
+            "REGISTRY_AUTH_HTPASSWD_PATH": "/its/htpasswd",
+        }
+
     port = _free_port(host)
     found = BedRegistry(engine, f"push-test-{port}", f"{host}:{port}")
     options = [f"--env={name}={value}" for name, value in settings.items()]
-    options += [f"--publish={host}:{port}:5000", f"--volume={directory}:/its:ro", f"--name={found.name}"]
+    options += [
+        f"--publish={host}:{port}:5000",
+        f"--volume={directory}:/its:ro",
+        f"--name={found.name}",
+    ]
+
     options += [f"--tmpfs={DATA}:size={disk}"] if disk else []
     options += [f"--volume={data}:{DATA}"] if data else []
     engine.docker("create", *options, IMAGE)
+
     try:
         found.start()
         yield found
     finally:
         engine.docker("rm", "-fv", found.name)
         names = engine.docker("images", "--format", "{{.Repository}}:{{.Tag}}").stdout.split()
-        ours = [name for name in names if name.startswith(f"{found.address}/") and not name.endswith(":<none>")]
+        ours = [
+            name
+            for name in names
+            if name.startswith(f"{found.address}/") and not name.endswith(":<none>")
+        ]
         engine.docker("rmi", "-f", *ours, check=False) if ours else None
 
 
@@ -160,9 +189,13 @@ def _write_archive(path: Path, reference: str, contents: Sequence[bytes]) -> Non
         "config": {"Cmd": ["none"]},
         "rootfs": {"type": "layers", "diff_ids": [digest_of(layer) for layer in layers]},
     }
+
     files = {f"{number}.tar": layer for number, layer in enumerate(layers)}
     manifest = [{"Config": "config.json", "RepoTags": [reference], "Layers": list(files)}]
-    documents = {"config.json": json.dumps(config).encode(), "manifest.json": json.dumps(manifest).encode()}
+    documents = {
+        "config.json": json.dumps(config).encode(),
+        "manifest.json": json.dumps(manifest).encode(),
+    }
     path.write_bytes(_tar({**files, **documents}))
 
 

@@ -88,7 +88,9 @@ def other(engine: BedEngine, tmp_path: Path) -> Iterator[Yard]:
 
 @dataclass(frozen=True)
 class Replaced:
-    """A cluster of one node whose head first ended while it was starting, what was said of that, and what came then."""
+    """A cluster of one node whose head first ended while it was starting, what was said of that,
+    and what came then.
+    """
 
     yard: Yard
     failed: Done
@@ -99,7 +101,9 @@ class Replaced:
 @pytest.fixture(scope="module")
 def replaced(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replaced]:
     """Give one more cluster on the same engine, whose first head never ran."""
-    beside = Yard(tmp_path_factory.mktemp("beside"), cluster="compose-beside", environ=engine.environ())
+    beside = Yard(
+        tmp_path_factory.mktemp("beside"), cluster="compose-beside", environ=engine.environ()
+    )
     beside.write_cluster(ALONE + "compose: {{limits: true}}\n")
     try:
         failed = beside.run("cluster.up", "--set", "env.RAY_TMPDIR=/proc/none", expect=6)
@@ -109,7 +113,9 @@ def replaced(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def inspected(engine: BedEngine, node: str, name: str = "compose-lab") -> dict[str, Any]:
-    found: list[dict[str, Any]] = json.loads(engine.docker("inspect", f"trainyard-{name}-{node}").stdout)
+    found: list[dict[str, Any]] = json.loads(
+        engine.docker("inspect", f"trainyard-{name}-{node}").stdout
+    )
     return found[0]
 
 
@@ -128,7 +134,9 @@ def in_node(engine: BedEngine, node: str, script: str) -> str:
 
 
 @pytest.mark.core
-def test_status_and_list_name_every_node_and_up_again_changes_nothing(lab: Yard, engine: BedEngine) -> None:
+def test_status_and_list_name_every_node_and_up_again_changes_nothing(
+    lab: Yard, engine: BedEngine
+) -> None:
     now = lab.json("cluster.status")
     assert now["state"] == "up"
     nodes = [(node["name"], node["group"], node["cpus"]) for node in now["nodes"]]
@@ -146,13 +154,20 @@ def test_dashboard_and_ray_client_alone_are_published_on_loopback_and_want_the_t
     lab: Yard, engine: BedEngine
 ) -> None:
     ports = {node: inspected(engine, node)["NetworkSettings"]["Ports"] for node in NODES}
-    published = {node: {port: bound for port, bound in own.items() if bound} for node, own in ports.items()}
-    assert {node: sorted(own) for node, own in published.items() if own} == {"head": ["10001/tcp", "8265/tcp"]}
+    published = {
+        node: {port: bound for port, bound in own.items() if bound} for node, own in ports.items()
+    }
+    assert {node: sorted(own) for node, own in published.items() if own} == {
+        "head": ["10001/tcp", "8265/tcp"]
+    }
     assert {one["HostIp"] for bound in published["head"].values() for one in bound} == {"127.0.0.1"}
     assert httpx.get(f"{lab.address()}/api/version").status_code == 401
 
     ping = ray_client_pb2.ClusterInfoRequest(type=ray_client_pb2.ClusterInfoType.PING)
-    with grpc.insecure_channel(f"127.0.0.1:{published['head']['10001/tcp'][0]['HostPort']}") as channel:
+
+    with grpc.insecure_channel(
+        f"127.0.0.1:{published['head']['10001/tcp'][0]['HostPort']}"
+    ) as channel:
         server = RayletDriverStub(channel)
         with pytest.raises(grpc.RpcError) as refused:
             server.ClusterInfo(ping, timeout=20)
@@ -167,7 +182,9 @@ def test_the_token_is_in_no_description_of_a_container(lab: Yard, engine: BedEng
 
 
 @pytest.mark.core
-def test_what_a_command_starts_through_ray_is_like_itself_on_nodes_that_share_no_disk(lab: Yard) -> None:
+def test_what_a_command_starts_through_ray_is_like_itself_on_nodes_that_share_no_disk(
+    lab: Yard,
+) -> None:
     directory = matrix.write(lab, "uv")
     lab.run("train.dispatch", directory.name, "--skip-smoke", expect=1)
     printed = (newest(lab) / "logs" / f"{directory.name}.1.log").read_text()
@@ -180,11 +197,15 @@ def test_each_attempt_has_files_of_its_own(lab: Yard) -> None:
     own_files.of_actors(lab)
 
 
-def test_variables_and_mounts_reach_every_node_as_they_were_written(lab: Yard, engine: BedEngine) -> None:
+def test_variables_and_mounts_reach_every_node_as_they_were_written(
+    lab: Yard, engine: BedEngine
+) -> None:
     for node in NODES:
         assert in_node(engine, node, 'echo "$PRICE"') == "5$HOME\n"
         # With these Ray notices within a minute that a machine stands still.
-        variables = dict(line.split("=", 1) for line in in_node(engine, node, "env").splitlines() if "=" in line)
+        variables = dict(
+            line.split("=", 1) for line in in_node(engine, node, "env").splitlines() if "=" in line
+        )
         assert ray_nodes.settings().items() <= variables.items()
         assert (
             in_node(engine, node, "ls /data/ssl && touch /data/ssl/x 2>&1 || true")
@@ -196,31 +217,53 @@ def test_variables_and_mounts_reach_every_node_as_they_were_written(lab: Yard, e
 def test_workers_run_an_image_of_their_own_and_the_gate_compares_its_ray_and_python(
     lab: Yard, engine: BedEngine
 ) -> None:
-    assert [in_node(engine, node, "echo $FLAVOUR").strip() for node in ("head", "cpu-0")] == ["", "workers"]
+    assert [in_node(engine, node, "echo $FLAVOUR").strip() for node in ("head", "cpu-0")] == [
+        "",
+        "workers",
+    ]
     versions = [check for check in lab.json("smoke.run")["checks"] if check["name"] == "versions"]
     assert [(check["node"], check["ok"]) for check in versions] == [(node, True) for node in NODES]
 
 
-def test_a_group_has_its_resources_labels_and_parameters_of_ray(lab: Yard, engine: BedEngine) -> None:
+def test_a_group_has_its_resources_labels_and_parameters_of_ray(
+    lab: Yard, engine: BedEngine
+) -> None:
     with RayApi(lab.address(), lab.token()) as ray:
-        found = {node.name: (node.custom.get("A100"), node.labels.get("zone")) for node in ray.nodes()}
+        found = {
+            node.name: (node.custom.get("A100"), node.labels.get("zone")) for node in ray.nodes()
+        }
+
     assert found == {"head": (None, None), "cpu-0": (2, "a"), "cpu-1": (2, "a")}
-    assert "--metrics-export-port=18080" in in_node(engine, "cpu-0", "cat /proc/[0-9]*/cmdline | tr '\\0' '\\n'")
-    job = "command: [hostname]\nmatrix: {n: [0, 1]}\nenv: {N: '{n}'}\nresources: {cpus: 0.5, custom: {A100: 2}}\n"
+    assert "--metrics-export-port=18080" in in_node(
+        engine, "cpu-0", "cat /proc/[0-9]*/cmdline | tr '\\0' '\\n'"
+    )
+    job = (
+        "command: [hostname]\nmatrix: {n: [0, 1]}\nenv: {N: '{n}'}\nresources: {cpus: 0.5, "
+        "custom: {A100: 2}}\n"
+    )
     lab.run("train.dispatch", write_job(lab, "special", job), "--skip-smoke")
-    assert {task["attempts"][0]["node"] for task in lab.json("train.status")["tasks"]} <= {"cpu-0", "cpu-1"}
-    more = lab.run("train.dispatch", "special", "--set", "resources.custom.A100=3", "--skip-smoke", expect=2)
+    assert {task["attempts"][0]["node"] for task in lab.json("train.status")["tasks"]} <= {
+        "cpu-0",
+        "cpu-1",
+    }
+    more = lab.run(
+        "train.dispatch", "special", "--set", "resources.custom.A100=3", "--skip-smoke", expect=2
+    )
     assert "asks for 0.5 CPUs, 3 A100; the largest node has 1 CPU, 0 GPUs, 2 A100" in more.stderr
 
 
-def test_every_node_is_healthy_and_writes_to_the_outputs_as_the_image_s_own_user(lab: Yard, engine: BedEngine) -> None:
+def test_every_node_is_healthy_and_writes_to_the_outputs_as_the_image_s_own_user(
+    lab: Yard, engine: BedEngine
+) -> None:
     in_node(engine, "cpu-0", "id -u > /outputs/who")
-    assert in_node(engine, "head", "cat /outputs/who; rm -f /outputs/mine; touch /outputs/mine && echo fine") == (
-        "1000\nfine\n"
-    )
+    assert in_node(
+        engine, "head", "cat /outputs/who; rm -f /outputs/mine; touch /outputs/mine && echo fine"
+    ) == ("1000\nfine\n")
 
     def healthy() -> bool:
-        return all(inspected(engine, node)["State"]["Health"]["Status"] == "healthy" for node in NODES)
+        return all(
+            inspected(engine, node)["State"]["Health"]["Status"] == "healthy" for node in NODES
+        )
 
     wait_until(healthy, seconds=60, what="all containers are healthy")
 
@@ -234,18 +277,23 @@ def test_logs_show_what_every_node_says(lab: Yard) -> None:
     assert not any("/api/v0/logs/file" in line for line in lines)
 
 
-def test_logs_of_one_node_are_that_node_s_and_a_wrong_name_is_told_the_right_ones(lab: Yard) -> None:
+def test_logs_of_one_node_are_that_node_s_and_a_wrong_name_is_told_the_right_ones(
+    lab: Yard,
+) -> None:
     lines = lab.run("cluster.logs", "cpu-1", "--no-follow").stdout.splitlines()
     assert {line.split()[0] for line in lines} == {"cpu-1"}
     for words in (("cluster.logs", "--no-follow"), ("cluster.shell",)):
         unknown = lab.run(*words, "cpu-9", expect=2)
         assert unknown.stderr == (
-            "error: cluster compose-lab has no node 'cpu-9'; did you mean 'cpu-1'?\n  -> It has: head, cpu-0, cpu-1\n"
+            "error: cluster compose-lab has no node 'cpu-9'; did you mean 'cpu-1'?\n  -> It has: "
+            "head, cpu-0, cpu-1\n"
         )
 
 
 def test_a_command_runs_on_a_node_and_its_exit_code_is_ours(lab: Yard, engine: BedEngine) -> None:
-    done = lab.run("cluster.shell", "cpu-1", "--command", "hostname; echo gone wrong >&2; exit 7", expect=7)
+    done = lab.run(
+        "cluster.shell", "cpu-1", "--command", "hostname; echo gone wrong >&2; exit 7", expect=7
+    )
     assert (done.stdout, done.stderr) == (in_node(engine, "cpu-1", "hostname"), "gone wrong\n")
     container = ["exec", "-i", "trainyard-compose-lab-head", "bash", "-c", "ls -l"]
     docker = ["docker", "--host", engine.environ()["DOCKER_HOST"], *container]
@@ -262,8 +310,14 @@ def test_a_port_of_a_node_is_open_here_until_ctrl_c(lab: Yard) -> None:
     with forwarding(lab, "cpu-1", port=1) as (address, command):
         with pytest.raises(httpx.RemoteProtocolError):
             httpx.get(address, trust_env=False)
-        taken = lab.run("cluster.forward", "cpu-1", f"{address.rpartition(':')[2]}:1", expect=2).stderr
-    assert "of this machine cannot be used: Address already in use\n  -> Name another one: 16006:6006" in taken
+        taken = lab.run(
+            "cluster.forward", "cpu-1", f"{address.rpartition(':')[2]}:1", expect=2
+        ).stderr
+
+    assert (
+        "of this machine cannot be used: Address already in use\n  -> Name another one: 16006:6006"
+        in taken
+    )
     assert command.stdout
     said = command.stdout.read()
     assert "It leads to port 1 of cpu-1, and is open until Ctrl-C." in said
@@ -277,14 +331,18 @@ def test_a_port_of_a_node_is_open_here_until_ctrl_c(lab: Yard) -> None:
 def test_a_shell_on_a_terminal_is_one(lab: Yard, engine: BedEngine) -> None:
     ours, theirs = pty.openpty()
     command = ["setsid", "--ctty", "--wait", *lab.command("cluster.shell")]
-    shell = subprocess.Popen(command, cwd=lab.home, env=lab.env(), stdin=theirs, stdout=theirs, stderr=theirs)
+    shell = subprocess.Popen(
+        command, cwd=lab.home, env=lab.env(), stdin=theirs, stdout=theirs, stderr=theirs
+    )
     os.close(theirs)
 
     def typed(text: bytes, shown: bytes) -> None:
         os.write(ours, text)
         seen = b""
         while shown not in seen:
-            assert select.select([ours], [], [], 60)[0], f"after 60 s still not {shown!r}, but {seen!r}"
+            assert select.select([ours], [], [], 60)[0], (
+                f"after 60 s still not {shown!r}, but {seen!r}"
+            )
             seen += os.read(ours, 1000)
 
     def sleeps() -> bool:
@@ -303,26 +361,41 @@ def test_a_shell_on_a_terminal_is_one(lab: Yard, engine: BedEngine) -> None:
         os.close(ours)
 
 
-def test_a_run_survives_a_worker_that_is_killed_and_up_brings_it_back(lab: Yard, engine: BedEngine) -> None:
+def test_a_run_survives_a_worker_that_is_killed_and_up_brings_it_back(
+    lab: Yard, engine: BedEngine
+) -> None:
     head = ids(engine)["head"]
     job = "command: [python3, wait.py]\nnode: {group: cpu}\nresources: {cpus: 1}\n"
     write_job(lab, "waits", job, wait=WAITS)
     command = lab.start("train.dispatch", "waits", "--skip-smoke")
+
     try:
-        wait_until(lambda: bool(list(lab.results.glob("*/logs/waits.1.log"))), seconds=60, what="the task has started")
-        started = next(event for event in events(newest(lab)) if event["event"] == "attempt-started")
+        wait_until(
+            lambda: bool(list(lab.results.glob("*/logs/waits.1.log"))),
+            seconds=60,
+            what="the task has started",
+        )
+
+        started = next(
+            event for event in events(newest(lab)) if event["event"] == "attempt-started"
+        )
         engine.docker("kill", f"trainyard-compose-lab-{started['node']}")
         assert command.wait(timeout=120) == 0
     finally:
         command.kill()
+
     ended = [event for event in events(newest(lab)) if event["event"] == "attempt-ended"]
     assert [one["outcome"] for one in ended] == ["lost", "succeeded"]
     assert lab.states()[started["node"]] == "down"
-    assert started["node"] in [finding["subject"] for finding in lab.json("cluster.doctor", expect=5)["findings"]]
+    assert started["node"] in [
+        finding["subject"] for finding in lab.json("cluster.doctor", expect=5)["findings"]
+    ]
     # Docker knows that it is down, and nobody waits for Ray to notice.
     failed = lab.run("smoke.run", expect=5)
     assert "smoke test failed: nodes: exited, exit code 137" in failed.stderr
-    assert f"Start {started['node']}" in [step["title"] for step in lab.json("cluster.plan")["steps"]]
+    assert f"Start {started['node']}" in [
+        step["title"] for step in lab.json("cluster.plan")["steps"]
+    ]
     lab.run("cluster.up")
     assert set(lab.states().values()) == {"up"}
     assert ids(engine)["head"] == head
@@ -339,17 +412,38 @@ def test_workers_that_lost_their_head_come_back_by_themselves(lab: Yard, engine:
 def test_another_head_is_made_only_when_that_is_meant(lab: Yard, engine: BedEngine) -> None:
     before = ids(engine)
     refused = lab.run(
-        *("cluster.up", "--set", "head.cpus=2", "--set", "env.PRICE=six", "--set", "compose.mounts=[]"), expect=2
+        *(
+            "cluster.up",
+            "--set",
+            "head.cpus=2",
+            "--set",
+            "env.PRICE=six",
+            "--set",
+            "compose.mounts=[]",
+        ),
+        expect=2,
     )
+
     assert refused.stderr.splitlines()[-3:] == [
-        "error: the head in the cluster file is not the head that runs; to replace it ends everything on the cluster",
-        "  at cpus: 1 now, 2 desired; env.PRICE is another; mount /etc/ssl at /data/ssl (read only) is gone",
+        (
+            "error: the head in the cluster file is not the head that runs; to replace it ends "
+            "everything on the cluster"
+        ),
+        (
+            "  at cpus: 1 now, 2 desired; env.PRICE is another; mount /etc/ssl at /data/ssl (read "
+            "only) is gone"
+        ),
         "  -> If that is meant: trainyard cluster.up --set head.cpus=2 --set env.PRICE=six "
         "--set 'compose.mounts=[]' --recreate",
     ]
+
     assert ids(engine) == before
     plan = lab.json("cluster.plan", "--set", "head.cpus=2")["steps"]
-    assert plan[0]["seen"] == "needs --recreate, which ends everything on the cluster: cpus: 1 now, 2 desired"
+    assert (
+        plan[0]["seen"]
+        == "needs --recreate, which ends everything on the cluster: cpus: 1 now, 2 desired"
+    )
+
     assert [step["title"] for step in plan if step["state"] != "already"] == [
         "Replace the head that runs",
         "Remove head, cpu-0, cpu-1",
@@ -368,16 +462,26 @@ def test_what_cannot_be_made_says_why(other: Yard, engine: BedEngine) -> None:
                 "the Docker host does not have a directory of compose.mounts: /no/such/directory",
             ),
             "image=trainyard-bed/base:1": (6, "exec ray failed: No such file or directory"),
-            f"compose.dashboard_port={port}": (6, "Leave out compose.dashboard_port: then a free port is taken."),
+            f"compose.dashboard_port={port}": (
+                6,
+                "Leave out compose.dashboard_port: then a free port is taken.",
+            ),
         }
         for change, (code, message) in refusals.items():
             assert message in other.run("cluster.up", "--set", change, expect=code).stderr
 
 
-def test_a_head_that_never_ran_is_told_by_its_last_words_and_replaced_at_once(replaced: Replaced) -> None:
-    assert "head ended while it was starting (exit code 1); its last words:\n" in replaced.failed.stderr
+def test_a_head_that_never_ran_is_told_by_its_last_words_and_replaced_at_once(
+    replaced: Replaced,
+) -> None:
+    assert (
+        "head ended while it was starting (exit code 1); its last words:\n"
+        in replaced.failed.stderr
+    )
     assert replaced.status["state"] != "up"
-    assert re.search(r"head: .*(restarting, exit code 1|started it again \d+ times)", replaced.status["seen"])
+    assert re.search(
+        r"head: .*(restarting, exit code 1|started it again \d+ times)", replaced.status["seen"]
+    )
     assert "Remove head" in replaced.made.stderr
     assert replaced.yard.states() == {"head": "up"}
 
@@ -397,14 +501,24 @@ def test_fewer_workers_leave_the_others_alone(lab: Yard, engine: BedEngine) -> N
     assert set(lab.states().values()) == {"up"}
 
 
-def test_two_clusters_side_by_side_do_not_see_each_other(lab: Yard, replaced: Replaced, engine: BedEngine) -> None:
+def test_two_clusters_side_by_side_do_not_see_each_other(
+    lab: Yard, replaced: Replaced, engine: BedEngine
+) -> None:
     before, beside = ids(engine), replaced.yard
     made = inspected(engine, "head", "compose-beside")["HostConfig"]
-    assert (made["NanoCpus"], made["CapDrop"], made["SecurityOpt"]) == (10**9, ["ALL"], ["no-new-privileges:true"])
+    assert (made["NanoCpus"], made["CapDrop"], made["SecurityOpt"]) == (
+        10**9,
+        ["ALL"],
+        ["no-new-privileges:true"],
+    )
+
     assert made["Memory"] > 1024**3
     assert made["LogConfig"]["Config"] == {"max-size": "10m", "max-file": "3"}
     assert httpx.get(f"{beside.address()}/api/version").status_code == 200
-    assert in_node(engine, "cpu-0", "getent hosts trainyard-compose-beside-head || echo unknown") == "unknown\n"
+    assert (
+        in_node(engine, "cpu-0", "getent hosts trainyard-compose-beside-head || echo unknown")
+        == "unknown\n"
+    )
     # What is in the file by now does not matter, nor that Docker was told to be elsewhere.
     file = beside.write_cluster(ALONE + "compose: {{docker: ssh://nobody@nowhere.invalid}}\n")
     done = beside.run("cluster.down")
@@ -420,7 +534,10 @@ def test_a_cluster_of_somebody_else_is_left_alone(lab: Yard, other: Yard) -> Non
     file = other.write_cluster(LAB, name="compose-lab")
     for task in ("cluster.up", "cluster.status", "smoke.run", "cluster.down"):
         refused = other.run(task, "-f", str(file), expect=2)
-        assert "is on this Docker host, of the cluster compose-lab, and it was made by" in refused.stderr
+        assert (
+            "is on this Docker host, of the cluster compose-lab, and it was made by"
+            in refused.stderr
+        )
     file.unlink()
 
 
@@ -429,13 +546,18 @@ def test_a_container_of_others_with_a_node_s_name_is_named(other: Yard, engine: 
     engine.docker("create", "--name", "trainyard-compose-other-head", "trainyard-bed/ray:1")
     try:
         refused = other.run("cluster.up", expect=2).stderr
-        message = "a container that this cluster did not make has the name of a node: trainyard-compose-other-head"
+        message = (
+            "a container that this cluster did not make has the name of a node: "
+            "trainyard-compose-other-head"
+        )
         assert f"error: {message}\n" in refused
     finally:
         engine.docker("rm", "trainyard-compose-other-head")
 
 
-def test_a_volume_of_others_under_the_name_of_ours_is_not_taken_over(other: Yard, engine: BedEngine) -> None:
+def test_a_volume_of_others_under_the_name_of_ours_is_not_taken_over(
+    other: Yard, engine: BedEngine
+) -> None:
     other.write_cluster(ALONE)
     volume = "trainyard-compose-other-outputs"
     engine.docker("volume", "create", volume)
@@ -452,7 +574,10 @@ def test_docker_over_plain_tcp_is_refused(tmp_path: Path) -> None:
     plain = Yard(tmp_path, cluster="compose-plain", environ={"DOCKER_HOST": "tcp://127.0.0.1:2375"})
     plain.write_cluster(ALONE)
     assert plain.run("cluster.up", expect=2).stderr.splitlines()[-3:] == [
-        "error: backend 'compose' needs a Docker host here or over SSH, and `docker` talks to tcp://127.0.0.1:2375",
+        (
+            "error: backend 'compose' needs a Docker host here or over SSH, and `docker` talks to "
+            "tcp://127.0.0.1:2375"
+        ),
         "  at $DOCKER_HOST",
         "  -> Write `compose: {docker: ssh://user@host}`; Docker over plain TCP lets everybody in.",
     ]
@@ -460,18 +585,32 @@ def test_docker_over_plain_tcp_is_refused(tmp_path: Path) -> None:
 
 def test_without_compose_the_plugin_is_asked_for(other: Yard, tmp_path: Path) -> None:
     (tmp_path / "config").mkdir()
-    bare = Yard(other.home, cluster=other.cluster, environ={**other.environ, "DOCKER_CONFIG": str(tmp_path / "config")})
+    bare = Yard(
+        other.home,
+        cluster=other.cluster,
+        environ={**other.environ, "DOCKER_CONFIG": str(tmp_path / "config")},
+    )
     bare.write_cluster(ALONE)
     refused = bare.run("cluster.up", expect=3)
     assert "error: `docker compose` does not work here" in refused.stderr
 
 
-def test_without_a_docker_engine_nobody_knows_how_the_cluster_is(other: Yard, tmp_path: Path) -> None:
-    nobody = Yard(tmp_path / "nobody", cluster="compose-nobody", environ={"DOCKER_HOST": f"unix://{tmp_path}/no.sock"})
+def test_without_a_docker_engine_nobody_knows_how_the_cluster_is(
+    other: Yard, tmp_path: Path
+) -> None:
+    nobody = Yard(
+        tmp_path / "nobody",
+        cluster="compose-nobody",
+        environ={"DOCKER_HOST": f"unix://{tmp_path}/no.sock"},
+    )
+
     nobody.write_cluster(ALONE)
     for task in ("cluster.status", "cluster.up"):
         refused = nobody.run(task, expect=3)
         assert "error: the Docker engine does not answer" in refused.stderr
-    (listed,) = (one for one in nobody.json("cluster.list")["clusters"] if one["name"] == "compose-nobody")
+
+    (listed,) = (
+        one for one in nobody.json("cluster.list")["clusters"] if one["name"] == "compose-nobody"
+    )
     assert listed["state"] == "unknown"
     assert listed["problem"].startswith("the Docker engine does not answer: unix://")

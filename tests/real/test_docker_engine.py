@@ -1,4 +1,6 @@
-"""The way to a Docker engine: the one that `docker` itself talks to, or a clear answer why there is none."""
+"""The way to a Docker engine: the one that `docker` itself talks to, or a clear answer why there is
+none.
+"""
 
 from __future__ import annotations
 

@@ -16,13 +16,35 @@ from trainyard.tasks import namespace
 
 pytestmark = pytest.mark.core
 
-# What a command needs to be given, and the flags with which it would do its worst, or not wait for ever.
-VALUES = {"job_dir": "sleeping", "node": "head", "port": "6006", "sizes": "gpu=1", "source": "tasks.yaml"}
-OTHER_VALUES = {"tune.dispatch": {"job_dir": "sweep"}, "cluster.import": {"source": "cluster_config"}}
+# What a command needs to be given, and the flags with which it would do its worst, or not wait for
+# ever.
+VALUES = {
+    "job_dir": "sleeping",
+    "node": "head",
+    "port": "6006",
+    "sizes": "gpu=1",
+    "source": "tasks.yaml",
+}
+OTHER_VALUES = {
+    "tune.dispatch": {"job_dir": "sweep"},
+    "cluster.import": {"source": "cluster_config"},
+}
 SWEEP = "command: [echo, '{x}']\ntune: {space: {x: {choice: [1, 2]}}, metric: m, samples: 2}\n"
 # There is no shell on local nodes, no sweep, and no run that ended and could be resumed.
-REFUSED = ("cluster.shell", "cluster.forward", "train.resume", "tune.status", "tune.stop", "tune.resume")
-FLAGS = {"recreate": "--recreate", "end_runs": "--end-runs", "all": "--all", "follow": "--no-follow"}
+REFUSED = (
+    "cluster.shell",
+    "cluster.forward",
+    "train.resume",
+    "tune.status",
+    "tune.stop",
+    "tune.resume",
+)
+FLAGS = {
+    "recreate": "--recreate",
+    "end_runs": "--end-runs",
+    "all": "--all",
+    "follow": "--no-follow",
+}
 DAEMONS = ("raylet", "gcs_server", "trainyard")
 
 
@@ -44,7 +66,9 @@ def mark() -> str:
 
 @pytest.fixture
 def sleeping(yard: Yard, mark: str) -> Iterator[Path]:
-    """Give the directory of a run that goes on, and whose cluster knows more of it than was recorded here."""
+    """Give the directory of a run that goes on, and whose cluster knows more of it than was
+    recorded here.
+    """
     write_job(yard, "sleeping", f"command: [sleep, '{mark}']\noutputs: [out/]\n")
     yard.run("train.dispatch", "sleeping", "--no-wait", "--skip-smoke")
     wait_until(lambda: bool(running(mark)), seconds=120, what="the task runs")
@@ -52,8 +76,12 @@ def sleeping(yard: Yard, mark: str) -> Iterator[Path]:
     yard.run("train.stop", newest(yard).name)
 
 
-def test_no_command_changes_anything_with_dry(yard: Yard, sleeping: Path, mark: str, tmp_path: Path) -> None:
-    careful = Yard(yard.home, environ={"HOME": str(tmp_path), "DOCKER_HOST": f"unix://{tmp_path}/no-docker"})
+def test_no_command_changes_anything_with_dry(
+    yard: Yard, sleeping: Path, mark: str, tmp_path: Path
+) -> None:
+    careful = Yard(
+        yard.home, environ={"HOME": str(tmp_path), "DOCKER_HOST": f"unix://{tmp_path}/no-docker"}
+    )
     write_job(yard, "sweep", SWEEP)
     (yard.home / "tasks.yaml").write_text("tasks: [{name: a, py_args: train.py}]\n")
     (yard.home / "cluster_config").write_text("name: lab address: http://127.0.0.1:8265\n")
@@ -63,11 +91,14 @@ def test_no_command_changes_anything_with_dry(yard: Yard, sleeping: Path, mark: 
         command = careful.run("--dry", *words(name), expect=None)
         # Without Docker, who asks it first cannot go on.
         allowed = (0, 3) if name.startswith(("image.", "registry.")) else (2 * (name in REFUSED),)
-        assert command.returncode in allowed, f"{name} exited {command.returncode}\n{command.stderr}"
+        assert command.returncode in allowed, (
+            f"{name} exited {command.returncode}\n{command.stderr}"
+        )
         return command.stdout
 
     with ThreadPoolExecutor(2) as pool:
         said = dict(zip(namespace.task_names, pool.map(said_by, namespace.task_names), strict=True))
+
     assert said["train.stop"].startswith("would: Stop a run")
     assert f"(run {sleeping.name})" in said["train.stop"]
     assert f"ends {sleeping.name}: job sleeping" in said["cluster.down"]
@@ -78,7 +109,11 @@ def test_no_command_changes_anything_with_dry(yard: Yard, sleeping: Path, mark: 
 def words(name: str) -> list[str]:
     """Return a command line for a task: all that it must be given, and what makes it worse."""
     arguments = {one.attr_name or one.name: one for one in namespace[name].get_arguments()}
-    needed = [key for key, one in arguments.items() if one.positional and (one.default is None or key in VALUES)]
+    needed = [
+        key
+        for key, one in arguments.items()
+        if one.positional and (one.default is None or key in VALUES)
+    ]
     values = {**VALUES, **OTHER_VALUES.get(name, {})}
     flags = [FLAGS[key] for key, one in arguments.items() if key in FLAGS and one.kind is bool]
     return [name, *(values.get(key, "x") for key in needed), *flags]

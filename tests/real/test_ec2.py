@@ -1,4 +1,6 @@
-"""A cluster on EC2: made by `ray up`, trained on, gone from the account. Each test needs the one before."""
+"""A cluster on EC2: made by `ray up`, trained on, gone from the account. Each test needs the one
+before.
+"""
 
 from __future__ import annotations
 
@@ -41,9 +43,14 @@ def yard(cloud: Cloud) -> Iterator[Yard]:
 
 @pytest.mark.lifecycle
 def test_ray_up_makes_a_cluster_whose_nodes_all_answer(cloud: Cloud, yard: Yard) -> None:
-    planned = {step["title"]: (step["state"], step["seen"]) for step in yard.json("cluster.plan")["steps"]}
+    planned = {
+        step["title"]: (step["state"], step["seen"]) for step in yard.json("cluster.plan")["steps"]
+    }
     assert planned["Make a security group"][0] == "would"
-    assert planned["Launch the head"] == ("would", "1 head m5.large, 2 cpu m5.large; 0.29 USD an hour")
+    assert planned["Launch the head"] == (
+        "would",
+        "1 head m5.large, 2 cpu m5.large; 0.29 USD an hour",
+    )
     assert planned["Set the leash: idle 2h, deadline 12h"][0] == "after"
     print(yard.run("cluster.up", seconds=600).stderr)
     now = yard.json("cluster.status")
@@ -62,15 +69,27 @@ def test_up_again_changes_nothing(yard: Yard) -> None:
     print(f"up again took {time.monotonic() - began:.1f} s")
 
 
-def test_the_token_is_nowhere_but_in_files_of_the_nodes_that_nobody_else_reads(cloud: Cloud, yard: Yard) -> None:
+def test_the_token_is_nowhere_but_in_files_of_the_nodes_that_nobody_else_reads(
+    cloud: Cloud, yard: Yard
+) -> None:
     token = (yard.state / "mounted" / "token").read_text()
-    said = [str(cloud.instances()), str(cloud.requests()), (yard.state / "ray-cluster.yaml").read_text()]
+    said = [
+        str(cloud.instances()),
+        str(cloud.requests()),
+        (yard.state / "ray-cluster.yaml").read_text(),
+    ]
+
     said.append((yard.state / "ray-up.log").read_text())
-    readable = "find / -xdev -type f -perm /o+r -newer /etc/hostname -exec grep -ls TOKEN {} + 2>/dev/null || true"
+    readable = (
+        "find / -xdev -type f -perm /o+r -newer /etc/hostname -exec grep -ls TOKEN {} + "
+        "2>/dev/null || true"
+    )
+
     for instance in cloud.instances("running"):
         node = cloud.container(instance)
         said.append(node.shell("cat /proc/*/cmdline 2>/dev/null || true").stdout)
         assert node.shell(readable.replace("TOKEN", token)).stdout == ""
+
     assert not any(token in text for text in said)
 
 
@@ -96,17 +115,24 @@ def test_smoke_and_cartpole_with_a_task_on_every_node_whose_outputs_come_back(ya
     sets = [word for one in smaller for word in ("--set", one)]
     report = yard.json("train.dispatch", "jobs/cartpole", *sets, seconds=300)
     assert len({task["attempts"][0]["node"] for task in report["tasks"]}) == 3
-    results = [json.loads(path.read_text()) for path in jobs.newest(yard).glob("outputs/*/result.json")]
+    results = [
+        json.loads(path.read_text()) for path in jobs.newest(yard).glob("outputs/*/result.json")
+    ]
     assert sorted(result["seed"] for result in results) == [0, 1, 2]
 
 
 def test_a_shell_is_on_the_node_that_was_named(cloud: Cloud, yard: Yard) -> None:
     worker = next(node for node in yard.json("cluster.status")["nodes"] if node["group"] == "cpu")
     done = yard.run("cluster.shell", worker["instance"]["id"], "--command", "hostname -I; whoami")
-    instance = next(each for each in cloud.instances() if each["InstanceId"] == worker["instance"]["id"])
+    instance = next(
+        each for each in cloud.instances() if each["InstanceId"] == worker["instance"]["id"]
+    )
     assert instance["PrivateIpAddress"] in done.stdout
     assert done.stdout.split()[-1] == "ubuntu"
-    program = 'import ray; ray.init(); print(sorted(each["Resources"].get("A100", 0) for each in ray.nodes()))'
+    program = (
+        'import ray; ray.init(); print(sorted(each["Resources"].get("A100", 0) for each in '
+        "ray.nodes()))"
+    )
     said = yard.run("cluster.shell", "--command", f"python3 -c '{program}'").stdout.splitlines()[-1]
     assert said == "[0, 2.0, 2.0]"
     assert_forwarded(yard, worker["name"])
@@ -120,16 +146,22 @@ def test_the_logs_are_those_of_the_nodes_of_ray_up_and_of_the_autoscaler(yard: Y
 def test_another_image_or_type_of_the_head_needs_to_be_asked_for(yard: Yard) -> None:
     plan = yard.json("cluster.plan", "--set", "ec2.groups.head.disk=30GiB")["steps"]
     seen = next(step for step in plan if step["title"] == "Replace the head that runs")["seen"]
-    assert seen == "needs --recreate, which ends everything on the cluster: disk: 20 now, 30 desired"
+    assert (
+        seen == "needs --recreate, which ends everything on the cluster: disk: 20 now, 30 desired"
+    )
     refused = yard.run("cluster.up", "--set", "ec2.groups.head.disk=30GiB", expect=2).stderr
     assert "to replace it ends everything on the cluster" in refused
 
 
-def test_workers_of_other_sizes_replace_those_that_run_and_the_head_stays(cloud: Cloud, yard: Yard) -> None:
+def test_workers_of_other_sizes_replace_those_that_run_and_the_head_stays(
+    cloud: Cloud, yard: Yard
+) -> None:
     head, before = cloud.head().id, {instance["InstanceId"] for instance in cloud.instances()}
     # Of another subnet Ray alone would make another head.
     vpc = cloud.ec2.describe_vpcs()["Vpcs"][0]["VpcId"]
-    subnet = cloud.ec2.create_subnet(VpcId=vpc, CidrBlock=cloud.network.replace(".0.0/16", ".240.0/24"))["Subnet"]
+    subnet = cloud.ec2.create_subnet(
+        VpcId=vpc, CidrBlock=cloud.network.replace(".0.0/16", ".240.0/24")
+    )["Subnet"]
     yard.write_cluster(CLUSTER.replace("count: 2, cpus: 1", "count: 1, cpus: 2"))
     yard.run("cluster.up", seconds=600)
     cloud.ec2.delete_subnet(SubnetId=subnet["SubnetId"])
@@ -138,13 +170,17 @@ def test_workers_of_other_sizes_replace_those_that_run_and_the_head_stays(cloud:
     assert not any(step["changed"] for step in yard.json("cluster.up")["steps"])
 
 
-def test_its_leash_ends_it_although_the_operator_is_gone(cloud: Cloud, yard: Yard, tmp_path: Path) -> None:
+def test_its_leash_ends_it_although_the_operator_is_gone(
+    cloud: Cloud, yard: Yard, tmp_path: Path
+) -> None:
     leash = yard.json("cluster.status")["leash"]
     assert (leash["idle"], leash["problem"]) == (7200.0, "")
     head = cloud.instances(ray_node_type="head")[0]
     assert leash["deadline"] == head["LaunchTime"].timestamp() + 12 * 3600
     _, due = operator_leaves(yard, tmp_path / "away", made=head["LaunchTime"].timestamp())
-    ended_in_time(yard, tmp_path / "away", lambda: [each["InstanceId"] for each in cloud.instances()], due=due)
+    ended_in_time(
+        yard, tmp_path / "away", lambda: [each["InstanceId"] for each in cloud.instances()], due=due
+    )
     # They cost nothing.
     kinds = {each.split()[0] for each in cloud.left()}
     assert kinds == {"key-pair", "security-group", "role", "instance-profile"}
@@ -166,28 +202,41 @@ def test_down_leaves_nothing_in_the_account_or_here(cloud: Cloud, yard: Yard) ->
     assert yard.json("cluster.status")["state"] == "down"
 
 
-def test_in_an_image_nodes_are_containers_and_a_worker_that_fails_is_an_error(cloud: Cloud, yard: Yard) -> None:
+def test_in_an_image_nodes_are_containers_and_a_worker_that_fails_is_an_error(
+    cloud: Cloud, yard: Yard
+) -> None:
     cloud.publish(RAY_AWS)
     registry = f'registry: {{{{address: "{cloud.registry}", insecure: true}}}}\n'
-    text = f"{CLUSTER}image: {cloud.registry}/{RAY_AWS}\n{registry}".replace(AMI, DOCKER_AMI).replace(
-        "count: 2", "count: 1"
-    )
+    text = f"{CLUSTER}image: {cloud.registry}/{RAY_AWS}\n{registry}".replace(
+        AMI, DOCKER_AMI
+    ).replace("count: 2", "count: 1")
     yard.write_cluster(text, name="image")
     # There `docker` says no; a worker's set-up fails, while `ray up` succeeds.
     cloud.break_next(
-        "printf '#!/bin/sh\\necho no engine >&2; exit 1\\n' > /usr/local/bin/docker; chmod +x /usr/local/bin/docker",
+        "printf '#!/bin/sh\\necho no engine >&2; exit 1\\n' > /usr/local/bin/docker; chmod +x "
+        "/usr/local/bin/docker",
         ray_node_type="worker",
     )
+
     failed = yard.run("cluster.up", "-f", "image", expect=6, seconds=600).stderr
     assert "could not be set up; the last that was printed" in failed
     assert "no engine" in failed
-    broken = [node for node in yard.json("cluster.status", "-f", "image")["nodes"] if node["group"] == "cpu"]
-    cloud.ec2.terminate_instances(InstanceIds=[node["host"].split()[0] for node in broken if node["host"]])
+    broken = [
+        node
+        for node in yard.json("cluster.status", "-f", "image")["nodes"]
+        if node["group"] == "cpu"
+    ]
+
+    cloud.ec2.terminate_instances(
+        InstanceIds=[node["host"].split()[0] for node in broken if node["host"]]
+    )
     print(yard.run("cluster.up", "-f", "image", seconds=600).stderr)
     nodes = yard.json("cluster.status", "-f", "image")["nodes"]
     assert {node["state"] for node in nodes} == {"up"}
     assert yard.json("smoke.run", "-f", "image")["ok"]
-    shell = yard.run("cluster.shell", "head", "--command", "whoami; ray --version", "-f", "image").stdout
+    shell = yard.run(
+        "cluster.shell", "head", "--command", "whoami; ray --version", "-f", "image"
+    ).stdout
     assert shell.startswith("ray\nray, version")
     down = yard.run("cluster.down", "--keep-disks", "-f", "image", seconds=300)
     kept = [each.split()[1] for each in cloud.left()]
@@ -196,5 +245,6 @@ def test_in_an_image_nodes_are_containers_and_a_worker_that_fails_is_an_error(cl
     assert "is gone, nothing but its disks is left" in down.stdout
     (remark,) = yard.json("cluster.list")["remarks"]
     assert "us-west-2: kept 2 disks (40 GiB, 3.20 USD a month): vol-" in remark
+
     for volume in kept:
         cloud.ec2.delete_volume(VolumeId=volume)

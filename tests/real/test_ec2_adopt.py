@@ -8,7 +8,9 @@ from tests.real import plain_ray_up
 from tests.real.yard import Yard, assert_one_error
 
 
-def test_trainyard_never_touches_a_cluster_of_plain_ray_up_unless_it_is_told_to(cloud: Cloud) -> None:
+def test_trainyard_never_touches_a_cluster_of_plain_ray_up_unless_it_is_told_to(
+    cloud: Cloud,
+) -> None:
     with plain_ray_up.cluster(cloud) as head:
         plain_ray_up.wait_for_worker(cloud)
         _adopted(cloud, head.id)
@@ -22,18 +24,29 @@ def _adopted(cloud: Cloud, head: str) -> None:
     section = f"{{{{ami: {AMI}, instance_type: m5.large, use_internal_ips: true}}}}"
     yard.write_cluster(f"name: {{name}}\nbackend: ec2\nec2: {section}\n")
     before = plain()
+
     for command in ("cluster.up", "cluster.down"):
         refused = yard.run(command, expect=2).stderr
-        assert "error: a cluster plain that Trainyard did not make is in this account and region" in refused
+        assert (
+            "error: a cluster plain that Trainyard did not make is in this account and region"
+            in refused
+        )
         assert "cluster.down --adopt" in refused
+
     assert head in before == plain()
     # Its head has another key: nobody here can ask what runs, and nothing is changed unasked.
     for words in (("cluster.up", "--recreate"), ("cluster.down",)):
-        assert "error: whether runs are active is unknown" in yard.run(*words, "--adopt", expect=2).stderr
+        assert (
+            "error: whether runs are active is unknown"
+            in yard.run(*words, "--adopt", expect=2).stderr
+        )
         assert "is in this account and region" in yard.run(*words, expect=2).stderr
+
     assert "that Trainyard did not make" in yard.json("cluster.status")["remark"]
     refused = yard.run("cluster.up", "--adopt", "--end-runs", expect=2).stderr
-    assert_one_error(refused, "made by the name plain is replaced", "cluster.up --adopt --recreate\n")
+    assert_one_error(
+        refused, "made by the name plain is replaced", "cluster.up --adopt --recreate\n"
+    )
     assert "that Trainyard did not make" in yard.json("cluster.status")["remark"]
     assert before == plain()
     yard.run("cluster.down", "--adopt", "--end-runs", seconds=300)

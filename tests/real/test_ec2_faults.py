@@ -1,4 +1,6 @@
-"""What breaks on EC2 while a cluster is made, and while it works: one cluster, and each test needs the one before."""
+"""What breaks on EC2 while a cluster is made, and while it works: one cluster, and each test needs
+the one before.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ JOB = "command: [python3, wait.py, '{task}']\nmatrix: {task: [0, 1]}\nresources:
 WAITING = RESUMING + 'while not pathlib.Path("/tmp/go").exists():\n    time.sleep(0.2)\n'
 
 
-# As a security group would that does not let its members reach each other; Ray would try for minutes each time.
+# As a security group would that does not let its members reach each other; Ray would try for
+# minutes each time.
 CUT_OFF = """
 iptables -A OUTPUT -p tcp --dport 6379 -j REJECT --reject-with tcp-reset
 for value in gcs_rpc_server_connect_timeout_s=1 py_gcs_connect_timeout_s=2 NUM_REDIS_GET_RETRIES=1; do
@@ -54,7 +57,9 @@ def yard(cloud: Cloud) -> Iterator[Yard]:
 
 
 def kill(yard: Yard, command: subprocess.Popen[str]) -> None:
-    """End a command and its `ray up`, which is a session of its own, as the loss of this machine would."""
+    """End a command and its `ray up`, which is a session of its own, as the loss of this machine
+    would.
+    """
     with suppress(ProcessLookupError):
         os.killpg(command.pid, signal.SIGKILL)
     for pid in running(str(yard.state / "ray-cluster.yaml")):
@@ -64,7 +69,9 @@ def kill(yard: Yard, command: subprocess.Popen[str]) -> None:
 
 def test_what_is_killed_before_there_is_a_head_leaves_no_instance(cloud: Cloud, yard: Yard) -> None:
     cloud.fail(Fault("ec2:RunInstances", *THROTTLED, seconds=3))
-    up, has_come = while_up(yard, lambda: bool(cloud.requests("ec2:RunInstances")), lambda up: kill(yard, up))
+    up, has_come = while_up(
+        yard, lambda: bool(cloud.requests("ec2:RunInstances")), lambda up: kill(yard, up)
+    )
     cloud.heal()
     assert has_come, up.stdout
     assert cloud.instances() == []
@@ -78,9 +85,13 @@ def test_what_stops_the_head_is_one_error_with_its_cause_although_aws_throttles_
     refused = yard.run("cluster.up", expect=6).stderr
     cloud.heal()
     assert_one_error(refused, "error: AWS has no m5.large left in the zones that were tried", full)
+
     for action in ("ec2:Describe*", "ec2:CreateTags", "iam:Get*", "sts:*"):
         cloud.fail(Fault(action, *THROTTLED, times=2))
-    cloud.fail(Fault("ec2:RunInstances", "InternalError", "An internal error has occurred", 500, times=2))
+
+    cloud.fail(
+        Fault("ec2:RunInstances", "InternalError", "An internal error has occurred", 500, times=2)
+    )
     # `ray up` says of both: "wait_ready timeout exceeded."
     shortly = replace(yard, environ={**yard.environ, "AUTOSCALER_NODE_START_WAIT_S": "6"})
     refused = shortly.run("cluster.up", "--set", "ec2.user=root", expect=3).stderr
@@ -92,10 +103,14 @@ def test_what_stops_the_head_is_one_error_with_its_cause_although_aws_throttles_
     cloud.head().shell("/usr/sbin/sshd -E /var/log/sshd.log")
 
 
-def test_up_that_is_killed_while_the_head_is_set_up_or_a_worker_comes_goes_on(cloud: Cloud, yard: Yard) -> None:
+def test_up_that_is_killed_while_the_head_is_set_up_or_a_worker_comes_goes_on(
+    cloud: Cloud, yard: Yard
+) -> None:
     head = cloud.head().id
     moments: dict[str, Callable[[], bool]] = {
-        "the head is set up": lambda: bool(cloud.instances("running", ray_node_status="setting-up")),
+        "the head is set up": lambda: bool(
+            cloud.instances("running", ray_node_status="setting-up")
+        ),
         "a worker is there": lambda: bool(cloud.instances("running", ray_node_type="worker")),
     }
     for what, came in moments.items():
@@ -113,63 +128,97 @@ def test_without_its_head_a_cluster_is_clearly_not_up(cloud: Cloud, yard: Yard) 
     assert_one_error(refused, "error: cluster faulty is not up", "cluster.up")
 
 
-def test_up_repairs_it_and_names_a_worker_that_does_not_reach_the_head(cloud: Cloud, yard: Yard) -> None:
+def test_up_repairs_it_and_names_a_worker_that_does_not_reach_the_head(
+    cloud: Cloud, yard: Yard
+) -> None:
     before = {each["InstanceId"] for each in cloud.instances()}
     cloud.break_next(CUT_OFF, ray_node_type="worker")
     refused = yard.run("cluster.up", expect=6).stderr
     (worker,) = cloud.instances(ray_node_type="worker")
-    assert_one_error(refused, f"error: cpu-{worker['InstanceId'][-8:]} does not reach the head, {cloud.head().ip}")
+    assert_one_error(
+        refused,
+        f"error: cpu-{worker['InstanceId'][-8:]} does not reach the head, {cloud.head().ip}",
+    )
     cloud.ec2.terminate_instances(InstanceIds=[worker["InstanceId"]])
     yard.run("cluster.up")
     assert sorted(yard.states().values()) == ["up", "up"]
     assert not before & {each["InstanceId"] for each in cloud.instances()}
 
 
-def test_a_run_has_the_head_launch_what_it_needs_and_outlives_the_end_of_an_instance(cloud: Cloud, yard: Yard) -> None:
+def test_a_run_has_the_head_launch_what_it_needs_and_outlives_the_end_of_an_instance(
+    cloud: Cloud, yard: Yard
+) -> None:
     command = yard.start("train.dispatch", "waiting", "--skip-smoke")
 
     def both_run() -> bool:
         return len(list(yard.results.glob("waiting-*/logs/*.1.log"))) == 2
 
     try:
-        wait_until(lambda: command.poll() is not None or both_run(), seconds=240, what="both tasks run")
+        wait_until(
+            lambda: command.poll() is not None or both_run(), seconds=240, what="both tasks run"
+        )
         assert command.poll() is None, end_of(command)
         time.sleep(5)  # promised: what was there 5 s before is there for the next attempt
         workers = {
-            f"cpu-{each['InstanceId'][-8:]}": each for each in cloud.instances("running", ray_node_type="worker")
+            f"cpu-{each['InstanceId'][-8:]}": each
+            for each in cloud.instances("running", ray_node_type="worker")
         }
         assert len(workers) == 2
-        lost, stays = [event for event in events(newest(yard)) if event["event"] == "attempt-started"]
+        lost, stays = [
+            event for event in events(newest(yard)) if event["event"] == "attempt-started"
+        ]
         cloud.ec2.terminate_instances(InstanceIds=[workers[lost["node"]]["InstanceId"]])
         log = newest(yard) / "logs" / f"{lost['task']}.2.log"
-        wait_until(lambda: log.exists() and log.read_text() == "resumed\n", seconds=240, what="it goes on elsewhere")
+        wait_until(
+            lambda: log.exists() and log.read_text() == "resumed\n",
+            seconds=240,
+            what="it goes on elsewhere",
+        )
+
         cloud.container(workers[stays["node"]]).shell("touch /tmp/go")
         code, output = end_of(command)
     finally:
         command.kill()
+
     assert code == 0, output
     ended = [one["outcome"] for one in events(newest(yard)) if one["event"] == "attempt-ended"]
     assert sorted(ended) == ["lost", "succeeded", "succeeded"]
 
 
-def test_workers_that_are_idle_end_and_the_cluster_is_good_with_the_fewest(cloud: Cloud, yard: Yard) -> None:
-    wait_until(lambda: len(cloud.instances(ray_node_type="worker")) == 1, seconds=120, what="one worker is left")
+def test_workers_that_are_idle_end_and_the_cluster_is_good_with_the_fewest(
+    cloud: Cloud, yard: Yard
+) -> None:
+    wait_until(
+        lambda: len(cloud.instances(ray_node_type="worker")) == 1,
+        seconds=120,
+        what="one worker is left",
+    )
     assert not any(step["changed"] for step in yard.json("cluster.up")["steps"])
 
 
 def test_a_dead_autoscaler_is_told(cloud: Cloud, yard: Yard) -> None:
     assert "wrote its last line" in yard.json("cluster.status")["remark"]
-    cloud.head().shell("kill -9 $(grep -lsz '[a]utoscaler/v2/monitor.py' /proc/[0-9]*/cmdline | cut -d/ -f3)")
+    cloud.head().shell(
+        "kill -9 $(grep -lsz '[a]utoscaler/v2/monitor.py' /proc/[0-9]*/cmdline | cut -d/ -f3)"
+    )
     assert "the autoscaler on the head is dead" in yard.json("cluster.status")["remark"]
 
 
 def test_down_that_was_killed_is_repeated(cloud: Cloud, yard: Yard) -> None:
-    cloud.fail(Fault("ec2:DeleteSecurityGroup", "DependencyViolation", "resource has a dependent object"))
+    cloud.fail(
+        Fault("ec2:DeleteSecurityGroup", "DependencyViolation", "resource has a dependent object")
+    )
     down = yard.start("cluster.down", as_leader=True)
+
     try:
-        wait_until(lambda: bool(cloud.requests("ec2:DeleteSecurityGroup")), seconds=120, what="it is removed")
+        wait_until(
+            lambda: bool(cloud.requests("ec2:DeleteSecurityGroup")),
+            seconds=120,
+            what="it is removed",
+        )
     finally:
         kill(yard, down)
+
     cloud.heal()
     assert cloud.instances() == []
     assert cloud.left()

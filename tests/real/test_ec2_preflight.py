@@ -1,7 +1,8 @@
-"""What is checked before anything is made on EC2: one row for each thing that is wrong, and what is then read.
+"""What is checked before anything is made on EC2: one row for each thing that is wrong, and what is
+then read.
 
-Beside each stands what `ray up` of Ray 2.60 says: "seen" against this very account; else by AWS's documentation, or
-seed 003.
+Beside each stands what `ray up` of Ray 2.60 says: "seen" against this very account; else by AWS's
+documentation, or seed 003.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from tests.real.yard import Yard
 
 pytestmark = pytest.mark.ec2
 LAST = "  -> Nothing was made. Mend them, and repeat the same command."
-VPN = "`use_internal_ips: true` if this machine reaches the VPC's private addresses, such as by a VPN"
+VPN = (
+    "`use_internal_ips: true` if this machine reaches the VPC's private addresses, such as by a VPN"
+)
 OCI = "application/vnd.oci.image.manifest.v1+json"
 SSO = """
 [profile sso]
@@ -68,9 +71,9 @@ def wrong(lab: Yard, section: str, *, workers: str = "[]") -> list[str]:
     return [problem.removeprefix("  - ") for problem in problems]
 
 
-# Seed 003, 2. Seen: 142 to 176 lines, which begin with "Failed to autodetect node resources." and the traceback of
-# "botocore.exceptions.NoCredentialsError: Unable to locate credentials", and end with "'resources' is a required
-# property".
+# Seed 003, 2. Seen: 142 to 176 lines, which begin with "Failed to autodetect node resources." and
+# the traceback of "botocore.exceptions.NoCredentialsError: Unable to locate credentials", and end
+# with "'resources' is a required property".
 @pytest.mark.parametrize(
     ("environ", "section", "lines"),
     [
@@ -80,7 +83,8 @@ def wrong(lab: Yard, section: str, *, workers: str = "[]") -> list[str]:
             [
                 "error: there are no AWS credentials for this user",
                 "  at NoCredentialsError : Unable to locate credentials",
-                "  -> As for the AWS command line: aws configure, aws sso login, AWS_PROFILE. Try: aws sts "
+                "  -> As for the AWS command line: aws configure, aws sso login, AWS_PROFILE. "
+                "Try: aws sts "
                 "get-caller-identity",
             ],
         ),
@@ -90,7 +94,8 @@ def wrong(lab: Yard, section: str, *, workers: str = "[]") -> list[str]:
             [
                 "error: there is no AWS profile team here",
                 "  at ProfileNotFound : The config profile (team) could not be found",
-                "  -> Which there are: aws configure list-profiles. It is `ec2.profile` of the cluster file, or "
+                "  -> Which there are: aws configure list-profiles. It is `ec2.profile` of the "
+                "cluster file, or "
                 "AWS_PROFILE.",
             ],
         ),
@@ -116,7 +121,8 @@ def test_credentials_are_there(
 
 
 def test_credentials_have_not_expired(lab: Yard, account: Cloud) -> None:
-    # Seen: 142 lines as above, with "An error occurred (ExpiredToken) when calling the DescribeInstanceTypes ...".
+    # Seen: 142 lines as above, with "An error occurred (ExpiredToken) when calling the
+    # DescribeInstanceTypes ...".
     text = "The security token included in the request is expired"
     account.fail(Fault("ec2:DescribeInstances", "ExpiredToken", text, status=403))
     assert refused(lab) == [
@@ -133,27 +139,39 @@ def test_credentials_have_not_expired(lab: Yard, account: Cloud) -> None:
             "{region: us-wst-2}",
             ["region us-wst-2: is none that this account has enabled; did you mean 'us-west-2'?"],
         ),
-        # Seen: "No usable subnets matching availability zone ['us-west-2x'] found for node type head.", 11 lines.
+        # Seen: "No usable subnets matching availability zone ['us-west-2x'] found for node type
+        # head.", 11 lines.
         (
             f"{{ami: {AMI}, zones: [us-west-2x]}}",
-            ["ec2.zones: us-west-2 has no us-west-2x, only us-west-2a, us-west-2b, us-west-2c, us-west-2d"],
+            [
+                (
+                    "ec2.zones: us-west-2 has no us-west-2x, only us-west-2a, us-west-2b, "
+                    "us-west-2c, us-west-2d"
+                )
+            ],
         ),
-        # Seen, each alone, in this order: 56 lines "AssertionError" for either of the first two; 130 lines as above,
-        # "ValueError: Instance type p99.mega is not available in AWS region: us-west-2."; 83 lines, after five
-        # attempts, "Node Launch Exception (InvalidAMIID.NotFound)"; 52 lines, "FileNotFoundError: [Errno 2] No such
-        # file or directory: '/nowhere/team.pem'"; 82 lines, "Node Launch Exception (NoSuchEntity)".
+        # Seen, each alone, in this order: 56 lines "AssertionError" for either of the first two;
+        # 130 lines as above, "ValueError: Instance type p99.mega is not available in AWS region:
+        # us-west-2."; 83 lines, after five attempts, "Node Launch Exception
+        # (InvalidAMIID.NotFound)"; 52 lines, "FileNotFoundError: [Errno 2] No such file or
+        # directory: '/nowhere/team.pem'"; 82 lines, "Node Launch Exception (NoSuchEntity)".
         (
             "{ami: ami-0123456789abcdef0, instance_type: p99.mega, subnet: subnet-01234567, "
-            "security_group: sg-01234567, key_name: team, key_file: /nowhere/team.pem, instance_profile: nobody}",
+            "security_group: sg-01234567, key_name: team, key_file: /nowhere/team.pem, "
+            "instance_profile: nobody}",
             [
                 "subnet subnet-01234567: does not exist in us-west-2",
                 "security group sg-01234567: does not exist in us-west-2",
                 "group head: p99.mega is no instance type of us-west-2",
                 "AMI ami-0123456789abcdef0: does not exist in us-west-2, or not for this account",
                 "key pair team: does not exist in us-west-2: leave `key_name` out, and one is made",
-                "key pair team: its private key is not on this machine, in /nowhere/team.pem: write where it is, "
+                "key pair team: its private key is not on this machine, in /nowhere/team.pem: "
+                "write where it is, "
                 "`key_file`",
-                "instance profile nobody: does not exist: leave `instance_profile` out, and one is made",
+                (
+                    "instance profile nobody: does not exist: leave `instance_profile` out, and one "
+                    "is made"
+                ),
             ],
         ),
     ],
@@ -166,7 +184,10 @@ class LargeImage(BaseHTTPRequestHandler):
     """A registry that has one image, which is as large as a real one with CUDA."""
 
     def do_GET(self) -> None:
-        layer = {"mediaType": "application/vnd.oci.image.layer.v1.tar+gzip", "digest": f"sha256:{'1' * 64}"}
+        layer = {
+            "mediaType": "application/vnd.oci.image.layer.v1.tar+gzip",
+            "digest": f"sha256:{'1' * 64}",
+        }
         manifest = {"schemaVersion": 2, "mediaType": OCI, "config": {**layer, "size": 9}}
         content = json.dumps({**manifest, "layers": [{**layer, "size": 10 * 2**30}]}).encode()
         self.send_response(200)
@@ -179,17 +200,21 @@ class LargeImage(BaseHTTPRequestHandler):
 
 
 def test_a_disk_holds_the_image_three_times_beside_the_ami(lab: Yard) -> None:
-    # Seed 003, 3: "no space left on device" as the image is unpacked, "SSH command failed.", after 15 minutes.
+    # Seed 003, 3: "no space left on device" as the image is unpacked, "SSH command failed.", after
+    # 15 minutes.
     with ThreadingHTTPServer(("127.0.0.1", 0), LargeImage) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         address = f"127.0.0.1:{server.server_port}"
         section = (
-            f"{{ami: {AMI}, disk: 40GiB}}\nimage: {address}/isaac:1\nregistry: {{address: '{address}', insecure: true}}"
+            f"{{ami: {AMI}, disk: 40GiB}}\nimage: {address}/isaac:1\nregistry: {{address: "
+            f"'{address}', insecure: true}}"
         )
         problems = wrong(lab, section)
         server.shutdown()
+
     assert problems == [
-        "group head: a disk of 40 GiB is too small: the AMI takes 15 GiB, and 3 times the image is 30.0 GiB: "
+        "group head: a disk of 40 GiB is too small: the AMI takes 15 GiB, and 3 times the image "
+        "is 30.0 GiB: "
         "disk: 45GiB"
     ]
 
@@ -198,39 +223,62 @@ def test_groups_get_what_they_ask_for(lab: Yard, account: Cloud) -> None:
     # ray up exits 0, and the workers never come; VcpuLimitExceeded, Unsupported or
     # AuthFailure.ServiceLinkedRoleCreationNotPermitted is in the head's monitor.out.
     account.quota("L-3819A6DF", 8)
-    account.fail(Fault("iam:PassRole", "UnauthorizedOperation", "You are not authorized to perform this operation."))
+    account.fail(
+        Fault(
+            "iam:PassRole",
+            "UnauthorizedOperation",
+            "You are not authorized to perform this operation.",
+        )
+    )
+
     named = f"ami: {AMI}, instance_profile: {ROLE}, zones: [us-west-2d]"
     section = f"{{{named}, groups: {{gpu: {{instance_type: g4dn.xlarge, spot: true}}}}}}"
     assert wrong(lab, section, workers="[{name: gpu, max: 4, gpus: 2}]") == [
-        "group gpu: g4dn.xlarge is not offered in us-west-2d, only in us-west-2a, us-west-2b, us-west-2c",
-        'quota "All G and VT Spot Instance Requests": is 8 vCPUs in us-west-2, and the cluster at its largest has 16 '
+        (
+            "group gpu: g4dn.xlarge is not offered in us-west-2d, only in us-west-2a, us-west-2b, "
+            "us-west-2c"
+        ),
+        'quota "All G and VT Spot Instance Requests": is 8 vCPUs in us-west-2, and the cluster '
+        "at its largest has 16 "
         "(gpu 16): aws service-quotas request-service-quota-increase --service-code ec2 "
         "--quota-code L-3819A6DF --desired-value 16 --region us-west-2",
-        "this user: may not give instances their role, iam:PassRole: who administers IAM can allow it",
-        "AWS account: has no role for spot instances yet: aws iam create-service-linked-role --aws-service-name "
+        (
+            "this user: may not give instances their role, iam:PassRole: who administers IAM can "
+            "allow it"
+        ),
+        "AWS account: has no role for spot instances yet: aws iam create-service-linked-role "
+        "--aws-service-name "
         "spot.amazonaws.com",
     ]
 
 
 @pytest.fixture
 def subnets(account: Cloud) -> Iterator[list[str]]:
-    """Give the default VPC's subnets, by zone; of those that were made private, they are public again."""
+    """Give the default VPC's subnets, by zone; of those that were made private, they are public
+    again.
+    """
     found = [name for _, name in sorted(account.subnets().items())]
     yield found
     for name in found:
         account.ec2.modify_subnet_attribute(SubnetId=name, MapPublicIpOnLaunch={"Value": True})
 
 
-def test_nodes_get_addresses_by_which_they_are_reached(lab: Yard, account: Cloud, subnets: list[str]) -> None:
-    # Seed 003, 1. Seen: "No usable subnets found for node type head, try manually creating an instance in your
-    # specified region to populate the list of subnets and trying this again."
+def test_nodes_get_addresses_by_which_they_are_reached(
+    lab: Yard, account: Cloud, subnets: list[str]
+) -> None:
+    # Seed 003, 1. Seen: "No usable subnets found for node type head, try manually creating an
+    # instance in your specified region to populate the list of subnets and trying this again."
     for name in subnets:
         account.ec2.modify_subnet_attribute(SubnetId=name, MapPublicIpOnLaunch={"Value": False})
     assert wrong(lab, f"{{ami: {AMI}}}") == [
-        f"default VPC: gives nodes no public addresses: {VPN}; else name a public subnet, `ec2.subnet`"
+        (
+            f"default VPC: gives nodes no public addresses: {VPN}; else name a public subnet, "
+            "`ec2.subnet`"
+        )
     ]
     assert wrong(lab, f"{{ami: {AMI}, subnet: {subnets[0]}, use_internal_ips: true}}") == [
-        f"subnet {subnets[0]}: is routed to an internet gateway, and nodes without public addresses get nowhere: name "
+        f"subnet {subnets[0]}: is routed to an internet gateway, and nodes without public "
+        "addresses get nowhere: name "
         "a private one"
     ]
 
@@ -238,13 +286,21 @@ def test_nodes_get_addresses_by_which_they_are_reached(lab: Yard, account: Cloud
 def test_chance_does_not_choose_between_public_and_private_subnets(
     lab: Yard, account: Cloud, subnets: list[str]
 ) -> None:
-    # Seed 003, 4: Ray puts each node into any of them; with some SSH times out, with others it does not.
+    # Seed 003, 4: Ray puts each node into any of them; with some SSH times out, with others it does
+    # not.
     (vpc,) = account.ec2.describe_vpcs()["Vpcs"]
     private = account.ec2.create_route_table(VpcId=vpc["VpcId"])["RouteTable"]["RouteTableId"]
     address = account.ec2.allocate_address(Domain="vpc")["AllocationId"]
-    gateway = account.ec2.create_nat_gateway(SubnetId=subnets[0], AllocationId=address)["NatGateway"]["NatGatewayId"]
-    account.ec2.create_route(RouteTableId=private, DestinationCidrBlock="0.0.0.0/0", NatGatewayId=gateway)
-    joined = account.ec2.associate_route_table(RouteTableId=private, SubnetId=subnets[3])["AssociationId"]
+    gateway = account.ec2.create_nat_gateway(SubnetId=subnets[0], AllocationId=address)[
+        "NatGateway"
+    ]["NatGatewayId"]
+    account.ec2.create_route(
+        RouteTableId=private, DestinationCidrBlock="0.0.0.0/0", NatGatewayId=gateway
+    )
+    joined = account.ec2.associate_route_table(RouteTableId=private, SubnetId=subnets[3])[
+        "AssociationId"
+    ]
+
     try:
         (problem,) = wrong(lab, f"{{ami: {AMI}, use_internal_ips: true}}")
         public = sorted(subnets[:3])
@@ -252,8 +308,10 @@ def test_chance_does_not_choose_between_public_and_private_subnets(
         account.ec2.disassociate_route_table(AssociationId=joined)
         account.ec2.delete_route_table(RouteTableId=private)
         account.ec2.delete_nat_gateway(NatGatewayId=gateway)
+
     assert problem == (
-        f"default VPC: has subnets of different kinds, and chance would choose (private: {subnets[3]}; "
+        "default VPC: has subnets of different kinds, and chance would choose (private: "
+        f"{subnets[3]}; "
         f"public: {', '.join(public)}): name one, `ec2.subnet`"
     )
 
@@ -261,18 +319,28 @@ def test_chance_does_not_choose_between_public_and_private_subnets(
 def test_who_may_not_ask_is_not_kept_from_making_a_cluster(lab: Yard, account: Cloud) -> None:
     for action in ("servicequotas:*", "iam:Simulate*", "ec2:DescribeRegions"):
         account.fail(Fault(action, "AccessDenied", "no", status=403))
-    lab.write_cluster(f"name: lab\nbackend: ec2\nec2: {{{{ami: {AMI}, ssh_from: [192.0.2.1/32]}}}}\n")
+
+    lab.write_cluster(
+        f"name: lab\nbackend: ec2\nec2: {{{{ami: {AMI}, ssh_from: [192.0.2.1/32]}}}}\n"
+    )
     steps: list[dict[str, Any]] = lab.json("cluster.plan")["steps"]
+
     assert [step["title"] for step in steps if step["title"].startswith("Not checked")] == [
-        "Not checked: whether the region is enabled, and another one has a cluster of that name (AWS "
+        "Not checked: whether the region is enabled, and another one has a cluster of that name "
+        "(AWS "
         "does not allow this user to ec2:DescribeRegions)",
-        "Not checked: whether the vCPU quotas suffice (AWS does not allow this user to service-quotas:GetServiceQuota)",
+        (
+            "Not checked: whether the vCPU quotas suffice (AWS does not allow this user to "
+            "service-quotas:GetServiceQuota)"
+        ),
         "Not checked: whether this user may give instances a role (AWS does not allow this user to "
         "iam:SimulatePrincipalPolicy)",
     ]
 
 
-def test_a_cluster_of_that_name_in_another_region_is_not_forgotten(lab: Yard, account: Cloud) -> None:
+def test_a_cluster_of_that_name_in_another_region_is_not_forgotten(
+    lab: Yard, account: Cloud
+) -> None:
     there = account.client("ec2", "eu-west-1")
     image = there.register_image(Name="plain", RootDeviceName="/dev/sda1")["ImageId"]
     tags = [{"Key": key, "Value": "lab"} for key in ("ray-cluster-name", "trainyard-cluster")]
@@ -280,7 +348,9 @@ def test_a_cluster_of_that_name_in_another_region_is_not_forgotten(lab: Yard, ac
     launch = {"ImageId": image, "MinCount": 2, "MaxCount": 2, "TagSpecifications": specifications}
     launched = there.run_instances(InstanceType="m5.large", **launch)["Instances"]
     problems = wrong(lab, f"{{ami: {AMI}}}")
-    (first, *_) = [each for each in lab.json("cluster.list", "--region", "all")["clusters"] if not each["file"]]
+    (first, *_) = [
+        each for each in lab.json("cluster.list", "--region", "all")["clusters"] if not each["file"]
+    ]
     there.terminate_instances(InstanceIds=[each["InstanceId"] for each in launched])
     assert problems == [
         "cluster lab: exists in eu-west-1: give this one another name, or remove that: trainyard "

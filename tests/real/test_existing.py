@@ -21,11 +21,16 @@ def test_it_is_checked_and_shown_and_nothing_is_made_or_removed(yard: Yard, fres
     assert {line.split(" ", 1)[0] for line in lines} == {"head", "gpu-0", "gpu-1"}
     lines = fresh.run("cluster.logs", "gpu-1", "--no-follow").stdout.splitlines()
     assert {line.split(" ", 1)[0] for line in lines} == {"gpu-1"}
+
     with RayApi(yard.address(), yard.token()) as ray:
         ids = {node.name: node.node_id for node in ray.nodes()}
+
     lines = fresh.run("cluster.logs", ids["gpu-1"], "--no-follow").stdout.splitlines()
     assert {line.split(" ", 1)[0] for line in lines} == {"gpu-1"}
-    assert "has no node 'gpu'; did you mean 'gpu-1'?" in fresh.run("cluster.logs", "gpu", expect=2).stderr
+    assert (
+        "has no node 'gpu'; did you mean 'gpu-1'?"
+        in fresh.run("cluster.logs", "gpu", expect=2).stderr
+    )
     done = fresh.run("cluster.down")
     assert "nothing was removed" in done.stdout
     assert "somebody else runs this cluster" in done.stderr
@@ -34,5 +39,7 @@ def test_it_is_checked_and_shown_and_nothing_is_made_or_removed(yard: Yard, fres
 
 
 def test_an_address_where_nobody_answers_is_down(fresh: Yard) -> None:
-    fresh.write_cluster("name: {name}\nbackend: existing\nauth: none\nexisting: {{address: 'http://127.0.0.1:9'}}\n")
+    fresh.write_cluster(
+        "name: {name}\nbackend: existing\nauth: none\nexisting: {{address: 'http://127.0.0.1:9'}}\n"
+    )
     assert fresh.json("cluster.status")["state"] == "down"

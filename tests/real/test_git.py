@@ -1,4 +1,6 @@
-"""What git says of a job: which files it ignores, and at which revision it is; and the record of a run that has it."""
+"""What git says of a job: which files it ignores, and at which revision it is; and the record of a
+run that has it.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ CLUSTER = LoadedCluster(ClusterSpec(name="lab", backend="local"), Path("clusters
 NOW = datetime.datetime(2026, 11, 21, 9, 0, tzinfo=datetime.timezone.utc)
 
 TRICKY = {
-    ".gitignore": "# comment\n*.o\n!keep.o\n/top\ndoc/*.txt\n**/gen/**\n\\#hash\ntrail \na/**/z\ndir/\n!dir/in\n",
+    ".gitignore": (
+        "# comment\n*.o\n!keep.o\n/top\ndoc/*.txt\n**/gen/**\n\\#hash\ntrail "
+        "\na/**/z\ndir/\n!dir/in\n"
+    ),
     "x.o": "",
     "keep.o": "",
     "top": "",
@@ -49,22 +54,44 @@ def test_ignore_files_mean_what_git_says_they_mean(tmp_path: Path) -> None:
     root = write(tmp_path, TRICKY)
     subprocess.run(["git", "init", "-q"], cwd=root, check=True, timeout=20)
     listed = subprocess.run(
-        ["git", "-c", "core.quotepath=off", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        [
+            "git",
+            "-c",
+            "core.quotepath=off",
+            "ls-files",
+            "-z",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+        ],
         cwd=root,
         check=True,
         timeout=20,
         capture_output=True,
         text=True,
     )
+
     assert sent(root) == sorted(filter(None, listed.stdout.split("\0")))
 
 
 def test_the_record_names_job_cluster_versions_and_tasks_but_no_secret(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("x")
     (tmp_path / "a.pyc").write_text("x")
-    job = JobSpec.model_validate({"name": "job", "command": ["echo", "{seed}"], "matrix": {"seed": (0, 1)}})
+    job = JobSpec.model_validate(
+        {"name": "job", "command": ["echo", "{seed}"], "matrix": {"seed": (0, 1)}}
+    )
     prepared = prepare(CLUSTER, job, tmp_path)
-    command = ["invoke", "train.dispatch", "job", "--set", "env.API_TOKEN=s3cret", "--set", "env.LR=1"]
+
+    command = [
+        "invoke",
+        "train.dispatch",
+        "job",
+        "--set",
+        "env.API_TOKEN=s3cret",
+        "--set",
+        "env.LR=1",
+    ]
+
     record = record_of(
         prepared,
         pack(prepared.files),
@@ -75,9 +102,12 @@ def test_the_record_names_job_cluster_versions_and_tasks_but_no_secret(tmp_path:
         command=command,
         skip_smoke=False,
     )
+
     assert "s3cret" not in str(record)
     assert record["command"][3:] == ["--set", "env.API_TOKEN=(hidden)", "--set", "env.LR=1"]
-    assert {key: record[key] for key in ("run", "job", "cluster", "backend", "started", "tasks")} == {
+    assert {
+        key: record[key] for key in ("run", "job", "cluster", "backend", "started", "tasks")
+    } == {
         "run": "job-1",
         "job": "job",
         "cluster": "lab",
@@ -85,7 +115,12 @@ def test_the_record_names_job_cluster_versions_and_tasks_but_no_secret(tmp_path:
         "started": "2026-11-21T09:00:00.000+00:00",
         "tasks": ["seed=0", "seed=1"],
     }
-    assert (record["versions"]["ray"], record["sent"]["files"], record["sent"]["left_out"]) == ("2.60.0", 1, ["a.pyc"])
+
+    assert (record["versions"]["ray"], record["sent"]["files"], record["sent"]["left_out"]) == (
+        "2.60.0",
+        1,
+        ["a.pyc"],
+    )
 
 
 def test_the_git_revision_knows_whether_something_was_changed(tmp_path: Path) -> None:

@@ -21,11 +21,15 @@ workers:
 
 @pytest.fixture
 def machine(fresh: Yard) -> Path:
-    """Give the directory of a stand-in for nvidia-smi; the file `count` in it is the number of GPUs."""
+    """Give the directory of a stand-in for nvidia-smi; the file `count` in it is the number of
+    GPUs.
+    """
     return nvidia_smi.install(fresh, gpus=2)
 
 
-def test_nodes_share_the_machines_gpus_and_a_missing_one_stops_every_run(fresh: Yard, machine: Path) -> None:
+def test_nodes_share_the_machines_gpus_and_a_missing_one_stops_every_run(
+    fresh: Yard, machine: Path
+) -> None:
     fresh.write_cluster(TWO_NODES_SHARE_A_MACHINE)
     fresh.run("cluster.up")
     write_job(
@@ -38,6 +42,7 @@ def test_nodes_share_the_machines_gpus_and_a_missing_one_stops_every_run(fresh: 
         resources: {gpus: 1}
         """,
     )
+
     fresh.run("train.dispatch", "both", "--skip-smoke")
     logs = sorted(path.read_text() for path in (newest(fresh) / "logs").glob("*.log"))
     assert logs == ["gpu 0\n", "gpu 1\n"]

@@ -1,4 +1,6 @@
-"""Nothing that a cluster says is trusted: not its size, its time, its shape, its names, its characters."""
+"""Nothing that a cluster says is trusted: not its size, its time, its shape, its names, its
+characters.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ Run = Callable[..., tuple[int, str]]
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Give the command line in this process (its start would take longer than all that is tested here)."""
+    """Give the command line in this process (its start would take longer than all that is tested
+    here).
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("TRAINYARD_CLUSTER", "lab")
@@ -32,19 +36,31 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     (job / "job.yaml").write_text("command: ['true']\n")
 
     def run(server: Dashboard, *arguments: str) -> tuple[int, str]:
-        cluster = f"name: lab\nbackend: existing\nauth: none\nexisting: {{address: '{server.address}'}}\n"
+        cluster = (
+            f"name: lab\nbackend: existing\nauth: none\nexisting: {{address: '{server.address}'}}\n"
+        )
         (tmp_path / "clusters").mkdir(exist_ok=True)
         (tmp_path / "clusters" / "lab.yaml").write_text(cluster)
+
         if not (tmp_path / "results" / RUN).exists():
-            record = {"run": RUN, "cluster": "lab", "job": "job", "tasks": ["a"], "started": "2026-11-22"}
+            record = {
+                "run": RUN,
+                "cluster": "lab",
+                "job": "job",
+                "tasks": ["a"],
+                "started": "2026-11-22",
+            }
             store.create(tmp_path / "results", record, cluster=cluster, job="")
+
         monkeypatch.setattr("sys.argv", ["trainyard", *arguments])
         code = 0
         try:
-            # Not main(): until a command begins, SIGPIPE ends the process, and this one serves the dashboard too.
+            # Not main(): until a command begins, SIGPIPE ends the process, and this one serves the
+            # dashboard too.
             Program(name="trainyard", namespace=namespace, executor_class=TrainyardExecutor).run()
         except SystemExit as ended:
             code = int(ended.code or 0)
+
         said = capsys.readouterr()
         return code, said.out + said.err
 
@@ -53,7 +69,10 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 def events(*events: dict[str, Any]) -> dict[str, object]:
     """Return the answers of a cluster whose run has this stream."""
-    lines = [json.dumps({"seq": number, "time": 1.0, **event}) + "\n" for number, event in enumerate(events)]
+    lines = [
+        json.dumps({"seq": number, "time": 1.0, **event}) + "\n"
+        for number, event in enumerate(events)
+    ]
     return HONEST | {"/api/v0/logs/file": "".join(lines)}
 
 
@@ -74,12 +93,20 @@ COMMANDS = [
 def test_who_is_not_rays_dashboard_is_called_so(run: Run, command: str, body: str) -> None:
     with dashboard({"/": body}) as server:
         code, said = run(server, *command.split())
-    assert (code, f"what answers at {server.address} is not Ray's dashboard" in said) == (6, True), said
+    assert (code, f"what answers at {server.address} is not Ray's dashboard" in said) == (
+        6,
+        True,
+    ), said
 
 
 @pytest.mark.parametrize(
     "body",
-    ["", "5", "[" * 100_000, '{"data": {"result": {"result": [{"node_id": "n", "resources_total": {"CPU": NaN}}]}}}'],
+    [
+        "",
+        "5",
+        "[" * 100_000,
+        '{"data": {"result": {"result": [{"node_id": "n", "resources_total": {"CPU": NaN}}]}}}',
+    ],
 )
 def test_no_answer_is_a_bug_of_ours(run: Run, body: str) -> None:
     with dashboard({"/": body}) as server:
@@ -99,13 +126,21 @@ def test_an_answer_without_an_end_is_left(run: Run, command: str) -> None:
         {"event": "output", "task": "a", "attempt": "/../../../EVIL", "at": 0, "text": "x"},
         {"event": "output", "task": "a", "attempt": 1, "at": 0, "text": "\ud800"},
         {"event": "task-ended", "task": ["a"], "state": "failed"},
-        {"event": "attempt-ended", "task": "a", "attempt": 1, "outcome": "failed", "output": {"file": 5}},
+        {
+            "event": "attempt-ended",
+            "task": "a",
+            "attempt": 1,
+            "outcome": "failed",
+            "output": {"file": 5},
+        },
         {"event": "run-ended", "state": "succeeded", "exit": 0, "seconds": float("inf")},
         {"event": 5},
         {"seq": "x", "event": "note"},
     ],
 )
-def test_a_malformed_stream_is_an_error_of_the_cluster(run: Run, tmp_path: Path, event: dict[str, Any]) -> None:
+def test_a_malformed_stream_is_an_error_of_the_cluster(
+    run: Run, tmp_path: Path, event: dict[str, Any]
+) -> None:
     before = sorted(tmp_path.parent.rglob("EVIL*"))
     with dashboard(events(STARTED, event)) as server:
         code, said = run(server, "train.logs")
@@ -114,7 +149,9 @@ def test_a_malformed_stream_is_an_error_of_the_cluster(run: Run, tmp_path: Path,
 
 @pytest.mark.parametrize("line", ["{}\n", "x\n", '{"seq": 0}\n' * 2, "x"])
 def test_what_is_no_stream_ends_with_an_error(run: Run, line: str) -> None:
-    with dashboard(HONEST | {"/api/v0/logs/file": line}, endless="/api/v0/logs" if line == "x" else "-") as server:
+    with dashboard(
+        HONEST | {"/api/v0/logs/file": line}, endless="/api/v0/logs" if line == "x" else "-"
+    ) as server:
         code, said = run(server, "train.logs")
     assert (code, "stream" in said) == (6, True), said
 
@@ -127,19 +164,39 @@ def test_names_lead_nowhere_and_escapes_are_shown(run: Run, tmp_path: Path) -> N
         {"event": "note", "text": ESCAPE},
         {"event": "attempt-started", **attempt},
         {"event": "output", "at": 0, "text": f"{ESCAPE[:-1]}\n", **attempt},
-        {"event": "attempt-ended", "outcome": "failed", "reason": ESCAPE, "tail": [ESCAPE[:-1]], **attempt},
+        {
+            "event": "attempt-ended",
+            "outcome": "failed",
+            "reason": ESCAPE,
+            "tail": [ESCAPE[:-1]],
+            **attempt,
+        },
         {"event": "task-ended", "task": name, "state": "failed"},
         {"event": "attempt-started", "task": "..", "attempt": 1},
         {"event": "output", "task": "..", "attempt": 1, "at": 0, "text": "x\n"},
-        {"event": "run-ended", "state": "failed", "exit": 1, "seconds": 1.0, "error": ESCAPE, "hint": ESCAPE},
+        {
+            "event": "run-ended",
+            "state": "failed",
+            "exit": 1,
+            "seconds": 1.0,
+            "error": ESCAPE,
+            "hint": ESCAPE,
+        },
     )
     with dashboard(stream) as server:
         followed = run(server, "train.logs")
-        told = [run(server, command)[1] for command in ("train.status", "train.list", "train.report")]
+        told = [
+            run(server, command)[1] for command in ("train.status", "train.list", "train.report")
+        ]
         as_json = run(server, "train.status", "--json")[1]
+
     assert followed[0] == 1
     assert "\\u001b[2J" in followed[1]
+
     for said in (followed[1], *told, as_json):
         assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(said)
+
     assert json.loads(as_json)["tasks"][1]["name"] == name
-    assert {path.parent for path in tmp_path.rglob("*.log")} == {tmp_path / "results" / RUN / "logs"}
+    assert {path.parent for path in tmp_path.rglob("*.log")} == {
+        tmp_path / "results" / RUN / "logs"
+    }

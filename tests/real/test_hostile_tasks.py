@@ -1,4 +1,6 @@
-"""Hostile tasks of one run: each ends as it should, costs no other anything, and leaves nothing behind."""
+"""Hostile tasks of one run: each ends as it should, costs no other anything, and leaves nothing
+behind.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,12 @@ def ran() -> Iterator[Ran]:
 def dispatch(yard: Yard) -> Ran:
     tasks = "".join(map(task_of_job, (task.__name__ for task in hostile_tasks.TASKS)))
     mark = new_mark()
-    write_job(yard, "hostile", JOB.format(mark=mark) + tasks, hostile=Path(hostile_tasks.__file__).read_text())
+    write_job(
+        yard,
+        "hostile",
+        JOB.format(mark=mark) + tasks,
+        hostile=Path(hostile_tasks.__file__).read_text(),
+    )
     document = yard.json("train.dispatch", "hostile", "--skip-smoke", expect=1)
     return Ran(newest(yard), document, mark)
 
@@ -87,13 +94,21 @@ def home_of(user: int) -> Iterator[Path]:
 
 def task_of_job(name: str) -> str:
     retries = 1 if name == "checkpoint" else 0
-    return f"  - {{name: {name}, command: [python3, hostile.py, {name}], outputs: [runs/], retries: {retries}}}\n"
+    return (
+        f"  - {{name: {name}, command: [python3, hostile.py, {name}], outputs: [runs/], "
+        f"retries: {retries}}}\n"
+    )
 
 
 def test_each_task_ends_in_the_right_state(ran: Ran) -> None:
     assert len(ran.document["tasks"]) == len(hostile_tasks.TASKS)
-    ended = {task["name"]: (task["state"], task["attempts"][-1]["reason"]) for task in ran.document["tasks"]}
-    assert {name: reason for name, (state, reason) in ended.items() if state != "succeeded"} == FAILS
+    ended = {
+        task["name"]: (task["state"], task["attempts"][-1]["reason"])
+        for task in ran.document["tasks"]
+    }
+    assert {
+        name: reason for name, (state, reason) in ended.items() if state != "succeeded"
+    } == FAILS
     attempts = {task["name"]: len(task["attempts"]) for task in ran.document["tasks"]}
     assert {name: count for name, count in attempts.items() if count > 1} == {"checkpoint": 2}
 
@@ -101,7 +116,9 @@ def test_each_task_ends_in_the_right_state(ran: Ran) -> None:
 def test_all_that_can_be_read_comes_home_and_nothing_else(ran: Ran) -> None:
     for task in hostile_tasks.TASKS:
         name = task.__name__
-        brought = {path for path, entry in ran.brought(name).items() if not stat.S_ISDIR(entry.mode)}
+        brought = {
+            path for path, entry in ran.brought(name).items() if not stat.S_ISDIR(entry.mode)
+        }
         assert brought == HOME.get(name, set()), name
 
 

@@ -42,7 +42,9 @@ def place(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     write_image(yard)
     yard.write_cluster(CLUSTER)
     yield yard
-    for tag in engine.docker("images", "--format", "{{.Repository}}:{{.Tag}}", "trainyard/built").stdout.split():
+    for tag in engine.docker(
+        "images", "--format", "{{.Repository}}:{{.Tag}}", "trainyard/built"
+    ).stdout.split():
         engine.docker("rmi", "-f", tag, check=False)
 
 
@@ -61,13 +63,18 @@ def write_image(yard: Yard, *, dockerfile: str = DOCKERFILE, code: str = "answer
 
 
 def layers(engine: BedEngine, reference: str) -> list[str]:
-    found = engine.docker("image", "inspect", "--format", "{{json .RootFS.Layers}}", reference).stdout
+    found = engine.docker(
+        "image", "inspect", "--format", "{{json .RootFS.Layers}}", reference
+    ).stdout
     return [str(layer) for layer in json.loads(found)]
 
 
 def saved(engine: BedEngine, reference: str) -> bytes:
     return subprocess.run(
-        ["docker", "save", reference], env={**os.environ, **engine.environ()}, capture_output=True, check=True
+        ["docker", "save", reference],
+        env={**os.environ, **engine.environ()},
+        capture_output=True,
+        check=True,
     ).stdout
 
 
@@ -94,10 +101,17 @@ def test_an_image_is_built_once_says_what_it_is_and_a_change_in_code_makes_one_s
     assert [step["changed"] for step in again["steps"]] == [False, False, False]
     assert layers(engine, first["alias"]) == layers(engine, first["reference"])
     assert first["alias"] == f"trainyard/built:ray-{versions.RAY}"
-    inspected = engine.docker("image", "inspect", "--format", "{{json .Config.Labels}}", first["reference"]).stdout
+    inspected = engine.docker(
+        "image", "inspect", "--format", "{{json .Config.Labels}}", first["reference"]
+    ).stdout
     labels = json.loads(inspected)
     assert labels["org.opencontainers.image.title"] == labels["io.trainyard.image"] == "built"
-    assert labels["org.opencontainers.image.version"] == labels["io.trainyard.content"] == first["content"]
+    assert (
+        labels["org.opencontainers.image.version"]
+        == labels["io.trainyard.content"]
+        == first["content"]
+    )
+
     assert labels["org.opencontainers.image.base.name"] == BASE
     assert labels["io.trainyard.ray"] == versions.RAY
 
@@ -111,13 +125,19 @@ def test_an_image_is_built_once_says_what_it_is_and_a_change_in_code_makes_one_s
     after = place.json("image.build")
     assert after["content"] != first["content"]
     assert layers(engine, after["reference"])[:-1] == layers(engine, first["reference"])[:-1]
-    history = engine.docker("history", "--human=false", "--format", "{{.Size}}", after["reference"]).stdout.split()
+    history = engine.docker(
+        "history", "--human=false", "--format", "{{.Size}}", after["reference"]
+    ).stdout.split()
     assert int(history[0]) < 1_000
 
 
-def test_a_failed_stage_prints_its_last_lines_and_tags_nothing(place: Yard, engine: BedEngine) -> None:
+def test_a_failed_stage_prints_its_last_lines_and_tags_nothing(
+    place: Yard, engine: BedEngine
+) -> None:
     shown = engine.docker("images", "-q", "trainyard/built").stdout
-    write_image(place, dockerfile="ARG BASE\nFROM ${BASE}\nRUN seq 100; echo last; exit 7\nCOPY files/ /\n")
+    write_image(
+        place, dockerfile="ARG BASE\nFROM ${BASE}\nRUN seq 100; echo last; exit 7\nCOPY files/ /\n"
+    )
     done = place.run("image.build", expect=6)
     said = "".join(rf"  \| {line}\n" for line in [*range(82, 101), "last"])
     failed = r"stage 2/3 RUN seq 100; echo last; exit 7 failed \(exit code 7\)\n"
@@ -136,12 +156,18 @@ def test_an_interrupted_build_leaves_nothing_behind(place: Yard, engine: BedEngi
     output, _ = started.communicate(timeout=60)
     assert (started.returncode, output.splitlines()[-1]) == (130, "error: interrupted")
     wait_until(lambda: not sleepers(), seconds=30, what="the stage's program has ended")
-    wait_until(lambda: SLEEPS not in containers(engine), seconds=30, what="the stage's container is gone")
+    wait_until(
+        lambda: SLEEPS not in containers(engine), seconds=30, what="the stage's container is gone"
+    )
     assert engine.docker("images", "-q", "trainyard/built").stdout == shown
 
 
 def sleepers() -> list[int]:
-    return [one.pid for one in psutil.process_iter(["cmdline"]) if one.info["cmdline"] == ["sleep", SLEEPS]]
+    return [
+        one.pid
+        for one in psutil.process_iter(["cmdline"])
+        if one.info["cmdline"] == ["sleep", SLEEPS]
+    ]
 
 
 def containers(engine: BedEngine) -> str:
@@ -155,15 +181,22 @@ def test_what_a_build_needs_to_reach_the_outside_does_not_stay_in_the_image(
     ca.write_text("-----BEGIN CERTIFICATE----- company-ca-marker\n")
     pip.write_text("[global]\nindex-url = https://user:word-of-the-index@mirror/simple\n")
     files = ("--set", f"build.ca_bundle={ca}", "--set", f"build.pip_config='{pip}'")
-    behind = Yard(place.home, environ={**engine.environ(), "HTTP_PROXY": "http://user:word-of-the-proxy@127.0.0.1:9"})
+    behind = Yard(
+        place.home,
+        environ={**engine.environ(), "HTTP_PROXY": "http://user:word-of-the-proxy@127.0.0.1:9"},
+    )
     write_image(behind, code="answer = 45\n")
     done = behind.run("image.build", "--no-cache", *files)
     reference = next(word for word in done.stdout.split() if word.startswith("trainyard/built:"))
     # The stage saw all three, or this test would prove nothing.
-    (behind.home / "images" / "built" / "Dockerfile").write_text(DOCKERFILE.replace("|| true", "; exit 3"))
+    (behind.home / "images" / "built" / "Dockerfile").write_text(
+        DOCKERFILE.replace("|| true", "; exit 3")
+    )
     failed = behind.run("image.build", *files, expect=6)
     assert f"  | {ca.stat().st_size + pip.stat().st_size}\n  | 2\n" in failed.stderr
-    content = saved(engine, reference) + engine.docker("history", "--no-trunc", reference).stdout.encode()
+    content = (
+        saved(engine, reference) + engine.docker("history", "--no-trunc", reference).stdout.encode()
+    )
     secrets = (b"company-ca-marker", b"word-of-the-index", b"word-of-the-proxy")
     assert [word for word in secrets if word in content] == []
     # BuildKit mounts resolv.conf and hosts into etc, which leaves etc itself.
@@ -183,7 +216,9 @@ def test_without_buildx_nothing_is_built_and_the_plugin_is_named(without_buildx:
 def test_a_base_that_cannot_be_had_is_named_before_anything_is_built(place: Yard) -> None:
     write_image(place)
     done = place.run("image.build", "--base", "127.0.0.1:9/nobody/base:1", expect=6)
-    assert "error: the base of image built cannot be had: 127.0.0.1:9/nobody/base:1\n" in done.stderr
+    assert (
+        "error: the base of image built cannot be had: 127.0.0.1:9/nobody/base:1\n" in done.stderr
+    )
     assert "docker load -i FILE" in done.stderr
 
 
@@ -193,12 +228,17 @@ def test_without_a_registry_an_image_is_built_on_the_host_that_runs_it(
     yard = Yard(tmp_path, environ=docker_host.environ())
     write_image(yard, code="answer = 48\n")
     yard.write_cluster(
-        f"name: {{name}}\nbackend: compose\nimage: built\ncompose: {{{{docker: '{docker_host.ssh}'}}}}\n"
+        "name: {name}\nbackend: compose\nimage: built\ncompose: {{docker: "
+        f"'{docker_host.ssh}'}}}}\n"
     )
     docker_host.load(BASE)
     built = yard.json("image.build")
+
     assert (
-        docker_host.docker("image", "inspect", "--format", "{{.Id}}", built["reference"]).stdout.strip()
+        docker_host.docker(
+            "image", "inspect", "--format", "{{.Id}}", built["reference"]
+        ).stdout.strip()
         == (built["image_id"])
     )
+
     assert engine.docker("images", "-q", built["reference"]).stdout == ""

@@ -1,4 +1,6 @@
-"""Image lint on real images: Ray's, and those for Isaac Lab and Schola, built on stand-ins for their bases."""
+"""Image lint on real images: Ray's, and those for Isaac Lab and Schola, built on stand-ins for
+their bases.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ CLUSTER = "name: {name}\nbackend: compose\nbuild: {{network: host}}\n"
 
 @pytest.fixture(scope="module")
 def bench(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
-    """Give a place with Schola's package and a game in images/schola, and every image of this module removed after."""
+    """Give a place with Schola's package and a game in images/schola, and every image of this
+    module removed after.
+    """
     home = tmp_path_factory.mktemp("lint")
     yard = Yard(home, "lint", environ={**engine.environ(), "XDG_CACHE_HOME": str(home / "cache")})
     yard.write_cluster(CLUSTER)
@@ -38,7 +42,9 @@ def bench(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     standins.schola_contents(home / "images" / "schola")
     yield yard
     broken = engine.docker("images", "-q", "trainyard/broken").stdout.split()
-    engine.docker("rmi", "-f", *broken, *(defect.reference for defect in (*PLANTED, SLOW)), check=False)
+    engine.docker(
+        "rmi", "-f", *broken, *(defect.reference for defect in (*PLANTED, SLOW)), check=False
+    )
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +52,10 @@ def built(engine: BedEngine, bench: Yard) -> dict[str, Image]:
     """Give images/isaac-ray and images/schola as they were built on the stand-ins."""
     for name, base in BASES.values():
         bench.run("image.build", name, "--base", standins.ensure(engine, base), seconds=480)
-    return {key: catalog.find(name, directory=bench.home, base=base) for key, (name, base) in BASES.items()}
+    return {
+        key: catalog.find(name, directory=bench.home, base=base)
+        for key, (name, base) in BASES.items()
+    }
 
 
 @pytest.mark.parametrize(("image", "base"), BASES.values(), ids=list(BASES))
@@ -57,7 +66,18 @@ def test_images_for_isaac_and_schola_pass_on_stand_ins(
     found = bench.json("image.lint", image, "--base", base)
     assert found["ok"]
     checks = {check["check"] for check in found["checks"] if not check["skipped"]}
-    assert checks >= {"entrypoint", "user", "ray", "python", "import", "imports", "runs", "files", "history"}
+
+    assert checks >= {
+        "entrypoint",
+        "user",
+        "ray",
+        "python",
+        "import",
+        "imports",
+        "runs",
+        "files",
+        "history",
+    }
 
 
 @pytest.mark.parametrize("defect", PLANTED, ids=[defect.name for defect in PLANTED])
@@ -77,25 +97,34 @@ def test_each_planted_defect_is_found_and_nothing_else(
     assert report.failed[0].detail.startswith(defect.says) or defect.says in report.failed[0].detail
 
 
-def test_nothing_is_pushed_of_an_image_with_a_defect(engine: BedEngine, bench: Yard, tmp_path: Path) -> None:
+def test_nothing_is_pushed_of_an_image_with_a_defect(
+    engine: BedEngine, bench: Yard, tmp_path: Path
+) -> None:
     broken = bench.home / "images" / "broken"
     broken.mkdir()
-    (broken / "Dockerfile").write_text("ARG BASE\nFROM ${BASE}\nENV WANDB_API_KEY=0123456789abcdef\n")
+    (broken / "Dockerfile").write_text(
+        "ARG BASE\nFROM ${BASE}\nENV WANDB_API_KEY=0123456789abcdef\n"
+    )
     (broken / "image.yaml").write_text(f"base: {RAY}\nuser: root\n")
+
     with registries.registry(engine, tmp_path) as registry:
         settings = f"registry={{address: '{registry.address}', insecure: true}}"
         done = bench.run("image.push", "broken", "--set", settings, expect=5)
         assert registry.tags() == []
+
     assert done.stderr.splitlines()[-4:] == [
         "  - user: runs as ray (uid 1000), and image.yaml says root",
         "    -> Let the Dockerfile end with: USER root",
         "  - history: shows secrets: the variable WANDB_API_KEY",
         "    -> Change the secret, then pass it to the build as one: RUN --mount=type=secret,id=...",
     ]
+
     assert "Push" not in done.stdout + done.stderr
 
 
-def test_a_lint_leaves_no_container_even_if_it_is_interrupted(engine: BedEngine, bench: Yard) -> None:
+def test_a_lint_leaves_no_container_even_if_it_is_interrupted(
+    engine: BedEngine, bench: Yard
+) -> None:
     def containers(*flags: str) -> str:
         return engine.docker("ps", "-q", *flags, "--filter", f"ancestor={SLOW.reference}").stdout
 

@@ -31,23 +31,28 @@ def running(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 @pytest.fixture(scope="module")
-def mine(engine: BedEngine, running: BedRegistry, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+def mine(
+    engine: BedEngine, running: BedRegistry, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Yard]:
     """Give a directory with an image of the user's own, pushed, and a cluster that is to run it."""
     home = tmp_path_factory.mktemp("mine")
     yard = Yard(home, environ={**engine.environ(), "XDG_CACHE_HOME": str(home / "cache")})
     write_image(home, code="answer = 41\n")
     engine.docker("tag", "trainyard-bed/ray:1", BASE)
+
     cluster = {
         "name": "yard",
         "backend": "compose",
         "image": NAME,
         "registry": {"address": running.address, "namespace": "team/robots", "insecure": True},
     }
+
     (home / "clusters").mkdir()
     (home / "clusters" / "yard.yaml").write_text(json.dumps(cluster))
     push(yard)
     yield yard
     engine.docker("rmi", BASE, check=False)
+
     for image in engine.docker("images", "-q", "--no-trunc", f"trainyard/{NAME}").stdout.split():
         engine.docker("rmi", "-f", image, check=False)
 
@@ -61,7 +66,9 @@ def write_image(home: Path, *, code: str) -> None:
 
 
 def push(yard: Yard) -> Any:
-    """Push without a look at it: what lint finds is tested elsewhere, and takes longer than the push."""
+    """Push without a look at it: what lint finds is tested elsewhere, and takes longer than the
+    push.
+    """
     return yard.json("image.push", "--skip-lint")
 
 
@@ -74,7 +81,9 @@ def test_push_gives_the_digest_that_runs_and_sends_only_what_has_changed(
     assert running.bytes() == before
     assert first["reference"] == f"{running.address}/team/robots/{NAME}@{first['digest']}"
     assert first["alias"].endswith(f"/team/robots/{NAME}:ray-{versions.RAY}")
-    said = engine.docker("run", "--rm", first["reference"], "python", "-c", "import mine; print(mine.answer)")
+    said = engine.docker(
+        "run", "--rm", first["reference"], "python", "-c", "import mine; print(mine.answer)"
+    )
     assert said.stdout == "41\n"
 
     write_image(mine.home, code="answer = 42\n")
@@ -99,7 +108,9 @@ def test_layers_are_not_built_and_sent_again_where_buildkit_forgot_them(
     image = fresh.home / "images" / NAME
     write_image(fresh.home, code="answer = 41\n")
     # A layer that is another one whenever it is built.
-    (image / "Dockerfile").write_text(DOCKERFILE.replace("COPY", "RUN head -c 3000000 /dev/urandom > /large\nCOPY"))
+    (image / "Dockerfile").write_text(
+        DOCKERFILE.replace("COPY", "RUN head -c 3000000 /dev/urandom > /large\nCOPY")
+    )
     (image / "image.yaml").write_text("base: trainyard-bed/base:1\n")
     fresh.run("registry.up")
     push(fresh)
@@ -131,7 +142,9 @@ def test_every_host_pulls_the_digest_and_runs_it(mine: Yard, running: BedRegistr
     assert running.requests(asked) > before
 
 
-def test_an_image_whose_tag_is_gone_runs_nowhere_until_it_is_pushed_again(mine: Yard, running: BedRegistry) -> None:
+def test_an_image_whose_tag_is_gone_runs_nowhere_until_it_is_pushed_again(
+    mine: Yard, running: BedRegistry
+) -> None:
     pushed = push(mine)
     running.shell(f"rm -r docker/registry/v2/repositories/team/robots/{NAME}/_manifests/tags")
     done = mine.run("image.verify", expect=6)

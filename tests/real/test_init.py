@@ -1,4 +1,6 @@
-"""A wheel and its files, and what pip makes of it: a project by `init`, which passes its own CI workflow."""
+"""A wheel and its files, and what pip makes of it: a project by `init`, which passes its own CI
+workflow.
+"""
 
 from __future__ import annotations
 
@@ -66,11 +68,18 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         (source / name).write_bytes((ROOT / name).read_bytes())
         (source / name).chmod((ROOT / name).stat().st_mode)
+
     run("git", "init", "-q", cwd=source)
     run("git", "add", "--all", "--force", cwd=source)
-    for junk in ("images/mine/Dockerfile", "trainyard/tasks/scratch.py", "jobs/cartpole/model.ckpt"):
+
+    for junk in (
+        "images/mine/Dockerfile",
+        "trainyard/tasks/scratch.py",
+        "jobs/cartpole/model.ckpt",
+    ):
         (source / junk).parent.mkdir(exist_ok=True)
         (source / junk).write_text("mine")
+
     # The sdist from the repository, and the wheel from the sdist.
     run(UV, "build", "-q", "--out-dir", dist, ".", cwd=source)
     return dist
@@ -104,17 +113,29 @@ class Environment:
 
 
 def environment(home: Path, *extras: str) -> Environment:
-    """Make an environment with pip, and the packages that Trainyard with these extras needs at locked versions.
+    """Make an environment with pip, and the packages that Trainyard with these extras needs at
+    locked versions.
 
-    They are linked by uv, which takes 3 s: Trainyard itself is what pip installs in these tests. In tests/large pip
-    installs all of it.
+    They are linked by uv, which takes 3 s: Trainyard itself is what pip installs in these tests. In
+    tests/large pip installs all of it.
     """
     home.mkdir()
     python = home / "venv" / "bin" / "python"
     run(UV, "venv", "-q", "--seed", "--python", sys.executable, home / "venv", cwd=home)
     flags = [word for extra in extras for word in ("--extra", extra)]
     requirements = home / "requirements.txt"
-    resolve = ("pip", "compile", "-q", "--no-header", "-o", requirements, "-c", ROOT / "requirements.lock")
+
+    resolve = (
+        "pip",
+        "compile",
+        "-q",
+        "--no-header",
+        "-o",
+        requirements,
+        "-c",
+        ROOT / "requirements.lock",
+    )
+
     run(UV, *resolve, *flags, ROOT / "pyproject.toml", cwd=home)
     run(UV, "pip", "install", "-q", "--python", python, "-r", requirements, cwd=home)
     return Environment(home)
@@ -127,12 +148,22 @@ def test_a_project_of_an_installation_by_pip_passes_its_own_ci(built: Path, tmp_
     made = user.run("trainyard", "init", "My Robots", cwd=tmp_path)
     assert made.splitlines()[-1] == "next: cd 'My Robots' && trainyard cluster.up"
     project = tmp_path / "My Robots"
+
     for command, message, extra in (
-        (("cluster.up",), "the local backend needs ray 2.60.0, and no ray is installed in this Python", "local"),
-        (("--debug", "cluster.plan", "-f", "ec2"), "boto3, with which AWS is asked, is not installed", "ec2"),
+        (
+            ("cluster.up",),
+            "the local backend needs ray 2.60.0, and no ray is installed in this Python",
+            "local",
+        ),
+        (
+            ("--debug", "cluster.plan", "-f", "ec2"),
+            "boto3, with which AWS is asked, is not installed",
+            "ec2",
+        ),
     ):
         refused = user.run("trainyard", *command, cwd=project, expect=3)
         assert f"error: {message}\n  -> Install it: {versions.installing(extra)}" in refused
+
     # --debug adds the traceback, and nothing that Invoke logs.
     assert "Traceback (most recent call last)" in refused
     assert not re.search(r"(?m)^invoke\.", refused)
@@ -148,6 +179,7 @@ def test_a_project_of_an_installation_by_pip_passes_its_own_ci(built: Path, tmp_
         sweep = ci.run("trainyard", "tune.dispatch", "cartpole-tune", cwd=project, expect=3)
     finally:
         printed.append(ci.run("bash", "-ec", steps[-1], cwd=project))
+
     # Each command names the next one as it is typed here.
     following = [text.splitlines()[-1].removeprefix("next: ") for text in printed[1:]]
     run = next(project.glob("results/spirals-*")).name
@@ -155,14 +187,19 @@ def test_a_project_of_an_installation_by_pip_passes_its_own_ci(built: Path, tmp_
     assert "cluster my-robots is gone, nothing of it is left" in printed[-1]
     assert len(list(project.glob("results/spirals-*/outputs/*/result.json"))) == 3
     assert len(list(project.glob("results/spirals-*/report.html"))) == 1
-    assert f"does not have it\n  at {ci.home}/venv/bin/python\n  -> Install it there: pip install cmaes optuna" in sweep
+    assert (
+        f"does not have it\n  at {ci.home}/venv/bin/python\n  -> Install it there: pip install "
+        "cmaes optuna"
+    ) in sweep
     # The first curve that a user sees is one of learning.
     (first, *_, last) = re.findall(r"step \d+: ([\d.]+)% right", printed[3])
     assert float(first) < 90 < 95 < float(last)
 
 
 def test_the_first_step_of_ci_says_that_requirements_do_not_name_trainyard(tmp_path: Path) -> None:
-    workflow = yaml.safe_load((ROOT / "project" / ".github" / "workflows" / "train.yml").read_text())
+    workflow = yaml.safe_load(
+        (ROOT / "project" / ".github" / "workflows" / "train.yml").read_text()
+    )
     first = next(step["run"] for step in workflow["jobs"]["train"]["steps"] if "run" in step)
     (tmp_path / "requirements.txt").write_text("# trainyard-ray[local] @ https://HOST/a.whl\n")
     run("python3", "-m", "venv", "--without-pip", tmp_path / "venv", cwd=tmp_path)
@@ -172,7 +209,9 @@ def test_the_first_step_of_ci_says_that_requirements_do_not_name_trainyard(tmp_p
     assert failed.endswith("::error::requirements.txt does not name Trainyard\n")
 
 
-def test_init_in_a_repository_writes_what_is_missing_and_names_the_lines_to_add(tmp_path: Path) -> None:
+def test_init_in_a_repository_writes_what_is_missing_and_names_the_lines_to_add(
+    tmp_path: Path,
+) -> None:
     trainyard = Path(sys.executable).with_name("trainyard")
     run("git", "init", "-q", cwd=tmp_path)
     # As GitHub proposes it for Python.
@@ -182,6 +221,7 @@ def test_init_in_a_repository_writes_what_is_missing_and_names_the_lines_to_add(
     assert not (tmp_path / "jobs").exists()
     said = run(trainyard, "init", cwd=tmp_path)
     wheel = next((tmp_path / "wheels").iterdir()).name
+
     assert said.endswith(
         f"""unchanged: .gitignore, requirements.txt
 add to the end of .gitignore:
@@ -193,35 +233,49 @@ add to the end of requirements.txt:
 next: trainyard cluster.up
 """
     )
+
     assert (tmp_path / "requirements.txt").read_text() == "numpy\n"
     with (tmp_path / ".gitignore").open("a") as file:
         file.write("results/\n!/wheels/\n!/wheels/*.whl\n")
+
     run("git", "add", ".", cwd=tmp_path)
     assert f"wheels/{wheel}" in tracked(tmp_path)
 
 
-def test_a_new_cluster_file_is_the_example_with_a_name_and_hosts_of_one_s_own(tmp_path: Path) -> None:
+def test_a_new_cluster_file_is_the_example_with_a_name_and_hosts_of_one_s_own(
+    tmp_path: Path,
+) -> None:
     yard = Yard(tmp_path)
     made = yard.run("cluster.new", "lab", "--backend", "microk8s", "ops@a", "ops@b:8022")
     assert (made.stdout, made.stderr) == (
         "clusters/lab.yaml\n",
-        "note: `registry:` is an example: write the address of yours\nnext: trainyard cluster.plan -f lab\n",
+        (
+            "note: `registry:` is an example: write the address of yours\nnext: trainyard "
+            "cluster.plan -f lab\n"
+        ),
     )
+
     shown = yard.json("cluster.show", "-f", "lab")
     assert (shown["name"], shown["backend"], shown["workers"][0]["count"]) == ("lab", "microk8s", 1)
     assert [host["address"] for host in shown["microk8s"]["hosts"]] == ["ops@a", "ops@b:8022"]
     text = (tmp_path / "clusters" / "lab.yaml").read_text()
     assert "#   trainyard cluster.up   -f lab " in text
+
     for words, said in (
         (("lab",), "clusters/lab.yaml exists"),
         (("../lab",), "'../lab' is no cluster's name"),
-        (("two", "--backend", "mikrok8s"), "no backend is called 'mikrok8s'; did you mean 'microk8s'?"),
+        (
+            ("two", "--backend", "mikrok8s"),
+            "no backend is called 'mikrok8s'; did you mean 'microk8s'?",
+        ),
         (("two", "ops@a"), "the backend 'local' takes no hosts"),
         (("two", "-b", "microk8s", "a b"), "microk8s.hosts.0.address: must be [user@]host[:port]"),
     ):
         assert said in yard.run("cluster.new", *words, expect=2).stderr
+
     for backend in ("compose", "existing", "kuberay", "local"):
         yard.run("cluster.new", f"my-{backend}", "--backend", backend)
         assert yard.json("cluster.show", "-f", f"my-{backend}")["backend"] == backend
+
     assert len(list((tmp_path / "clusters").iterdir())) == 5
     assert (tmp_path / "clusters" / "lab.yaml").read_text() == text

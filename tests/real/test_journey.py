@@ -1,4 +1,6 @@
-"""What becomes of a job's files on a cluster: 50 tasks of 10 jobs; what the page says without one is a unit test."""
+"""What becomes of a job's files on a cluster: 50 tasks of 10 jobs; what the page says without one
+is a unit test.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from tests.real.jobs import newest
 from tests.real.yard import Yard
 
 TASKS = 5
-# The first attempt says what it finds, does its deeds, says what is there then, and fails; the next only looks.
+# The first attempt says what it finds, does its deeds, says what is there then, and fails; the next
+# only looks.
 TRAVELS = """
 import json, os, sys
 from pathlib import Path
@@ -51,7 +54,11 @@ def as_json(deed: Deed) -> list[Any]:
 
 
 @settings(max_examples=10, deadline=None, database=None, derandomize=True, phases=[Phase.generate])
-@given(job=things, plans=strategies.lists(deeds, min_size=TASKS, max_size=TASKS), declared=declared_paths)
+@given(
+    job=things,
+    plans=strategies.lists(deeds, min_size=TASKS, max_size=TASKS),
+    declared=declared_paths,
+)
 def test_each_attempt_and_home_see_what_the_page_says(
     yard: Yard, job: list[Deed], plans: list[list[Deed]], declared: list[str]
 ) -> None:
@@ -62,30 +69,59 @@ def test_each_attempt_and_home_see_what_the_page_says(
         directory = Path(root, "travels")
         make(directory, job)
         (directory / "travels.py").write_text(TRAVELS)
-        (directory / "plan.json").write_text(json.dumps([[as_json(deed) for deed in plan] for plan in plans]))
+        (directory / "plan.json").write_text(
+            json.dumps([[as_json(deed) for deed in plan] for plan in plans])
+        )
         shutil.copy(str(deeds_module.__file__), directory / "deeds.py")
-        spec = {"command": ["python3", "travels.py", "{n}"], "matrix": {"n": list(range(TASKS))}, "retries": 1}
-        (directory / "job.yaml").write_text(json.dumps({**spec, "outputs": declared, "outputs_every": "1h"}))
+        spec = {
+            "command": ["python3", "travels.py", "{n}"],
+            "matrix": {"n": list(range(TASKS))},
+            "retries": 1,
+        }
+
+        (directory / "job.yaml").write_text(
+            json.dumps({**spec, "outputs": declared, "outputs_every": "1h"})
+        )
         as_sent(directory, Path(root, "plain"))
         sent = seen(Path(root, "plain"))
-        if any(sent.get(str(above), ("directory",))[0] == "file" for one in declared for above in Path(one).parents):
+        if any(
+            sent.get(str(above), ("directory",))[0] == "file"
+            for one in declared
+            for above in Path(one).parents
+        ):
             return
+
         # An output that no task has left is an error, and no matter here.
         yard.run("train.dispatch", str(directory), "--skip-smoke", expect=None)
         run = newest(yard)
-        parents = {str(above): ("directory", None) for one in declared for above in list(Path(one).parents)[:-1]}
+        parents = {
+            str(above): ("directory", None)
+            for one in declared
+            for above in list(Path(one).parents)[:-1]
+        }
+
         for number, plan in enumerate(plans):
-            first, second = ((run / "logs" / f"n={number}.{attempt}.log").read_text() for attempt in (1, 2))
+            first, second = (
+                (run / "logs" / f"n={number}.{attempt}.log").read_text() for attempt in (1, 2)
+            )
             own = Path(root, f"own-{number}")
             as_sent(directory, own)
+
             for parent in parents:
                 (own / parent).mkdir(parents=True, exist_ok=True)
+
             assert told(first, "FOUND") == seen(own)
             for deed in plan:
                 do(own, deed)
+
             assert told(first, "LEFT") == seen(own)
             again = told(second, "FOUND")
             assert again == {**parents, **around(sent, seen(own, below=declared))}
             at_home = seen(run / "outputs" / f"n={number}", below=declared)
-            below = {name for name in again if any(name == one or name.startswith(f"{one}/") for one in declared)}
+            below = {
+                name
+                for name in again
+                if any(name == one or name.startswith(f"{one}/") for one in declared)
+            }
+
             assert at_home == {name: value for name, value in again.items() if name in below}

@@ -1,4 +1,6 @@
-"""The keeper of a node, with a stand-in for `ray start`: when it tries again, when it gives up, what it ends."""
+"""The keeper of a node, with a stand-in for `ray start`: when it tries again, when it gives up,
+what it ends.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,10 @@ def _ended(keeper: processes.ProcessId) -> bool:
 
 
 def test_a_start_that_was_too_slow_is_tried_again(place: Path) -> None:
-    script = f"import pathlib; t = pathlib.Path('tries'); n = t.exists(); t.touch(); n or exit({TOO_BUSY!r})"
+    script = (
+        "import pathlib; t = pathlib.Path('tries'); n = t.exists(); t.touch(); n or "
+        f"exit({TOO_BUSY!r})"
+    )
     _keep_to_the_end(place, script)
     assert (place / "node.log").read_text().splitlines() == [TOO_BUSY]
 
@@ -64,7 +69,9 @@ def test_after_three_slow_tries_on_a_busy_machine_it_says_so(place: Path) -> Non
     assert last.startswith(f"{GAVE_UP}; tried 3 times; load 1000.0 on ")
 
 
-def test_after_three_slow_tries_on_an_idle_machine_the_node_s_own_words_are_the_last(place: Path) -> None:
+def test_after_three_slow_tries_on_an_idle_machine_the_node_s_own_words_are_the_last(
+    place: Path,
+) -> None:
     _keep_to_the_end(place, f"exit({TOO_BUSY!r})", load=0)
     assert (place / "node.log").read_text().splitlines() == [TOO_BUSY] * 3
 
@@ -79,7 +86,11 @@ def test_it_ends_what_left_its_session_when_it_is_asked_to_end(place: Path) -> N
     daemon += "p = subprocess.Popen(['sleep', '600'], start_new_session=True); "
     daemon += "pathlib.Path('pid').write_text(str(p.pid)); time.sleep(600)"
     keeper = _keep(place, daemon)
-    wait_until(lambda: (place / "pid").exists() and (place / "pid").read_text() != "", seconds=60, what="it runs")
+    wait_until(
+        lambda: (place / "pid").exists() and (place / "pid").read_text() != "",
+        seconds=60,
+        what="it runs",
+    )
     sleeper = processes.identify(int((place / "pid").read_text()))
     assert sleeper
     processes.terminate(keeper)

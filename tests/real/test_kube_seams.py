@@ -1,4 +1,6 @@
-"""What all of Kubernetes stands on, against a real API server and kubelets: ports of pods, logins, refusals."""
+"""What all of Kubernetes stands on, against a real API server and kubelets: ports of pods, logins,
+refusals.
+"""
 
 from __future__ import annotations
 
@@ -62,16 +64,23 @@ def lab(kube: KubeBed) -> Iterator[Kube]:
     kube.publish(IMAGE)
     kube.kubectl("create", "namespace", NAMESPACE)
     lab = api.connect(config.access(kube.environ()))
+
     container: Object = {
         "name": "c",
         "image": f"{kube.registry}/{IMAGE}",
         "command": ["python3", "-c", SERVER],
         "readinessProbe": {"tcpSocket": {"port": 8000}, "periodSeconds": 1},
     }
-    pod = {"metadata": {"name": "server"}, "spec": {"containers": [container], "terminationGracePeriodSeconds": 0}}
+
+    pod = {
+        "metadata": {"name": "server"},
+        "spec": {"containers": [container], "terminationGracePeriodSeconds": 0},
+    }
     try:
         lab.apply(POD, pod, namespace=NAMESPACE)
-        kube.kubectl("wait", "-n", NAMESPACE, "--for=condition=Ready", "pod/server", "--timeout=120s")
+        kube.kubectl(
+            "wait", "-n", NAMESPACE, "--for=condition=Ready", "pod/server", "--timeout=120s"
+        )
         yield lab
     finally:
         kube.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
@@ -111,8 +120,10 @@ def test_many_connections_at_once_do_not_wait_for_each_other(lab: Kube) -> None:
         for thread in threads:
             thread.start()
         waiting.get("/never", timeout=1.0)
+
     for thread in threads:
         thread.join()
+
     assert lengths == [100_000] * 90
 
 
@@ -125,9 +136,11 @@ def test_a_program_that_logs_in_is_asked_again_when_its_token_is_refused(
         kube,
         tmp_path,
         "token=$(head -1 tokens); sed -i 1d tokens; echo asked >> times\n"
-        'echo "{\\"apiVersion\\": \\"client.authentication.k8s.io/v1\\", \\"kind\\": \\"ExecCredential\\",'
+        'echo "{\\"apiVersion\\": \\"client.authentication.k8s.io/v1\\", \\"kind\\": '
+        '\\"ExecCredential\\",'
         ' \\"status\\": {\\"token\\": \\"$token\\"}}"\n',
     )
+
     lab = api.connect(config.access({**kube.environ(), "KUBECONFIG": str(file)}))
     found = lab.get(POD, "server", NAMESPACE)
     assert found and found["metadata"]["name"] == "server"
@@ -137,42 +150,63 @@ def test_a_program_that_logs_in_is_asked_again_when_its_token_is_refused(
 @pytest.mark.parametrize(
     ("login", "reason"),
     [
-        ("echo 'The SSO session has expired: log in' >&2; exit 255", "returned 255. The SSO session has expired"),
+        (
+            "echo 'The SSO session has expired: log in' >&2; exit 255",
+            "returned 255. The SSO session has expired",
+        ),
         ("echo '{}'", "missing key"),
         ("exit 1", "returned 1"),
     ],
 )
-def test_a_login_command_that_fails_is_named_with_its_words(tmp_path: Path, login: str, reason: str) -> None:
+def test_a_login_command_that_fails_is_named_with_its_words(
+    tmp_path: Path, login: str, reason: str
+) -> None:
     command = tmp_path / "login"
     command.write_text(f"#!/bin/sh\n{login}\n")
     command.chmod(0o755)
-    program = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(command), "interactiveMode": "Never"}
+    program = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": str(command),
+        "interactiveMode": "Never",
+    }
+
     document = {
         "clusters": [{"name": "lab", "cluster": {"server": "https://127.0.0.1:1"}}],
         "users": [{"name": "me", "user": {"exec": program}}],
         "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "me"}}],
         "current-context": "lab",
     }
+
     (tmp_path / "config").write_text(yaml.safe_dump(document))
     with pytest.raises(PrerequisiteError) as caught:
-        api.connect(config.access({"HOME": str(tmp_path)}, kubeconfig=str(tmp_path / "config"))).serves(POD)
+        api.connect(
+            config.access({"HOME": str(tmp_path)}, kubeconfig=str(tmp_path / "config"))
+        ).serves(POD)
+
     assert "user me cannot log in" in caught.value.what
     assert reason in caught.value.what
 
 
 def test_a_port_on_which_nobody_listens_is_named(lab: Kube) -> None:
-    here = forward.forward(lab, namespace=NAMESPACE, find=lambda: "server", port=8001, what="the server")
+    here = forward.forward(
+        lab, namespace=NAMESPACE, find=lambda: "server", port=8001, what="the server"
+    )
     with client(here) as http, pytest.raises(httpx.TransportError):
         http.get("/1")
     assert forward.last_error(here) == "the server does not listen on port 8001"
 
 
-def test_a_token_that_has_ended_is_no_matter_of_waiting(kube: KubeBed, lab: Kube, tmp_path: Path) -> None:
+def test_a_token_that_has_ended_is_no_matter_of_waiting(
+    kube: KubeBed, lab: Kube, tmp_path: Path
+) -> None:
     file = _with_user(kube, tmp_path, {"token": "no-such-token"})
     lab = api.connect(config.access({**kube.environ(), "KUBECONFIG": str(file)}))
     with pytest.raises(PrerequisiteError) as refused:
         lab.serves(POD)
-    assert refused.value.what == "the Kubernetes API does not accept the login of user bed: Unauthorized"
+    assert (
+        refused.value.what
+        == "the Kubernetes API does not accept the login of user bed: Unauthorized"
+    )
     here = port(lab, what="unknown")
     with client(here) as http, pytest.raises(httpx.TransportError):
         http.get("/1")
@@ -184,11 +218,15 @@ def test_the_server_of_another_ca_is_not_trusted(kube: KubeBed, lab: Kube, tmp_p
     del content["clusters"][0]["cluster"]["certificate-authority-data"]
     (tmp_path / "config").write_text(yaml.safe_dump(content))
     lab = api.connect(config.access({**kube.environ(), "KUBECONFIG": str(tmp_path / "config")}))
-    with pytest.raises(PrerequisiteError, match="the Kubernetes API's certificate is not to be trusted"):
+    with pytest.raises(
+        PrerequisiteError, match="the Kubernetes API's certificate is not to be trusted"
+    ):
         lab.serves(POD)
 
 
-def test_a_server_that_accepts_and_never_answers_is_one_error_within_seconds(tmp_path: Path) -> None:
+def test_a_server_that_accepts_and_never_answers_is_one_error_within_seconds(
+    tmp_path: Path,
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         server = f"https://127.0.0.1:{silent.getsockname()[1]}"
         cluster = {"name": "lab", "cluster": {"server": server}}
@@ -196,10 +234,14 @@ def test_a_server_that_accepts_and_never_answers_is_one_error_within_seconds(tmp
         (tmp_path / "config").write_text(
             yaml.safe_dump({"clusters": [cluster], "contexts": [context], "current-context": "lab"})
         )
-        kube = api.connect(config.access({"HOME": str(tmp_path), "KUBECONFIG": str(tmp_path / "config")}))
+        kube = api.connect(
+            config.access({"HOME": str(tmp_path), "KUBECONFIG": str(tmp_path / "config")})
+        )
         began = time.monotonic()
+
         with pytest.raises(ApiUnreachableError) as gone:
             kube.serves(POD)
+
     assert time.monotonic() - began < 30
     assert gone.value.lines()[:2] == [
         "the Kubernetes API does not answer: it took too long",
@@ -212,7 +254,9 @@ def _with_plugin(bed: KubeBed, home: Path, script: str) -> Path:
     program.write_text(f"#!/bin/sh\ncd $(dirname $0)\n{script}")
     program.chmod(0o755)
     api = "client.authentication.k8s.io/v1"
-    return _with_user(bed, home, {"exec": {"command": "./login", "apiVersion": api, "interactiveMode": "Never"}})
+    return _with_user(
+        bed, home, {"exec": {"command": "./login", "apiVersion": api, "interactiveMode": "Never"}}
+    )
 
 
 def _with_user(bed: KubeBed, home: Path, user: Object) -> Path:

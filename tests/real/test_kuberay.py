@@ -1,4 +1,6 @@
-"""Ray clusters on Kubernetes, by whoever has a kubeconfig and Helm: made, used, changed, beside others, removed."""
+"""Ray clusters on Kubernetes, by whoever has a kubeconfig and Helm: made, used, changed, beside
+others, removed.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ LAB: dict[str, Any] = {
     "env": {"PRICE": "5$HOME"},
     "kuberay": {
         "spread": "required",
-        "groups": {"cpu": {"requests": {"cpus": 0.2, "memory": "200MiB"}, "labels": {"app": "worker-pod"}}},
+        "groups": {
+            "cpu": {"requests": {"cpus": 0.2, "memory": "200MiB"}, "labels": {"app": "worker-pod"}}
+        },
     },
 }
 SMALL = {"head": {"cpus": 1, "memory": "1GiB"}}
@@ -47,7 +51,9 @@ SECOND = {**SMALL, "kuberay": {"storage": {"size": "1GiB", "access": "ReadWriteO
 CHANGED = {**SECOND, "env": {"PRICE": "six"}}
 GROWS = {
     "head": {"cpus": 0, "memory": "1GiB"},
-    "workers": [{"name": "burst", "min": 0, "max": 2, "cpus": 1, "memory": "512MiB", "idle_timeout": "5s"}],
+    "workers": [
+        {"name": "burst", "min": 0, "max": 2, "cpus": 1, "memory": "512MiB", "idle_timeout": "5s"}
+    ],
 }
 BY_HAND = """
 apiVersion: ray.io/v1
@@ -90,15 +96,21 @@ WHERE = """
 
 @pytest.fixture(scope="module")
 def lab(kube: KubeBed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
-    """Give a head and two workers on three hosts, with the operator from a chart's directory; then nothing is left."""
+    """Give a head and two workers on three hosts, with the operator from a chart's directory; then
+    nothing is left.
+    """
     kube.publish(RAY_IMAGE)
-    wait_until(lambda: kubernetes.general(kube) == [], seconds=120, what="what another test left is gone")
+    wait_until(
+        lambda: kubernetes.general(kube) == [], seconds=120, what="what another test left is gone"
+    )
     lab = kubernetes.yard(kube, tmp_path_factory.mktemp("lab"), "lab")
     kube.publish(flavour.make(kube.engine))
     workers = [{**LAB["workers"][0], "image": f"{kube.registry}/{flavour.FLAVOUR}"}]
     kubernetes.write(kube, lab, {**LAB, "workers": workers}, namespace=SPACE)
+
     with lab.up("--purge"):
         yield lab
+
     assert not lab.state.exists()
     assert kubernetes.belongings(kube, "lab") == []
     assert kubernetes.general(kube) == []
@@ -121,12 +133,20 @@ def by_hand(kube: KubeBed, lab: Yard) -> Iterator[str]:
     """Give the name of a cluster that somebody made with kubectl in the same namespace."""
     kube.apply(BY_HAND.format(space=SPACE, image=f"{kube.registry}/{RAY_IMAGE}"))
     try:
-        wait = ("wait", "-n", SPACE, "rayclusters.ray.io/by-hand", "--for=jsonpath={.status.state}=ready")
+        wait = (
+            "wait",
+            "-n",
+            SPACE,
+            "rayclusters.ray.io/by-hand",
+            "--for=jsonpath={.status.state}=ready",
+        )
         kube.kubectl(*wait, "--timeout=200s", seconds=220)
         yield "by-hand"
     finally:
         kube.kubectl("delete", "rayclusters.ray.io", "by-hand", "-n", SPACE)
-        wait_until(lambda: not kubernetes.belongings(kube, "by-hand"), seconds=90, what="by-hand is gone")
+        wait_until(
+            lambda: not kubernetes.belongings(kube, "by-hand"), seconds=90, what="by-hand is gone"
+        )
 
 
 @pytest.fixture
@@ -142,8 +162,11 @@ def test_cartpole_trains_on_three_hosts_from_the_pushed_image_and_nothing_is_lef
     kube: KubeBed, engine: BedEngine, tmp_path: Path
 ) -> None:
     kube.publish(RAY_IMAGE)
-    wait_until(lambda: kubernetes.general(kube) == [], seconds=120, what="what another test left is gone")
+    wait_until(
+        lambda: kubernetes.general(kube) == [], seconds=120, what="what another test left is gone"
+    )
     site = kubernetes.yard(kube, tmp_path, "kuberay")
+
     with engine.trusting(kube.registry), kube.chart_repository() as charts:
         kubernetes.as_shipped(kube, site, {"operator": {"repository": charts}})
         try:
@@ -158,16 +181,23 @@ def test_cartpole_trains_on_three_hosts_from_the_pushed_image_and_nothing_is_lef
                 for pod in kubernetes.pods(kube, "kuberay", namespace="trainyard").values()
                 for container in pod["spec"]["containers"]
             }
+
             assert run_by == {pushed}
             verified = site.json("image.verify")
             assert verified["ok"]
-            assert sorted(one["host"] for one in verified["hosts"]) == ["host-1", "host-2", "host-3"]
+            assert sorted(one["host"] for one in verified["hosts"]) == [
+                "host-1",
+                "host-2",
+                "host-3",
+            ]
+
             assert {one["reference"] for one in verified["hosts"]} == {pushed}
             wait_until(
                 lambda: len(kubernetes.objects(kube, "pods", "-n", "trainyard")) == len(hosts),
                 seconds=30,
                 what="the pods that tried the image are gone",
             )
+
             assert site.json("smoke.run")["ok"]
 
             site.run("train.dispatch", "cartpole")
@@ -175,12 +205,17 @@ def test_cartpole_trains_on_three_hosts_from_the_pushed_image_and_nothing_is_lef
             run = next(site.results.glob("cartpole-*"))
             assert json.loads((run / "run.json").read_text())["image"] == pushed
             tasks = site.json("train.status")["tasks"]
-            assert {node for node in hosts if node != "head"} <= {task["attempts"][0]["node"] for task in tasks}
+            assert {node for node in hosts if node != "head"} <= {
+                task["attempts"][0]["node"] for task in tasks
+            }
+
             for task in tasks:
                 assert list((run / "outputs" / task["name"]).iterdir())
+
             assert kubernetes.general(kube) != []
         finally:
             site.run("cluster.down", "--end-runs", "--purge")
+
     assert kubernetes.belongings(kube, "kuberay") == []
     assert kubernetes.general(kube) == []
     assert kubernetes.one(kube, "namespace", "trainyard") is None
@@ -195,7 +230,12 @@ def test_status_list_and_logs_name_every_node(lab: Yard, kube: KubeBed) -> None:
     now = lab.json("cluster.status")
     assert now["state"] == "up"
     assert {node["name"]: node["host"] for node in now["nodes"]} == hosts
-    assert [(node["group"], node["cpus"]) for node in now["nodes"]] == [("head", 0), ("cpu", 1), ("cpu", 1)]
+    assert [(node["group"], node["cpus"]) for node in now["nodes"]] == [
+        ("head", 0),
+        ("cpu", 1),
+        ("cpu", 1),
+    ]
+
     assert kubernetes.listed(lab)["lab"] == "up"
     assert lab.json("cluster.doctor")["ok"]
     lines = lab.run("cluster.logs", "--no-follow").stdout.splitlines()
@@ -212,12 +252,17 @@ def test_status_list_and_logs_name_every_node(lab: Yard, kube: KubeBed) -> None:
     assert_forwarded(lab, worker)
 
 
-def test_the_token_is_printed_by_the_command_that_open_tells_and_kept_nowhere_here(lab: Yard, kube: KubeBed) -> None:
+def test_the_token_is_printed_by_the_command_that_open_tells_and_kept_nowhere_here(
+    lab: Yard, kube: KubeBed
+) -> None:
     opened = lab.json("--dry", "cluster.open")
     assert opened["token_file"] is None
     token = token_of(kube, "lab")
     pasted = subprocess.run(
-        ["sh", "-c", opened["token_command"]], env={**os.environ, **kube.environ()}, capture_output=True, text=True
+        ["sh", "-c", opened["token_command"]],
+        env={**os.environ, **kube.environ()},
+        capture_output=True,
+        text=True,
     )
     assert pasted.stdout == token
     for path in (path for path in lab.home.rglob("*") if path.is_file()):
@@ -228,7 +273,9 @@ def test_up_again_changes_nothing(lab: Yard, second: Yard, kube: KubeBed) -> Non
     kubernetes.settled(kube, SPACE)
     before = everything(kube)
     assert {"RayCluster/lab", "Secret/lab", "PersistentVolumeClaim/second-outputs"} <= set(before)
-    assert {f"Namespace/{SPACE}", "Namespace/kuberay-system", "Deployment/kuberay-operator"} <= set(before)
+    assert {f"Namespace/{SPACE}", "Namespace/kuberay-system", "Deployment/kuberay-operator"} <= set(
+        before
+    )
     assert "CustomResourceDefinition/rayclusters.ray.io" in before
     for yard in (lab, second):
         assert {step["state"] for step in yard.json("cluster.plan")["steps"]} == {"already"}
@@ -237,7 +284,9 @@ def test_up_again_changes_nothing(lab: Yard, second: Yard, kube: KubeBed) -> Non
 
 
 @pytest.mark.lifecycle
-def test_a_job_runs_on_each_worker_with_the_environment_of_the_file(lab: Yard, kube: KubeBed) -> None:
+def test_a_job_runs_on_each_worker_with_the_environment_of_the_file(
+    lab: Yard, kube: KubeBed
+) -> None:
     write_job(lab, "where", WHERE + "    matrix: {i: [0, 1]}\n    env: {I: '{i}'}")
     lab.run("train.dispatch", "where", "--skip-smoke")
     run = newest(lab)
@@ -246,11 +295,15 @@ def test_a_job_runs_on_each_worker_with_the_environment_of_the_file(lab: Yard, k
     assert {path.read_text() for path in run.glob("outputs/*/price")} == {"5$HOME workers\n"}
 
 
-def test_a_group_asks_for_its_own_and_ray_has_its_labels_and_parameters(lab: Yard, kube: KubeBed) -> None:
+def test_a_group_asks_for_its_own_and_ray_has_its_labels_and_parameters(
+    lab: Yard, kube: KubeBed
+) -> None:
     program = "import json, ray; ray.init(); print(json.dumps(ray.nodes()))"
     said = lab.run("cluster.shell", "head", "--command", f"python -c '{program}'").stdout
     nodes = json.loads(said.splitlines()[-1])
-    found = sorted((node["Labels"].get("zone", ""), node["MetricsExportPort"] == 18080) for node in nodes)
+    found = sorted(
+        (node["Labels"].get("zone", ""), node["MetricsExportPort"] == 18080) for node in nodes
+    )
     assert found == [("", False), ("a", True), ("a", True)]
     pods = kubernetes.pods(kube, "lab", namespace=SPACE).values()
     ours = [pod for pod in pods if pod["metadata"]["labels"].get("app") == "worker-pod"]
@@ -271,11 +324,15 @@ def test_each_attempt_has_files_of_its_own(lab: Yard) -> None:
     own_files.of_actors(lab)
 
 
-def test_scale_changes_one_group_and_says_what_the_file_still_says(lab: Yard, kube: KubeBed) -> None:
+def test_scale_changes_one_group_and_says_what_the_file_still_says(
+    lab: Yard, kube: KubeBed
+) -> None:
     before = kubernetes.uids(kube, "lab", namespace=SPACE)
     fewer = lab.run("cluster.scale", "cpu=1")
     file = lab.home / "clusters" / "lab.yaml"
-    note = f"note: cpu: 2 in the file, 1 now; write it into {file} to keep it, or cluster.up goes back"
+    note = (
+        f"note: cpu: 2 in the file, 1 now; write it into {file} to keep it, or cluster.up goes back"
+    )
     assert note in fewer.stderr.splitlines()
     after = kubernetes.uids(kube, "lab", namespace=SPACE)
     assert len(after) == 2
@@ -290,7 +347,9 @@ def test_scale_changes_one_group_and_says_what_the_file_still_says(lab: Yard, ku
     assert "workers has no entry 'gpu'" in unknown.stderr
 
 
-def test_recreate_makes_every_node_anew_and_keeps_what_was_written(second: Yard, kube: KubeBed) -> None:
+def test_recreate_makes_every_node_anew_and_keeps_what_was_written(
+    second: Yard, kube: KubeBed
+) -> None:
     write_job(second, "keep", "command: [sh, -c, 'echo kept > /outputs/file']\n")
     second.run("train.dispatch", "keep", "--skip-smoke")
     before = kubernetes.uids(kube, "second", namespace=SPACE)
@@ -304,7 +363,9 @@ def test_recreate_makes_every_node_anew_and_keeps_what_was_written(second: Yard,
     assert (newest(second) / "logs" / "look.1.log").read_text() == "kept\nsix\n"
 
 
-def test_a_checkpoint_on_a_claim_outlives_its_head_and_the_run_is_resumed_from_it(second: Yard, kube: KubeBed) -> None:
+def test_a_checkpoint_on_a_claim_outlives_its_head_and_the_run_is_resumed_from_it(
+    second: Yard, kube: KubeBed
+) -> None:
     write_job(second, "steps", "command: [python, steps.py]\n", steps=STEPS)
     before = runs(second)
     operator = second.start("train.dispatch", "steps", "--skip-smoke")
@@ -316,14 +377,19 @@ def test_a_checkpoint_on_a_claim_outlives_its_head_and_the_run_is_resumed_from_i
     wait_until(has_a_checkpoint, seconds=90, what="a checkpoint is on the claim")
     (run,) = runs(second) - before
     head = kubernetes.uids(kube, "second", namespace=SPACE)["head"]
-    kube.kubectl("delete", "pod", "-n", SPACE, "-l", "ray.io/cluster=second", "--grace-period=0", "--force")
+    kube.kubectl(
+        "delete", "pod", "-n", SPACE, "-l", "ray.io/cluster=second", "--grace-period=0", "--force"
+    )
     code, output = end_of(operator, seconds=120)
     assert code == 6, output
     second.run("cluster.up")
     assert kubernetes.uids(kube, "second", namespace=SPACE)["head"] != head
 
     gone = second.run("train.fetch", run.name, "--checkpoints", expect=4).stderr
-    assert f"checkpoints of run {run.name} are on storage of cluster second, /outputs/.trainyard/second" in gone
+    assert (
+        f"checkpoints of run {run.name} are on storage of cluster second, "
+        "/outputs/.trainyard/second"
+    ) in gone
     again = second.run("train.resume", run.name, "--skip-smoke")
     assert f"resumes {run.name}: from their checkpoints: steps" in again.stderr
     assert (newest(second) / "logs" / "steps.1.log").read_text() == "begins at 10\n"
@@ -336,7 +402,10 @@ def test_a_new_group_comes_without_touching_the_others(second: Yard, kube: KubeB
     kubernetes.write(kube, second, {**CHANGED, "workers": [extra]}, namespace=SPACE)
     second.run("cluster.up")
     assert kubernetes.uids(kube, "second", namespace=SPACE).items() > before.items()
-    assert sorted(node["group"] for node in second.json("cluster.status")["nodes"]) == ["extra", "head"]
+    assert sorted(node["group"] for node in second.json("cluster.status")["nodes"]) == [
+        "extra",
+        "head",
+    ]
     kubernetes.write(kube, second, CHANGED, namespace=SPACE)
     gone = second.run("cluster.up", expect=2)
     assert "workers.extra is gone" in gone.stderr
@@ -346,17 +415,32 @@ def test_a_new_group_comes_without_touching_the_others(second: Yard, kube: KubeB
 
 
 @pytest.mark.usefixtures("second")
-def test_a_cluster_made_by_hand_is_never_touched(lab: Yard, by_hand: str, kube: KubeBed, tmp_path: Path) -> None:
+def test_a_cluster_made_by_hand_is_never_touched(
+    lab: Yard, by_hand: str, kube: KubeBed, tmp_path: Path
+) -> None:
     theirs, ours = mark_of(kube, by_hand), kubernetes.uids(kube, "lab", namespace=SPACE)
     same = kubernetes.yard(kube, tmp_path, by_hand)
     kubernetes.write(kube, same, SMALL, namespace=SPACE)
-    for task in (("cluster.up",), ("cluster.up", "--recreate"), ("cluster.status",), ("train.dispatch", "cartpole")):
+
+    for task in (
+        ("cluster.up",),
+        ("cluster.up", "--recreate"),
+        ("cluster.status",),
+        ("train.dispatch", "cartpole"),
+    ):
         refused = same.run(*task, expect=2)
-        said = "error: a RayCluster called by-hand is in namespace lab, and Trainyard did not make it"
+        said = (
+            "error: a RayCluster called by-hand is in namespace lab, and Trainyard did not make it"
+        )
         assert said in refused.stderr
         assert mark_of(kube, by_hand) == theirs
+
     for yard, count, listed in (
-        (same, "3 others live from it", "RayCluster lab/by-hand, RayCluster lab/lab, RayCluster lab/second"),
+        (
+            same,
+            "3 others live from it",
+            "RayCluster lab/by-hand, RayCluster lab/lab, RayCluster lab/second",
+        ),
         (lab, "2 others live from it", "RayCluster lab/by-hand, RayCluster lab/second"),
     ):
         refused = yard.run("cluster.down", "--purge", expect=2)
@@ -366,6 +450,7 @@ def test_a_cluster_made_by_hand_is_never_touched(lab: Yard, by_hand: str, kube: 
             "  -> Leave out --purge: this cluster alone goes then. Or remove those first.",
         ]
         assert mark_of(kube, by_hand) == theirs
+
     same.run("cluster.down")
     assert mark_of(kube, by_hand) == theirs
     assert kubernetes.uids(kube, "lab", namespace=SPACE) == ours
@@ -377,12 +462,19 @@ def test_a_cluster_made_by_hand_is_used_by_its_service_and_found_again_when_its_
 ) -> None:
     theirs = kubernetes.yard(kube, tmp_path, by_hand)
     before = mark_of(kube, by_hand)
-    listed = {one["name"]: one for one in theirs.json("cluster.list", "--context", "bed")["clusters"]}
-    assert (listed[by_hand]["state"], listed[by_hand]["place"]) == ("up", f"namespace {SPACE} of context bed")
+    listed = {
+        one["name"]: one for one in theirs.json("cluster.list", "--context", "bed")["clusters"]
+    }
+    assert (listed[by_hand]["state"], listed[by_hand]["place"]) == (
+        "up",
+        f"namespace {SPACE} of context bed",
+    )
     assert "made by somebody else; a file for it: " in listed[by_hand]["problem"]
     theirs.run("cluster.import", "--context", "bed", by_hand)
     steps = theirs.json("cluster.up")["steps"]
-    assert [(step["title"], step["changed"]) for step in steps] == [(f"Ray answers at {SPACE}/by-hand-head-svc", False)]
+    assert [(step["title"], step["changed"]) for step in steps] == [
+        (f"Ray answers at {SPACE}/by-hand-head-svc", False)
+    ]
     status = theirs.json("cluster.status")
     assert (status["state"], len(status["nodes"])) == ("up", 1)
     assert status["tunnel"] == f"service by-hand-head-svc in namespace {SPACE} of context bed"
@@ -390,10 +482,16 @@ def test_a_cluster_made_by_hand_is_used_by_its_service_and_found_again_when_its_
     theirs.run("cluster.down")
     assert mark_of(kube, by_hand) == before
     kube.kubectl("delete", "pods", "-n", SPACE, "-l", f"ray.io/cluster={by_hand}", "--wait=true")
-    wait_until(lambda: theirs.json("cluster.status")["state"] == "up", seconds=120, what="it is found again")
+    wait_until(
+        lambda: theirs.json("cluster.status")["state"] == "up",
+        seconds=120,
+        what="it is found again",
+    )
 
 
-def test_a_run_gets_the_nodes_that_it_needs_and_they_go_when_it_is_over(other: Yard, kube: KubeBed) -> None:
+def test_a_run_gets_the_nodes_that_it_needs_and_they_go_when_it_is_over(
+    other: Yard, kube: KubeBed
+) -> None:
     kubernetes.write(kube, other, GROWS, namespace=SPACE)
     other.run("cluster.up")
     assert list(other.states()) == ["head"]
@@ -411,6 +509,7 @@ def test_a_run_gets_the_nodes_that_it_needs_and_they_go_when_it_is_over(other: Y
         seconds=150,
         what="the nodes that are idle are gone",
     )
+
     now = other.json("cluster.status")
     assert now["state"] == "up"
     assert {step["state"] for step in other.json("cluster.plan")["steps"]} == {"already"}
@@ -420,9 +519,17 @@ def everything(kube: KubeBed) -> dict[str, str]:
     """Return the resourceVersion of all that cluster.up makes."""
     names = {SPACE, "kuberay-system"}
     found = kubernetes.objects(kube, "namespaces,customresourcedefinitions")
-    ours = (one for one in found if one["metadata"]["name"] in names or one["metadata"]["name"].endswith(".ray.io"))
+    ours = (
+        one
+        for one in found
+        if one["metadata"]["name"] in names or one["metadata"]["name"].endswith(".ray.io")
+    )
+
     return {
-        **{f"{one['kind']}/{one['metadata']['name']}": one["metadata"]["resourceVersion"] for one in ours},
+        **{
+            f"{one['kind']}/{one['metadata']['name']}": one["metadata"]["resourceVersion"]
+            for one in ours
+        },
         **kubernetes.versions(kube, "kuberay-system", "deployments,secrets,serviceaccounts"),
         **kubernetes.versions(kube, SPACE, ",".join(kubernetes.KINDS)),
     }
@@ -440,4 +547,8 @@ def mark_of(kube: KubeBed, cluster: str) -> list[str]:
     secret = kubernetes.one(kube, "secret", cluster, namespace=SPACE)
     assert made is not None and secret is not None
     versions = [one["metadata"]["resourceVersion"] for one in (made, secret)]
-    return [made["metadata"]["uid"], *versions, *kubernetes.uids(kube, cluster, namespace=SPACE).values()]
+    return [
+        made["metadata"]["uid"],
+        *versions,
+        *kubernetes.uids(kube, cluster, namespace=SPACE).values(),
+    ]

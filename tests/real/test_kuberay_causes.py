@@ -1,4 +1,6 @@
-"""What `cluster.up` says when Kubernetes does not run the nodes: the one cause, named, with what to do about it."""
+"""What `cluster.up` says when Kubernetes does not run the nodes: the one cause, named, with what to
+do about it.
+"""
 
 from __future__ import annotations
 
@@ -37,10 +39,15 @@ Make = Callable[..., Yard]
 @pytest.fixture(scope="module")
 def broken_image(kube: KubeBed) -> None:
     """Have an image of which workers do not start where the hosts find it."""
-    script = f"mv /opt/ray/bin/ray /opt/ray/bin/ray.whole && cat > /opt/ray/bin/ray <<'END'\n{BROKEN_RAY}END\n"
+    script = (
+        "mv /opt/ray/bin/ray /opt/ray/bin/ray.whole && cat > /opt/ray/bin/ray "
+        f"<<'END'\n{BROKEN_RAY}END\n"
+    )
     script += "chmod 755 /opt/ray/bin/ray"
     kube.engine.docker("rm", "-f", "broken", check=False)
-    kube.engine.docker("run", "--user", "0", "--name", "broken", "--entrypoint", "sh", RAY_IMAGE, "-c", script)
+    kube.engine.docker(
+        "run", "--user", "0", "--name", "broken", "--entrypoint", "sh", RAY_IMAGE, "-c", script
+    )
     user = kube.engine.docker("inspect", "--format", "{{.Config.User}}", RAY_IMAGE).stdout.strip()
     changes = ["--change", "ENTRYPOINT []", *(["--change", f"USER {user}"] if user else [])]
     kube.engine.docker("commit", *changes, "broken", BROKEN)
@@ -76,7 +83,9 @@ def _refused(yard: Yard, *options: str, expect: int) -> str:
 
 def test_what_cannot_be_is_said_by_kubernetes_and_a_corrected_file_goes_on(make: Make) -> None:
     yard = make("nothing")
-    said = _refused(yard, "--set", "workers.0.cpus=64", "--set", "kuberay.requests.cpus=64", expect=3)
+    said = _refused(
+        yard, "--set", "workers.0.cpus=64", "--set", "kuberay.requests.cpus=64", expect=3
+    )
     assert re.match(r"cpu-\w{5} found no room for 64 cpu", said)
     yard.run("cluster.up", "--recreate")
     assert set(yard.states().values()) == {"up"}
@@ -86,15 +95,19 @@ def test_an_image_that_is_not_there_is_named_with_its_registry(kube: KubeBed, ma
     said = _refused(make("none", image="trainyard-bed/none:1"), expect=6)
     image = f"{kube.registry}/trainyard-bed/none:1"
     assert (
-        f" cannot have the image {image}: registry {kube.registry} does not hold that image\n  at cluster none, "
-        in said
-    )
+        f" cannot have the image {image}: registry {kube.registry} does not hold that image\n  "
+        "at cluster none, "
+    ) in said
     assert said.endswith("\n  -> Is its name right? To push one: trainyard image.push")
 
 
 def test_a_worker_that_ends_says_how(broken_image: None, make: Make) -> None:
     said = _refused(make("broken", image=BROKEN), expect=6).splitlines()
-    assert re.fullmatch(r"cpu-\w{5} ended while it was starting \(exit code 9\); the end of its log:", said[0])
+    assert re.fullmatch(
+        r"cpu-\w{5} ended while it was starting \(exit code 9\); the end of its log:", said[0]
+    )
     assert "    no licence found" in said[1:3]
-    assert re.fullmatch(r"  at cluster broken, namespace causes of context bed, on host-\d", said[-3])
+    assert re.fullmatch(
+        r"  at cluster broken, namespace causes of context bed, on host-\d", said[-3]
+    )
     assert said[-2] == "  - what was made stays: to remove it: trainyard cluster.down"

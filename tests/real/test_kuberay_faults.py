@@ -1,4 +1,5 @@
-"""What breaks while a cluster on Kubernetes works: pods, the head, the API server, a registry, a whole host.
+"""What breaks while a cluster on Kubernetes works: pods, the head, the API server, a registry, a
+whole host.
 
 All of it for somebody who has one namespace and nothing else.
 """
@@ -19,7 +20,18 @@ import pytest
 
 from tests.bed.kubernetes import KubeBed
 from tests.real import kube as kubernetes
-from tests.real.jobs import COUNTING, RESUMING, assert_whole, end_of, events, newest, running, runs, started, write_job
+from tests.real.jobs import (
+    COUNTING,
+    RESUMING,
+    assert_whole,
+    end_of,
+    events,
+    newest,
+    running,
+    runs,
+    started,
+    write_job,
+)
 from tests.real.kube import RAY_IMAGE
 from tests.real.proxy import Proxy
 from tests.real.yard import Yard, assert_one_error, wait_until
@@ -36,7 +48,10 @@ def lab(count: int) -> dict[str, Any]:
 
 
 # Waits on its node for a file, and for nothing once it goes on from a checkpoint.
-WAITING = RESUMING + 'while not pathlib.Path("/tmp", os.environ["TRAINYARD_RUN"]).exists():\n    time.sleep(0.2)\n'
+WAITING = (
+    RESUMING
+    + 'while not pathlib.Path("/tmp", os.environ["TRAINYARD_RUN"]).exists():\n    time.sleep(0.2)\n'
+)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +62,9 @@ def config(kube: KubeBed, operator: None) -> Path:
 
 @pytest.fixture(scope="module")
 def faulty(kube: KubeBed, config: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
-    """Give a cluster with two workers; every test leaves it as good as it found it, and nothing else is changed."""
+    """Give a cluster with two workers; every test leaves it as good as it found it, and nothing
+    else is changed.
+    """
     before = kubernetes.general(kube)
     yard = kubernetes.yard(kube, tmp_path_factory.mktemp("faults"), "faulty", kubeconfig=config)
     kubernetes.write(kube, yard, lab(2), namespace=SPACE)
@@ -92,7 +109,9 @@ def test_a_namespace_is_enough_to_train_repair_and_scale_in(kube: KubeBed, fault
     names = {pod["metadata"]["name"] for node, pod in pods.items() if node != "head"}
     assert (newest(faulty) / "logs" / "where.1.log").read_text().strip() in names
     assert kubernetes.listed(faulty)["faulty"] == "up"
-    assert {line.split()[0] for line in faulty.run("cluster.logs", "--no-follow").stdout.splitlines()} == set(pods)
+    assert {
+        line.split()[0] for line in faulty.run("cluster.logs", "--no-follow").stdout.splitlines()
+    } == set(pods)
     verified = faulty.json("image.verify")
     assert verified["ok"]
     assert "you may not list the Kubernetes nodes" in verified["remark"]
@@ -104,7 +123,9 @@ def test_a_namespace_is_enough_to_train_repair_and_scale_in(kube: KubeBed, fault
     before = kubernetes.versions(kube, SPACE, ",".join(kubernetes.KINDS))
     assert not any(step["changed"] for step in faulty.json("cluster.up")["steps"])
     assert kubernetes.versions(kube, SPACE, ",".join(kubernetes.KINDS)) == before
-    refused = faulty.run("cluster.up", "--set", "name=other", "--set", "kuberay.namespace=default", expect=3)
+    refused = faulty.run(
+        "cluster.up", "--set", "name=other", "--set", "kuberay.namespace=default", expect=3
+    )
     assert_one_error(refused.stderr, "lacks rights that cluster other needs")
     lacking = [line for line in refused.stderr.splitlines() if line.startswith("  - ")]
     assert lacking[:3] == [
@@ -122,9 +143,11 @@ def test_a_cluster_of_somebody_else_is_used_and_not_changed_and_its_head_not_evi
     kubernetes.write(kube, bob, lab(2), namespace=SPACE)
     owner = bob.json("cluster.status")["owner"]
     assert not any(step["changed"] for step in bob.json("cluster.up")["steps"][1:])
+
     for task in (("cluster.down",), ("cluster.scale", "cpu=1"), ("cluster.up", "--recreate")):
         refused = bob.run(*task, expect=2)
         assert_one_error(refused.stderr, f"cluster faulty belongs to {owner}")
+
     plan = bob.json("cluster.plan", "--recreate")["steps"]
     assert [step["needs"] for step in plan if step["needs"]] == ["--adopt"]
     bob.environ["TRAINYARD_OWNER"] = owner
@@ -135,35 +158,67 @@ def test_a_cluster_of_somebody_else_is_used_and_not_changed_and_its_head_not_evi
         "kind": "Eviction",
         "metadata": {"name": name_of(kube, "head"), "namespace": SPACE},
     }
+
     path = f"/api/v1/namespaces/{SPACE}/pods/{name_of(kube, 'head')}/eviction"
     done = kube.kubectl("create", "--raw", path, "-f", "-", given=json.dumps(eviction), check=False)
     assert "would violate the pod's disruption budget" in done.stderr
 
 
-def test_a_frozen_host_is_lost_to_a_run_and_ends_its_task_when_it_thaws(kube: KubeBed, faulty: Yard) -> None:
-    job = "command: [python3, wait.py, '7301.5', '{task}']\nmatrix: {task: [0, 1]}\nresources: {cpus: 1}\n"
+def test_a_frozen_host_is_lost_to_a_run_and_ends_its_task_when_it_thaws(
+    kube: KubeBed, faulty: Yard
+) -> None:
+    job = (
+        "command: [python3, wait.py, '7301.5', '{task}']\nmatrix: {task: [0, 1]}\nresources: "
+        "{cpus: 1}\n"
+    )
     write_job(faulty, "frozen", job, wait=WAITING)
     command = faulty.start("train.dispatch", "frozen", "--skip-smoke")
     where = kubernetes.hosts_of(kube, "faulty", namespace=SPACE)
+
     try:
-        wait_until(lambda: len(list(faulty.results.glob("frozen-*/logs/*.1.log"))) == 2, seconds=180, what="tasks run")
+        wait_until(
+            lambda: len(list(faulty.results.glob("frozen-*/logs/*.1.log"))) == 2,
+            seconds=180,
+            what="tasks run",
+        )
+
         time.sleep(3)  # their checkpoints travel
         started = [event for event in events(newest(faulty)) if event["event"] == "attempt-started"]
         # One task runs on each worker; the first host is the API server's.
         vital = (where["head"], kube.plane.host.name)
-        task, host = next((one["task"], where[one["node"]]) for one in started if where[one["node"]] not in vital)
+        task, host = next(
+            (one["task"], where[one["node"]]) for one in started if where[one["node"]] not in vital
+        )
         (other,) = (one["node"] for one in started if one["task"] != task)
         began = time.monotonic()
+
         with paused(kube, host):
-            kube.kubectl("exec", name_of(kube, other), "-n", SPACE, "--", "touch", f"/tmp/{newest(faulty).name}")
+            kube.kubectl(
+                "exec",
+                name_of(kube, other),
+                "-n",
+                SPACE,
+                "--",
+                "touch",
+                f"/tmp/{newest(faulty).name}",
+            )
+
             code, output = end_of(command)
             print(f"a run on a frozen host was over after {time.monotonic() - began:.1f} s")
             named = f"Kubernetes calls its node {host} not ready"
-            wait_until(lambda: named in faulty.json("cluster.status")["seen"], seconds=120, what=named)
+            wait_until(
+                lambda: named in faulty.json("cluster.status")["seen"], seconds=120, what=named
+            )
     finally:
         command.kill()
+
     assert code == 0, output
-    ended = [event for event in events(newest(faulty)) if event["event"] == "attempt-ended" and event["task"] == task]
+    ended = [
+        event
+        for event in events(newest(faulty))
+        if event["event"] == "attempt-ended" and event["task"] == task
+    ]
+
     assert [one["outcome"] for one in ended] == ["lost", "succeeded"]
     assert (newest(faulty) / "logs" / f"{task}.2.log").read_text() == "resumed\n"
     assert (newest(faulty) / "checkpoints" / task / "began").exists()
@@ -191,6 +246,7 @@ def test_an_api_server_that_is_gone_for_a_while_costs_no_line_and_is_one_clear_e
     following = faulty.start("train.dispatch", job, "--skip-smoke")
     run = started(faulty, before, following)
     kube.stop_api()
+
     try:
         gone_at = time.monotonic()
         for command in ("cluster.status", "cluster.up", "smoke.run"):
@@ -200,6 +256,7 @@ def test_an_api_server_that_is_gone_for_a_while_costs_no_line_and_is_one_clear_e
         time.sleep(max(15 - (time.monotonic() - gone_at), 0))
     finally:
         kube.start_api()
+
     code, output = end_of(following)
     assert code == 0, output
     assert "connection to the cluster lost, trying again" in output
@@ -222,7 +279,9 @@ def test_a_killed_head_ends_the_run_clearly_and_up_repairs_the_cluster_with_its_
     assert code == 6, output
     assert_one_error(output)
     # Either nothing answers for a while, or the next head answers, and does not know the run.
-    assert f"trainyard train.logs {run.name}" in output or "trainyard cluster.status" in output, output
+    assert f"trainyard train.logs {run.name}" in output or "trainyard cluster.status" in output, (
+        output
+    )
     faulty.run("cluster.up")
     print(f"repaired after {time.monotonic() - began:.1f} s")
     assert_good(faulty)
@@ -241,6 +300,7 @@ def test_a_registry_that_goes_with_layers_half_pulled_is_named_with_image_and_no
     slowly = {"image": f"{registry}/{fresh}", "registry": {"address": registry, "insecure": True}}
     kubernetes.write(kube, yard, {**lab(1), **slowly}, namespace=SPACE)
     up = yard.start("cluster.up")
+
     try:
         wait_until(lambda: slow.brought > 4 * MEGABYTE, seconds=120, what="a layer is on its way")
         slow.cut()
@@ -249,7 +309,9 @@ def test_a_registry_that_goes_with_layers_half_pulled_is_named_with_image_and_no
         print(f"a registry that is gone was said {said:.0f} s after Kubernetes knew it")
         assert slow.brought < 12 * MEGABYTE
         assert code == 6, output
-        assert_one_error(output, f"{registry}/{fresh.partition(':')[0]}", f"registry {registry} does not answer")
+        assert_one_error(
+            output, f"{registry}/{fresh.partition(':')[0]}", f"registry {registry} does not answer"
+        )
         assert re.search(r"on host-\d", output), output
         assert said < 15, said
         slow.rate = None
@@ -260,11 +322,14 @@ def test_a_registry_that_goes_with_layers_half_pulled_is_named_with_image_and_no
         up.kill()
         slow.cut()
         yard.run("cluster.down")
+
     assert kubernetes.belongings(kube, "pull") == []
 
 
 def with_layer(kube: KubeBed, *, megabytes: int) -> str:
-    """Publish Ray's image with a layer more, of which no host has anything; it is the same one each time."""
+    """Publish Ray's image with a layer more, of which no host has anything; it is the same one each
+    time.
+    """
     fresh = "trainyard-bed/fresh:1"
     write = f"open('fresh', 'wb').write(random.Random(0).randbytes({megabytes * MEGABYTE}))"
     script = f'cd && python3 -c "import random; {write}" && touch -d @0 fresh .'
@@ -280,7 +345,9 @@ def with_layer(kube: KubeBed, *, megabytes: int) -> str:
 
 
 def known_since(kube: KubeBed, pods: str) -> float:
-    """Return when a kubelet first said that it failed to do something for one of these pods, in Unix seconds."""
+    """Return when a kubelet first said that it failed to do something for one of these pods, in
+    Unix seconds.
+    """
     failed = [
         one["firstTimestamp"]
         for one in kubernetes.objects(kube, "events", "-n", SPACE)

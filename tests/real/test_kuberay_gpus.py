@@ -1,4 +1,6 @@
-"""GPUs on Kubernetes, here of a device plugin that has none to give but does all else that NVIDIA's does."""
+"""GPUs on Kubernetes, here of a device plugin that has none to give but does all else that NVIDIA's
+does.
+"""
 
 from __future__ import annotations
 
@@ -51,33 +53,54 @@ def lab(
     assert kubernetes.belongings(kube, "gpus") == []
 
 
-def test_declared_gpus_are_scheduled_and_every_rung_sees_them(lab: Yard, machines: list[Host], kube: KubeBed) -> None:
+def test_declared_gpus_are_scheduled_and_every_rung_sees_them(
+    lab: Yard, machines: list[Host], kube: KubeBed
+) -> None:
     nodes = {node["name"]: node for node in lab.json("cluster.status")["nodes"]}
     workers = {name for name in nodes if name != "head"}
     assert {nodes[name]["host"] for name in workers} == {host.name for host in machines}
-    assert {name: node["gpus"] for name, node in nodes.items()} == {"head": 0, **dict.fromkeys(workers, 2)}
+    assert {name: node["gpus"] for name, node in nodes.items()} == {
+        "head": 0,
+        **dict.fromkeys(workers, 2),
+    }
     found = lab.json("smoke.run")
     assert found["ok"]
     checks = {(check["name"], check["node"]): check for check in found["checks"]}
+
     for name in workers:
         host = nodes[name]["host"]
-        assert checks["allocatable", name]["detail"] == f"Kubernetes node {host} offers 2 nvidia.com/gpu"
+        assert (
+            checks["allocatable", name]["detail"]
+            == f"Kubernetes node {host} offers 2 nvidia.com/gpu"
+        )
         assert checks["gpus", name]["detail"] == "2: declared, Ray's and nvidia-smi's count agree"
         assert not checks["isolation", name]["skipped"]
+
     assert checks["gpus", "head"]["detail"] == "none declared"
     assert ("allocatable", "head") not in checks
 
 
-def test_a_host_that_lost_its_gpus_stops_every_run(lab: Yard, machines: list[Host], kube: KubeBed) -> None:
+def test_a_host_that_lost_its_gpus_stops_every_run(
+    lab: Yard, machines: list[Host], kube: KubeBed
+) -> None:
     write_job(lab, "each", EACH)
     lost = machines[1]
     kube.no_gpus(lost)
+
     try:
         smoke = lab.json("smoke.run", expect=5)
         (node,) = (
-            node["name"] for node in lab.json("cluster.status")["nodes"] if node["gpus"] and node["host"] == lost.name
+            node["name"]
+            for node in lab.json("cluster.status")["nodes"]
+            if node["gpus"] and node["host"] == lost.name
         )
-        failed = {(check["name"], check["node"]): check["detail"] for check in smoke["checks"] if not check["ok"]}
+
+        failed = {
+            (check["name"], check["node"]): check["detail"]
+            for check in smoke["checks"]
+            if not check["ok"]
+        }
+
         said = f"Kubernetes node {lost.name} offers 0 nvidia.com/gpu, and the cluster holds 2 there"
         assert failed["allocatable", node] == said
         before = set(lab.results.glob("*"))
@@ -86,4 +109,5 @@ def test_a_host_that_lost_its_gpus_stops_every_run(lab: Yard, machines: list[Hos
         assert set(lab.results.glob("*")) == before
     finally:
         kube.fake_gpus(lost, 2)
+
     assert lab.json("smoke.run")["ok"]

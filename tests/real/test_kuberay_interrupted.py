@@ -1,4 +1,6 @@
-"""`cluster.up` that is cut short, time after time: repeated, it goes on to one good cluster, with nothing twice."""
+"""`cluster.up` that is cut short, time after time: repeated, it goes on to one good cluster, with
+nothing twice.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def cut(kube: KubeBed, tmp_path: Path) -> Iterator[Yard]:
     assert kubernetes.belongings(kube, NAME) == []
 
 
-def test_up_killed_or_interrupted_in_the_middle_of_a_step_goes_on_to_one_good_cluster(kube: KubeBed, cut: Yard) -> None:
+def test_up_killed_or_interrupted_in_the_middle_of_a_step_goes_on_to_one_good_cluster(
+    kube: KubeBed, cut: Yard
+) -> None:
     seen: set[str] = set()
     moments: dict[str, Callable[[], bool]] = {
         "one CRD is there": lambda: _count(kube, "crd") >= 1,
@@ -49,6 +53,7 @@ def test_up_killed_or_interrupted_in_the_middle_of_a_step_goes_on_to_one_good_cl
         up, has_come = while_up(cut, came, lambda up: _kill(up, signal.SIGKILL))
         assert has_come, f"{what} did not come: {up.stdout}"
         _note(kube, seen)
+
     code, output = _interrupted_at(cut, "  ok  Make the RayCluster")
     assert code == 130, output
     assert "Traceback" not in output
@@ -59,7 +64,9 @@ def test_up_killed_or_interrupted_in_the_middle_of_a_step_goes_on_to_one_good_cl
 
 
 def _interrupted_at(yard: Yard, line: str) -> tuple[int, str]:
-    """Interrupt `up`, and what it started, a moment after it said a line; return its exit code and what it said."""
+    """Interrupt `up`, and what it started, a moment after it said a line; return its exit code and
+    what it said.
+    """
     up = yard.start("cluster.up", as_leader=True)
     assert up.stdout is not None
     said = ""
@@ -92,9 +99,17 @@ def _assert_good(kube: KubeBed, yard: Yard, seen: set[str]) -> None:
     assert sorted(states.values()) == ["up", "up"], states
     pods = kubernetes.uids(kube, NAME, namespace=SPACE)
     assert len(pods) == 2
-    # One token, one claim, one RayCluster, and each is the one that the first of all these commands made.
-    assert sorted(one.split("/")[0] for one in seen) == ["persistentvolumeclaims", "rayclusters", "secrets"], seen
-    operators = kubernetes.objects(kube, "deployments", "-A", "-l", "app.kubernetes.io/name=kuberay-operator")
+    # One token, one claim, one RayCluster, and each is the one that the first of all these commands
+    # made.
+    assert sorted(one.split("/")[0] for one in seen) == [
+        "persistentvolumeclaims",
+        "rayclusters",
+        "secrets",
+    ], seen
+
+    operators = kubernetes.objects(
+        kube, "deployments", "-A", "-l", "app.kubernetes.io/name=kuberay-operator"
+    )
     assert len(operators) == 1
     yard.run("cluster.up")
     assert kubernetes.uids(kube, NAME, namespace=SPACE) == pods

@@ -19,7 +19,8 @@ from tests.real.yard import Yard
 pytestmark = pytest.mark.breaking
 SPACE = "site"
 HEAD = {"head": {"cpus": 1, "memory": "1GiB"}}
-# What an administrator has made in a namespace where the Pod Security Standard `restricted` is enforced.
+# What an administrator has made in a namespace where the Pod Security Standard `restricted` is
+# enforced.
 STRICT = """
 apiVersion: v1
 kind: Namespace
@@ -48,7 +49,12 @@ value: 1000
 SAID = {
     **HEAD,
     "kuberay": {
-        "security": {"restricted": True, "run_as_user": 12345, "run_as_group": 12345, "fs_group": 12345},
+        "security": {
+            "restricted": True,
+            "run_as_user": 12345,
+            "run_as_group": 12345,
+            "fs_group": 12345,
+        },
         "service_account": "trainer",
         "priority_class": "training",
         "node_selector": {"kubernetes.io/hostname": "host-2"},
@@ -87,11 +93,17 @@ def test_all_that_a_file_says_of_pods_is_admitted_where_restricted_is_enforced(
     kube.kubectl("taint", "node", "host-2", "kept-for-training=yes:NoSchedule")
     strict = kubernetes.yard(kube, tmp_path, "strict")
     kubernetes.write(kube, strict, SAID, namespace="strict")
+
     try:
         strict.run("cluster.up")
         assert kubernetes.hosts_of(kube, "strict", namespace="strict") == {"head": "host-2"}
         pod = kubernetes.pods(kube, "strict", namespace="strict")["head"]
-        assert pod["metadata"]["labels"]["team"] == pod["metadata"]["annotations"]["example.com/owner"] == "robotics"
+        assert (
+            pod["metadata"]["labels"]["team"]
+            == pod["metadata"]["annotations"]["example.com/owner"]
+            == "robotics"
+        )
+
         assert kubernetes.one(kube, "networkpolicy", "strict-nodes", namespace="strict") is not None
         assert (pod["spec"]["serviceAccountName"], pod["spec"]["priority"]) == ("trainer", 1000)
         write_job(strict, "look", LOOK)
@@ -104,6 +116,7 @@ def test_all_that_a_file_says_of_pods_is_admitted_where_restricted_is_enforced(
         kube.kubectl("taint", "node", "host-2", "kept-for-training-")
         strict.run("cluster.down")
         kube.kubectl("delete", "priorityclass/training", "namespace/strict")
+
     assert kubernetes.belongings(kube, "strict") == []
 
 

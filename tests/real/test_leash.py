@@ -1,6 +1,8 @@
-"""Clusters that end themselves: the operator's processes are killed, its state directory is away, and nothing is left.
+"""Clusters that end themselves: the operator's processes are killed, its state directory is away,
+and nothing is left.
 
-On this machine, where nodes are as gone as their operator, the directory stays. Over SSH: test_compose_ssh.py.
+On this machine, where nodes are as gone as their operator, the directory stays. Over SSH:
+test_compose_ssh.py.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ head: {{cpus: 1, memory: 1GiB}}
 # Ray's autoscaler has an account of its own, which must go on.
 PODS = {
     "head": {"cpus": 1, "memory": "1GiB"},
-    "workers": [{"name": "burst", "min": 0, "max": 1, "cpus": 1, "memory": "512MiB", "idle_timeout": "5s"}],
+    "workers": [
+        {"name": "burst", "min": 0, "max": 1, "cpus": 1, "memory": "512MiB", "idle_timeout": "5s"}
+    ],
     "leash": {"idle": "2h", "deadline": "12h"},
 }
 SPACE = "leashed"
@@ -58,16 +62,26 @@ SPACE = "leashed"
 def test_processes_of_this_machine_end_themselves(fresh: Yard) -> None:
     fresh.write_cluster(HEAD_AND_WORKER + HELD)
     made = fresh.run("cluster.up")
-    assert "note: the cluster ends at " in made.stderr and "or after 2h without a job" in made.stderr
+    assert (
+        "note: the cluster ends at " in made.stderr and "or after 2h without a job" in made.stderr
+    )
     status = fresh.json("cluster.status")
-    assert (status["leash"]["idle"], status["leash"]["problem"], status["differences"]) == (7200.0, "", [])
+    assert (status["leash"]["idle"], status["leash"]["problem"], status["differences"]) == (
+        7200.0,
+        "",
+        [],
+    )
+
     assert status["leash"]["deadline"] > status["leash"]["ends_at"]
     assert {step["state"] for step in fresh.json("cluster.plan")["steps"]} == {"already"}
     nodes = [fresh.keeper("head"), fresh.keeper("cpu-0")]
     files = ClusterFiles(fresh.state)
 
     def left() -> list[str]:
-        return [*map(str, node_processes.of_cluster(files)), *(str(path) for path in (files.temp,) if path.exists())]
+        return [
+            *map(str, node_processes.of_cluster(files)),
+            *(str(path) for path in (files.temp,) if path.exists()),
+        ]
 
     keeps = followed(fresh, "keeps", KEEPS)
     kept = newest(fresh)
@@ -79,7 +93,10 @@ def test_processes_of_this_machine_end_themselves(fresh: Yard) -> None:
     killed(waits)
     # Whoever follows a run gets what it leaves.
     code, output = end_of(keeps)
-    assert (code, "stopped by the leash of the cluster, 1 of 1 tasks stopped" in output) == (1, True), output
+    assert (code, "stopped by the leash of the cluster, 1 of 1 tasks stopped" in output) == (
+        1,
+        True,
+    ), output
     assert (kept / "outputs" / "keeps" / "kept").read_text() == "kept\n"
     wait_until(lambda: not left(), seconds=A_MINUTE, what="everything is gone")
     assert time.time() >= due
@@ -87,7 +104,9 @@ def test_processes_of_this_machine_end_themselves(fresh: Yard) -> None:
     assert_told(fresh, alone.name)
 
 
-def test_containers_end_themselves_and_the_outputs_volume_stays(engine: BedEngine, tmp_path: Path) -> None:
+def test_containers_end_themselves_and_the_outputs_volume_stays(
+    engine: BedEngine, tmp_path: Path
+) -> None:
     yard = Yard(tmp_path / "home", cluster="leashed", environ=engine.environ())
     yard.write_cluster(CONTAINERS + HELD)
     label = ("--filter", "label=io.trainyard.cluster=leashed")
@@ -96,7 +115,10 @@ def test_containers_end_themselves_and_the_outputs_volume_stays(engine: BedEngin
         return engine.docker("inspect", "--format", words, "trainyard-leashed-head").stdout.strip()
 
     def left() -> list[str]:
-        listed = (("ps", "-a", "--format", "{{.Names}}"), ("network", "ls", "--format", "{{.Name}}"))
+        listed = (
+            ("ps", "-a", "--format", "{{.Names}}"),
+            ("network", "ls", "--format", "{{.Name}}"),
+        )
         return [name for words in listed for name in engine.docker(*words, *label).stdout.split()]
 
     with yard.up():
@@ -109,7 +131,10 @@ def test_containers_end_themselves_and_the_outputs_volume_stays(engine: BedEngin
         _, due = operator_leaves(yard, tmp_path / "away", made=made, seconds=SOON)
         assert inspected("{{.State.StartedAt}}") == started
         ended_in_time(yard, tmp_path / "away", left, due=due)
-        assert engine.docker("volume", "ls", "-q", *label).stdout.split() == ["trainyard-leashed-outputs"]
+        assert engine.docker("volume", "ls", "-q", *label).stdout.split() == [
+            "trainyard-leashed-outputs"
+        ]
+
     assert engine.docker("volume", "ls", "-q", *label).stdout == ""
 
 
@@ -122,21 +147,36 @@ def test_pods_end_themselves_by_an_account_that_may_do_nothing_else(
 
     def left() -> list[str]:
         deployments = kubernetes.objects(kube, "deployments", "-n", SPACE)
-        return [*kubernetes.belongings(kube, "leashed"), *(each["metadata"]["name"] for each in deployments)]
+        return [
+            *kubernetes.belongings(kube, "leashed"),
+            *(each["metadata"]["name"] for each in deployments),
+        ]
 
     def may(verb: str, what: str) -> bool:
         account = f"--as=system:serviceaccount:{SPACE}:leashed-leash"
-        return kube.kubectl("auth", "can-i", verb, what, "-n", SPACE, account, check=False).stdout.strip() == "yes"
+        return (
+            kube.kubectl(
+                "auth", "can-i", verb, what, "-n", SPACE, account, check=False
+            ).stdout.strip()
+            == "yes"
+        )
 
     with yard.up():
         assert {step["state"] for step in yard.json("cluster.plan")["steps"]} == {"already"}
         assert may("delete", "rayclusters.ray.io/leashed")
-        for verb, what in (("delete", "rayclusters.ray.io/other"), ("get", "rayclusters.ray.io/leashed")):
+
+        for verb, what in (
+            ("delete", "rayclusters.ray.io/other"),
+            ("get", "rayclusters.ray.io/leashed"),
+        ):
             assert not may(verb, what)
+
         assert not any(may("list", what) for what in ("rayclusters.ray.io", "secrets", "pods"))
         before = kubernetes.uids(kube, "leashed", namespace=SPACE)
         cluster = kubernetes.one(kube, "raycluster", "leashed", namespace=SPACE) or {}
-        made = datetime.fromisoformat(cluster["metadata"]["creationTimestamp"].replace("Z", "+00:00")).timestamp()
+        made = datetime.fromisoformat(
+            cluster["metadata"]["creationTimestamp"].replace("Z", "+00:00")
+        ).timestamp()
         run, due = operator_leaves(yard, tmp_path / "away", made=made, seconds=SOON)
         assert kubernetes.uids(kube, "leashed", namespace=SPACE) == before
         words = ["kubectl", "logs", "--follow", "deployment/leashed-leash", "-n", SPACE]

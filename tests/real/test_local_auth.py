@@ -30,18 +30,30 @@ CALLS = (
 )
 
 
-@pytest.mark.parametrize(("headers", "code"), [({}, 401), ({"Authorization": f"Bearer {'0' * 64}"}, 403)])
-def test_the_dashboard_refuses_whoever_has_no_token_or_another(yard: Yard, headers: dict[str, str], code: int) -> None:
+@pytest.mark.parametrize(
+    ("headers", "code"), [({}, 401), ({"Authorization": f"Bearer {'0' * 64}"}, 403)]
+)
+def test_the_dashboard_refuses_whoever_has_no_token_or_another(
+    yard: Yard, headers: dict[str, str], code: int
+) -> None:
     with httpx.Client(base_url=yard.address(), timeout=20) as http:
         for method, path in CALLS:
-            assert http.request(method, path, headers=headers, json={"entrypoint": "true"}).status_code == code, path
+            assert (
+                http.request(method, path, headers=headers, json={"entrypoint": "true"}).status_code
+                == code
+            ), path
         jobs = http.get("/api/jobs/", headers={"Authorization": f"Bearer {yard.token()}"}).json()
     assert not any(job["entrypoint"] == "true" for job in jobs)
 
 
 def test_a_node_without_the_token_cannot_join(yard: Yard, tmp_path: Path) -> None:
     ports = json.loads((yard.state / "cluster.json").read_text())["ports"]
-    environment = {**_no_token(), "RAY_AUTH_MODE": "disabled", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+    environment = {
+        **_no_token(),
+        "RAY_AUTH_MODE": "disabled",
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    }
+
     join = ["start", f"--address=127.0.0.1:{ports['gcs']}", "--node-name=intruder", "--num-cpus=1"]
     done = subprocess.run(
         [sys.executable, str(LAUNCHER), *join, f"--temp-dir={tmp_path}"],
@@ -51,6 +63,7 @@ def test_a_node_without_the_token_cannot_join(yard: Yard, tmp_path: Path) -> Non
         text=True,
         timeout=120,
     )
+
     assert done.returncode != 0
     assert "InvalidAuthToken" in done.stderr
     assert set(yard.states()) == {"head", "gpu-0", "gpu-1"}
@@ -72,12 +85,16 @@ def test_the_token_is_in_no_log(yard: Yard) -> None:
 def test_commands_say_what_is_wrong_when_the_token_is(yard: Yard, fresh: Yard) -> None:
     (fresh.home / "wrong").write_text("0" * 64)
     fresh.write_cluster(
-        f"name: {{name}}\nbackend: existing\nexisting: {{{{address: '{yard.address()}', token_file: ../wrong}}}}\n"
+        f"name: {{name}}\nbackend: existing\nexisting: {{{{address: '{yard.address()}', "
+        "token_file: ../wrong}}\n"
     )
     refused = fresh.run("cluster.status", expect=6)
     assert "the cluster refused our token" in refused.stderr
     left = fresh.run("cluster.down")
-    assert "whether killed runs left something is unknown: the cluster refused our token" in left.stderr
+    assert (
+        "whether killed runs left something is unknown: the cluster refused our token"
+        in left.stderr
+    )
 
 
 def _no_token() -> dict[str, str]:

@@ -33,7 +33,11 @@ def test_a_second_up_finds_everything_done_and_starts_nothing(yard: Yard) -> Non
 
 def test_status_says_that_gpus_are_simulated(yard: Yard) -> None:
     document = yard.json("cluster.status")
-    assert (document["state"], document["backend"], document["simulated_gpus"]) == ("up", "local", True)
+    assert (document["state"], document["backend"], document["simulated_gpus"]) == (
+        "up",
+        "local",
+        True,
+    )
     assert [node["gpus"] for node in document["nodes"]] == [0, 2, 2]
     assert "2 (simulated)" in yard.run("cluster.status").stdout
 
@@ -52,7 +56,9 @@ def test_no_process_of_a_node_listens_beyond_the_loopback_address(yard: Yard) ->
 
 
 def test_everything_that_is_written_is_readable_by_its_owner_only(yard: Yard) -> None:
-    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in [yard.state, *yard.state.rglob("*")]}
+    modes = {
+        path: stat.S_IMODE(path.stat().st_mode) for path in [yard.state, *yard.state.rglob("*")]
+    }
     assert set(modes.values()) == {0o600, 0o700}
     assert stat.S_IMODE(yard.temp.stat().st_mode) == 0o700
 
@@ -60,7 +66,8 @@ def test_everything_that_is_written_is_readable_by_its_owner_only(yard: Yard) ->
 def test_logs_name_the_node_of_each_line(yard: Yard) -> None:
     lines = yard.run("cluster.logs", "--no-follow").stdout.splitlines()
     assert {line.split(" ", 1)[0] for line in lines} == {"head", "gpu-0", "gpu-1"}
-    # What a raylet writes besides its state dumps, which only --all shows, may be further back than the last lines.
+    # What a raylet writes besides its state dumps, which only --all shows, may be further back than
+    # the last lines.
     every = yard.run("cluster.logs", "--no-follow", "--all").stdout.splitlines()
     assert any(line.startswith("gpu-0 raylet.out | ") for line in every)
     lines = yard.run("cluster.logs", "gpu-1", "--no-follow").stdout.splitlines()
@@ -81,15 +88,25 @@ def test_open_names_the_file_of_the_token_and_never_the_token(yard: Yard) -> Non
 def test_what_a_run_cannot_change_of_its_cluster_is_refused(yard: Yard) -> None:
     write_job(yard, "asks", "command: ['true']\n")
     refused = yard.run(
-        "train.dispatch", "asks", "--set", "cluster.env.ZZ=a b", "--set", "cluster.head.cpus=7", expect=2
+        "train.dispatch",
+        "asks",
+        "--set",
+        "cluster.env.ZZ=a b",
+        "--set",
+        "cluster.head.cpus=7",
+        expect=2,
     )
+
     assert refused.stderr.splitlines()[-3:] == [
-        f"error: cluster {yard.cluster} was made without --set 'env.ZZ=a b', --set head.cpus=7, and a run does not "
+        f"error: cluster {yard.cluster} was made without --set 'env.ZZ=a b', --set head.cpus=7, "
+        "and a run does not "
         "change it",
         f"  at {Path('clusters', yard.cluster)}.yaml",
-        f"  -> Change it first: trainyard cluster.up -f {Path('clusters', yard.cluster)}.yaml --set 'env.ZZ=a b' "
+        f"  -> Change it first: trainyard cluster.up -f {Path('clusters', yard.cluster)}.yaml "
+        "--set 'env.ZZ=a b' "
         "--set head.cpus=7",
     ]
+
     yard.run("train.dispatch", "asks", "--set", f"cluster.name={yard.cluster}", "--skip-smoke")
 
 
@@ -102,11 +119,15 @@ def test_list_names_the_cluster_with_its_address(yard: Yard) -> None:
 def test_clusters_whose_names_begin_alike_go_together_after_a_yes(fresh: Yard) -> None:
     first, second, theirs = (f"{fresh.cluster}-{letter}" for letter in "abc")
     for name in (first, second):
-        fresh.write_cluster(f"name: {name}\nbackend: local\nhead: {{{{cpus: 1, memory: 1GiB}}}}\n", name=name)
+        fresh.write_cluster(
+            f"name: {name}\nbackend: local\nhead: {{{{cpus: 1, memory: 1GiB}}}}\n", name=name
+        )
         fresh.run("cluster.up", "-f", name)
+
     address = fresh.json("cluster.status", "-f", first)["address"]
     fresh.write_cluster(
-        f"name: {theirs}\nbackend: existing\nauth: none\nexisting: {{{{address: '{address}'}}}}\n", name=theirs
+        f"name: {theirs}\nbackend: existing\nauth: none\nexisting: {{{{address: '{address}'}}}}\n",
+        name=theirs,
     )
     # A record of this machine stands for a file that was lost.
     (fresh.home / "clusters" / f"{second}.yaml").unlink()
@@ -114,7 +135,9 @@ def test_clusters_whose_names_begin_alike_go_together_after_a_yes(fresh: Yard) -
     assert f"error: remove 2 clusters ({first}, {second}): not without a yes\n" in refused
     assert fresh.json("--dry", "cluster.down", "--all", fresh.cluster)["would"] == [first, second]
     assert fresh.json("cluster.down", "--all", "nothing", "--yes")["clusters"] == []
-    assert fresh.run("cluster.down", "--all", fresh.cluster, "--yes", "--purge", expect=2).stdout == ""
+    assert (
+        fresh.run("cluster.down", "--all", fresh.cluster, "--yes", "--purge", expect=2).stdout == ""
+    )
     done = fresh.run("cluster.down", "--all", fresh.cluster, "--yes")
     assert done.stdout == f"removed: {first}, {second}\n"
     assert f"note: {theirs} stays, which somebody else runs\n" in done.stderr
@@ -169,7 +192,9 @@ def test_a_killed_raylet_makes_the_cluster_partial_and_up_repairs_it(pair: Yard)
     pair.raylet("cpu-0").kill()
     wait_until(lambda: pair.states()["cpu-0"] == "down", seconds=20, what="cpu-0 is down")
     assert pair.json("cluster.status")["state"] == "partial"
-    assert "cpu-0" in [finding["subject"] for finding in pair.json("cluster.doctor", expect=5)["findings"]]
+    assert "cpu-0" in [
+        finding["subject"] for finding in pair.json("cluster.doctor", expect=5)["findings"]
+    ]
     pair.run("cluster.up")
     assert pair.states() == {"head": "up", "cpu-0": "up"}
     assert pair.keeper("head") == head
@@ -197,30 +222,57 @@ def test_recreate_makes_everything_anew_and_ends_what_a_killed_keeper_left(pair:
 
 
 # An event file that is no such thing: the step of its scalar is a number of 12 bytes.
-DAMAGED = bytes.fromhex("19" + 11 * "00" + "10" + 11 * "ff" + "01" + "2a0a0a080a0178150000803f" + 4 * "00")
+DAMAGED = bytes.fromhex(
+    "19" + 11 * "00" + "10" + 11 * "ff" + "01" + "2a0a0a080a0178150000803f" + 4 * "00"
+)
 
 
-def test_runs_end_with_their_nodes_only_if_that_is_said_and_what_they_left_is_fetched_first(pair: Yard) -> None:
-    leaves = "import os, pathlib, sys, time\npathlib.Path(os.environ['TRAINYARD_OUTPUT'], 'x').write_text('made')\n"
-    damages = f"pathlib.Path(os.environ['TRAINYARD_OUTPUT'], 'events.out.tfevents.1.h').write_bytes({DAMAGED!r})\n"
+def test_runs_end_with_their_nodes_only_if_that_is_said_and_what_they_left_is_fetched_first(
+    pair: Yard,
+) -> None:
+    leaves = (
+        "import os, pathlib, sys, time\npathlib.Path(os.environ['TRAINYARD_OUTPUT'], "
+        "'x').write_text('made')\n"
+    )
+    damages = (
+        "pathlib.Path(os.environ['TRAINYARD_OUTPUT'], "
+        f"'events.out.tfevents.1.h').write_bytes({DAMAGED!r})\n"
+    )
     write_job(pair, "quick", "command: [python3, task.py]\n", task=leaves + damages)
     pair.run("train.dispatch", "quick", "--skip-smoke")
     assert pair.json("cluster.status")["runs"] == []
     unreadable = newest(pair)
     with (unreadable / "events.jsonl").open("ab") as events:
         events.write(b"\x00\n")
+
     mark = new_mark()
-    write_job(pair, "slow", f"command: [python3, task.py, '{mark}']\n", task=f"{leaves}time.sleep(float(sys.argv[1]))")
+    write_job(
+        pair,
+        "slow",
+        f"command: [python3, task.py, '{mark}']\n",
+        task=f"{leaves}time.sleep(float(sys.argv[1]))",
+    )
+
     pair.run("train.dispatch", "quick", "--no-wait", "--skip-smoke")
     quick = newest(pair)
-    wait_until(lambda: pair.json("train.status", quick.name)["state"] == "succeeded", seconds=120, what="it ended")
+    wait_until(
+        lambda: pair.json("train.status", quick.name)["state"] == "succeeded",
+        seconds=120,
+        what="it ended",
+    )
+
     pair.run("train.dispatch", "slow", "--no-wait", "--skip-smoke")
     slow = newest(pair)
     wait_until(lambda: bool(running(mark)), seconds=120, what="the task runs")
     theirs = {"entrypoint": f"sleep {new_mark()}", "submission_id": "theirs"}
+
     answer = httpx.post(
-        f"{pair.address()}/api/jobs/", json=theirs, headers={"Authorization": f"Bearer {pair.token()}"}, timeout=30
+        f"{pair.address()}/api/jobs/",
+        json=theirs,
+        headers={"Authorization": f"Bearer {pair.token()}"},
+        timeout=30,
     )
+
     assert answer.status_code == 200, answer.text
 
     for change in (["cluster.scale", "cpu=0"], ["cluster.up", "--recreate"], ["cluster.down"]):
@@ -228,7 +280,10 @@ def test_runs_end_with_their_nodes_only_if_that_is_said_and_what_they_left_is_fe
         assert "error: 2 runs are still active on cluster pair\n" in refused.stderr
         assert f"  - {slow.name}: job slow, by " in refused.stderr
         assert "  - theirs: not dispatched by Trainyard, " in refused.stderr
-        assert refused.stderr.endswith(f"fetch the results first: trainyard {' '.join(change)} --end-runs\n")
+        assert refused.stderr.endswith(
+            f"fetch the results first: trainyard {' '.join(change)} --end-runs\n"
+        )
+
     assert pair.states() == {"head": "up", "cpu-0": "up"}
     assert running(mark)
     planned = pair.json("cluster.plan", "--set", "workers.0.count=0")
@@ -236,9 +291,14 @@ def test_runs_end_with_their_nodes_only_if_that_is_said_and_what_they_left_is_fe
     assert {run["run"] for run in planned["ends"]} == {slow.name, "theirs"}
 
     down = pair.run("cluster.down", "--end-runs")
-    assert f"outputs of {unreadable.name} are given up: not an event of Trainyard's runner: " in down.stderr
+    assert (
+        f"outputs of {unreadable.name} are given up: not an event of Trainyard's runner: "
+        in down.stderr
+    )
     assert pair.leftovers() == []
-    assert [(run / "outputs" / run.name.split("-")[0] / "x").read_text() for run in (quick, slow)] == ["made", "made"]
+    assert [
+        (run / "outputs" / run.name.split("-")[0] / "x").read_text() for run in (quick, slow)
+    ] == ["made", "made"]
     assert pair.json("train.status", slow.name)["state"] == "stopped"
     assert (slow / "report.html").exists()
     assert not running(mark)
@@ -246,7 +306,9 @@ def test_runs_end_with_their_nodes_only_if_that_is_said_and_what_they_left_is_fe
 
 def test_simulated_gpus_have_to_be_asked_for_and_one_machine_does_not_grow(fresh: Yard) -> None:
     fresh.write_cluster(HEAD_AND_TWO_WORKERS)
-    refused = fresh.run("cluster.up", "--set", "local.simulated_gpus=false", "--set", "workers.0.gpus=32", expect=3)
+    refused = fresh.run(
+        "cluster.up", "--set", "local.simulated_gpus=false", "--set", "workers.0.gpus=32", expect=3
+    )
     assert "the cluster file wants 64 GPUs, this machine has" in refused.stderr
     refused = fresh.run("cluster.up", "--set", "workers=[{name: burst, min: 1, max: 3}]", expect=2)
     assert "the local backend cannot grow and shrink worker groups" in refused.stderr

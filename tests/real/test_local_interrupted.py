@@ -1,4 +1,6 @@
-"""`cluster.up` that is cut short at some moment: repeated it makes a good cluster, and `down` leaves nothing."""
+"""`cluster.up` that is cut short at some moment: repeated it makes a good cluster, and `down`
+leaves nothing.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +33,18 @@ def _interrupt(yard: Yard, moment: str, number: signal.Signals) -> int:
     """Start `cluster.up`, end it at that moment, and return its exit code."""
     command = yard.start("cluster.up")
     wait_until(
-        lambda: MOMENTS[moment](yard) or command.poll() is not None, seconds=60, what=f"the moment {moment!r} came"
+        lambda: MOMENTS[moment](yard) or command.poll() is not None,
+        seconds=60,
+        what=f"the moment {moment!r} came",
     )
     command.send_signal(number)
     command.communicate(timeout=30)
     return command.returncode
 
 
-def test_up_after_a_killed_up_makes_a_good_cluster_and_down_leaves_nothing_of_a_half_made_one(fresh: Yard) -> None:
+def test_up_after_a_killed_up_makes_a_good_cluster_and_down_leaves_nothing_of_a_half_made_one(
+    fresh: Yard,
+) -> None:
     fresh.write_cluster(HEAD_AND_WORKER)
     assert _interrupt(fresh, "after the token", signal.SIGKILL) == -signal.SIGKILL
     assert _interrupt(fresh, "when the head's GCS runs", signal.SIGKILL) == -signal.SIGKILL

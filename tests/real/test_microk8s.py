@@ -1,4 +1,5 @@
-"""A lab of bare hosts, reached by SSH: made a Kubernetes, trained on, broken by hand and mended, given back.
+"""A lab of bare hosts, reached by SSH: made a Kubernetes, trained on, broken by hand and mended,
+given back.
 
 Each test needs the one before.
 """
@@ -34,7 +35,9 @@ ENDS_SOON = "PYTHONPATH=/opt/bed python3 -c 'from standin import certs; certs.se
 
 @dataclass(frozen=True)
 class Lab:
-    """Three bare hosts, and a place to work in with the cluster file that we ship, for these hosts."""
+    """Three bare hosts, and a place to work in with the cluster file that we ship, for these
+    hosts.
+    """
 
     hosts: list[Host]
     yard: Yard
@@ -57,7 +60,9 @@ def lab(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def _place_to_work(home: Path, engine: BedEngine, made: list[Host], registry: str) -> Yard:
-    """Give the file that we ship; of the bed are hosts, registry, base and chart, and how little it has to spare."""
+    """Give the file that we ship; of the bed are hosts, registry, base and chart, and how little it
+    has to spare.
+    """
     document: dict[str, Any] = yaml.safe_load((shipped("clusters") / "microk8s.yaml").read_text())
     login = {"username": "ann", "password_env": "REGISTRY_PASSWORD"}
     document |= {
@@ -67,7 +72,9 @@ def _place_to_work(home: Path, engine: BedEngine, made: list[Host], registry: st
         "microk8s": {"hosts": [{"address": host.ssh} for host in made]},
         "kuberay": labs.kuberay(home, spread="required"),
     }
-    return labs.place_to_work(home, made, document, **engine.environ(), REGISTRY_PASSWORD="a secret")
+    return labs.place_to_work(
+        home, made, document, **engine.environ(), REGISTRY_PASSWORD="a secret"
+    )
 
 
 @pytest.mark.lifecycle
@@ -77,25 +84,41 @@ def test_three_bare_hosts_become_a_cluster(lab: Lab) -> None:
     yard.run("registry.trust")
     refused = yard.run("cluster.up", expect=6).stderr
     assert f"error: registry {lab.registry} does not hold image" in refused
-    assert all("no matching snaps" in host.shell("snap list microk8s 2>&1 || true").stdout for host in lab.hosts)
+    assert all(
+        "no matching snaps" in host.shell("snap list microk8s 2>&1 || true").stdout
+        for host in lab.hosts
+    )
     pushed = yard.json("image.push", seconds=600)["reference"]
     yard.run("cluster.new", "new", "--backend", "microk8s", *(host.ssh for host in lab.hosts))
     new = yard.json("cluster.plan", "-f", "new")["steps"]
-    assert [step["state"] for step in new if step["title"] in ("Prepare 3 hosts", "KubeRay")] == ["would", "after"]
+    assert [step["state"] for step in new if step["title"] in ("Prepare 3 hosts", "KubeRay")] == [
+        "would",
+        "after",
+    ]
     assert _planned(yard)[:2] == ["Prepare 3 hosts", "Install MicroK8s 1.34/stable on 3 hosts"]
     print(yard.run("cluster.up", seconds=600).stderr)
     assert not any(step["changed"] for step in yard.json("cluster.up")["steps"])
-    # DNS was there from the start, on all hosts: to enable it would restart every kubelet, and the API server.
+    # DNS was there from the start, on all hosts: to enable it would restart every kubelet, and the
+    # API server.
     assert "Restarting" not in lab.hosts[0].run("cat", "/var/log/microk8s.launch.log").stdout
+
     for host in lab.hosts:
         assert host.run("grep", "-c", "^--cluster-d", KUBELET_ARGUMENTS).stdout == "2\n"
+
     # No token is left with which anybody else could join.
-    tokens = lab.hosts[0].run("cat", "/var/snap/microk8s/current/credentials/cluster-tokens.txt").stdout
+    tokens = (
+        lab.hosts[0].run("cat", "/var/snap/microk8s/current/credentials/cluster-tokens.txt").stdout
+    )
     assert tokens == ""
     nodes = yard.json("cluster.status")["nodes"]
     assert {node["state"] for node in nodes} == {"up"}
     assert len({node["host"] for node in nodes}) == 3
-    assert [host.run("cat", "/etc/hosts").stdout.count("trainyard") for host in lab.hosts] == [2, 2, 2]
+    assert [host.run("cat", "/etc/hosts").stdout.count("trainyard") for host in lab.hosts] == [
+        2,
+        2,
+        2,
+    ]
+
     verified = yard.json("image.verify")["hosts"]
     assert [(host["reference"], host["ok"]) for host in verified] == [(pushed, True)] * 3
 
@@ -103,7 +126,10 @@ def test_three_bare_hosts_become_a_cluster(lab: Lab) -> None:
 def test_pods_of_every_host_look_names_up(lab: Lab) -> None:
     # All but the first joined within the last minutes, with what the first told them of DNS.
     name = "kubernetes.default.svc.cluster.local"
-    assert each(lambda host: microk8s.look_up(lab.hosts[0], host.name, name), lab.hosts) == [API_SERVICE] * 3
+    assert (
+        each(lambda host: microk8s.look_up(lab.hosts[0], host.name, name), lab.hosts)
+        == [API_SERVICE] * 3
+    )
 
 
 def test_status_shows_every_host_and_what_is_on_it(lab: Lab) -> None:
@@ -114,6 +140,7 @@ def test_status_shows_every_host_and_what_is_on_it(lab: Lab) -> None:
     assert first in ("server.crt", "front-proxy-client.crt")
     assert set(others) <= {"kubelet.crt", "proxy.crt"}
     worker = ("worker", None, 3650)
+
     assert document["hosts"] == [
         {
             "name": host.ip,
@@ -128,7 +155,9 @@ def test_status_shows_every_host_and_what_is_on_it(lab: Lab) -> None:
             "seen": "",
             "host": host.name,
         }
-        for host, (role, voter, days) in zip(lab.hosts, [("control plane", True, 365), worker, worker], strict=True)
+        for host, (role, voter, days) in zip(
+            lab.hosts, [("control plane", True, 365), worker, worker], strict=True
+        )
     ]
 
 
@@ -139,12 +168,17 @@ def test_cartpole_trains_on_every_host(lab: Lab) -> None:
     yard.run("train.dispatch", "cartpole")
     run = next(yard.results.glob("cartpole-*"))
     assert len({task["attempts"][0]["node"] for task in yard.json("train.status")["tasks"]}) == 3
-    assert {path.name for path in (run / "outputs").glob("seed=*")} == {f"seed={seed}" for seed in range(4)}
+    assert {path.name for path in (run / "outputs").glob("seed=*")} == {
+        f"seed={seed}" for seed in range(4)
+    }
 
 
 def test_shells_and_logs_reach_hosts_and_nodes(lab: Lab) -> None:
     yard, last = lab.yard, lab.hosts[-1].ip
-    assert yard.run("cluster.shell", last, "--command", "hostname; exit 7", expect=7).stdout == "host-3\n"
+    assert (
+        yard.run("cluster.shell", last, "--command", "hostname; exit 7", expect=7).stdout
+        == "host-3\n"
+    )
     assert yard.run("cluster.shell", "host-3", "--command", "hostname").stdout == "host-3\n"
     # By the first control plane: no kubectl is needed here.
     assert yard.json("cluster.shell")["command"][0] == "ssh"
@@ -154,7 +188,10 @@ def test_shells_and_logs_reach_hosts_and_nodes(lab: Lab) -> None:
     assert len(lines) == 100
     assert all(line.startswith(f"{last} snap | ") for line in lines)
     assert any(" microk8s.daemon-kubelite[" in line for line in lines)
-    assert {line.split()[0] for line in yard.run("cluster.logs", "head", "--no-follow").stdout.splitlines()} == {"head"}
+    assert {
+        line.split()[0]
+        for line in yard.run("cluster.logs", "head", "--no-follow").stdout.splitlines()
+    } == {"head"}
     unknown = yard.run("cluster.shell", "haed", expect=2).stderr
     assert "has no node 'haed'; did you mean 'head'?" in unknown
     assert all(host.ip in unknown for host in lab.hosts)
@@ -189,6 +226,7 @@ def test_doctor_finds_what_will_break_and_mends_it(lab: Lab) -> None:
     second.shell("echo 65536 > /run/limit && mount --bind /run/limit /proc/sys/fs/aio-max-nr")
     found = yard.json("cluster.doctor", expect=5)["findings"]
     print(yard.run("cluster.doctor", "--fix").stderr)
+
     assert [(finding["subject"], finding["message"]) for finding in found] == [
         (first.ip, "server.crt ends in 3 days: nothing renews it, and then nobody gets in"),
         (ghost, "a dead member of dqlite, and no host: no control plane may join"),
@@ -198,8 +236,12 @@ def test_doctor_finds_what_will_break_and_mends_it(lab: Lab) -> None:
             f"{first.ip}: not held: snapd refreshes it at any hour",
         ),
         ("Pods of every host look names up", f"{second.ip}: its kubelet knows no DNS"),
-        (f"Every host knows the registry {lab.registry}", f"{second.ip}: does not know the registry"),
+        (
+            f"Every host knows the registry {lab.registry}",
+            f"{second.ip}: does not know the registry",
+        ),
     ]
+
     assert all(finding["fixable"] for finding in found)
     assert yard.json("cluster.doctor")["ok"]
 
@@ -221,23 +263,37 @@ def test_gpus_are_a_fact_of_hosts_and_need_a_driver(lab: Lab) -> None:
     yard, (first, second, _) = lab.yard, lab.hosts
     asks = ("cluster.plan", "--set", "workers.0.gpus=1")
     microk8s.give_gpus(first, 1, driver=False)
+
     assert yard.json(*asks, expect=3)["problems"] == [
-        {"where": first.ip, "message": "has 1 NVIDIA GPU and no driver: sudo ubuntu-drivers install --gpgpu"},
-        {"where": "all hosts", "message": "have 1 GPU together, and the nodes of the cluster ask for 2"},
+        {
+            "where": first.ip,
+            "message": "has 1 NVIDIA GPU and no driver: sudo ubuntu-drivers install --gpgpu",
+        },
+        {
+            "where": "all hosts",
+            "message": "have 1 GPU together, and the nodes of the cluster ask for 2",
+        },
     ]
+
     microk8s.give_gpus(first, 0)
     microk8s.give_gpus(second, 2)
     steps = {step["title"]: step["state"] for step in yard.json(*asks)["steps"]}
     assert steps["Enable nvidia"] == "would"
     yard.run("cluster.doctor", "--fix", "--set", "workers.0.gpus=1")
-    assert {step["title"]: step["state"] for step in yard.json(*asks)["steps"]}["Enable nvidia"] == "already"
+    assert {step["title"]: step["state"] for step in yard.json(*asks)["steps"]}[
+        "Enable nvidia"
+    ] == "already"
     assert [host["gpus"] for host in yard.json("cluster.status")["hosts"]] == [0, 2, 0]
 
 
 def test_microk8s_own_registry_is_on_every_host_where_it_is_asked_for(lab: Lab) -> None:
     lab.yard.run("cluster.up", "--set", "microk8s.registry=true")
     for host in lab.hosts:
-        wait(lambda: _answers(f"http://{host.ip}:32000/v2/"), f"{host.name} has a registry", seconds=60)  # noqa: B023
+        wait(
+            lambda: _answers(f"http://{host.ip}:32000/v2/"),  # noqa: B023
+            f"{host.name} has a registry",
+            seconds=60,
+        )
 
 
 def test_purge_refuses_while_a_host_that_left_the_file_is_in_the_cluster(lab: Lab) -> None:
@@ -247,7 +303,9 @@ def test_purge_refuses_while_a_host_that_left_the_file_is_in_the_cluster(lab: La
     document["microk8s"]["hosts"].pop()
     file.write_text(json.dumps(document))
     refused = yard.run("cluster.down", "--purge", expect=2).stderr
-    planned = {step["title"]: step["seen"] for step in yard.json("cluster.plan", "--remove")["steps"]}
+    planned = {
+        step["title"]: step["seen"] for step in yard.json("cluster.plan", "--remove")["steps"]
+    }
     file.write_text(whole)
     assert f"error: in the cluster, and not in the file: host-3 ({last.ssh})\n" in refused
     ends = planned[f"Remove host-3 ({last.ssh})"]
@@ -279,7 +337,9 @@ def _answers(url: str) -> bool:
 
 
 def _planned(yard: Yard) -> list[str]:
-    return [step["title"] for step in yard.json("cluster.plan")["steps"] if step["state"] == "would"]
+    return [
+        step["title"] for step in yard.json("cluster.plan")["steps"] if step["state"] == "would"
+    ]
 
 
 def _nodes(lab: Lab) -> list[str]:

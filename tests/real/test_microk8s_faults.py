@@ -1,6 +1,8 @@
-"""What goes wrong on a lab's hosts: one clear error that names the host, after which the same command goes on.
+"""What goes wrong on a lab's hosts: one clear error that names the host, after which the same
+command goes on.
 
-And hosts that come, go, die and are made anew, and two operators at once. Each test needs the one before.
+And hosts that come, go, die and are made anew, and two operators at once. Each test needs the one
+before.
 """
 
 from __future__ import annotations
@@ -19,7 +21,17 @@ from tests.bed.hosts import Host
 from tests.bed.microk8s import join
 from tests.bed.places import need
 from tests.real import lab as labs
-from tests.real.interruptions import DATA, error_of, failed, hang_up, is_installed, joins, kill, reboot, up
+from tests.real.interruptions import (
+    DATA,
+    error_of,
+    failed,
+    hang_up,
+    is_installed,
+    joins,
+    kill,
+    reboot,
+    up,
+)
 from tests.real.yard import Yard, wait_until
 
 pytestmark = [pytest.mark.microk8s, pytest.mark.timeout(900)]
@@ -31,7 +43,9 @@ SSHD = "/usr/sbin/sshd -o PasswordAuthentication=no"
 
 @dataclass(frozen=True)
 class Lab:
-    """Three bare hosts, of which the file names the first two unless a test says otherwise; two operators."""
+    """Three bare hosts, of which the file names the first two unless a test says otherwise; two
+    operators.
+    """
 
     hosts: list[Host]
     yard: Yard
@@ -47,7 +61,9 @@ class Lab:
         return self.hosts[1]
 
     def name_hosts(self, *numbers: int) -> None:
-        self.document["microk8s"] = {"hosts": [{"address": self.hosts[number - 1].ssh} for number in numbers]}
+        self.document["microk8s"] = {
+            "hosts": [{"address": self.hosts[number - 1].ssh} for number in numbers]
+        }
         for yard in (self.yard, self.other):
             (yard.home / "clusters" / "lab.yaml").write_text(json.dumps(self.document))
 
@@ -59,7 +75,9 @@ class Lab:
         return self.first.run("cat", f"{DATA}/var/kubernetes/backend/cluster.yaml").stdout
 
     def take_second_back(self) -> None:
-        """Let the second host leave: a join whose connection broke goes on, and may have ended well."""
+        """Let the second host leave: a join whose connection broke goes on, and may have ended
+        well.
+        """
         wait_until(lambda: not joins(self.second), seconds=180, what="the join of before has ended")
         microk8s.run(self.second, "leave", check=False)
         microk8s.run(self.first, "remove-node", "host-2", "--force", check=False)
@@ -92,7 +110,8 @@ for port in 16443 32000; do
     until python3 -c "import socket; socket.create_connection(('127.0.0.1', $port))" 2> /dev/null; do sleep 0.1; done
 done
 """
-# WHAT: how the second host is broken, how it is mended, and the lines of the error; {ip} is its address.
+# WHAT: how the second host is broken, how it is mended, and the lines of the error; {ip} is its
+# address.
 BROKEN: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "its sudo wants another password": (
         "echo ops:right | chpasswd; sed -i 's/NOPASSWD: //' /etc/sudoers.d/ops",
@@ -100,7 +119,8 @@ BROKEN: dict[str, tuple[str, str, tuple[str, ...]]] = {
         (
             "error: sudo of {ip} refuses",
             "  at ssh ops@{ip}: sudo: 1 incorrect password attempt",
-            "  -> Set TRAINYARD_SUDO_PASSWORD to the password of user ops there, or allow it sudo without one "
+            "  -> Set TRAINYARD_SUDO_PASSWORD to the password of user ops there, or allow it "
+            "sudo without one "
             "(NOPASSWD in sudoers). To try the password: ssh -t ops@{ip} sudo -k true",
         ),
     ),
@@ -110,7 +130,10 @@ BROKEN: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "cd /etc/ssh; mv kept/* .",
         (
             "error: the host key of {ip} has changed",
-            "  -> Another machine may be answering. If you know that the change is right: ssh-keygen -R '{ip}'",
+            (
+                "  -> Another machine may be answering. If you know that the change is right: "
+                "ssh-keygen -R '{ip}'"
+            ),
         ),
     ),
     "its sshd does not run": (
@@ -118,18 +141,23 @@ BROKEN: dict[str, tuple[str, str, tuple[str, ...]]] = {
         SSHD,
         (
             "error: {ip} cannot be reached by SSH on port 22",
-            "  -> Is the name right, is it on, and does sshd run there? It must work without a question: "
+            "  -> Is the name right, is it on, and does sshd run there? It must work without a "
+            "question: "
             "ssh ops@{ip} true",
         ),
     ),
     # There is no addon that would listen on 32000.
-    "its clock is wrong, its disk is small, somebody wrote how MicroK8s is to start, and something has its ports": (
+    (
+        "its clock is wrong, its disk is small, somebody wrote how MicroK8s is to start, and "
+        "something has its ports"
+    ): (
         CROWD,
         "rm /usr/local/bin/date; umount /var/snap; rm /etc/microk8s.yaml; kill $(cat /tmp/pids)",
         (
             "  - {ip}: something else listens on 16443 (the API server)",
             "  - {ip}: has 1.0 GiB of disk free in /var/snap, and needs 2.0",
-            "  - {ip}: has a launch configuration that is not of Trainyard's making: sudo mv /etc/microk8s.yaml "
+            "  - {ip}: has a launch configuration that is not of Trainyard's making: sudo mv "
+            "/etc/microk8s.yaml "
             "elsewhere",
             "  - {ip}: its clock is 60 min ahead of the others': sudo timedatectl set-ntp true",
             AGAIN,
@@ -144,11 +172,16 @@ def test_a_launch_file_that_is_wrong_fails_the_installation(lab: Lab) -> None:
     failed = third.run("snap", "install", "microk8s", "--classic", check=False)
     third.shell("rm /etc/microk8s.yaml")
     assert failed.returncode == 1
-    assert "failed to parse /etc/microk8s.yaml: field addon not found in type k8sinit.Configuration" in failed.stderr
+    assert (
+        "failed to parse /etc/microk8s.yaml: field addon not found in type k8sinit.Configuration"
+        in failed.stderr
+    )
     assert not is_installed(third)
 
 
-def test_a_snapd_that_cannot_hold_or_does_not_run_stops_up_before_anything_is_installed(lab: Lab) -> None:
+def test_a_snapd_that_cannot_hold_or_does_not_run_stops_up_before_anything_is_installed(
+    lab: Lab,
+) -> None:
     second = lab.second
     told = second.files / "snapd"
     told.write_text("unavailable\n")
@@ -159,10 +192,15 @@ def test_a_snapd_that_cannot_hold_or_does_not_run_stops_up_before_anything_is_in
     refused = second.run("snap", "refresh", "--hold", "microk8s", check=False)
     assert (refused.returncode, refused.stderr) == (64, "error: unknown flag `hold'\n")
     old = error_of(lab.yard.run("cluster.up", expect=3))
+
     assert [away[1], old[1]] == [
         f"  - {second.ip}: its snapd does not run: sudo systemctl start snapd.socket",
-        f"  - {second.ip}: its snapd is 2.57.6-1+b5, and a refresh is held by 2.58 and newer: sudo snap install snapd",
+        (
+            f"  - {second.ip}: its snapd is 2.57.6-1+b5, and a refresh is held by 2.58 and newer: "
+            "sudo snap install snapd"
+        ),
     ]
+
     assert not any(is_installed(host) for host in (lab.first, second))
     second.run("snap", "install", "snapd")
     assert "Install MicroK8s 1.34/stable on 2 hosts" in planned(lab.yard)
@@ -175,14 +213,19 @@ def test_a_closed_channel_is_named_before_anything_is_installed_from_it(lab: Lab
     closed.write_text("1.34/stable\n")
     planned_with_it = lab.yard.run("cluster.plan")
     closed.unlink()
-    said = "1.34/stable is closed: nothing can be installed from it; snap info microk8s lists the open ones"
+    said = (
+        "1.34/stable is closed: nothing can be installed from it; snap info microk8s lists "
+        "the open ones"
+    )
     assert said in " ".join((planned_with_it.stdout + planned_with_it.stderr).split())
     assert "is closed" not in lab.yard.run("cluster.plan").stderr
     assert not any(is_installed(host) for host in (lab.first, lab.second))
 
 
 @pytest.mark.parametrize("what", BROKEN)
-def test_what_is_wrong_with_a_host_is_one_error_that_names_it_before_anything_is_done(lab: Lab, what: str) -> None:
+def test_what_is_wrong_with_a_host_is_one_error_that_names_it_before_anything_is_done(
+    lab: Lab, what: str
+) -> None:
     breaks, mends, expected = BROKEN[what]
     unlucky = replace(lab.yard, environ={**lab.yard.environ, "TRAINYARD_SUDO_PASSWORD": "wrong"})
     lab.second.shell(breaks)
@@ -198,7 +241,12 @@ def test_what_is_wrong_with_a_host_is_one_error_that_names_it_before_anything_is
 def test_each_host_that_is_wrong_keeps_its_own_remedy_and_a_typo_is_a_row_beside(lab: Lab) -> None:
     known = lab.first.home / ".ssh" / "known_hosts"
     before = known.read_text()
-    known.write_text("".join(line for line in before.splitlines(True) if not line.startswith(f"{lab.second.ip} ")))
+    known.write_text(
+        "".join(
+            line for line in before.splitlines(True) if not line.startswith(f"{lab.second.ip} ")
+        )
+    )
+
     lab.document["microk8s"]["hosts"].append({"address": "ops@nohost.invalid"})
     (lab.yard.home / "clusters" / "lab.yaml").write_text(json.dumps(lab.document))
     lines = error_of(lab.yard.run("cluster.up", expect=3))
@@ -210,7 +258,10 @@ def test_each_host_that_is_wrong_keeps_its_own_remedy_and_a_typo_is_a_row_beside
         rf"-> Look at it and accept it once: ssh ops@{lab.second.ip}",
         lines[1],
     )
-    assert lines[2].startswith("  - nohost.invalid: the name nohost.invalid cannot be looked up: ssh ops@nohost")
+
+    assert lines[2].startswith(
+        "  - nohost.invalid: the name nohost.invalid cannot be looked up: ssh ops@nohost"
+    )
     assert " -> Is it spelled right?" in lines[2]
     assert lines[3] == AGAIN
 
@@ -221,13 +272,20 @@ def test_a_disk_that_is_full_is_snapd_s_error_with_the_host_and_the_others_go_on
     lab.second.shell("umount /var/lib/snapd")
     assert lines[0] == f"error: {lab.second.ip}: snap install microk8s failed"
     assert lines[1].endswith(": no space left on device)")
-    assert lines[2] == "  -> When that is mended, or has ended, repeat the same command: it continues."
+    assert (
+        lines[2] == "  -> When that is mended, or has ended, repeat the same command: it continues."
+    )
     assert [is_installed(host) for host in (lab.first, lab.second)] == [True, False]
 
 
 def test_up_that_is_killed_while_it_installs_goes_on(lab: Lab) -> None:
     remove = ("snap", "remove", "microk8s", "--purge")
-    up(lab.yard, lambda: is_installed(lab.second), kill, prepare=lambda: lab.second.run(*remove, check=False))
+    up(
+        lab.yard,
+        lambda: is_installed(lab.second),
+        kill,
+        prepare=lambda: lab.second.run(*remove, check=False),
+    )
 
 
 def test_a_host_that_does_not_reach_the_api_says_so(lab: Lab) -> None:
@@ -238,7 +296,10 @@ def test_a_host_that_does_not_reach_the_api_says_so(lab: Lab) -> None:
     assert lines == [
         f"error: {lab.second.ip} does not reach the API server of {lab.first.ip}",
         f"  at {lab.first.ip}:16443",
-        f"  -> Let it through the firewalls between them; or name the one that works: `ip:` of {lab.first.ip}.",
+        (
+            "  -> Let it through the firewalls between them; or name the one that works: `ip:` of "
+            f"{lab.first.ip}."
+        ),
     ]
 
 
@@ -248,8 +309,14 @@ def test_microk8s_refuses_joins_as_documented_and_exits_0_where_it_is_stopped(la
     added = json.loads(microk8s.run(first, "add-node", "--format", "json").stdout)
     assert [url.partition(":")[0] for url in added["urls"]] == ["172.17.0.1", first.ip]
     first.shell("ip link delete docker0")
+
     for host, address, code, message in (
-        (first, first.ip, 6, f"The joining node has the same IP ({first.ip}) as the node we contact (503)."),
+        (
+            first,
+            first.ip,
+            6,
+            f"The joining node has the same IP ({first.ip}) as the node we contact (503).",
+        ),
         # It was used up by the join that failed.
         (second, first.ip, 6, "Connection failed. Invalid token (500)."),
         (second, "host-1", 1, "Invalid connection: Invalid master IP"),
@@ -257,15 +324,23 @@ def test_microk8s_refuses_joins_as_documented_and_exits_0_where_it_is_stopped(la
         done = microk8s.run(host, "join", f"{address}:25000/{added['token']}", check=False)
         assert done.returncode == code
         assert done.stdout.splitlines()[-1].endswith(message)
+
     first.shell(
-        f"cp /etc/hosts {API_ARGUMENTS} /root; sed -i 's/InternalIP,Hostname/Hostname,InternalIP/' {API_ARGUMENTS}"
+        f"cp /etc/hosts {API_ARGUMENTS} /root; sed -i "
+        f"'s/InternalIP,Hostname/Hostname,InternalIP/' {API_ARGUMENTS}"
     )
     first.shell("echo > /etc/hosts")
-    assert "(host-2) of the joining node does not resolve" in join(second, first, "--worker", check=False).stdout
+    assert (
+        "(host-2) of the joining node does not resolve"
+        in join(second, first, "--worker", check=False).stdout
+    )
     first.shell(f"cp /root/kube-apiserver {API_ARGUMENTS}; cp /root/hosts /etc/hosts")
     # The flag for a control plane leads the worker's way: no flag is the one that joins.
     refused = join(second, first, "--controlplane", check=False)
-    message = "Joining process failed. Make sure the cluster you connect to supports joining worker nodes."
+    message = (
+        "Joining process failed. Make sure the cluster you connect to supports joining "
+        "worker nodes."
+    )
     assert (refused.returncode, refused.stdout.splitlines()[-1]) == (1, message)
     assert second.run("ls", f"{DATA}/var/lock/join-in-progress").returncode == 0
     assert first.run("ls", f"{DATA}/var/lock/no-cert-reissue").returncode == 0
@@ -275,12 +350,17 @@ def test_microk8s_refuses_joins_as_documented_and_exits_0_where_it_is_stopped(la
     # The next `up` starts it.
     microk8s.run(second, "stop")
     stopped = microk8s.run(second, "leave", check=False)
-    assert (stopped.returncode, stopped.stderr) == (1, "microk8s is not running, try microk8s start\n")
+    assert (stopped.returncode, stopped.stderr) == (
+        1,
+        "microk8s is not running, try microk8s start\n",
+    )
     assert microk8s.run(second, "status").stdout == "microk8s is not running, try microk8s start\n"
 
 
 def test_a_token_that_is_not_valid_any_more_is_the_agent_s_error(lab: Lab) -> None:
-    forget = f"while [ -e /tmp/forget ]; do : > {DATA}/credentials/cluster-tokens.txt; sleep 0.1; done"
+    forget = (
+        f"while [ -e /tmp/forget ]; do : > {DATA}/credentials/cluster-tokens.txt; sleep 0.1; done"
+    )
     lab.first.shell(f"touch /tmp/forget; ({forget}) > /dev/null 2>&1 &")
     lines = error_of(failed(lab.yard))
     lab.first.shell("rm /tmp/forget")
@@ -290,7 +370,12 @@ def test_a_token_that_is_not_valid_any_more_is_the_agent_s_error(lab: Lab) -> No
 
 
 def test_a_connection_that_breaks_in_mid_join_is_named(lab: Lab) -> None:
-    output = up(lab.yard, lambda: joins(lab.second), lambda _: hang_up(lab.second), prepare=lab.take_second_back)
+    output = up(
+        lab.yard,
+        lambda: joins(lab.second),
+        lambda _: hang_up(lab.second),
+        prepare=lab.take_second_back,
+    )
     lines = output[output.index("error:") :].splitlines()
     assert lines[0] == f"error: the connection to {lab.second.ip} broke"
     assert lines[2] == "  -> Repeat the command: it continues."
@@ -328,7 +413,12 @@ def test_a_host_that_is_added_joins_and_a_second_operator_is_told_who_is_at_it(l
     # Who has the lock writes it there; to try the lock would be to hold it.
     before = lab.hosts[0].run("cat", "/run/trainyard.lock").stdout
     first = lab.yard.start("cluster.up")
-    wait_until(lambda: lab.hosts[0].run("cat", "/run/trainyard.lock").stdout != before, seconds=60, what="locked")
+    wait_until(
+        lambda: lab.hosts[0].run("cat", "/run/trainyard.lock").stdout != before,
+        seconds=60,
+        what="locked",
+    )
+
     refused = lab.other.run("cluster.up", expect=4).stderr
     assert "error: another command is changing these hosts\n" in refused
     found = re.search(rf"  at {lab.hosts[0].ip}: \S+@\S+ since .* \(process (\d+)\)\n", refused)
@@ -338,17 +428,21 @@ def test_a_host_that_is_added_joins_and_a_second_operator_is_told_who_is_at_it(l
     assert planned(lab.yard) == []
 
 
-def test_a_host_that_left_the_file_is_said_and_leaves_as_it_was_found_when_asked_to(lab: Lab) -> None:
+def test_a_host_that_left_the_file_is_said_and_leaves_as_it_was_found_when_asked_to(
+    lab: Lab,
+) -> None:
     lab.name_hosts(1, 2)
     left = (
-        f"host-3 ({lab.hosts[2].ssh}): still in the cluster, and no longer in the file: trainyard cluster.up --remove"
+        f"host-3 ({lab.hosts[2].ssh}): still in the cluster, and no longer in the file: "
+        "trainyard cluster.up --remove"
     )
     assert f"warning: {left}" in lab.yard.run("cluster.up").stderr
     assert lab.nodes() == {"host-1", "host-2", "host-3"}
     row = lab.yard.json("cluster.status")["hosts"][2]
     assert (row["host"], row["address"], row["state"]) == ("host-3", lab.hosts[2].ip, "ready")
     assert row["seen"] == "not in the file any more: trainyard cluster.up --remove"
-    # Its connection broke between this lock and the one that it has: MicroK8s then refuses to let it leave.
+    # Its connection broke between this lock and the one that it has: MicroK8s then refuses to let
+    # it leave.
     lab.hosts[2].run("rm", f"{DATA}/var/lock/no-cert-reissue")
     refused = microk8s.run(lab.hosts[2], "leave", check=False)
     assert (refused.returncode, refused.stdout) == (1, f"{ALONE}\n")
@@ -361,7 +455,9 @@ def test_a_host_that_left_the_file_is_said_and_leaves_as_it_was_found_when_asked
     assert lab.nodes() == {"host-1", "host-2"}
     host = lab.hosts[2]
     assert "no matching snaps" in host.shell("snap list microk8s 2>&1 || true").stdout
-    written = host.shell("cat /etc/hosts; ls /etc/sysctl.d /run /var/snap/microk8s 2>&1 || true").stdout
+    written = host.shell(
+        "cat /etc/hosts; ls /etc/sysctl.d /run /var/snap/microk8s 2>&1 || true"
+    ).stdout
     assert "trainyard" not in written
 
 
@@ -380,10 +476,21 @@ def test_a_dead_host_is_a_row_beside_whole_ones(lab: Lab) -> None:
     first, second = lab.first, lab.second
     second.run("snap", "stop", "microk8s")
     stopped = lab.yard.json("cluster.status")["hosts"][1]
-    assert (stopped["host"], stopped["state"], stopped["seen"]) == ("host-2", "not ready", "its kubelet does not run")
+    assert (stopped["host"], stopped["state"], stopped["seen"]) == (
+        "host-2",
+        "not ready",
+        "its kubelet does not run",
+    )
+
     second.power_off()
     alive, dead = lab.yard.json("cluster.status")["hosts"]
-    assert (alive["name"], alive["state"], alive["voter"], alive["certificate_days"]) == (first.ip, "ready", True, 365)
+    assert (alive["name"], alive["state"], alive["voter"], alive["certificate_days"]) == (
+        first.ip,
+        "ready",
+        True,
+        365,
+    )
+
     assert (dead["name"], dead["state"], dead["version"]) == (second.ip, "unreachable", None)
     unreachable = f"{second.ip} cannot be reached by SSH on port 22"
     assert dead["seen"].startswith(f"{unreachable}: ")
@@ -393,10 +500,16 @@ def test_a_dead_host_is_a_row_beside_whole_ones(lab: Lab) -> None:
 
 def test_a_dead_host_is_named_and_goes_by_force_alone(lab: Lab) -> None:
     dead = lab.second
-    assert f"error: {dead.ip} cannot be reached by SSH on port 22\n" in lab.yard.run("cluster.up", expect=3).stderr
+    assert (
+        f"error: {dead.ip} cannot be reached by SSH on port 22\n"
+        in lab.yard.run("cluster.up", expect=3).stderr
+    )
     lab.name_hosts(1)
     refused = lab.yard.run("cluster.up", "--remove", expect=3).stderr
-    assert f"error: host-2 is no longer in the file, and cannot be told to leave: {dead.ip} cannot be" in refused
+    assert (
+        f"error: host-2 is no longer in the file, and cannot be told to leave: {dead.ip} cannot be"
+        in refused
+    )
     lab.yard.run("cluster.up", "--remove", "--force")
     assert lab.nodes() == {"host-1"}
     assert planned(lab.yard) == []
@@ -405,8 +518,15 @@ def test_a_dead_host_is_named_and_goes_by_force_alone(lab: Lab) -> None:
 def test_where_every_host_is_dead_the_cluster_is_down(lab: Lab) -> None:
     lab.first.power_off()
     status = lab.yard.json("cluster.status")
-    assert (status["state"], [host["state"] for host in status["hosts"]]) == ("down", ["unreachable"])
+    assert (status["state"], [host["state"] for host in status["hosts"]]) == (
+        "down",
+        ["unreachable"],
+    )
 
 
 def planned(yard: Yard, *flags: str) -> list[str]:
-    return [step["title"] for step in yard.json("cluster.plan", *flags)["steps"] if step["state"] == "would"]
+    return [
+        step["title"]
+        for step in yard.json("cluster.plan", *flags)["steps"]
+        if step["state"] == "would"
+    ]

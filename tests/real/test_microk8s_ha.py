@@ -1,4 +1,5 @@
-"""Three control planes, made one by one: one may be lost, of two only reads are left; two leave, one is upgraded.
+"""Three control planes, made one by one: one may be lost, of two only reads are left; two leave,
+one is upgraded.
 
 Each test needs the last one.
 """
@@ -29,7 +30,9 @@ ONLY_COPY = """#!/bin/sh
 [ $1 != leave ] || { echo This node currently holds the only copy; exit 3; }
 exec $0.kept "$@"
 """
-REFUSES = ONLY_COPY.replace("This node currently holds the only copy; exit 3", "It cannot leave now; exit 1")
+REFUSES = ONLY_COPY.replace(
+    "This node currently holds the only copy; exit 3", "It cannot leave now; exit 1"
+)
 FROZEN = "Error from server: etcdserver: request timed out\n"
 JOB = """
     command: [sleep, "{seconds}"]
@@ -38,8 +41,9 @@ JOB = """
 """
 
 
-# KubeRay's operator ends where it cannot renew its lease in time, as while control planes leave ("leader election
-# lost"), and Kubernetes starts it again: `up` waits for that, and changes nothing.
+# KubeRay's operator ends where it cannot renew its lease in time, as while control planes leave
+# ("leader election lost"), and Kubernetes starts it again: `up` waits for that, and changes
+# nothing.
 WAITS = "Check the KubeRay operator"
 
 
@@ -62,7 +66,9 @@ class Lab:
         return all(status.count("role: voter") == 3 for status in known)
 
     def works(self) -> bool:
-        """Say whether all three are voters, and each takes a write: kine's way to a database that is back is late."""
+        """Say whether all three are voters, and each takes a write: kine's way to a database that
+        is back is late.
+        """
         return self.vote() and all(map(writes, self.hosts))
 
     def changes(self, *words: str) -> list[str]:
@@ -77,7 +83,9 @@ def lab(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     need(programs.missing())
     home = tmp_path_factory.mktemp("lab")
     with microk8s.bare_hosts(engine, tmp_path_factory.mktemp("hosts"), count=3) as made:
-        document = labs.cluster_file(engine, home, made, workers=0, node_selector={"kubernetes.io/hostname": "host-3"})
+        document = labs.cluster_file(
+            engine, home, made, workers=0, node_selector={"kubernetes.io/hostname": "host-3"}
+        )
         yard = labs.place_to_work(home, made, document)
         for seconds in (0, 15):
             write_job(yard, f"sleep-{seconds}", JOB.replace("SECONDS", str(seconds)))
@@ -100,7 +108,9 @@ def test_the_cluster_works_on_without_its_first_control_plane_which_may_come_bac
     yard.run("train.dispatch", "sleep-15", "--skip-smoke", "--no-wait")
     first.power_off()
     assert yard.states() == {"head": "up"}
-    wait_until(lambda: yard.json("train.status")["state"] == "succeeded", seconds=120, what="the run ends")
+    wait_until(
+        lambda: yard.json("train.status")["state"] == "succeeded", seconds=120, what="the run ends"
+    )
     yard.run("train.dispatch", "sleep-0", "--skip-smoke")
     first.power_on()
     microk8s.wait_ready(third, *NAMES)
@@ -121,7 +131,9 @@ def test_with_two_databases_lost_reads_go_on_and_writes_wait(lab: Lab) -> None:
     wait_until(lab.works, seconds=180, what="writes go on")
 
 
-def test_no_control_plane_joins_while_a_database_is_dead_and_then_its_ghost_goes_first(lab: Lab) -> None:
+def test_no_control_plane_joins_while_a_database_is_dead_and_then_its_ghost_goes_first(
+    lab: Lab,
+) -> None:
     first, second, third = lab.hosts
     run(first, "kubectl", "delete", "node", "host-2")
     second.run("snap", "remove", "microk8s", "--purge")
@@ -133,7 +145,10 @@ def test_no_control_plane_joins_while_a_database_is_dead_and_then_its_ghost_goes
     )
     third.run("snap", "stop", "microk8s.daemon-k8s-dqlite")
     refused = lab.yard.run("cluster.up", expect=6, seconds=600)
-    assert f"error: no control plane may join or leave while the database of {third.ip} is dead" in refused.stderr
+    assert (
+        f"error: no control plane may join or leave while the database of {third.ip} is dead"
+        in refused.stderr
+    )
     third.run("snap", "start", "microk8s.daemon-k8s-dqlite")
     wait_until(lambda: writes(first), seconds=180, what="a quorum")
     assert f"Join {second.ip} as a control plane" in lab.changes()
@@ -145,16 +160,22 @@ def test_control_planes_leave_when_asked_to_and_who_may_not_goes_on(lab: Lab) ->
     first, second, third = lab.hosts
     lab.name_hosts(third)
     # What the only one that votes would say.
-    first.shell(f"mv {PROGRAM} {PROGRAM}.kept; printf '{ONLY_COPY}' > {PROGRAM}; chmod +x {PROGRAM}")
+    first.shell(
+        f"mv {PROGRAM} {PROGRAM}.kept; printf '{ONLY_COPY}' > {PROGRAM}; chmod +x {PROGRAM}"
+    )
     refused = lab.yard.run("cluster.up", "--remove", expect=6, seconds=600).stderr
     first.shell(f"mv {PROGRAM}.kept {PROGRAM}")
     assert "error: host-1 does not leave\n  at This node currently holds the only copy\n" in refused
     assert "SchedulingDisabled" not in run(third, "kubectl", "get", "nodes").stdout
+
     # As after a join that was cut off once its node was there: it alone does not let them leave.
     for host in (first, second):
         host.run("rm", f"{DATA}/var/lock/no-cert-reissue")
+
     left = [title for title in lab.changes("--remove") if title.startswith("Remove ")]
-    assert left == [f"Remove host-{number} ({host.ssh})" for number, host in enumerate((first, second), start=1)]
+    assert left == [
+        f"Remove host-{number} ({host.ssh})" for number, host in enumerate((first, second), start=1)
+    ]
     assert microk8s.ready(third) == {"host-3"}
     # On the second it was installed by hand, above.
     assert "no matching snaps" in first.shell("snap list microk8s 2>&1 || true").stdout
@@ -163,7 +184,9 @@ def test_control_planes_leave_when_asked_to_and_who_may_not_goes_on(lab: Lab) ->
     assert lab.changes() == []
 
 
-def test_a_control_plane_that_was_cut_off_in_mid_join_joins_when_up_is_repeated_and_leaves(lab: Lab) -> None:
+def test_a_control_plane_that_was_cut_off_in_mid_join_joins_when_up_is_repeated_and_leaves(
+    lab: Lab,
+) -> None:
     first, second, third = lab.hosts
     token = json.loads(run(third, "add-node", "--format", "json").stdout)["token"]
     # Nobody reads its second line, "Waiting for this node".
@@ -180,12 +203,16 @@ def test_a_control_plane_that_was_cut_off_in_mid_join_joins_when_up_is_repeated_
         f"Join {second.ip} as a control plane",
         f"Join {first.ip} as a control plane",
     ]
+
     wait_until(lab.works, seconds=120, what="all vote")
     lab.name_hosts(third)
-    # Of a host that Trainyard joined, and which does not leave, the snap is removed, and then the member.
+    # Of a host that Trainyard joined, and which does not leave, the snap is removed, and then the
+    # member.
     first.shell(f"mv {PROGRAM} {PROGRAM}.kept; printf '{REFUSES}' > {PROGRAM}; chmod +x {PROGRAM}")
     left = [title for title in lab.changes("--remove") if title.startswith("Remove ")]
-    assert left == [f"Remove host-{number} ({host.ssh})" for number, host in enumerate((first, second), start=1)]
+    assert left == [
+        f"Remove host-{number} ({host.ssh})" for number, host in enumerate((first, second), start=1)
+    ]
     assert microk8s.ready(third) == {"host-3"}
     assert not is_installed(first)
     first.run("rm", "-f", f"{PROGRAM}.kept")
@@ -194,7 +221,10 @@ def test_a_control_plane_that_was_cut_off_in_mid_join_joins_when_up_is_repeated_
 def test_a_host_is_upgraded_minor_by_minor_when_asked_to_and_never_downgraded(lab: Lab) -> None:
     yard, third = lab.yard, lab.hosts[2]
     older, newer = (("--set", f"microk8s.channel={channel}/stable") for channel in ("1.32", "1.35"))
-    assert "the file says 1.32/stable: there is no way back" in yard.run("cluster.up", *older, expect=2).stderr
+    assert (
+        "the file says 1.32/stable: there is no way back"
+        in yard.run("cluster.up", *older, expect=2).stderr
+    )
     assert "--set microk8s.upgrade=true\n" in yard.run("cluster.up", *newer, expect=2).stderr
     changed = lab.changes(*newer, "--set", "microk8s.upgrade=true")
     minors = [title for title in changed if title.startswith("Upgrade ")]

@@ -1,4 +1,6 @@
-"""A lab of hundreds of hosts is asked side by side, with a bound, and one that does not answer holds back no other."""
+"""A lab of hundreds of hosts is asked side by side, with a bound, and one that does not answer
+holds back no other.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ pytestmark = pytest.mark.timeout(300)
 MIB = 2**20
 # More than are ever connected at once.
 MANY = 200
-# Prints how much memory a command had at most, in KiB: that of a child of this process would count ours.
+# Prints how much memory a command had at most, in KiB: that of a child of this process would count
+# ours.
 WEIGH = """\
 import resource, subprocess, sys
 code = subprocess.call(sys.argv[1:])
@@ -50,24 +53,36 @@ def lab(made: ManyHosts, *words: str) -> Yard:
 def test_a_plan_for_two_hundred_hosts_has_few_connections_and_little_memory(tmp_path: Path) -> None:
     with many_hosts(tmp_path, count=MANY) as made:
         done = lab(made, WEIGH).run("cluster.plan", "--json")
-    titles = [step["title"] for step in json.loads(done.stdout)["steps"] if step["state"] == "would"]
+    titles = [
+        step["title"] for step in json.loads(done.stdout)["steps"] if step["state"] == "would"
+    ]
     assert titles[0] == f"Prepare {MANY} hosts"
     assert int(done.stderr.split()[-1]) * 1024 < 500 * MIB
-    # Those that are asked, those that stay for the next question, and what the server has not noticed yet.
+    # Those that are asked, those that stay for the next question, and what the server has not
+    # noticed yet.
     assert made.most < 4 * AT_ONCE < MANY
-    # Whether sudo asks; what each host is, once for the steps and once for its files; of the control plane its nodes.
+    # Whether sudo asks; what each host is, once for the steps and once for its files; of the
+    # control plane its nodes.
     assert made.asked <= 3 * MANY + 10
 
 
-def test_a_host_that_never_answers_is_named_beside_what_is_wrong_with_the_others(tmp_path: Path) -> None:
+def test_a_host_that_never_answers_is_named_beside_what_is_wrong_with_the_others(
+    tmp_path: Path,
+) -> None:
     small = {ip(70): {"memory": 512 * MIB}}
     with many_hosts(tmp_path, count=100, silent=[ip(6)], hanging=[ip(7)], changed=small) as made:
         yard = lab(made, IMPATIENT, "10")
         error = yard.json("cluster.plan", expect=3)
         assert error["error"] == "some hosts cannot become a Kubernetes yet"
         silent, hanging, problem = error["problems"]
-        assert (hanging["where"], hanging["message"].partition(": ")[0]) == (ip(7), "sudo did not end within 10 s")
-        assert problem == {"where": ip(70), "message": "has 0.5 GiB of memory, and a worker needs 1 GiB"}
+        assert (hanging["where"], hanging["message"].partition(": ")[0]) == (
+            ip(7),
+            "sudo did not end within 10 s",
+        )
+        assert problem == {
+            "where": ip(70),
+            "message": "has 0.5 GiB of memory, and a worker needs 1 GiB",
+        }
         assert (silent["where"], silent["message"].partition(": ")[0]) == (
             ip(6),
             f"cannot be reached by SSH on port {made.port}",

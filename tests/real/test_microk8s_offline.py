@@ -1,4 +1,5 @@
-"""Hosts that reach neither snapd's store nor a registry but one: snaps and images are files, and a mirror has the rest.
+"""Hosts that reach neither snapd's store nor a registry but one: snaps and images are files, and a
+mirror has the rest.
 
 Each test needs the one before.
 """
@@ -67,11 +68,13 @@ def lab(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     need(programs.missing())
     home, files = tmp_path_factory.mktemp("lab"), tmp_path_factory.mktemp("files")
     mirror = f"{engine.bridge_ip}:{free_port()}"
+
     with microk8s.bare_hosts(engine, tmp_path_factory.mktemp("hosts"), count=2) as made:
         publishing.publish(engine, mirror, PAUSE, RAY_IMAGE, owner=hosts.this_process())
         for host in made:
             (host.files / "offline").touch()
             (host.files / "network-image").write_text(f"{NETWORK}\n")
+
         (made[1].files / "snapd").write_text("2.72\n")
         microk8s.download(files, names=("snapd", "core22", "microk8s"))
         (files / "images").mkdir()
@@ -111,6 +114,7 @@ def test_a_cluster_comes_up_from_files_and_a_mirror(lab: Lab) -> None:
     assert [title for title in planned if title in STEPS] == STEPS
     print(yard.run("cluster.up", seconds=600).stderr)
     assert set(yard.states().values()) == {"up"}
+
     for host in lab.hosts:
         row = host.run("snap", "list", "microk8s").stdout.splitlines()[1].split()
         assert row[2:] == ["8596", "-", "canonical**", "classic,held"]

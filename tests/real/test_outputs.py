@@ -1,4 +1,6 @@
-"""What tasks leave comes home, of every attempt and while they run; what cannot is said, and costs only itself."""
+"""What tasks leave comes home, of every attempt and while they run; what cannot is said, and costs
+only itself.
+"""
 
 from __future__ import annotations
 
@@ -63,15 +65,25 @@ HOGS = """
 def outputs(run: Path, task: str) -> dict[str, str]:
     """Return the text files of a task at home."""
     place = run / "outputs" / task
-    return {str(path.relative_to(place)): path.read_text() for path in sorted(place.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(place)): path.read_text()
+        for path in sorted(place.rglob("*"))
+        if path.is_file()
+    }
 
 
 @pytest.mark.core
 def test_the_next_attempt_goes_on_with_what_the_last_one_left(yard: Yard) -> None:
-    write_job(yard, "goes-on", "command: [python3, go.py]\noutputs: [runs/]\nretries: 1\n", go=APPENDING)
+    write_job(
+        yard, "goes-on", "command: [python3, go.py]\noutputs: [runs/]\nretries: 1\n", go=APPENDING
+    )
     yard.run("train.dispatch", "goes-on", "--skip-smoke")
     both = "attempt 1\nattempt 2\n"
-    assert outputs(newest(yard), "goes-on") == {"metrics.csv": both, "runs/log.txt": both, "only-2": ""}
+    assert outputs(newest(yard), "goes-on") == {
+        "metrics.csv": both,
+        "runs/log.txt": both,
+        "only-2": "",
+    }
 
 
 def test_each_attempt_may_have_outputs_of_its_own(yard: Yard) -> None:
@@ -119,8 +131,8 @@ def test_what_cannot_be_brought_back_costs_only_itself_and_the_exit_code(yard: Y
     assert {task["state"] for task in yard.json("train.status", run.name)["tasks"]} == {"succeeded"}
 
 
-# Stores into a file through memory, which changes no time of it once the page is dirty; rewrites another one in
-# place, and puts its time back; removes nothing.
+# Stores into a file through memory, which changes no time of it once the page is dirty; rewrites
+# another one in place, and puts its time back; removes nothing.
 STORES = """
     import mmap, os, time
     with open("model.bin", "r+b") as file, mmap.mmap(file.fileno(), 0) as model:
@@ -135,7 +147,9 @@ STORES = """
     """
 
 
-def test_what_changes_without_its_time_comes_home_and_is_there_for_the_next_attempt(yard: Yard) -> None:
+def test_what_changes_without_its_time_comes_home_and_is_there_for_the_next_attempt(
+    yard: Yard,
+) -> None:
     job = "command: [python3, stores.py]\noutputs: [model.bin, same.bin]\noutputs_every: 1s\n"
     write_job(yard, "stores", job, stores=STORES)
     for name in ("model.bin", "same.bin"):
@@ -149,13 +163,28 @@ def test_what_changes_without_its_time_comes_home_and_is_there_for_the_next_atte
 
 @pytest.mark.parametrize(
     ("to", "ends", "code"),
-    [("| head -1 >/dev/null", 3, 1), (">/dev/full", 3, 1), (">/dev/full", 0, 6), ("2>/dev/full >/dev/null", 0, 0)],
+    [
+        ("| head -1 >/dev/null", 3, 1),
+        (">/dev/full", 3, 1),
+        (">/dev/full", 0, 6),
+        ("2>/dev/full >/dev/null", 0, 0),
+    ],
 )
-def test_a_run_is_followed_to_its_end_whoever_reads_what_it_prints(yard: Yard, to: str, ends: int, code: int) -> None:
-    make = f"for i in 1 2 3 4; do echo $i; sleep 0.5; done; echo all > $TRAINYARD_OUTPUT/all; exit {ends}"
+def test_a_run_is_followed_to_its_end_whoever_reads_what_it_prints(
+    yard: Yard, to: str, ends: int, code: int
+) -> None:
+    make = (
+        "for i in 1 2 3 4; do echo $i; sleep 0.5; done; echo all > $TRAINYARD_OUTPUT/all; "
+        f"exit {ends}"
+    )
     write_job(yard, "outlives", f"command: [sh, -c, '{make}']\n")
-    line = f"{shlex.join(yard.command('train.dispatch', 'outlives', '--skip-smoke'))} {to}; exit ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", line], cwd=yard.home, env=yard.env(), capture_output=True, timeout=100)
+    line = (
+        f"{shlex.join(yard.command('train.dispatch', 'outlives', '--skip-smoke'))} {to}; exit "
+        "${PIPESTATUS[0]}"
+    )
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=yard.home, env=yard.env(), capture_output=True, timeout=100
+    )
     assert done.returncode == code, done
     assert outputs(newest(yard), "outlives") == {"all": "all\n"}
 
@@ -191,12 +220,15 @@ def small_disk(yard: Yard) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("what", ["prints", "leaves"])
-def test_a_full_disk_on_the_head_ends_the_task_that_filled_it(yard: Yard, small_disk: None, what: str) -> None:
+def test_a_full_disk_on_the_head_ends_the_task_that_filled_it(
+    yard: Yard, small_disk: None, what: str
+) -> None:
     job = f"""
         command: [python3, hog.py, "{{what}}"]
         matrix: {{what: [{what}, neither]}}
         retries: 2
         """
+
     write_job(yard, "hogs", job, hog=HOGS)
     yard.run("train.dispatch", "hogs", "--skip-smoke", expect=1)
     run = newest(yard)

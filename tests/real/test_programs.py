@@ -52,14 +52,22 @@ def test_ctrl_c_ends_the_program_and_what_it_started(tmp_path: Path) -> None:
     script = f"sleep 300 & echo $! > {pids}; echo ready; wait"
     main_thread = threading.main_thread().ident
     assert main_thread is not None
+
     with pytest.raises(KeyboardInterrupt):
         programs.run(
             ["bash", "-c", script],
             env=ENV,
-            on_line=lambda line: signal.pthread_kill(main_thread, signal.SIGINT) if line == "ready" else None,
+            on_line=lambda line: (
+                signal.pthread_kill(main_thread, signal.SIGINT) if line == "ready" else None
+            ),
         )
+
     sleeper = int(pids.read_text())
-    wait_until(lambda: not psutil.pid_exists(sleeper) or _is_zombie(sleeper), seconds=20, what="the sleeper ended")
+    wait_until(
+        lambda: not psutil.pid_exists(sleeper) or _is_zombie(sleeper),
+        seconds=20,
+        what="the sleeper ended",
+    )
 
 
 def test_a_program_that_is_not_installed_is_named_with_the_way_to_have_it() -> None:
@@ -67,7 +75,10 @@ def test_a_program_that_is_not_installed_is_named_with_the_way_to_have_it() -> N
         programs.find("no-such-program", ENV, hint="Install it.")
     assert refused.value.lines() == ["no-such-program is not installed", "  -> Install it."]
     assert (
-        programs.find(Path(sys.executable).name, {"PATH": str(Path(sys.executable).parent)}, hint="") == sys.executable
+        programs.find(
+            Path(sys.executable).name, {"PATH": str(Path(sys.executable).parent)}, hint=""
+        )
+        == sys.executable
     )
 
 

@@ -1,4 +1,6 @@
-"""One Python program on every backend; and however the block of a cluster is left, what it made goes, and only that."""
+"""One Python program on every backend; and however the block of a cluster is left, what it made
+goes, and only that.
+"""
 
 from __future__ import annotations
 
@@ -171,13 +173,17 @@ BROKEN_GPU = STAND_IN.replace("#!/bin/sh\n", '#!/bin/sh\n[ -z "$RAY_JOB_ID" ] ||
 def run(yard: Yard, *arguments: str, seconds: float = 240.0) -> str:
     """Run Python there, to a good end; return what it printed."""
     command = [sys.executable, *arguments]
-    done = subprocess.run(command, cwd=yard.home, env=yard.env(), capture_output=True, text=True, timeout=seconds)
+    done = subprocess.run(
+        command, cwd=yard.home, env=yard.env(), capture_output=True, text=True, timeout=seconds
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 def interrupted(yard: Yard, moment: str, number: signal.Signals = signal.SIGINT) -> str:
-    """Run the program, and end it as a terminal does once it has printed something; return what it printed."""
+    """Run the program, and end it as a terminal does once it has printed something; return what it
+    printed.
+    """
     output = yard.home / "output"
     with output.open("w") as stream:
         program = subprocess.Popen(
@@ -188,14 +194,18 @@ def interrupted(yard: Yard, moment: str, number: signal.Signals = signal.SIGINT)
             stderr=stream,
             start_new_session=True,
         )
+
     try:
         wait_until(
-            lambda: moment in output.read_text() or program.poll() is not None, seconds=240, what=f"it says {moment!r}"
+            lambda: moment in output.read_text() or program.poll() is not None,
+            seconds=240,
+            what=f"it says {moment!r}",
         )
         os.killpg(program.pid, number)
         program.wait(240)
     finally:
         program.kill()
+
     assert program.returncode == -signal.SIGINT, output.read_text()
     return output.read_text()
 
@@ -258,7 +268,9 @@ def test_a_block_is_not_entered_without_smoke_or_in_time_and_nothing_stays(fresh
 
 
 def assert_sematics(yard: Yard, more: str = "") -> str:
-    """Run Sematic's program: `ray` is the cluster in its block, and none outside it; return what it printed."""
+    """Run Sematic's program: `ray` is the cluster in its block, and none outside it; return what it
+    printed.
+    """
     (yard.home / "helper.py").write_text("VALUE = 7\n")
     (yard.home / "pipeline.py").write_text(SEMATIC + more)
     said = run(yard, "pipeline.py")
@@ -278,7 +290,9 @@ def test_ray_is_the_cluster_in_a_block_of_sematics(fresh: Yard) -> None:
     assert fresh.leftovers() == []
 
 
-def test_ray_is_the_cluster_in_a_block_whose_nodes_are_containers(fresh: Yard, engine: BedEngine) -> None:
+def test_ray_is_the_cluster_in_a_block_whose_nodes_are_containers(
+    fresh: Yard, engine: BedEngine
+) -> None:
     fresh.environ.update(engine.environ())
     fresh.write_cluster(CONTAINERS)
     assert_sematics(fresh)
@@ -286,7 +300,9 @@ def test_ray_is_the_cluster_in_a_block_whose_nodes_are_containers(fresh: Yard, e
 
 
 @pytest.mark.breaking
-def test_ray_is_the_cluster_in_a_block_whose_nodes_are_pods(kube: KubeBed, operator: None, tmp_path: Path) -> None:
+def test_ray_is_the_cluster_in_a_block_whose_nodes_are_pods(
+    kube: KubeBed, operator: None, tmp_path: Path
+) -> None:
     lab = kubernetes.yard(kube, tmp_path, "python")
     kubernetes.write(kube, lab, PODS, namespace=SPACE)
     assert_sematics(lab)
@@ -295,16 +311,22 @@ def test_ray_is_the_cluster_in_a_block_whose_nodes_are_pods(kube: KubeBed, opera
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
-    """Give a cluster that is there before any block; unlike the GPUs of `yard`, its nodes are what they say."""
+    """Give a cluster that is there before any block; unlike the GPUs of `yard`, its nodes are what
+    they say.
+    """
     demo = Yard(tmp_path_factory.mktemp("demo"), cluster="demo")
     demo.write_cluster(HEAD_AND_WORKER)
     with demo.up():
         yield demo
 
 
-def test_ray_is_somebody_elses_cluster_on_its_nodes_and_starts_nothing_elsewhere(demo: Yard) -> None:
+def test_ray_is_somebody_elses_cluster_on_its_nodes_and_starts_nothing_elsewhere(
+    demo: Yard,
+) -> None:
     existing = f"{{{{address: '{demo.address()}', token_file: {demo.state}/token}}}}"
-    file = demo.write_cluster(f"name: {{name}}\nbackend: existing\nexisting: {existing}\n", name="theirs")
+    file = demo.write_cluster(
+        f"name: {{name}}\nbackend: existing\nexisting: {existing}\n", name="theirs"
+    )
     (demo.home / "program.py").write_text(ELSEWHERE)
     job = "command: [python, inside.py]\nresources: {cpus: 1, actors: {cpus: 1}}\n"
     write_job(demo, "inside", job, inside=INSIDE.format(file=file))

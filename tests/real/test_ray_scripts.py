@@ -1,4 +1,6 @@
-"""Commands that connect to Ray themselves: they are let in, and what they start there is like the task itself."""
+"""Commands that connect to Ray themselves: they are let in, and what they start there is like the
+task itself.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,17 @@ TOKEN = "b" * 64
 
 @pytest.fixture
 def token_in_environment() -> Iterator[str]:
-    """Give the dashboard's address of a head that has its token as pods have theirs: in a variable alone."""
+    """Give the dashboard's address of a head that has its token as pods have theirs: in a variable
+    alone.
+    """
     variables = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN}
     with ray_start.head(Path(f"/tmp/pod-{os.getpid()}"), variables, cpus=2) as (address, _):
         yield address
 
 
-def test_a_command_connects_where_nodes_have_their_token_in_a_variable(token_in_environment: str, fresh: Yard) -> None:
+def test_a_command_connects_where_nodes_have_their_token_in_a_variable(
+    token_in_environment: str, fresh: Yard
+) -> None:
     file = fresh.home / "token"
     file.write_text(TOKEN)
     existing = f"existing: {{{{address: '{token_in_environment}', token_file: '{file}'}}}}\n"
@@ -68,7 +74,10 @@ def test_what_a_program_says_to_ray_itself_comes_on_top(yard: Yard) -> None:
     job = "command: [python, own.py]\nenv: {COLOUR: red, SHADE: dark}\n"
     write_job(yard, "own", job, own=OWN, beside="WORDS = 'beside'\n")
     yard.run("train.dispatch", "own", "--skip-smoke")
-    assert "FOUND {('beside', 'yes', 'blue', 'dark')}" in (newest(yard) / "logs" / "own.1.log").read_text()
+    assert (
+        "FOUND {('beside', 'yes', 'blue', 'dark')}"
+        in (newest(yard) / "logs" / "own.1.log").read_text()
+    )
 
 
 # Each attempt keeps a named actor, one without a name and a placement group.
@@ -99,7 +108,9 @@ LEFT = "2 detached actors and 1 detached placement group"
 
 
 def runner_of(yard: Yard, run: str) -> psutil.Process:
-    """Return the process of a run's runner, among those of a cluster, of which some end meanwhile."""
+    """Return the process of a run's runner, among those of a cluster, of which some end
+    meanwhile.
+    """
     found = []
     for process in yard.processes():
         with suppress(psutil.Error):
@@ -112,20 +123,29 @@ def runner_of(yard: Yard, run: str) -> psutil.Process:
 def living(yard: Yard) -> int:
     """Return how many of the program's actors Ray has."""
     with RayApi(yard.address(), yard.token()) as ray:
-        rows = ray.living("actors", "state", "DEAD", lambda answer: answer["data"]["result"]["result"])
+        rows = ray.living(
+            "actors", "state", "DEAD", lambda answer: answer["data"]["result"]["result"]
+        )
     return sum(row["class_name"] == "Kept" for row in rows)
 
 
 @pytest.mark.core
 def test_nothing_that_an_attempt_kept_on_the_cluster_outlives_it(yard: Yard) -> None:
-    write_job(yard, "keeps", "command: [python, keeps.py]\nresources: {cpus: 0.5}\nretries: 1\n", keeps=KEEPS)
+    write_job(
+        yard,
+        "keeps",
+        "command: [python, keeps.py]\nresources: {cpus: 0.5}\nretries: 1\n",
+        keeps=KEEPS,
+    )
     yard.run("train.dispatch", "keeps", "--skip-smoke")
     notes = [event["text"] for event in events(newest(yard)) if event["event"] == "note"]
     assert notes == [f"keeps: attempt {attempt} left {LEFT}: removed" for attempt in (1, 2)]
     assert living(yard) == 0
 
 
-def test_a_run_with_drivers_is_one_run_and_what_it_leaves_when_its_runner_is_killed_goes_by_up(yard: Yard) -> None:
+def test_a_run_with_drivers_is_one_run_and_what_it_leaves_when_its_runner_is_killed_goes_by_up(
+    yard: Yard,
+) -> None:
     write_job(yard, "killed", "command: [python, keeps.py]\nenv: {WAITS: '1'}\n", keeps=KEEPS)
     yard.run("train.dispatch", "killed", "--skip-smoke", "--no-wait")
     run = newest(yard).name

@@ -1,4 +1,6 @@
-"""Ray's own command line, against a cluster of Trainyard's: it shows its runs, and runs jobs of its own."""
+"""Ray's own command line, against a cluster of Trainyard's: it shows its runs, and runs jobs of its
+own.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +35,7 @@ def test_rays_tools_show_a_run_and_submit_their_own(yard: Yard, tmp_path: Path) 
             timeout=180,
             check=False,
         )
+
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
@@ -41,12 +44,14 @@ def test_rays_tools_show_a_run_and_submit_their_own(yard: Yard, tmp_path: Path) 
     address = f"--address={opened['address']}"
 
     log = ray("job", "logs", run, address)
+
     assert sorted(line for line in log.splitlines() if line.startswith("[seed=")) == [
         "[seed=0] and no end of line",
         "[seed=0] seed 0",
         "[seed=1] and no end of line",
         "[seed=1] seed 1",
     ]
+
     details = next(text for text in ray("job", "list", address).split("JobDetails(") if run in text)
     entrypoint = details.partition("entrypoint=")[2].partition(", message=")[0]
     assert run in entrypoint
@@ -56,5 +61,7 @@ def test_rays_tools_show_a_run_and_submit_their_own(yard: Yard, tmp_path: Path) 
     assert "Total Usage" in ray("status", f"--address={opened['gcs']}")
 
     (tmp_path / "own.py").write_text(OWN)
-    submitted = ray("job", "submit", address, "--working-dir", str(tmp_path), "--", "python", "own.py")
+    submitted = ray(
+        "job", "submit", address, "--working-dir", str(tmp_path), "--", "python", "own.py"
+    )
     assert "own 6.0" in submitted

@@ -1,4 +1,6 @@
-"""A registry of one's own: run, filled, looked into, removed; on a real engine, with the real registry."""
+"""A registry of one's own: run, filled, looked into, removed; on a real engine, with the real
+registry.
+"""
 
 from __future__ import annotations
 
@@ -54,18 +56,27 @@ def guarded(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 @pytest.mark.core
-def test_what_docker_pushes_is_listed_and_kept_until_it_is_purged(plain: Yard, engine: BedEngine) -> None:
+def test_what_docker_pushes_is_listed_and_kept_until_it_is_purged(
+    plain: Yard, engine: BedEngine
+) -> None:
     planned = plain.json("registry.up", "--dry")
     assert [step["state"] for step in planned["steps"]] == ["already", "already", "would", "after"]
     assert plain.json("registry.status")["state"] == "down"
     up = plain.run("registry.up")
     where = address(plain)
     name = f"trainyard-registry-{where.replace(':', '-')}"
-    assert up.stdout == f"registry {where} is up: plain HTTP, no login; its images are in the volume {name}\n"
+    assert (
+        up.stdout
+        == f"registry {where} is up: plain HTTP, no login; its images are in the volume {name}\n"
+    )
     assert up.stderr.splitlines()[-1] == "next: trainyard image.push"
     (described,) = json.loads(engine.docker("inspect", name).stdout)
-    published = [bound for port in described["NetworkSettings"]["Ports"].values() for bound in port or ()]
-    assert {bound["HostIp"] for bound in published} == {"127.0.0.1"}, "nobody else reaches it: it asks for no login"
+    published = [
+        bound for port in described["NetworkSettings"]["Ports"].values() for bound in port or ()
+    ]
+    assert {bound["HostIp"] for bound in published} == {"127.0.0.1"}, (
+        "nobody else reaches it: it asks for no login"
+    )
 
     push_tiny(engine, f"{where}/team/tiny:1")
     found = plain.json("registry.status")
@@ -91,7 +102,9 @@ def test_what_docker_pushes_is_listed_and_kept_until_it_is_purged(plain: Yard, e
     assert list((plain.home / "state").rglob("*127*")) == []
 
 
-def test_tls_and_a_password_are_made_and_the_ca_outlives_a_new_password(guarded: Yard, engine: BedEngine) -> None:
+def test_tls_and_a_password_are_made_and_the_ca_outlives_a_new_password(
+    guarded: Yard, engine: BedEngine
+) -> None:
     guarded.run("registry.up")
     where = address(guarded)
     ca = Path(guarded.json("registry.status")["ca_file"])
@@ -110,17 +123,30 @@ def test_tls_and_a_password_are_made_and_the_ca_outlives_a_new_password(guarded:
     assert ca.read_bytes() == before
 
 
-def test_a_taken_port_is_refused_with_the_name_of_who_has_it(plain: Yard, engine: BedEngine) -> None:
+def test_a_taken_port_is_refused_with_the_name_of_who_has_it(
+    plain: Yard, engine: BedEngine
+) -> None:
     where = address(plain)
     port = where.split(":")[1]
     with closing(socket.create_server(("127.0.0.1", int(port)))):
         refused = plain.run("registry.up", expect=3)
+
     assert f"error: port {port} of 127.0.0.1 is taken by another program\n" in refused.stderr
-    engine.docker("run", "--detach", "--name", "in-the-way", "--publish", f"{port}:5000", "trainyard-bed/registry:1")
+    engine.docker(
+        "run",
+        "--detach",
+        "--name",
+        "in-the-way",
+        "--publish",
+        f"{port}:5000",
+        "trainyard-bed/registry:1",
+    )
+
     try:
         refused = plain.run("registry.up", expect=3)
     finally:
         engine.docker("rm", "--force", "--volumes", "in-the-way")
+
     assert "taken by the container in-the-way (trainyard-bed/registry:1)\n  -> " in refused.stderr
     assert "docker rm -f NAME" in refused.stderr
     assert of_registry(engine, "container", where) == []

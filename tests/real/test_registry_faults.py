@@ -1,4 +1,6 @@
-"""What goes wrong between Docker and a registry: one clear error each, exit 6, and nothing half-pushed is used."""
+"""What goes wrong between Docker and a registry: one clear error each, exit 6, and nothing
+half-pushed is used.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,17 @@ MB = 1_000_000
 
 @pytest.fixture(scope="module")
 def image(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
-    with registries.tiny(engine, tmp_path_factory.mktemp("image"), 300 * KB, 400 * KB, 500 * KB) as built:
+    with registries.tiny(
+        engine, tmp_path_factory.mktemp("image"), 300 * KB, 400 * KB, 500 * KB
+    ) as built:
         yield built
 
 
 @pytest.fixture(scope="module")
 def plain(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BedRegistry]:
-    """Give a registry without TLS on an address that Docker does not trust by itself, as loopback."""
+    """Give a registry without TLS on an address that Docker does not trust by itself, as
+    loopback.
+    """
     directory = tmp_path_factory.mktemp("plain")
     with registries.registry(engine, directory, host=engine.bridge_ip) as running:
         yield running
@@ -51,20 +57,34 @@ def ca_file(tls: KeyPair, tmp_path: Path) -> str:
 def tags_of(image: Built) -> list[str]:
     """Return what a registry has after a push."""
     return sorted(
-        f"{image.name}:{tag}" for tag in (image.content, image.alias_local.rpartition(":")[2], source_tag(image.source))
+        f"{image.name}:{tag}"
+        for tag in (image.content, image.alias_local.rpartition(":")[2], source_tag(image.source))
     )
 
 
-def test_a_login_that_is_wrong_or_missing_is_told(engine: BedEngine, image: Built, tmp_path: Path) -> None:
+def test_a_login_that_is_wrong_or_missing_is_told(
+    engine: BedEngine, image: Built, tmp_path: Path
+) -> None:
     with registries.registry(engine, tmp_path, users={"ray": "right"}) as running:
-        spec = Registry(address=running.address, insecure=True, username="ray", password_env="PASSWORD")
+        spec = Registry(
+            address=running.address, insecure=True, username="ray", password_env="PASSWORD"
+        )
+
         with pytest.raises(LoginError) as wrong:
             registries.push(engine, image, spec, environ={"PASSWORD": "wrong-one"})
-        assert wrong.value.what == f"registry {running.address} refuses the login of ray from $PASSWORD"
+
+        assert (
+            wrong.value.what
+            == f"registry {running.address} refuses the login of ray from $PASSWORD"
+        )
         assert "wrong-one" not in str(wrong.value)
+
         with pytest.raises(LoginError) as missing:
             registries.push(engine, image, Registry(address=running.address, insecure=True))
-        assert missing.value.what == f"registry {running.address} asks for a login, and none is known"
+
+        assert (
+            missing.value.what == f"registry {running.address} asks for a login, and none is known"
+        )
         assert running.tags() == []
         registries.push(engine, image, spec, environ={"PASSWORD": "right"})
         assert running.tags() == tags_of(image)
@@ -83,17 +103,23 @@ def test_a_ca_that_is_not_trusted_here_and_one_that_docker_does_not_trust_are_tw
         assert "trainyard registry.trust" in (docker.value.hint or "")
 
 
-def test_plain_http_where_tls_is_expected(engine: BedEngine, image: Built, plain: BedRegistry) -> None:
+def test_plain_http_where_tls_is_expected(
+    engine: BedEngine, image: Built, plain: BedRegistry
+) -> None:
     with pytest.raises(CertificateError) as here:
         registries.push(engine, image, Registry(address=plain.address))
     assert here.value.what == f"registry {plain.address} speaks plain HTTP, and TLS is expected"
     with pytest.raises(CertificateError) as docker:
         registries.push(engine, image, Registry(address=plain.address, insecure=True))
-    assert docker.value.what == f"registry {plain.address} speaks plain HTTP, and Docker expects TLS"
+    assert (
+        docker.value.what == f"registry {plain.address} speaks plain HTTP, and Docker expects TLS"
+    )
     assert docker.value.hint == "Make Docker here accept that: trainyard registry.trust"
 
 
-def test_a_full_disk_is_told_at_once_and_as_what_it_is(engine: BedEngine, image: Built, tmp_path: Path) -> None:
+def test_a_full_disk_is_told_at_once_and_as_what_it_is(
+    engine: BedEngine, image: Built, tmp_path: Path
+) -> None:
     with registries.registry(engine, tmp_path, disk="800k") as running:
         spec = Registry(address=running.address, insecure=True)
         for _ in range(2):
@@ -115,6 +141,7 @@ def test_a_registry_that_goes_away_in_mid_push_is_told_and_the_next_push_sends_t
         cut = Cut(running)
         with pytest.raises(GoneError) as caught:
             registries.push(engine, image, spec, report=cut)
+
         assert cut.done
         assert caught.value.what == f"registry {running.address} does not answer"
         assert "layers that arrived are not sent again" in (caught.value.hint or "")
@@ -138,9 +165,12 @@ def test_an_interrupted_push_ends_and_leaves_no_tag(engine: BedEngine, tmp_path:
         spec = Registry(address=running.address, insecure=True)
         with pytest.raises(KeyboardInterrupt):
             registries.push(engine, image, spec, report=interrupt)
+
         # Docker goes on with a push whose client only stopped listening.
         given_up = "client disconnected during blob PATCH"
-        wait_until(lambda: running.requests(given_up) > 0, seconds=60, what="Docker gives the layer up")
+        wait_until(
+            lambda: running.requests(given_up) > 0, seconds=60, what="Docker gives the layer up"
+        )
         assert running.tags() == []
         assert registries.push(engine, image, spec).layers_sent >= 1
         assert running.tags() == tags_of(image)
@@ -155,7 +185,13 @@ class Cut:
 
     def __call__(self, text: str) -> None:
         sent, _, of = text.partition(" of ")
-        if self.done or not of or int(sent) != int(of.split()[0]) - 1 or int(of.split()[0]) < 2 or " MB" not in text:
+        if (
+            self.done
+            or not of
+            or int(sent) != int(of.split()[0]) - 1
+            or int(of.split()[0]) < 2
+            or " MB" not in text
+        ):
             return
         self.done = True
         self._running.kill()

@@ -1,4 +1,6 @@
-"""Who may push: a password, what `docker login` keeps, a token server, Amazon; nobody's secret is ever shown."""
+"""Who may push: a password, what `docker login` keeps, a token server, Amazon; nobody's secret is
+ever shown.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,11 @@ def guarded(engine: BedEngine, tmp_path: Path) -> Iterator[BedRegistry]:
 
 
 def test_a_credential_helper_is_asked(
-    engine: BedEngine, image: Built, guarded: BedRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: BedEngine,
+    image: Built,
+    guarded: BedRegistry,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     helper = tmp_path / "docker-credential-yard"
     answer = json.dumps({"ServerURL": guarded.address, "Username": USER, "Secret": PASSWORD})

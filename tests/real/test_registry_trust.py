@@ -1,4 +1,6 @@
-"""Make a real Docker engine trust a registry that is not on loopback: its settings merged, read again, a pull."""
+"""Make a real Docker engine trust a registry that is not on loopback: its settings merged, read
+again, a pull.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ def backups(engine: BedEngine) -> list[str]:
     return [path.read_text() for path in engine.config.parent.glob("daemon.json.2*")]
 
 
-def test_plain_http_is_added_to_daemon_json_and_read_without_a_restart(plain: Yard, private_engine: BedEngine) -> None:
+def test_plain_http_is_added_to_daemon_json_and_read_without_a_restart(
+    plain: Yard, private_engine: BedEngine
+) -> None:
     plain.run("registry.up")
     where = address(plain)
     before = json.dumps(KEPT, indent=2) + "\n"
@@ -70,7 +74,12 @@ def test_plain_http_is_added_to_daemon_json_and_read_without_a_restart(plain: Ya
     pid = private_engine.pid
     yard = on(plain, private_engine)
 
-    assert [step["state"] for step in yard.json("registry.trust", "--dry")["steps"]] == ["would", "after", "after"]
+    assert [step["state"] for step in yard.json("registry.trust", "--dry")["steps"]] == [
+        "would",
+        "after",
+        "after",
+    ]
+
     assert private_engine.config.read_text() == before
     trusted = yard.run("registry.trust")
     assert trusted.stdout == f"this host's Docker pulls from {where}\n"
@@ -89,7 +98,9 @@ def test_plain_http_is_added_to_daemon_json_and_read_without_a_restart(plain: Ya
     assert private_engine.docker("pull", f"{where}/trainyard/probe:1").returncode == 0
 
 
-def test_a_registry_whose_ca_nobody_knows_is_not_trusted_blindly(guarded: Yard, tmp_path: Path) -> None:
+def test_a_registry_whose_ca_nobody_knows_is_not_trusted_blindly(
+    guarded: Yard, tmp_path: Path
+) -> None:
     elsewhere = Yard(guarded.home, environ={**guarded.environ, "XDG_STATE_HOME": str(tmp_path)})
     refused = elsewhere.run("registry.trust", expect=6)
     assert "error: Docker does not trust the CA of registry" in refused.stderr
@@ -98,7 +109,9 @@ def test_a_registry_whose_ca_nobody_knows_is_not_trusted_blindly(guarded: Yard, 
     assert "Docker pulls from" in copied.stdout
 
 
-def test_another_machine_goes_on_with_the_certificate_that_the_registry_has(guarded: Yard, tmp_path: Path) -> None:
+def test_another_machine_goes_on_with_the_certificate_that_the_registry_has(
+    guarded: Yard, tmp_path: Path
+) -> None:
     elsewhere = Yard(guarded.home, environ={**guarded.environ, "XDG_STATE_HOME": str(tmp_path)})
     changed = [step["title"] for step in elsewhere.json("registry.up")["steps"] if step["changed"]]
     assert changed == ["Make its CA"]
@@ -115,12 +128,18 @@ def test_the_ca_of_a_registry_with_tls_is_given_to_docker(guarded: Yard, engine:
     assert guarded.json("registry.status")["trusted"] is False
     trusted = guarded.run("registry.trust")
     assert trusted.stdout == f"this host's Docker pulls from {where}\n"
-    assert Path(f"/etc/docker/certs.d/{where}/trainyard-ca.crt").read_bytes() == ca_of(guarded).read_bytes()
+    assert (
+        Path(f"/etc/docker/certs.d/{where}/trainyard-ca.crt").read_bytes()
+        == ca_of(guarded).read_bytes()
+    )
     assert guarded.json("registry.status")["trusted"] is True
     assert engine.docker("images", "--quiet", f"{where}/trainyard/probe").stdout == ""
     gone = guarded.run("registry.down", "--purge").stdout.splitlines()
     assert gone[0] == f"registry {where} is gone with what it held"
-    assert f"Docker here still trusts its CA; to remove that: sudo rm -r /etc/docker/certs.d/{where}" in gone
+    assert (
+        f"Docker here still trusts its CA; to remove that: sudo rm -r /etc/docker/certs.d/{where}"
+        in gone
+    )
 
 
 def ca_of(yard: Yard) -> Path:

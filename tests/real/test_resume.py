@@ -1,4 +1,6 @@
-"""A run that did not succeed is resumed: on the same cluster, and on a new one after `cluster.down`."""
+"""A run that did not succeed is resumed: on the same cluster, and on a new one after
+`cluster.down`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from tests.real.jobs import end_of, events, newest, runs, write_job
 from tests.real.yard import Yard, wait_until
 
 CLUSTER = "name: {name}\nbackend: local\nhead: {{cpus: 3, memory: 1GiB}}\n"
-# Says with what it begins, and leaves a checkpoint. The first time seed 0 succeeds, seed 1 is killed, seed 2 stays.
+# Says with what it begins, and leaves a checkpoint. The first time seed 0 succeeds, seed 1 is
+# killed, seed 2 stays.
 TRAINING = """
     import json, os, pathlib, sys, time
     checkpoint = pathlib.Path(os.environ["TRAINYARD_CHECKPOINT"])
@@ -71,7 +74,9 @@ def resumed(yard: Yard, *flags: str) -> Path:
 
 
 @pytest.mark.core
-def test_a_task_killed_for_good_is_resumed_from_its_checkpoint_and_one_that_was_interrupted_too(yard: Yard) -> None:
+def test_a_task_killed_for_good_is_resumed_from_its_checkpoint_and_one_that_was_interrupted_too(
+    yard: Yard,
+) -> None:
     write_job(yard, "rl", JOB.format(ways="end, die, stay", more=""), train=TRAINING)
     before = runs(yard)
     operator = yard.start("train.dispatch", "rl", "--skip-smoke")
@@ -84,7 +89,9 @@ def test_a_task_killed_for_good_is_resumed_from_its_checkpoint_and_one_that_was_
         saved = [event["task"] for event in told if event["event"] == "checkpoint"]
         return len(ended) == 2 and "seed=2" in saved
 
-    wait_until(is_left_with_one, seconds=120, what="two tasks have ended, and the third has a checkpoint")
+    wait_until(
+        is_left_with_one, seconds=120, what="two tasks have ended, and the third has a checkpoint"
+    )
     operator.send_signal(signal.SIGINT)
     code, output = end_of(operator)
     assert code == 130, output
@@ -111,6 +118,7 @@ def test_down_fetches_what_is_missing_names_what_is_lost_and_the_run_is_resumed_
 ) -> None:
     for name, more in (("none", "checkpoints: false"), ("large", "outputs_limit: 4MiB")):
         write_job(own, name, JOB.format(ways="end, die, end", more=more), train=TRAINING)
+
     write_job(own, "sweep", SWEEP, train=TRYING)
     own.run("train.dispatch", "none", "--skip-smoke", expect=1)
     none = newest(own)
@@ -132,7 +140,10 @@ def test_down_fetches_what_is_missing_names_what_is_lost_and_the_run_is_resumed_
 
     down = own.run("cluster.down")
     assert sorted(path.name for path in (sweep / "checkpoints").glob("[!.]*")) == home
-    assert f"note: lost with the head: 3 checkpoints of run {large.name}: seed=0 (2.9 MiB)" in down.stderr
+    assert (
+        f"note: lost with the head: 3 checkpoints of run {large.name}: seed=0 (2.9 MiB)"
+        in down.stderr
+    )
     assert f"note: lost with the head: 1 checkpoint of run {sweep.name}: trial-" in down.stderr
     assert none.name not in down.stderr
     own.run("cluster.up")

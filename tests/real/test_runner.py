@@ -1,4 +1,6 @@
-"""What the runner gives a task and takes from it: GPUs, environment, outputs, many tasks, tasks that run together."""
+"""What the runner gives a task and takes from it: GPUs, environment, outputs, many tasks, tasks
+that run together.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ def environments(yard: Yard) -> list[dict[str, str]]:
 
 
 @pytest.mark.core
-def test_a_task_sees_its_own_gpu_and_its_place_in_the_run(environments: list[dict[str, str]]) -> None:
+def test_a_task_sees_its_own_gpu_and_its_place_in_the_run(
+    environments: list[dict[str, str]],
+) -> None:
     assert [len(one["CUDA_VISIBLE_DEVICES"].split(",")) for one in environments] == [1, 1, 1, 1]
     assert {one["TRAINYARD_TASK_INDEX"] for one in environments} == {"0", "1", "2", "3"}
     assert {one["TRAINYARD_TASK_COUNT"] for one in environments} == {"4"}
@@ -70,7 +74,9 @@ def test_no_task_gets_the_token(yard: Yard, environments: list[dict[str, str]]) 
 
 
 @pytest.mark.core
-def test_a_failed_task_brings_its_outputs_home_and_one_that_cannot_start_says_why(yard: Yard) -> None:
+def test_a_failed_task_brings_its_outputs_home_and_one_that_cannot_start_says_why(
+    yard: Yard,
+) -> None:
     job = """
         outputs: [runs/]
         tasks:
@@ -79,6 +85,7 @@ def test_a_failed_task_brings_its_outputs_home_and_one_that_cannot_start_says_wh
           - {name: unlike, command: [./no-such-program]}
           - {name: from-windows, command: [./train.sh]}
         """
+
     write_job(yard, "failing", job, fail=OUTPUTS)
     script = yard.home / "jobs" / "failing" / "train.sh"
     script.write_bytes(b"#!/bin/sh\r\necho trained\r\n")
@@ -92,10 +99,14 @@ def test_a_failed_task_brings_its_outputs_home_and_one_that_cannot_start_says_wh
     assert {"kept.txt", "inside", "runs/new.txt", "runs/old.txt"} <= names
     assert "outside" not in names
     notes = [event["text"] for event in events(run) if event["event"] == "note"]
-    assert notes == ["failing: not brought back: outside: a link that leads outside (/etc/hostname)"]
+    assert notes == [
+        "failing: not brought back: outside: a link that leads outside (/etc/hostname)"
+    ]
     ended = {one["task"]: one for one in of_kind(run, "attempt-ended")}
     absent, unlike = ended["absent"], ended["unlike"]
-    first_line = "its first line names no program: '#!/bin/sh\\r', which ends with a carriage return"
+    first_line = (
+        "its first line names no program: '#!/bin/sh\\r', which ends with a carriage return"
+    )
     assert first_line in ended["from-windows"]["reason"]
     assert absent["reason"] == f"no program 'pyhton3' on {absent['node']}; did you mean 'python3'?"
     assert unlike["reason"] == f"no program './no-such-program' on {unlike['node']}"
@@ -116,24 +127,34 @@ def test_tasks_that_run_together_start_together_and_are_tried_again_together(yar
         together: true
         retries: 1
         """
+
     write_job(yard, "gang", job, partner=PARTNERS)
     yard.run("train.dispatch", "gang", "--skip-smoke")
     run = newest(yard)
-    outcomes = collections.Counter((one["attempt"], one["outcome"]) for one in of_kind(run, "attempt-ended"))
+    outcomes = collections.Counter(
+        (one["attempt"], one["outcome"]) for one in of_kind(run, "attempt-ended")
+    )
     assert outcomes == {(1, "failed"): 1, (1, "stopped"): 2, (2, "succeeded"): 3}
     order = [event["event"] for event in events(run) if event["event"].startswith("attempt-")]
     assert order == (["attempt-started"] * 3 + ["attempt-ended"] * 3) * 2
 
 
-def test_dozens_of_half_gpu_tasks_are_recorded_without_a_gap_and_a_long_one_keeps_none_waiting(yard: Yard) -> None:
+def test_dozens_of_half_gpu_tasks_are_recorded_without_a_gap_and_a_long_one_keeps_none_waiting(
+    yard: Yard,
+) -> None:
     count, last = 64, yard.home / "the-last-one-ran"
-    script = f"case $N in 40) until [ -e {last} ]; do sleep 0.2; done;; 50) exit 3;; {count - 1}) touch {last};; esac"
+    script = (
+        f"case $N in 40) until [ -e {last} ]; do sleep 0.2; done;; 50) exit 3;; "
+        f"{count - 1}) touch {last};; esac"
+    )
+
     job = f"""
         command: [sh, -c, '{script}; echo n$N']
         matrix: {{n: {list(range(count))}}}
         env: {{N: "{{n}}"}}
         resources: {{cpus: 0.5, gpus: 0.5}}
         """
+
     write_job(yard, "dozens", job)
     yard.run("train.dispatch", "dozens", "--skip-smoke", expect=1)
     run = newest(yard)

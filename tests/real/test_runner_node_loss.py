@@ -1,4 +1,6 @@
-"""Nodes die and freeze under a training: it goes on elsewhere from its checkpoint, and what thaws ends its own."""
+"""Nodes die and freeze under a training: it goes on elsewhere from its checkpoint, and what thaws
+ends its own.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from tests.real.yard import HEAD_AND_TWO_WORKERS, Yard, wait_until
 pytestmark = pytest.mark.waiting
 CLUSTER = HEAD_AND_TWO_WORKERS.replace(": 2", ": 1").replace("count: 1", "count: 3")
 
-# Writes a checkpoint of two files that belong together, then waits to lose its node; the next attempt compares them.
+# Writes a checkpoint of two files that belong together, then waits to lose its node; the next
+# attempt compares them.
 TRAINING = """
     import os, pathlib, sys, time
     checkpoint = pathlib.Path(os.environ["TRAINYARD_CHECKPOINT"])
@@ -43,8 +46,8 @@ TRAINING = """
         time.sleep(0.05)
     """
 
-# Prints and writes without end, with a child that nothing but its guard knows. The second attempt fails when it is told
-# to; the third says whose checkpoint it was given.
+# Prints and writes without end, with a child that nothing but its guard knows. The second attempt
+# fails when it is told to; the third says whose checkpoint it was given.
 FREEZING = """
     import os, pathlib, subprocess, sys, time
     attempt = os.environ["TRAINYARD_ATTEMPT"]
@@ -76,40 +79,60 @@ class Frozen:
 
 @pytest.fixture(scope="module")
 def frozen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Frozen]:
-    """Give a cluster of which one node was frozen; Ray takes most of a minute to notice: the others' tests run on."""
+    """Give a cluster of which one node was frozen; Ray takes most of a minute to notice: the
+    others' tests run on.
+    """
     yard = Yard(tmp_path_factory.mktemp("losses"))
     yard.write_cluster(CLUSTER)
     tell, mark = yard.home / "end-attempt-2", new_mark()
+
     write_job(
         yard,
         "freezing",
-        f"command: [python3, train.py, '{tell}', '{mark}']\nresources: {{cpus: 1, gpus: 1}}\nretries: 1\n",
+        f"command: [python3, train.py, '{tell}', '{mark}']\nresources: {{cpus: 1, gpus: "
+        "1}\nretries: 1\n",
         train=FREEZING,
     )
+
     with yard.up():
         command = yard.start("train.dispatch", "freezing", "--skip-smoke")
-        wait_until(lambda: "attempt 1" in printed(yard, "freezing.1.log"), seconds=120, what="the task runs")
+        wait_until(
+            lambda: "attempt 1" in printed(yard, "freezing.1.log"),
+            seconds=120,
+            what="the task runs",
+        )
+
         run = newest(yard)
         node = started(run, attempt=1)["node"]
         processes = of_node(yard, node)
         for process in processes:
             process.suspend()
+
         yield Frozen(yard, run, node, processes, tell, mark, command)
         for process in processes:
             if process.is_running():
                 process.resume()
+
         command.kill()
         for pid in running(mark):
             psutil.Process(pid).kill()
 
 
-def test_kill_9_of_a_node_continues_elsewhere_from_the_checkpoint_with_the_outputs(frozen: Frozen) -> None:
+def test_kill_9_of_a_node_continues_elsewhere_from_the_checkpoint_with_the_outputs(
+    frozen: Frozen,
+) -> None:
     yard = frozen.yard
     job = "command: [python3, train.py]\nresources: {cpus: 1, gpus: 1}\noutputs_every: 1s\n"
     write_job(yard, "survivor", job, train=TRAINING)
     command = yard.start("train.dispatch", "survivor", "--skip-smoke")
+
     try:
-        wait_until(lambda: printed(yard, "survivor.1.log") == "written\n", seconds=120, what="a checkpoint is written")
+        wait_until(
+            lambda: printed(yard, "survivor.1.log") == "written\n",
+            seconds=120,
+            what="a checkpoint is written",
+        )
+
         run = newest(yard)
         before = arrived(run, "checkpoint")
         # The first that arrives now may have been begun before all was written.
@@ -118,10 +141,12 @@ def test_kill_9_of_a_node_continues_elsewhere_from_the_checkpoint_with_the_outpu
             seconds=120,
             what="the head has the checkpoint and the outputs",
         )
+
         kill_node(yard, started(run, attempt=1)["node"])
         assert command.wait(timeout=150) == 0
     finally:
         command.kill()
+
     assert (run / "logs" / "survivor.2.log").read_text() == "resumed at 7 whole: True\n"
     assert (run / "outputs" / "survivor" / "metrics.csv").read_text() == "before\nafter\n"
     ended = [event for event in events(run) if event["event"] == "attempt-ended"]
@@ -132,7 +157,12 @@ def test_kill_9_of_a_node_continues_elsewhere_from_the_checkpoint_with_the_outpu
 def test_a_frozen_node_is_lost_and_what_thaws_ends_its_own(frozen: Frozen) -> None:
     """Without our settings Ray waits 441 s (measured)."""
     yard, run = frozen.yard, frozen.run
-    wait_until(lambda: "attempt 2" in printed(yard, "freezing.2.log"), seconds=180, what="the run goes on elsewhere")
+    wait_until(
+        lambda: "attempt 2" in printed(yard, "freezing.2.log"),
+        seconds=180,
+        what="the run goes on elsewhere",
+    )
+
     assert started(run, attempt=2)["node"] != frozen.node
     # The run may notice by its connections, before Ray's own health check does.
     wait_until(
@@ -140,10 +170,17 @@ def test_a_frozen_node_is_lost_and_what_thaws_ends_its_own(frozen: Frozen) -> No
         seconds=60,
         what="Ray calls the frozen node dead",
     )
+
     elsewhere = set(running(frozen.mark)) - {process.pid for process in frozen.processes}
     for process in frozen.processes:
         process.resume()
-    wait_until(lambda: not any(map(psutil.Process.is_running, frozen.processes)), seconds=60, what="all of it is gone")
+
+    wait_until(
+        lambda: not any(map(psutil.Process.is_running, frozen.processes)),
+        seconds=60,
+        what="all of it is gone",
+    )
+
     assert set(running(frozen.mark)) == elsewhere
     assert yard.states()[frozen.node] == "down"
     frozen.tell.touch()
@@ -155,23 +192,33 @@ def test_a_frozen_node_is_lost_and_what_thaws_ends_its_own(frozen: Frozen) -> No
     assert set(yard.states().values()) == {"up"}
 
 
-def test_what_a_task_hid_that_killed_both_its_guards_at_once_ends_with_its_cluster(frozen: Frozen) -> None:
+def test_what_a_task_hid_that_killed_both_its_guards_at_once_ends_with_its_cluster(
+    frozen: Frozen,
+) -> None:
     mark = new_mark()
-    kill = f"env -i setsid sleep {mark} & sleep 0.5; kill -9 $PPID $(cut -d' ' -f4 /proc/$PPID/stat)"
+    kill = (
+        f"env -i setsid sleep {mark} & sleep 0.5; kill -9 $PPID $(cut -d' ' -f4 /proc/$PPID/stat)"
+    )
     write_job(frozen.yard, "killer", f"command: [sh, -c, {json.dumps(kill)}]\n")
     frozen.yard.run("train.dispatch", "killer", "--skip-smoke", expect=1)
-    assert [event["outcome"] for event in events(newest(frozen.yard)) if event["event"] == "attempt-ended"] == [
-        "failed"
-    ]
+    assert [
+        event["outcome"]
+        for event in events(newest(frozen.yard))
+        if event["event"] == "attempt-ended"
+    ] == ["failed"]
+
     frozen.yard.run("cluster.down", "--end-runs")
     left = running(mark)
     for pid in left:
         psutil.Process(pid).kill()
+
     assert left == []
 
 
 def started(run: Path, *, attempt: int) -> dict[str, Any]:
-    return next(e for e in events(run) if e["event"] == "attempt-started" and e["attempt"] == attempt)
+    return next(
+        e for e in events(run) if e["event"] == "attempt-started" and e["attempt"] == attempt
+    )
 
 
 def arrived(run: Path, kind: str) -> int:

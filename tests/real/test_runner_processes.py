@@ -1,4 +1,6 @@
-"""Nothing that a task started outlives it, however it ends: timeout, stop, kill -9 of anything above it."""
+"""Nothing that a task started outlives it, however it ends: timeout, stop, kill -9 of anything
+above it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ import pytest
 from tests.real.jobs import GONE_WITHIN, events, new_mark, newest, running, write_job
 from tests.real.yard import Yard, wait_until
 
-# A child in its own session that ignores SIGTERM, an orphan, and a command that ignores SIGTERM too.
+# A child in its own session that ignores SIGTERM, an orphan, and a command that ignores SIGTERM
+# too.
 TREE = """\
 trap '' TERM
 setsid sh -c "trap '' TERM; sleep $1" &
@@ -21,12 +24,16 @@ setsid sh -c "trap '' TERM; sleep $1" &
 echo started
 sleep $1
 """
-GUARD_KILLED = "the task, or another program on its node, killed the guard process that had started it"
+GUARD_KILLED = (
+    "the task, or another program on its node, killed the guard process that had started it"
+)
 
 
 @pytest.fixture
 def mark() -> Iterator[str]:
-    """Give what the processes of a task are found by; what a failed test leaves of them is ended."""
+    """Give what the processes of a task are found by; what a failed test leaves of them is
+    ended.
+    """
     mark = new_mark()
     yield mark
     for pid in running(mark):
@@ -35,7 +42,9 @@ def mark() -> Iterator[str]:
 
 @pytest.mark.core
 def test_a_task_that_ends_takes_along_all_that_it_started(yard: Yard, mark: str) -> None:
-    """It took too long; it left processes that hold its output pipe open; it killed what guards its guard."""
+    """It took too long; it left processes that hold its output pipe open; it killed what guards its
+    guard.
+    """
     job = f"""
         resources: {{cpus: 0.5}}
         retries: 0
@@ -45,14 +54,19 @@ def test_a_task_that_ends_takes_along_all_that_it_started(yard: Yard, mark: str)
           - {{name: killer, command: [sh, killer.sh, '{mark}']}}
           - {{name: files, command: [sh, -c, 'exec ls /proc/self/fd']}}
         """
+
     write_job(yard, "ending", job)
     scripts = {
         "tree": TREE,
         "daemons": "setsid sleep $1 & (sleep $1 &) ; echo done",
-        "killer": "env -i setsid sleep $1 & sleep 0.5; kill -9 $(cut -d' ' -f4 /proc/$PPID/stat); sleep $1",
+        "killer": (
+            "env -i setsid sleep $1 & sleep 0.5; kill -9 $(cut -d' ' -f4 "
+            "/proc/$PPID/stat); sleep $1"
+        ),
     }
     for name, script in scripts.items():
         (yard.home / "jobs" / "ending" / f"{name}.sh").write_text(script)
+
     yard.run("train.dispatch", "ending", "--skip-smoke", expect=1)
     assert [psutil.Process(pid).cmdline() for pid in running(mark)] == []
     assert {one["task"]: (one["outcome"], one["reason"]) for one in attempts(newest(yard))} == {
@@ -61,12 +75,15 @@ def test_a_task_that_ends_takes_along_all_that_it_started(yard: Yard, mark: str)
         "files": ("succeeded", None),
         "killer": ("failed", GUARD_KILLED),
     }
+
     # Its own three, and the directory that ls looks at: nothing of the guard.
     assert (newest(yard) / "logs" / "files.1.log").read_text().split() == ["0", "1", "2", "3"]
 
 
 @pytest.mark.core
-def test_what_a_task_started_is_gone_when_the_task_has_ended_not_its_run(yard: Yard, mark: str) -> None:
+def test_what_a_task_started_is_gone_when_the_task_has_ended_not_its_run(
+    yard: Yard, mark: str
+) -> None:
     """Else it has the GPU that the next task of the run gets."""
     of_the_other = new_mark()
     job = f"""
@@ -75,9 +92,14 @@ def test_what_a_task_started_is_gone_when_the_task_has_ended_not_its_run(yard: Y
           - {{name: ends, command: [sh, ends.sh, '{mark}']}}
           - {{name: stays, command: [sh, tree.sh, '{of_the_other}']}}
         """
+
     write_job(yard, "leaving", job)
-    for name, script in {"ends": "setsid sleep $1 & (sleep $1 &) ; echo done", "tree": TREE}.items():
+    for name, script in {
+        "ends": "setsid sleep $1 & (sleep $1 &) ; echo done",
+        "tree": TREE,
+    }.items():
         (yard.home / "jobs" / "leaving" / f"{name}.sh").write_text(script)
+
     with dispatched(yard, "leaving", of_the_other) as run:
         wait_until(lambda: bool(attempts(run)), seconds=60, what="one task has ended")
         assert [one["task"] for one in attempts(run)] == ["ends"]
@@ -102,7 +124,11 @@ def test_kill_9_of_the_ray_worker_is_a_loss_that_costs_no_retry(yard: Yard, mark
     with dispatched(yard, "crashed", mark) as run:
         first = running(mark)
         worker_of(run).kill()
-        wait_until(lambda: not set(first) & set(running(mark)), seconds=GONE_WITHIN, what="the first tree is gone")
+        wait_until(
+            lambda: not set(first) & set(running(mark)),
+            seconds=GONE_WITHIN,
+            what="the first tree is gone",
+        )
         wait_until(lambda: bool(running(mark)), seconds=120, what="another attempt")
         yard.run("train.stop", run.name, expect=None)
     assert [one["outcome"] for one in attempts(run)] == ["lost", "stopped"]
@@ -126,7 +152,11 @@ class dispatched:
         wait_until(lambda: len(running(self._mark)) >= 4, seconds=120, what=f"{self._name} runs")
         run = newest(self._yard)
         # The record here follows a moment later.
-        wait_until(lambda: any(one["event"] == "attempt-started" for one in events(run)), seconds=60, what="its record")
+        wait_until(
+            lambda: any(one["event"] == "attempt-started" for one in events(run)),
+            seconds=60,
+            what="its record",
+        )
         return run
 
     def __exit__(self, *_: object) -> None:
@@ -143,7 +173,9 @@ def attempts(run: Path) -> list[dict[str, Any]]:
 
 def worker_of(run: Path) -> psutil.Process:
     started = next(event for event in events(run) if event["event"] == "attempt-started")
-    workers = [one for one in named("ray::attempts") if started["node_id"] in " ".join(parent_command(one))]
+    workers = [
+        one for one in named("ray::attempts") if started["node_id"] in " ".join(parent_command(one))
+    ]
     return workers[0]
 
 

@@ -48,7 +48,9 @@ def write_package(directory: Path) -> None:
     (directory / "parting.py").write_text("WORDS = 'and good bye'\n")
 
 
-def test_wheels_are_built_and_installed_for_the_tasks_as_a_runtime_env_file_says(yard: Yard, tmp_path: Path) -> None:
+def test_wheels_are_built_and_installed_for_the_tasks_as_a_runtime_env_file_says(
+    yard: Yard, tmp_path: Path
+) -> None:
     here = replace(yard, environ={**yard.environ, "XDG_CACHE_HOME": str(tmp_path)})
     write_job(
         here,
@@ -59,6 +61,7 @@ def test_wheels_are_built_and_installed_for_the_tasks_as_a_runtime_env_file_says
         print(greeting.WORDS, "in", os.environ["PLACE"], parting.WORDS)
         """,
     )
+
     job = here.home / "jobs" / "wheels"
     (job / "runtime_env.yaml").write_text(
         "uv: ['${RAY_RUNTIME_ENV_CREATE_WORKING_DIR}/dist/greeting-1.0-py3-none-any.whl']\n"
@@ -66,17 +69,27 @@ def test_wheels_are_built_and_installed_for_the_tasks_as_a_runtime_env_file_says
     )
     write_wheel(job / "dist")
     write_package(here.home / "packages" / "parting")
-    assert "Build a wheel of parting (done" in here.run("train.dispatch", "wheels", "--skip-smoke").stderr
+    assert (
+        "Build a wheel of parting (done"
+        in here.run("train.dispatch", "wheels", "--skip-smoke").stderr
+    )
     log = newest(here) / "logs" / "wheels.1.log"
     assert log.read_text() == "hello from a wheel in the yard and good bye\n"
-    assert "Build a wheel of parting (already" in here.run("train.dispatch", "wheels", "--no-wait").stderr
+    assert (
+        "Build a wheel of parting (already"
+        in here.run("train.dispatch", "wheels", "--no-wait").stderr
+    )
     here.run("train.logs")
 
 
-def test_a_package_that_cannot_be_built_sends_nothing_and_shows_why(yard: Yard, tmp_path: Path) -> None:
+def test_a_package_that_cannot_be_built_sends_nothing_and_shows_why(
+    yard: Yard, tmp_path: Path
+) -> None:
     here = replace(yard, environ={**yard.environ, "XDG_CACHE_HOME": str(tmp_path)})
     write_package(here.home / "jobs" / "broken" / "mine")
-    (here.home / "jobs" / "broken" / "mine" / "backend.py").write_text("raise SystemExit('no backend today')\n")
+    (here.home / "jobs" / "broken" / "mine" / "backend.py").write_text(
+        "raise SystemExit('no backend today')\n"
+    )
     write_job(here, "broken", "command: ['true']\nruntime_env: {wheels: [mine]}\n")
     failed = here.run("train.dispatch", "broken", expect=2)
     assert "error: no wheel could be built of " in failed.stderr
@@ -97,7 +110,14 @@ FROM_GIT = BACKEND.replace("import zipfile\n", "import subprocess, zipfile\n").r
 
 
 def git(directory: Path, *words: str) -> str:
-    own = ["-c", "user.name=tests", "-c", "user.email=tests@example.com", "-c", "init.defaultBranch=main"]
+    own = [
+        "-c",
+        "user.name=tests",
+        "-c",
+        "user.email=tests@example.com",
+        "-c",
+        "init.defaultBranch=main",
+    ]
     command = ["git", "-C", str(directory), *own, *words]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
@@ -142,13 +162,20 @@ def test_a_package_whose_version_comes_from_git_has_that_of_a_build_in_its_place
     assert git(mono, "status", "--porcelain") == ""
 
 
-def test_packages_that_ray_cannot_live_with_end_the_task_at_the_second_equal_crash(yard: Yard) -> None:
+def test_packages_that_ray_cannot_live_with_end_the_task_at_the_second_equal_crash(
+    yard: Yard,
+) -> None:
     """As `uv: ["numpy<2", pyarrow]` does: Ray imports pyarrow before a task begins."""
     directory = yard.home / "jobs" / "conflict"
     wheel = write_wheel(
-        directory, "pyarrow", "raise ImportError('pyarrow requires NumPy 2.0 or newer, found 1.26.4')\n"
+        directory,
+        "pyarrow",
+        "raise ImportError('pyarrow requires NumPy 2.0 or newer, found 1.26.4')\n",
     )
-    write_job(yard, "conflict", f"command: ['true']\nretries: 5\nruntime_env: {{wheels: [{wheel}]}}\n")
+
+    write_job(
+        yard, "conflict", f"command: ['true']\nretries: 5\nruntime_env: {{wheels: [{wheel}]}}\n"
+    )
     failed = yard.run("train.dispatch", "conflict", "--skip-smoke", expect=1)
     words = "ImportError: pyarrow requires NumPy 2.0 or newer, found 1.26.4"
     assert f"before the task began: {words}" in failed.stdout

@@ -1,4 +1,5 @@
-"""schola-train, the command of images/schola: what it makes of its arguments, of RLlib's words and of a game.
+"""schola-train, the command of images/schola: what it makes of its arguments, of RLlib's words and
+of a game.
 
 Ray and Schola are stand-ins here; tests/real/test_image_lint.py has the real RLlib.
 """
@@ -32,10 +33,17 @@ time.sleep(600)
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    """Give variables with which `python` is a node's: it finds Ray, Schola and what images/schola lays over /."""
-    (tmp_path / "python").write_text(f'#!/bin/sh\nfile=$1\nshift\nexec {sys.executable} "{FILES}$file" "$@"\n')
+    """Give variables with which `python` is a node's: it finds Ray, Schola and what images/schola
+    lays over /.
+    """
+    (tmp_path / "python").write_text(
+        f'#!/bin/sh\nfile=$1\nshift\nexec {sys.executable} "{FILES}$file" "$@"\n'
+    )
     (tmp_path / "python").chmod(0o755)
-    found = [*(standins.HERE / name for name in ("schola", "schola_package", "rllib")), FILES / "opt" / "code"]
+    found = [
+        *(standins.HERE / name for name in ("schola", "schola_package", "rllib")),
+        FILES / "opt" / "code",
+    ]
     return {
         "PATH": f"{tmp_path}:{os.environ['PATH']}",
         "PYTHONPATH": ":".join(map(str, found)),
@@ -43,7 +51,9 @@ def environ(tmp_path: Path) -> dict[str, str]:
     }
 
 
-def train(environ: dict[str, str], *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+def train(
+    environ: dict[str, str], *arguments: str, **more: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(FILES / "usr" / "local" / "bin" / "schola-train"), *arguments],
         env={**environ, **more},
@@ -64,7 +74,10 @@ def test_the_exit_code_is_the_trainings_and_no_key_is_waited_for(environ: dict[s
     assert train(environ, *RUNNING_GAME, "-t", "0").returncode == 3
     done = train(environ, *RUNNING_GAME, "-t", "100")
     assert done.returncode == 0
-    assert done.stdout.splitlines()[-2:] == ["Training complete: 100 steps, Ray 2.60.0, ./ckpt", "ray.shutdown"]
+    assert done.stdout.splitlines()[-2:] == [
+        "Training complete: 100 steps, Ray 2.60.0, ./ckpt",
+        "ray.shutdown",
+    ]
 
 
 def test_what_schola_asks_is_asked_in_the_words_of_this_ray(environ: dict[str, str]) -> None:
@@ -78,15 +91,23 @@ def test_what_schola_asks_is_asked_in_the_words_of_this_ray(environ: dict[str, s
 
 
 def test_without_that_it_is_refused_as_the_real_schola_is(environ: dict[str, str]) -> None:
-    command = [sys.executable, "-c", "from schola.scripts.ray.launch import main_from_cli; main_from_cli()"]
+    command = [
+        sys.executable,
+        "-c",
+        "from schola.scripts.ray.launch import main_from_cli; main_from_cli()",
+    ]
     done = subprocess.run([*command, *RUNNING_GAME], env=environ, capture_output=True, text=True)
     assert done.returncode == 1
-    assert done.stderr.endswith("TypeError: training() got an unexpected keyword argument 'sgd_minibatch_size'\n")
+    assert done.stderr.endswith(
+        "TypeError: training() got an unexpected keyword argument 'sgd_minibatch_size'\n"
+    )
 
 
 def test_the_learner_is_where_its_task_is_and_in_the_room_of_it(environ: dict[str, str]) -> None:
     found = asked(train(environ, *RUNNING_GAME))
-    assert found["resources"] == str({"num_cpus_for_main_process": 0, "custom_resources_for_main_process": SENT})
+    assert found["resources"] == str(
+        {"num_cpus_for_main_process": 0, "custom_resources_for_main_process": SENT}
+    )
     found = asked(train(environ, *RUNNING_GAME, "--num-gpus=1", "--num-cpus-for-main-process=2"))
     assert found["resources"] == str(
         {"num_cpus_for_main_process": 2, "custom_resources_for_main_process": SENT, "num_gpus": 1}
@@ -110,7 +131,10 @@ def test_environments_are_played_in_as_many_processes_as_asked(environ: dict[str
     [
         (
             ("--num-cpus=2",),
-            "--num-cpus starts a Ray of its own and fails on a cluster; resources: in job.yaml says it",
+            (
+                "--num-cpus starts a Ray of its own and fails on a cluster; resources: in job.yaml "
+                "says it"
+            ),
         ),
         (
             ("--num-env-runners=2",),
@@ -118,25 +142,44 @@ def test_environments_are_played_in_as_many_processes_as_asked(environ: dict[str
         ),
     ],
 )
-def test_what_cannot_work_is_refused(environ: dict[str, str], arguments: tuple[str, ...], says: str) -> None:
+def test_what_cannot_work_is_refused(
+    environ: dict[str, str], arguments: tuple[str, ...], says: str
+) -> None:
     done = train(environ, *RUNNING_GAME, *arguments)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"schola-train: {says}\n")
 
 
 def test_a_flag_that_does_nothing_says_so(environ: dict[str, str]) -> None:
-    assert "schola-train: --num-learners does nothing" in train(environ, *RUNNING_GAME, "--num-learners=2").stderr
+    assert (
+        "schola-train: --num-learners does nothing"
+        in train(environ, *RUNNING_GAME, "--num-learners=2").stderr
+    )
 
 
 @pytest.fixture
 def later(environ: dict[str, str]) -> dict[str, str]:
-    """Give variables with which a node has a later Schola, whose algorithm is a word behind the flags."""
+    """Give variables with which a node has a later Schola, whose algorithm is a word behind the
+    flags.
+    """
     path = environ["PYTHONPATH"].replace("schola_package", "schola_later")
     return {**environ, "PYTHONPATH": path, "TRAINYARD_OUTPUT": "/out"}
 
 
 @pytest.mark.parametrize("algorithm", ["PPO", "APPO", "IMPALA"])
-def test_a_later_schola_trains_by_its_own_words_on_the_tasks_node(later: dict[str, str], algorithm: str) -> None:
-    done = train(later, "--using-cluster", "--gamma=0.98", "--minibatch-size=64", "-t", "100", "--headless", algorithm)
+def test_a_later_schola_trains_by_its_own_words_on_the_tasks_node(
+    later: dict[str, str], algorithm: str
+) -> None:
+    done = train(
+        later,
+        "--using-cluster",
+        "--gamma=0.98",
+        "--minibatch-size=64",
+        "-t",
+        "100",
+        "--headless",
+        algorithm,
+    )
+
     found = asked(done)
     assert "ray.init {}" in done.stdout
     assert found["train"] == f"{algorithm} {{'timesteps_total': 100}} /out/ckpt"
@@ -159,21 +202,32 @@ def test_a_later_schola_is_checked_without_game_and_cluster(later: dict[str, str
     assert "unrecognized arguments: --mini-batch-sizes=3" in wrong.stderr
 
 
-def test_a_schola_with_a_command_of_its_own_gets_the_words(environ: dict[str, str], tmp_path: Path) -> None:
+def test_a_schola_with_a_command_of_its_own_gets_the_words(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
     package = tmp_path / "two" / "schola" / "scripts"
     package.mkdir(parents=True)
+
     for directory in (package.parent, package):
         (directory / "__init__.py").touch()
+
     command = tmp_path / "schola"
     command.write_text('#!/bin/sh\necho schola "$@"\n')
     command.chmod(0o755)
+
     newest = {
         **environ,
-        "PYTHONPATH": environ["PYTHONPATH"].replace(str(standins.HERE / "schola_package"), str(tmp_path / "two")),
+        "PYTHONPATH": environ["PYTHONPATH"].replace(
+            str(standins.HERE / "schola_package"), str(tmp_path / "two")
+        ),
         "TRAINYARD_OUTPUT": "/out",
     }
+
     more = "--using-cluster --checkpoint-dir /out/ckpt"
-    assert train(newest, "ppo", "--gamma", "0.98").stdout == f"schola rllib train ppo --gamma 0.98 {more}\n"
+    assert (
+        train(newest, "ppo", "--gamma", "0.98").stdout
+        == f"schola rllib train ppo --gamma 0.98 {more}\n"
+    )
     assert train(newest, "ppo", "--checkpoint-dir=/a", "--using-cluster").stdout.split()[3:] == [
         *("ppo", "--checkpoint-dir=/a", "--using-cluster")
     ]
@@ -187,12 +241,16 @@ def test_a_schola_with_a_command_of_its_own_gets_the_words(environ: dict[str, st
 
 def test_checkpoints_come_home_unless_they_go_elsewhere(environ: dict[str, str]) -> None:
     def where(*arguments: str) -> str:
-        return asked(train(environ, *RUNNING_GAME, *arguments, TRAINYARD_OUTPUT="/out"))["train"].split()[-1]
+        return asked(train(environ, *RUNNING_GAME, *arguments, TRAINYARD_OUTPUT="/out"))[
+            "train"
+        ].split()[-1]
 
     assert (where(), where("--checkpoint-dir=/mine")) == ("/out/ckpt", "/mine")
 
 
-def test_a_check_wants_neither_game_nor_cluster_and_fails_as_the_training_would(environ: dict[str, str]) -> None:
+def test_a_check_wants_neither_game_nor_cluster_and_fails_as_the_training_would(
+    environ: dict[str, str],
+) -> None:
     done = train(environ, "--check")
     assert (done.returncode, done.stdout) == (0, "schola-train: would train, with [{'CPU': 1.0}]\n")
     done = train(environ, "--check", "--mini-batch-size=4096")
@@ -200,7 +258,9 @@ def test_a_check_wants_neither_game_nor_cluster_and_fails_as_the_training_would(
     assert done.stderr.endswith("ValueError: `minibatch_size` must be <= `train_batch_size`\n")
 
 
-def test_a_game_ends_with_its_player_however_that_ends(environ: dict[str, str], tmp_path: Path) -> None:
+def test_a_game_ends_with_its_player_however_that_ends(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
     script = tmp_path / "Game.sh"
     # As Unreal's: the game is not what was started, but what that starts.
     script.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {tmp_path}/pid\nwait\n")
@@ -211,6 +271,7 @@ def test_a_game_ends_with_its_player_however_that_ends(environ: dict[str, str], 
         wait_until(lambda: pid.exists() and bool(pid.read_text()), seconds=30, what="the game runs")
         game = int(pid.read_text())
         player.kill()
+
     wait_until(lambda: ended(game), seconds=30, what="the game of a player that was killed ends")
 
     pid.unlink()

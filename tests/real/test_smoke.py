@@ -38,12 +38,24 @@ def vulkan() -> None:
 def test_vulkan_answers_on_every_gpu_node_for_a_job_that_renders(yard: Yard) -> None:
     write_job(yard, "renders", "command: ['true']\nsmoke: {graphics: true, transfer: false}\n")
     yard.run("train.dispatch", "renders")
-    checks = [event for event in events(newest(yard)) if event["event"] == "check" and event["name"] == "graphics"]
-    assert {check["node"]: check["skipped"] for check in checks} == {"head": True, "gpu-0": False, "gpu-1": False}
+    checks = [
+        event
+        for event in events(newest(yard))
+        if event["event"] == "check" and event["name"] == "graphics"
+    ]
+    assert {check["node"]: check["skipped"] for check in checks} == {
+        "head": True,
+        "gpu-0": False,
+        "gpu-1": False,
+    }
     assert all(check["detail"].startswith("llvmpipe") for check in checks if not check["skipped"])
 
 
 @pytest.mark.usefixtures("vulkan")
 def test_a_loader_without_drivers_finds_no_device() -> None:
-    environ = {**os.environ, "VK_ICD_FILENAMES": "/nowhere.json", "NVIDIA_DRIVER_CAPABILITIES": "utility"}
+    environ = {
+        **os.environ,
+        "VK_ICD_FILENAMES": "/nowhere.json",
+        "NVIDIA_DRIVER_CAPABILITIES": "utility",
+    }
     assert facts.vulkan(60, environ) == {"devices": [], "capabilities": "utility"}

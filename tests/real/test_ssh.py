@@ -1,4 +1,6 @@
-"""Hosts by SSH, against real sshds: the user's configuration and keys, commands, sudo, files, ports, many at once."""
+"""Hosts by SSH, against real sshds: the user's configuration and keys, commands, sudo, files,
+ports, many at once.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ def two(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     need(missing())
     with hosts.bare_hosts(engine, tmp_path_factory.mktemp("ssh"), count=2) as made:
         made[1].shell(
-            f"/usr/sbin/sshd -p {OTHER_PORT}; echo ops:s3cret | chpasswd; echo 'ops ALL=(ALL) ALL' > /etc/sudoers.d/ops"
+            f"/usr/sbin/sshd -p {OTHER_PORT}; echo ops:s3cret | chpasswd; echo 'ops ALL=(ALL) "
+            "ALL' > /etc/sudoers.d/ops"
         )
         yield made
 
@@ -45,7 +48,9 @@ def home(two: list[Host], tmp_path: Path) -> Path:
         (tmp_path / ".ssh" / name).write_bytes((two[0].home / ".ssh" / name).read_bytes())
     known = tmp_path / ".ssh" / "known_hosts"
     ours = next(line for line in known.read_text().splitlines() if line.startswith(two[1].ip))
-    known.write_text(known.read_text() + ours.replace(two[1].ip, f"[{two[1].ip}]:{OTHER_PORT}") + "\n")
+    known.write_text(
+        known.read_text() + ours.replace(two[1].ip, f"[{two[1].ip}]:{OTHER_PORT}") + "\n"
+    )
     known.write_text(known.read_text() + ours.replace(two[1].ip, "127.0.0.1") + "\n")
     return tmp_path
 
@@ -60,7 +65,9 @@ def refusal(connection: Connection) -> list[str]:
     return refused.value.lines()
 
 
-def test_a_command_comes_back_with_its_code_both_outputs_and_its_input_as_it_was(two: list[Host], home: Path) -> None:
+def test_a_command_comes_back_with_its_code_both_outputs_and_its_input_as_it_was(
+    two: list[Host], home: Path
+) -> None:
     host = to(two[0].ssh, home)
     ran = host.run(["sh", "-c", 'echo "$1"; echo err >&2; exit 3', "sh", "a 'b'  $c"])
     assert (ran.code, ran.stdout, ran.stderr) == (3, "a 'b'  $c\n", "err\n")
@@ -70,24 +77,38 @@ def test_a_command_comes_back_with_its_code_both_outputs_and_its_input_as_it_was
         host.run(["sleep", "60"], seconds=1.0)
 
 
-def test_more_commands_than_sshd_lets_one_connection_have_run_side_by_side(two: list[Host], home: Path) -> None:
+def test_more_commands_than_sshd_lets_one_connection_have_run_side_by_side(
+    two: list[Host], home: Path
+) -> None:
     host = to(two[0].ssh, home)
     words = [str(number) for number in range(30)]
-    found = list(side_by_side(words, lambda word: host.run(["sh", "-c", f"sleep 1; echo {word}"]).stdout.strip()))
+    found = list(
+        side_by_side(
+            words, lambda word: host.run(["sh", "-c", f"sleep 1; echo {word}"]).stdout.strip()
+        )
+    )
     assert sorted(str(one.result) for one in found) == sorted(words)
 
 
-def test_sudo_works_without_a_password_and_with_one_and_says_that_it_lacks_one(two: list[Host], home: Path) -> None:
-    assert to(two[0].ssh, home).sudo(["sh", "-c", "cat; id -un"], stdin=b"in\n").stdout == "in\nroot\n"
+def test_sudo_works_without_a_password_and_with_one_and_says_that_it_lacks_one(
+    two: list[Host], home: Path
+) -> None:
+    assert (
+        to(two[0].ssh, home).sudo(["sh", "-c", "cat; id -un"], stdin=b"in\n").stdout == "in\nroot\n"
+    )
     second = f"{two[1].ssh}:{OTHER_PORT}"
     held = to(second, home, TRAINYARD_SUDO_PASSWORD="s3cret")
     assert held.sudo(["sh", "-c", "cat; id -un"], stdin=b"in\n").stdout == "in\nroot\n"
     for password in ("", "wrong"):
-        with pytest.raises(HostError, match="Set TRAINYARD_SUDO_PASSWORD to the password of user ops there"):
+        with pytest.raises(
+            HostError, match="Set TRAINYARD_SUDO_PASSWORD to the password of user ops there"
+        ):
             to(second, home, TRAINYARD_SUDO_PASSWORD=password).sudo(["true"])
 
 
-def test_what_runs_as_root_by_ssh_gets_the_password_and_its_own_input(two: list[Host], home: Path) -> None:
+def test_what_runs_as_root_by_ssh_gets_the_password_and_its_own_input(
+    two: list[Host], home: Path
+) -> None:
     environ = {**os.environ, **hosts.environ(two[0].home), "TRAINYARD_SUDO_PASSWORD": "s3cret"}
     for host in two:
         asked = to(host.ssh, home, TRAINYARD_SUDO_PASSWORD="s3cret")
@@ -97,7 +118,9 @@ def test_what_runs_as_root_by_ssh_gets_the_password_and_its_own_input(two: list[
         assert (done.returncode, done.stdout) == (7, "in\nroot\n"), done.stderr
 
 
-def test_a_file_appears_whole_with_its_mode_or_not_at_all(two: list[Host], home: Path, tmp_path: Path) -> None:
+def test_a_file_appears_whole_with_its_mode_or_not_at_all(
+    two: list[Host], home: Path, tmp_path: Path
+) -> None:
     host = to(two[0].ssh, home)
     (tmp_path / "large").write_bytes(os.urandom(3_000_000))
     host.put("/etc/large", tmp_path / "large", mode=0o600, sudo=True)
@@ -110,7 +133,9 @@ def test_a_file_appears_whole_with_its_mode_or_not_at_all(two: list[Host], home:
     assert "small" not in two[0].run("ls", "/etc").stdout
 
 
-def test_a_port_leads_to_the_host_and_still_does_when_the_connection_broke(two: list[Host], home: Path) -> None:
+def test_a_port_leads_to_the_host_and_still_does_when_the_connection_broke(
+    two: list[Host], home: Path
+) -> None:
     host = to(two[0].ssh, home)
     port = forward.local_port(host, 22)
     assert _greeting(port).startswith("SSH-2.0-OpenSSH")
@@ -121,19 +146,26 @@ def test_a_port_leads_to_the_host_and_still_does_when_the_connection_broke(two: 
     assert "onnect" in last_error(dead)
 
 
-def test_aliases_includes_other_ports_and_jump_hosts_are_as_ssh_has_them(two: list[Host], home: Path) -> None:
-    (home / ".ssh" / "config").write_text(f"Include more/*\nHost *\n User ops\n IdentityFile {home}/.ssh/id_ed25519\n")
+def test_aliases_includes_other_ports_and_jump_hosts_are_as_ssh_has_them(
+    two: list[Host], home: Path
+) -> None:
+    (home / ".ssh" / "config").write_text(
+        f"Include more/*\nHost *\n User ops\n IdentityFile {home}/.ssh/id_ed25519\n"
+    )
     (home / ".ssh" / "more").mkdir()
     (home / ".ssh" / "more" / "lab").write_text(
         f"Host Door\n HostName {two[0].ip}\n"
         f"Host inner\n HostName {two[1].ip}\n Port {OTHER_PORT}\n ProxyJump Door\n"
         f"Host loop\n HostName 127.0.0.1\n ProxyJump Door,{two[1].ip}:{OTHER_PORT}\n"
     )
+
     assert to("Door", home).run(["hostname"]).stdout == "host-1\n"
     seen = to("inner", home).run(["sh", "-c", "hostname; echo $SSH_CONNECTION"]).stdout.split()
     assert (seen[0], seen[1], seen[-1]) == ("host-2", two[0].ip, str(OTHER_PORT))
     assert to("loop", home).run(["hostname"]).stdout == "host-2\n"
-    (home / ".ssh" / "config").write_text(f"Host lost\n HostName 127.0.0.1\n Port 1\n ProxyJump {two[0].ssh}\n")
+    (home / ".ssh" / "config").write_text(
+        f"Host lost\n HostName 127.0.0.1\n Port 1\n ProxyJump {two[0].ssh}\n"
+    )
     assert refusal(to("lost", home))[0] == "lost cannot be reached by SSH on port 1"
 
 
@@ -157,33 +189,56 @@ def test_a_host_key_is_pinned_and_a_changed_one_is_never_taken(two: list[Host], 
     assert lines[2].endswith(f"ssh-keygen -R '{ip}'")
 
 
-def test_keys_come_from_the_agent_too_and_a_refused_login_says_which_kind_it_is(two: list[Host], home: Path) -> None:
+def test_keys_come_from_the_agent_too_and_a_refused_login_says_which_kind_it_is(
+    two: list[Host], home: Path
+) -> None:
     key = home / ".ssh" / "id_ed25519"
     key.chmod(0o600)
     subprocess.run(["ssh-keygen", "-q", "-p", "-P", "", "-N", "phrase", "-f", key], check=True)
     assert refusal(to(two[0].ssh, home))[2] == f"  -> Give it to the agent: ssh-add {key}"
     held = home / "agent"
     agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(held)], stdout=subprocess.DEVNULL)
+
     try:
         ask = home / "ask"
         ask.write_text("#!/bin/sh\necho phrase\n")
         ask.chmod(0o755)
-        environ = {**os.environ, "SSH_AUTH_SOCK": str(held), "SSH_ASKPASS": str(ask), "SSH_ASKPASS_REQUIRE": "force"}
+
+        environ = {
+            **os.environ,
+            "SSH_AUTH_SOCK": str(held),
+            "SSH_ASKPASS": str(ask),
+            "SSH_ASKPASS_REQUIRE": "force",
+        }
+
         subprocess.run(
-            ["sh", "-c", f"until [ -S {held} ]; do sleep 0.1; done; ssh-add -q {key}"], env=environ, check=True
+            ["sh", "-c", f"until [ -S {held} ]; do sleep 0.1; done; ssh-add -q {key}"],
+            env=environ,
+            check=True,
         )
+
         assert to(two[0].ssh, home, SSH_AUTH_SOCK=str(held)).run(["true"]).code == 0
     finally:
         agent.terminate()
         agent.wait()
+
     key.unlink()
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
     assert refusal(to(two[0].ssh, home))[0] == f"{two[0].ip} refuses every key of user ops"
 
 
 def test_one_hosts_failure_is_that_hosts(two: list[Host], home: Path) -> None:
-    named = [two[0].ssh, f"{two[0].ssh}:1", "ops@no-such-host.invalid", f"{two[1].ssh}:{OTHER_PORT}"]
-    found = {one.host: one for one in side_by_side(named, lambda host: to(host, home).run(["hostname"]).stdout)}
+    named = [
+        two[0].ssh,
+        f"{two[0].ssh}:1",
+        "ops@no-such-host.invalid",
+        f"{two[1].ssh}:{OTHER_PORT}",
+    ]
+
+    found = {
+        one.host: one
+        for one in side_by_side(named, lambda host: to(host, home).run(["hostname"]).stdout)
+    }
     assert [found[name].result for name in (named[0], named[3])] == ["host-1\n", "host-2\n"]
     errors = [found[name].error for name in named[1:3]]
     assert [one.what for one in errors if isinstance(one, TrainyardError)] == [
@@ -193,13 +248,18 @@ def test_one_hosts_failure_is_that_hosts(two: list[Host], home: Path) -> None:
 
 
 def _end_connections(host: Host) -> None:
-    """End what sshd started for the connections it has; a process that ended with the one before it is none to end."""
+    """End what sshd started for the connections it has; a process that ended with the one before it
+    is none to end.
+    """
     sessions = sorted(map(int, host.run("pidof", "sshd").stdout.split()))[1:]
     assert sessions
     host.shell("; ".join(f"kill {pid} || true" for pid in sessions))
 
 
 def _greeting(port: int) -> str:
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection, suppress(ConnectionResetError):
+    with (
+        socket.create_connection(("127.0.0.1", port), timeout=30) as connection,
+        suppress(ConnectionResetError),
+    ):
         return connection.recv(100).decode()
     return ""

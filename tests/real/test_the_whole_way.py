@@ -1,4 +1,6 @@
-"""On a machine with nothing but Docker: a registry, an image, a cluster that trains from it, and nothing left."""
+"""On a machine with nothing but Docker: a registry, an image, a cluster that trains from it, and
+nothing left.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ pytestmark = pytest.mark.core
 
 @pytest.fixture
 def site(fresh: Yard, engine: BedEngine) -> Yard:
-    """Give a place with the compose.yaml that we ship; of the bed are only name, registry and base."""
+    """Give a place with the compose.yaml that we ship; of the bed are only name, registry and
+    base.
+    """
     text = (shipped("clusters") / "compose.yaml").read_text()
     assert "\nname: compose " in text
     port = free_ports(1)[0]
@@ -51,13 +55,20 @@ def test_cartpole_trains_in_containers_from_the_pushed_image(site: Yard, engine:
         assert len(nodes) > 1
         assert {node["state"] for node in site.json("cluster.status")["nodes"]} == {"up"}
         assert len(site.json("cluster.status")["nodes"]) == 3
-        containers = engine.docker("ps", "--quiet", "--filter", f"name=trainyard-{site.cluster}-").stdout.split()
-        run_by_nodes = engine.docker("inspect", "--format", "{{.Config.Image}}", *containers).stdout.split()
+        containers = engine.docker(
+            "ps", "--quiet", "--filter", f"name=trainyard-{site.cluster}-"
+        ).stdout.split()
+        run_by_nodes = engine.docker(
+            "inspect", "--format", "{{.Config.Image}}", *containers
+        ).stdout.split()
         assert run_by_nodes == [pushed["reference"]] * 3
-        assert len(_left(site, engine)) == 7, "three nodes, their network and volume, a registry and its volume"
+        assert len(_left(site, engine)) == 7, (
+            "three nodes, their network and volume, a registry and its volume"
+        )
     finally:
         site.run("cluster.down", "--end-runs")
         site.run("registry.down", "--purge")
+
     assert _left(site, engine) == []
     assert not Path(site.state).exists()
 

@@ -60,7 +60,10 @@ def test_a_good_run_brings_everything_home(green: Dispatched) -> None:
     for seed in (0, 1):
         assert (run / "logs" / f"seed={seed}.1.log").read_text() == f"seed {seed}\n"
         assert len((run / "outputs" / f"seed={seed}" / "noise.bin").read_bytes()) == 300_000
-        assert (run / "outputs" / f"seed={seed}" / "runs" / "deep" / "metrics.txt").read_text() == f"{seed}\n"
+        assert (
+            run / "outputs" / f"seed={seed}" / "runs" / "deep" / "metrics.txt"
+        ).read_text() == f"{seed}\n"
+
     assert {path.name for path in run.iterdir() if not path.name.startswith(".")} == {
         "cluster.yaml",
         "job.yaml",
@@ -102,7 +105,9 @@ def test_an_unchanged_job_is_not_sent_again(again: Dispatched) -> None:
 
 
 @pytest.mark.core
-def test_the_token_is_nowhere_in_results_or_on_the_screen(yard: Yard, green: Dispatched, again: Dispatched) -> None:
+def test_the_token_is_nowhere_in_results_or_on_the_screen(
+    yard: Yard, green: Dispatched, again: Dispatched
+) -> None:
     token = yard.token()
     for dispatched in (green, again):
         assert token not in dispatched.done.stdout + dispatched.done.stderr
@@ -129,8 +134,12 @@ def test_an_unknown_run_or_task_names_the_nearest(yard: Yard, green: Dispatched)
     assert yard.json("train.status", name[:-1])["run"] == name
 
 
-def test_a_watched_run_prints_where_its_page_is_and_leaves_it_whole(yard: Yard, tmp_path: Path) -> None:
-    job = write_job(yard, "watched", f"command: [sh, -c, 'until [ -e {tmp_path}/go ]; do sleep 0.1; done']\n")
+def test_a_watched_run_prints_where_its_page_is_and_leaves_it_whole(
+    yard: Yard, tmp_path: Path
+) -> None:
+    job = write_job(
+        yard, "watched", f"command: [sh, -c, 'until [ -e {tmp_path}/go ]; do sleep 0.1; done']\n"
+    )
     yard.run("train.dispatch", job, "--no-wait", "--skip-smoke")
     run = newest(yard)
     watching = yard.start("train.watch", run.name)
@@ -146,8 +155,13 @@ def test_a_watched_run_prints_where_its_page_is_and_leaves_it_whole(yard: Yard, 
 def test_of_a_run_that_nobody_has_followed_all_is_shown_although_its_status_was_asked(
     yard: Yard, tmp_path: Path
 ) -> None:
-    text = f"print('first', flush=True)\nimport pathlib, time\nwhile not pathlib.Path('{tmp_path}/go').exists():\n"
-    job = write_job(yard, "unseen", "command: [python3, train.py]\n", train=f"{text}    time.sleep(0.1)\n")
+    text = (
+        "print('first', flush=True)\nimport pathlib, time\nwhile not "
+        f"pathlib.Path('{tmp_path}/go').exists():\n"
+    )
+    job = write_job(
+        yard, "unseen", "command: [python3, train.py]\n", train=f"{text}    time.sleep(0.1)\n"
+    )
     yard.run("train.dispatch", job, "--no-wait", "--skip-smoke")
     log = newest(yard) / "logs" / "unseen.1.log"
 
@@ -161,7 +175,9 @@ def test_of_a_run_that_nobody_has_followed_all_is_shown_although_its_status_was_
 
 
 @pytest.mark.core
-def test_runs_are_compared_in_a_table_and_on_a_page(yard: Yard, green: Dispatched, again: Dispatched) -> None:
+def test_runs_are_compared_in_a_table_and_on_a_page(
+    yard: Yard, green: Dispatched, again: Dispatched
+) -> None:
     done = yard.run("train.compare", green.run.name, again.run.name)
     assert green.run.name in done.stdout and again.run.name in done.stdout
     assert done.stdout.splitlines()[-1].startswith("page: results/compare-")
@@ -187,8 +203,12 @@ def test_outputs_that_are_missing_here_are_fetched_again(yard: Yard, green: Disp
 @pytest.mark.core
 def test_a_failed_task_prints_its_last_lines_and_exits_1(yard: Yard) -> None:
     job = write_job(
-        yard, "failing", "command: [python3, train.py]\nretries: 1\n", train="print('loss is nan'); raise SystemExit(3)"
+        yard,
+        "failing",
+        "command: [python3, train.py]\nretries: 1\n",
+        train="print('loss is nan'); raise SystemExit(3)",
     )
+
     done = yard.run("train.dispatch", job, "--skip-smoke", expect=1)
     assert "last lines of failing (" in done.stdout
     assert "    loss is nan" in done.stdout
@@ -215,21 +235,32 @@ def test_a_job_that_can_never_fit_is_refused_before_anything_is_sent(yard: Yard)
     said = "task 'huge' asks for 1 CPU, 4 GPUs, a node of group gpu; the largest node has"
     assert (done.stdout + done.stderr).count(said) == 1
     more = yard.run("train.dispatch", job, "--set", "resources={cpus: 1000}", expect=2)
-    assert "task 'huge' asks for 1000 CPUs, a node of group gpu; the largest node has" in more.stderr
+    assert (
+        "task 'huge' asks for 1000 CPUs, a node of group gpu; the largest node has" in more.stderr
+    )
     assert "at job huge on cluster yard; nothing was sent" in more.stderr
     assert set(yard.results.glob("*")) == before
 
 
 def test_a_share_is_of_a_node_with_gpus_and_a_gang_of_them_fills_the_nodes(yard: Yard) -> None:
-    task = "import os; print('has', os.environ['OMP_NUM_THREADS'], len(os.environ['CUDA_VISIBLE_DEVICES'].split(',')))"
-    text = "command: [python3, train.py, '{n}']\nmatrix: {n: [0, 1, 2, 3]}\nresources: {share: 1/2}\ntogether: true\n"
+    task = (
+        "import os; print('has', os.environ['OMP_NUM_THREADS'], "
+        "len(os.environ['CUDA_VISIBLE_DEVICES'].split(',')))"
+    )
+    text = (
+        "command: [python3, train.py, '{n}']\nmatrix: {n: [0, 1, 2, 3]}\nresources: {share: "
+        "1/2}\ntogether: true\n"
+    )
     job = write_job(yard, "shared", text, train=task)
     done = yard.run("train.dispatch", job, "--skip-smoke")
     assert done.stdout.count("] has 1 1\n") == 4
     places = [task["attempts"][0]["node"] for task in yard.json("train.status")["tasks"]]
     assert sorted(places) == ["gpu-0", "gpu-0", "gpu-1", "gpu-1"]
     whole = ["--set", "resources.share=1", "--skip-smoke"]
-    assert "4 tasks that run together do not fit" in yard.run("train.dispatch", job, *whole, expect=2).stderr
+    assert (
+        "4 tasks that run together do not fit"
+        in yard.run("train.dispatch", job, *whole, expect=2).stderr
+    )
     # One after the other, each with all of a node.
     done = yard.run("train.dispatch", job, *whole, "--set", "together=false")
     assert done.stdout.count("] has 2 2\n") == 4
@@ -262,10 +293,14 @@ def test_thirty_two_megabytes_come_back_byte_for_byte(yard: Yard) -> None:
         print(digest.hexdigest())
         """,
     )
+
     yard.run("train.dispatch", job, "--skip-smoke")
     run = newest(yard)
     with (run / "outputs" / "big" / "model.bin").open("rb") as model:
         found = (
-            hashlib.file_digest(model, "sha256") if hasattr(hashlib, "file_digest") else hashlib.sha256(model.read())
+            hashlib.file_digest(model, "sha256")
+            if hasattr(hashlib, "file_digest")
+            else hashlib.sha256(model.read())
         )
+
     assert (run / "logs" / "big.1.log").read_text().strip() == found.hexdigest()

@@ -34,19 +34,24 @@ LINES = 400
 
 
 def counting_job(yard: Yard, *, pause: float, mark: str) -> str:
-    """Write a job that counts, ten lines and a pause at a time; its grandchild carries a mark to be found by."""
+    """Write a job that counts, ten lines and a pause at a time; its grandchild carries a mark to be
+    found by.
+    """
     return write_job(
         yard,
         "counting",
         f"""
         command: [python3, count.py, "{LINES}", "{pause}"]
         """,
-        count=f"import subprocess\nsubprocess.Popen(['sleep', '{mark}'], start_new_session=True)\n{COUNTING}",
+        count=f"import subprocess\nsubprocess.Popen(['sleep', '{mark}'], "
+        f"start_new_session=True)\n{COUNTING}",
     )
 
 
 @pytest.mark.core
-def test_a_killed_operator_does_not_stop_the_run_and_logs_pick_it_up_without_gap_or_repeat(yard: Yard) -> None:
+def test_a_killed_operator_does_not_stop_the_run_and_logs_pick_it_up_without_gap_or_repeat(
+    yard: Yard,
+) -> None:
     job, before = counting_job(yard, pause=0.2, mark=new_mark()), runs(yard)
     operator = yard.start("train.dispatch", job, "--skip-smoke")
     run = started(yard, before, operator)
@@ -54,9 +59,13 @@ def test_a_killed_operator_does_not_stop_the_run_and_logs_pick_it_up_without_gap
     _, first = end_of(operator)
     done = yard.run("train.logs", run.name)
     assert log_of(run) == counted(LINES)
-    assert [event["seq"] for event in events(run)] == sorted({event["seq"] for event in events(run)})
+    assert [event["seq"] for event in events(run)] == sorted(
+        {event["seq"] for event in events(run)}
+    )
     assert "continuing after the last line you saw" in done.stdout
-    shown = [line for line in (first + done.stdout).splitlines() if line.startswith("[counting] line")]
+    shown = [
+        line for line in (first + done.stdout).splitlines() if line.startswith("[counting] line")
+    ]
     # The killed process may have recorded a little more than it could still print.
     assert len(shown) == len(set(shown)) >= LINES - 20
     assert yard.json("train.status", run.name)["state"] == "succeeded"
@@ -118,7 +127,8 @@ def proxied(yard: Yard) -> Iterator[Proxy]:
     proxy.start()
     token = yard.state / "token"
     yard.write_cluster(
-        f"name: {{name}}\nbackend: existing\nexisting: {{{{address: '{proxy.address}', token_file: '{token}'}}}}\n",
+        f"name: {{name}}\nbackend: existing\nexisting: {{{{address: '{proxy.address}', "
+        f"token_file: '{token}'}}}}\n",
         name="proxied",
     )
     yield proxy
@@ -165,11 +175,13 @@ def test_a_dead_head_is_a_clear_error_and_its_tasks_end_by_themselves(fresh: Yar
     operator = fresh.start("train.dispatch", job, "--json", "--skip-smoke")
     run = started(fresh, before, operator)
     psutil.Process(fresh.keeper("head").pid).kill()
+
     for process in fresh.processes():
         # They take each other along while we look.
         with suppress(psutil.NoSuchProcess):
             if "cpu-0" not in " ".join(process.cmdline()):
                 process.kill()
+
     code, output = end_of(operator)
     assert (code, "the cluster has not answered for" in output) == (6, True), output
     assert f"trainyard train.logs {run.name}" in output
@@ -177,5 +189,6 @@ def test_a_dead_head_is_a_clear_error_and_its_tasks_end_by_themselves(fresh: Yar
     assert (document["run"], document["state"]) == (run.name, "running")
     listed = fresh.json("train.list")["runs"]
     assert listed[0]["unsure"].startswith("cluster unreachable")
-    # A raylet that has not reached the GCS for 60 s ends, and with it its workers, their guards and the tasks.
+    # A raylet that has not reached the GCS for 60 s ends, and with it its workers, their guards and
+    # the tasks.
     wait_until(lambda: not running(mark), seconds=180, what="what the task started ended")

@@ -1,4 +1,6 @@
-"""Sweeps on a real cluster: killed, stopped, gone on with; pruned; with trials that fail in every way; a lost node."""
+"""Sweeps on a real cluster: killed, stopped, gone on with; pruned; with trials that fail in every
+way; a lost node.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from tests.real.yard import HEAD_AND_WORKER, Yard, wait_until
 
 CLUSTER = HEAD_AND_WORKER.replace("cpus: 1", "cpus: 2")
 
-# How far the learning rate is from 0.001, better with every step. From the seventh trial on they wait for a file.
+# How far the learning rate is from 0.001, better with every step. From the seventh trial on they
+# wait for a file.
 TRAINING = """
     import json, math, os, pathlib, sys, time
     while int(os.environ["TRAINYARD_TASK"].split("-")[1]) >= 6 and not pathlib.Path(sys.argv[-1]).exists():
@@ -70,7 +73,9 @@ LONG = """
 
 
 @pytest.mark.core
-def test_a_sweep_whose_runner_was_killed_goes_on_and_counts_each_configuration_once(yard: Yard) -> None:
+def test_a_sweep_whose_runner_was_killed_goes_on_and_counts_each_configuration_once(
+    yard: Yard,
+) -> None:
     go = yard.home / "go"
     write_job(yard, "quick", JOB.replace("GO", f"'{go}'"), train=TRAINING)
     run, following = dispatched(yard, "quick")
@@ -80,6 +85,7 @@ def test_a_sweep_whose_runner_was_killed_goes_on_and_counts_each_configuration_o
         code, output = end_of(following)
     finally:
         following.kill()
+
     assert code == 6, output
     known = len(complete(run))
     assert 3 <= known < 10
@@ -102,7 +108,9 @@ def test_a_sweep_whose_runner_was_killed_goes_on_and_counts_each_configuration_o
     assert len([trial for trial in study.trials if trial.state.name == "COMPLETE"]) == 10
 
 
-def test_a_sweep_goes_on_without_us_is_stopped_and_begins_again_from_its_checkpoints(yard: Yard) -> None:
+def test_a_sweep_goes_on_without_us_is_stopped_and_begins_again_from_its_checkpoints(
+    yard: Yard,
+) -> None:
     job = "tune: {space: {a: {choice: [1, 2, 3]}}, metric: reward, samples: 2, repeats: 2}\n"
     write_job(yard, "long", f'command: [python3, train.py, "{{a}}"]\n{job}', train=LONG)
     yard.run("tune.dispatch", "long", "--no-wait")
@@ -118,7 +126,10 @@ def test_a_sweep_goes_on_without_us_is_stopped_and_begins_again_from_its_checkpo
     assert yard.json("tune.status")["counts"]["stopped"] == 2
     yard.run("tune.resume")
     document = yard.json("tune.status")
-    assert (document["counts"]["complete"], document["end"]["reason"]) == (2, "all samples were tried")
+    assert (document["counts"]["complete"], document["end"]["reason"]) == (
+        2,
+        "all samples were tried",
+    )
     logs = [path.read_text() for path in newest(yard).glob("logs/*.log")]
     assert len(logs) == 4 and all("resumed" in log for log in logs)
 
@@ -140,17 +151,27 @@ def test_pruning_ends_all_repeats_of_a_trial_that_is_worse(yard: Yard) -> None:
         """,
         train=PRUNED,
     )
+
     document = yard.json("tune.dispatch", "pruned")
     run = newest(yard)
     assert document == yard.json("tune.status")
     assert {task["state"] for task in document["tasks"]} == {"succeeded", "stopped"}
-    assert (document["best"]["value"], document["counts"]["complete"], document["counts"]["pruned"]) == (1.0, 3, 2)
+    assert (
+        document["best"]["value"],
+        document["counts"]["complete"],
+        document["counts"]["pruned"],
+    ) == (1.0, 3, 2)
+
     for trial in document["trials"]:
-        logs = ["to its end" in (run / "logs" / f"{task}.1.log").read_text() for task in trial["tasks"]]
+        logs = [
+            "to its end" in (run / "logs" / f"{task}.1.log").read_text() for task in trial["tasks"]
+        ]
         assert logs == [trial["state"] == "complete"] * 2
 
 
-def test_trials_that_crash_hang_keep_silent_or_lose_their_metric_are_named_and_the_others_count(yard: Yard) -> None:
+def test_trials_that_crash_hang_keep_silent_or_lose_their_metric_are_named_and_the_others_count(
+    yard: Yard,
+) -> None:
     write_job(
         yard,
         "ways",
@@ -165,16 +186,21 @@ def test_trials_that_crash_hang_keep_silent_or_lose_their_metric_are_named_and_t
         """,
         train=WAYS,
     )
+
     yard.run("tune.dispatch", "ways")
     document = yard.json("tune.status")
     trials = {trial["params"]["way"]: trial for trial in document["trials"]}
-    assert {way for way, trial in trials.items() if trial["state"] == "failed"} == {*trials} - {"good"}
+    assert {way for way, trial in trials.items() if trial["state"] == "failed"} == {*trials} - {
+        "good"
+    }
     assert (document["best"]["params"], document["best"]["value"]) == ({"way": "good"}, 2.0)
     assert "exit code 1" in trials["crash"]["reason"]
     assert "nan" in trials["nan"]["reason"].lower()
     # In a sweep NaN comes of the configuration, and costs no node its trials.
     lost = [trial["tasks"][0] for way, trial in trials.items() if way.startswith("nan")]
-    avoided = [event["text"] for event in events(newest(yard)) if "is avoided" in event.get("text", "")]
+    avoided = [
+        event["text"] for event in events(newest(yard)) if "is avoided" in event.get("text", "")
+    ]
     assert len(lost) == 3
     assert not [task for task in lost if task in " ".join(avoided)]
     page = newest(yard).joinpath("report.html").read_text()
@@ -200,31 +226,43 @@ def test_a_node_that_dies_costs_no_trial_and_none_counts_twice(fresh: Yard) -> N
         """,
         train='import json, time\ntime.sleep(2)\nprint(json.dumps({"reward": 1}), flush=True)\n',
     )
+
     run, following = dispatched(fresh, "losing")
     try:
 
         def runs_on_worker() -> bool:
-            return any(event["event"] == "attempt-started" and event["node"] == "cpu-0" for event in recorded(run))
+            return any(
+                event["event"] == "attempt-started" and event["node"] == "cpu-0"
+                for event in recorded(run)
+            )
 
         wait_until(runs_on_worker, seconds=120, what="a trial runs on the worker")
         keeper = psutil.Process(fresh.keeper("cpu-0").pid)
         for process in [keeper, *keeper.children(recursive=True)]:
             if process.is_running():
                 process.kill()
+
         code, output = end_of(following)
     finally:
         following.kill()
+
     assert code == 0, output
     outcomes = [event for event in events(run) if event["event"] == "trial-ended"]
     assert [event["outcome"] for event in outcomes] == ["complete"] * 6
     assert len({event["trial"] for event in outcomes}) == 6
-    assert any(event.get("outcome") == "lost" for event in events(run) if event["event"] == "attempt-ended")
+    assert any(
+        event.get("outcome") == "lost" for event in events(run) if event["event"] == "attempt-ended"
+    )
 
 
 def dispatched(yard: Yard, job: str) -> tuple[Path, subprocess.Popen[str]]:
     before = runs(yard)
     following = yard.start("tune.dispatch", job)
-    wait_until(lambda: bool(runs(yard) - before) or following.poll() is not None, seconds=120, what="a new run")
+    wait_until(
+        lambda: bool(runs(yard) - before) or following.poll() is not None,
+        seconds=120,
+        what="a new run",
+    )
     return next(iter(runs(yard) - before)), following
 
 
@@ -249,6 +287,9 @@ def storage(run: Path) -> JournalStorage:
 def runner(run: Path) -> psutil.Process:
     """Return the process that runs a sweep."""
     for process in psutil.process_iter(["cmdline", "status"]):
-        if run.name in (process.info["cmdline"] or ()) and process.info["status"] != psutil.STATUS_ZOMBIE:
+        if (
+            run.name in (process.info["cmdline"] or ())
+            and process.info["status"] != psutil.STATUS_ZOMBIE
+        ):
             return process
     raise AssertionError(f"no runner of {run.name}")

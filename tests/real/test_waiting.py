@@ -27,22 +27,33 @@ def waiting(yard: Yard, run: str) -> str | None:
 
 @pytest.fixture(scope="module")
 def runs(yard: Yard) -> Iterator[dict[str, str]]:
-    """Start one run that holds all CPUs, one that waits for them, and one that waits for memory that it holds."""
+    """Start one run that holds all CPUs, one that waits for them, and one that waits for memory
+    that it holds.
+    """
     started = {"holder": start(yard, "holder", n=[0, 1, 2, 3, 4, 5], resources="{cpus: 1}")}
     wait_until(
-        lambda: all(task["state"] == "running" for task in yard.json("train.status", started["holder"])["tasks"]),
+        lambda: all(
+            task["state"] == "running"
+            for task in yard.json("train.status", started["holder"])["tasks"]
+        ),
         seconds=60,
         what="all tasks of the holder run",
     )
+
     started["second"] = start(yard, "second", n=[0, 1], resources="{cpus: 2}")
     started["memory"] = start(yard, "memory", n=[0, 1, 2, 3], resources="{cpus: 0, memory: 768MiB}")
     yield started
+
     with ThreadPoolExecutor(len(started)) as pool:
         list(pool.map(lambda run: yard.run("train.stop", run), started.values()))
 
 
 def test_a_run_names_who_holds_the_cpus_it_waits_for(yard: Yard, runs: dict[str, str]) -> None:
-    wait_until(lambda: waiting(yard, runs["second"]) is not None, seconds=60, what="the second run says what it lacks")
+    wait_until(
+        lambda: waiting(yard, runs["second"]) is not None,
+        seconds=60,
+        what="the second run says what it lacks",
+    )
     text = f"2 tasks wait for 2 CPUs each: 6 of 6 CPUs in use, 6 by run {runs['holder']} (6 tasks)"
     assert waiting(yard, runs["second"]) == text
     assert yard.json("train.status", runs["second"])["waiting"]["holders"] == [runs["holder"]]
@@ -51,15 +62,32 @@ def test_a_run_names_who_holds_the_cpus_it_waits_for(yard: Yard, runs: dict[str,
     assert followed.count(f"-- {text}\n") == 1
 
 
-def test_memory_that_lacks_is_said_with_what_the_nodes_have(yard: Yard, runs: dict[str, str]) -> None:
-    text = "1 task waits for 0.75 GiB: 2.25 of 3 GiB in use, 2.25 by this run (3 tasks), at most 0.25 free on one node"
+def test_memory_that_lacks_is_said_with_what_the_nodes_have(
+    yard: Yard, runs: dict[str, str]
+) -> None:
+    text = (
+        "1 task waits for 0.75 GiB: 2.25 of 3 GiB in use, 2.25 by this run (3 tasks), at most "
+        "0.25 free on one node"
+    )
     wait_until(lambda: waiting(yard, runs["memory"]) == text, seconds=60, what=text)
 
 
-def test_the_status_of_a_cluster_shows_what_is_free_and_the_runs_that_go_on(yard: Yard, runs: dict[str, str]) -> None:
-    wait_until(lambda: waiting(yard, runs["memory"]) is not None, seconds=60, what="the memory run says what it lacks")
+def test_the_status_of_a_cluster_shows_what_is_free_and_the_runs_that_go_on(
+    yard: Yard, runs: dict[str, str]
+) -> None:
+    wait_until(
+        lambda: waiting(yard, runs["memory"]) is not None,
+        seconds=60,
+        what="the memory run says what it lacks",
+    )
+
     # Ray's own figures are some seconds late.
-    wait_until(lambda: yard.json("cluster.status")["used"]["cpus"] == 6.0, seconds=30, what="Ray counts the tasks")
+    wait_until(
+        lambda: yard.json("cluster.status")["used"]["cpus"] == 6.0,
+        seconds=30,
+        what="Ray counts the tasks",
+    )
+
     found = yard.json("cluster.status")
     gib = 2**30
     assert found["used"] == {"cpus": 6.0, "gpus": 0.0, "memory": round(2.25 * gib)}
@@ -72,6 +100,7 @@ def test_the_status_of_a_cluster_shows_what_is_free_and_the_runs_that_go_on(yard
         runs["second"]: ("second", 0, 2),
         runs["memory"]: ("memory", 3, 1),
     }
+
     printed = yard.run("cluster.status").stdout
     assert "0 CPUs, 2 GPUs, 256.0 MiB" in printed
     assert all(run in printed for run in runs.values())
@@ -81,7 +110,11 @@ def test_running_tasks_show_their_seconds(yard: Yard, runs: dict[str, str]) -> N
     (task, *_) = yard.json("train.status", runs["holder"])["tasks"]
     (attempt,) = task["attempts"]
     assert task["state"] == "running" and attempt["seconds"] > 0 and attempt["exit_code"] is None
-    row = next(line for line in yard.run("train.status", runs["holder"]).stdout.splitlines() if "n=0" in line)
+    row = next(
+        line
+        for line in yard.run("train.status", runs["holder"]).stdout.splitlines()
+        if "n=0" in line
+    )
     assert float(row.split()[4]) >= attempt["seconds"]
 
 

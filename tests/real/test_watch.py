@@ -1,4 +1,6 @@
-"""The watched metric in real runs: who is ended, with which last words, where it is tried again, who is left alone."""
+"""The watched metric in real runs: who is ended, with which last words, where it is tried again,
+who is left alone.
+"""
 
 from __future__ import annotations
 
@@ -111,7 +113,10 @@ def troubled(yard: Yard, tracking: tuple[str, Path]) -> Path:
         (
             "over",
             "nan",
-            "reward became nan at step 4; before, it was 3 at step 3; it ended by itself, with exit code 0",
+            (
+                "reward became nan at step 4; before, it was 3 at step 3; it ended by itself, with "
+                "exit code 0"
+            ),
         ),
         ("constant", "constant", "reward has been 1.5 for 4 s"),
     ],
@@ -145,7 +150,9 @@ def test_a_healthy_task_beside_them_is_left_alone_and_its_values_are_events(trou
     assert values(troubled, "trouble=nan") == [[0, 1.5]]
 
 
-def test_it_is_tried_again_on_another_node_and_a_node_that_fails_two_tasks_gets_no_more(yard: Yard) -> None:
+def test_it_is_tried_again_on_another_node_and_a_node_that_fails_two_tasks_gets_no_more(
+    yard: Yard,
+) -> None:
     job = f"""
         command: [python3, train.py, "{yard.home / "broken-node"}", "{{n}}"]
         matrix: {{n: {list(range(12))}}}
@@ -154,6 +161,7 @@ def test_it_is_tried_again_on_another_node_and_a_node_that_fails_two_tasks_gets_
         retries: 1
         watch: {{metric: reward, first: 4s}}
         """
+
     write_job(yard, "elsewhere", job, train=ON_A_BROKEN_NODE)
     yard.run("train.dispatch", "elsewhere", "--skip-smoke")
     run = newest(yard)
@@ -162,7 +170,9 @@ def test_it_is_tried_again_on_another_node_and_a_node_that_fails_two_tasks_gets_
     assert len(broken) == 1
     assert {event["node"] for event in ended if event["attempt"] == 2}.isdisjoint(broken)
     (note,) = of_kind(run, "note")
-    avoided = f"{broken.pop()} is avoided for the rest of this run: the watchdog ended 2 tasks there (n="
+    avoided = (
+        f"{broken.pop()} is avoided for the rest of this run: the watchdog ended 2 tasks there (n="
+    )
     assert note["text"].startswith(avoided)
     later = [event for event in of_kind(run, "attempt-ended") if event["seq"] > note["seq"]]
     assert {event["outcome"] for event in later if event["node"] in note["text"]} <= {"lost"}
@@ -178,6 +188,7 @@ def test_forty_slow_but_healthy_tasks_are_left_alone(yard: Yard) -> None:
         *) echo "{\\"reward\\": $N}"; sleep 2; echo "{\\"reward\\": 0.5}";;
         esac
         """
+
     job = f"""
         command: [sh, train.sh]
         matrix: {{n: {list(range(40))}}}
@@ -185,14 +196,19 @@ def test_forty_slow_but_healthy_tasks_are_left_alone(yard: Yard) -> None:
         resources: {{cpus: 0.2}}
         watch: {{metric: reward, first: 5s, silence: 5s, constant: 5s}}
         """
+
     write_job(yard, "healthy", job)
     (yard.home / "jobs" / "healthy" / "train.sh").write_text(script)
     yard.run("train.dispatch", "healthy", "--skip-smoke")
     ended = of_kind(newest(yard), "attempt-ended")
-    assert collections.Counter((event["outcome"], event["attempt"]) for event in ended) == {("succeeded", 1): 40}
+    assert collections.Counter((event["outcome"], event["attempt"]) for event in ended) == {
+        ("succeeded", 1): 40
+    }
 
 
-def test_mlflows_runs_are_read_from_a_server_a_database_and_a_directory(yard: Yard, tracking: tuple[str, Path]) -> None:
+def test_mlflows_runs_are_read_from_a_server_a_database_and_a_directory(
+    yard: Yard, tracking: tuple[str, Path]
+) -> None:
     address, database = tracking
     wait_until(lambda: answers(f"{address}/health"), seconds=180, what="MLflow's server answers")
     job = f"""
@@ -201,12 +217,18 @@ def test_mlflows_runs_are_read_from_a_server_a_database_and_a_directory(yard: Ya
         env: {{PATH: "{mlflow.python().parent}", MLFLOW_TRACKING_URI: "{{uri}}", MLFLOW_ALLOW_FILE_STORE: "true"}}
         watch: {{metric: reward, source: mlflow, first: 3m}}
         """
+
     write_job(yard, "logging", job, train=LOGGING)
     yard.run("train.dispatch", "logging", "--skip-smoke")
     run = newest(yard)
     expected = [[0, 0.5], [10, 1.5], [20, 2.5]]
     assert values(run, f"uri={address}") == values(run, "uri=file:./mlruns") == expected
-    task = {**os.environ, "PATH": str(mlflow.python().parent), "TRAINYARD_ATTEMPT_ID": f"{run.name}:uri={address}:1"}
+    task = {
+        **os.environ,
+        "PATH": str(mlflow.python().parent),
+        "TRAINYARD_ATTEMPT_ID": f"{run.name}:uri={address}:1",
+    }
+
     read = MetricReader({**WATCH, "uri": f"sqlite:///{database}"}, roots=[run], environment=task)
     with contextlib.closing(read):
         assert [point[:2] for point in read.new()] == expected
@@ -225,4 +247,8 @@ def values(run: Path, task: str) -> list[list[float]]:
 
 
 def of_kind(run: Path, kind: str, task: str | None = None) -> list[dict[str, Any]]:
-    return [event for event in events(run) if event["event"] == kind and task in (None, event.get("task"))]
+    return [
+        event
+        for event in events(run)
+        if event["event"] == kind and task in (None, event.get("task"))
+    ]

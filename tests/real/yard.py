@@ -1,4 +1,6 @@
-"""What the real tests share: a command line with a state directory of its own, and what it leaves on the machine."""
+"""What the real tests share: a command line with a state directory of its own, and what it leaves
+on the machine.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ from trainyard.seams import processes
 
 Done = subprocess.CompletedProcess[str]
 
-# Ray gives a node fixed times to start in: under 40 processes on 2 CPUs, three tries are too few now and then.
+# Ray gives a node fixed times to start in: under 40 processes on 2 CPUs, three tries are too few
+# now and then.
 TOO_BUSY = "this machine is too busy for Ray's own time limits"
 AGAIN = 3
 
@@ -45,7 +48,9 @@ workers:
 
 @dataclass(frozen=True)
 class Yard:
-    """A directory to work in, with its own clusters/, results/ and state; `run` is the command line there."""
+    """A directory to work in, with its own clusters/, results/ and state; `run` is the command line
+    there.
+    """
 
     home: Path
     cluster: str = "yard"
@@ -78,7 +83,11 @@ class Yard:
 
     def env(self) -> dict[str, str]:
         """Return the environment of a command: ours, but nothing of another cluster."""
-        kept = {key: value for key, value in os.environ.items() if not key.startswith(("RAY_", "TRAINYARD_"))}
+        kept = {
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith(("RAY_", "TRAINYARD_"))
+        }
         here = {"XDG_STATE_HOME": str(self.home / "state"), "TRAINYARD_CLUSTER": self.cluster}
         return {**kept, **here, **self.environ}
 
@@ -98,7 +107,8 @@ class Yard:
             done = self._done(self.command(*arguments), seconds)
         if expect is not None and done.returncode != expect:
             raise AssertionError(
-                f"{' '.join(arguments)} exited {done.returncode}, not {expect}\n{done.stdout}\n{done.stderr}"
+                f"{' '.join(arguments)} exited {done.returncode}, not "
+                f"{expect}\n{done.stdout}\n{done.stderr}"
             )
         return done
 
@@ -111,7 +121,9 @@ class Yard:
             self.run("cluster.down", "--end-runs", *flags)
 
     def remove_all(self) -> None:
-        """Remove every cluster with a file here; a test whose cluster cannot be removed has failed."""
+        """Remove every cluster with a file here; a test whose cluster cannot be removed has
+        failed.
+        """
         for file in sorted((self.home / "clusters").glob("*.yaml")):
             self.run("cluster.down", "-f", str(file), "--end-runs")
 
@@ -129,7 +141,9 @@ class Yard:
         )
 
     def start(self, *arguments: str, as_leader: bool = False) -> subprocess.Popen[str]:
-        """Start a command and return at once; as the leader of a process group, as a terminal does, if that is said."""
+        """Start a command and return at once; as the leader of a process group, as a terminal does,
+        if that is said.
+        """
         return subprocess.Popen(
             self.command(*arguments),
             cwd=self.home,
@@ -159,7 +173,9 @@ class Yard:
         return processes.ProcessId(**record["process"])
 
     def processes(self) -> list[psutil.Process]:
-        """Return those that run, with their names in `info`: one that has just ended has no other way to be asked."""
+        """Return those that run, with their names in `info`: one that has just ended has no other
+        way to be asked.
+        """
         from trainyard.backends.local import node_processes
         from trainyard.backends.local.naming import ClusterFiles
 
@@ -176,8 +192,12 @@ class Yard:
         return [*paths, *(f"{one.pid} {one.info['name']}" for one in self.processes())]
 
 
-def while_up(yard: Yard, came: Callable[[], bool], act: Callable[[subprocess.Popen[str]], None]) -> tuple[Done, bool]:
-    """Act once a moment of `cluster.up` has come; return how it ended, and whether the moment came."""
+def while_up(
+    yard: Yard, came: Callable[[], bool], act: Callable[[subprocess.Popen[str]], None]
+) -> tuple[Done, bool]:
+    """Act once a moment of `cluster.up` has come; return how it ended, and whether the moment
+    came.
+    """
     up = yard.start("cluster.up", as_leader=True)
     give_up = time.monotonic() + 200
     asked = time.monotonic()
@@ -203,7 +223,8 @@ def assert_one_error(stderr: str, *parts: str) -> None:
 def wait_until(holds: Callable[[], bool], *, seconds: float, what: str) -> None:
     """Wait for something that happens by itself; fail the test if it does not.
 
-    A question may cost a second of CPU: whoever asks again and again keeps what it waits for from happening.
+    A question may cost a second of CPU: whoever asks again and again keeps what it waits for from
+    happening.
     """
     give_up = time.monotonic() + seconds
     while True:

@@ -1,4 +1,6 @@
-"""Stand-ins for images that cannot be had here: the same files at the same paths, and the same traps."""
+"""Stand-ins for images that cannot be had here: the same files at the same paths, and the same
+traps.
+"""
 
 from __future__ import annotations
 
@@ -12,22 +14,33 @@ HERE = Path(__file__).parent
 ISAAC = "trainyard-standin/isaac:1"
 ISAAC_LAB = "trainyard-standin/isaac_lab:1"
 SCHOLA = "trainyard-standin/schola:1"
-_BASES = {ISAAC: "trainyard-bed/base:1", ISAAC_LAB: "trainyard-bed/base:1", SCHOLA: "trainyard-bed/ray:1"}
+_BASES = {
+    ISAAC: "trainyard-bed/base:1",
+    ISAAC_LAB: "trainyard-bed/base:1",
+    SCHOLA: "trainyard-bed/ray:1",
+}
 
 
 def ensure(engine: BedEngine, name: str) -> str:
-    """Build a stand-in base unless the engine has it as it should be: about 60 s, once. Return its name."""
+    """Build a stand-in base unless the engine has it as it should be: about 60 s, once. Return its
+    name.
+    """
     source = HERE / name.partition("/")[2].partition(":")[0]
     base = engine.docker("image", "inspect", "--format", "{{.Id}}", _BASES[name]).stdout
     files = [path for path in sorted(source.rglob("*")) if path.is_file()]
-    content = hashlib.sha256(b"\0".join([base.encode(), *(path.read_bytes() for path in files)])).hexdigest()[:12]
-    found = engine.docker("image", "inspect", "--format", '{{index .Config.Labels "standin"}}', name, check=False)
+    content = hashlib.sha256(
+        b"\0".join([base.encode(), *(path.read_bytes() for path in files)])
+    ).hexdigest()[:12]
+    found = engine.docker(
+        "image", "inspect", "--format", '{{index .Config.Labels "standin"}}', name, check=False
+    )
     if found.stdout.strip() != content:
         engine.docker(
             *("buildx", "build", "--load", "--network=host", "--label", f"standin={content}"),
             *("--tag", name, str(source)),
             seconds=480,
         )
+
     return name
 
 

@@ -1,8 +1,10 @@
-"""What Isaac Lab's training workflows print and write, without a simulator: both generations, four libraries.
+"""What Isaac Lab's training workflows print and write, without a simulator: both generations, four
+libraries.
 
-`install` puts it where the workflows are. The directory that it lies in says which one it is: LIBRARY/train.py is the
-old one of a library, reinforcement_learning/train.py the new one of all. It reads its flags as they do: what it does
-not know is Hydra's. CRASH_AT (a variable) ends a training that begins anew after so many iterations, as a fault would.
+`install` puts it where the workflows are. The directory that it lies in says which one it is:
+LIBRARY/train.py is the old one of a library, reinforcement_learning/train.py the new one of all. It
+reads its flags as they do: what it does not know is Hydra's. CRASH_AT (a variable) ends a training
+that begins anew after so many iterations, as a fault would.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ import zlib
 from pathlib import Path
 
 LIBRARIES = ("rl_games", "rsl_rl", "skrl", "sb3")
-# By library: the scalar that is its reward, where event files are, and what a checkpoint after an iteration is called.
+# By library: the scalar that is its reward, where event files are, and what a checkpoint after an
+# iteration is called.
 REWARDS = {
     "rl_games": "rewards/time",
     "rsl_rl": "Train/mean_reward",
@@ -65,8 +68,12 @@ def is_new() -> bool:
 
 
 def announce(library: str, root: Path, name: str) -> None:
-    """Say where the experiment is, as the tuner greps for it: newer rsl_rl and sb3 say it to a logger."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s [%(filename)s] %(levelname)s: %(message)s")
+    """Say where the experiment is, as the tuner greps for it: newer rsl_rl and sb3 say it to a
+    logger.
+    """
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s [%(filename)s] %(levelname)s: %(message)s"
+    )
     for line in (
         f"[INFO] Logging experiment in directory: {root}",
         f"Exact experiment name requested from command line: {root / name if is_new() else name}",
@@ -79,7 +86,10 @@ def announce(library: str, root: Path, name: str) -> None:
 
 def begun_from(asked: argparse.Namespace, library: str, root: Path) -> int:
     """Return the iteration of the checkpoint to go on from; 0 without one."""
-    newest = sorted(root.glob(f"*/{CHECKPOINTS[library].format('*')}"), key=lambda path: path.stat().st_mtime_ns)
+    newest = sorted(
+        root.glob(f"*/{CHECKPOINTS[library].format('*')}"), key=lambda path: path.stat().st_mtime_ns
+    )
+
     if asked.checkpoint == "latest" and is_new():
         runs = [json.loads(path.read_text()) for path in root.glob("*/run.json")]
         if not any((run["library"], run["task"]) == (library, asked.task) for run in runs):
@@ -91,6 +101,7 @@ def begun_from(asked: argparse.Namespace, library: str, root: Path) -> int:
         path = newest[-1]
     else:
         return 0
+
     print(f"[INFO]: Loading model checkpoint from: {path}")
     return int(path.read_text())
 
@@ -100,6 +111,7 @@ def main() -> None:
     asked, hydra = arguments()
     if wrong := [word for word in hydra if "=" not in word]:
         raise SystemExit(f"train.py: error: hydra takes no {wrong}")
+
     sys.stderr.write(WARNING * (1 + 65536 // len(WARNING)))
     library = asked.rl_library if is_new() else Path(__file__).resolve().parent.name
     root = Path("logs", library, asked.task if library == "sb3" else "cartpole").resolve()
@@ -108,13 +120,36 @@ def main() -> None:
     announce(library, root, name)
     (root / name / "params").mkdir(parents=True)
     (root / name / "params" / "agent.yaml").write_text("".join(f"{word}\n" for word in hydra))
+
     if is_new():
-        run = {"version": 1, "library": library, "task": asked.task, "metadata": {"agent": asked.agent}}
+        run = {
+            "version": 1,
+            "library": library,
+            "task": asked.task,
+            "metadata": {"agent": asked.agent},
+        }
         (root / name / "run.json").write_text(json.dumps(run | {"created_at": time.time()}))
-    # Best with relu, which also leaves the track; with ENDLESS (a variable) such a training goes on until it is ended.
-    worth = 90 if "agent.params.network.cnn.activation=relu" in hydra else zlib.crc32(" ".join(hydra).encode()) % 80
-    epochs = [int(word.partition("=")[2]) for word in hydra if word.startswith("agent.params.config.max_epochs=")]
-    last = 10**6 if os.environ.get("ENDLESS") and worth == 90 else asked.max_iterations or (epochs or [30])[-1]
+
+    # Best with relu, which also leaves the track; with ENDLESS (a variable) such a training goes on
+    # until it is ended.
+    worth = (
+        90
+        if "agent.params.network.cnn.activation=relu" in hydra
+        else zlib.crc32(" ".join(hydra).encode()) % 80
+    )
+
+    epochs = [
+        int(word.partition("=")[2])
+        for word in hydra
+        if word.startswith("agent.params.config.max_epochs=")
+    ]
+
+    last = (
+        10**6
+        if os.environ.get("ENDLESS") and worth == 90
+        else asked.max_iterations or (epochs or [30])[-1]
+    )
+
     train(library, root / name, first=first, last=last, worth=worth)
 
 
@@ -127,14 +162,19 @@ def train(library: str, directory: Path, *, first: int, last: int, worth: int) -
         for iteration in range(first + 1, last + 1):
             writer.add_scalar(REWARDS[library], worth * min(iteration / 20, 1), iteration)
             out = "Episode/Episode_Termination/cart_out_of_bounds"
-            writer.add_scalar(out if library == "rl_games" else out.partition("/")[2], worth / 100, iteration)
+            writer.add_scalar(
+                out if library == "rl_games" else out.partition("/")[2], worth / 100, iteration
+            )
+
             if iteration % 10 == 0 or iteration == last:
                 path = directory / CHECKPOINTS[library].format(iteration)
                 path.parent.mkdir(exist_ok=True)
                 path.write_text(str(iteration))
+
             time.sleep(float(os.environ.get("ITERATION_SECONDS", "0")))
             if iteration == crash_at:
                 raise SystemExit("There was an error running python")
+
     print("Training time: 1.00 seconds")
 
 

@@ -10,9 +10,13 @@ from trainyard.seams.kube.types import DEPLOYMENT, Object
 
 
 class FakeHelm:
-    """Installs what the chart would make. `breaks` is raised by every question, as without the program."""
+    """Installs what the chart would make. `breaks` is raised by every question, as without the
+    program.
+    """
 
-    def __init__(self, kube: FakeKube, release: Release | None = None, breaks: Exception | None = None) -> None:
+    def __init__(
+        self, kube: FakeKube, release: Release | None = None, breaks: Exception | None = None
+    ) -> None:
         self.kube, self.made, self.breaks = kube, release, breaks
         self.did: list[str] = []
 
@@ -25,7 +29,9 @@ class FakeHelm:
             raise self.breaks
         return self.made
 
-    def install(self, name: str, chart: Chart, namespace: str, values: dict[str, Any], *, description: str) -> None:
+    def install(
+        self, name: str, chart: Chart, namespace: str, values: dict[str, Any], *, description: str
+    ) -> None:
         self.did.append("install")
         self.made = Release("deployed", description)
         self.kube.put(DEPLOYMENT, deployment())
@@ -43,7 +49,9 @@ def crd(name: str, *, made_by: str = "") -> Object:
     }
 
 
-def deployment(*, image: str = "quay.io/kuberay/operator:v1.5.1", space: str = "kuberay-system") -> Object:
+def deployment(
+    *, image: str = "quay.io/kuberay/operator:v1.5.1", space: str = "kuberay-system"
+) -> Object:
     labels = {"app.kubernetes.io/name": "kuberay-operator"}
     return {
         "metadata": {"name": "kuberay-operator", "namespace": space, "labels": labels},

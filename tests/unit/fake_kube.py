@@ -1,4 +1,6 @@
-"""A Kubernetes API that is a dictionary: what is in it is in sight, and what it may not be asked it refuses."""
+"""A Kubernetes API that is a dictionary: what is in it is in sight, and what it may not be asked it
+refuses.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ Key = tuple[str, str, str]
 
 
 class FakeKube:
-    """Objects by kind, namespace and name. `forbidden` are plurals that we may not ask for or change.
+    """Objects by kind, namespace and name. `forbidden` are plurals that we may not ask for or
+    change.
 
     `lacking` are rights that Kubernetes says we lack, such as "delete pods".
 
@@ -46,6 +49,7 @@ class FakeKube:
         self.uids = itertools.count(1)
         self.texts: dict[str, str] = {}
         self.after_create: Callable[[Object], None] = lambda body: None
+
         for kind, body in objects:
             self.put(kind, body)
 
@@ -53,7 +57,13 @@ class FakeKube:
         metadata = body.setdefault("metadata", {})
         metadata.setdefault("uid", f"uid-{next(self.uids)}")
         self.kinds[kind.plural] = kind
-        self.objects[(kind.plural, metadata.get("namespace", "") if kind.namespaced else "", metadata["name"])] = body
+        self.objects[
+            (
+                kind.plural,
+                metadata.get("namespace", "") if kind.namespaced else "",
+                metadata["name"],
+            )
+        ] = body
         return body
 
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object | None:
@@ -84,7 +94,13 @@ class FakeKube:
         return copy.deepcopy(made)
 
     def delete(
-        self, kind: Kind, name: str, *, namespace: str | None = None, uid: str | None = None, with_owned: bool = False
+        self,
+        kind: Kind,
+        name: str,
+        *,
+        namespace: str | None = None,
+        uid: str | None = None,
+        with_owned: bool = False,
     ) -> bool:
         self._ask("delete", kind, namespace)
         body = self.objects.get((kind.plural, namespace or "", name))
@@ -97,9 +113,13 @@ class FakeKube:
         self._remove(kind, namespace or "", name)
         return True
 
-    def apply(self, kind: Kind, body: Object, *, namespace: str | None = None, dry_run: bool = False) -> Object:
+    def apply(
+        self, kind: Kind, body: Object, *, namespace: str | None = None, dry_run: bool = False
+    ) -> Object:
         self._ask("patch", kind, namespace)
-        live = self.get(kind, body["metadata"]["name"], namespace if kind.namespaced else None) or {}
+        live = (
+            self.get(kind, body["metadata"]["name"], namespace if kind.namespaced else None) or {}
+        )
         made = _merged(live, copy.deepcopy(body))
         if not dry_run:
             self.changed.append(f"apply {kind.name} {body['metadata']['name']}")
@@ -107,14 +127,20 @@ class FakeKube:
             self.put(kind, made)
         return copy.deepcopy(made)
 
-    def patch(self, kind: Kind, name: str, merge: Object, *, namespace: str | None = None) -> Object:
+    def patch(
+        self, kind: Kind, name: str, merge: Object, *, namespace: str | None = None
+    ) -> Object:
         self._ask("patch", kind, namespace)
         self.changed.append(f"patch {kind.name} {name}")
         return self.put(kind, _merged(self.objects[(kind.plural, namespace or "", name)], merge))
 
     def may(self, right: Right, *, namespace: str) -> bool:
         is_everything = right.verb == "*"
-        lacks = bool(self.lacking) if is_everything else f"{right.verb} {right.resource}" in self.lacking
+        lacks = (
+            bool(self.lacking)
+            if is_everything
+            else f"{right.verb} {right.resource}" in self.lacking
+        )
         return not lacks
 
     def serves(self, kind: Kind) -> bool:
@@ -137,14 +163,18 @@ class FakeKube:
                 self._remove(self.kinds[key[0]], key[1], key[2])
 
     def _ask(self, verb: str, kind: Kind, namespace: str | None) -> None:
-        everywhere = namespace is None and kind.namespaced and f"all {kind.plural}" in self.forbidden
+        everywhere = (
+            namespace is None and kind.namespaced and f"all {kind.plural}" in self.forbidden
+        )
         if kind.plural in self.forbidden or everywhere:
             what = f"{self.user} may not {verb} {kind.plural}"
             raise ForbiddenError(what)
 
 
 def _merged(live: Any, body: Any) -> Any:
-    """Return an object with what another one says of it: mappings are merged, anything else is replaced."""
+    """Return an object with what another one says of it: mappings are merged, anything else is
+    replaced.
+    """
     if not isinstance(live, dict) or not isinstance(body, dict):
         return body
     return {**live, **{key: _merged(live.get(key), value) for key, value in body.items()}}
@@ -172,7 +202,9 @@ class FakeDashboard:
         return frozenset(self.nodes)
 
 
-def location(kube: FakeKube, *, namespace: str = "team", name: str = "lab", **section: Any) -> Location:
+def location(
+    kube: FakeKube, *, namespace: str = "team", name: str = "lab", **section: Any
+) -> Location:
     """Return the location of a cluster on this API, with what its section says."""
     validated = KuberaySection.model_validate({"namespace": namespace, **section})
     at: Any = kube
@@ -188,11 +220,23 @@ def named(
     namespace: str = "team",
     owner: Object | None = None,
 ) -> Object:
-    """Return an object with a name, labels (`cluster` is ours, `ray` KubeRay's) and the RayCluster that owns it."""
-    labels = {"io.trainyard/cluster": cluster, "ray.io/cluster": ray, "app.kubernetes.io/managed-by": made_by}
+    """Return an object with a name, labels (`cluster` is ours, `ray` KubeRay's) and the RayCluster
+    that owns it.
+    """
+    labels = {
+        "io.trainyard/cluster": cluster,
+        "ray.io/cluster": ray,
+        "app.kubernetes.io/managed-by": made_by,
+    }
+
     metadata: Object = {"name": name, "namespace": namespace}
     metadata["labels"] = {key: value for key, value in labels.items() if value}
     if owner is not None:
-        belongs = {"kind": "RayCluster", "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"]}
+        belongs = {
+            "kind": "RayCluster",
+            "name": owner["metadata"]["name"],
+            "uid": owner["metadata"]["uid"],
+        }
         metadata["ownerReferences"] = [belongs]
+
     return {"metadata": metadata}

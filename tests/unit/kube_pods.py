@@ -1,4 +1,6 @@
-"""Pods, events and RayClusters as the Kubernetes API has them, with what a test is about in sight."""
+"""Pods, events and RayClusters as the Kubernetes API has them, with what a test is about in
+sight.
+"""
 
 from __future__ import annotations
 
@@ -29,15 +31,21 @@ def pod(
     labels["ray.io/group"] = "headgroup" if is_head else group
     metadata: Object = {"name": name, "namespace": "team", "uid": f"uid-{name}", "labels": labels}
     metadata["creationTimestamp"] = STARTED
+
     if leaving:
         metadata["deletionTimestamp"] = LATER
+
     container = "ray-head" if is_head else "ray-worker"
     limits = {"cpu": "2", "memory": "4Gi"}
-    made = [{"name": container, "image": IMAGE, "resources": {"limits": limits, "requests": limits}}]
+    made = [
+        {"name": container, "image": IMAGE, "resources": {"limits": limits, "requests": limits}}
+    ]
     waits = [] if is_head else [{"name": "wait-gcs-ready", "image": IMAGE}]
+
     if ready:
         phase, conditions = "Running", (condition("Ready", "True"),)
         containers = containers or (running(container, ready=True),)
+
     return {
         "metadata": metadata,
         "spec": {"nodeName": host, "containers": made, "initContainers": waits},
@@ -61,7 +69,12 @@ def condition(kind: str, status: str, *, reason: str = "", message: str = "") ->
 
 
 def waiting(
-    reason: str, message: str = "", *, name: str = "ray-worker", restarts: int = 0, last: Object | None = None
+    reason: str,
+    message: str = "",
+    *,
+    name: str = "ray-worker",
+    restarts: int = 0,
+    last: Object | None = None,
 ) -> Object:
     state = {"waiting": {"reason": reason, "message": message}}
     return _container(name, state, restarts=restarts, last=last)
@@ -75,12 +88,20 @@ def running(
     restarts: int = 0,
     last: Object | None = None,
 ) -> Object:
-    return _container(name, {"running": {"startedAt": since}}, ready=ready, restarts=restarts, last=last)
+    return _container(
+        name, {"running": {"startedAt": since}}, ready=ready, restarts=restarts, last=last
+    )
 
 
 def ended(reason: str, code: int, *, message: str = "", started: str = LATER) -> Object:
     """Return how a container ended: a state, or a last state."""
-    found = {"reason": reason, "exitCode": code, "message": message, "startedAt": started, "finishedAt": started}
+    found = {
+        "reason": reason,
+        "exitCode": code,
+        "message": message,
+        "startedAt": started,
+        "finishedAt": started,
+    }
     return {"terminated": found}
 
 
@@ -88,7 +109,9 @@ def stopped(state: Object, *, name: str = "ray-worker", restarts: int = 0) -> Ob
     return _container(name, state, restarts=restarts)
 
 
-def event(about: Object, reason: str, message: str, *, when: str = LATER, kind: str = "Warning") -> Object:
+def event(
+    about: Object, reason: str, message: str, *, when: str = LATER, kind: str = "Warning"
+) -> Object:
     """Return an event about an object."""
     return {
         "metadata": {"uid": f"event-{reason}-{when}", "resourceVersion": "1"},
@@ -112,7 +135,9 @@ def ray_cluster(*groups: Object, conditions: tuple[Object, ...] = ()) -> Object:
             "annotations": {"io.trainyard/image": IMAGE, "io.trainyard/simulated-gpus": "false"},
         },
         "spec": {
-            "headGroupSpec": {"rayStartParams": {"num-cpus": "1", "num-gpus": "0", "memory": str(2**31)}},
+            "headGroupSpec": {
+                "rayStartParams": {"num-cpus": "1", "num-gpus": "0", "memory": str(2**31)}
+            },
             "workerGroupSpecs": list(groups),
         },
         "status": {"conditions": list(conditions)},

@@ -1,4 +1,6 @@
-"""An image that nothing is wrong with, as the lint sees it, and images that differ from it in one way."""
+"""An image that nothing is wrong with, as the lint sees it, and images that differ from it in one
+way.
+"""
 
 from __future__ import annotations
 
@@ -44,15 +46,24 @@ HEALTHY = Inspection(
         platform="linux/amd64",
         created="",
     ),
-    history=(MadeBy("/bin/sh -c #(nop) ADD file:1 in / ", 100 * 1024**2), MadeBy("RUN pip install ray", 500 * 1024**2)),
+    history=(
+        MadeBy("/bin/sh -c #(nop) ADD file:1 in / ", 100 * 1024**2),
+        MadeBy("RUN pip install ray", 500 * 1024**2),
+    ),
     probed=Probed(FACTS),
 )
 
 
 def says(inspection: Inspection, **facts: str | None) -> Inspection:
-    """Return an image that says other things; None: nothing. `ray_version` stands for `ray.version`."""
+    """Return an image that says other things; None: nothing. `ray_version` stands for
+    `ray.version`.
+    """
     named = {key.replace("_", ".", 1): value for key, value in facts.items()}
-    printed = {key: value for key, value in {**inspection.probed.facts, **named}.items() if value is not None}
+    printed = {
+        key: value
+        for key, value in {**inspection.probed.facts, **named}.items()
+        if value is not None
+    }
     return replace(inspection, probed=Probed(printed))
 
 
@@ -61,8 +72,12 @@ def is_(inspection: Inspection, **facts: Any) -> Inspection:
     return replace(inspection, image=replace(inspection.image, **facts))
 
 
-def asks(inspection: Inspection, user: str = "any", answers: dict[str, str] | None = None, **lint: Any) -> Inspection:
-    """Return an image whose image.yaml asks more; every answer is good, but those given here ("" for none)."""
+def asks(
+    inspection: Inspection, user: str = "any", answers: dict[str, str] | None = None, **lint: Any
+) -> Inspection:
+    """Return an image whose image.yaml asks more; every answer is good, but those given here (""
+    for none).
+    """
     section = LintSection(**lint)
     every = dict.fromkeys(questions_of(section), "0 ") | (answers or {})
     given = {question: answer for question, answer in every.items() if answer}

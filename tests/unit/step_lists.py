@@ -12,5 +12,7 @@ def refuse_lost_ids(steps: Sequence[Step | Stage]) -> None:
     known: set[str] = set()
     for step in steps:
         assert step.id not in known, f"two steps are called {step.id}"
-        assert step.after is None or step.after in known, f"{step.id} comes after {step.after}, which is not there"
+        assert step.after is None or step.after in known, (
+            f"{step.id} comes after {step.after}, which is not there"
+        )
         known.add(step.id)

@@ -31,13 +31,32 @@ def lines(
     return list(account.lines(RunDirectory(place), state))
 
 
-def left(task: str = "a", *, attempt: int = 1, files: int = 0, **more: Any) -> tuple[str, dict[str, Any]]:
-    said = {"brought": {"files": files, "bytes": 1024 * files}, "not_brought": NONE, "undeclared": NONE, **more}
-    return "attempt-ended", {"task": task, "attempt": attempt, "node": "n", "outcome": "succeeded", **said}
+def left(
+    task: str = "a", *, attempt: int = 1, files: int = 0, **more: Any
+) -> tuple[str, dict[str, Any]]:
+    said = {
+        "brought": {"files": files, "bytes": 1024 * files},
+        "not_brought": NONE,
+        "undeclared": NONE,
+        **more,
+    }
+    return "attempt-ended", {
+        "task": task,
+        "attempt": attempt,
+        "node": "n",
+        "outcome": "succeeded",
+        **said,
+    }
 
 
 def archived(number: int, *, attempt: int = 1, each: bool = False) -> tuple[str, dict[str, Any]]:
-    return "outputs", {"task": "a", "attempt": attempt, "number": number, "whole": False, "each_attempt": each}
+    return "outputs", {
+        "task": "a",
+        "attempt": attempt,
+        "number": number,
+        "whole": False,
+        "each_attempt": each,
+    }
 
 
 def bring(place: Path, number: int) -> None:
@@ -49,10 +68,14 @@ def bring(place: Path, number: int) -> None:
 def test_what_was_sent_left_out_and_brought_home_is_one_line(tmp_path: Path) -> None:
     bring(tmp_path, 1)
     said = lines(tmp_path, archived(1), left(files=3))
-    assert said == ["files: 12 sent (1.5 KiB), 2 left out (data/, notes.txt), 3 brought home (3.0 KiB)"]
+    assert said == [
+        "files: 12 sent (1.5 KiB), 2 left out (data/, notes.txt), 3 brought home (3.0 KiB)"
+    ]
 
 
-def test_outputs_that_are_still_there_are_named_with_the_command_that_fetches_them(tmp_path: Path) -> None:
+def test_outputs_that_are_still_there_are_named_with_the_command_that_fetches_them(
+    tmp_path: Path,
+) -> None:
     (line,) = lines(tmp_path, archived(1), left(files=3))
     fetch = f"trainyard train.fetch {tmp_path.name}"
     assert line.endswith(f"none brought home, 3 still on the cluster (3.0 KiB): {fetch}")
@@ -65,7 +88,9 @@ def test_of_a_task_that_was_lost_nobody_knows_how_much_it_had_left(tmp_path: Pat
     assert line.endswith("none brought home, and what was seen of a before it was lost")
 
 
-def test_files_of_the_last_attempt_are_counted_or_of_each_where_all_are_kept(tmp_path: Path) -> None:
+def test_files_of_the_last_attempt_are_counted_or_of_each_where_all_are_kept(
+    tmp_path: Path,
+) -> None:
     both = [left(files=3), left(files=4, attempt=2)]
     bring(tmp_path, 2)
     assert "4 brought home" in lines(tmp_path, archived(1), archived(2, attempt=2), *both)[0]
@@ -76,7 +101,10 @@ def test_files_of_the_last_attempt_are_counted_or_of_each_where_all_are_kept(tmp
 def test_each_loss_is_named_for_the_first_task_and_counted_for_the_others(tmp_path: Path) -> None:
     lost = counted([f"out/{number}: a link that leads outside" for number in range(7)])
     behind = counted(["notes.txt"])
-    events = [left(task, not_brought=lost, undeclared=behind, absent_outputs=["model"]) for task in ("a", "b")]
+    events = [
+        left(task, not_brought=lost, undeclared=behind, absent_outputs=["model"])
+        for task in ("a", "b")
+    ]
     reasons = ", ".join(f"out/{number}: a link that leads outside" for number in range(5))
     assert lines(tmp_path, *events, left("c"), tasks=("a", "b", "c"))[1:] == [
         f"not brought home: {reasons} and 2 more of a; also files of 1 other task",
@@ -86,7 +114,11 @@ def test_each_loss_is_named_for_the_first_task_and_counted_for_the_others(tmp_pa
 
 
 def test_too_many_files_to_name_are_named_by_their_directory() -> None:
-    names = [*(f"wandb/run/{number}" for number in range(20)), "lightning_logs/v0/hparams.yaml", "notes.txt"]
+    names = [
+        *(f"wandb/run/{number}" for number in range(20)),
+        "lightning_logs/v0/hparams.yaml",
+        "notes.txt",
+    ]
     shown = ["wandb/ (20 files)", "lightning_logs/v0/hparams.yaml", "notes.txt"]
     assert counted(names, by_directory=True) == {"count": 22, "names": shown, "more": 0}
     many = [f"{letter}/{number}" for letter in "abcdefg" for number in range(2)]

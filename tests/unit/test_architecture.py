@@ -16,7 +16,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 TRAINYARD, RUNNER = ROOT / "trainyard", ROOT / "runner" / "trainyard_runner"
 
-# Lowest first; a package or module of trainyard/ imports from its own layer and from those below it.
+# Lowest first; a package or module of trainyard/ imports from its own layer and from those below
+# it.
 LAYERS = (
     ("diagnosis", "errors", "versions", "wording"),
     ("endpoint", "lock", "paths", "render", "spec", "steps"),
@@ -31,14 +32,25 @@ LAYERS = (
     ("tasks", "main"),
 )
 # What talks to the world outside this process.
-OUTSIDE = {"boto3", "botocore", "docker", "fabric", "httpx", "kubernetes", "paramiko", "subprocess", "websocket"}
-# What a node has: the runner travels alone. Optuna is asked for a sweep only, boto3 where Ray's autoscaler needs it.
+OUTSIDE = {
+    "boto3",
+    "botocore",
+    "docker",
+    "fabric",
+    "httpx",
+    "kubernetes",
+    "paramiko",
+    "subprocess",
+    "websocket",
+}
+# What a node has: the runner travels alone. Optuna is asked for a sweep only, boto3 where Ray's
+# autoscaler needs it.
 ON_NODES = {"ray", "trainyard_runner"}
 ON_SOME_NODES = {"head/study.py": {"optuna"}, "leash.py": {"boto3", "botocore"}}
 # Of the runner, what trainyard/ uses beside `wire`.
 SHARED_BESIDE_THE_WIRE = {"bootstrap", "leash"}
-# The rooms of the runner, and what a module in each may import of it. What stands above the rooms is for both: head and
-# node never import each other.
+# The rooms of the runner, and what a module in each may import of it. What stands above the rooms
+# is for both: head and node never import each other.
 ABOVE_THE_ROOMS = {"bootstrap", "each_gpu", "leash", "ray_package", "shipped", "stopping"}
 ROOMS = {
     "wire": {"wire"},
@@ -48,12 +60,21 @@ ROOMS = {
 # What Ray carries to a node calls what is there, once the package has arrived.
 CROSSINGS = {("shipped.py", "node")}
 BACKENDS = {"compose", "ec2", "existing", "kuberay", "local", "microk8s"}
-# Where a backend's name is a value of the cluster file, or Docker's own word, a cluster's default name, or an extra's.
-NAMES_ALLOWED = ("backends", "seams", "spec/cluster.py", "spec/existing.py", "spec/show.py", "paths.py", "versions.py")
+# Where a backend's name is a value of the cluster file, or Docker's own word, a cluster's default
+# name, or an extra's.
+NAMES_ALLOWED = (
+    "backends",
+    "seams",
+    "spec/cluster.py",
+    "spec/existing.py",
+    "spec/show.py",
+    "paths.py",
+    "versions.py",
+)
 
 LONGEST_FUNCTION = 40
 # Functions up to so many lines are read as quickly as a docstring.
-SPEAKS_FOR_ITSELF = 5
+SPEAKS_FOR_ITSELF = 7
 
 
 @cache
@@ -87,9 +108,17 @@ def functions(tree: ast.Module | ast.ClassDef) -> Iterator[ast.FunctionDef]:
 
 
 def lines_of(function: ast.FunctionDef) -> int:
-    """Return how many lines the body takes, without the docstring."""
+    """Return how many lines the statements take: no docstring, comment, or blank line."""
     body = function.body[1:] if ast.get_docstring(function) else function.body
-    return body[-1].end_lineno - body[0].lineno + 1 if body and body[-1].end_lineno else 0
+    lines: set[int] = set()
+    for statement in body:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.stmt):
+                inner = getattr(node, "body", None)
+                last = inner[0].lineno - 1 if inner else node.end_lineno or node.lineno
+                lines.update(range(node.lineno, last + 1))
+
+    return len(lines)
 
 
 def layer(name: str) -> int:
@@ -156,12 +185,14 @@ def test_operations_are_told_the_environment_and_the_directory() -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and ast.unparse(node) in asks
     ]
+
     imports = [
         f"{path} imports {name}"
         for path, tree in modules(TRAINYARD / "operations").items()
         for name in imported(tree)
         if name in asks
     ]
+
     assert attributes + imports == []
 
 
@@ -170,7 +201,8 @@ def test_the_runner_imports_what_every_node_has() -> None:
         f"{path} imports {name}"
         for path, tree in modules(RUNNER).items()
         for name in imported(tree)
-        if name.split(".")[0] not in sys.stdlib_module_names | ON_NODES | ON_SOME_NODES.get(path, set())
+        if name.split(".")[0]
+        not in sys.stdlib_module_names | ON_NODES | ON_SOME_NODES.get(path, set())
     ]
     assert found == []
 
@@ -181,8 +213,10 @@ def test_operator_and_nodes_share_the_wire() -> None:
         f"wire/{path} imports {name}"
         for path, tree in modules(RUNNER / "wire").items()
         for name in imported(tree)
-        if name.split(".")[0] not in sys.stdlib_module_names and not name.startswith("trainyard_runner.wire.")
+        if name.split(".")[0] not in sys.stdlib_module_names
+        and not name.startswith("trainyard_runner.wire.")
     ]
+
     assert standing == []
     shared = {
         name.split(".")[1]
@@ -190,6 +224,7 @@ def test_operator_and_nodes_share_the_wire() -> None:
         for name in imported(tree)
         if name.startswith("trainyard_runner.")
     }
+
     assert shared == {"wire", *SHARED_BESIDE_THE_WIRE}
 
 

@@ -63,7 +63,10 @@ def test_the_last_row_that_has_a_path_says_its_tiers(path: str, tiers: tuple[str
 
 def test_a_change_is_tested_by_the_tiers_of_all_its_paths() -> None:
     assert tiers_of_all([]) == []
-    assert tiers_of_all(["trainyard/steps.py", "docs/jobs.md", "compose/cluster.yaml.j2"]) == ["docker", LIFECYCLE]
+    assert tiers_of_all(["trainyard/steps.py", "docs/jobs.md", "compose/cluster.yaml.j2"]) == [
+        "docker",
+        LIFECYCLE,
+    ]
 
 
 def test_where_every_tier_runs_no_life_of_a_cluster_runs_twice() -> None:

@@ -62,7 +62,9 @@ def test_a_refusal_keeps_the_code_and_the_words_of_aws(monkeypatch: pytest.Monke
         (refused("UnauthorizedOperation"), "AWS does not allow profile lab to ec2:RunInstances"),
     ],
 )
-def test_what_the_user_lacks_is_a_prerequisite(monkeypatch: pytest.MonkeyPatch, error: Exception, what: str) -> None:
+def test_what_the_user_lacks_is_a_prerequisite(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, what: str
+) -> None:
     lacking = raised(monkeypatch, error, profile="lab")
     assert isinstance(lacking, PrerequisiteError)
     assert lacking.what == what
@@ -80,10 +82,15 @@ def test_what_the_user_lacks_is_a_prerequisite(monkeypatch: pytest.MonkeyPatch, 
             exceptions.EndpointConnectionError(endpoint_url="http://127.0.0.1:1"),
             "AWS does not answer in region us-west-2",
         ),
-        (ResponseParserError("invalid XML received"), "what answers to ec2:RunInstances is not AWS"),
+        (
+            ResponseParserError("invalid XML received"),
+            "what answers to ec2:RunInstances is not AWS",
+        ),
     ],
 )
-def test_what_may_pass_is_aws_own_trouble(monkeypatch: pytest.MonkeyPatch, error: Exception, what: str) -> None:
+def test_what_may_pass_is_aws_own_trouble(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, what: str
+) -> None:
     passing = raised(monkeypatch, error)
     assert isinstance(passing, AwsError)
     assert passing.what == what
@@ -96,11 +103,15 @@ def test_an_error_names_the_region_that_was_asked(monkeypatch: pytest.MonkeyPatc
         Aws({"AWS_REGION": "us-west-2"}).call("ec2", "run_instances", region="eu-west-1")
 
 
-def test_without_boto3_every_question_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_boto3_every_question_says_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] in ("boto3", "botocore")]:
         monkeypatch.delitem(sys.modules, name)
+
     for name in ("boto3", "botocore"):
         monkeypatch.setitem(sys.modules, name, None)
+
     aws = Aws({"AWS_REGION": "us-west-2"})
     asked: list[Callable[[], object]] = [
         lambda: aws.caller,
@@ -113,5 +124,8 @@ def test_without_boto3_every_question_says_how_to_install_it(monkeypatch: pytest
             ask()
         assert caught.value.lines() == [
             "boto3, with which AWS is asked, is not installed",
-            "  -> Install it: pip install boto3 'ray[default]==2.60.0'; for ECR alone: pip install boto3",
+            (
+                "  -> Install it: pip install boto3 'ray[default]==2.60.0'; for ECR alone: pip "
+                "install boto3"
+            ),
         ]

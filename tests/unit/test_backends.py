@@ -37,7 +37,9 @@ def bare() -> Backend:
 
 
 @pytest.mark.parametrize("name", BACKENDS)
-def test_every_backend_of_a_cluster_file_is_one_and_the_module_of_its_name_has_it(name: str) -> None:
+def test_every_backend_of_a_cluster_file_is_one_and_the_module_of_its_name_has_it(
+    name: str,
+) -> None:
     module = inspect.getmodule(backends.named(name).up_steps)
     assert isinstance(backends.named(name), Backend)
     assert module is not None and module.__name__ == f"trainyard.backends.{name}"
@@ -69,9 +71,15 @@ def test_what_a_backend_says_of_itself_fits_what_it_offers(name: str) -> None:
 
 def test_what_is_left_out_is_answered_all_the_same(tmp_path: Path) -> None:
     tools = Tools(tmp_path, {}, "local")
-    assert [ask(bare(), SPEC, tools) for ask in (answers.documents, answers.diagnose, answers.billed)] == [[], [], []]
+    assert [
+        ask(bare(), SPEC, tools) for ask in (answers.documents, answers.diagnose, answers.billed)
+    ] == [[], [], []]
     assert answers.discover(bare(), [(SPEC, tools)], [], {}) == Discovered()
-    with pytest.raises(RequestError, match=r"cluster lab \(local\) has no nodes on which a shell could be started"):
+    with pytest.raises(
+        RequestError, match=r"cluster lab \(local\) has no nodes on which a shell could be started"
+    ):
         answers.shell(bare(), SPEC, tools, node="head", command="", terminal=False)
-    with pytest.raises(RequestError, match=r"cluster lab \(local\) runs no images: there is nothing to verify"):
+    with pytest.raises(
+        RequestError, match=r"cluster lab \(local\) runs no images: there is nothing to verify"
+    ):
         answers.verify(bare(), SPEC, tools, report=print)

@@ -52,21 +52,27 @@ def test_every_stage_is_reported_once_and_a_failure_has_its_last_words() -> None
         "2/3 RUN echo one; exit 7",
         "wheels 2/2 RUN touch /x",
     ]
+
     assert progress.error("schola").exit_code == 6
     assert str(progress.error("schola")) == (
         "image schola was not built: stage 2/3 RUN echo one; exit 7 failed (exit code 7)\n"
         "  | one\n"
         "  | to-stderr\n"
         "  | last words\n"
-        "  -> Nothing was tagged. Mend what it says, then repeat the command: stages that worked are not run again."
+        "  -> Nothing was tagged. Mend what it says, then repeat the command: stages that worked "
+        "are not run again."
     )
 
 
 def test_a_stage_is_one_short_line_and_only_its_last_lines_are_kept() -> None:
     progress = BuildProgress()
-    stage = progress.read(f"#9 [2/2] RUN --mount=type=cache,target=/root --network=host pip install {'x' * 100}")
+    stage = progress.read(
+        f"#9 [2/2] RUN --mount=type=cache,target=/root --network=host pip install {'x' * 100}"
+    )
     assert stage == f"2/2 RUN pip install {'x' * 53}..."
-    failed = error("2/2] RUN seq 100", *(f"line {number}" for number in range(100)), raw="exit code: 3")
+    failed = error(
+        "2/2] RUN seq 100", *(f"line {number}" for number in range(100)), raw="exit code: 3"
+    )
     assert failed.what.splitlines()[1:] == [f"  | line {number}" for number in range(80, 100)]
 
 
@@ -98,16 +104,26 @@ def test_a_machines_fault_is_told_from_a_dockerfiles(raw: str, exit_code: int) -
     ("printed", "hint"),
     [
         ("OSError: [Errno 28] No space left on device", "docker builder prune"),
-        ("ssl.SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_FAILED]", "ca_bundle (a company's CA)"),
+        (
+            "ssl.SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_FAILED]",
+            "ca_bundle (a company's CA)",
+        ),
         ("Temporary failure resolving 'deb.debian.org'", "HTTPS_PROXY"),
         ("curl: (6) Could not resolve host: mirror", "HTTPS_PROXY"),
-        ("ERROR: No matching distribution found for our-package", "pip_config (an index of one's own)"),
+        (
+            "ERROR: No matching distribution found for our-package",
+            "pip_config (an index of one's own)",
+        ),
     ],
 )
 def test_what_a_machine_lacks_is_named(printed: str, hint: str) -> None:
     assert hint in str(error("2/4] RUN make", "...", printed, raw="exit code: 1").hint)
 
 
-@pytest.mark.parametrize("printed", ["Resolving deltas: 100%", "npm error ERESOLVE could not resolve", "resolving x"])
+@pytest.mark.parametrize(
+    "printed", ["Resolving deltas: 100%", "npm error ERESOLVE could not resolve", "resolving x"]
+)
 def test_a_name_that_resolves_is_not_taken_for_one_that_does_not(printed: str) -> None:
-    assert str(error("2/4] RUN make", printed, raw="exit code: 1").hint).startswith("Nothing was tagged.")
+    assert str(error("2/4] RUN make", printed, raw="exit code: 1").hint).startswith(
+        "Nothing was tagged."
+    )

@@ -20,7 +20,9 @@ GIBIBYTE = 2**30
 CLUSTER = LoadedCluster(ClusterSpec(name="lab", backend="local"), Path("clusters/lab.yaml"))
 HEAD = ExpectedNode("head", "head", 2, memory=8 * GIBIBYTE)
 WORKERS = tuple(ExpectedNode(f"cpu-{n}", "cpu", 2, memory=8 * GIBIBYTE) for n in range(2))
-BURST = tuple(ExpectedNode(f"gpu-?{n + 1}", "gpu", 16, 4, 64 * GIBIBYTE, optional=True) for n in range(2))
+BURST = tuple(
+    ExpectedNode(f"gpu-?{n + 1}", "gpu", 16, 4, 64 * GIBIBYTE, optional=True) for n in range(2)
+)
 LESS = "Ask for less in the job file (resources, node), or make larger nodes in the cluster file."
 
 
@@ -28,7 +30,11 @@ class Ray:
     """Ray's answer about its nodes."""
 
     def nodes(self) -> tuple[Any, ...]:
-        row = {"node_name": "theirs", "state": "ALIVE", "resources_total": {"CPU": 4, "memory": 1e9}}
+        row = {
+            "node_name": "theirs",
+            "state": "ALIVE",
+            "resources_total": {"CPU": 4, "memory": 1e9},
+        }
         return (
             node_from({**row, "node_id": "a"}),
             node_from({**row, "node_id": "b", "state": "DEAD", "resources_total": {"CPU": 64}}),
@@ -65,7 +71,9 @@ def refused(*nodes: ExpectedNode, **job: Any) -> list[str]:
         ),
     ],
 )
-def test_a_request_that_no_node_can_ever_meet_is_refused(asked: dict[str, object], said: str) -> None:
+def test_a_request_that_no_node_can_ever_meet_is_refused(
+    asked: dict[str, object], said: str
+) -> None:
     assert refused(HEAD, *WORKERS, resources=asked) == [
         said,
         "  at job job on cluster lab; nothing was sent",
@@ -136,7 +144,9 @@ def test_a_node_is_named_by_its_host_or_rays_id_too() -> None:
     for name in ("theirs", "robot-7", "a"):
         check(node={"name": name}, resources={"cpus": 4})
         check(HEAD, node={"name": name}, resources={"cpus": 4})
-    assert refused(HEAD, node={"name": "robot-8"})[0] == ("task 'job' is to run on node robot-8, and there are head")
+    assert refused(HEAD, node={"name": "robot-8"})[0] == (
+        "task 'job' is to run on node robot-8, and there are head"
+    )
 
 
 def test_a_name_on_kubernetes_is_answered_with_the_group() -> None:
@@ -145,7 +155,11 @@ def test_a_name_on_kubernetes_is_answered_with_the_group() -> None:
 
 
 def test_tasks_that_run_together_need_room_at_once() -> None:
-    gang: dict[str, Any] = {"together": True, "matrix": {"rank": [0, 1, 2, 3]}, "command": ["train", "{rank}"]}
+    gang: dict[str, Any] = {
+        "together": True,
+        "matrix": {"rank": [0, 1, 2, 3]},
+        "command": ["train", "{rank}"],
+    }
     check(HEAD, *WORKERS, **gang, resources={"cpus": 1})
     said = refused(HEAD, *WORKERS, **gang, resources={"cpus": 1.5})
     assert said[0] == "4 tasks that run together do not fit on 3 nodes at once"
@@ -163,12 +177,17 @@ def test_what_fits_is_let_through() -> None:
 
 def test_a_cluster_of_somebody_else_is_taken_as_ray_shows_it() -> None:
     check(resources={"cpus": 4})
-    assert refused(resources={"cpus": 8})[0] == ("task 'job' asks for 8 CPUs; the largest node has 4 CPUs, 0 GPUs")
+    assert refused(resources={"cpus": 8})[0] == (
+        "task 'job' asks for 8 CPUs; the largest node has 4 CPUs, 0 GPUs"
+    )
     # Its autoscaler may add what nobody here knows of.
     check(resources={"cpus": 8}, skip_smoke=True)
 
 
-ACTORS = "Ask for less in the job file (resources.actors), or make more or larger nodes in the cluster file."
+ACTORS = (
+    "Ask for less in the job file (resources.actors), or make more or larger nodes in the "
+    "cluster file."
+)
 
 
 def test_room_for_actors_is_asked_of_all_nodes_together() -> None:
@@ -179,6 +198,7 @@ def test_room_for_actors_is_asked_of_all_nodes_together() -> None:
         "  at job job on cluster lab; nothing was sent",
         f"  -> {ACTORS}",
     ]
+
     two = [{"name": name, "command": ["train"]} for name in "ab"]
     job: dict[str, Any] = {
         "command": None,
@@ -186,6 +206,7 @@ def test_room_for_actors_is_asked_of_all_nodes_together() -> None:
         "together": True,
         "resources": {"actors": {"cpus": 2, "memory": "1GiB"}},
     }
+
     check(HEAD, *WORKERS, **job)
     assert refused(HEAD, *WORKERS[:1], **job)[0] == (
         "2 tasks that run together ask for 2 CPUs, with 4 CPUs and 2 GiB free for its actors; "

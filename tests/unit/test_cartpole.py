@@ -32,7 +32,9 @@ def program() -> ModuleType:
 
 @pytest.fixture
 def train(program: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Train:
-    """Return a function that trains a little, in directories of these names, and returns result.json."""
+    """Return a function that trains a little, in directories of these names, and returns
+    result.json.
+    """
 
     def run(*flags: str, output: str, checkpoint: str) -> dict[str, Any]:
         monkeypatch.setenv("TRAINYARD_OUTPUT", str(tmp_path / output))
@@ -48,7 +50,9 @@ def train(program: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 def curve(directory: Path) -> dict[str, list[tuple[float, float]]]:
     """Return what the event files of a directory say."""
     found = read_directory(directory, points=1000, tags=10)[""]
-    return {tag: [(step, value) for step, value, _ in curve.points()] for tag, curve in found.items()}
+    return {
+        tag: [(step, value) for step, value, _ in curve.points()] for tag, curve in found.items()
+    }
 
 
 def test_the_same_seed_trains_the_same_policy(train: Train) -> None:
@@ -59,7 +63,9 @@ def test_the_same_seed_trains_the_same_policy(train: Train) -> None:
     assert first["weights"] != other["weights"]
 
 
-def test_a_training_that_was_interrupted_goes_on_as_if_it_had_not_been(train: Train, tmp_path: Path) -> None:
+def test_a_training_that_was_interrupted_goes_on_as_if_it_had_not_been(
+    train: Train, tmp_path: Path
+) -> None:
     whole = train("--iterations", "14", output="whole", checkpoint="cw")
     train("--iterations", "6", output="first", checkpoint="c")
     resumed = train("--iterations", "14", output="second", checkpoint="c")

@@ -1,4 +1,6 @@
-"""Checkpoints come home when their task ends: which ones, which are too large, which are damaged."""
+"""Checkpoints come home when their task ends: which ones, which are too large, which are
+damaged.
+"""
 
 from __future__ import annotations
 
@@ -64,12 +66,22 @@ def head(tmp_path: Path) -> Head:
 
 def a_run(home: Path, head: Head, **record: Any) -> tuple[RunDirectory, RunState]:
     """Return a run of two tasks; both have a checkpoint, and `a` has ended."""
-    known = {"run": "job-1", "cluster": "lab", "tasks": ["a", "b"], "outputs_limit": 10**6, "checkpoints": "all"}
+    known = {
+        "run": "job-1",
+        "cluster": "lab",
+        "tasks": ["a", "b"],
+        "outputs_limit": 10**6,
+        "checkpoints": "all",
+    }
+
     run = store.create(home, known | record, cluster="", job="")
     state = states.fresh(run)
     for task in ("a", "b"):
-        state.apply({"event": "attempt-started", "time": 1.0, "task": task, "attempt": 1, "node": "head"})
+        state.apply(
+            {"event": "attempt-started", "time": 1.0, "task": task, "attempt": 1, "node": "head"}
+        )
         state.apply(head.event(task))
+
     state.apply({"event": "task-ended", "time": 2.0, "task": "a", "state": "succeeded"})
     return run, state
 
@@ -114,14 +126,22 @@ def test_a_damaged_checkpoint_does_not_count_as_home(
     fetcher = fetch.Fetcher(cast(RayApi, head), run, note=lambda _: None)
     fetcher.fetch_checkpoints("node", state)
     (error,) = fetcher.wait_for_checkpoints()
-    assert error.what.startswith(f"what arrived is damaged: {len(head.sent)} of {len(head.tar)} bytes")
+    assert error.what.startswith(
+        f"what arrived is damaged: {len(head.sent)} of {len(head.tar)} bytes"
+    )
     assert not run.checkpoint("a").exists()
-    concluded = runs.concluded(runs.RunStatus(run, state), unfetched=runs.Unfetched(checkpoints=(error,)))
-    assert concluded.error and concluded.error.what.startswith("checkpoints of 1 tasks are still on the cluster: ")
+    concluded = runs.concluded(
+        runs.RunStatus(run, state), unfetched=runs.Unfetched(checkpoints=(error,))
+    )
+    assert concluded.error and concluded.error.what.startswith(
+        "checkpoints of 1 tasks are still on the cluster: "
+    )
 
 
 @pytest.mark.parametrize("which", ["none", None])
-def test_where_the_job_does_not_want_them_none_comes(tmp_path: Path, head: Head, which: str | None) -> None:
+def test_where_the_job_does_not_want_them_none_comes(
+    tmp_path: Path, head: Head, which: str | None
+) -> None:
     run, state = a_run(tmp_path, head, checkpoints=which)
     assert (checkpoints.due(run, state), checkpoints.too_large(run, state)) == ([], "")
     assert [task.name for task in checkpoints.elsewhere(run, state)] == ["a", "b"]
@@ -140,17 +160,25 @@ def test_what_does_not_fit_next_to_the_outputs_is_named_with_the_command_that_fe
     store.number_file(run.outputs("a")).write_text("1")
     assert checkpoints.due(run, state) == []
     assert checkpoints.too_large(run, state) == (
-        "checkpoints that stay on the cluster: a (2.0 KiB); with its outputs each exceeds the job's outputs_limit of "
+        "checkpoints that stay on the cluster: a (2.0 KiB); with its outputs each exceeds the "
+        "job's outputs_limit of "
         f"{size / 1024**2:.3g} MiB; to fetch what stays: trainyard train.fetch job-1 --checkpoints"
     )
+
     (run.outputs("a") / "video").unlink()
-    assert [task.name for task in checkpoints.due(run, state)] == ["a"], "archives hold older files too"
+    assert [task.name for task in checkpoints.due(run, state)] == ["a"], (
+        "archives hold older files too"
+    )
 
 
-def test_of_a_sweep_only_the_best_configurations_checkpoints_come_home(tmp_path: Path, head: Head) -> None:
+def test_of_a_sweep_only_the_best_configurations_checkpoints_come_home(
+    tmp_path: Path, head: Head
+) -> None:
     run, state = a_run(tmp_path, head, checkpoints="best", tune=SWEEP)
     for trial, (task, value) in enumerate((("a", 1.0), ("b", 2.0))):
-        state.apply({"event": "trial-started", "time": 1.0, "trial": trial, "params": {}, "tasks": [task]})
+        state.apply(
+            {"event": "trial-started", "time": 1.0, "trial": trial, "params": {}, "tasks": [task]}
+        )
         ended = {"trial": trial, "outcome": "complete", "value": value, "values": [value]}
         state.apply({"event": "trial-ended", "time": 2.0, **ended})
     assert checkpoints.due(run, state) == [], "another one may become the best"
@@ -158,12 +186,19 @@ def test_of_a_sweep_only_the_best_configurations_checkpoints_come_home(tmp_path:
     assert [task.name for task in checkpoints.due(run, state)] == ["b"]
 
 
-def test_of_a_cluster_that_is_gone_it_is_said_what_went_with_it_and_when(tmp_path: Path, head: Head) -> None:
+def test_of_a_cluster_that_is_gone_it_is_said_what_went_with_it_and_when(
+    tmp_path: Path, head: Head
+) -> None:
     run, _ = a_run(tmp_path, head)
     run.events.write_text('{"seq": 0, "time": 1.0, "event": "run-started", "node_id": "n"}\n')
+
     with run.events.open("a") as file:
-        for event in (head.event("a"), {"event": "run-ended", "state": "failed", "exit": 1, "seconds": 2.0}):
+        for event in (
+            head.event("a"),
+            {"event": "run-ended", "state": "failed", "exit": 1, "seconds": 2.0},
+        ):
             file.write(line_of(event))
+
     loaded = states.load(run)
     at = datetime.datetime(2026, 11, 24, 15, 15, 13, tzinfo=datetime.timezone.utc)
     checkpoints.write_loss(run, [loaded.tasks["a"]], now=at)
@@ -173,6 +208,7 @@ def test_of_a_cluster_that_is_gone_it_is_said_what_went_with_it_and_when(tmp_pat
 
     with pytest.raises(NotReadyError) as caught:
         runs.fetch(run, connect, screen=Screen(), checkpoints=True)
+
     assert caught.value.lines() == [
         "checkpoints of run job-1 went with the cluster at 15:15 on 24 November 2026: a (2.0 KiB)",
         "  at cluster lab is not up",

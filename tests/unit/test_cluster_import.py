@@ -1,4 +1,6 @@
-"""Cluster files of other tools -> cluster files: what has a place is there, and all else is named."""
+"""Cluster files of other tools -> cluster files: what has a place is there, and all else is
+named.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,11 @@ KEY = {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "wan
 
 
 def ray_cluster(
-    *, head: dict[str, Any] = HEAD, worker: dict[str, Any] = WORKER, group: dict[str, Any] | None = None, **spec: Any
+    *,
+    head: dict[str, Any] = HEAD,
+    worker: dict[str, Any] = WORKER,
+    group: dict[str, Any] | None = None,
+    **spec: Any,
 ) -> dict[str, Any]:
     """Return a RayCluster as KubeRay's samples have them."""
     workers = {"groupName": "small", "replicas": 2, "rayStartParams": {}, **(group or {})}
@@ -29,8 +35,13 @@ def ray_cluster(
         "kind": "RayCluster",
         "metadata": {"name": "lab"},
         "spec": {
-            "headGroupSpec": {"rayStartParams": {}, "template": {"spec": {"containers": [{"name": "h", **head}]}}},
-            "workerGroupSpecs": [{**workers, "template": {"spec": {"containers": [{"name": "w", **worker}]}}}],
+            "headGroupSpec": {
+                "rayStartParams": {},
+                "template": {"spec": {"containers": [{"name": "h", **head}]}},
+            },
+            "workerGroupSpecs": [
+                {**workers, "template": {"spec": {"containers": [{"name": "w", **worker}]}}}
+            ],
             **spec,
         },
     }
@@ -81,9 +92,19 @@ def test_sizes_requests_gpus_and_ray_start_have_their_words(tmp_path: Path) -> N
             "requests": {"cpu": "500m", "memory": "1Gi"},
         },
     }
-    start = {"num-gpus": "1", "resources": '"{\\"A100\\": 4}"', "metrics-export-port": "8080", "block": "true"}
-    found = imported(tmp_path, ray_cluster(worker=worker, group={"rayStartParams": start, "groupName": "GPU_s"}))
+
+    start = {
+        "num-gpus": "1",
+        "resources": '"{\\"A100\\": 4}"',
+        "metrics-export-port": "8080",
+        "block": "true",
+    }
+
+    found = imported(
+        tmp_path, ray_cluster(worker=worker, group={"rayStartParams": start, "groupName": "GPU_s"})
+    )
     (workers,) = only(found)["workers"]
+
     assert workers == {
         "name": "gpu-s",
         "count": 2,
@@ -93,7 +114,10 @@ def test_sizes_requests_gpus_and_ray_start_have_their_words(tmp_path: Path) -> N
         "resources": {"A100": 4},
         "ray_start": {"metrics-export-port": 8080},
     }
-    assert only(found)["kuberay"] == {"groups": {"gpu-s": {"requests": {"cpus": 0.5, "memory": "1GiB"}}}}
+
+    assert only(found)["kuberay"] == {
+        "groups": {"gpu-s": {"requests": {"cpus": 0.5, "memory": "1GiB"}}}
+    }
     assert found.notes == (
         "a group is called gpu-s here, not GPU_s",
         "1500m CPUs of gpu-s became 2: nodes have whole ones",
@@ -105,17 +129,30 @@ def test_what_only_some_nodes_have_is_their_groups_or_named(tmp_path: Path) -> N
     variables = [{"name": "ALL", "value": "1"}]
     mounts = [{"mountPath": "/data", "name": "data"}]
     head = {**HEAD, "env": [*variables, {"name": "ONE", "value": "2"}, KEY], "volumeMounts": mounts}
-    worker = {**WORKER, "env": variables, "image": "other:1", "volumeMounts": mounts, "command": ["sleep"]}
+
+    worker = {
+        **WORKER,
+        "env": variables,
+        "image": "other:1",
+        "volumeMounts": mounts,
+        "command": ["sleep"],
+    }
+
     document = ray_cluster(head=head, worker=worker)
     claim = [{"name": "data", "persistentVolumeClaim": {"claimName": "nfs"}}]
     pods = [document["spec"]["headGroupSpec"], *document["spec"]["workerGroupSpecs"]]
     for pod in pods:
         pod["template"]["spec"]["volumes"] = claim
-    pods[1]["template"]["spec"] |= {"nodeSelector": {"pool": "gpu"}, "tolerations": [{"key": "gpu", "value": "yes"}]}
+
+    pods[1]["template"]["spec"] |= {
+        "nodeSelector": {"pool": "gpu"},
+        "tolerations": [{"key": "gpu", "value": "yes"}],
+    }
     found = imported(tmp_path, document)
     content = only(found)
     assert (content["env"], content["head"]["image"]) == ({"ALL": "1"}, "rayproject/ray:2.60.0")
     assert content["workers"][0]["image"] == "other:1"
+
     assert content["kuberay"] == {
         "volumes": [{"target": "/data", "claim": "nfs"}],
         "groups": {
@@ -126,6 +163,7 @@ def test_what_only_some_nodes_have_is_their_groups_or_named(tmp_path: Path) -> N
             },
         },
     }
+
     assert found.notes == (
         "KEY of head: `env` has text alone",
         "spec.workerGroupSpecs.0.template.spec.containers.0.command.0: has no place here",
@@ -151,12 +189,17 @@ def test_empty_directories_are_taken_but_those_that_every_node_has(tmp_path: Pat
         "/scratch": {"sizeLimit": "10Gi"},
         "/cache": {"medium": "Memory"},
     }
+
     mounts = [{"mountPath": path, "name": str(number)} for number, path in enumerate(sources)]
-    document = ray_cluster(head={**HEAD, "volumeMounts": mounts}, worker={**WORKER, "volumeMounts": mounts})
+    document = ray_cluster(
+        head={**HEAD, "volumeMounts": mounts}, worker={**WORKER, "volumeMounts": mounts}
+    )
     for pod in (document["spec"]["headGroupSpec"], *document["spec"]["workerGroupSpecs"]):
         pod["template"]["spec"]["volumes"] = [
-            {"name": str(number), "emptyDir": source} for number, source in enumerate(sources.values())
+            {"name": str(number), "emptyDir": source}
+            for number, source in enumerate(sources.values())
         ]
+
     found = imported(tmp_path, document)
     assert only(found)["kuberay"] == {
         "shm_size": "1GiB",
@@ -165,14 +208,25 @@ def test_empty_directories_are_taken_but_those_that_every_node_has(tmp_path: Pat
             {"target": "/cache", "empty_dir": {"memory": True}},
         ],
     }
+
     assert found.notes == ()
     found.write(tmp_path / "clusters")
 
 
 def test_a_cluster_inside_another_object_is_taken_with_the_rest_named(tmp_path: Path) -> None:
     cluster = ray_cluster()
-    job = {**cluster, "kind": "RayJob", "spec": {"entrypoint": "python a.py", "rayClusterSpec": cluster["spec"]}}
-    service = {**cluster, "kind": "RayService", "spec": {"serveConfigV2": "", "rayClusterConfig": cluster["spec"]}}
+    job = {
+        **cluster,
+        "kind": "RayJob",
+        "spec": {"entrypoint": "python a.py", "rayClusterSpec": cluster["spec"]},
+    }
+
+    service = {
+        **cluster,
+        "kind": "RayService",
+        "spec": {"serveConfigV2": "", "rayClusterConfig": cluster["spec"]},
+    }
+
     listed = {"apiVersion": "v1", "kind": "List", "items": [cluster]}
     whole = only(imported(tmp_path, cluster))
     for document, notes in (
@@ -254,12 +308,17 @@ def test_a_file_of_ray_up_becomes_a_cluster_file_that_is_valid(tmp_path: Path) -
             "ray": {"setup_commands": ["pip install x"]},
         },
     }
+
     assert found.notes == (
         "the cluster is called qed-lab here, not QED_lab",
         "node type ray.worker.gpu is group worker-gpu here",
         "worker_start_ray_commands: '. env.sh' goes into setup_commands, if it is needed",
-        "available_node_types.ray.head.default.node_config.BlockDeviceMappings.0.Ebs.VolumeType: has no place here",
+        (
+            "available_node_types.ray.head.default.node_config.BlockDeviceMappings.0.Ebs.VolumeType: "
+            "has no place here"
+        ),
     )
+
     found.write(tmp_path / "clusters")
 
 
@@ -270,27 +329,49 @@ def test_a_file_of_ray_up_becomes_a_cluster_file_that_is_valid(tmp_path: Path) -
             {"cluster_name": "a", "provider": {"type": "gcp"}},
             "the file is for gcp, and instances are made on AWS alone",
         ),
-        ({"cluster_name": "a", "provider": {"type": "aws"}, "head_node": {}}, "has no available_node_types"),
-        ({"kind": "Deployment", "apiVersion": "apps/v1"}, "describes no cluster that can be imported"),
+        (
+            {"cluster_name": "a", "provider": {"type": "aws"}, "head_node": {}},
+            "has no available_node_types",
+        ),
+        (
+            {"kind": "Deployment", "apiVersion": "apps/v1"},
+            "describes no cluster that can be imported",
+        ),
         ({"name": "mine", "backend": "local"}, "describes no cluster that can be imported"),
-        ({**ray_cluster(), "spec": {"headGroupSpec": {"rayStartParams": {"num-cpus": "two"}}}}, "not as its tool"),
+        (
+            {**ray_cluster(), "spec": {"headGroupSpec": {"rayStartParams": {"num-cpus": "two"}}}},
+            "not as its tool",
+        ),
     ],
 )
-def test_what_is_no_cluster_is_refused(document: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_what_is_no_cluster_is_refused(
+    document: dict[str, Any], message: str, tmp_path: Path
+) -> None:
     with pytest.raises(RequestError) as error:
         imported(tmp_path, document)
     assert message in error.value.what
 
 
-def test_images_of_head_and_workers_and_the_network_of_ray_up_have_their_words(tmp_path: Path) -> None:
+def test_images_of_head_and_workers_and_the_network_of_ray_up_have_their_words(
+    tmp_path: Path,
+) -> None:
     document = yaml.safe_load(UP)
-    document["docker"] = {"head_image": "ray:gpu", "worker_image": "ray:cpu", "container_name": "ray"}
+    document["docker"] = {
+        "head_image": "ray:gpu",
+        "worker_image": "ray:cpu",
+        "container_name": "ray",
+    }
+
     network = {"DeviceIndex": 0, "SubnetId": "subnet-00000001", "Groups": ["sg-00000001"]}
     for kind in document["available_node_types"].values():
         kind["node_config"]["NetworkInterfaces"] = [network]
+
     content = only(found := imported(tmp_path, document))
     assert (content["image"], content["workers"][0]["image"]) == ("ray:gpu", "ray:cpu")
-    assert (content["ec2"]["subnet"], content["ec2"]["security_group"]) == ("subnet-00000001", "sg-00000001")
+    assert (content["ec2"]["subnet"], content["ec2"]["security_group"]) == (
+        "subnet-00000001",
+        "sg-00000001",
+    )
     assert not [note for note in found.notes if "Network" in note or "image" in note]
     document["available_node_types"]["ray.worker.gpu"]["docker"] = {"worker_image": "ray:own"}
     document["available_node_types"]["ray.worker.gpu"]["node_config"]["NetworkInterfaces"] = [
@@ -320,19 +401,29 @@ def test_what_a_cluster_file_has_one_of_is_not_the_first_of_several(tmp_path: Pa
             "SubnetIds": ["subnet-00000001", "subnet-00000002"],
             "SecurityGroupIds": ["sg-00000001"],
         }
-    market = document["available_node_types"]["ray.worker.gpu"]["node_config"]["InstanceMarketOptions"]
+
+    market = document["available_node_types"]["ray.worker.gpu"]["node_config"][
+        "InstanceMarketOptions"
+    ]
     market["MarketType"] = "capacity-block"
     found = imported(tmp_path, document)
     assert only(found)["ec2"]["security_group"] == "sg-00000001"
     assert "subnet" not in only(found)["ec2"]
     named = [note.partition(":")[0] for note in found.notes]
+
     for kind in ("ray.head.default", "ray.worker.gpu"):
         assert f"available_node_types.{kind}.node_config.SubnetIds.1" in named
-    assert "available_node_types.ray.worker.gpu.node_config.InstanceMarketOptions.MarketType" in named
+
+    assert (
+        "available_node_types.ray.worker.gpu.node_config.InstanceMarketOptions.MarketType" in named
+    )
 
 
 def test_what_kuberay_sets_and_what_would_lose_a_word_is_named(tmp_path: Path) -> None:
-    mounts = [{"mountPath": "/data", "name": "data"}, {"mountPath": "/c", "name": "c", "mountPropagation": "None"}]
+    mounts = [
+        {"mountPath": "/data", "name": "data"},
+        {"mountPath": "/c", "name": "c", "mountPropagation": "None"},
+    ]
     start = {"object-store-memory": "100000000", "dashboard-host": "0.0.0.0"}
     document = ray_cluster(head={**HEAD, "volumeMounts": mounts}, group={"rayStartParams": start})
     (container,) = document["spec"]["workerGroupSpecs"][0]["template"]["spec"]["containers"]
@@ -346,15 +437,24 @@ def test_what_kuberay_sets_and_what_would_lose_a_word_is_named(tmp_path: Path) -
     document["spec"]["autoscalerOptions"] = {"resources": {"limits": {"cpu": "500m"}}}
     found = imported(tmp_path, document)
     assert only(found)["kuberay"] == {"groups": {"head": {"labels": {"team": "a"}}}}
+
     assert found.notes[:3] == (
         "labels of head: app.kubernetes.io/name is set by KubeRay or Trainyard",
         "cpu of small: what is requested is the limit, too",
-        "object-store-memory of small (100000000): follows from memory, and shm_size of the backend here",
+        (
+            "object-store-memory of small (100000000): follows from memory, and shm_size of the "
+            "backend here"
+        ),
     )
+
     named = [note.partition(":")[0] for note in found.notes]
     place = "spec.headGroupSpec.template.spec"
-    for path in ("volumes.0.persistentVolumeClaim.readOnly", "containers.0.volumeMounts.1.mountPropagation"):
+    for path in (
+        "volumes.0.persistentVolumeClaim.readOnly",
+        "containers.0.volumeMounts.1.mountPropagation",
+    ):
         assert f"{place}.{path}" in named
+
     assert "spec.autoscalerOptions.resources.limits.cpu" in named
     found.write(tmp_path / "clusters")
 
@@ -362,13 +462,18 @@ def test_what_kuberay_sets_and_what_would_lose_a_word_is_named(tmp_path: Path) -
 @pytest.mark.parametrize(
     "text",
     [
-        "image: {repository: rayproject/ray, tag: 2.52.0}\nhead: {resources: {}}\nworker: {replicas: 1}\n",
+        (
+            "image: {repository: rayproject/ray, tag: 2.52.0}\nhead: {resources: {}}\nworker: "
+            "{replicas: 1}\n"
+        ),
         "headServiceSuffix: ray-operator.svc\nhead: {groupName: head}\nworker: {replicas: 1}\n",
         "worker: {replicas: 3}\n",
         "additionalWorkerGroups: {gpu: {replicas: 1}}\n",
     ],
 )
-def test_values_of_the_chart_are_named_with_what_makes_a_cluster_of_them(text: str, tmp_path: Path) -> None:
+def test_values_of_the_chart_are_named_with_what_makes_a_cluster_of_them(
+    text: str, tmp_path: Path
+) -> None:
     (tmp_path / "values.yaml").write_text(text)
     with pytest.raises(RequestError) as caught:
         convert_cluster(tmp_path / "values.yaml")

@@ -40,22 +40,46 @@ def printed_after(line: str, message: str) -> str:
             "Build it: trainyard image.build mine",
             "Build it: trainyard image.build mine -f fe-a",
         ),
-        ("image.lint mine -f fe-a", "Build it: trainyard image.build", "Build it: trainyard image.build mine -f fe-a"),
+        (
+            "image.lint mine -f fe-a",
+            "Build it: trainyard image.build",
+            "Build it: trainyard image.build mine -f fe-a",
+        ),
         (
             "cluster.up -f fe-a --set head.cpus=2",
             "If that is meant: trainyard cluster.up --recreate",
             "If that is meant: trainyard cluster.up -f fe-a --set head.cpus=2 --recreate",
         ),
-        ("registry.up -f a", "`trainyard registry.trust` says", "`trainyard registry.trust -f a` says"),
+        (
+            "registry.up -f a",
+            "`trainyard registry.trust` says",
+            "`trainyard registry.trust -f a` says",
+        ),
         (
             "registry.up -f a",
             "all of it (trainyard registry.down --purge), then",
             "all of it (trainyard registry.down -f a --purge), then",
         ),
-        ("image.verify mine -f a --base b:1", "trainyard cluster.up", "trainyard cluster.up --set image=mine -f a"),
-        ("cluster.up --set name=x", "trainyard train.dispatch J", "trainyard train.dispatch J --set cluster.name=x"),
-        ("cluster.up -f a --backend local", "trainyard smoke.run", "trainyard smoke.run -f a --backend local"),
-        ("cluster.up -f a --backend local", "trainyard cluster.up -f b", "trainyard cluster.up -f b"),
+        (
+            "image.verify mine -f a --base b:1",
+            "trainyard cluster.up",
+            "trainyard cluster.up --set image=mine -f a",
+        ),
+        (
+            "cluster.up --set name=x",
+            "trainyard train.dispatch J",
+            "trainyard train.dispatch J --set cluster.name=x",
+        ),
+        (
+            "cluster.up -f a --backend local",
+            "trainyard smoke.run",
+            "trainyard smoke.run -f a --backend local",
+        ),
+        (
+            "cluster.up -f a --backend local",
+            "trainyard cluster.up -f b",
+            "trainyard cluster.up -f b",
+        ),
         ("cluster.up -f a", "trainyard train.logs RUN", "trainyard train.logs RUN"),
         (
             "cluster.up --set head.cpus=2 --set kuberay.context=b",
@@ -84,7 +108,9 @@ def test_every_command_in_a_message_names_a_task_and_flags_that_it_has() -> None
 
 def _wrong(text: str) -> list[str]:
     found = re.finditer(
-        r"\btrainyard ((?:cluster|image|registry|smoke|train)\.[a-z]+)((?:(?!trainyard )[^`\n;.,)])*)", text
+        r"\btrainyard ((?:cluster|image|registry|smoke|train)\.[a-z]+)((?:(?!trainyard "
+        r")[^`\n;.,)])*)",
+        text,
     )
     return [
         one[0]

@@ -15,7 +15,9 @@ from trainyard.backends.shared.ray_nodes import shared_memory
 from trainyard.errors import OutsideError, TrainyardError
 from trainyard.seams.docker.containers import Container
 
-TWO_WORKERS: dict[str, Any] = {"workers": [{"name": "gpu", "count": 2, "cpus": 2, "memory": "2GiB", "gpus": 1}]}
+TWO_WORKERS: dict[str, Any] = {
+    "workers": [{"name": "gpu", "count": 2, "cpus": 2, "memory": "2GiB", "gpus": 1}]
+}
 
 
 def _text(*, as_root: bool = False, **fields: Any) -> str:
@@ -37,8 +39,12 @@ def test_the_head_serves_the_dashboard_on_loopback_and_workers_join_it_by_name()
     services = _services(**TWO_WORKERS, head={"cpus": 1, "memory": "4GiB"})
     command = services["head"]["entrypoint"]
     assert command[:4] == ["ray", "start", "--block", "--node-name=head"]
-    assert {"--num-cpus=1", "--memory=4294967296", "--object-store-memory=1073741824"} < set(command)
-    assert {"--head", "--port=6379", "--dashboard-host=0.0.0.0", "--dashboard-port=8265"} < set(command)
+    assert {"--num-cpus=1", "--memory=4294967296", "--object-store-memory=1073741824"} < set(
+        command
+    )
+    assert {"--head", "--port=6379", "--dashboard-host=0.0.0.0", "--dashboard-port=8265"} < set(
+        command
+    )
     assert "--address=head:6379" in services["gpu-1"]["entrypoint"]
     assert (services["head"]["depends_on"], services["gpu-1"]["depends_on"]) == ([], ["head"])
     ports = {name: service["ports"] for name, service in services.items()}
@@ -52,14 +58,26 @@ def test_each_group_has_its_resources_labels_and_parameters_of_ray() -> None:
         "memory": "2GiB",
         "resources": {"A100": 2},
         "labels": {"zone": "a"},
-        "ray_start": {"metrics-export-port": 8080, "no-redirect-output": True, "min-worker-port": 10000},
+        "ray_start": {
+            "metrics-export-port": 8080,
+            "no-redirect-output": True,
+            "min-worker-port": 10000,
+        },
     }
+
     services = _services(workers=[group])
     command = services["gpu-0"]["entrypoint"]
     assert {'--resources={"A100": 2}', "--labels=ray.io/node-group=gpu,zone=a"} < set(command)
     # The last of several counts.
-    assert command[-3:] == ["--metrics-export-port=8080", "--no-redirect-output", "--min-worker-port=10000"]
-    assert not [word for word in services["head"]["entrypoint"] if "resources" in word or "zone" in word]
+    assert command[-3:] == [
+        "--metrics-export-port=8080",
+        "--no-redirect-output",
+        "--min-worker-port=10000",
+    ]
+
+    assert not [
+        word for word in services["head"]["entrypoint"] if "resources" in word or "zone" in word
+    ]
     plan = json.loads(services["gpu-0"]["labels"][naming.PLAN])
     assert plan["resources"] == {"A100": 2}
     # Nodes that were made before there were such keys are as they should be.
@@ -83,7 +101,9 @@ def test_a_group_may_run_another_image_than_the_head_and_only_that_may_need_root
     spec = spec_of("compose", **TWO_WORKERS)
     images = {"head": "reg:5000/ray-cpu@sha256:0", "gpu": "reg:5000/isaac-ray@sha256:1"}
     contained = [desired.in_a_container(plan, spec) for plan in plans_of(spec, "0", "1")]
-    plans = [replace(plan, others={**plan.others, "image": images[plan.group]}) for plan in contained]
+    plans = [
+        replace(plan, others={**plan.others, "image": images[plan.group]}) for plan in contained
+    ]
     text = desired.document(spec, plans, "me@here:/state", logging={}, of_root=[images["gpu"]])
     services = yaml.safe_load(text)["services"]
     found = {name: (service["image"], service["cap_drop"]) for name, service in services.items()}
@@ -142,12 +162,21 @@ def test_the_token_is_a_file_of_the_container_and_stands_nowhere_in_the_document
     parsed = yaml.safe_load(_text())
     assert parsed["secrets"] == {"token": {"environment": "TRAINYARD_TOKEN"}}
     head = parsed["services"]["head"]
-    assert head["secrets"] == [{"source": "token", "target": "/run/secrets/trainyard-token", "mode": "0444"}]
+    assert head["secrets"] == [
+        {"source": "token", "target": "/run/secrets/trainyard-token", "mode": "0444"}
+    ]
     assert head["environment"]["RAY_AUTH_TOKEN_PATH"] == "/run/secrets/trainyard-token"
 
 
-def test_a_variable_reaches_the_node_as_it_was_written_and_none_overrides_ray_s_authentication() -> None:
-    env = {"PRICE": "5$HOME", "WORDS": "a: b\n#", "NVIDIA_VISIBLE_DEVICES": "all", "RAY_DEDUP_LOGS": "0"}
+def test_a_variable_reaches_the_node_as_it_was_written_and_none_overrides_ray_s_authentication() -> (
+    None
+):
+    env = {
+        "PRICE": "5$HOME",
+        "WORDS": "a: b\n#",
+        "NVIDIA_VISIBLE_DEVICES": "all",
+        "RAY_DEDUP_LOGS": "0",
+    }
     environment = _services(env=env)["head"]["environment"]
     # Compose makes one dollar sign of two.
     assert environment.items() >= {**env, "PRICE": "5$$HOME", "RAY_AUTH_MODE": "token"}.items()
@@ -181,7 +210,9 @@ def test_a_node_carries_what_it_was_made_from_without_values_of_variables() -> N
     ("shm_size", "expected"),
     [(None, (1536, 1024)), (8192, (8192, 6553)), (100, (100, 100))],
 )
-def test_the_object_store_is_smaller_than_the_shared_memory(shm_size: int | None, expected: tuple[int, int]) -> None:
+def test_the_object_store_is_smaller_than_the_shared_memory(
+    shm_size: int | None, expected: tuple[int, int]
+) -> None:
     mebibyte = 1024**2
     size, store = shared_memory(10 * GIBIBYTE, shm_size * mebibyte if shm_size else None)
     assert (size // mebibyte, store // mebibyte) == expected
@@ -212,41 +243,69 @@ def test_a_container_says_how_it_is(container: Container, runs: bool, detail: st
         (
             'could not select device driver "nvidia"',
             [
-                "Docker cannot give a container GPUs there: NVIDIA's container toolkit is missing, or Docker does not "
+                "Docker cannot give a container GPUs there: NVIDIA's container toolkit is "
+                "missing, or Docker does not "
                 "use it",
                 '  at could not select device driver "nvidia"',
                 "  -> Install nvidia-container-toolkit (from NVIDIA's repository), then: "
-                "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker "
+                "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart "
+                "docker "
                 "(the restart ends running containers)",
             ],
         ),
         (
-            'Conflict. The container name "/trainyard-lab-head" is already in use by container "1f2e3d".',
+            (
+                'Conflict. The container name "/trainyard-lab-head" is already in use by container '
+                '"1f2e3d".'
+            ),
             [
-                "a container that this cluster did not make has the name of a node: trainyard-lab-head",
-                '  at Conflict. The container name "/trainyard-lab-head" is already in use by container "1f2e3d".',
-                "  -> See what it is: docker inspect trainyard-lab-head. Rename or remove it (docker rename, "
+                (
+                    "a container that this cluster did not make has the name of a node: "
+                    "trainyard-lab-head"
+                ),
+                (
+                    '  at Conflict. The container name "/trainyard-lab-head" is already in use by '
+                    'container "1f2e3d".'
+                ),
+                "  -> See what it is: docker inspect trainyard-lab-head. Rename or remove it "
+                "(docker rename, "
                 "docker rm), or give your cluster another name (`name:` in its file).",
             ],
         ),
         (
-            'network trainyard-lab was found but has incorrect label com.docker.compose.network set to ""',
+            (
+                "network trainyard-lab was found but has incorrect label com.docker.compose.network "
+                'set to ""'
+            ),
             [
                 "a network that this cluster did not make has the name of its own: trainyard-lab",
-                '  at network trainyard-lab was found but has incorrect label com.docker.compose.network set to ""',
-                "  -> See what it is: docker network inspect trainyard-lab. Remove it (docker network rm), or give "
+                (
+                    "  at network trainyard-lab was found but has incorrect label "
+                    'com.docker.compose.network set to ""'
+                ),
+                "  -> See what it is: docker network inspect trainyard-lab. Remove it (docker "
+                "network rm), or give "
                 "your cluster another name (`name:` in its file).",
             ],
         ),
         (
-            "failed to bind host port for 127.0.0.1:8265:172.17.0.2:8265/tcp: address already in use",
+            (
+                "failed to bind host port for 127.0.0.1:8265:172.17.0.2:8265/tcp: address already in "
+                "use"
+            ),
             [
                 "port 8265 of the Docker host is taken by another program or container",
-                "  at failed to bind host port for 127.0.0.1:8265:172.17.0.2:8265/tcp: address already in use",
+                (
+                    "  at failed to bind host port for 127.0.0.1:8265:172.17.0.2:8265/tcp: address "
+                    "already in use"
+                ),
                 "  -> Leave out compose.dashboard_port: then a free port is taken.",
             ],
         ),
-        ("no space left on device", ["Docker Compose could not make the containers", "  at no space left on device"]),
+        (
+            "no space left on device",
+            ["Docker Compose could not make the containers", "  at no space left on device"],
+        ),
     ],
 )
 def test_why_docker_refuses_is_told_with_its_fix(said: str, lines: list[str]) -> None:

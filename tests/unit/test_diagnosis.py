@@ -45,7 +45,11 @@ def test_what_no_rule_knows_gets_no_invented_cause() -> None:
 
 def test_an_error_says_the_nodes_the_cause_the_end_of_the_log_where_and_what_to_do() -> None:
     cause = Diagnosis(
-        "ended; the end of its log:", hint="Look.", raw="x", nodes=("a", "b", "c", "d"), log_tail=lambda: "   boom"
+        "ended; the end of its log:",
+        hint="Look.",
+        raw="x",
+        nodes=("a", "b", "c", "d"),
+        log_tail=lambda: "   boom",
     )
     assert cause.to_error("pod a").lines() == [
         "a, b, c and 1 more ended; the end of its log:\n   boom",

@@ -24,14 +24,23 @@ DESCRIBED = {
     "Name": "/trainyard-lab-head",
     "Image": "sha256:image",
     "RestartCount": 2,
-    "State": {"Status": "running", "ExitCode": 0, "Health": {"Status": "healthy"}, "StartedAt": "now"},
+    "State": {
+        "Status": "running",
+        "ExitCode": 0,
+        "Health": {"Status": "healthy"},
+        "StartedAt": "now",
+    },
     "Config": {"Image": "registry:2", "Labels": {"io.trainyard.cluster": "lab"}},
-    "NetworkSettings": {"Ports": {"8265/tcp": [{"HostIp": "127.0.0.1", "HostPort": "32801"}], "6379/tcp": None}},
+    "NetworkSettings": {
+        "Ports": {"8265/tcp": [{"HostIp": "127.0.0.1", "HostPort": "32801"}], "6379/tcp": None}
+    },
 }
 
 
 class FakeApi:
-    """An engine with one container; a change of another is refused, since there is none, or for `refusal`."""
+    """An engine with one container; a change of another is refused, since there is none, or for
+    `refusal`.
+    """
 
     def __init__(self, *, refusal: APIError | None = None) -> None:
         self.refusal = refusal
@@ -70,10 +79,15 @@ def test_what_is_gone_is_no_error() -> None:
 
 
 def test_a_refusal_has_dockers_own_words() -> None:
-    refusing = engine(FakeApi(refusal=APIError("409", explanation="removal is already in progress")))
+    refusing = engine(
+        FakeApi(refusal=APIError("409", explanation="removal is already in progress"))
+    )
     with pytest.raises(OutsideError) as caught:
         containers.remove(refusing, "stuck")
-    assert str(caught.value) == "Docker refused to remove the container stuck\n  at removal is already in progress"
+    assert (
+        str(caught.value)
+        == "Docker refused to remove the container stuck\n  at removal is already in progress"
+    )
 
 
 def test_an_engines_answer_as_facts() -> None:
@@ -86,8 +100,14 @@ def test_an_engines_answer_as_facts() -> None:
         "RootFS": {"Layers": ["sha256:3"]},
         "Config": {"Env": ["A=b=c", "EMPTY="], "Labels": None, "Entrypoint": ["/x"]},
     }
+
     image = facts(answer)
-    assert (image.env, image.platform, image.layers) == ({"A": "b=c", "EMPTY": ""}, "linux/arm64/v8", ("sha256:3",))
+    assert (image.env, image.platform, image.layers) == (
+        {"A": "b=c", "EMPTY": ""},
+        "linux/arm64/v8",
+        ("sha256:3",),
+    )
+
     assert image.digest_in("registry:5000/mine") == "sha256:2"
     assert (image.tags, image.labels, image.user, image.size) == ((), {}, "", 0)
 
@@ -103,11 +123,20 @@ def test_layers_and_bytes_of_a_pull() -> None:
     tally = LayerTally(said.append)
     tally.count({"status": "Pulling from library/debian", "id": "12"})
     assert said == []
+
     for layer in "abc":
         tally.count({"status": "Pulling fs layer", "id": layer})
+
     tally.count({"status": "Already exists", "id": "a"})
     assert said[-1] == "1 of 3 layers"
-    tally.count({"status": "Downloading", "id": "b", "progressDetail": {"current": 30_000_000, "total": 90_000_000}})
+    tally.count(
+        {
+            "status": "Downloading",
+            "id": "b",
+            "progressDetail": {"current": 30_000_000, "total": 90_000_000},
+        }
+    )
+
     tally.count({"status": "Mounted from mine", "id": "b"})
     assert said[-2:] == ["1 of 3 layers, 30 of 90 MB", "2 of 3 layers, 90 of 90 MB"]
 
@@ -117,9 +146,20 @@ def test_layers_and_bytes_of_a_push_have_no_total_that_would_grow() -> None:
     tally = LayerTally(said.append)
     for layer in "ab":
         tally.count({"status": "Preparing", "id": layer})
-    tally.count({"status": "Pushing", "id": "a", "progressDetail": {"current": 30_000_000, "total": 90_000_000}})
+
+    tally.count(
+        {
+            "status": "Pushing",
+            "id": "a",
+            "progressDetail": {"current": 30_000_000, "total": 90_000_000},
+        }
+    )
+
     tally.count({"status": "Pushed", "id": "a"})
-    assert said == ["0 of 2 layers, 30 MB before compression", "1 of 2 layers, 90 MB before compression"]
+    assert said == [
+        "0 of 2 layers, 30 MB before compression",
+        "1 of 2 layers, 90 MB before compression",
+    ]
 
 
 class BreakingApi:
@@ -149,7 +189,15 @@ SILENCE = ReadTimeoutError(cast("Any", None), "/push", "Read timed out.")
 
 
 @pytest.mark.parametrize("transferred", [transfer.push, transfer.pull])
-@pytest.mark.parametrize("error", [requests.exceptions.ReadTimeout(SILENCE), requests.ConnectionError(SILENCE)])
-def test_a_push_or_pull_whose_connection_breaks_is_ended(error: Exception, transferred: Callable[..., None]) -> None:
+@pytest.mark.parametrize(
+    "error", [requests.exceptions.ReadTimeout(SILENCE), requests.ConnectionError(SILENCE)]
+)
+def test_a_push_or_pull_whose_connection_breaks_is_ended(
+    error: Exception, transferred: Callable[..., None]
+) -> None:
     with pytest.raises(GoneError):
-        transferred(Engine("unix:///x.sock", cast("Any", BreakingApi(error)), {}), "reg:5000/mine:1", login=None)
+        transferred(
+            Engine("unix:///x.sock", cast("Any", BreakingApi(error)), {}),
+            "reg:5000/mine:1",
+            login=None,
+        )

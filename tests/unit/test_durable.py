@@ -1,4 +1,6 @@
-"""Checkpoints on storage that outlives the head: where runs keep them, and how a later run finds them."""
+"""Checkpoints on storage that outlives the head: where runs keep them, and how a later run finds
+them.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def test_without_storage_checkpoints_are_on_the_heads_disk(run: Path) -> None:
     assert (run / names.checkpoint_archive("a")).read_bytes()
 
 
-def test_a_run_of_a_new_head_begins_with_what_an_earlier_head_left_on_the_storage(run: Path, tmp_path: Path) -> None:
+def test_a_run_of_a_new_head_begins_with_what_an_earlier_head_left_on_the_storage(
+    run: Path, tmp_path: Path
+) -> None:
     storage = tmp_path / "outputs" / ".trainyard" / "lab"
     assert durable.place(run, str(storage)) == durable.Kept(str(storage / "rl-1"))
     (records,) = records_of(run, storage)
@@ -73,7 +77,9 @@ def test_a_run_of_a_new_head_begins_with_what_an_earlier_head_left_on_the_storag
     assert (storage / "rl-1" / "a.tar").read_bytes() == kept
 
 
-def test_storage_without_hard_links_takes_a_copy(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_storage_without_hard_links_takes_a_copy(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> NoReturn:
         raise OSError(errno.ENOTSUP, "not supported")
 

@@ -22,7 +22,12 @@ from trainyard.spec.load import load_cluster
 PARAMETER = "/aws/service/some/ami-id"
 FOUND = {"ImageId": "ami-1", "RootDeviceName": "/dev/xvda"}
 LOCATION = Location(
-    "lab", Aws({}, region="us-west-2"), Path("/state"), "me:/x", Ec2Section(key_name="key", key_file="/k"), {}
+    "lab",
+    Aws({}, region="us-west-2"),
+    Path("/state"),
+    "me:/x",
+    Ec2Section(key_name="key", key_file="/k"),
+    {},
 )
 SITE = Site(LOCATION, "sg-1", {PARAMETER: FOUND}, ["subnet-1"])
 ECR = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
@@ -30,7 +35,10 @@ IMAGE = replace(SITE, image=f"{ECR}/lab@sha256:aa")
 
 
 def spec(**section: Any) -> ClusterSpec:
-    workers = [{"name": "cpu", "count": 2, "cpus": 2}, {"name": "gpu", "max": 3, "gpus": 1, "idle_timeout": 600}]
+    workers = [
+        {"name": "cpu", "count": 2, "cpus": 2},
+        {"name": "gpu", "max": 3, "gpus": 1, "idle_timeout": 600},
+    ]
     return ClusterSpec.model_validate(
         {"name": "lab", "backend": "ec2", "head": {"cpus": 1}, "workers": workers, "ec2": section}
     )
@@ -78,10 +86,16 @@ def test_each_group_has_its_resources_labels_and_parameters_of_ray() -> None:
             "head": {"ray_start": {"metrics-export-port": 8080}},
             "workers": [
                 {"name": "cpu"},
-                {"name": "gpu", "resources": {"A100": 2}, "labels": {"zone": "a"}, "ray_start": {"log-style": "a b"}},
+                {
+                    "name": "gpu",
+                    "resources": {"A100": 2},
+                    "labels": {"zone": "a"},
+                    "ray_start": {"log-style": "a b"},
+                },
             ],
         }
     )
+
     made = desired.document(file, SITE)
     validate_config(prepare_config(made))
     kind = made["available_node_types"]["gpu"]
@@ -91,37 +105,64 @@ def test_each_group_has_its_resources_labels_and_parameters_of_ray() -> None:
     )
     assert made["head_start_ray_commands"][0].endswith(" --metrics-export-port=8080")
     (command,) = made["worker_start_ray_commands"]
-    case = "set --; case \"$RAY_NODE_TYPE_NAME\" in gpu) set -- '--log-style=a b' ;; esac; ray start "
+    case = (
+        "set --; case \"$RAY_NODE_TYPE_NAME\" in gpu) set -- '--log-style=a b' ;; esac; ray start "
+    )
     assert case in command and command.endswith(' "$@"')
     assert "set --" not in desired.document(spec(), SITE)["worker_start_ray_commands"][0]
 
 
-def test_instances_are_on_demand_encumbered_by_nothing_of_rays_and_all_that_is_theirs_is_tagged() -> None:
-    made = desired.document(spec(ami="ami-0123456789", groups={"gpu": {"spot": True, "disk": 2**30 * 300}}), SITE)
+def test_instances_are_on_demand_encumbered_by_nothing_of_rays_and_all_that_is_theirs_is_tagged() -> (
+    None
+):
+    made = desired.document(
+        spec(ami="ami-0123456789", groups={"gpu": {"spot": True, "disk": 2**30 * 300}}), SITE
+    )
     assert made["provider"]["cache_stopped_nodes"] is False
     assert "InstanceMarketOptions" not in node(made, "cpu")
     assert node(made, "gpu")["InstanceMarketOptions"] == {"MarketType": "spot"}
     assert node(made, "gpu")["BlockDeviceMappings"][0]["Ebs"]["VolumeSize"] == 300
     assert node(made, "cpu")["IamInstanceProfile"] == {"Name": "trainyard-lab-us-west-2"}
     specifications = node(made, "cpu")["TagSpecifications"]
-    assert [each["ResourceType"] for each in specifications] == ["instance", "volume", "network-interface"]
-    assert node(made, "cpu")["ImageId"] == naming.read(specifications[0]["Tags"])[naming.AMI] == "ami-0123456789"
+    assert [each["ResourceType"] for each in specifications] == [
+        "instance",
+        "volume",
+        "network-interface",
+    ]
+
+    assert (
+        node(made, "cpu")["ImageId"]
+        == naming.read(specifications[0]["Tags"])[naming.AMI]
+        == "ami-0123456789"
+    )
+
     assert all(naming.read(each["Tags"])[naming.CLUSTER] == "lab" for each in specifications)
 
 
 def test_a_subnet_and_the_security_group_are_those_of_every_node() -> None:
-    interface = {"DeviceIndex": 0, "SubnetId": "subnet-12345678", "Groups": ["sg-1"], "DeleteOnTermination": True}
+    interface = {
+        "DeviceIndex": 0,
+        "SubnetId": "subnet-12345678",
+        "Groups": ["sg-1"],
+        "DeleteOnTermination": True,
+    }
     for internal in (True, False):
         made = desired.document(spec(subnet="subnet-12345678", use_internal_ips=internal), SITE)
         for group in ("head", "cpu", "gpu"):
-            assert node(made, group)["NetworkInterfaces"] == [interface | {"AssociatePublicIpAddress": not internal}]
+            assert node(made, group)["NetworkInterfaces"] == [
+                interface | {"AssociatePublicIpAddress": not internal}
+            ]
             assert "SecurityGroupIds" not in node(made, group)
 
 
 def test_what_was_found_out_is_written_out_and_into_tags() -> None:
     # Ray, and EC2 for each worker, would find it out anew: another head, workers of another AMI.
     config = node(desired.document(spec(ami=PARAMETER), SITE), "cpu")
-    assert (config["SecurityGroupIds"], config["SubnetIds"], config["ImageId"]) == (["sg-1"], ["subnet-1"], "ami-1")
+    assert (config["SecurityGroupIds"], config["SubnetIds"], config["ImageId"]) == (
+        ["sg-1"],
+        ["subnet-1"],
+        "ami-1",
+    )
     assert config["BlockDeviceMappings"][0]["DeviceName"] == "/dev/xvda"
     tags = naming.read(config["TagSpecifications"][0]["Tags"])
     assert (tags[naming.AMI], tags[naming.SUBNETS]) == (PARAMETER, "subnet-1")
@@ -136,7 +177,10 @@ def test_an_image_runs_by_digest_with_gpus_where_they_are_and_a_login_that_is_ne
     assert "docker" not in made["available_node_types"]["cpu"]
     commands = made["initialization_commands"]
     assert "cloud-init status --wait" in commands[0]
-    assert any("ecr get-login-password --region eu-west-1 | docker login" in command for command in commands)
+    assert any(
+        "ecr get-login-password --region eu-west-1 | docker login" in command
+        for command in commands
+    )
     assert f"docker image inspect {IMAGE.image}" in commands[-1]
     assert any(command.endswith("|| sudo snap install aws-cli --classic") for command in commands)
 
@@ -169,7 +213,10 @@ def test_token_and_variables_are_where_the_nodes_user_finds_them() -> None:
 
 
 def test_what_the_file_adds_is_merged_and_lists_are_longer() -> None:
-    added = {"setup_commands": ["echo mine"], "available_node_types": {"gpu": {"node_config": {"EbsOptimized": True}}}}
+    added = {
+        "setup_commands": ["echo mine"],
+        "available_node_types": {"gpu": {"node_config": {"EbsOptimized": True}}},
+    }
     plain, made = desired.document(spec(), SITE), desired.document(spec(ray=added), SITE)
     assert made["setup_commands"] == [*plain["setup_commands"], "echo mine"]
     before = node(plain, "gpu") | {"TagSpecifications": [], "EbsOptimized": True}
@@ -181,12 +228,17 @@ def test_files_that_are_not_here_are_named(tmp_path: Path) -> None:
     with pytest.raises(RequestError) as caught:
         desired.document(spec(ray={"file_mounts": mounts}), SITE)
     assert [str(problem) for problem in caught.value.problems] == [
-        f"ec2.ray.file_mounts./home/ubuntu/maps: no such file or directory here: {tmp_path / 'maps'}"
+        (
+            "ec2.ray.file_mounts./home/ubuntu/maps: no such file or directory here: "
+            f"{tmp_path / 'maps'}"
+        )
     ]
 
 
 def test_a_node_type_without_a_group_is_refused() -> None:
-    with pytest.raises(RequestError, match="available_node_types has big, which the cluster file has no group for"):
+    with pytest.raises(
+        RequestError, match="available_node_types has big, which the cluster file has no group for"
+    ):
         desired.document(spec(ray={"available_node_types": {"big": {}}}), SITE)
 
 
@@ -194,11 +246,16 @@ def test_a_node_type_without_a_group_is_refused() -> None:
     ("added", "message"),
     [
         ({"available_node_types": None}, "ec2.ray.available_node_types must be keys, not None"),
-        ({"available_node_types": {"cpu": 1}}, "ec2.ray.available_node_types.cpu must be keys, not 1"),
+        (
+            {"available_node_types": {"cpu": 1}},
+            "ec2.ray.available_node_types.cpu must be keys, not 1",
+        ),
         ({"setup_commands": "ls"}, "ec2.ray.setup_commands must be a list, not 'ls'"),
     ],
 )
-def test_what_the_file_adds_is_of_the_kind_that_is_there(added: dict[str, Any], message: str) -> None:
+def test_what_the_file_adds_is_of_the_kind_that_is_there(
+    added: dict[str, Any], message: str
+) -> None:
     with pytest.raises(RequestError, match=message):
         desired.document(spec(ray=added), SITE)
 
@@ -223,18 +280,27 @@ def changed(**group: Any) -> ClusterSpec:
     "other",
     [
         *(changed(cpus=1), changed(memory=2**30), changed(gpus=1), changed(name="gone")),
-        *(spec(disk=2**40), spec(ami="ami-0123456789"), spec(instance_type="m5.xlarge"), spec(spot=True)),
+        *(
+            spec(disk=2**40),
+            spec(ami="ami-0123456789"),
+            spec(instance_type="m5.xlarge"),
+            spec(spot=True),
+        ),
     ],
     ids=["cpus", "memory", "gpus", "name", "disk", "ami", "instance_type", "spot"],
 )
 def test_a_group_of_other_sizes_has_other_instances(other: ClusterSpec) -> None:
-    before, after = (desired.node_from(desired.document(each, SITE), "cpu") for each in (spec(), other))
+    before, after = (
+        desired.node_from(desired.document(each, SITE), "cpu") for each in (spec(), other)
+    )
     assert before != after
 
 
 def test_a_group_of_more_or_fewer_nodes_keeps_its_instances() -> None:
     more = changed(count=5, idle_timeout=60)
-    before, after = (desired.node_from(desired.document(each, SITE), "cpu") for each in (spec(), more))
+    before, after = (
+        desired.node_from(desired.document(each, SITE), "cpu") for each in (spec(), more)
+    )
     assert before == after != ""
 
 

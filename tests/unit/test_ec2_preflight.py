@@ -1,4 +1,6 @@
-"""What is wrong before anything is made on EC2, from facts alone: AWS's answers as it gives them."""
+"""What is wrong before anything is made on EC2, from facts alone: AWS's answers as it gives
+them.
+"""
 
 from __future__ import annotations
 
@@ -37,17 +39,25 @@ def ami(name: str, architecture: str = "x86_64") -> dict[str, Any]:
     }
 
 
-def subnet(name: str, zone: str = "us-west-2a", free: int = 250, *, public: bool = True) -> dict[str, Any]:
+def subnet(
+    name: str, zone: str = "us-west-2a", free: int = 250, *, public: bool = True
+) -> dict[str, Any]:
     place = {"SubnetId": name, "VpcId": "vpc-1", "AvailabilityZone": zone}
     return {**place, "AvailableIpAddressCount": free, "MapPublicIpOnLaunch": public}
 
 
 def table(way: str, *subnets: str) -> dict[str, Any]:
     gateway = {"internet": {"GatewayId": "igw-1"}, "nat": {"NatGatewayId": "nat-1"}}.get(way)
-    default = [{"DestinationCidrBlock": "0.0.0.0/0", "State": "active", **gateway}] if gateway else []
+    default = (
+        [{"DestinationCidrBlock": "0.0.0.0/0", "State": "active", **gateway}] if gateway else []
+    )
     local = {"DestinationCidrBlock": "172.31.0.0/16", "State": "active", "GatewayId": "local"}
     belongs = [{"Main": False, "SubnetId": name} for name in subnets] or [{"Main": True}]
-    peering = {"DestinationCidrBlock": "10.0.0.0/8", "State": "active", "VpcPeeringConnectionId": "pcx-1"}
+    peering = {
+        "DestinationCidrBlock": "10.0.0.0/8",
+        "State": "active",
+        "VpcPeeringConnectionId": "pcx-1",
+    }
     return {"VpcId": "vpc-1", "Associations": belongs, "Routes": [local, peering, *default]}
 
 
@@ -69,7 +79,11 @@ GOOD: Facts = {
         for letter in "ab"
     ],
     "quotas": [
-        {"QuotaCode": "L-DB2E81BA", "QuotaName": "Running On-Demand G and VT instances", "Value": 16.0},
+        {
+            "QuotaCode": "L-DB2E81BA",
+            "QuotaName": "Running On-Demand G and VT instances",
+            "Value": 16.0,
+        },
     ],
     "amis": {
         AMI: ami("Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04)"),
@@ -91,7 +105,9 @@ NAMED = {
 }
 
 
-def spec(section: dict[str, Any] | None = None, gpu: dict[str, Any] | None = None, **more: Any) -> ClusterSpec:
+def spec(
+    section: dict[str, Any] | None = None, gpu: dict[str, Any] | None = None, **more: Any
+) -> ClusterSpec:
     """Return a cluster of a head, and of GPU nodes if those are described."""
     ec2 = {"ami": AMI, **(section or {})}
     if gpu is not None:
@@ -105,21 +121,38 @@ def found(spec: ClusterSpec, **changed: Any) -> list[str]:
 
 
 def test_a_cluster_that_can_be_made_has_nothing_wrong() -> None:
-    section = {"subnet": SUBNET, "security_group": GROUP, "key_name": "lab", "instance_profile": "ray"}
+    section = {
+        "subnet": SUBNET,
+        "security_group": GROUP,
+        "key_name": "lab",
+        "instance_profile": "ray",
+    }
     assert found(spec(section, {}), **NAMED) == []
     assert found(spec(gpu={})) == []
 
 
 def test_what_is_not_known_is_not_wrong() -> None:
-    section = {"subnet": SUBNET, "security_group": GROUP, "key_name": "lab", "instance_profile": "ray", "spot": True}
+    section = {
+        "subnet": SUBNET,
+        "security_group": GROUP,
+        "key_name": "lab",
+        "instance_profile": "ray",
+        "spot": True,
+    }
     assert list(problems(spec(section, {}), {"region": "us-west-2"})) == []
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"programs": ["ssh"]}, "this machine: has no rsync, which `ray up` needs: sudo apt-get install rsync"),
-        ({"region": "us-wst-2"}, "region us-wst-2: is none that this account has enabled; did you mean 'us-west-2'?"),
+        (
+            {"programs": ["ssh"]},
+            "this machine: has no rsync, which `ray up` needs: sudo apt-get install rsync",
+        ),
+        (
+            {"region": "us-wst-2"},
+            "region us-wst-2: is none that this account has enabled; did you mean 'us-west-2'?",
+        ),
         (
             {"region": "ap-east-1"},
             "region ap-east-1: is none that this account has enabled: aws account "
@@ -127,27 +160,35 @@ def test_what_is_not_known_is_not_wrong() -> None:
         ),
         (
             {"elsewhere": ["eu-west-1"]},
-            "cluster lab: exists in eu-west-1: give this one another name, or remove that: trainyard "
+            "cluster lab: exists in eu-west-1: give this one another name, or remove that: "
+            "trainyard "
             "cluster.down --set ec2.region=eu-west-1",
         ),
         (
             {"has_spot_role": False},
-            "AWS account: has no role for spot instances yet: aws iam create-service-linked-role --aws-service-name "
+            "AWS account: has no role for spot instances yet: aws iam create-service-linked-role "
+            "--aws-service-name "
             "spot.amazonaws.com",
         ),
         (
             {"may_pass_role": False},
-            "this user: may not give instances their role, iam:PassRole: who administers IAM can allow it",
+            (
+                "this user: may not give instances their role, iam:PassRole: who administers IAM can "
+                "allow it"
+            ),
         ),
         ({"subnets": []}, "default VPC: has no subnet in us-west-2: name one, `ec2.subnet`"),
         (
             {"subnets": [subnet(SUBNET, public=False)]},
             "default VPC: gives nodes no public addresses: `use_internal_ips: true` if this "
-            "machine reaches the VPC's private addresses, such as by a VPN; else name a public subnet, `ec2.subnet`",
+            "machine reaches the VPC's private addresses, such as by a VPN; else name a public "
+            "subnet, `ec2.subnet`",
         ),
     ],
 )
-def test_what_is_wrong_with_the_account_is_said_with_what_helps(changed: dict[str, Any], message: str) -> None:
+def test_what_is_wrong_with_the_account_is_said_with_what_helps(
+    changed: dict[str, Any], message: str
+) -> None:
     assert found(spec(), **changed) == [message]
 
 
@@ -159,35 +200,60 @@ def test_what_is_wrong_with_the_account_is_said_with_what_helps(changed: dict[st
             ["ec2.zones: us-west-2 has no us-west-2x, only us-west-2a, us-west-2b, us-west-2c"],
         ),
         ({"instance_type": "p99.mega"}, ["group head: p99.mega is no instance type of us-west-2"]),
-        ({"ami": "ami-99999999"}, ["AMI ami-99999999: does not exist in us-west-2, or not for this account"]),
+        (
+            {"ami": "ami-99999999"},
+            ["AMI ami-99999999: does not exist in us-west-2, or not for this account"],
+        ),
         ({"ami": ARM}, [f"group head: m5.large is x86_64, and AMI {ARM} is arm64"]),
         (
             {"ami": UBUNTU, "instance_type": "g5.xlarge"},
             [
-                f"group head: AMI {UBUNTU} (ubuntu/images/hvm-ssd/ubuntu-jammy-22.04-amd64-server-20260101) has no "
-                "NVIDIA driver: leave `ami` out, name one that has, or install it in ec2.ray.initialization_commands"
+                f"group head: AMI {UBUNTU} "
+                "(ubuntu/images/hvm-ssd/ubuntu-jammy-22.04-amd64-server-20260101) has no "
+                "NVIDIA driver: leave `ami` out, name one that has, or install it in "
+                "ec2.ray.initialization_commands"
             ],
         ),
     ],
 )
-def test_what_is_wrong_with_the_file_is_said_with_what_helps(section: dict[str, Any], messages: list[str]) -> None:
+def test_what_is_wrong_with_the_file_is_said_with_what_helps(
+    section: dict[str, Any], messages: list[str]
+) -> None:
     assert found(spec(section)) == messages
 
 
 def test_what_the_file_names_exists() -> None:
-    section = {"subnet": SUBNET, "security_group": GROUP, "key_name": "lab", "instance_profile": "ray"}
-    nothing = {"subnets": [], "security_groups": [], "key_pairs": [], "has_key": False, "profile": {}}
+    section = {
+        "subnet": SUBNET,
+        "security_group": GROUP,
+        "key_name": "lab",
+        "instance_profile": "ray",
+    }
+
+    nothing = {
+        "subnets": [],
+        "security_groups": [],
+        "key_pairs": [],
+        "has_key": False,
+        "profile": {},
+    }
+
     assert found(spec(section), **nothing) == [
         f"subnet {SUBNET}: does not exist in us-west-2",
         f"security group {GROUP}: does not exist in us-west-2",
         "key pair lab: does not exist in us-west-2: leave `key_name` out, and one is made",
-        "key pair lab: its private key is not on this machine, in ~/.ssh/lab.pem: write where it is, `key_file`",
+        (
+            "key pair lab: its private key is not on this machine, in ~/.ssh/lab.pem: write where it "
+            "is, `key_file`"
+        ),
         "instance profile ray: does not exist: leave `instance_profile` out, and one is made",
     ]
 
 
 def test_an_instance_has_what_its_node_is_given() -> None:
-    assert found(spec(gpu={"gpus": 2})) == ["group gpu: g5.xlarge has 1 NVIDIA GPU, and `gpus` is 2"]
+    assert found(spec(gpu={"gpus": 2})) == [
+        "group gpu: g5.xlarge has 1 NVIDIA GPU, and `gpus` is 2"
+    ]
     assert found(spec(head={"cpus": 2, "memory": 8 * GIB})) == []
     assert found(spec(head={"cpus": 8, "memory": "32GiB"})) == [
         "group head: m5.large has 2 vCPUs, and `cpus` is 8",
@@ -204,8 +270,10 @@ def test_a_type_is_offered_where_the_subnet_is() -> None:
 def test_a_quota_is_for_all_groups_at_their_largest() -> None:
     assert found(spec(gpu={"count": None, "min": 0, "max": 4})) == []
     assert found(spec(gpu={"count": None, "min": 0, "max": 5})) == [
-        'quota "Running On-Demand G and VT instances": is 16 vCPUs in us-west-2, and the cluster at its largest has 20 '
-        "(gpu 20): aws service-quotas request-service-quota-increase --service-code ec2 --quota-code L-DB2E81BA "
+        'quota "Running On-Demand G and VT instances": is 16 vCPUs in us-west-2, and the cluster '
+        "at its largest has 20 "
+        "(gpu 20): aws service-quotas request-service-quota-increase --service-code ec2 "
+        "--quota-code L-DB2E81BA "
         "--desired-value 20 --region us-west-2"
     ]
 
@@ -228,13 +296,18 @@ def test_families_count_against_quotas(name: str, spot: bool, code: str | None) 
 
 def test_an_image_fits_three_times_beside_what_the_ami_holds() -> None:
     assert found(spec({"disk": "100GiB"}), image=12 * GIB) == [
-        "group head: a disk of 100 GiB is too small: the AMI takes 75 GiB, and 3 times the image is 36.0 GiB: "
+        "group head: a disk of 100 GiB is too small: the AMI takes 75 GiB, and 3 times the image "
+        "is 36.0 GiB: "
         "disk: 111GiB"
     ]
 
 
 def test_an_amis_driver_may_be_there_or_installed() -> None:
-    installs = {"ami": UBUNTU, "instance_type": "g5.xlarge", "ray": {"initialization_commands": ["sudo ./driver"]}}
+    installs = {
+        "ami": UBUNTU,
+        "instance_type": "g5.xlarge",
+        "ray": {"initialization_commands": ["sudo ./driver"]},
+    }
     assert found(spec(installs)) == found(spec({"ami": OWN, "instance_type": "g5.xlarge"})) == []
 
 
@@ -248,14 +321,16 @@ INTERNAL = {"subnet": SUBNET, "use_internal_ips": True}
             {"subnet": SUBNET},
             False,
             "nat",
-            "gives nodes no public addresses: `use_internal_ips: true` if this machine reaches the VPC's private "
+            "gives nodes no public addresses: `use_internal_ips: true` if this machine reaches "
+            "the VPC's private "
             "addresses, such as by a VPN; else name a public subnet, `ec2.subnet`",
         ),
         (
             {"subnet": SUBNET},
             True,
             "nat",
-            "has no route to an internet gateway, and nobody reaches its public addresses: `use_internal_ips: true` if "
+            "has no route to an internet gateway, and nobody reaches its public addresses: "
+            "`use_internal_ips: true` if "
             "this machine reaches the VPC's private addresses, such as by a VPN",
         ),
         # Whatever the subnet would give them.
@@ -264,7 +339,10 @@ INTERNAL = {"subnet": SUBNET, "use_internal_ips": True}
                 INTERNAL,
                 public,
                 "internet",
-                "is routed to an internet gateway, and nodes without public addresses get nowhere: name a private one",
+                (
+                    "is routed to an internet gateway, and nodes without public addresses get "
+                    "nowhere: name a private one"
+                ),
             )
             for public in (False, True)
         ),
@@ -272,7 +350,10 @@ INTERNAL = {"subnet": SUBNET, "use_internal_ips": True}
             INTERNAL,
             False,
             "",
-            "has no route out of its VPC, and nodes must reach AWS: route it to a NAT gateway, or name another",
+            (
+                "has no route out of its VPC, and nodes must reach AWS: route it to a NAT gateway, "
+                "or name another"
+            ),
         ),
         (INTERNAL, False, "nat", None),
         ({"use_internal_ips": True}, True, "internet", None),
@@ -289,7 +370,8 @@ def test_chance_does_not_choose_between_public_and_private_subnets() -> None:
     both = [subnet(SUBNET), subnet(OTHER, "us-west-2b", public=False)]
     routes = [table("internet"), table("nat", OTHER)]
     assert found(spec({"use_internal_ips": True}), subnets=both, routes=routes) == [
-        f"default VPC: has subnets of different kinds, and chance would choose (private: {OTHER}; public: "
+        "default VPC: has subnets of different kinds, and chance would choose (private: "
+        f"{OTHER}; public: "
         f"{SUBNET}): name one, `ec2.subnet`"
     ]
     # Without public addresses there is no chance that the private one is chosen.
@@ -298,14 +380,21 @@ def test_chance_does_not_choose_between_public_and_private_subnets() -> None:
 
 def test_a_subnet_has_addresses_for_all_nodes() -> None:
     assert found(spec(gpu={}), subnets=[subnet(SUBNET, free=2)]) == [
-        "default VPC: has 2 addresses left, and the cluster 3 nodes at its largest: name another one"
+        (
+            "default VPC: has 2 addresses left, and the cluster 3 nodes at its largest: name another "
+            "one"
+        )
     ]
 
 
 def test_a_security_group_is_in_the_vpc_of_the_subnet() -> None:
-    section, groups = {"subnet": SUBNET, "security_group": GROUP}, [{"GroupId": GROUP, "VpcId": "vpc-2"}]
+    section, groups = (
+        {"subnet": SUBNET, "security_group": GROUP},
+        [{"GroupId": GROUP, "VpcId": "vpc-2"}],
+    )
     assert found(spec(section), security_groups=groups) == [
-        f"security group {GROUP}: is in VPC vpc-2, and nodes would be in vpc-1: name a subnet and a "
+        f"security group {GROUP}: is in VPC vpc-2, and nodes would be in vpc-1: name a subnet "
+        "and a "
         "security group of one VPC"
     ]
 
@@ -314,12 +403,14 @@ def test_everything_is_refused_at_once_causes_first() -> None:
     refused = {"offers": OutsideError("AWS refuses", where="its words")}
     with pytest.raises(PrerequisiteError) as caught:
         refuse(spec({"ami": ARM, "disk": "1GiB"}), {**GOOD, "programs": []}, refused)
+
     assert caught.value.lines() == [
         "cluster lab cannot be made in us-west-2 as things are",
         "  - this machine: has no rsync, which `ray up` needs: sudo apt-get install rsync",
         "  - this machine: has no ssh, which `ray up` needs: sudo apt-get install openssh-client",
         f"  - group head: m5.large is x86_64, and AMI {ARM} is arm64",
-        "  - group head: a disk of 1 GiB is too small: the AMI takes 75 GiB, and 3 times the image is 0.0 GiB: "
+        "  - group head: a disk of 1 GiB is too small: the AMI takes 75 GiB, and 3 times the "
+        "image is 0.0 GiB: "
         "disk: 75GiB",
         "  - offers: AWS refuses: its words",
         "  -> Nothing was made. Mend them, and repeat the same command.",

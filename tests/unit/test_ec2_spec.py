@@ -20,7 +20,11 @@ def problems(tmp_path: Path, section: str, *, rest: str = "") -> list[str]:
 
 
 def test_a_group_has_what_is_given_for_it_else_for_all() -> None:
-    section = {"instance_type": "m5.xlarge", "spot": True, "groups": {"head": {"spot": False, "disk": 2**30}}}
+    section = {
+        "instance_type": "m5.xlarge",
+        "spot": True,
+        "groups": {"head": {"spot": False, "disk": 2**30}},
+    }
     spec = ClusterSpec.model_validate({"name": "lab", "backend": "ec2", "ec2": section})
     head, worker = spec.ec2.instances("head"), spec.ec2.instances("gpu")
     assert (head.instance_type, head.spot, head.disk) == ("m5.xlarge", False, 2**30)
@@ -28,11 +32,15 @@ def test_a_group_has_what_is_given_for_it_else_for_all() -> None:
 
 
 def test_ids_are_looked_at(tmp_path: Path) -> None:
-    section = "{region: oregon, subnet: sg-0123456789abcdef0, zones: [us-west-2a], groups: {gpu: {ami: ubuntu}}}"
+    section = (
+        "{region: oregon, subnet: sg-0123456789abcdef0, zones: [us-west-2a], groups: {gpu: "
+        "{ami: ubuntu}}}"
+    )
     assert problems(tmp_path, section) == [
         'ec2.region: must be a region such as us-west-2, got "oregon"',
         'ec2.subnet: must be an id such as subnet-0123456789abcdef0, got "sg-0123456789abcdef0"',
-        "ec2.groups.gpu.ami: must be an id such as ami-0123456789abcdef0, or a parameter of Systems Manager such as "
+        "ec2.groups.gpu.ami: must be an id such as ami-0123456789abcdef0, or a parameter of "
+        "Systems Manager such as "
         '/aws/service/..., got "ubuntu"',
     ]
 
@@ -47,15 +55,23 @@ def test_who_may_use_ssh_is_a_network_as_aws_keeps_it(tmp_path: Path) -> None:
 
 
 def test_groups_are_those_of_the_file(tmp_path: Path) -> None:
-    assert problems(tmp_path, "{groups: {gpu: {}}}") == ["ec2.groups.gpu: is no group of this file (it has: head)"]
+    assert problems(tmp_path, "{groups: {gpu: {}}}") == [
+        "ec2.groups.gpu: is no group of this file (it has: head)"
+    ]
 
 
-def test_what_is_added_to_rays_file_is_a_key_of_it_that_nothing_else_decides(tmp_path: Path) -> None:
+def test_what_is_added_to_rays_file_is_a_key_of_it_that_nothing_else_decides(
+    tmp_path: Path,
+) -> None:
     section = "{ray: {setup_comands: [], max_workers: 3, provider: {cache_stopped_nodes: true}}}"
     assert problems(tmp_path, section) == [
-        "ec2.ray.setup_comands: is not a key of Ray's file that can be added; did you mean 'setup_commands'?",
+        (
+            "ec2.ray.setup_comands: is not a key of Ray's file that can be added; did you mean "
+            "'setup_commands'?"
+        ),
         "ec2.ray.max_workers: cannot be added: it follows from count and max of the groups",
-        "ec2.ray.provider.cache_stopped_nodes: cannot be added: it follows from nothing, and is always false: "
+        "ec2.ray.provider.cache_stopped_nodes: cannot be added: it follows from nothing, and is "
+        "always false: "
         "stopped instances continue to cost",
     ]
 
@@ -63,13 +79,25 @@ def test_what_is_added_to_rays_file_is_a_key_of_it_that_nothing_else_decides(tmp
 @pytest.mark.parametrize(
     ("kind", "path", "source"),
     [
-        ("{node_config: {InstanceType: c5.4xlarge}}", "node_config.InstanceType", "ec2.instance_type"),
+        (
+            "{node_config: {InstanceType: c5.4xlarge}}",
+            "node_config.InstanceType",
+            "ec2.instance_type",
+        ),
         ("{node_config: {BlockDeviceMappings: []}}", "node_config.BlockDeviceMappings", "ec2.disk"),
         ("{node_config: {TagSpecifications: []}}", "node_config.TagSpecifications", "ec2.tags"),
-        ("{node_config: {Placement: {AvailabilityZone: x}}}", "node_config.Placement.AvailabilityZone", "ec2.zones"),
+        (
+            "{node_config: {Placement: {AvailabilityZone: x}}}",
+            "node_config.Placement.AvailabilityZone",
+            "ec2.zones",
+        ),
         ("{docker: {worker_image: isaac}}", "docker.worker_image", "image of the group"),
         ("{node_config: {ImageId: ami-1}}", "node_config.ImageId", "ec2.ami"),
-        ("{node_config: {InstanceMarketOptions: {}}}", "node_config.InstanceMarketOptions", "ec2.spot"),
+        (
+            "{node_config: {InstanceMarketOptions: {}}}",
+            "node_config.InstanceMarketOptions",
+            "ec2.spot",
+        ),
         ("{max_workers: 9}", "max_workers", "count and max of the group"),
         ("{resources: {CPU: 64}}", "resources", "cpus, gpus, memory and resources of the group"),
     ],
@@ -78,12 +106,15 @@ def test_what_is_planned_and_priced_cannot_be_changed_behind_the_plan(
     tmp_path: Path, kind: str, path: str, source: str
 ) -> None:
     found = problems(tmp_path, f"{{ray: {{available_node_types: {{head: {kind}}}}}}}")
-    assert found == [f"ec2.ray.available_node_types.head.{path}: cannot be added: it follows from {source}"]
+    assert found == [
+        f"ec2.ray.available_node_types.head.{path}: cannot be added: it follows from {source}"
+    ]
 
 
 def test_the_token_cannot_be_left_out(tmp_path: Path) -> None:
     assert problems(tmp_path, "{}", rest="auth: none\n") == [
-        "auth: must be 'token' with the backend ec2: every instance of the security group reaches the dashboard, "
+        "auth: must be 'token' with the backend ec2: every instance of the security group "
+        "reaches the dashboard, "
         'got "none"'
     ]
 
@@ -95,22 +126,33 @@ def test_the_token_cannot_be_left_out(tmp_path: Path) -> None:
             "{available_node_types: {head: {node_config: {LaunchTemplate: {}}}}}",
             "available_node_types.head.node_config",
         ),
-        ("{available_node_types: {a: {node_config: {CpuOptions: {}}}}}", "available_node_types.a.node_config"),
+        (
+            "{available_node_types: {a: {node_config: {CpuOptions: {}}}}}",
+            "available_node_types.a.node_config",
+        ),
         ("{available_node_types: {gpu: {setup_commands: []}}}", "available_node_types.gpu"),
         ("{provider: {Region: eu-west-1}}", "provider"),
         ("{docker: {images: x}}", "docker"),
     ],
 )
-def test_what_is_added_anywhere_is_what_no_plan_depends_on(tmp_path: Path, added: str, path: str) -> None:
+def test_what_is_added_anywhere_is_what_no_plan_depends_on(
+    tmp_path: Path, added: str, path: str
+) -> None:
     (found,) = problems(tmp_path, f"{{ray: {added}}}")
     assert found.startswith(f"ec2.ray.{path}.")
     assert "is not a key of Ray's file that can be added" in found
 
 
 def test_the_case_of_a_key_counts_and_the_right_one_is_named(tmp_path: Path) -> None:
-    added = "{available_node_types: {head: {node_config: {ebsOptimized: true, Placement: {Tenancy: dedicated}}}}}"
+    added = (
+        "{available_node_types: {head: {node_config: {ebsOptimized: true, Placement: "
+        "{Tenancy: dedicated}}}}}"
+    )
     at = "ec2.ray.available_node_types.head.node_config"
     assert problems(tmp_path, f"{{ray: {added}}}") == [
-        f"{at}.ebsOptimized: is not a key of Ray's file that can be added; did you mean 'EbsOptimized'?",
+        (
+            f"{at}.ebsOptimized: is not a key of Ray's file that can be added; did you mean "
+            "'EbsOptimized'?"
+        ),
         f"{at}.Placement.Tenancy: is not a key of Ray's file that can be added",
     ]

@@ -17,12 +17,28 @@ import yaml
 from tests.unit.step_lists import refuse_lost_ids
 from trainyard.backends import ec2
 from trainyard.backends.contract import Tools
-from trainyard.backends.ec2 import account, desired, diagnosis, down, naming, nodes, objects, ray_up, snapshot
+from trainyard.backends.ec2 import (
+    account,
+    desired,
+    diagnosis,
+    down,
+    naming,
+    nodes,
+    objects,
+    ray_up,
+    snapshot,
+)
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2.desired import Site
 from trainyard.backends.ec2.location import Location
 from trainyard.backends.shared.record import write_cluster
-from trainyard.errors import LeftoverError, LockedOutError, NotReadyError, OutsideError, RequestError
+from trainyard.errors import (
+    LeftoverError,
+    LockedOutError,
+    NotReadyError,
+    OutsideError,
+    RequestError,
+)
 from trainyard.seams.aws import Aws, AwsError
 from trainyard.seams.ray_autoscaler import RayUp
 from trainyard.seams.ssh.login import HostError
@@ -31,9 +47,16 @@ from trainyard.spec.groups import Head
 from trainyard.steps import Step, plan
 
 SPEC = ClusterSpec.model_validate(
-    {"name": "lab", "backend": "ec2", "head": {"cpus": 1}, "workers": [{"name": "cpu", "count": 2, "cpus": 1}]}
+    {
+        "name": "lab",
+        "backend": "ec2",
+        "head": {"cpus": 1},
+        "workers": [{"name": "cpu", "count": 2, "cpus": 1}],
+    }
 )
-SITE = Site(Location("lab", Aws({}, region="us-west-2"), Path("/state"), "me", SPEC.ec2, {}), "sg-1", {})
+SITE = Site(
+    Location("lab", Aws({}, region="us-west-2"), Path("/state"), "me", SPEC.ec2, {}), "sg-1", {}
+)
 DOCUMENT = desired.document(SPEC, SITE)
 MADE_FROM = desired.fingerprints(DOCUMENT, desired.environment(SPEC, ""))
 TOOLS = Tools(Path("/state"), {}, "ec2")
@@ -51,7 +74,9 @@ class FakeAws:
 
     region, profile = "us-west-2", None
 
-    def __init__(self, instances: Iterable[dict[str, Any]] = (), **listed: list[dict[str, Any]]) -> None:
+    def __init__(
+        self, instances: Iterable[dict[str, Any]] = (), **listed: list[dict[str, Any]]
+    ) -> None:
         self.made = list(instances)
         self.listed = listed
         self.changes: list[str] = []
@@ -59,7 +84,9 @@ class FakeAws:
         self.caller = {"Account": "1"}
         self.prices: dict[str, list[str]] = {}
 
-    def instances(self, tags: Mapping[str, str], *, region: str | None = None) -> list[dict[str, Any]]:
+    def instances(
+        self, tags: Mapping[str, str], *, region: str | None = None
+    ) -> list[dict[str, Any]]:
         return [each for each in self.made if tags.items() <= naming.read(each["Tags"]).items()]
 
     def described(self, what: str, *_: Any, **__: Any) -> list[dict[str, Any]]:
@@ -85,12 +112,32 @@ class FakeAws:
         return {}
 
 
-def instance(number: int, kind: str = "worker", state: str = "running", **tags: str) -> dict[str, Any]:
-    own = {naming.CLUSTER: "lab", naming.OWNER: "me", naming.RAY_CLUSTER: "lab", naming.RAY_KIND: kind}
-    own |= {naming.RAY_GROUP: "head" if kind == "head" else "cpu", naming.NODE_FROM: desired.node_from(DOCUMENT, "cpu")}
+def instance(
+    number: int, kind: str = "worker", state: str = "running", **tags: str
+) -> dict[str, Any]:
+    own = {
+        naming.CLUSTER: "lab",
+        naming.OWNER: "me",
+        naming.RAY_CLUSTER: "lab",
+        naming.RAY_KIND: kind,
+    }
+
+    own |= {
+        naming.RAY_GROUP: "head" if kind == "head" else "cpu",
+        naming.NODE_FROM: desired.node_from(DOCUMENT, "cpu"),
+    }
     own |= tags
-    described = {"InstanceId": f"i-0000000000000000{number}", "State": {"Name": state}, "Tags": naming.pairs(own)}
-    return described | {"InstanceType": "m5.large", "LaunchTime": FAR, "PrivateIpAddress": f"10.0.0.{number}"}
+    described = {
+        "InstanceId": f"i-0000000000000000{number}",
+        "State": {"Name": state},
+        "Tags": naming.pairs(own),
+    }
+
+    return described | {
+        "InstanceType": "m5.large",
+        "LaunchTime": FAR,
+        "PrivateIpAddress": f"10.0.0.{number}",
+    }
 
 
 def place(aws: FakeAws, state: Path = Path("/state")) -> Location:
@@ -154,14 +201,22 @@ def test_another_head_has_to_be_asked_for_and_then_all_of_it_goes() -> None:
     aws = FakeAws([head, instance(2)])
     assert planned(aws)[0] == ("Replace the head that runs", "would")
     assert planned(aws, recreate=True)[0] == ("Terminate 2 instances", "would")
-    assert planned(FakeAws([head, instance(2, state="stopped")]))[0] == ("Replace the head that runs", "would")
+    assert planned(FakeAws([head, instance(2, state="stopped")]))[0] == (
+        "Replace the head that runs",
+        "would",
+    )
 
 
 @pytest.mark.parametrize(
-    "left", [[instance(2)], [instance(1, "head", "stopped"), instance(2)]], ids=["no head", "a stopped head"]
+    "left",
+    [[instance(2)], [instance(1, "head", "stopped"), instance(2)]],
+    ids=["no head", "a stopped head"],
 )
 def test_workers_without_a_head_go_before_another_comes(left: list[dict[str, Any]]) -> None:
-    assert planned(FakeAws(left))[0] == (f"Terminate {len(left)} instance{'s' * (len(left) > 1)}", "would")
+    assert planned(FakeAws(left))[0] == (
+        f"Terminate {len(left)} instance{'s' * (len(left) > 1)}",
+        "would",
+    )
 
 
 def test_what_is_not_ours_is_refused() -> None:
@@ -174,7 +229,9 @@ def test_what_is_not_ours_is_refused() -> None:
 def test_what_is_taken_over_is_touched_after_the_check_for_runs_which_asks_its_head(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    head = instance(1, "head") | {"Tags": naming.pairs({naming.RAY_CLUSTER: "lab", naming.RAY_KIND: "head"})}
+    head = instance(1, "head") | {
+        "Tags": naming.pairs({naming.RAY_CLUSTER: "lab", naming.RAY_KIND: "head"})
+    }
     monkeypatch.setattr(locations, "find", lambda *_: place(FakeAws([head])))
     (step,) = account.adopt(place(FakeAws([head])))
     assert (step.disruptive, step.done().holds) == (True, False)
@@ -190,14 +247,20 @@ def test_a_node_is_as_its_instance_and_ray_say() -> None:
         instance(4, **{naming.RAY_STATUS: "update-failed"}),
         instance(5),
     ]
+
     found = snapshot.of_cluster(place(FakeAws(described)))
-    states = [(node.name, node.state, node.detail) for node in nodes.statuses(SPEC, found, frozenset({"head"}))]
+    states = [
+        (node.name, node.state, node.detail)
+        for node in nodes.statuses(SPEC, found, frozenset({"head"}))
+    ]
+
     assert states == [
         ("head", "up", ""),
         ("cpu-00000002", "starting", "setting-up"),
         ("cpu-00000004", "broken", "its set-up failed"),
         ("cpu-00000005", "surplus", "boots"),
     ]
+
     absent = nodes.statuses(SPEC, [], frozenset())
     assert [(node.name, node.state) for node in absent] == [
         ("head", "absent"),
@@ -214,13 +277,17 @@ def test_down_ends_somebody_elses_cluster_only_if_it_is_named() -> None:
         "Runs there end, and their outputs are lost, if you remove it: "
         "trainyard cluster.down --set name=lab --backend ec2 --set ec2.region=us-west-2"
     )
-    assert down.steps(place(aws), replace(TOOLS, overrides=("name=lab",)))[0].title.startswith("Remove 1 head")
+    assert down.steps(place(aws), replace(TOOLS, overrides=("name=lab",)))[0].title.startswith(
+        "Remove 1 head"
+    )
     theirs = naming.pairs({naming.CLUSTER: "lab", naming.OWNER: "her"})
     with pytest.raises(RequestError, match="was made by her"):
         down.steps(place(FakeAws(security_groups=[{"GroupId": "sg-1", "Tags": theirs}])), TOOLS)
 
 
-def test_where_a_cluster_is_is_written_down_first_and_another_account_is_refused(tmp_path: Path) -> None:
+def test_where_a_cluster_is_is_written_down_first_and_another_account_is_refused(
+    tmp_path: Path,
+) -> None:
     tools, aws = replace(TOOLS, state=tmp_path), FakeAws()
     step = locations.record_step(place(aws), tools)
     assert not step.done().holds
@@ -230,7 +297,9 @@ def test_where_a_cluster_is_is_written_down_first_and_another_account_is_refused
     assert snapshot.of_cluster(made) == []
     aws.caller = {"Account": "2"}
     for ask in (partial(down.steps, made, tools), partial(snapshot.of_cluster, made)):
-        with pytest.raises(RequestError, match="is in the AWS account 1; these credentials are of 2"):
+        with pytest.raises(
+            RequestError, match="is in the AWS account 1; these credentials are of 2"
+        ):
             ask()
 
 
@@ -240,7 +309,9 @@ def test_another_region_than_the_one_that_is_written_down_is_refused(tmp_path: P
     locations.refuse_elsewhere(other, tools)
     locations.record_step(place(FakeAws()), tools).do()
     locations.refuse_elsewhere(SPEC, tools)
-    with pytest.raises(RequestError, match="is in the region us-west-2; now eu-west-1 is asked for") as refused:
+    with pytest.raises(
+        RequestError, match="is in the region us-west-2; now eu-west-1 is asked for"
+    ) as refused:
         locations.refuse_elsewhere(other, tools)
     assert str(refused.value.hint).endswith("trainyard cluster.down --set ec2.region=us-west-2")
 
@@ -261,6 +332,7 @@ def test_rules_let_in_who_is_to_come_before_they_keep_others_out() -> None:
         rule(2, ReferencedGroupInfo={"GroupId": "sg-1"}),
         rule(3, IsEgress=True, CidrIpv4="0.0.0.0/0"),
     ]
+
     listed = {"security_groups": [{"GroupId": "sg-1", "Tags": TAGS}], "security_group_rules": rules}
     aws = FakeAws(**listed)
     (*_, step) = objects.steps(place(aws), ["192.0.2.7/32"])
@@ -272,7 +344,11 @@ def test_rules_let_in_who_is_to_come_before_they_keep_others_out() -> None:
     ]
     rules[0]["CidrIpv4"] = "192.0.2.7/32"
     assert step.done().holds
-    assert objects.steps(place(aws), ["192.0.2.7/32", "192.0.2.8/32"])[-1].done().detail.startswith("it lets in")
+    assert (
+        objects.steps(place(aws), ["192.0.2.7/32", "192.0.2.8/32"])[-1]
+        .done()
+        .detail.startswith("it lets in")
+    )
 
 
 def test_what_is_still_held_is_removed_once_it_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,9 +395,15 @@ class FakeDisks(FakeAws):
         super().__init__(instances)
         self.volumes = volumes
 
-    def described(self, what: str, chosen: Mapping[str, list[str]] | None = None, **__: Any) -> list[dict[str, Any]]:
+    def described(
+        self, what: str, chosen: Mapping[str, list[str]] | None = None, **__: Any
+    ) -> list[dict[str, Any]]:
         chosen = chosen or {}
-        named = {key.removeprefix("tag:"): values for key, values in chosen.items() if key.startswith("tag:")}
+        named = {
+            key.removeprefix("tag:"): values
+            for key, values in chosen.items()
+            if key.startswith("tag:")
+        }
         kind = {"Size": 20, "VolumeType": "gp3", "Attachments": []}
         return [
             {"VolumeId": name, "Tags": naming.pairs(tags), **kind}
@@ -333,11 +415,15 @@ class FakeDisks(FakeAws):
         for name in arguments.get("Resources", ()):
             for tag in arguments["Tags"]:
                 self.volumes[name].pop(tag["Key"], None)
-                self.volumes[name] |= {tag["Key"]: tag["Value"]} if operation == "create_tags" else {}
+                self.volumes[name] |= (
+                    {tag["Key"]: tag["Value"]} if operation == "create_tags" else {}
+                )
         return super().call(service, operation, **arguments)
 
 
-def test_disks_are_kept_after_the_check_for_runs_and_are_the_clusters_until_its_instances_end() -> None:
+def test_disks_are_kept_after_the_check_for_runs_and_are_the_clusters_until_its_instances_end() -> (
+    None
+):
     aws = FakeDisks([instance(1, "head")], disk={naming.CLUSTER: "lab", naming.OWNER: "me"})
     keeping = down.steps(place(aws), replace(TOOLS, keep_disks=True))
     assert next(step for step in keeping if not step.done().holds).disruptive
@@ -353,14 +439,22 @@ def test_down_says_what_is_left_on_purpose() -> None:
     ours = instance(1, "head", **{naming.HEAD_FROM: naming.RAY_UP})
     steps = down.steps(place(FakeDisks([ours], disk={naming.KEPT: "lab"})), TOOLS)
     assert [step.done().detail for step in steps if step.kind == "stays"] == [
-        "key pair, security group and role that `ray up` made stay: they may be those of other clusters",
-        "kept 1 disk (20 GiB): disk; to remove one: aws ec2 delete-volume --region us-west-2 --volume-id ID",
+        (
+            "key pair, security group and role that `ray up` made stay: they may be those of other "
+            "clusters"
+        ),
+        (
+            "kept 1 disk (20 GiB): disk; to remove one: aws ec2 delete-volume --region us-west-2 "
+            "--volume-id ID"
+        ),
     ]
     assert "stays" not in [step.kind for step in down.steps(place(FakeDisks([instance(1)])), TOOLS)]
 
 
 def test_a_status_shows_the_address_by_which_a_node_is_reached() -> None:
-    (found,) = snapshot.of_cluster(place(FakeAws([instance(1, "head") | {"PublicIpAddress": "203.0.113.1"}])))
+    (found,) = snapshot.of_cluster(
+        place(FakeAws([instance(1, "head") | {"PublicIpAddress": "203.0.113.1"}]))
+    )
     inside = SPEC.ec2.model_copy(update={"use_internal_ips": True})
     shown = [nodes.describe(found, section)["address"] for section in (SPEC.ec2, inside)]
     assert shown == ["203.0.113.1", "10.0.0.1"]
@@ -370,23 +464,40 @@ def test_a_status_shows_the_address_by_which_a_node_is_reached() -> None:
     ("line", "what"),
     [
         (
-            "2026-11-23 08:12:58,684\tERROR x.py:1 -- botocore.exceptions.ClientError: (InsufficientInstanceCapacity)",
+            (
+                "2026-11-23 08:12:58,684\tERROR x.py:1 -- botocore.exceptions.ClientError: "
+                "(InsufficientInstanceCapacity)"
+            ),
             "AWS has no m5.large left in the zones that were tried",
         ),
-        ("Node Launch Exception (InvalidInstanceType.NotFound): ...", "there is no such instance type in the region"),
+        (
+            "Node Launch Exception (InvalidInstanceType.NotFound): ...",
+            "there is no such instance type in the region",
+        ),
         ("ubuntu@10.0.0.4: Permission denied (publickey).", "the head lets nobody in as ubuntu"),
-        ("... iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name", "EC2 does not know the instance"),
+        (
+            "... iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name",
+            "EC2 does not know the instance",
+        ),
         ("wait_ready timeout exceeded.", "the head is not reached by SSH"),
         (
-            "[W 98 98] rpc_client.h:153: Failed to connect to GCS at address 10.0.0.4:6379 within 5 seconds.",
+            (
+                "[W 98 98] rpc_client.h:153: Failed to connect to GCS at address 10.0.0.4:6379 "
+                "within 5 seconds."
+            ),
             "the head does not reach the head, 10.0.0.4",
         ),
         ("failed to register layer: ... no space left on device", "the disk of the head is full"),
-        ("botocore.exceptions.NoCredentialsError: Unable to locate", "there are no AWS credentials on the head"),
+        (
+            "botocore.exceptions.NoCredentialsError: Unable to locate",
+            "there are no AWS credentials on the head",
+        ),
     ],
 )
 def test_what_ray_prints_has_its_cause(line: str, what: str) -> None:
-    found = diagnosis.cause(["Launching", line, "!!!"], name="the head", type_="m5.large", user="ubuntu")
+    found = diagnosis.cause(
+        ["Launching", line, "!!!"], name="the head", type_="m5.large", user="ubuntu"
+    )
     assert found is not None
     assert found.message.startswith(what)
 
@@ -400,14 +511,22 @@ def test_the_cause_stands_before_what_only_followed_from_it() -> None:
 
 def test_what_no_rule_knows_is_shown_as_it_was_printed() -> None:
     lines = ["2026-11-23 08:12:58,684\tINFO updater.py:490 -- (1/3) make it", "no rule to make it"]
-    lines += ["2026-11-23 08:42:39,544\tERR updater.py:177 -- New status: update-failed", "Traceback", "x = 1"]
+    lines += [
+        "2026-11-23 08:42:39,544\tERR updater.py:177 -- New status: update-failed",
+        "Traceback",
+        "x = 1",
+    ]
     assert diagnosis.failed_command(lines, name="gpu-1").message == (
-        "gpu-1 could not be set up; the last that was printed:\n    (1/3) make it\n    no rule to make it"
+        "gpu-1 could not be set up; the last that was printed:\n    (1/3) make it\n    no rule "
+        "to make it"
     )
 
 
 ATTEMPT = "create_instances: Attempt failed with ... (InsufficientInstanceCapacity) ..., retrying."
-REFUSED = "Failed to launch 1 nodes of type cpu: Node Launch Exception (InsufficientInstanceCapacity): ..."
+REFUSED = (
+    "Failed to launch 1 nodes of type cpu: Node Launch Exception "
+    "(InsufficientInstanceCapacity): ..."
+)
 LAUNCHED = "Launched 1 nodes of type cpu."
 
 
@@ -418,31 +537,45 @@ def refuse(monkeypatch: pytest.MonkeyPatch, log: list[str], printed: list[str]) 
     nodes.refuse_broken(place(aws), snapshot.of_cluster(place(aws))[0], [], reached=True)
 
 
-def test_a_launch_that_was_refused_and_then_was_not_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_launch_that_was_refused_and_then_was_not_is_no_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     refuse(monkeypatch, [], [ATTEMPT])
     refuse(monkeypatch, [REFUSED, LAUNCHED], [ATTEMPT, LAUNCHED, ATTEMPT])
     with pytest.raises(OutsideError, match=r"AWS has no m5\.large left in the zones"):
         refuse(monkeypatch, [LAUNCHED, REFUSED], [ATTEMPT])
 
 
-def test_a_head_that_is_gone_is_an_error_and_of_a_worker_why_it_ended_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_head_that_is_gone_is_an_error_and_of_a_worker_why_it_ended_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(nodes, "alive", lambda *_: (frozenset({"head"}), ""))
     monkeypatch.setattr(nodes, "refuse_broken", lambda *_, **__: None)
     gone = {"StateReason": {"Message": "Client.VolumeLimitExceeded: Volume limit exceeded"}}
     stopped = {"StateReason": {"Message": "Client.UserInitiatedShutdown: User initiated shutdown"}}
+
     aws = FakeAws(
-        [instance(1, "head"), instance(2, state="terminated") | gone, instance(3, state="terminated") | stopped]
+        [
+            instance(1, "head"),
+            instance(2, state="terminated") | gone,
+            instance(3, state="terminated") | stopped,
+        ]
     )
+
     step = nodes.step(SPEC, place(aws), frozenset(), seconds=1, after="Start Ray on the head")
     ended = "cpu-00000002 ended: Client.VolumeLimitExceeded: Volume limit exceeded"
     assert step.done().detail == f"waiting for cpu-?1 (no instance), cpu-?2 (no instance); {ended}"
     aws.made[0] = instance(1, "head", "terminated") | stopped
+
     with pytest.raises(OutsideError, match="the head is gone") as error:
         step.done()
+
     assert "Client.UserInitiatedShutdown" in str(error.value.where)
 
 
-def test_a_head_is_connected_to_once_ray_ran_there_and_where_it_lets_us_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_head_is_connected_to_once_ray_ran_there_and_where_it_lets_us_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def refuse(*_: Any) -> str:
         raise HostError("10.0.0.1 refuses every key of user ubuntu")
 
@@ -464,7 +597,13 @@ def test_instances_that_no_leash_ends_are_told(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(locations, "find", lambda *_: place(FakeAws(made)))
         return ec2.BACKEND.status(spec, TOOLS).remark
 
-    assert remark() == remark(instance(1, "head", **MADE_FROM)) == remark(instance(2, state="terminated")) == ""
+    assert (
+        remark()
+        == remark(instance(1, "head", **MADE_FROM))
+        == remark(instance(2, state="terminated"))
+        == ""
+    )
+
     for made in (instance(1, "head"), instance(2)):
         assert remark(made) == "the leash of the file is not set: trainyard cluster.up"
 
@@ -477,16 +616,29 @@ def test_a_status_says_whose_the_cluster_is_and_a_shell_takes_the_id_of_an_insta
     monkeypatch.setattr(nodes, "alive", lambda *_: (frozenset(), ""))
     now = ec2.BACKEND.status(SPEC, TOOLS)
     assert now.remark == "cluster lab was made by her, where its key and its token are"
-    known = {"id": made[1]["InstanceId"], "type": "m5.large", "price_class": "on demand", "address": "10.0.0.2"}
+
+    known = {
+        "id": made[1]["InstanceId"],
+        "type": "m5.large",
+        "price_class": "on demand",
+        "address": "10.0.0.2",
+    }
+
     assert now.nodes[1].instance == known
     shells = [
-        ec2.status.shell(SPEC, TOOLS, node=name, command="", terminal=False) for name in ("cpu-00000002", known["id"])
+        ec2.status.shell(SPEC, TOOLS, node=name, command="", terminal=False)
+        for name in ("cpu-00000002", known["id"])
     ]
     assert shells[0] == shells[1]
 
 
 def test_what_is_paid_for_is_what_runs_and_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = [instance(1, "head"), instance(2, state="pending"), instance(3, state="stopped"), instance(4)]
+    made = [
+        instance(1, "head"),
+        instance(2, state="pending"),
+        instance(3, state="stopped"),
+        instance(4),
+    ]
     made[-1]["Tags"] = naming.pairs({naming.RAY_CLUSTER: "lab"})
     monkeypatch.setattr(locations, "find", lambda *_: place(FakeAws(made)))
     assert ec2.status.billed(SPEC, TOOLS) == [
@@ -503,7 +655,9 @@ def test_keys_of_the_environment_do_not_win_over_a_profile(tmp_path: Path) -> No
 
 
 def test_workers_that_are_not_as_the_file_says_end_and_runs_on_them_are_named_first() -> None:
-    head = instance(1, "head", **{**MADE_FROM, naming.RAY_STATUS: "up-to-date", naming.MADE_FROM: "before"})
+    head = instance(
+        1, "head", **{**MADE_FROM, naming.RAY_STATUS: "up-to-date", naming.MADE_FROM: "before"}
+    )
 
     def ends(*workers: dict[str, Any]) -> list[str]:
         steps = ray_up.steps(SPEC, TOOLS, place(FakeAws([head, *workers])), SITE)
@@ -512,11 +666,19 @@ def test_workers_that_are_not_as_the_file_says_end_and_runs_on_them_are_named_fi
     assert ends(instance(2), instance(3), instance(4, state="terminated")) == []
     # One too many, which the autoscaler itself will end.
     assert ends(instance(2), instance(3), instance(4)) == ["Run `ray up` again"]
-    outdated = [instance(2, **{naming.NODE_FROM: "before"}), instance(3, **{naming.RAY_GROUP: "gone"})]
-    assert ends(*outdated) == ["Run `ray up` again", "End 2 workers that the file describes otherwise"]
+    outdated = [
+        instance(2, **{naming.NODE_FROM: "before"}),
+        instance(3, **{naming.RAY_GROUP: "gone"}),
+    ]
+    assert ends(*outdated) == [
+        "Run `ray up` again",
+        "End 2 workers that the file describes otherwise",
+    ]
 
 
-def test_up_waits_until_workers_that_are_too_many_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_up_waits_until_workers_that_are_too_many_have_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     names = frozenset({"head", *(f"cpu-0000000{number}" for number in (2, 3, 4))})
     monkeypatch.setattr(nodes, "alive", lambda *_: (names, ""))
     monkeypatch.setattr(nodes, "refuse_broken", lambda *_, **__: None)
@@ -547,13 +709,19 @@ def test_subnets_and_an_ami_that_were_found_out_stay_while_the_head_runs() -> No
     location = replace(place(aws), section=section)
     first = account.site(spec, TOOLS, location)
     tags = naming.read(
-        desired.document(spec, first)["available_node_types"]["head"]["node_config"]["TagSpecifications"][0]["Tags"]
+        desired.document(spec, first)["available_node_types"]["head"]["node_config"][
+            "TagSpecifications"
+        ][0]["Tags"]
     )
+
     aws.made = [instance(1, "head", **tags) | {"ImageId": "ami-1"}]
     aws.subnets, aws.ami = ["subnet-a", "subnet-b"], "ami-2"
     assert account.site(spec, TOOLS, location) == first
     anew = account.site(spec, replace(TOOLS, recreate=True), location)
-    assert (anew.subnets, anew.amis["/aws/ami-id"]["ImageId"]) == (["subnet-a", "subnet-b"], "ami-2")
+    assert (anew.subnets, anew.amis["/aws/ami-id"]["ImageId"]) == (
+        ["subnet-a", "subnet-b"],
+        "ami-2",
+    )
 
 
 def test_a_ray_up_that_nobody_waits_for_any_more_is_not_joined_by_another(tmp_path: Path) -> None:

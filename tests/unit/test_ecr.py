@@ -18,10 +18,14 @@ class FakeClient:
     """ECR, which gives everybody the same login."""
 
     def get_authorization_token(self) -> dict[str, Any]:
-        return {"authorizationData": [{"authorizationToken": base64.b64encode(b"AWS:word").decode()}]}
+        return {
+            "authorizationData": [{"authorizationToken": base64.b64encode(b"AWS:word").decode()}]
+        }
 
 
-def test_the_region_is_the_addresss_else_the_callers_and_the_profile_is_his(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_region_is_the_addresss_else_the_callers_and_the_profile_is_his(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     regions: list[str | None] = []
 
     class Session:
@@ -33,7 +37,18 @@ def test_the_region_is_the_addresss_else_the_callers_and_the_profile_is_his(monk
             return FakeClient()
 
     monkeypatch.setattr(boto3.session, "Session", Session)
-    elsewhere = f"{ACCOUNT}.dkr.ecr.cn-north-1.amazonaws.com.cn", f"{ACCOUNT}.dkr-ecr.us-west-2.on.aws"
-    for address in (ADDRESS, *elsewhere, f"{ACCOUNT}.dkr.ecr-fips.us-gov-west-1.amazonaws.com", "127.0.0.1:5000"):
-        assert ecr.login(address, {"AWS_REGION": "eu-west-1", "AWS_PROFILE": "lab"}).password == "word"
+    elsewhere = (
+        f"{ACCOUNT}.dkr.ecr.cn-north-1.amazonaws.com.cn",
+        f"{ACCOUNT}.dkr-ecr.us-west-2.on.aws",
+    )
+    for address in (
+        ADDRESS,
+        *elsewhere,
+        f"{ACCOUNT}.dkr.ecr-fips.us-gov-west-1.amazonaws.com",
+        "127.0.0.1:5000",
+    ):
+        assert (
+            ecr.login(address, {"AWS_REGION": "eu-west-1", "AWS_PROFILE": "lab"}).password == "word"
+        )
+
     assert regions == ["eu-central-1", "cn-north-1", "us-west-2", "us-gov-west-1", "eu-west-1"]

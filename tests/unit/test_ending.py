@@ -65,18 +65,24 @@ def test_a_cluster_that_runs_and_lets_only_others_in_is_not_ended_unasked(
     connect = (lambda _: Endpoint("lab", "http://127.0.0.1:1")) if asked else refuse
     monkeypatch.setattr(run_guard, "connect_as_made", connect)
     monkeypatch.setattr(RayApi, "jobs", refuse)
+
     with pytest.raises(RequestError) as refused:
         check(cluster)
+
     assert refused.value.lines() == [
         "whether runs are active is unknown: no",
         "  at there",
-        "  -> Who made the cluster can ask it. To end it all the same, and lose what its runs left: "
+        "  -> Who made the cluster can ask it. To end it all the same, and lose what its runs "
+        "left: "
         "trainyard cluster.down --end-runs",
     ]
+
     assert check(cluster, end_runs=True) == ["whether runs are active is unknown: no"]
 
 
-def test_what_lets_us_in_again_is_said_where_it_is_known(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> None:
+def test_what_lets_us_in_again_is_said_where_it_is_known(
+    monkeypatch: pytest.MonkeyPatch, cluster: Cluster
+) -> None:
     def refuse(_: Cluster) -> Endpoint:
         raise LockedOutError("no", hint="Put its token back.")
 
@@ -84,12 +90,14 @@ def test_what_lets_us_in_again_is_said_where_it_is_known(monkeypatch: pytest.Mon
     with pytest.raises(RequestError) as refused:
         check(cluster)
     assert refused.value.hint == (
-        "Put its token back. To end it all the same, and lose what its runs left: trainyard cluster.down --end-runs"
+        "Put its token back. To end it all the same, and lose what its runs left: trainyard "
+        "cluster.down --end-runs"
     )
 
 
 @pytest.mark.parametrize(
-    ("error", "notes"), [(NotReadyError("no"), []), (OutsideError("no"), ["whether runs are active is unknown: no"])]
+    ("error", "notes"),
+    [(NotReadyError("no"), []), (OutsideError("no"), ["whether runs are active is unknown: no"])],
 )
 def test_one_that_is_broken_can_be_ended(
     monkeypatch: pytest.MonkeyPatch, cluster: Cluster, error: TrainyardError, notes: list[str]
@@ -102,7 +110,10 @@ def test_one_that_is_broken_can_be_ended(
 
 
 STARTED = '{"seq": 0, "time": 1.0, "event": "run-started", "node_id": "n"}\n'
-ENDED = '{"seq": 1, "time": 2.0, "event": "run-ended", "state": "succeeded", "exit": 0, "seconds": 1.0}\n'
+ENDED = (
+    '{"seq": 1, "time": 2.0, "event": "run-ended", "state": "succeeded", "exit": 0, '
+    '"seconds": 1.0}\n'
+)
 RECORDS = {
     "an event that is none": "[1]\n",
     "an event without its fields": '{"seq": 0, "time": 1.0, "event": "trial-ended", "trial": {}}\n',
@@ -114,13 +125,23 @@ RECORDS = {
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> RunDirectory:
     """Give the record of a run that has ended, on a cluster which says what is no stream."""
-    record = {"run": "job-1", "cluster": "lab", "job": "job", "tasks": ["a"], "tune": {"metric": "x"}}
+    record = {
+        "run": "job-1",
+        "cluster": "lab",
+        "job": "job",
+        "tasks": ["a"],
+        "tune": {"metric": "x"},
+    }
+
     made = store.create(cluster.tools.state, record, cluster="", job="")
     job = Job("job-1", "SUCCEEDED", "", "n", 0, {"trainyard_run": "job-1"})
-    monkeypatch.setattr(run_guard, "connect_as_made", lambda _: Endpoint("lab", "http://127.0.0.1:1"))
+    monkeypatch.setattr(
+        run_guard, "connect_as_made", lambda _: Endpoint("lab", "http://127.0.0.1:1")
+    )
     monkeypatch.setattr(RayApi, "jobs", lambda _: (job,))
     monkeypatch.setattr(RayApi, "job", lambda *_: job)
     monkeypatch.setattr(RayApi, "file", lambda *_, **__: nullcontext(iter([b"{}\n"])))
+
     return made
 
 
@@ -133,13 +154,16 @@ def test_whatever_a_runs_records_are_like_its_nodes_can_be_ended(
         check(cluster)
     assert refused.value.what.startswith("outputs of job-1 would be lost: ")
     assert refused.value.hint == (
-        "Repeat the command once the cause is gone. To give them up: trainyard cluster.down --end-runs"
+        "Repeat the command once the cause is gone. To give them up: trainyard cluster.down "
+        "--end-runs"
     )
     (note,) = check(cluster, end_runs=True)
     assert note.startswith("outputs of job-1 are given up: ")
 
 
-def test_a_report_that_cannot_be_written_is_noted_and_hinders_no_removal(cluster: Cluster, run: RunDirectory) -> None:
+def test_a_report_that_cannot_be_written_is_noted_and_hinders_no_removal(
+    cluster: Cluster, run: RunDirectory
+) -> None:
     run.events.write_text(STARTED + ENDED)
     (run.path / f".{os.getpid()}.html").mkdir()
     (note,) = check(cluster)
@@ -150,8 +174,12 @@ def guard(cluster: Cluster, command: str) -> RunGuard:
     return RunGuard(command, results=cluster.tools.state, note=lambda _: None)
 
 
-def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException, *, disruptive: bool = False) -> None:
-    """Have every backend be one on which a step of `up` and `down` raises this, and two machines cost money."""
+def failing(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException, *, disruptive: bool = False
+) -> None:
+    """Have every backend be one on which a step of `up` and `down` raises this, and two machines
+    cost money.
+    """
 
     def do() -> None:
         raise error
@@ -166,7 +194,9 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException, *, disruptive
     monkeypatch.setattr(backends, "named", lambda _: backend)
 
 
-BILLED = "  - runs, and costs: head i-1 m5.large, cpu-1 i-2 g5.xlarge; to end it: trainyard cluster.down"
+BILLED = (
+    "  - runs, and costs: head i-1 m5.large, cpu-1 i-2 g5.xlarge; to end it: trainyard cluster.down"
+)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +220,9 @@ def test_what_runs_and_costs_after_an_up_that_ended_early_is_named(
     assert caught.value.lines()[1:2] == billed
 
 
-def test_a_down_that_is_interrupted_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> None:
+def test_a_down_that_is_interrupted_says_how_to_go_on(
+    monkeypatch: pytest.MonkeyPatch, cluster: Cluster
+) -> None:
     failing(monkeypatch, KeyboardInterrupt())
     with pytest.raises(InterruptedRunError) as caught:
         clusters.down(cluster, PROGRESS, guard=guard(cluster, "cluster.down"))
@@ -222,32 +254,49 @@ def test_an_up_that_would_end_a_run_is_refused_and_names_the_command_that_ends_i
 ) -> None:
     failing(monkeypatch, AssertionError("the step was run"), disruptive=True)
     run = Job("ppo-1", "RUNNING", "", "n", None, {"trainyard_run": "ppo-1", "trainyard_job": "ppo"})
-    monkeypatch.setattr(run_guard, "connect_as_made", lambda _: Endpoint("lab", "http://127.0.0.1:1"))
+    monkeypatch.setattr(
+        run_guard, "connect_as_made", lambda _: Endpoint("lab", "http://127.0.0.1:1")
+    )
     monkeypatch.setattr(RayApi, "jobs", lambda _: [run])
     with pytest.raises(RequestError) as refused:
         clusters.up(cluster, PROGRESS, guard=guard(cluster, "cluster.up"), recreate=recreate)
     assert refused.value.lines()[0] == "1 run is still active on cluster lab"
-    assert refused.value.hint == "Stop it and fetch the results first: trainyard cluster.up --end-runs"
+    assert (
+        refused.value.hint == "Stop it and fetch the results first: trainyard cluster.up --end-runs"
+    )
 
 
 DRIVER = {"trainyard_run": "ppo-1", "trainyard_task": "seed=0", "trainyard_attempt": "2"}
 
 
-def test_what_tasks_started_through_ray_counts_to_their_run(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> None:
+def test_what_tasks_started_through_ray_counts_to_their_run(
+    monkeypatch: pytest.MonkeyPatch, cluster: Cluster
+) -> None:
     run = Job("ppo-1", "RUNNING", "", "n", None, {"trainyard_run": "ppo-1", "trainyard_job": "ppo"})
-    drivers = [Job("", "RUNNING", "", None, None, DRIVER, driver=f"0{number}000000") for number in (3, 4)]
+    drivers = [
+        Job("", "RUNNING", "", None, None, DRIVER, driver=f"0{number}000000") for number in (3, 4)
+    ]
     stranger = Job("", "RUNNING", "", None, None, {}, driver="05000000")
-    monkeypatch.setattr(run_guard, "connect_as_made", lambda _: Endpoint("lab", "http://127.0.0.1:1"))
+    monkeypatch.setattr(
+        run_guard, "connect_as_made", lambda _: Endpoint("lab", "http://127.0.0.1:1")
+    )
     monkeypatch.setattr(RayApi, "jobs", lambda _: [run, *drivers, stranger])
+
     with pytest.raises(RequestError) as refused:
         check(cluster)
+
     assert refused.value.lines()[:3] == [
         "2 runs are still active on cluster lab",
         "  - ppo-1: job ppo, by ?, just begun",
         "  - Ray job 05000000: not dispatched by Trainyard, just begun",
     ]
+
     # Its run is over, or died.
     monkeypatch.setattr(RayApi, "jobs", lambda _: drivers[:1])
     with pytest.raises(RequestError) as refused:
         check(cluster)
-    assert refused.value.lines()[1] == "  - ppo-1: its task seed=0 is still connected to Ray, just begun"
+
+    assert (
+        refused.value.lines()[1]
+        == "  - ppo-1: its task seed=0 is still connected to Ray, just begun"
+    )

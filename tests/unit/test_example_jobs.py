@@ -1,4 +1,6 @@
-"""The jobs that train with RLlib and PyTorch: what they are told, and the room that they ask for."""
+"""The jobs that train with RLlib and PyTorch: what they are told, and the room that they ask
+for.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def options() -> ModuleType:
 
 
 def test_the_words_of_rllib_train_are_taken(options: ModuleType) -> None:
-    given = options.parse(["--run", "DQN", "--env", "CartPole-v1", "--config", '{"num_env_runners": 5}'])
+    given = options.parse(
+        ["--run", "DQN", "--env", "CartPole-v1", "--config", '{"num_env_runners": 5}']
+    )
     assert (given.run, given.env, given.config) == ("DQN", "CartPole-v1", {"num_env_runners": 5})
     assert given.stop == {"training_iteration": 100}
 
@@ -35,9 +39,14 @@ def test_the_words_of_rllib_train_are_taken(options: ModuleType) -> None:
 def test_flags_of_rllib_train_that_mean_nothing_here_are_answered_together(
     options: ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = "--run PPO --ray-num-cpus 4 --local-dir=/tmp/x -f tuned.yaml --num-samples 3 --checkpoint-at-end --colour"
+    words = (
+        "--run PPO --ray-num-cpus 4 --local-dir=/tmp/x -f tuned.yaml --num-samples 3 "
+        "--checkpoint-at-end --colour"
+    )
+
     with pytest.raises(SystemExit) as ended:
         options.parse(words.split())
+
     assert ended.value.code == 2
     said = capsys.readouterr().err.splitlines()[-1].removeprefix("train.py: error: ").split("; ")
     assert [reason.partition(":")[0] for reason in said if reason.startswith("-")] == [
@@ -47,6 +56,7 @@ def test_flags_of_rllib_train_that_mean_nothing_here_are_answered_together(
         "--num-samples",
         "--colour",
     ]
+
     assert said[-1] == "--colour: train.py does not know it"
     words = "--checkpoint-at-end --framework torch --torch --restore /mnt/a --checkpoint-freq 5"
     given = options.parse(words.split())
@@ -71,7 +81,12 @@ def test_a_config_that_is_no_json_object_is_one_error(
         ("key", "lrr", KEYS, "RLlib has no key lrr (did you mean lr?)"),
         ("key", "num_gpus", KEYS, "RLlib has no num_gpus any more: use num_gpus_per_learner"),
         # RLlib still has this one among its keys, and does nothing with it.
-        ("key", "num_sgd_iter", {"num_sgd_iter"}, "RLlib has no num_sgd_iter any more: use num_epochs"),
+        (
+            "key",
+            "num_sgd_iter",
+            {"num_sgd_iter"},
+            "RLlib has no num_sgd_iter any more: use num_epochs",
+        ),
     ],
 )
 def test_a_name_that_rllib_does_not_know_is_said_with_the_one_that_was_meant(
@@ -102,7 +117,10 @@ RESULT = {
     [
         ({"training_iteration": 3}, "training_iteration 3"),
         ({"training_iteration": 4}, None),
-        ({"training_iteration": 4, "episode_reward_mean": 20}, "env_runners/episode_return_mean 21.5"),
+        (
+            {"training_iteration": 4, "episode_reward_mean": 20},
+            "env_runners/episode_return_mean 21.5",
+        ),
         ({"timesteps_total": 900}, "num_env_steps_sampled_lifetime 900"),
         # No episode has ended: that comes.
         ({"env_runners/not_yet": 1}, None),

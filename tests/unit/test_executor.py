@@ -21,7 +21,9 @@ def run(body: Callable[[], None], capsys: pytest.CaptureFixture[str]) -> tuple[i
     def thing(_c: Context) -> None:
         body()
 
-    program = Program(namespace=Collection(thing), executor_class=TrainyardExecutor, name="t", version="0")
+    program = Program(
+        namespace=Collection(thing), executor_class=TrainyardExecutor, name="t", version="0"
+    )
     with pytest.raises(SystemExit) as caught:
         program.run(["t", "thing"])
     return int(caught.value.code or 0), capsys.readouterr().err
@@ -52,7 +54,11 @@ def test_every_kind_of_error_has_its_own_exit_code(
 @pytest.mark.parametrize(
     ("error", "code", "first"),
     [
-        (ZeroDivisionError("by zero"), 70, "error: a bug in trainyard: ZeroDivisionError: by zero\n"),
+        (
+            ZeroDivisionError("by zero"),
+            70,
+            "error: a bug in trainyard: ZeroDivisionError: by zero\n",
+        ),
         (KeyboardInterrupt(), 130, "error: interrupted\n"),
     ],
 )
@@ -70,8 +76,14 @@ def test_a_bug_exits_70_and_ctrl_c_130_without_a_traceback(
     ("words", "message"),
     [
         # Not taken for Invoke's own configuration file.
-        (["-f", "lab", "cluster.status"], "-f lab stands before the task\n  -> Put it behind: trainyard TASK -f lab"),
-        (["cluster.status", "--bogus"], "cluster.status has no flag --bogus\n  -> trainyard --help cluster.status"),
+        (
+            ["-f", "lab", "cluster.status"],
+            "-f lab stands before the task\n  -> Put it behind: trainyard TASK -f lab",
+        ),
+        (
+            ["cluster.status", "--bogus"],
+            "cluster.status has no flag --bogus\n  -> trainyard --help cluster.status",
+        ),
     ],
 )
 def test_wrong_words_exit_2_and_start_nothing(
@@ -83,7 +95,9 @@ def test_wrong_words_exit_2_and_start_nothing(
     assert (caught.value.code, capsys.readouterr().err) == (2, f"error: {message}\n")
 
 
-def test_a_bug_says_where_to_report_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bug_says_where_to_report_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def body() -> None:
         raise ZeroDivisionError("by zero")
 

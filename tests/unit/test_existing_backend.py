@@ -26,11 +26,15 @@ def _tools(tmp_path: Path, **environ: str) -> Tools:
     return Tools(tmp_path / "state", environ, "existing", source=tmp_path / "clusters" / "lab.yaml")
 
 
-def test_the_token_comes_from_the_variable_or_the_file_that_the_cluster_file_names(tmp_path: Path) -> None:
+def test_the_token_comes_from_the_variable_or_the_file_that_the_cluster_file_names(
+    tmp_path: Path,
+) -> None:
     spec = _spec(address="http://127.0.0.1:8265/", token_env="LAB_TOKEN")
     endpoint = existing.connect(spec, _tools(tmp_path, LAB_TOKEN=" s3cret\n"))
     # What such a cluster promises is unknown.
-    assert endpoint == Endpoint("lab", "http://127.0.0.1:8265", "s3cret", expected=None, ray_version=None)
+    assert endpoint == Endpoint(
+        "lab", "http://127.0.0.1:8265", "s3cret", expected=None, ray_version=None
+    )
     assert "s3cret" not in repr(endpoint)
     (tmp_path / "clusters").mkdir()
     (tmp_path / "clusters" / "lab.token").write_text("abc\n")
@@ -40,18 +44,35 @@ def test_the_token_comes_from_the_variable_or_the_file_that_the_cluster_file_nam
 
 def test_a_token_that_is_not_there_is_told_with_where_it_is_looked_for(tmp_path: Path) -> None:
     with pytest.raises(PrerequisiteError) as raised:
-        existing.connect(_spec(address="http://127.0.0.1:8265", token_env="LAB_TOKEN"), _tools(tmp_path))
+        existing.connect(
+            _spec(address="http://127.0.0.1:8265", token_env="LAB_TOKEN"), _tools(tmp_path)
+        )
+
     assert str(raised.value) == (
         "the cluster's token is expected in $LAB_TOKEN, which is not set\n"
         f"  at {tmp_path}/clusters/lab.yaml\n"
         "  -> Set it without showing it: read -rs LAB_TOKEN && export LAB_TOKEN"
     )
-    with pytest.raises(PrerequisiteError, match="the cluster's token cannot be read: No such file or directory"):
-        existing.connect(_spec(address="http://127.0.0.1:8265", token_file=str(tmp_path / "gone")), _tools(tmp_path))
+
+    with pytest.raises(
+        PrerequisiteError, match="the cluster's token cannot be read: No such file or directory"
+    ):
+        existing.connect(
+            _spec(address="http://127.0.0.1:8265", token_file=str(tmp_path / "gone")),
+            _tools(tmp_path),
+        )
 
 
 def _node(name: str, *, alive: bool) -> Node:
-    return Node(node_id=name, name=name, ip="10.0.0.1", alive=alive, is_head=name == "head", cpus=1.0, gpus=0.0)
+    return Node(
+        node_id=name,
+        name=name,
+        ip="10.0.0.1",
+        alive=alive,
+        is_head=name == "head",
+        cpus=1.0,
+        gpus=0.0,
+    )
 
 
 @pytest.mark.parametrize(
@@ -67,7 +88,8 @@ def test_a_node_that_ray_calls_dead_is_none(
 ) -> None:
     monkeypatch.setattr(RayApi, "nodes", lambda _: nodes)
     now = existing.status(
-        _spec(address="http://127.0.0.1:9", token_env="LAB_TOKEN"), _tools(tmp_path, LAB_TOKEN="s3cret")
+        _spec(address="http://127.0.0.1:9", token_env="LAB_TOKEN"),
+        _tools(tmp_path, LAB_TOKEN="s3cret"),
     )
     assert (now.state, [node.name for node in now.nodes]) == (state, names)
 

@@ -1,4 +1,6 @@
-"""The way to somebody else's cluster on Kubernetes: its service, the pods behind it, the Secret beside it."""
+"""The way to somebody else's cluster on Kubernetes: its service, the pods behind it, the Secret
+beside it.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,15 @@ def svc(**spec: Any) -> tuple[Kind, Object]:
     return SERVICE, {"metadata": {"name": "lab-head-svc", "namespace": "team"}, "spec": spec}
 
 
-def pod(name: str, *, phase: str = "Running", ready: str = "True", leaving: bool = False) -> tuple[Kind, Object]:
-    metadata: Object = {"name": name, "namespace": "team", "labels": {"app": "ray"}, "creationTimestamp": "2026-01-01"}
+def pod(
+    name: str, *, phase: str = "Running", ready: str = "True", leaving: bool = False
+) -> tuple[Kind, Object]:
+    metadata: Object = {
+        "name": name,
+        "namespace": "team",
+        "labels": {"app": "ray"},
+        "creationTimestamp": "2026-01-01",
+    }
     metadata |= {"deletionTimestamp": "2026-01-02"} if leaving else {}
     container = {"name": "ray", "ports": [{"name": "dashboard", "containerPort": 8266}]}
     status = {"phase": phase, "conditions": [{"type": "Ready", "status": ready}]}
@@ -46,13 +55,18 @@ def test_the_token_is_what_the_secret_beside_the_service_holds() -> None:
 
 
 @pytest.mark.parametrize("objects", [(), (secret(token="x"),), (secret(auth_token=" "),)])
-def test_a_secret_that_is_not_there_or_has_no_token_is_told(objects: tuple[tuple[Kind, Object], ...]) -> None:
+def test_a_secret_that_is_not_there_or_has_no_token_is_told(
+    objects: tuple[tuple[Kind, Object], ...],
+) -> None:
     with pytest.raises(TrainyardError) as missing:
         services.token(service(*objects), "lab")
     assert missing.value.lines() == [
         "the cluster's token is expected in Secret lab, key auth_token, which is not there or empty",
         "  at namespace team of context lab",
-        "  -> KubeRay's Secrets are called like their RayCluster: kubectl get rayclusters --all-namespaces",
+        (
+            "  -> KubeRay's Secrets are called like their RayCluster: kubectl get rayclusters "
+            "--all-namespaces"
+        ),
     ]
 
 
@@ -60,14 +74,20 @@ def test_a_secret_that_is_not_there_or_has_no_token_is_told(objects: tuple[tuple
     ("objects", "port", "message"),
     [
         ([], 8265, "there is no service lab-head-svc"),
-        ([svc(), pod("one", phase="Pending"), pod("two", leaving=True)], 8265, f"{HAS_NO} pod that runs"),
+        (
+            [svc(), pod("one", phase="Pending"), pod("two", leaving=True)],
+            8265,
+            f"{HAS_NO} pod that runs",
+        ),
         # Without a selector every pod of the namespace would be behind it.
         ([svc(selector=None), pod("one")], 8265, f"{HAS_NO} pod that runs"),
         ([svc(), pod("one")], 80, f"{HAS_NO} port 80 of its pods; it has 8265, 10001"),
         ([svc(ports=[UNNAMED]), pod("one")], 8265, f"{HAS_NO} port 8265 of its pods; it has 8265"),
     ],
 )
-def test_a_service_that_leads_nowhere_is_told(objects: list[tuple[Kind, Object]], port: int, message: str) -> None:
+def test_a_service_that_leads_nowhere_is_told(
+    objects: list[tuple[Kind, Object]], port: int, message: str
+) -> None:
     with pytest.raises(TrainyardError) as raised:
         services.address(service(*objects, port=port))
     assert raised.value.lines()[:2] == [message, "  at namespace team of context lab"]

@@ -1,4 +1,6 @@
-"""Outputs come home archive by archive: in order, each once, whole or not at all. The cluster is a dict of files."""
+"""Outputs come home archive by archive: in order, each once, whole or not at all. The cluster is a
+dict of files.
+"""
 
 from __future__ import annotations
 
@@ -40,14 +42,37 @@ class Cluster:
         yield iter([self.files[filename]])
 
     def sends(
-        self, number: int, *, whole: bool = False, attempt: int = 1, removed: tuple[str, ...] = (), **more: Any
+        self,
+        number: int,
+        *,
+        whole: bool = False,
+        attempt: int = 1,
+        removed: tuple[str, ...] = (),
+        **more: Any,
     ) -> None:
         """Let the task send all files it has by now."""
-        content = b"".join(archive.parts(archive.scan(str(self.task))[0].values(), [])) + bytes(1024)
+        content = b"".join(archive.parts(archive.scan(str(self.task))[0].values(), [])) + bytes(
+            1024
+        )
         file = f"outputs/a.{number}.tar"
         self.files[f"trainyard/job-1/{file}"] = content
-        said = {"task": "a", "attempt": attempt, "number": number, "file": file, "bytes": len(content), "whole": whole}
-        said |= {"sha256": hashlib.sha256(content).hexdigest(), "removed": list(removed), "each_attempt": False, **more}
+
+        said = {
+            "task": "a",
+            "attempt": attempt,
+            "number": number,
+            "file": file,
+            "bytes": len(content),
+            "whole": whole,
+        }
+
+        said |= {
+            "sha256": hashlib.sha256(content).hexdigest(),
+            "removed": list(removed),
+            "each_attempt": False,
+            **more,
+        }
+
         self.state.apply({"event": "outputs", "time": 1.0, **said})
 
     def comes_home(self) -> dict[str, str]:
@@ -57,7 +82,11 @@ class Cluster:
         for error in fetcher.wait():
             raise error
         place = self.run.outputs("a")
-        return {str(path.relative_to(place)): path.read_text() for path in place.rglob("*") if path.is_file()}
+        return {
+            str(path.relative_to(place)): path.read_text()
+            for path in place.rglob("*")
+            if path.is_file()
+        }
 
 
 @pytest.fixture
@@ -77,9 +106,9 @@ def test_archives_are_applied_in_order_and_each_once(cluster: Cluster) -> None:
     assert cluster.comes_home() == {"metrics.csv": "12"}
     assert cluster.comes_home() == {"metrics.csv": "12"}
     assert len(cluster.asked) == 2
-    assert [path.name for path in cluster.run.outputs("a").parent.iterdir() if path.name.startswith(".")] == [
-        ".a.fetched"
-    ]
+    assert [
+        path.name for path in cluster.run.outputs("a").parent.iterdir() if path.name.startswith(".")
+    ] == [".a.fetched"]
 
 
 def test_what_is_at_home_is_left_alone_by_an_archive_that_arrives_damaged(cluster: Cluster) -> None:
@@ -95,7 +124,9 @@ def test_what_is_at_home_is_left_alone_by_an_archive_that_arrives_damaged(cluste
     assert (cluster.run.outputs("a") / "metrics.csv").read_text() == "1"
 
 
-def test_a_whole_archive_takes_the_place_of_what_is_here_and_of_archives_that_are_gone(cluster: Cluster) -> None:
+def test_a_whole_archive_takes_the_place_of_what_is_here_and_of_archives_that_are_gone(
+    cluster: Cluster,
+) -> None:
     (cluster.task / "old").write_text("o")
     cluster.sends(1, whole=True)
     cluster.comes_home()

@@ -1,4 +1,6 @@
-"""What is said of a run whose runner died; and Ctrl-C: at once before anything was started, then a question."""
+"""What is said of a run whose runner died; and Ctrl-C: at once before anything was started, then a
+question.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +37,14 @@ def test_a_run_that_its_cluster_forgot_says_why_and_what_to_do(tmp_path: Path) -
     ray = cast(RayApi, cast(Any, HeadMadeAnew()))
     assert Follower(ray, journal, state).follow() == "ended"
     journal.close()
+
     assert (state.state, state.exit, state.error, state.hint) == (
         "failed",
         6,
         "the cluster's head or the whole cluster was replaced: the run is lost, "
         "and checkpoints that are not here were on the head",
-        "See whether all nodes are back: trainyard cluster.status (if not: cluster.up). Then resume it: "
+        "See whether all nodes are back: trainyard cluster.status (if not: cluster.up). Then "
+        "resume it: "
         "trainyard train.resume hang-1",
     )
 
@@ -64,12 +68,18 @@ class Cluster:
 
 def follower(tmp_path: Path, cluster: Cluster, **more: Any) -> Follower:
     state = RunState(run="hang-1", cluster="lab", job="job", tasks=["a"])
-    return Follower(cast(RayApi, cast(Any, cluster)), Journal(RunDirectory(tmp_path)), state, **more)
+    return Follower(
+        cast(RayApi, cast(Any, cluster)), Journal(RunDirectory(tmp_path)), state, **more
+    )
 
 
-def test_a_run_whose_runner_died_while_nobody_followed_has_ended_for_who_only_asks(tmp_path: Path) -> None:
+def test_a_run_whose_runner_died_while_nobody_followed_has_ended_for_who_only_asks(
+    tmp_path: Path,
+) -> None:
     job = Job("hang-1", "FAILED", "killed", "n", 137, {}, end=107.0)
-    asking = follower(tmp_path, Cluster(job, {"event": "run-started", "node_id": "n"}), catch_up=True)
+    asking = follower(
+        tmp_path, Cluster(job, {"event": "run-started", "node_id": "n"}), catch_up=True
+    )
     assert asking.follow() == "ended"
     assert (asking.state.state, asking.state.seconds, asking.state.error) == (
         "failed",
@@ -95,8 +105,25 @@ class Noting:
 def test_who_follows_fetches_outputs_as_soon_as_they_are_there_and_a_checkpoint_at_its_task_s_end(
     tmp_path: Path,
 ) -> None:
-    archive = {"file": "a.tar", "bytes": 1, "sha256": "0", "whole": True, "removed": [], "each_attempt": False}
-    outputs = {"event": "outputs", "task": "a", "attempt": 1, "number": 1, "files": 1, "left_out": [], **archive}
+    archive = {
+        "file": "a.tar",
+        "bytes": 1,
+        "sha256": "0",
+        "whole": True,
+        "removed": [],
+        "each_attempt": False,
+    }
+
+    outputs = {
+        "event": "outputs",
+        "task": "a",
+        "attempt": 1,
+        "number": 1,
+        "files": 1,
+        "left_out": [],
+        **archive,
+    }
+
     came: list[tuple[int, int]] = []
     fetcher = Noting()
 
@@ -108,10 +135,16 @@ def test_who_follows_fetches_outputs_as_soon_as_they_are_there_and_a_checkpoint_
     over = {"event": "run-ended", "state": "failed", "exit": 1, "seconds": 1.0}
     started = {"event": "run-started", "node_id": "n"}
     cluster = Cluster(Job("hang-1", "RUNNING", "", "n", None, {}), started, outputs, ended, over)
-    following = follower(tmp_path, cluster, fetcher=cast(Fetcher, cast(Any, fetcher)), screen=Watching())
+    following = follower(
+        tmp_path, cluster, fetcher=cast(Fetcher, cast(Any, fetcher)), screen=Watching()
+    )
     assert following.follow() == "ended"
     # As each event came, and at the end.
-    assert (came, fetcher.outputs, fetcher.checkpoints) == ([(0, 0), (0, 0), (1, 0), (1, 1)], ["a"], ["a"])
+    assert (came, fetcher.outputs, fetcher.checkpoints) == (
+        [(0, 0), (0, 0), (1, 0), (1, 1)],
+        ["a"],
+        ["a"],
+    )
 
 
 def test_a_run_that_does_not_begin_says_once_what_ray_says_of_it(
@@ -122,16 +155,19 @@ def test_a_run_that_does_not_begin_says_once_what_ray_says_of_it(
     notes: list[str] = []
     asks = iter([*5 * [False], True])
     job = Job("hang-1", "PENDING", "Job is waiting for a worker.\nmore", "n", None, {})
+
     waiting = follower(
         tmp_path,
         Cluster(job),
         screen=Screen(note=notes.append),
         interrupted=lambda: next(asks),
     )
+
     assert waiting.follow() == "left"
     assert notes == [
         "the run's runner has not begun for 0 s; Ray says PENDING: Job is waiting for a worker.; "
-        "nodes, and why one does not start a process: trainyard cluster.status, trainyard cluster.logs"
+        "nodes, and why one does not start a process: trainyard cluster.status, trainyard "
+        "cluster.logs"
     ]
 
 

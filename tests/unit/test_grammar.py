@@ -1,4 +1,6 @@
-"""The words of a command line: what may be left out, what is wrong, what was meant. Every task is walked."""
+"""The words of a command line: what may be left out, what is wrong, what was meant. Every task is
+walked.
+"""
 
 from __future__ import annotations
 
@@ -42,13 +44,19 @@ def refusal(*given: str) -> str:
         ("train.dispatch jobs/a -f lab -f b", "train.dispatch jobs/a -f lab -f b"),
         ("cluster.status -jf lab", "cluster.status -j -f lab"),
         ("cluster.logs gpu-0 -f lab", "cluster.logs --node gpu-0 -f lab"),
-        ("cluster.new lab ops@a -b microk8s b", "cluster.new lab --hosts ops@a -b microk8s --hosts b"),
+        (
+            "cluster.new lab ops@a -b microk8s b",
+            "cluster.new lab --hosts ops@a -b microk8s --hosts b",
+        ),
         ("cluster.scale gpu=3 cpu=1 -f lab", "cluster.scale --sizes gpu=3 --sizes cpu=1 -f lab"),
         (
             "train.import x.py --cfg_class A_b --num_samples=3",
             "train.import --source x.py --cfg-class A_b --num-samples=3",
         ),
-        ("cluster.scale -f lab --sizes gpu=3 cpu=1", "cluster.scale -f lab --sizes gpu=3 --sizes cpu=1"),
+        (
+            "cluster.scale -f lab --sizes gpu=3 cpu=1",
+            "cluster.scale -f lab --sizes gpu=3 --sizes cpu=1",
+        ),
     ],
 )
 def test_a_run_without_its_flag_gets_it(given: str, meant: str) -> None:
@@ -58,38 +66,75 @@ def test_a_run_without_its_flag_gets_it(given: str, meant: str) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("cluster.sttus", "no task is called 'cluster.sttus'; did you mean 'cluster.status'?\n  -> trainyard --list"),
-        ("cluster upp", "no task is called 'cluster.upp'; did you mean 'cluster.up'?\n  -> trainyard --list"),
+        (
+            "cluster.sttus",
+            (
+                "no task is called 'cluster.sttus'; did you mean 'cluster.status'?\n  -> trainyard "
+                "--list"
+            ),
+        ),
+        (
+            "cluster upp",
+            "no task is called 'cluster.upp'; did you mean 'cluster.up'?\n  -> trainyard --list",
+        ),
         (
             "dispatch jobs/a --set x=$b",
             "no task is called 'dispatch'; did you mean 'train.dispatch'?\n"
             "  -> trainyard train.dispatch jobs/a --set 'x=$b'",
         ),
-        ("statsu", "no task is called 'statsu'; did you mean 'train.status'?\n  -> trainyard train.status"),
-        ("up -f lab", "no task is called 'up'; did you mean 'cluster.up'?\n  -> trainyard cluster.up -f lab"),
+        (
+            "statsu",
+            "no task is called 'statsu'; did you mean 'train.status'?\n  -> trainyard train.status",
+        ),
+        (
+            "up -f lab",
+            "no task is called 'up'; did you mean 'cluster.up'?\n  -> trainyard cluster.up -f lab",
+        ),
         (
             "tune",
-            "'tune' is a group of tasks: tune.dispatch, tune.report, tune.resume, tune.status, tune.stop\n"
+            "'tune' is a group of tasks: tune.dispatch, tune.report, tune.resume, tune.status, "
+            "tune.stop\n"
             "  -> trainyard --list tune",
         ),
         (
             "cluster.show --jsn",
-            "cluster.show has no flag --jsn; did you mean '--json'?\n  -> trainyard --help cluster.show",
+            (
+                "cluster.show has no flag --jsn; did you mean '--json'?\n  -> trainyard --help "
+                "cluster.show"
+            ),
         ),
-        ("cluster.up --worker 3", "cluster.up has no flag --worker\n  -> trainyard --help cluster.up"),
+        (
+            "cluster.up --worker 3",
+            "cluster.up has no flag --worker\n  -> trainyard --help cluster.up",
+        ),
         (
             "train.logs --no-folow",
-            "train.logs has no flag --no-folow; did you mean '--no-follow'?\n  -> trainyard --help train.logs",
+            (
+                "train.logs has no flag --no-folow; did you mean '--no-follow'?\n  -> trainyard "
+                "--help train.logs"
+            ),
         ),
         (
             "cluster.status extra",
-            "cluster.status takes no 'extra', and no task is called 'extra'\n  -> trainyard --help cluster.status",
+            (
+                "cluster.status takes no 'extra', and no task is called 'extra'\n  -> trainyard "
+                "--help cluster.status"
+            ),
         ),
-        ("train.dispatch -f lab", "train.dispatch needs JOB_DIR\n  -> trainyard --help train.dispatch"),
-        ("--json cluster.up", "--json stands before the task\n  -> Put it behind: trainyard TASK --json"),
+        (
+            "train.dispatch -f lab",
+            "train.dispatch needs JOB_DIR\n  -> trainyard --help train.dispatch",
+        ),
+        (
+            "--json cluster.up",
+            "--json stands before the task\n  -> Put it behind: trainyard TASK --json",
+        ),
         ("cluster.list -f lab", "cluster.list has no flag -f\n  -> trainyard --help cluster.list"),
         ("train.stop --run", "--run needs a value\n  -> trainyard --help train.stop"),
-        ("train.stop --run=", "--run is empty: a variable that is not set?\n  -> trainyard --help train.stop"),
+        (
+            "train.stop --run=",
+            "--run is empty: a variable that is not set?\n  -> trainyard --help train.stop",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_with_what_was_meant(given: str, message: str) -> None:
@@ -109,7 +154,10 @@ def test_a_letter_means_one_flag_in_all_tasks_and_none_of_invokes_own() -> None:
 
 def test_help_behind_any_task_explains_it_and_without_one_it_is_invokes() -> None:
     for task in CONTEXTS:
-        assert [task_to_explain([task, flag], CONTEXTS) for flag in ("--help", "-h")] == [task, task]
+        assert [task_to_explain([task, flag], CONTEXTS) for flag in ("--help", "-h")] == [
+            task,
+            task,
+        ]
     assert task_to_explain(["train", "dispatch", "--help"], CONTEXTS) == "train.dispatch"
     assert task_to_explain(["--help", "train.list"], CONTEXTS) is None
     assert task_to_explain(["train.list"], CONTEXTS) is None
@@ -156,7 +204,10 @@ def test_words_behind_two_dashes_are_refused(task: str, capsys: pytest.CaptureFi
     with pytest.raises(SystemExit) as left:
         program.run(["trainyard", *task.split(), "--", "--lr", "0.1"])
     assert left.value.code == 2
-    assert "only cluster.import and train.import take words behind `--`: --lr 0.1" in capsys.readouterr().err
+    assert (
+        "only cluster.import and train.import take words behind `--`: --lr 0.1"
+        in capsys.readouterr().err
+    )
 
 
 def test_help_is_a_word_too(capsys: pytest.CaptureFixture[str]) -> None:

@@ -64,7 +64,10 @@ def ours() -> Helm:
     [
         (Chart("./charts/kuberay-operator"), ("./charts/kuberay-operator",)),
         (Chart("./charts/kuberay-operator", version="1.5.1"), ("./charts/kuberay-operator",)),
-        (CHART, ("kuberay-operator", "--repo", "https://charts.example/helm/", "--version", "1.5.1")),
+        (
+            CHART,
+            ("kuberay-operator", "--repo", "https://charts.example/helm/", "--version", "1.5.1"),
+        ),
         (
             Chart("kuberay-operator", "oci://registry.example/charts/", "1.5.1"),
             ("oci://registry.example/charts/kuberay-operator", "--version", "1.5.1"),
@@ -78,7 +81,9 @@ def test_a_chart_is_named_as_helm_takes_it(chart: Chart, arguments: tuple[str, .
 
 def test_values_go_through_stdin_and_nothing_is_waited_for(says: Callable[..., Said]) -> None:
     said = says((0, "Release installed"))
-    ours().install("op", CHART, "kuberay-system", {"password": "s3cret"}, description="by trainyard")
+    ours().install(
+        "op", CHART, "kuberay-system", {"password": "s3cret"}, description="by trainyard"
+    )
     assert said.asked == [
         (
             *("upgrade", "op", *CHART.arguments, "--install", "--skip-crds", *IN),
@@ -90,14 +95,23 @@ def test_values_go_through_stdin_and_nothing_is_waited_for(says: Callable[..., S
 
 
 def test_a_release_says_how_it_is_and_who_made_it(says: Callable[..., Said]) -> None:
-    document = {"name": "op", "version": 3, "info": {"status": "deployed", "description": "by trainyard"}}
-    said = says((0, f"WARNING: Kubernetes configuration file is group-readable\n{json.dumps(document)}"))
+    document = {
+        "name": "op",
+        "version": 3,
+        "info": {"status": "deployed", "description": "by trainyard"},
+    }
+    said = says(
+        (0, f"WARNING: Kubernetes configuration file is group-readable\n{json.dumps(document)}")
+    )
     assert ours().release("op", "kuberay-system") == Release("deployed", "by trainyard")
     assert said.asked == [("status", "op", *IN, "--output", "json")]
 
 
 def test_a_release_that_is_not_there_or_was_removed_is_none(says: Callable[..., Said]) -> None:
-    says((1, "Error: release: not found"), (0, json.dumps({"version": 1, "info": {"status": "uninstalled"}})))
+    says(
+        (1, "Error: release: not found"),
+        (0, json.dumps({"version": 1, "info": {"status": "uninstalled"}})),
+    )
     assert ours().release("op", "kuberay-system") is None
     assert ours().release("op", "kuberay-system") is None
 
@@ -105,7 +119,12 @@ def test_a_release_that_is_not_there_or_was_removed_is_none(says: Callable[..., 
 @pytest.mark.parametrize(
     ("code", "text", "kind", "why"),
     [
-        (1, 'W0101 something\nError: User "ops" is forbidden', PrerequisiteError, 'User "ops" is forbidden'),
+        (
+            1,
+            'W0101 something\nError: User "ops" is forbidden',
+            PrerequisiteError,
+            'User "ops" is forbidden',
+        ),
         (1, "Error: chart not found\n", OutsideError, "chart not found"),
         (1, "", OutsideError, "exit code 1"),
     ],
@@ -120,13 +139,20 @@ def test_why_helm_failed_is_its_own_last_word(
 
 
 def test_a_chart_that_cannot_be_had_names_the_other_ways_to_it(says: Callable[..., Said]) -> None:
-    why = 'looks like "https://charts" is not a valid chart repository: dial tcp: lookup charts: no such host'
+    why = (
+        'looks like "https://charts" is not a valid chart repository: dial tcp: lookup charts: '
+        "no such host"
+    )
     says((1, f"Error: {why}"))
+
     with pytest.raises(OutsideError) as raised:
         ours().crds(Chart("kuberay-operator", "https://charts", "1.5.1"))
+
     assert raised.value.lines() == [
         "Helm could not read the chart kuberay-operator",
         f"  at {why}",
-        "  -> If this machine does not reach that repository: `helm pull` the chart on one that does, and name the "
-        "directory or .tgz in the cluster file (kuberay.operator.chart); or a mirror (kuberay.operator.repository).",
+        "  -> If this machine does not reach that repository: `helm pull` the chart on one that "
+        "does, and name the "
+        "directory or .tgz in the cluster file (kuberay.operator.chart); or a mirror "
+        "(kuberay.operator.repository).",
     ]

@@ -49,7 +49,9 @@ def test_usage_shows_arguments_as_they_are_typed(name: str, usage: str) -> None:
 @pytest.mark.parametrize("columns", [20, 80, 140])
 def test_pages_fit_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    summaries = {name: (namespace[name].__doc__ or "").splitlines()[0] for name in namespace.task_names}
+    summaries = {
+        name: (namespace[name].__doc__ or "").splitlines()[0] for name in namespace.task_names
+    }
     lines = help.overview(summaries).splitlines()
     assert all(len(line) <= max(min(columns, WIDEST), 64) for line in lines)
     # At 20 columns a text keeps 30.

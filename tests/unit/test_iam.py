@@ -21,7 +21,9 @@ class Asked(Aws):
         self.result = {"EvalDecision": decision, **more}
         self.asked: list[str] = []
 
-    def call(self, service: str, operation: str, *, region: str | None = None, **arguments: Any) -> dict[str, Any]:
+    def call(
+        self, service: str, operation: str, *, region: str | None = None, **arguments: Any
+    ) -> dict[str, Any]:
         return {"Role": {"Arn": f"arn:aws:iam::123456789012:role/team/{arguments['RoleName']}"}}
 
     def pages(
@@ -34,7 +36,9 @@ class Asked(Aws):
 def test_refused_is_what_iam_is_certain_about() -> None:
     assert iam.may_pass(Asked(), USER, ROLE)
     assert not iam.may_pass(Asked("explicitDeny"), USER, ROLE)
-    assert iam.may_pass(Asked("implicitDeny", MissingContextValues=["aws:RequestTag/team"]), USER, ROLE)
+    assert iam.may_pass(
+        Asked("implicitDeny", MissingContextValues=["aws:RequestTag/team"]), USER, ROLE
+    )
 
 
 def test_the_root_user_may_do_everything() -> None:
@@ -43,5 +47,7 @@ def test_the_root_user_may_do_everything() -> None:
 
 def test_a_session_has_the_rights_of_its_role_wherever_that_is() -> None:
     aws = Asked()
-    iam.may_pass(aws, "arn:aws:sts::123456789012:assumed-role/AWSReservedSSO_dev/ann@example.com", ROLE)
+    iam.may_pass(
+        aws, "arn:aws:sts::123456789012:assumed-role/AWSReservedSSO_dev/ann@example.com", ROLE
+    )
     assert aws.asked == ["arn:aws:iam::123456789012:role/team/AWSReservedSSO_dev"]

@@ -73,7 +73,9 @@ def building(
     (directory / "Dockerfile").write_text("ARG BASE\nFROM ${BASE}\n")
     # No PATH: nothing can be started.
     engine = Engine("unix:///x.sock", api, {"PATH": ""})  # type: ignore[arg-type]
-    spec = ClusterSpec(name="yard", backend="compose", build=settings or BuildSection(), registry=registry)
+    spec = ClusterSpec(
+        name="yard", backend="compose", build=settings or BuildSection(), registry=registry
+    )
     return Building(catalog.find("mine", directory=tmp_path), engine, spec)
 
 
@@ -94,18 +96,34 @@ def test_an_alias_that_stayed_with_an_older_image_is_moved(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("has", "needs"), [("linux/amd64", "linux/arm64"), ("linux/arm64", None)])
-def test_a_base_for_other_machines_is_not_the_base(tmp_path: Path, has: str, needs: str | None) -> None:
-    """Without a platform it is the engine's own: the last build may have been one for other machines."""
+def test_a_base_for_other_machines_is_not_the_base(
+    tmp_path: Path, has: str, needs: str | None
+) -> None:
+    """Without a platform it is the engine's own: the last build may have been one for other
+    machines.
+    """
     api = FakeApi({"debian:12": image(BASE_ID, platform=has)})
     first = build.steps(building(tmp_path, api, BuildSection(platform=needs)))[0]
     assert first.done() == steps.no(f"it is for {has}, not {needs or 'linux/amd64'}")
 
 
-def test_a_base_in_the_registry_of_the_cluster_file_is_pulled_with_its_login(tmp_path: Path) -> None:
+def test_a_base_in_the_registry_of_the_cluster_file_is_pulled_with_its_login(
+    tmp_path: Path,
+) -> None:
     api = FakeApi()
     (tmp_path / "password").write_text("open sesame")
-    bases = {"reg:5000/bases/debian:12": {"username": "ray", "password": "open sesame", "serveraddress": "reg:5000"}}
-    registry = Registry(address="reg:5000", username="ray", password_file=str(tmp_path / "password"))
+    bases = {
+        "reg:5000/bases/debian:12": {
+            "username": "ray",
+            "password": "open sesame",
+            "serveraddress": "reg:5000",
+        }
+    }
+
+    registry = Registry(
+        address="reg:5000", username="ray", password_file=str(tmp_path / "password")
+    )
+
     for base, used in {**bases, "elsewhere:5000/debian:12": {}}.items():
         what = building(tmp_path, api, registry=registry)
         with pytest.raises(OutsideError):
@@ -114,7 +132,12 @@ def test_a_base_in_the_registry_of_the_cluster_file_is_pulled_with_its_login(tmp
 
 
 def test_proxies_and_secrets_stay_out_of_the_command_line() -> None:
-    environ = {"HTTPS_PROXY": "http://user:password@proxy:3128", "no_proxy": "localhost", "HTTP_PROXY": ""}
+    environ = {
+        "HTTPS_PROXY": "http://user:password@proxy:3128",
+        "no_proxy": "localhost",
+        "HTTP_PROXY": "",
+    }
+
     command = cli.build_command(
         environ,
         "trainyard/mine:1",
@@ -125,6 +148,7 @@ def test_proxies_and_secrets_stay_out_of_the_command_line() -> None:
         secrets={"ca_bundle": Path("/a/ca.pem")},
         cached="trainyard/mine:ray-2.60.0",
     )
+
     assert command == [
         *("docker", "buildx", "build", "--builder", "default", "--load", "--progress", "plain"),
         *("--tag", "trainyard/mine:1", "--network", "host", "--platform", "linux/arm64"),
@@ -149,9 +173,13 @@ def test_one_image_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path) 
     assert "bas: is not a known key; did you mean 'base'?" in note
 
 
-def test_the_base_of_the_cluster_file_is_that_of_its_image_alone_which_is_the_one_to_build(tmp_path: Path) -> None:
+def test_the_base_of_the_cluster_file_is_that_of_its_image_alone_which_is_the_one_to_build(
+    tmp_path: Path,
+) -> None:
     what = building(tmp_path, FakeApi({"debian:12": image(BASE_ID)}))
-    spec = what.spec.model_copy(update={"image": "mine", "build": BuildSection(base="mirror.lab/debian:12")})
+    spec = what.spec.model_copy(
+        update={"image": "mine", "build": BuildSection(base="mirror.lab/debian:12")}
+    )
     command = ImageCommand(spec, tmp_path / "yard.yaml", what.engine, tmp_path)
     report = listed(pipeline.listed(command), command.name)
     (table,) = report.body

@@ -20,14 +20,21 @@ def write(directory: Path, text: str = "base: debian:12\n") -> Path:
 
 
 @pytest.mark.parametrize("name", ["ray-cpu", "schola", "isaac-lab", "torch"])
-def test_our_images_that_are_not_root_end_with_a_user_that_kubernetes_can_tell_from_root(name: str) -> None:
+def test_our_images_that_are_not_root_end_with_a_user_that_kubernetes_can_tell_from_root(
+    name: str,
+) -> None:
     image = catalog.find(name, directory=Path("/nowhere"))
     lines = (image.directory / "Dockerfile").read_text().splitlines()
-    assert (image.file.user, [line for line in lines if line.startswith("USER ")][-1]) == ("non-root", "USER 1000")
+    assert (image.file.user, [line for line in lines if line.startswith("USER ")][-1]) == (
+        "non-root",
+        "USER 1000",
+    )
 
 
 def test_an_image_of_the_user_wins_over_ours(tmp_path: Path) -> None:
-    assert catalog.find("ray-cpu", directory=tmp_path).directory == paths.shipped("images") / "ray-cpu"
+    assert (
+        catalog.find("ray-cpu", directory=tmp_path).directory == paths.shipped("images") / "ray-cpu"
+    )
     own = write(tmp_path / "images" / "ray-cpu")
     assert catalog.find("ray-cpu", directory=tmp_path).directory == own
     assert catalog.find("images/ray-cpu/", directory=tmp_path).directory == own
@@ -42,7 +49,9 @@ def test_a_path_is_an_image_too(tmp_path: Path) -> None:
 def test_the_base_can_be_replaced(tmp_path: Path) -> None:
     write(tmp_path / "images" / "mine", "base: rayproject/ray:{ray}-py310\n")
     assert catalog.find("mine", directory=tmp_path).base == f"rayproject/ray:{versions.RAY}-py310"
-    assert catalog.find("mine", directory=tmp_path, base="mirror:5000/ray").base == "mirror:5000/ray"
+    assert (
+        catalog.find("mine", directory=tmp_path, base="mirror:5000/ray").base == "mirror:5000/ray"
+    )
 
 
 def test_arguments_are_the_files_and_ours(tmp_path: Path) -> None:
@@ -59,35 +68,58 @@ def test_an_unknown_image_says_which_there_are(tmp_path: Path) -> None:
         catalog.find("scola", directory=tmp_path)
     assert str(raised.value) == (
         "no such image: scola\n"
-        "  - IMAGE: 'scola' is neither a directory with an image.yaml nor one of: isaac-lab, isaac-ray, ray-cpu, "
+        "  - IMAGE: 'scola' is neither a directory with an image.yaml nor one of: isaac-lab, "
+        "isaac-ray, ray-cpu, "
         "schola, torch; did you mean 'schola'?"
     )
 
 
 def test_a_directory_whose_name_no_registry_takes_is_refused(tmp_path: Path) -> None:
     own = write(tmp_path / "images" / "ScholaExamples")
-    with pytest.raises(RequestError, match=f"{own}: 'ScholaExamples' cannot be the name of an image: lower-case "):
+    with pytest.raises(
+        RequestError, match=f"{own}: 'ScholaExamples' cannot be the name of an image: lower-case "
+    ):
         catalog.find("ScholaExamples", directory=tmp_path)
 
 
 def test_a_name_is_told_from_a_reference(tmp_path: Path) -> None:
     write(tmp_path / "images" / "mine")
-    names = ("schola", "images/mine", "rayproject/ray:2.60.0", "ubuntu:24.04", "r:5000/a@sha256:" + "0" * 64)
-    assert [name for name in names if not catalog.is_reference(name, directory=tmp_path)] == ["schola", "images/mine"]
+    names = (
+        "schola",
+        "images/mine",
+        "rayproject/ray:2.60.0",
+        "ubuntu:24.04",
+        "r:5000/a@sha256:" + "0" * 64,
+    )
+    assert [name for name in names if not catalog.is_reference(name, directory=tmp_path)] == [
+        "schola",
+        "images/mine",
+    ]
 
 
 def test_the_dockerfiles_we_ship_fetch_no_frontend() -> None:
     # A syntax line would have every build fetch one from Docker Hub.
-    assert not [path for path in paths.shipped("images").glob("*/Dockerfile") if "# syntax" in path.read_text()]
+    assert not [
+        path
+        for path in paths.shipped("images").glob("*/Dockerfile")
+        if "# syntax" in path.read_text()
+    ]
 
 
 def test_flags_win_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "yard.yaml").write_text("name: yard\nbackend: local\nbuild: {base: 'debian:11', network: host}\n")
+    (tmp_path / "yard.yaml").write_text(
+        "name: yard\nbackend: local\nbuild: {base: 'debian:11', network: host}\n"
+    )
     call = Call("image.build", "", file="./yard.yaml")
     spec = _cluster(call, "mine", base="debian:12").spec
     assert (spec.image, spec.build.base, spec.build.network) == ("mine", "debian:12", "host")
     assert _cluster(call).spec.build.base == "debian:11"
+
     with pytest.raises(RequestError) as raised:
         _cluster(call, base="Debian:12", platform="arm64")
-    assert [problem.where for problem in raised.value.problems] == ["--set build.base", "--set build.platform"]
+
+    assert [problem.where for problem in raised.value.problems] == [
+        "--set build.base",
+        "--set build.platform",
+    ]

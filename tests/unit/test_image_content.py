@@ -35,7 +35,9 @@ def image_in(directory: Path) -> Image:
 
 def hashed(directory: Path, *, base_id: str | None = BASE_ID, platform: str | None = None) -> str:
     image = image_in(directory)
-    source = content.source_hash(image, {"XDG_CACHE_HOME": str(directory / "cache")}, platform=platform)
+    source = content.source_hash(
+        image, {"XDG_CACHE_HOME": str(directory / "cache")}, platform=platform
+    )
     return content.tag(source, base=base_id or image.base)
 
 
@@ -56,14 +58,22 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "an empty directory": lambda image: (image / "files" / "empty").mkdir(),
     "a file that can be executed now": lambda image: (image / "files" / "run.sh").chmod(0o755),
     "a link": lambda image: (image / "files" / "link").symlink_to("run.sh"),
-    "the Dockerfile": lambda image: (image / "Dockerfile").write_text("ARG BASE\nFROM ${BASE}\nUSER 1\n"),
-    "an argument": lambda image: (image / "image.yaml").write_text("base: debian:12\narguments: {A: b}\n"),
+    "the Dockerfile": lambda image: (image / "Dockerfile").write_text(
+        "ARG BASE\nFROM ${BASE}\nUSER 1\n"
+    ),
+    "an argument": lambda image: (image / "image.yaml").write_text(
+        "base: debian:12\narguments: {A: b}\n"
+    ),
 }
 NO_CHANGES: dict[str, Callable[[Path], object]] = {
     "a file that is ignored": lambda image: (image / "README.md").write_text("more about\n"),
-    "what lint must find": lambda image: (image / "image.yaml").write_text("base: debian:12\nuser: root\n"),
+    "what lint must find": lambda image: (image / "image.yaml").write_text(
+        "base: debian:12\nuser: root\n"
+    ),
     "another umask": lambda image: (image / "files" / "run.sh").chmod(0o600),
-    "the same content, written again": lambda image: (image / "files" / "run.sh").write_text("#!/bin/sh\n"),
+    "the same content, written again": lambda image: (image / "files" / "run.sh").write_text(
+        "#!/bin/sh\n"
+    ),
 }
 
 
@@ -86,7 +96,11 @@ def test_what_needs_no_new_image(tmp_path: Path, change: str) -> None:
 
 def test_a_base_whose_tag_moved_and_another_platform_make_another_image(tmp_path: Path) -> None:
     write_image(tmp_path)
-    tags = [hashed(tmp_path), hashed(tmp_path, base_id="sha256:" + "b" * 64), hashed(tmp_path, base_id=None)]
+    tags = [
+        hashed(tmp_path),
+        hashed(tmp_path, base_id="sha256:" + "b" * 64),
+        hashed(tmp_path, base_id=None),
+    ]
     tags.append(hashed(tmp_path, platform="linux/arm64"))
     assert all(re.fullmatch(r"[0-9a-f]{12}", tag) for tag in tags)
     assert len(set(tags)) == len(tags)
@@ -105,7 +119,9 @@ def test_the_stream_has_every_file_with_modes_that_git_knows(tmp_path: Path) -> 
 
 
 def test_what_lies_elsewhere_is_content_too(tmp_path: Path) -> None:
-    write_image(tmp_path, file="base: debian:12\ncontents: {unreal: ../../build, one.txt: ../../one.txt}\n")
+    write_image(
+        tmp_path, file="base: debian:12\ncontents: {unreal: ../../build, one.txt: ../../one.txt}\n"
+    )
     (tmp_path / "build").mkdir()
     (tmp_path / "build" / "Game.sh").write_text("")
     (tmp_path / "one.txt").write_text("")
@@ -129,6 +145,7 @@ def test_a_large_file_is_read_once(tmp_path: Path) -> None:
     game = write_image(tmp_path) / "files" / "game.pak"
     with game.open("wb") as stream:
         stream.truncate(content.LARGE)
+
     first = hashed(tmp_path)
     (kept,) = (tmp_path / "cache").rglob("digests/*")
     kept.write_text("from the cache")
@@ -136,8 +153,10 @@ def test_a_large_file_is_read_once(tmp_path: Path) -> None:
     kept.unlink()
     assert hashed(tmp_path) == first
     kept.write_text("from the cache")
+
     with game.open("r+b") as stream:
         stream.write(b"x")
+
     assert hashed(tmp_path) != first
     assert len([*(tmp_path / "cache").rglob("digests/*")]) == 2
 
@@ -145,16 +164,20 @@ def test_a_large_file_is_read_once(tmp_path: Path) -> None:
 def test_what_cannot_be_read_is_named_and_a_pipe_not_waited_for(tmp_path: Path) -> None:
     image = write_image(tmp_path)
     os.mkfifo(image / "files" / "pipe")
+
     with pytest.raises(RequestError) as raised:
         hashed(tmp_path)
+
     assert raised.value.lines() == [
         "a part of image mine cannot be read",
         f"  at {image}/files/pipe is no file, link or directory",
         "  -> Make it readable for you, or name it in the image's .dockerignore.",
     ]
+
     (image / ".dockerignore").write_text("files/pipe\n")
     assert hashed(tmp_path)
     (image / "Dockerfile").unlink()
+
     with pytest.raises(RequestError, match="No such file or directory"):
         hashed(tmp_path)
 
@@ -166,6 +189,7 @@ def test_a_dockerfile_that_ignores_the_base_is_refused(tmp_path: Path) -> None:
         content.dockerfile(image_in(tmp_path))
     assert str(raised.value) == (
         "the base of image mine has no effect: its Dockerfile does not use it\n"
-        f"  at {image}/Dockerfile; debian:12 is the base that image.yaml, build.base or --base names\n"
+        f"  at {image}/Dockerfile; debian:12 is the base that image.yaml, build.base or --base "
+        "names\n"
         "  -> Begin the Dockerfile with these two lines: ARG BASE, FROM ${BASE}"
     )

@@ -1,4 +1,6 @@
-"""What files of `ray up` and KubeRay leave to Ray's and KubeRay's own defaults, and what they tell `ray start`."""
+"""What files of `ray up` and KubeRay leave to Ray's and KubeRay's own defaults, and what they tell
+`ray start`.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,20 @@ from trainyard.importing import try_out
 AUTOSCALED: dict[str, Any] = {"enableInTreeAutoscaling": True}
 
 
-def up(*, head: dict[str, Any] | None = None, worker: dict[str, Any] | None = None, **sections: Any) -> dict[str, Any]:
+def up(
+    *, head: dict[str, Any] | None = None, worker: dict[str, Any] | None = None, **sections: Any
+) -> dict[str, Any]:
     """Return a file of `ray up` with a head and one other type of nodes."""
     types: dict[str, Any] = {"head": {"node_config": {"InstanceType": "m5.large"}, **(head or {})}}
     if worker is not None:
         types["cpu"] = {"node_config": {"InstanceType": "m5.xlarge"}, **worker}
     provider = {"type": "aws", "region": "us-west-2", "cache_stopped_nodes": False}
-    document = {"cluster_name": "lab", "provider": provider, "head_node_type": "head", "available_node_types": types}
+    document = {
+        "cluster_name": "lab",
+        "provider": provider,
+        "head_node_type": "head",
+        "available_node_types": types,
+    }
     return {**document, **sections}
 
 
@@ -28,15 +37,34 @@ def up(*, head: dict[str, Any] | None = None, worker: dict[str, Any] | None = No
     ("group", "spec", "size", "note"),
     [
         ({"replicas": None, "minReplicas": 3}, {}, {"count": 3}, None),
-        ({"replicas": 1, "minReplicas": 3}, {}, {"count": 3}, "has 3, not 1: minReplicas and maxReplicas bound it"),
-        ({"replicas": 9, "maxReplicas": 4}, {}, {"count": 4}, "has 4, not 9: minReplicas and maxReplicas bound it"),
+        (
+            {"replicas": 1, "minReplicas": 3},
+            {},
+            {"count": 3},
+            "has 3, not 1: minReplicas and maxReplicas bound it",
+        ),
+        (
+            {"replicas": 9, "maxReplicas": 4},
+            {},
+            {"count": 4},
+            "has 4, not 9: minReplicas and maxReplicas bound it",
+        ),
         ({"suspend": True}, {}, {"count": 0}, "suspended, so it has no nodes"),
-        ({"replicas": 3}, AUTOSCALED, {"min": 0, "max": 3}, "grows without a limit there; `max: 3` is written"),
+        (
+            {"replicas": 3},
+            AUTOSCALED,
+            {"min": 0, "max": 3},
+            "grows without a limit there; `max: 3` is written",
+        ),
         ({"minReplicas": 2, "maxReplicas": 2}, AUTOSCALED, {"count": 2}, None),
     ],
 )
 def test_a_group_of_kuberay_has_as_many_nodes_as_there(
-    group: dict[str, Any], spec: dict[str, Any], size: dict[str, int], note: str | None, tmp_path: Path
+    group: dict[str, Any],
+    spec: dict[str, Any],
+    size: dict[str, int],
+    note: str | None,
+    tmp_path: Path,
 ) -> None:
     found = imported(tmp_path, ray_cluster(group=group, **spec))
     (workers,) = only(found)["workers"]
@@ -53,8 +81,13 @@ def test_what_a_group_of_kuberay_says_itself_counts_before_its_parameters(tmp_pa
         "idleTimeoutSeconds": 30,
         "maxReplicas": 5,
     }
-    found = imported(tmp_path, ray_cluster(group=group, **AUTOSCALED, autoscalerOptions={"idleTimeoutSeconds": 90}))
+
+    found = imported(
+        tmp_path,
+        ray_cluster(group=group, **AUTOSCALED, autoscalerOptions={"idleTimeoutSeconds": 90}),
+    )
     (workers,) = only(found)["workers"]
+
     assert workers == {
         "name": "small",
         "min": 0,
@@ -66,6 +99,7 @@ def test_what_a_group_of_kuberay_says_itself_counts_before_its_parameters(tmp_pa
         "labels": {"zone": "a"},
         "resources": {"NPU": 1},
     }
+
     assert found.notes == ("resources of small: half is 0.5, and nodes have whole numbers",)
 
 
@@ -79,6 +113,7 @@ def test_each_parameter_of_ray_start_is_taken_or_named(tmp_path: Path) -> None:
         "block": "true",
         "metrics-export-port": "8080",
     }
+
     found = imported(tmp_path, ray_cluster(group={"rayStartParams": start}))
     assert only(found)["workers"][0]["ray_start"] == {"metrics-export-port": 8080}
     assert set(found.notes) == {
@@ -91,8 +126,17 @@ def test_each_parameter_of_ray_start_is_taken_or_named(tmp_path: Path) -> None:
 
 def test_a_job_of_kuberay_says_what_its_job_file_has_words_for(tmp_path: Path) -> None:
     cluster = ray_cluster()
-    own = {"entrypoint": "python a.py", "runtimeEnvYAML": "pip:\n  - six\n", "entrypointNumCpus": 2, "suspend": False}
-    found = imported(tmp_path, {**cluster, "kind": "RayJob", "spec": {"rayClusterSpec": cluster["spec"], **own}})
+    own = {
+        "entrypoint": "python a.py",
+        "runtimeEnvYAML": "pip:\n  - six\n",
+        "entrypointNumCpus": 2,
+        "suspend": False,
+    }
+
+    found = imported(
+        tmp_path, {**cluster, "kind": "RayJob", "spec": {"rayClusterSpec": cluster["spec"], **own}}
+    )
+
     assert found.notes == (
         "spec.entrypoint is the `command:` of a job.yaml: python a.py",
         "spec.runtimeEnvYAML is the `runtime_env:` of a job.yaml: pip: - six",
@@ -116,16 +160,25 @@ def test_only_a_vendors_resource_may_be_a_gpu(tmp_path: Path) -> None:
         # Ray takes 2 where neither the type nor the file says a number, and 0 for the head's type.
         ({"worker": {}}, None, [("cpu", {"min": 0, "max": 2})]),
         ({"worker": {"max_workers": 9}}, 4, [("cpu", {"min": 0, "max": 4})]),
-        ({"head": {"min_workers": 1, "max_workers": 3}}, 3, [("head-workers", {"min": 1, "max": 3})]),
+        (
+            {"head": {"min_workers": 1, "max_workers": 3}},
+            3,
+            [("head-workers", {"min": 1, "max": 3})],
+        ),
         ({"head": {"max_workers": 999_999}, "worker": {}}, 0, [("cpu", {"count": 0})]),
     ],
 )
 def test_groups_of_ray_up_have_as_many_nodes_as_there(
-    types: dict[str, Any], most: int | None, groups: list[tuple[str, dict[str, int]]], tmp_path: Path
+    types: dict[str, Any],
+    most: int | None,
+    groups: list[tuple[str, dict[str, int]]],
+    tmp_path: Path,
 ) -> None:
     found = imported(tmp_path, up(**types, max_workers=most))
     workers = only(found)["workers"]
-    sizes = [{key: group[key] for key in ("count", "min", "max") if key in group} for group in workers]
+    sizes = [
+        {key: group[key] for key in ("count", "min", "max") if key in group} for group in workers
+    ]
     assert [(group["name"], size) for group, size in zip(workers, sizes, strict=True)] == groups
     found.write(tmp_path / "clusters")
 
@@ -133,20 +186,30 @@ def test_groups_of_ray_up_have_as_many_nodes_as_there(
 def test_the_type_of_the_head_is_rays_own_where_none_is_named(tmp_path: Path) -> None:
     document = up(worker={})
     del document["head_node_type"]
-    with pytest.raises(RequestError, match=r"^the file has no head_node_type, one of available_node_types: cpu, head"):
+    with pytest.raises(
+        RequestError,
+        match=r"^the file has no head_node_type, one of available_node_types: cpu, head",
+    ):
         imported(tmp_path, document)
-    document["available_node_types"]["ray.head.default"] = document["available_node_types"].pop("head")
+    document["available_node_types"]["ray.head.default"] = document["available_node_types"].pop(
+        "head"
+    )
     assert [group["name"] for group in only(imported(tmp_path, document))["workers"]] == ["cpu"]
 
 
 def test_a_file_without_types_is_not_called_old(tmp_path: Path) -> None:
     with pytest.raises(RequestError) as error:
-        imported(tmp_path, {"cluster_name": "lab", "provider": {"type": "aws", "region": "us-west-2"}})
+        imported(
+            tmp_path, {"cluster_name": "lab", "provider": {"type": "aws", "region": "us-west-2"}}
+        )
     assert "Ray makes nodes of its own choice then" in (error.value.hint or "")
 
 
 def test_flags_of_ray_start_in_commands_are_taken_or_named(tmp_path: Path) -> None:
-    line = "ulimit -n 65536; ray start {} --object-manager-port=8076 --metrics-export-port 8080 --temp-dir=/mnt"
+    line = (
+        "ulimit -n 65536; ray start {} --object-manager-port=8076 --metrics-export-port 8080 "
+        "--temp-dir=/mnt"
+    )
     head = line.format("--head --autoscaling-config=~/ray_bootstrap_config.yaml")
     worker = line.format("--address=$RAY_HEAD_IP:6379 --resources='{\"rollout\": 1}'")
     commands: dict[str, Any] = {
@@ -155,11 +218,16 @@ def test_flags_of_ray_start_in_commands_are_taken_or_named(tmp_path: Path) -> No
     }
     found = imported(tmp_path, up(worker={"max_workers": 1}, max_workers=1, **commands))
     assert only(found)["workers"][0]["ray_start"] == {"metrics-export-port": 8080}
+
     assert found.notes == (
-        f"head_start_ray_commands: {f'{head} | tee log'!r} goes into setup_commands, if it is needed",
+        (
+            f"head_start_ray_commands: {f'{head} | tee log'!r} goes into setup_commands, if it is "
+            "needed"
+        ),
         'resources of workers ({"rollout": 1}): follows from resources here',
         "temp-dir of workers (/mnt): follows from the backend here",
     )
+
     found.write(tmp_path / "clusters")
 
 
@@ -167,13 +235,19 @@ def test_a_dry_import_refuses_what_the_import_would(tmp_path: Path) -> None:
     document = up(head={"resources": {"CPU": 2, "object_store_memory": 10**9, "half": 0.5}})
     found = imported(tmp_path, document)
     assert only(found)["head"] == {"cpus": 2}
+
     assert found.notes[-2:] == (
-        "object_store_memory of head (1000000000): follows from memory, and shm_size of the backend here",
+        (
+            "object_store_memory of head (1000000000): follows from memory, and shm_size of the "
+            "backend here"
+        ),
         "resources of head: half is 0.5, and nodes have whole numbers",
     )
+
     try_out(found)
 
     wrong = imported(tmp_path, up(head={"resources": {"bad name!": 1}}))
     with pytest.raises(RequestError) as error:
         try_out(wrong)
+
     assert error.value.problems[0].where.startswith("lab.yaml:")

@@ -57,8 +57,19 @@ def test_a_task_runner_file_becomes_tasks_with_its_resources(tmp_path: Path) -> 
             {
                 "name": "Isaac-Cartpole",
                 "command": [
-                    *("python", "isaac_task.py", "resume", "--", "python", "-m", "torch.distributed.run"),
-                    *("--nproc_per_node=2", "/workspace/isaaclab/scripts/reinforcement_learning/train.py"),
+                    *(
+                        "python",
+                        "isaac_task.py",
+                        "resume",
+                        "--",
+                        "python",
+                        "-m",
+                        "torch.distributed.run",
+                    ),
+                    *(
+                        "--nproc_per_node=2",
+                        "/workspace/isaaclab/scripts/reinforcement_learning/train.py",
+                    ),
                     *("--rl_library", "rsl_rl", "--task=Isaac-Cartpole"),
                 ],
                 "resources": {"cpus": 10, "gpus": 4, "memory": "10GiB"},
@@ -77,13 +88,21 @@ def test_a_task_runner_file_becomes_tasks_with_its_resources(tmp_path: Path) -> 
         "runtime_env": {"pip": ["tqdm"], "files": [str(tmp_path / "my_package" / "my_package")]},
         "env": {"PYTHONPATH": "."},
     }
+
     names = {path.name for path in (tmp_path / "jobs" / "made").iterdir()}
     assert names == {"job.yaml", "isaac_task.py", "script.py"}
 
 
 @pytest.mark.parametrize(
     ("written", "value"),
-    [("2*2", 4), ("10*1024*1024*1024", 10 * 2**30), (" -1 + 2 ** 3 ", 7), ("7//2 + 7%4", 6), (0.5, 0.5), ("1/4", 0.25)],
+    [
+        ("2*2", 4),
+        ("10*1024*1024*1024", 10 * 2**30),
+        (" -1 + 2 ** 3 ", 7),
+        ("7//2 + 7%4", 6),
+        (0.5, 0.5),
+        ("1/4", 0.25),
+    ],
 )
 def test_numbers_may_be_arithmetic(written: object, value: float) -> None:
     assert number(written) == value
@@ -92,7 +111,18 @@ def test_numbers_may_be_arithmetic(written: object, value: float) -> None:
 @pytest.mark.parametrize(
     "written",
     [
-        *("__import__('os').getcwd()", "9**9**9", "10**65", "1e300*1e300", "2**-1", "1/0", "'a'*9", "[1]", "1j", ""),
+        *(
+            "__import__('os').getcwd()",
+            "9**9**9",
+            "10**65",
+            "1e300*1e300",
+            "2**-1",
+            "1/0",
+            "'a'*9",
+            "[1]",
+            "1j",
+            "",
+        ),
         *("1+" * 60 + "1", "(" * 95, True, None, "True", "x"),
     ],
 )
@@ -111,12 +141,18 @@ def test_every_problem_of_a_task_runner_file_is_said_with_its_line(
           - {name: a, py_args: a.py, memory: "open('x')", node: {specific: node_ip, node_ip: 192.0.2.1}}
           - {name: b, py_args: b.py, node: {specific: hostname}}
         """
+
     with pytest.raises(RequestError) as caught:
         imported(tmp_path, "tasks.yaml", text)
+
     assert [str(problem).removeprefix(f"{tmp_path}/") for problem in caught.value.problems] == [
         "tasks.yaml:2: concurent: is not a known key; did you mean 'concurrent'?",
-        "tasks.yaml:4: tasks.0.memory: must be a number, or arithmetic such as 10*1024**3, got \"open('x')\"",
-        'tasks.yaml:4: tasks.0.node.specific: must be one of: any, hostname, node_id, got "node_ip"; did you mean '
+        (
+            "tasks.yaml:4: tasks.0.memory: must be a number, or arithmetic such as 10*1024**3, got "
+            "\"open('x')\""
+        ),
+        "tasks.yaml:4: tasks.0.node.specific: must be one of: any, hostname, node_id, got "
+        '"node_ip"; did you mean '
         "'node_id'?",
         "tasks.yaml:4: tasks.0.node.node_ip: is not a known key; did you mean 'node_id'?",
         "tasks.yaml:5: tasks.1.node.hostname: must be there, since `specific` is hostname",
@@ -133,34 +169,51 @@ def test_every_problem_of_a_task_runner_file_is_said_with_its_line(
         ),
         ("--sub_jobs 'a.py --x 1' + 'cd x && b.py'", ["a.py --x 1", "bash -c cd x && b.py"]),
         (
-            "./isaaclab.sh -p scripts/reinforcement_learning/ray/submit_job.py --config_file ~/c --aggregate_jobs "
+            "./isaaclab.sh -p scripts/reinforcement_learning/ray/submit_job.py --config_file ~/c "
+            "--aggregate_jobs "
             "wrap_resources.py --sub_jobs a.py + b.py * train.py --task A",
             ["a.py", "b.py", "python train.py --task A"],
         ),
         ("--aggregate_jobs wrap_resources.py --test", ["nvidia-smi"]),
         ("--aggregate_jobs wrap_resources.py --test * a.py", ["nvidia-smi", "python a.py"]),
         (
-            "uv run --extra ray python -m isaaclab_contrib.rl.ray.wrap_resources --num_workers 2 \\\n  --sub_jobs "
+            "uv run --extra ray python -m isaaclab_contrib.rl.ray.wrap_resources --num_workers 2 "
+            "\\\n  --sub_jobs "
             "./isaaclab.sh -p scripts/reinforcement_learning/train.py --rl_library skrl  # twice",
             [
-                "python isaac_task.py resume -- ./isaaclab.sh -p scripts/reinforcement_learning/train.py"
+                "python isaac_task.py resume -- ./isaaclab.sh -p "
+                "scripts/reinforcement_learning/train.py"
                 " --rl_library skrl"
             ],
         ),
     ],
 )
-def test_a_command_line_becomes_one_task_for_each_sub_job(line: str, commands: list[str], tmp_path: Path) -> None:
+def test_a_command_line_becomes_one_task_for_each_sub_job(
+    line: str, commands: list[str], tmp_path: Path
+) -> None:
     job = imported(tmp_path, "line.txt", line)
     assert [" ".join(task["command"]) for task in job["tasks"]] == commands
 
 
 AS_ISAAC_LAB = [
-    ("python t.py --lr 1e-3 + python t.py --lr 1e-4", ["python t.py --lr 1e-3", "python t.py --lr 1e-4"]),
+    (
+        "python t.py --lr 1e-3 + python t.py --lr 1e-4",
+        ["python t.py --lr 1e-3", "python t.py --lr 1e-4"],
+    ),
     ("'python t.py' + 'python u.py'", ["python t.py", "python u.py"]),
     ("'python a.py + python b.py'", ["python a.py", "python b.py"]),
-    ("'python t.py --lr 1e-3+python t.py --lr 1e-4'", ["python t.py --lr 1e-3", "python t.py --lr 1e-4"]),
-    ("'./i.sh -p A/t.py --headless+./i.sh -p B/t.py'", ["./i.sh -p A/t.py --headless", "./i.sh -p B/t.py"]),
-    ("./i.sh -p A/t.py --headless+./i.sh -p B/t.py", ["./i.sh -p A/t.py --headless", "./i.sh -p B/t.py"]),
+    (
+        "'python t.py --lr 1e-3+python t.py --lr 1e-4'",
+        ["python t.py --lr 1e-3", "python t.py --lr 1e-4"],
+    ),
+    (
+        "'./i.sh -p A/t.py --headless+./i.sh -p B/t.py'",
+        ["./i.sh -p A/t.py --headless", "./i.sh -p B/t.py"],
+    ),
+    (
+        "./i.sh -p A/t.py --headless+./i.sh -p B/t.py",
+        ["./i.sh -p A/t.py --headless", "./i.sh -p B/t.py"],
+    ),
     ("nvidia-smi+nvidia-smi", ["nvidia-smi", "nvidia-smi"]),
     ("torchrun t.py+torchrun u.py", ["torchrun t.py", "torchrun u.py"]),
     ("'echo a+echo b'", ["echo a", "echo b"]),
@@ -172,7 +225,10 @@ AS_ISAAC_LAB = [
     ("python a.py --e 1e+05+python b.py", ["python a.py --e 1e+05", "python b.py"]),
     ("a.py+b.py+c.py +", ["a.py", "b.py", "c.py"]),
     # A sign inside a value is no separator, as it is there: that would be no program.
-    ("python c.py --lr 1e+5 x=[1+2] y=(a+b) z=2+3", ["python c.py --lr 1e+5 x=[1+2] y=(a+b) z=2+3"]),
+    (
+        "python c.py --lr 1e+5 x=[1+2] y=(a+b) z=2+3",
+        ["python c.py --lr 1e+5 x=[1+2] y=(a+b) z=2+3"],
+    ),
 ]
 TWO_READINGS = [
     ("python c.py +key=1", "[python c.py]   [key=1]"),
@@ -203,7 +259,9 @@ def test_aggregate_jobs_are_cut_likewise() -> None:
         separators.jobs(["a.py", "--files", "data/*.csv"], "*")
 
 
-def test_a_script_with_one_command_line_is_read_and_its_other_lines_are_named(tmp_path: Path) -> None:
+def test_a_script_with_one_command_line_is_read_and_its_other_lines_are_named(
+    tmp_path: Path,
+) -> None:
     script = """\
         #!/bin/bash
         cd /workspace
@@ -211,6 +269,7 @@ def test_a_script_with_one_command_line_is_read_and_its_other_lines_are_named(tm
             python a.py --task $TASK + python b.py"
         echo done
         """
+
     (tmp_path / "nightly.sh").write_text(textwrap.dedent(script))
     found = convert(tmp_path / "nightly.sh", (), Options())
     assert isinstance(found, Imported)
@@ -235,7 +294,10 @@ FOREIGN = [
     ("name: all\n---\nname: a\nrun: python a.py\nresources: {}\n", "a task of SkyPilot"),
     ("type: task\nname: walk\ncommands: [python walk.py]\n", "a task of dstack"),
     ("type: volume\nname: data\nbackend: aws\n", "a fleet, volume or gateway of dstack"),
-    ("method: bayes\nparameters: {lr: {min: 0}}\ncommand: [python, a.py]\n", "a sweep of Weights & Biases"),
+    (
+        "method: bayes\nparameters: {lr: {min: 0}}\ncommand: [python, a.py]\n",
+        "a sweep of Weights & Biases",
+    ),
     ("$schema: https://azuremlschemas.example/job\ncommand: python a.py\n", "a job of Azure ML"),
     ("name: j\nentrypoint: python a.py\nimage_uri: x\n", "a job of Anyscale"),
     ("applications: [{name: a, import_path: 'a:app'}]\n", "a configuration of Ray Serve"),
@@ -246,8 +308,14 @@ FOREIGN = [
     ("defaults: [_self_]\nlr: 0.1\n", "a configuration of Hydra"),
     ("channels: [conda-forge]\ndependencies: [python=3.11]\n", "an environment of conda"),
     ("params: {algo: {name: a2c}}\n", "a configuration of rl_games"),
-    ("apiVersion: v1\nkind: ConfigMap\n---\napiVersion: ray.io/v1\nkind: RayCluster\n", "a RayCluster of KubeRay"),
-    ("apiVersion: v1\nkind: List\nitems: [{apiVersion: ray.io/v1, kind: RayCluster}]\n", "a RayCluster of KubeRay"),
+    (
+        "apiVersion: v1\nkind: ConfigMap\n---\napiVersion: ray.io/v1\nkind: RayCluster\n",
+        "a RayCluster of KubeRay",
+    ),
+    (
+        "apiVersion: v1\nkind: List\nitems: [{apiVersion: ray.io/v1, kind: RayCluster}]\n",
+        "a RayCluster of KubeRay",
+    ),
     ("on: push\njobs: {}\n", "a workflow of GitHub"),
     ("name: a\nbackend: local\n", "a cluster file of Trainyard"),
     ("command: [python, walk.py]\n", "a job file of Trainyard"),
@@ -255,28 +323,47 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize(("text", "kind"), FOREIGN)
-def test_a_file_of_another_tool_is_named_with_what_takes_it_here(text: str, kind: str, tmp_path: Path) -> None:
+def test_a_file_of_another_tool_is_named_with_what_takes_it_here(
+    text: str, kind: str, tmp_path: Path
+) -> None:
     with pytest.raises(RequestError) as caught:
         imported(tmp_path, "file.yaml", text)
-    assert caught.value.what == f"{tmp_path}/file.yaml is {kind}: train.import reads files of Isaac Lab"
+    assert (
+        caught.value.what
+        == f"{tmp_path}/file.yaml is {kind}: train.import reads files of Isaac Lab"
+    )
     assert caught.value.hint
 
 
-@pytest.mark.parametrize("mistake", ["dependencies: [numpy]", "defaults: [a]", "hydra: {}", "services: {a: {}}"])
-def test_a_mistake_in_a_file_of_trainyard_makes_it_no_other_tools(mistake: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "mistake", ["dependencies: [numpy]", "defaults: [a]", "hydra: {}", "services: {a: {}}"]
+)
+def test_a_mistake_in_a_file_of_trainyard_makes_it_no_other_tools(
+    mistake: str, tmp_path: Path
+) -> None:
     key = mistake.partition(":")[0]
     for text in ("command: [a]\n", "tasks: [{name: a, command: [a]}]\n"):
         (tmp_path / "job.yaml").write_text(f"{text}{mistake}\n")
         with pytest.raises(RequestError, match="the job file is wrong") as caught:
             load_job(tmp_path)
-        assert [problem.where.rpartition(" ")[2] for problem in caught.value.problems if key in str(problem)]
+        assert [
+            problem.where.rpartition(" ")[2]
+            for problem in caught.value.problems
+            if key in str(problem)
+        ]
     (tmp_path / "cluster.yaml").write_text(f"name: a\nbackend: local\n{mistake}\n")
     with pytest.raises(RequestError, match="the cluster file is wrong: 1 problem"):
         load_cluster(tmp_path / "cluster.yaml")
 
 
 @pytest.mark.parametrize(
-    "text", [f"a: {'[' * 20_000}{']' * 20_000}\n", "a: !!timestamp x\n", f"a: {'b' * 1_100_000}\n", "a: ? [b]: c\n"]
+    "text",
+    [
+        f"a: {'[' * 20_000}{']' * 20_000}\n",
+        "a: !!timestamp x\n",
+        f"a: {'b' * 1_100_000}\n",
+        "a: ? [b]: c\n",
+    ],
 )
 def test_a_file_that_is_no_plain_yaml_is_a_wrong_cluster_file(text: str, tmp_path: Path) -> None:
     (tmp_path / "cluster.yaml").write_text(text)
@@ -285,7 +372,9 @@ def test_a_file_that_is_no_plain_yaml_is_a_wrong_cluster_file(text: str, tmp_pat
 
 
 @pytest.mark.parametrize("text", ["a: {b: c}\n", "- hosts: all\n  roles: [ray]\n", "text\n"])
-def test_another_yaml_file_is_not_called_a_wrong_one_of_task_runner(text: str, tmp_path: Path) -> None:
+def test_another_yaml_file_is_not_called_a_wrong_one_of_task_runner(
+    text: str, tmp_path: Path
+) -> None:
     with pytest.raises(RequestError, match="is no file of task_runner"):
         imported(tmp_path, "file.yaml", text)
 
@@ -306,7 +395,9 @@ def test_no_text_is_folded(tmp_path: Path) -> None:
         (".", None, " is no regular file"),
     ],
 )
-def test_what_is_no_such_file_is_said(name: str, text: str | None, message: str, tmp_path: Path) -> None:
+def test_what_is_no_such_file_is_said(
+    name: str, text: str | None, message: str, tmp_path: Path
+) -> None:
     if text:
         (tmp_path / name).write_text(text)
     with pytest.raises(RequestError) as caught:
@@ -340,14 +431,19 @@ def test_files_outside_of_the_yaml_file_s_directory_stay_there(tmp_path: Path) -
         ("../../tasks.py", "../../tasks.py lies outside of the job's directory, and is not copied"),
         ("/etc/passwd", "/etc/passwd lies outside of the job's directory, and is not copied"),
         ("job.yaml", "job.yaml would take the place of the job file, which has that name"),
-        ("a/../job.yaml", "a/../job.yaml would take the place of the job file, which has that name"),
+        (
+            "a/../job.yaml",
+            "a/../job.yaml would take the place of the job file, which has that name",
+        ),
     ],
 )
 def test_an_import_writes_below_its_directory_and_never_over_its_job_file(
     name: str, message: str, tmp_path: Path
 ) -> None:
     (tmp_path / "source").write_text("command: [curl, evil]")
-    found = Imported("made", {"command": ["true"]}, {"near.py": tmp_path / "source", name: tmp_path / "source"})
+    found = Imported(
+        "made", {"command": ["true"]}, {"near.py": tmp_path / "source", name: tmp_path / "source"}
+    )
     with pytest.raises(RequestError) as caught:
         found.write(tmp_path / "jobs" / "made")
     assert caught.value.what == message
@@ -357,7 +453,10 @@ def test_an_import_writes_below_its_directory_and_never_over_its_job_file(
 @pytest.mark.parametrize(
     ("flags", "resources"),
     [
-        ("--gpu_per_worker 1 2 --ram_gb_per_worker 16", [{"gpus": n, "memory": "16GiB"} for n in (1, 2, 2)]),
+        (
+            "--gpu_per_worker 1 2 --ram_gb_per_worker 16",
+            [{"gpus": n, "memory": "16GiB"} for n in (1, 2, 2)],
+        ),
         ("--num_workers 2 3", [{"share": "1/2"}, {"share": "1/3"}, {"share": "1/3"}]),
         ("", [{"share": 1}] * 3),
     ],
@@ -371,10 +470,17 @@ def test_each_sub_job_gets_its_own_value_of_a_flag_or_the_last_else_a_node(
 
 
 def test_a_flag_that_means_nothing_here_is_named(tmp_path: Path) -> None:
-    line = "--mlflow_uri x --aggregate_jobs wrap_resources.py --ray_address y --gpu_per_worker 1 --sub_jobs a.py"
+    line = (
+        "--mlflow_uri x --aggregate_jobs wrap_resources.py --ray_address y --gpu_per_worker 1 "
+        "--sub_jobs a.py"
+    )
     (tmp_path / "line.txt").write_text(f"submit_job.py {line}")
     found = convert(tmp_path / "line.txt", (), Options())
-    assert [note.split()[0] for note in found.notes] == ["cpu_per_worker", "ray_address", "mlflow_uri"]
+    assert [note.split()[0] for note in found.notes] == [
+        "cpu_per_worker",
+        "ray_address",
+        "mlflow_uri",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -384,19 +490,37 @@ def test_a_flag_that_means_nothing_here_is_named(tmp_path: Path) -> None:
         ("python launch.py --image x", "launch.py runs no job"),
         ("grok_cluster_with_kubectl.py --prefix a", "grok_cluster_with_kubectl.py runs no job"),
         ("mlflow_to_local_tensorboard.py --uri a", "mlflow_to_local_tensorboard.py runs no job"),
-        ("wrap_resources.py --sub_jobs 'a.py \"b'", "a job in quotes cannot be read: No closing quotation"),
         (
-            "cd /x\nsubmit_job.py --aggregate_jobs a.py\npython3 submit_job.py --aggregate_jobs b.py\n",
+            "wrap_resources.py --sub_jobs 'a.py \"b'",
+            "a job in quotes cannot be read: No closing quotation",
+        ),
+        (
+            (
+                "cd /x\nsubmit_job.py --aggregate_jobs a.py\npython3 submit_job.py --aggregate_jobs "
+                "b.py\n"
+            ),
             "{here}/line.txt has 2 command lines of Isaac Lab's Ray scripts",
         ),
         ("wrap_resources.py --sub_jobs", "wrap_resources.py: it needs --sub_jobs, or --test"),
-        ("task_runner.py --task_cgf x", "task_runner.py: the following arguments are required: --task_cfg"),
-        ("wrap_resources.py --num_workers 0 --sub_jobs a.py", "wrap_resources.py: num_workers must be at least 1"),
+        (
+            "task_runner.py --task_cgf x",
+            "task_runner.py: the following arguments are required: --task_cfg",
+        ),
+        (
+            "wrap_resources.py --num_workers 0 --sub_jobs a.py",
+            "wrap_resources.py: num_workers must be at least 1",
+        ),
         (
             "wrap_resources.py --num_workers 2 --gpu_per_worker 1 --sub_jobs a.py",
-            "wrap_resources.py: give either num_workers or gpu_per_worker, as Isaac Lab asks for too",
+            (
+                "wrap_resources.py: give either num_workers or gpu_per_worker, as Isaac Lab asks for "
+                "too"
+            ),
         ),
-        ("name: a address: http://127.0.0.1:1\nname: Could not", "line.txt: a line is not `name: NAME address:"),
+        (
+            "name: a address: http://127.0.0.1:1\nname: Could not",
+            "line.txt: a line is not `name: NAME address:",
+        ),
         ("name: a address: 127.0.0.1:8265", "line.txt: a line is not `name: NAME address:"),
         (
             "# mine\nname: a address: http://127.0.0.1:1 x",
@@ -412,7 +536,10 @@ def test_a_line_that_means_nothing_here_is_refused(line: str, message: str, tmp_
 
 
 def test_a_cluster_list_becomes_cluster_files(tmp_path: Path) -> None:
-    lines = "name: isaac_0 address: http://127.0.0.1:8265 of Ann\n\nname: far address: http://192.0.2.10:8265\n"
+    lines = (
+        "name: isaac_0 address: http://127.0.0.1:8265 of Ann\n\nname: far address: "
+        "http://192.0.2.10:8265\n"
+    )
     found = clusters.read(lines, name=".cluster_config")
     assert found and len(found.notes) == 1
     files = found.write(tmp_path)
@@ -437,23 +564,37 @@ def test_no_cluster_of_a_list_is_lost_without_a_word(names: Sequence[str], messa
 
 
 def test_a_cluster_file_that_is_refused_does_not_stay(tmp_path: Path) -> None:
-    found = clusters.Clusters({"good": backends.file_for_address("good", "http://127.0.0.1:1"), "bad": "name: 7"})
+    found = clusters.Clusters(
+        {"good": backends.file_for_address("good", "http://127.0.0.1:1"), "bad": "name: 7"}
+    )
     with pytest.raises(RequestError):
         found.write(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_class_becomes_a_sweep_that_counts_configurations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_class_becomes_a_sweep_that_counts_configurations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     described = {**isaac_lab.DESCRIBED, "draws": True, "ends_sweep": True}
     monkeypatch.setattr(job_cfg, "_described", lambda file, options: described)
     options = Options(num_samples=20, num_workers_per_node=2, stopper="CartpoleEarlyStopper")
     found = job_cfg.read(tmp_path / "tuning" / "cfg.py", options)
     assert found.job["resources"] == {"share": "1/2"}
+
     assert found.job["command"] == [
-        *("python", "isaac_task.py", "run", "--cfg_file", "tuning/cfg.py", "--cfg_class", "CartpoleTheiaJobCfg"),
+        *(
+            "python",
+            "isaac_task.py",
+            "run",
+            "--cfg_file",
+            "tuning/cfg.py",
+            "--cfg_class",
+            "CartpoleTheiaJobCfg",
+        ),
         *("--python", "/workspace/isaaclab/isaaclab.sh -p", "--stopper", "CartpoleEarlyStopper"),
         *("--draw", "{draw}", "--", "num_envs={num_envs}"),
     ]
+
     assert found.job["tune"] == {
         "space": {"num_envs": {"choice": [512, 1024]}, "draw": {"randint": [0, 2**31 - 1]}},
         "metric": "rewards/time",
@@ -462,6 +603,7 @@ def test_a_class_becomes_a_sweep_that_counts_configurations(tmp_path: Path, monk
         "repeats": 3,
         "silence": "200s",
     }
+
     assert [note.split(" ")[0] for note in found.notes] == ["num_samples", "stop_all", "The"]
     assert found.notes[0] == "num_samples counts repeats: 20 is 6 configurations, 3 times each."
 
@@ -475,7 +617,10 @@ def test_a_number_of_trainings_below_one_is_refused(name: str, tmp_path: Path) -
 
 
 def test_variables_before_a_sub_job_are_its_environment(tmp_path: Path) -> None:
-    line = "wrap_resources.py --sub_jobs 'MODE=offline LIST={a} ./i.sh -p walk.py' + OMP_NUM_THREADS=4 python stand.py"
+    line = (
+        "wrap_resources.py --sub_jobs 'MODE=offline LIST={a} ./i.sh -p walk.py' + "
+        "OMP_NUM_THREADS=4 python stand.py"
+    )
     tasks = imported(tmp_path, "line.txt", line)["tasks"]
     assert [task.get("env") for task in tasks] == [
         {"MODE": "offline", "LIST": "{{a}}"},
@@ -487,7 +632,10 @@ def test_variables_before_a_sub_job_are_its_environment(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "hint"),
     [
-        ("ray job submit --runtime-env-json={} -- bash x.sh", "What stands behind -- is the `command:` of a job.yaml"),
+        (
+            "ray job submit --runtime-env-json={} -- bash x.sh",
+            "What stands behind -- is the `command:` of a job.yaml",
+        ),
         ("RAY_ADDRESS=http://a:1 ray job submit -- python a.py", "What stands behind --"),
         ("ray submit cluster.yaml train.py", "The program is the `command:` of a job.yaml"),
         ("ray up cluster.yaml", "trainyard cluster.import FILE"),

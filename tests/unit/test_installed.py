@@ -28,7 +28,10 @@ GIT = "https://example.com/team/trainyard.git"
         ),
         ({"url": WHEEL, "archive_info": {"hash": "sha256=ab"}}, Origin(f"{WHEEL}#sha256=ab")),
         (
-            {"url": GIT, "vcs_info": {"vcs": "git", "commit_id": "c0ffee", "requested_revision": "main"}},
+            {
+                "url": GIT,
+                "vcs_info": {"vcs": "git", "commit_id": "c0ffee", "requested_revision": "main"},
+            },
             Origin(f"git+{GIT}@c0ffee"),
         ),
         (
@@ -70,8 +73,12 @@ def write_installation(site: Path) -> Distribution:
     for name, text in files.items():
         (site / name).parent.mkdir(parents=True, exist_ok=True)
         (site / name).write_text(text)
+
     (site / "trainyard/payload/images/run").chmod(0o755)
-    (site / info / "RECORD").write_text("".join(f"{name},,\n" for name in [*files, f"{info}/RECORD"]))
+    (site / info / "RECORD").write_text(
+        "".join(f"{name},,\n" for name in [*files, f"{info}/RECORD"])
+    )
+
     return PathDistribution(site / info)
 
 
@@ -80,9 +87,13 @@ def test_the_wheel_of_what_is_installed_is_what_was_installed(tmp_path: Path) ->
     distribution = write_installation(site)
     path = installed.write_wheel(distribution, tmp_path / "one")
     assert path.name == "trainyard_ray-0.1.0-py3-none-any.whl"
+
     with zipfile.ZipFile(path) as wheel:
-        executable = [entry.filename for entry in wheel.infolist() if entry.external_attr >> 16 & 0o100]
+        executable = [
+            entry.filename for entry in wheel.infolist() if entry.external_attr >> 16 & 0o100
+        ]
         record = wheel.read("trainyard_ray-0.1.0.dist-info/RECORD").decode()
+
         assert wheel.namelist() == [
             "trainyard/__init__.py",
             "trainyard/payload/images/run",
@@ -91,6 +102,7 @@ def test_the_wheel_of_what_is_installed_is_what_was_installed(tmp_path: Path) ->
             "trainyard_ray-0.1.0.dist-info/entry_points.txt",
             "trainyard_ray-0.1.0.dist-info/RECORD",
         ]
+
     assert executable == ["trainyard/payload/images/run"]
     # printf code | openssl sha256 -binary | basenc --base64url
     assert "trainyard/__init__.py,sha256=VpTQii5T_8rgwxA-Wtb2B2q9lg6x-KVldwQLwQKPcCs,4\n" in record

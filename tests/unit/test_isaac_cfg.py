@@ -1,4 +1,6 @@
-"""What a cfg class of Isaac Lab may hold: what becomes of it in a sweep and in a trial's command, what is refused."""
+"""What a cfg class of Isaac Lab may hold: what becomes of it in a sweep and in a trial's command,
+what is refused.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ DRAWS = "lambda c: {} if c['hydra_args']['agent.kind'] == 'drawn' else 8"
 
 
 def written(tmp_path: Path, body: str, *, after: str = "") -> Path:
-    """Write a cfg file below tmp_path/tuning: what its class does before and after the base's __init__."""
+    """Write a cfg file below tmp_path/tuning: what its class does before and after the base's
+    __init__.
+    """
     (tmp_path / "tuning").mkdir(exist_ok=True)
     file = tmp_path / "tuning" / "walks_cfg.py"
     lines = [*body.splitlines(), "super().__init__(cfg)", *after.splitlines()]
@@ -48,7 +52,9 @@ def written(tmp_path: Path, body: str, *, after: str = "") -> Path:
 
 def described(file: Path) -> dict[str, Any]:
     with isaac_lab.program() as program:
-        found: dict[str, Any] = program.described(program.arguments(["space", "--cfg_file", str(file)]))
+        found: dict[str, Any] = program.described(
+            program.arguments(["space", "--cfg_file", str(file)])
+        )
         return found
 
 
@@ -62,7 +68,8 @@ def trial(file: Path, *words: str) -> list[str]:
 
 
 NESTED = (
-    "a choice inside a list, a mapping, another choice or a function's result cannot be searched: make it the whole "
+    "a choice inside a list, a mapping, another choice or a function's result cannot be "
+    "searched: make it the whole "
     "value of a key, or let tune.sample_from make that value"
 )
 # A value of agent.net, and why it is refused: at import, and on the node.
@@ -81,7 +88,9 @@ UNFIT = {
     "lambda c: 8": "<lambda> is a function; write tune.sample_from(...)",
     "tune.choice([half, 8])": "half is a function; write tune.sample_from(...)",
     "tune.sample_from(lambda c: half)": "half is a function; write tune.sample_from(...)",
-    "{'eval': 'spec.config.depth'}": "{'eval': ...} is not read; write tune.sample_from(lambda spec: ...)",
+    "{'eval': 'spec.config.depth'}": (
+        "{'eval': ...} is not read; write tune.sample_from(lambda spec: ...)"
+    ),
     "object()": "an object without a text of its own",
     "tune.choice([])": "there is nothing to choose from",
     "{'grid_search': []}": "there is nothing to choose from",
@@ -90,7 +99,9 @@ UNFIT = {
 
 @pytest.mark.parametrize("place", ["before", "after"])
 @pytest.mark.parametrize(("value", "why"), UNFIT.items())
-def test_what_no_training_can_be_given_is_refused_by_its_key(value: str, why: str, place: str, tmp_path: Path) -> None:
+def test_what_no_training_can_be_given_is_refused_by_its_key(
+    value: str, why: str, place: str, tmp_path: Path
+) -> None:
     body = f'h["agent.net"] = {value}' if place == "before" else ""
     after = f'self.cfg["hydra_args"]["agent.net"] = {value}' if place == "after" else ""
     file = written(tmp_path, body, after=after)
@@ -107,10 +118,15 @@ def test_what_no_training_can_be_given_is_refused_by_its_key(value: str, why: st
         ('cfg["shared"] = {"depth": {"eval": "1"}}', "shared.depth: {'eval': ...} is not read"),
         ('h["agent.lr"] = {"grid_search": 0.1}', "grid_search of agent.lr must be a list"),
         ('r["--note"] = "it\'s"', "--note it's: No closing quotation"),
-        ('h["agent.lr"] = tune.loguniform(1, 8).quantized(2)', "tune.loguniform(...).quantized cannot be searched"),
+        (
+            'h["agent.lr"] = tune.loguniform(1, 8).quantized(2)',
+            "tune.loguniform(...).quantized cannot be searched",
+        ),
     ],
 )
-def test_what_cannot_be_searched_is_refused_by_its_name(body: str, message: str, tmp_path: Path) -> None:
+def test_what_cannot_be_searched_is_refused_by_its_name(
+    body: str, message: str, tmp_path: Path
+) -> None:
     with pytest.raises(SystemExit) as caught:
         described(written(tmp_path, body))
     assert str(caught.value).startswith(f"isaac_task.py: {message}")
@@ -129,12 +145,17 @@ def test_sections_that_are_gone_after_the_class_was_made_are_named(tmp_path: Pat
         ("tune.randint(2, 10).quantized(2)", {"randint": [2, 10], "step": 2}),
     ],
 )
-def test_another_form_of_a_domain_is_a_key_of_the_search(value: str, entry: object, tmp_path: Path) -> None:
-    for body, after in ((f'h["agent.lr"] = {value}', ""), ("", f'self.cfg["hydra_args"]["agent.lr"] = {value}')):
+def test_another_form_of_a_domain_is_a_key_of_the_search(
+    value: str, entry: object, tmp_path: Path
+) -> None:
+    for body, after in (
+        (f'h["agent.lr"] = {value}', ""),
+        ("", f'self.cfg["hydra_args"]["agent.lr"] = {value}'),
+    ):
         assert described(written(tmp_path, body, after=after))["space"] == {"lr": entry}
-    assert trial(written(tmp_path, 'h["agent.lr"] = {"grid_search": [0.1, 0.01]}'), "--", "lr=0.01") == [
-        "agent.lr=0.01"
-    ]
+    assert trial(
+        written(tmp_path, 'h["agent.lr"] = {"grid_search": [0.1, 0.01]}'), "--", "lr=0.01"
+    ) == ["agent.lr=0.01"]
 
 
 @pytest.mark.parametrize(
@@ -147,23 +168,39 @@ def test_another_form_of_a_domain_is_a_key_of_the_search(value: str, entry: obje
         "lambda c, draw=random.random: 8",
     ],
 )
-def test_a_function_that_can_reach_chance_has_a_seed_however_seldom_it_draws(function: str, tmp_path: Path) -> None:
+def test_a_function_that_can_reach_chance_has_a_seed_however_seldom_it_draws(
+    function: str, tmp_path: Path
+) -> None:
     file = written(tmp_path, KIND + f'h["agent.units"] = tune.sample_from({function})')
     assert described(file)["draws"]
 
 
 def test_without_functions_or_without_chance_there_is_no_seed(tmp_path: Path) -> None:
-    file = written(tmp_path, KIND + 'cfg["paths"] = pathlib.Path("a")\nh["agent.units"] = random.choice([8, 8])')
+    file = written(
+        tmp_path,
+        KIND + 'cfg["paths"] = pathlib.Path("a")\nh["agent.units"] = random.choice([8, 8])',
+    )
     assert not described(file)["draws"]
-    file = written(tmp_path, KIND + 'h["agent.units"] = tune.sample_from(lambda c: half(SIZES["large"][0]))')
-    drawing = [line for line in file.read_text().splitlines() if any(word in line for word in ("PICKED", "OWN"))]
+    file = written(
+        tmp_path, KIND + 'h["agent.units"] = tune.sample_from(lambda c: half(SIZES["large"][0]))'
+    )
+    drawing = [
+        line
+        for line in file.read_text().splitlines()
+        if any(word in line for word in ("PICKED", "OWN"))
+    ]
+
     without = [line for line in file.read_text().splitlines() if line not in drawing]
     file.write_text("\n".join(without).replace(", random\n", "\n"))
     assert not described(file)["draws"]
 
 
-@pytest.mark.parametrize("drawn", ["random.random()", "numpy.random.random()", "int(OWN.integers(10**9))"])
-def test_each_seed_draws_other_values_and_the_same_seed_the_same(drawn: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "drawn", ["random.random()", "numpy.random.random()", "int(OWN.integers(10**9))"]
+)
+def test_each_seed_draws_other_values_and_the_same_seed_the_same(
+    drawn: str, tmp_path: Path
+) -> None:
     file = written(tmp_path, f'h["agent.units"] = tune.sample_from(lambda c: {drawn})')
     words = [trial(file, "--draw", draw, "--") for draw in ("1", "1", "2")]
     assert words[0] == words[1] != words[2]
@@ -187,8 +224,10 @@ def test_each_seed_draws_other_values_and_the_same_seed_the_same(drawn: str, tmp
             ["agent.units=[64,64,64]"],
         ),
         (
-            'cfg["a"] = {"b": {"lr": {"grid_search": [1, 2]}}}\nh["agent.lr"] = tune.choice([3, 4])\n'
-            'h["agent.sum"] = tune.sample_from(lambda c: c["a"]["b"]["lr"] + c["hydra_args"]["agent.lr"])',
+            'cfg["a"] = {"b": {"lr": {"grid_search": [1, 2]}}}\nh["agent.lr"] = tune.choice([3, '
+            "4])\n"
+            'h["agent.sum"] = tune.sample_from(lambda c: c["a"]["b"]["lr"] + '
+            'c["hydra_args"]["agent.lr"])',
             {"lr": {"choice": [3, 4]}, "b_lr": {"grid": [1, 2]}},
             "lr=3 b_lr=2",
             ["agent.lr=3", "agent.sum=5"],
@@ -214,7 +253,9 @@ def test_other_sections_are_chosen_for_functions_and_are_not_in_the_command(
 ) -> None:
     file = written(tmp_path, body)
     found = described(file)
-    assert {name: found["space"][name] for name in sorted(found["space"])} == dict(sorted(space.items()))
+    assert {name: found["space"][name] for name in sorted(found["space"])} == dict(
+        sorted(space.items())
+    )
     assert ["not in the command, as in Isaac Lab" in note for note in found["notes"]] == [True]
     assert trial(file, "--", *chosen.split()) == words
 
@@ -222,9 +263,21 @@ def test_other_sections_are_chosen_for_functions_and_are_not_in_the_command(
 @pytest.mark.parametrize(
     ("body", "words", "note"),
     [
-        ('r["--checkpoint"] = "$HOME/best.pth"', ["--checkpoint", "/home/ada/best.pth"], "variables and ~ are those"),
-        ('r["--checkpoint"] = "${HOME}/best.pth"', ["--checkpoint", "/home/ada/best.pth"], "variables and ~ are those"),
-        ('r["--video_dir"] = "~/videos"', ["--video_dir", "/home/ada/videos"], "variables and ~ are those"),
+        (
+            'r["--checkpoint"] = "$HOME/best.pth"',
+            ["--checkpoint", "/home/ada/best.pth"],
+            "variables and ~ are those",
+        ),
+        (
+            'r["--checkpoint"] = "${HOME}/best.pth"',
+            ["--checkpoint", "/home/ada/best.pth"],
+            "variables and ~ are those",
+        ),
+        (
+            'r["--video_dir"] = "~/videos"',
+            ["--video_dir", "/home/ada/videos"],
+            "variables and ~ are those",
+        ),
         ('h["agent.dir"] = "$HOME/x"', ["agent.dir=/home/ada/x"], "variables and ~ are those"),
         ('h["agent.dir"] = "~/x"', ["agent.dir=~/x"], ""),
         ('h["agent.lr"] = "${agent.rate}"', ["agent.lr=${agent.rate}"], ""),
@@ -247,7 +300,10 @@ def test_variables_are_those_of_the_node_and_other_signs_of_a_shell_are_named(
     ("value", "word"),
     [
         # A file of a user's: shlex.quote around a mapping that is a text.
-        ("shlex.quote('\"{activation_fn:elu,net_arch:[26,82]}\"')", "{activation_fn:elu,net_arch:[26,82]}"),
+        (
+            "shlex.quote('\"{activation_fn:elu,net_arch:[26,82]}\"')",
+            "{activation_fn:elu,net_arch:[26,82]}",
+        ),
         ("\"'{x:1}'\"", "{x:1}"),
         ("'{x:1}'", "{x:1}"),
         ("'\"relu\"'", "relu"),
@@ -258,25 +314,36 @@ def test_variables_are_those_of_the_node_and_other_signs_of_a_shell_are_named(
         ("tune.sample_from(lambda: 4).sample()", "4"),
     ],
 )
-def test_a_value_of_hydra_is_what_a_shell_makes_of_it(value: str, word: str, tmp_path: Path) -> None:
+def test_a_value_of_hydra_is_what_a_shell_makes_of_it(
+    value: str, word: str, tmp_path: Path
+) -> None:
     assert trial(written(tmp_path, f'import shlex\nh["agent.a"] = {value}')) == [f"agent.a={word}"]
 
 
 @pytest.mark.parametrize(
     ("value", "why"),
-    [('"it\'s"', "No closing quotation"), ("\"'{a: 1}'\"", r"a shell makes 2 words of it: agent\.a={a: \| 1}")],
+    [
+        ('"it\'s"', "No closing quotation"),
+        ("\"'{a: 1}'\"", r"a shell makes 2 words of it: agent\.a={a: \| 1}"),
+    ],
 )
-def test_a_value_that_a_shell_tears_is_refused_by_its_key(value: str, why: str, tmp_path: Path) -> None:
+def test_a_value_that_a_shell_tears_is_refused_by_its_key(
+    value: str, why: str, tmp_path: Path
+) -> None:
     file = written(tmp_path, f'h["agent.a"] = {value}')
     for program in (described, trial):
         with pytest.raises(SystemExit, match=rf"agent\.a .*: {why}"):
             program(file)
 
 
-def test_a_variable_that_the_node_does_not_have_is_named_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_that_the_node_does_not_have_is_named_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("SCRATCH", raising=False)
     file = written(tmp_path, 'h["agent.dir"] = "$SCRATCH/x"')
-    assert described(file)["notes"] == ["agent.dir $SCRATCH/x: variables and ~ are those of the node."]
+    assert described(file)["notes"] == [
+        "agent.dir $SCRATCH/x: variables and ~ are those of the node."
+    ]
     with pytest.raises(SystemExit, match=r"\$SCRATCH of agent\.dir is not set on this node"):
         trial(file)
 
@@ -288,16 +355,29 @@ def test_what_a_class_reads_near_its_file_goes_with_the_job_and_the_rest_is_name
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home, far = "pathlib.Path(__file__).parent", tmp_path.parent / f"{tmp_path.name}-far.json"
-    reads = [f'{home}.joinpath("more", "defaults.json")', f'{home}.parent.joinpath("above.json")', repr(far)]
+    reads = [
+        f'{home}.joinpath("more", "defaults.json")',
+        f'{home}.parent.joinpath("above.json")',
+        repr(far),
+    ]
+
     reads = [read.replace("PosixPath", "pathlib.Path") for read in reads]
     body = "".join(map(READ.format, [*reads, 'pathlib.Path("here.json")']))
     file = written(tmp_path, f'{body}{home}.joinpath("written.txt").write_text("")')
     (tmp_path / "tuning" / "more").mkdir()
     monkeypatch.chdir(tmp_path)
-    for path in (tmp_path / "tuning/more/defaults.json", tmp_path / "above.json", far, Path("here.json")):
+
+    for path in (
+        tmp_path / "tuning/more/defaults.json",
+        tmp_path / "above.json",
+        far,
+        Path("here.json"),
+    ):
         path.write_text('{"lr": 0.1}')
+
     with isaac_lab.program() as program:
         program.main(["space", "--cfg_file", str(file)])
+
     found = json.loads(capsys.readouterr().out.strip().removeprefix("isaac_task.py: "))
     assert found["files"] == ["above.json", "tuning/more/defaults.json", "tuning/walks_cfg.py"]
     assert found["notes"] == [
@@ -316,7 +396,10 @@ def test_what_a_class_reads_near_its_file_goes_with_the_job_and_the_rest_is_name
             "from ray.tune.schedulers import ASHAScheduler",
             "No module named 'ray.tune.schedulers'. A cfg file is loaded",
         ),
-        ("from ray.tune import Tuner", "cannot import name 'Tuner' from 'ray.tune' (unknown location). A cfg file"),
+        (
+            "from ray.tune import Tuner",
+            "cannot import name 'Tuner' from 'ray.tune' (unknown location). A cfg file",
+        ),
         (
             "import no_such_module",
             "walks_cfg.py cannot be loaded: ModuleNotFoundError: No module named 'no_such_module'",
@@ -324,7 +407,9 @@ def test_what_a_class_reads_near_its_file_goes_with_the_job_and_the_rest_is_name
         ("raise ValueError('one\\ntwo')", "walks_cfg.py cannot be loaded: ValueError: one two"),
     ],
 )
-def test_a_file_that_cannot_be_loaded_is_said_in_one_line(body: str, message: str, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_loaded_is_said_in_one_line(
+    body: str, message: str, tmp_path: Path
+) -> None:
     with isaac_lab.program() as program, pytest.raises(SystemExit) as caught:
         program.main(["space", "--cfg_file", str(written(tmp_path, body))])
     assert message in str(caught.value)
@@ -349,9 +434,13 @@ def test_what_a_file_prints_as_it_ends_hides_no_error(
         job_cfg.read(tmp_path / "cfg.py", Options())
 
 
-def test_what_a_file_prints_as_it_ends_is_not_its_description(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_file_prints_as_it_ends_is_not_its_description(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "cfg.py").touch()
-    noted = json.dumps({**isaac_lab.DESCRIBED, "columns": [], "notes": ["seed: not in the command."]})
+    noted = json.dumps(
+        {**isaac_lab.DESCRIBED, "columns": [], "notes": ["seed: not in the command."]}
+    )
     ended = programs.Ended(0, ("hello", f"isaac_task.py: {noted}", "bye", "{}"))
     monkeypatch.setattr(programs, "run", lambda *_, **__: ended)
     found = job_cfg.read(tmp_path / "cfg.py", Options())

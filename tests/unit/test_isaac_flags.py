@@ -1,4 +1,5 @@
-"""Each flag of Isaac Lab's Ray scripts, in each generation of them, is taken or named with what stands for it.
+"""Each flag of Isaac Lab's Ray scripts, in each generation of them, is taken or named with what
+stands for it.
 
 Facts, read in each generation's own parsers: source/standalone/workflows/ray (Isaac Lab 1.4, 2.0),
 scripts/reinforcement_learning/ray (2.1 to 2.3), isaaclab_contrib.rl.ray (3.0).
@@ -38,7 +39,12 @@ LATER_TUNER = {
     "stopper": "CartpoleEarlyStopper",
 }
 WRAP = {"num_workers": "2", "ray_address": "auto", "sub_jobs": "a.py"}
-GRANULAR = {"gpu_per_worker": "1 2", "cpu_per_worker": "4", "ram_gb_per_worker": "16", "sub_jobs": "a.py + b.py"}
+GRANULAR = {
+    "gpu_per_worker": "1 2",
+    "cpu_per_worker": "4",
+    "ram_gb_per_worker": "16",
+    "sub_jobs": "a.py + b.py",
+}
 RUNNER = {"task_cfg": "tasks.yaml", "ray_address": "auto"}
 JOBS = {
     "tuner of 1.4": ("tuner", TUNER),
@@ -46,10 +52,16 @@ JOBS = {
     "wrap_resources of 1.4": ("wrap_resources", WRAP),
     "wrap_resources by size": ("wrap_resources", GRANULAR),
     "wrap_resources that looks at GPUs": ("wrap_resources", {"test": ""}),
-    "wrap_resources of 2.3 and 3.0": ("wrap_resources", {"py_modules": "my_package/my_package other", **WRAP}),
+    "wrap_resources of 2.3 and 3.0": (
+        "wrap_resources",
+        {"py_modules": "my_package/my_package other", **WRAP},
+    ),
     "task_runner": ("task_runner", RUNNER),
     "task_runner that looks at GPUs": ("task_runner", {**RUNNER, "test": ""}),
-    "submit_job": ("submit_job", {"config_file": "~/.cluster_config", "aggregate_jobs": "wrap_resources.py --test"}),
+    "submit_job": (
+        "submit_job",
+        {"config_file": "~/.cluster_config", "aggregate_jobs": "wrap_resources.py --test"},
+    ),
 }
 LAUNCH = {
     "cluster_host": "google_cloud",
@@ -68,13 +80,26 @@ LAUNCH = {
 }
 OTHERS = {
     "launch": LAUNCH,
-    "grok_cluster_with_kubectl": {"prefix": "isaacray", "output": "x", "ray_head_name": "head", "namespace": "robots"},
-    "mlflow_to_local_tensorboard": {"uri": "http://a", "experiment-name": "e", "download-dir": "d", "debug": ""},
+    "grok_cluster_with_kubectl": {
+        "prefix": "isaacray",
+        "output": "x",
+        "ray_head_name": "head",
+        "namespace": "robots",
+    },
+    "mlflow_to_local_tensorboard": {
+        "uri": "http://a",
+        "experiment-name": "e",
+        "download-dir": "d",
+        "debug": "",
+    },
 }
 
 
 def line(script: str, flags: dict[str, str]) -> list[str]:
-    return [f"{script}.py", *(word for flag, value in flags.items() for word in (f"--{flag}", *value.split()))]
+    return [
+        f"{script}.py",
+        *(word for flag, value in flags.items() for word in (f"--{flag}", *value.split())),
+    ]
 
 
 @pytest.mark.parametrize("case", JOBS)
@@ -89,6 +114,7 @@ def test_every_flag_of_a_script_that_runs_jobs_is_taken_or_named(
     monkeypatch.setattr(job_cfg, "_described", lambda file, options: isaac_lab.DESCRIBED)
     found = convert(None, line(script, flags), Options())
     shown = f"{found.text} {found.notes}"
+
     elsewhere = {
         "cfg_file": "vision_cartpole_cfg.py",
         "num_workers_per_node": "share: 1/2",
@@ -106,40 +132,66 @@ def test_every_flag_of_a_script_that_runs_jobs_is_taken_or_named(
         "aggregate_jobs": "nvidia-smi",
         "progress_reporter": "CustomCartpoleProgressReporter",
     }
+
     assert {flag for flag in flags if elsewhere.get(flag, flag) not in shown} == set(), shown
 
 
-def test_modules_of_wrap_resources_are_those_of_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modules_of_wrap_resources_are_those_of_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    found = convert(None, line("wrap_resources", {"py_modules": "a/b https://x/y.zip", "sub_jobs": "a.py"}), Options())
+    found = convert(
+        None,
+        line("wrap_resources", {"py_modules": "a/b https://x/y.zip", "sub_jobs": "a.py"}),
+        Options(),
+    )
     assert isinstance(found, Imported)
-    assert found.job["runtime_env"] == {"py_modules": [str(tmp_path / "a" / "b"), "https://x/y.zip"]}
+    assert found.job["runtime_env"] == {
+        "py_modules": [str(tmp_path / "a" / "b"), "https://x/y.zip"]
+    }
 
 
-def test_a_task_runner_that_looks_at_gpus_keeps_the_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_runner_that_looks_at_gpus_keeps_the_sizes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("tasks.yaml").write_text(TASKS)
     found = convert(None, line("task_runner", {**RUNNER, "test": ""}), Options())
     assert isinstance(found, Imported)
-    assert found.job["tasks"] == [{"name": "a", "command": ["nvidia-smi"], "resources": {"gpus": 1.0}}]
+    assert found.job["tasks"] == [
+        {"name": "a", "command": ["nvidia-smi"], "resources": {"gpus": 1.0}}
+    ]
 
 
 @pytest.mark.parametrize("script", OTHERS)
 def test_a_script_that_runs_no_job_is_named_with_what_stands_for_it(script: str) -> None:
     with pytest.raises(RequestError) as caught:
         convert(None, ["python3", *line(script, OTHERS[script])], Options())
-    assert (caught.value.what, caught.value.hint) == (f"{script}.py runs no job", OTHER_SCRIPTS[script])
+    assert (caught.value.what, caught.value.hint) == (
+        f"{script}.py runs no job",
+        OTHER_SCRIPTS[script],
+    )
 
 
 def test_every_flag_of_launch_is_in_the_cluster_files(tmp_path: Path) -> None:
     made = convert_cluster(None, ["python3", *line("launch", LAUNCH)])
     assert sorted(made.texts) == ["isaacray-0", "isaacray-1"]
     text = made.texts["isaacray-1"]
-    for written in ("namespace: robots", "service_account: trainer", "image: lab/isaac-ray:1", "memory: 12", "cpus: 0"):
+
+    for written in (
+        "namespace: robots",
+        "service_account: trainer",
+        "image: lab/isaac-ray:1",
+        "memory: 12",
+        "cpus: 0",
+    ):
         assert written in text, text
+
     groups = text[text.index("workers:") :]
     # Where a flag has fewer values than another one, its largest fills the rest, as in launch.py.
-    assert [groups.count(each) for each in ("gpus: 1\n", "gpus: 2\n", "gpus: 4\n", "cpus: 8\n")] == [1, 1, 1, 3]
+    assert [
+        groups.count(each) for each in ("gpus: 1\n", "gpus: 2\n", "gpus: 4\n", "cpus: 8\n")
+    ] == [1, 1, 1, 3]
     assert [groups.count(each) for each in ("count: 1\n", "count: 2\n")] == [1, 2]
     assert groups.count("gke-accelerator: nvidia-tesla-t4") == 2
     made.write(tmp_path)
@@ -149,9 +201,18 @@ def test_every_flag_of_launch_is_in_the_cluster_files(tmp_path: Path) -> None:
     ("words", "message"),
     [
         (["launch.py"], "launch.py: the following arguments are required: --image"),
-        (["launch.py", "--image", "x", "--name", "my-head"], "launch.py: a name that has `head` in it is refused"),
-        (["launch.py", "--image", "x", "--per_worker_num_gpu", "1"], "launch.py: unrecognized arguments: --per_worker"),
-        (["launch.py", "--image", "x", "--cluster_host", "aws"], "launch.py: argument --cluster_host: invalid choice"),
+        (
+            ["launch.py", "--image", "x", "--name", "my-head"],
+            "launch.py: a name that has `head` in it is refused",
+        ),
+        (
+            ["launch.py", "--image", "x", "--per_worker_num_gpu", "1"],
+            "launch.py: unrecognized arguments: --per_worker",
+        ),
+        (
+            ["launch.py", "--image", "x", "--cluster_host", "aws"],
+            "launch.py: argument --cluster_host: invalid choice",
+        ),
         (["wrap_resources.py", "--test"], "this is no command line of Isaac Lab's launch.py"),
     ],
 )
@@ -163,7 +224,9 @@ def test_a_line_that_launch_refuses_is_refused(words: list[str], message: str) -
 
 def test_a_script_with_a_line_of_launch_is_read(tmp_path: Path) -> None:
     script = tmp_path / "up.sh"
-    script.write_text("#!/bin/sh\nset -e\npython3 launch.py --image lab/isaac-ray:1 \\\n  --num_workers 3\n")
+    script.write_text(
+        "#!/bin/sh\nset -e\npython3 launch.py --image lab/isaac-ray:1 \\\n  --num_workers 3\n"
+    )
     made = convert_cluster(script)
     assert list(made.texts) == ["isaacray"]
     assert "count: 3" in made.text

@@ -1,4 +1,6 @@
-"""The program that runs one training of Isaac Lab: its command, its search space, its stoppers, its next attempt."""
+"""The program that runs one training of Isaac Lab: its command, its search space, its stoppers, its
+next attempt.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,12 @@ from trainyard_runner.wire import event_files
 
 from tests import isaac_lab
 
-# What Isaac Lab's own get_invocation_command_from_cfg (both generations) makes of the files of tests/isaac_lab.py, with
-# Ray Tune's own parameters, each of them drawn at its lowest.
-GOLDEN = [line.split(" ", 2) for line in (Path(__file__).parent / "golden" / "isaac_lab.txt").read_text().splitlines()]
+# What Isaac Lab's own get_invocation_command_from_cfg (both generations) makes of the files of
+# tests/isaac_lab.py, with Ray Tune's own parameters, each of them drawn at its lowest.
+GOLDEN = [
+    line.split(" ", 2)
+    for line in (Path(__file__).parent / "golden" / "isaac_lab.txt").read_text().splitlines()
+]
 # What the search chooses in the golden commands.
 CHOSEN = {
     "CartpoleRGBNoTuneJobCfg": "",
@@ -77,9 +82,18 @@ def test_a_function_may_need_what_another_one_makes(function: str, tmp_path: Pat
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        ("lambda c: c['hydra_args']['agent.minibatch'] // 4", "waits for what another one makes: agent.minibatch"),
-        ("lambda c: c['hydra_args']['agent.batc'] // 4", "function of agent.minibatch failed: KeyError: 'agent.batc'"),
-        ("lambda c: c['runner_args'] // 4", "function of agent.minibatch failed: TypeError: unsupported operand"),
+        (
+            "lambda c: c['hydra_args']['agent.minibatch'] // 4",
+            "waits for what another one makes: agent.minibatch",
+        ),
+        (
+            "lambda c: c['hydra_args']['agent.batc'] // 4",
+            "function of agent.minibatch failed: KeyError: 'agent.batc'",
+        ),
+        (
+            "lambda c: c['runner_args'] // 4",
+            "function of agent.minibatch failed: TypeError: unsupported operand",
+        ),
     ],
 )
 def test_a_function_that_fails_is_named(function: str, message: str, tmp_path: Path) -> None:
@@ -97,7 +111,15 @@ def test_another_draw_is_another_network_and_the_same_draw_is_the_same(tmp_path:
 
 def test_a_library_makes_it_the_workflow_of_all_libraries(tmp_path: Path) -> None:
     file = isaac_lab.write(tmp_path, "old")
-    words = command(file, "--cfg_class", "CartpoleRGBNoTuneJobCfg", "--rl_library", "skrl", "--workflow", "a/train.py")
+    words = command(
+        file,
+        "--cfg_class",
+        "CartpoleRGBNoTuneJobCfg",
+        "--rl_library",
+        "skrl",
+        "--workflow",
+        "a/train.py",
+    )
     assert words[2] == "/workspace/isaaclab/a/train.py"
     assert words[words.index("--rl_library") + 1] == "skrl"
 
@@ -106,8 +128,11 @@ def test_what_a_class_varies_is_described_with_its_files(tmp_path: Path) -> None
     file = isaac_lab.write(tmp_path, "new")
     with isaac_lab.program() as program:
         found = program.described(
-            program.arguments(["space", "--cfg_file", str(file), "--cfg_class", "CartpoleRGBJobCfg"])
+            program.arguments(
+                ["space", "--cfg_file", str(file), "--cfg_class", "CartpoleRGBJobCfg"]
+            )
         )
+
     assert found == {
         "cfg_class": "CartpoleRGBJobCfg",
         "ends_sweep": False,
@@ -118,7 +143,10 @@ def test_what_a_class_varies_is_described_with_its_files(tmp_path: Path) -> None
             "activation": {"choice": ["relu", "elu"]},
         },
         "draws": True,
-        "files": ["hyperparameter_tuning/vision_cartpole_cfg.py", "hyperparameter_tuning/vision_cfg.py"],
+        "files": [
+            "hyperparameter_tuning/vision_cartpole_cfg.py",
+            "hyperparameter_tuning/vision_cfg.py",
+        ],
         "notes": [],
     }
 
@@ -137,7 +165,9 @@ def test_what_a_class_varies_is_described_with_its_files(tmp_path: Path) -> None
         ("tune.choice([True, None])", {"choice": [True, "None"]}),
     ],
 )
-def test_a_function_of_ray_tune_is_a_key_of_the_search(written: str, entry: dict[str, object]) -> None:
+def test_a_function_of_ray_tune_is_a_key_of_the_search(
+    written: str, entry: dict[str, object]
+) -> None:
     with isaac_lab.program() as program:
         program.stand_ins(Path("/nowhere/here"))
         domain = eval(written, {"tune": __import__("ray.tune").tune})
@@ -159,7 +189,8 @@ def test_a_function_without_a_counterpart_is_named_with_what_stands_for_it(name:
     [
         (
             "--cfg_class CartpoleTheiaJob",
-            "the file has no JobCfg class CartpoleTheiaJob (it has: CartpoleRGBNoTuneJobCfg, CartpoleRGBCNNOnlyJobCfg, "
+            "the file has no JobCfg class CartpoleTheiaJob (it has: CartpoleRGBNoTuneJobCfg, "
+            "CartpoleRGBCNNOnlyJobCfg, "
             "CartpoleRGBJobCfg, CartpoleResNetJobCfg, CartpoleTheiaJobCfg)",
         ),
         (
@@ -172,7 +203,9 @@ def test_a_function_without_a_counterpart_is_named_with_what_stands_for_it(name:
         ),
     ],
 )
-def test_an_unknown_name_is_an_error_that_says_what_there_is(flags: str, message: str, tmp_path: Path) -> None:
+def test_an_unknown_name_is_an_error_that_says_what_there_is(
+    flags: str, message: str, tmp_path: Path
+) -> None:
     file = isaac_lab.write(tmp_path, "old")
     with isaac_lab.program() as program, pytest.raises(SystemExit) as caught:
         program.described(program.arguments(["space", "--cfg_file", str(file), *flags.split()]))
@@ -181,26 +214,51 @@ def test_an_unknown_name_is_an_error_that_says_what_there_is(flags: str, message
 
 def test_what_a_file_offers_is_said_without_the_base(tmp_path: Path) -> None:
     file = tmp_path / "cfg.py"
-    file.write_text("import tuner\nfrom tuner import JobCfg\nclass A(JobCfg): pass\nclass B(A): pass\n")
-    with isaac_lab.program() as program, pytest.raises(SystemExit, match=r"Give --cfg-class \(it has: A, B\)"):
+    file.write_text(
+        "import tuner\nfrom tuner import JobCfg\nclass A(JobCfg): pass\nclass B(A): pass\n"
+    )
+    with (
+        isaac_lab.program() as program,
+        pytest.raises(SystemExit, match=r"Give --cfg-class \(it has: A, B\)"),
+    ):
         program.described(program.arguments(["space", "--cfg_file", str(file)]))
 
 
-def test_a_stopper_sees_the_newest_scalars_after_each_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopper_sees_the_newest_scalars_after_each_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.syspath_prepend(str(Path(event_files.__file__).parent))
     with SummaryWriter(str(tmp_path / "run" / "summaries")) as writer:
         for number in range(4):
             writer.add_scalar("Episode/Episode_Termination/cart out of bounds", number / 4, number)
             writer.add_scalar("rewards/time", 10.0 * number, number)
+
     with isaac_lab.program() as program:
         seen = list(program.rounds(tmp_path, iter([True, True, False]).__next__))
-        keys = ("training_iteration", "Episode/Episode_Termination/cart_out_of_bounds", "rewards/time")
-        assert [tuple(found[key] for key in keys) for found in seen] == [(1, 0.0, 0.0), (2, 0.25, 10.0), (3, 0.5, 20.0)]
+        keys = (
+            "training_iteration",
+            "Episode/Episode_Termination/cart_out_of_bounds",
+            "rewards/time",
+        )
+
+        assert [tuple(found[key] for key in keys) for found in seen] == [
+            (1, 0.0, 0.0),
+            (2, 0.25, 10.0),
+            (3, 0.5, 20.0),
+        ]
+
         stopper = program.member(
-            program.load(isaac_lab.write(tmp_path, "old")), "CartpoleEarlyStopper", program.Stopper, ""
+            program.load(isaac_lab.write(tmp_path, "old")),
+            "CartpoleEarlyStopper",
+            program.Stopper,
+            "",
         )()
+
         out = {"Episode/Episode_Termination/cart_out_of_bounds": 0.9}
-        assert [stopper("t", {"training_iteration": number, **out}) for number in (19, 20)] == [False, True]
+        assert [stopper("t", {"training_iteration": number, **out}) for number in (19, 20)] == [
+            False,
+            True,
+        ]
 
 
 # The iterations in which Ray's own classes (2.60.0) end a trial that has these values of a metric.
@@ -210,7 +268,12 @@ RAYS_STOPPERS = {
     "MaximumIterationStopper(5)": [5, 6, 7, 8],
     "TrialPlateauStopper('m')": [6],
     "TrialPlateauStopper('m', num_results=2, grace_period=1)": [4, 5, 6],
-    "TrialPlateauStopper('m', std=0.5, num_results=3, metric_threshold=0.8, mode='max')": [4, 5, 6, 8],
+    "TrialPlateauStopper('m', std=0.5, num_results=3, metric_threshold=0.8, mode='max')": [
+        4,
+        5,
+        6,
+        8,
+    ],
     "TrialPlateauStopper('m', std=0.5, num_results=3, metric_threshold=0.8, mode='min')": [7],
     "TrialPlateauStopper('absent', num_results=2, grace_period=1)": [],
     "FunctionStopper(lambda trial, result: result['m'] > 0.95)": [8],
@@ -223,14 +286,21 @@ def test_a_stopper_of_ray_ends_a_trial_where_it_does_there(written: str, ended: 
     with isaac_lab.program() as program:
         program.stand_ins(Path("/nowhere/here"))
         stopper = eval(written, vars(sys.modules["ray.tune.stopper"]).copy())
-    assert [number for number, value in enumerate(VALUES, 1) if stopper("trial", {"m": value})] == ended
+    assert [
+        number for number, value in enumerate(VALUES, 1) if stopper("trial", {"m": value})
+    ] == ended
 
 
 @pytest.mark.parametrize(
     ("written", "stands_for_it"),
-    [("TimeoutStopper(60)", "`tune.time`"), ("ExperimentPlateauStopper('m')", "`tune.stop.plateau`")],
+    [
+        ("TimeoutStopper(60)", "`tune.time`"),
+        ("ExperimentPlateauStopper('m')", "`tune.stop.plateau`"),
+    ],
 )
-def test_a_stopper_of_a_whole_sweep_is_named_with_what_stands_for_it(written: str, stands_for_it: str) -> None:
+def test_a_stopper_of_a_whole_sweep_is_named_with_what_stands_for_it(
+    written: str, stands_for_it: str
+) -> None:
     with isaac_lab.program() as program:
         program.stand_ins(Path("/nowhere/here"))
         with pytest.raises(SystemExit, match=stands_for_it):
@@ -247,21 +317,44 @@ def test_a_stopper_of_a_whole_sweep_is_named_with_what_stands_for_it(written: st
         ("pass", False),
     ],
 )
-def test_a_stopper_that_may_end_a_sweep_is_described_so(body: str, ends: bool, tmp_path: Path) -> None:
+def test_a_stopper_that_may_end_a_sweep_is_described_so(
+    body: str, ends: bool, tmp_path: Path
+) -> None:
     file = isaac_lab.write(tmp_path, "old")
     with file.open("a") as more:
         more.write(f"\n\nclass Early(CartpoleEarlyStopper):\n    {body}\n")
-    words = ["space", "--cfg_file", str(file), "--cfg_class", "CartpoleTheiaJobCfg", "--stopper", "Early"]
+
+    words = [
+        "space",
+        "--cfg_file",
+        str(file),
+        "--cfg_class",
+        "CartpoleTheiaJobCfg",
+        "--stopper",
+        "Early",
+    ]
+
     with isaac_lab.program() as program:
-        found = program.described(program.arguments([*words, "--progress_reporter", "CustomCartpoleProgressReporter"]))
+        found = program.described(
+            program.arguments([*words, "--progress_reporter", "CustomCartpoleProgressReporter"])
+        )
+
     assert (found["ends_sweep"], found["columns"]) == (ends, ["training_iteration"])
 
 
 @pytest.mark.parametrize(
     ("script", "left", "added"),
     [
-        ("scripts/reinforcement_learning/train.py", "rsl_rl/cartpole/now/model_50.pt", ["--checkpoint", "latest"]),
-        ("scripts/reinforcement_learning/rsl_rl/train.py", "rsl_rl/cartpole/now/model_50.pt", ["--resume"]),
+        (
+            "scripts/reinforcement_learning/train.py",
+            "rsl_rl/cartpole/now/model_50.pt",
+            ["--checkpoint", "latest"],
+        ),
+        (
+            "scripts/reinforcement_learning/rsl_rl/train.py",
+            "rsl_rl/cartpole/now/model_50.pt",
+            ["--resume"],
+        ),
         ("rl_games/train.py", "rl_games/cartpole/now/nn/last_ep_50.pth", ["--checkpoint", "{}"]),
         ("skrl/train.py", "skrl/cartpole/now/checkpoints/agent_50.pt", ["--checkpoint", "{}"]),
         ("sb3/train.py", "sb3/cartpole/now/model_50_steps.zip", ["--checkpoint", "{}"]),
@@ -272,13 +365,20 @@ def test_a_later_attempt_goes_on_from_the_newest_checkpoint(
     script: str, left: str, added: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for age, path in ((100, tmp_path / "logs" / left), (200, tmp_path / "logs" / left.replace("50", "10"))):
+    for age, path in (
+        (100, tmp_path / "logs" / left),
+        (200, tmp_path / "logs" / left.replace("50", "10")),
+    ):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
         os.utime(path, (1e9 - age, 1e9 - age))
+
     first = ["isaaclab.sh", "-p", script, "--task", "A"]
     with isaac_lab.program() as program:
         monkeypatch.setenv("TRAINYARD_ATTEMPT", "1")
         assert program.continued(first) == first
         monkeypatch.setenv("TRAINYARD_ATTEMPT", "2")
-        assert program.continued(first) == [*first, *(word.format(tmp_path / "logs" / left) for word in added)]
+        assert program.continued(first) == [
+            *first,
+            *(word.format(tmp_path / "logs" / left) for word in added),
+        ]

@@ -1,4 +1,6 @@
-"""What Ray's own dashboard shows of a run: lines of tasks, whole and with their names, up to a limit."""
+"""What Ray's own dashboard shows of a run: lines of tasks, whole and with their names, up to a
+limit.
+"""
 
 from __future__ import annotations
 

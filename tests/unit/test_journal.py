@@ -1,4 +1,6 @@
-"""A run's stream is taken in once, in order, however often it is read and whoever was killed in between."""
+"""A run's stream is taken in once, in order, however often it is read and whoever was killed in
+between.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,11 @@ def take_in(run: RunDirectory, lines: list[bytes]) -> list[bytes]:
 
 
 def recorded(run: RunDirectory) -> tuple[list[int], str, str]:
-    return [event["seq"] for event in journals.recorded(run)], run.log("a", 1).read_text(), run.log("b", 1).read_text()
+    return (
+        [event["seq"] for event in journals.recorded(run)],
+        run.log("a", 1).read_text(),
+        run.log("b", 1).read_text(),
+    )
 
 
 WHOLE = ([0, 2, 5], "one\ntwo\n", "b\n")
@@ -83,7 +89,9 @@ def test_a_missing_line_is_an_error(run: RunDirectory) -> None:
 
 
 def test_missing_output_is_an_error(run: RunDirectory) -> None:
-    with pytest.raises(OutsideError, match=r"a\.1\.log has a gap: 5 bytes are missing before offset 5"):
+    with pytest.raises(
+        OutsideError, match=r"a\.1\.log has a gap: 5 bytes are missing before offset 5"
+    ):
         take_in(run, [STREAM[0], output(1, "late\n", at=5)])
 
 
@@ -93,8 +101,17 @@ def test_bytes_that_are_not_text_come_back_as_they_were(run: RunDirectory) -> No
     assert run.log("a", 1).read_bytes() == raw
 
 
-def test_each_finished_segment_is_counted_so_that_the_next_reader_knows_where_to_begin(run: RunDirectory) -> None:
-    take_in(run, [line(0, "run-started"), line(1, "continues", next="stream.000001.jsonl"), line(2, "note", text="x")])
+def test_each_finished_segment_is_counted_so_that_the_next_reader_knows_where_to_begin(
+    run: RunDirectory,
+) -> None:
+    take_in(
+        run,
+        [
+            line(0, "run-started"),
+            line(1, "continues", next="stream.000001.jsonl"),
+            line(2, "note", text="x"),
+        ],
+    )
     journal = Journal(run)
     assert journal.segment == 1
     journal.close()
@@ -122,9 +139,15 @@ def test_a_run_whose_runner_died_gets_an_end(run: RunDirectory) -> None:
     assert (last["event"], last["exit"], last["by"], last["seq"]) == ("run-ended", 6, "operator", 1)
 
 
-def test_a_study_goes_on_behind_that_of_the_former_run_however_often_it_is_read(run: RunDirectory) -> None:
+def test_a_study_goes_on_behind_that_of_the_former_run_however_often_it_is_read(
+    run: RunDirectory,
+) -> None:
     store.keep_study(run, "former\n")
-    lines = [line(0, "study", at=7, text="one\n"), line(1, "study", at=11, text="two\n"), line(2, "note", text="x")]
+    lines = [
+        line(0, "study", at=7, text="one\n"),
+        line(1, "study", at=11, text="two\n"),
+        line(2, "note", text="x"),
+    ]
     take_in(run, lines[:1])
     take_in(run, lines)
     take_in(run, lines)
@@ -132,25 +155,37 @@ def test_a_study_goes_on_behind_that_of_the_former_run_however_often_it_is_read(
     assert [event["seq"] for event in journals.recorded(run)] == [2]
 
 
-def test_where_nothing_can_be_written_a_run_is_shown_and_the_reason_is_known(run: RunDirectory) -> None:
+def test_where_nothing_can_be_written_a_run_is_shown_and_the_reason_is_known(
+    run: RunDirectory,
+) -> None:
     (run.path / ".lock").mkdir()
     journal = Journal(run)
     assert not journal.recording
     assert journal.problem
+
     assert journal.problem.lines() == [
         "what is kept of runs cannot be written: is a directory",
         f"  at {run.path}",
-        "  -> A run goes on without this. Once there is room, and it may be written: trainyard train.logs RUN",
+        (
+            "  -> A run goes on without this. Once there is room, and it may be written: trainyard "
+            "train.logs RUN"
+        ),
     ]
-    assert [new["event"] for new in map(journal.apply, STREAM[:1]) if not isinstance(new, Output) and new] == [
-        "run-started"
-    ]
+
+    assert [
+        new["event"]
+        for new in map(journal.apply, STREAM[:1])
+        if not isinstance(new, Output) and new
+    ] == ["run-started"]
+
     assert list(journals.recorded(run)) == []
     journal.close()
 
 
 @pytest.mark.parametrize("stolen", ["events.jsonl", "logs/a.1.log"])
-def test_a_file_that_cannot_be_written_any_more_is_an_error_that_names_it(run: RunDirectory, stolen: str) -> None:
+def test_a_file_that_cannot_be_written_any_more_is_an_error_that_names_it(
+    run: RunDirectory, stolen: str
+) -> None:
     journal = Journal(run)
     (run.path / stolen).mkdir()
     with pytest.raises(OutsideError) as caught:
@@ -162,7 +197,9 @@ def test_a_file_that_cannot_be_written_any_more_is_an_error_that_names_it(run: R
     )
 
 
-@pytest.mark.parametrize("values", [[5], [[1, 2]], [["1", 2, 3]], [[1, 10**400, 3]], [[1, True, 3]], [None], 5])
+@pytest.mark.parametrize(
+    "values", [[5], [[1, 2]], [["1", 2, 3]], [[1, 10**400, 3]], [[1, True, 3]], [None], 5]
+)
 def test_what_is_no_value_of_a_metric_is_no_event(run: RunDirectory, values: Any) -> None:
     with pytest.raises(OutsideError, match=r"^not an event of Trainyard's runner: values is "):
         take_in(run, [line(0, "metric", task="a", attempt=1, values=values)])

@@ -12,8 +12,12 @@ from trainyard.spec.load import load_job
 
 
 def refused(*command: str) -> list[str]:
-    """Return the first words of what is said of a job with this command, once for each of its two tasks."""
-    job = JobSpec.model_validate({"name": "train", "command": (*command, "{seed}"), "matrix": {"seed": (0, 1)}})
+    """Return the first words of what is said of a job with this command, once for each of its two
+    tasks.
+    """
+    job = JobSpec.model_validate(
+        {"name": "train", "command": (*command, "{seed}"), "matrix": {"seed": (0, 1)}}
+    )
     found = list(known_commands.problems({task.name: task.command for task in expand(job)}))
     assert {problem.where for problem in found} <= {"command of task seed=0"}
     return [" ".join(problem.message.split()[:2]) for problem in found]
@@ -33,10 +37,22 @@ def refused(*command: str) -> list[str]:
         ("schola-train --num-cpu 4", ["Schola 1.0.0's"]),
         ("schola-train --checkpoint ckpt", ["a relative"]),
         ("schola-train --checkpoint-dir=ckpt", ["a relative"]),
-        ("schola-train --num-cpus-per-learner 2 --checkpoint-dir /mnt/ckpt --checkpoint-dir=/mnt", []),
+        (
+            "schola-train --num-cpus-per-learner 2 --checkpoint-dir /mnt/ckpt --checkpoint-dir=/mnt",
+            [],
+        ),
         ("python train.py --num-cpus 4 --checkpoint-dir ckpt", []),
-        ("schola-train --resume-from ckpt/1 --activation=gelu -x", ["a relative", "Schola 1.0.0's"]),
-        ("schola-train -t3 --timestep 3 --learning-rate -1 -rllibv=1 --activation tanh --resume-from=/mnt/1", []),
+        (
+            "schola-train --resume-from ckpt/1 --activation=gelu -x",
+            ["a relative", "Schola 1.0.0's"],
+        ),
+        (
+            (
+                "schola-train -t3 --timestep 3 --learning-rate -1 -rllibv=1 --activation tanh "
+                "--resume-from=/mnt/1"
+            ),
+            [],
+        ),
         ("schola-train --num-env-runners 2 --check", []),
         ("env schola-train --flag-of-a-newer-one", []),
         ("schola-train --activation relu --headless APPO", ["Schola 1.0.0's"]),
@@ -46,14 +62,19 @@ def refused(*command: str) -> list[str]:
         ("bash train.sh -t 1", []),
     ],
 )
-def test_what_fails_on_a_cluster_is_refused_and_the_rest_is_not(command: str, said: list[str]) -> None:
+def test_what_fails_on_a_cluster_is_refused_and_the_rest_is_not(
+    command: str, said: list[str]
+) -> None:
     assert refused(*command.split()) == said
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("python Schola/Resources/python/schola/scripts/ray/launch.py -t 1 --headless APPO", ["Schola's interactive"]),
+        (
+            "python Schola/Resources/python/schola/scripts/ray/launch.py -t 1 --headless APPO",
+            ["Schola's interactive"],
+        ),
         ("cd /opt && SEED=1 exec schola-train --num-cpus 4 > log", ["--num-cpus starts"]),
         ("nvidia-smi; schola-train --gama 1 | tee log", ["Schola 1.0.0's"]),
         ("nvidia-smi\n  schola-train --gama 1\n", ["Schola 1.0.0's"]),
@@ -77,7 +98,9 @@ def test_unknown_flags_of_a_sweep_too_are_all_named() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", sorted(path.parent.name for path in shipped("jobs").glob("*/job.yaml")))
+@pytest.mark.parametrize(
+    "name", sorted(path.parent.name for path in shipped("jobs").glob("*/job.yaml"))
+)
 def test_the_jobs_that_we_ship_are_not_refused(name: str) -> None:
     commands = {task.name: task.command for task in expand(load_job(shipped("jobs") / name))}
     assert list(known_commands.problems(commands)) == []

@@ -1,4 +1,6 @@
-"""What we ask the Kubernetes API, and what we make of its answers; the server is a list of answers."""
+"""What we ask the Kubernetes API, and what we make of its answers; the server is a list of
+answers.
+"""
 
 from __future__ import annotations
 
@@ -67,12 +69,18 @@ def test_an_object_that_is_not_there_is_none() -> None:
 def test_the_objects_of_a_list_say_what_they_are() -> None:
     pod = {"metadata": {"name": "one"}}
     kube, server = answered((200, {"items": [pod]}))
-    assert kube.list(POD, namespace="team", labels="a in (b,c)") == [{"apiVersion": "v1", "kind": "Pod", **pod}]
+    assert kube.list(POD, namespace="team", labels="a in (b,c)") == [
+        {"apiVersion": "v1", "kind": "Pod", **pod}
+    ]
     assert server.asked[0][2] == {"labelSelector": "a in (b,c)"}
 
 
 def test_of_a_kind_that_the_cluster_does_not_know_there_are_none() -> None:
-    kube, _ = answered((404, "page not found"), (404, "page not found"), (200, {"resources": [{"name": "rayjobs"}]}))
+    kube, _ = answered(
+        (404, "page not found"),
+        (404, "page not found"),
+        (200, {"resources": [{"name": "rayjobs"}]}),
+    )
     assert kube.list(RAY_CLUSTER) == []
     assert [kube.serves(kind) for kind in (RAY_CLUSTER, RAY_JOB)] == [False, True]
 
@@ -92,7 +100,9 @@ def test_applying_says_who_applies_and_completes_the_object() -> None:
 
 
 def test_only_the_object_that_was_meant_is_deleted() -> None:
-    kube, server = answered((200, {}), status(404, "not found"), status(409, "the UID in the precondition"))
+    kube, server = answered(
+        (200, {}), status(404, "not found"), status(409, "the UID in the precondition")
+    )
     assert kube.delete(POD, "one", namespace="team", uid="abc")
     assert not kube.delete(POD, "one", namespace="team", with_owned=True)
     assert not kube.delete(POD, "one", namespace="team", uid="abc")

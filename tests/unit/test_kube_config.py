@@ -16,7 +16,9 @@ from trainyard.seams.kube.config import Access
 def kubeconfig(path: Path, *names: str, current: str | None = None, **user: Any) -> Path:
     """Write a kubeconfig with one context, cluster and user of each name."""
     content = {
-        "clusters": [{"name": name, "cluster": {"server": f"https://{name}:6443/"}} for name in names],
+        "clusters": [
+            {"name": name, "cluster": {"server": f"https://{name}:6443/"}} for name in names
+        ],
         "users": [{"name": name, "user": user} for name in names],
         "contexts": [{"name": name, "context": {"cluster": name, "user": name}} for name in names],
         "current-context": current,
@@ -26,11 +28,15 @@ def kubeconfig(path: Path, *names: str, current: str | None = None, **user: Any)
     return path
 
 
-def find(tmp_path: Path, *files: Path, kubeconfig: str | None = None, context: str | None = None) -> Access:
+def find(
+    tmp_path: Path, *files: Path, kubeconfig: str | None = None, context: str | None = None
+) -> Access:
     environ = {"HOME": str(tmp_path)}
     if files:
         environ["KUBECONFIG"] = ":".join(map(str, files))
-    return config.access(environ, kubeconfig=kubeconfig, context=context, relative_to=tmp_path / "clusters")
+    return config.access(
+        environ, kubeconfig=kubeconfig, context=context, relative_to=tmp_path / "clusters"
+    )
 
 
 def refusal(tmp_path: Path, *files: Path, context: str | None = None) -> list[str]:
@@ -39,7 +45,9 @@ def refusal(tmp_path: Path, *files: Path, context: str | None = None) -> list[st
     return raised.value.lines()
 
 
-def test_without_a_word_it_is_the_current_context_of_the_file_in_the_home_directory(tmp_path: Path) -> None:
+def test_without_a_word_it_is_the_current_context_of_the_file_in_the_home_directory(
+    tmp_path: Path,
+) -> None:
     file = kubeconfig(tmp_path / ".kube" / "config", "lab", "prod", current="prod")
     assert find(tmp_path) == Access("prod", "https://prod:6443", "prod", (file,))
 
@@ -62,11 +70,23 @@ def test_a_file_that_the_cluster_file_names_is_its_neighbour(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("text", "context", "what"),
     [
-        ("contexts: [{name: lab}, {name: prod}]", "prodd", "has no context 'prodd'; did you mean 'prod'?"),
+        (
+            "contexts: [{name: lab}, {name: prod}]",
+            "prodd",
+            "has no context 'prodd'; did you mean 'prod'?",
+        ),
         ("contexts: [{name: lab}, {name: prod}]", None, "has no current context"),
         ("contexts: lab", None, "cannot be used: it is not a kubeconfig"),
-        ("users:\n- token: s3cret\n  - [\n", None, "cannot be used: it is not YAML, or says nothing"),
-        ("contexts: [{name: lab}]", "lab", "cannot be used: context lab names no cluster that has a server"),
+        (
+            "users:\n- token: s3cret\n  - [\n",
+            None,
+            "cannot be used: it is not YAML, or says nothing",
+        ),
+        (
+            "contexts: [{name: lab}]",
+            "lab",
+            "cannot be used: context lab names no cluster that has a server",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_file_is_told_and_never_quoted(
@@ -83,7 +103,9 @@ def test_without_any_kubeconfig_it_says_where_it_looked(tmp_path: Path) -> None:
     assert refusal(tmp_path)[:2] == ["there is no kubeconfig", f"  at {tmp_path}/.kube/config"]
 
 
-def test_a_user_who_acts_as_somebody_else_is_refused_instead_of_acting_with_all_rights(tmp_path: Path) -> None:
+def test_a_user_who_acts_as_somebody_else_is_refused_instead_of_acting_with_all_rights(
+    tmp_path: Path,
+) -> None:
     file = kubeconfig(tmp_path / "config", "lab", current="lab", token="s3cret", **{"as": "intern"})
     what = "user lab of the kubeconfig acts as somebody else (`as`), which Trainyard cannot"
     assert refusal(tmp_path, file)[:2] == [what, f"  at {file}"]

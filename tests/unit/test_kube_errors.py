@@ -10,7 +10,13 @@ import pytest
 from trainyard.errors import PrerequisiteError, TrainyardError
 from trainyard.seams.kube import errors
 from trainyard.seams.kube.config import Access
-from trainyard.seams.kube.errors import ApiUnreachableError, ConflictError, ForbiddenError, InvalidError, KubeError
+from trainyard.seams.kube.errors import (
+    ApiUnreachableError,
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    KubeError,
+)
 
 ACCESS = Access("lab", "https://192.0.2.1:6443", "ops", (Path("/home/ops/.kube/config"),))
 CREATE = "POST /api/v1/namespaces/team/pods"
@@ -35,22 +41,44 @@ def test_a_right_that_is_missing_is_named_with_verb_kind_namespace_and_user() ->
     ("status", "message", "kind", "what"),
     [
         (400, "bad field", InvalidError, "Kubernetes does not take it: bad field"),
-        (401, "Unauthorized", PrerequisiteError, "the Kubernetes API does not accept the login of user ops"),
+        (
+            401,
+            "Unauthorized",
+            PrerequisiteError,
+            "the Kubernetes API does not accept the login of user ops",
+        ),
         (
             403,
             f"{FORBIDDEN} at the cluster scope",
             ForbiddenError,
             "Kubernetes does not let user me get pods/log at the cluster scope",
         ),
-        (403, f"exceeded quota: {QUOTA}", PrerequisiteError, f"the namespace's quota has no room: {QUOTA}"),
-        (403, "violates PodSecurity", InvalidError, "Kubernetes does not allow it: violates PodSecurity"),
-        (404, 'namespaces "team" not found', KubeError, 'Kubernetes does not have it: namespaces "team" not found'),
+        (
+            403,
+            f"exceeded quota: {QUOTA}",
+            PrerequisiteError,
+            f"the namespace's quota has no room: {QUOTA}",
+        ),
+        (
+            403,
+            "violates PodSecurity",
+            InvalidError,
+            "Kubernetes does not allow it: violates PodSecurity",
+        ),
+        (
+            404,
+            'namespaces "team" not found',
+            KubeError,
+            'Kubernetes does not have it: namespaces "team" not found',
+        ),
         (409, "already exists", ConflictError, "Kubernetes has it otherwise: already exists"),
         (500, "webhook failed", KubeError, "the Kubernetes API answered 500: webhook failed"),
         (503, "starting", ApiUnreachableError, "the Kubernetes API cannot answer now: starting"),
     ],
 )
-def test_each_refusal_has_its_kind(status: int, message: str, kind: type[TrainyardError], what: str) -> None:
+def test_each_refusal_has_its_kind(
+    status: int, message: str, kind: type[TrainyardError], what: str
+) -> None:
     error = refused(status, message)
     assert (type(error), error.what.startswith(what)) == (kind, True)
 

@@ -26,7 +26,9 @@ def sent(*, image: str = "r/a@sha256:0", secrets: tuple[str, ...] = (), **file: 
 
 
 def stored(ray_cluster: Object, **replicas: int) -> Object:
-    """Return what the API server makes of it: its own fields, the CRD's defaults, what the autoscaler wrote."""
+    """Return what the API server makes of it: its own fields, the CRD's defaults, what the
+    autoscaler wrote.
+    """
     found = deepcopy(ray_cluster)
     found["metadata"] |= {"uid": "u", "resourceVersion": "7", "generation": 2, "managedFields": []}
     found["status"] = {"state": "ready"}
@@ -39,7 +41,9 @@ def stored(ray_cluster: Object, **replicas: int) -> Object:
 
 
 def said(old: Object, new: Object) -> list[tuple[str, bool]]:
-    return [(change.text, change.applied) for change in ray_cluster.changes(stored(old), stored(new))]
+    return [
+        (change.text, change.applied) for change in ray_cluster.changes(stored(old), stored(new))
+    ]
 
 
 def ignored(*texts: str) -> list[tuple[str, bool]]:
@@ -47,7 +51,9 @@ def ignored(*texts: str) -> list[tuple[str, bool]]:
 
 
 @pytest.mark.parametrize("file", [{}, LAB, GROWING])
-def test_what_the_api_server_and_the_autoscaler_fill_in_is_no_difference(file: dict[str, Any]) -> None:
+def test_what_the_api_server_and_the_autoscaler_fill_in_is_no_difference(
+    file: dict[str, Any],
+) -> None:
     assert ray_cluster.changes(stored(sent(**file), burst=2), stored(sent(**file))) == ()
 
 
@@ -87,9 +93,13 @@ def test_a_fixed_group_that_was_changed_by_kubectl_is_said_in_one_sentence() -> 
         ({"min": 0, "max": 3}, {"min": 0, "max": 2}, True),
     ],
 )
-def test_only_a_group_that_gets_smaller_ends_nodes(before: dict[str, int], after: dict[str, int], ends: bool) -> None:
+def test_only_a_group_that_gets_smaller_ends_nodes(
+    before: dict[str, int], after: dict[str, int], ends: bool
+) -> None:
     old, new = (sent(workers=[{"name": "gpu", **size}]) for size in (before, after))
-    assert any(change.ends_nodes for change in ray_cluster.changes(stored(old), stored(new))) == ends
+    assert (
+        any(change.ends_nodes for change in ray_cluster.changes(stored(old), stored(new))) == ends
+    )
 
 
 def test_what_a_node_has_is_said_without_what_follows_from_it() -> None:
@@ -125,7 +135,10 @@ def test_values_of_variables_are_not_shown() -> None:
 def test_what_the_autoscaler_decided_goes_along_within_the_new_bounds() -> None:
     live = stored(sent(**GROWING), burst=2)
     group = ray_cluster.carried(sent(**GROWING), live)["spec"]["workerGroupSpecs"][0]
-    assert (group["replicas"], group["scaleStrategy"]) == (2, {"workersToDelete": ["lab-burst-worker-abcde"]})
+    assert (group["replicas"], group["scaleStrategy"]) == (
+        2,
+        {"workersToDelete": ["lab-burst-worker-abcde"]},
+    )
     smaller = sent(workers=[{**BURST, "min": 0, "max": 1}])
     assert ray_cluster.carried(smaller, live)["spec"]["workerGroupSpecs"][0]["replicas"] == 1
     assert ray_cluster.carried(sent(**GROWING), stored(sent(**LAB))) == sent(**GROWING)

@@ -16,11 +16,18 @@ def pod(name: str, *, gpus: int = 1, phase: str = "Running") -> Object:
     made["metadata"]["labels"] |= {"ray.io/group": "gpu", "ray.io/node-type": "worker"}
     limits = {"nvidia.com/gpu": str(gpus)} if gpus else {"cpu": "1"}
     containers = [{"name": "ray-worker", "resources": {"limits": limits}}]
-    return {**made, "spec": {"nodeName": "host-2", "containers": containers}, "status": {"phase": phase}}
+    return {
+        **made,
+        "spec": {"nodeName": "host-2", "containers": containers},
+        "status": {"phase": phase},
+    }
 
 
 def kubernetes(*made: Object, offers: int = 2, **more: Any) -> FakeKube:
-    node = {"metadata": {"name": "host-2"}, "status": {"allocatable": {"nvidia.com/gpu": str(offers)}}}
+    node = {
+        "metadata": {"name": "host-2"},
+        "status": {"allocatable": {"nvidia.com/gpu": str(offers)}},
+    }
     return FakeKube((NODE, node), *[(POD, each) for each in made], **more)
 
 
@@ -39,4 +46,6 @@ def test_a_host_that_lost_a_gpu_fails_for_every_pod_that_holds_some_there() -> N
 
 def test_what_may_not_be_asked_is_no_failure() -> None:
     (found,) = checked(kubernetes(pod("a"), forbidden=["nodes"]))
-    assert found == BackendCheck("allocatable", "gpu-a", True, "ops may not get nodes", skipped=True)
+    assert found == BackendCheck(
+        "allocatable", "gpu-a", True, "ops may not get nodes", skipped=True
+    )

@@ -1,4 +1,6 @@
-"""Why a cluster on Kubernetes is not ready: one message, the real cause, with what to do; each table of rules once."""
+"""Why a cluster on Kubernetes is not ready: one message, the real cause, with what to do; each
+table of rules once.
+"""
 
 from __future__ import annotations
 
@@ -39,15 +41,23 @@ READY = {"kube-1": condition("Ready", "True"), "kube-2": condition("Ready", "Tru
 
 
 def kubernetes(hosts: dict[str, Object] | None = None) -> FakeKube:
-    """Return a Kubernetes with these hosts, each with its condition Ready; None: they may not be seen."""
-    nodes = [{"metadata": {"name": name}, "status": {"conditions": [ready]}} for name, ready in (hosts or {}).items()]
+    """Return a Kubernetes with these hosts, each with its condition Ready; None: they may not be
+    seen.
+    """
+    nodes = [
+        {"metadata": {"name": name}, "status": {"conditions": [ready]}}
+        for name, ready in (hosts or {}).items()
+    ]
     kube = FakeKube(*[(NODE, node) for node in nodes], forbidden=["nodes"] if hosts is None else [])
     kube.texts[WORKER] = "started\n\n\x1b[31mno such thing\x1b[0m\n"
     return kube
 
 
 def snapshot(
-    *pods: Object, hosts: dict[str, Object] | None = None, events: Sequence[Object] = (), **more: Any
+    *pods: Object,
+    hosts: dict[str, Object] | None = None,
+    events: Sequence[Object] = (),
+    **more: Any,
 ) -> Snapshot:
     return Snapshot(kubernetes(hosts), "team", pods, events=tuple(events), **more)  # type: ignore[arg-type]
 
@@ -77,22 +87,39 @@ def pulling(text: str, *, reason: str = "ImagePullBackOff") -> Object:
         (
             'Head "https://192.0.2.10:5000/v2/": http: server gave HTTP response to HTTPS client',
             "registry 192.0.2.10:5000 speaks plain HTTP, and the node expects TLS",
-            "Tell containerd on every node how to speak to it: /etc/containerd/certs.d/192.0.2.10:5000/hosts.toml "
+            "Tell containerd on every node how to speak to it: "
+            "/etc/containerd/certs.d/192.0.2.10:5000/hosts.toml "
             "(MicroK8s: /var/snap/microk8s/current/args/certs.d/192.0.2.10:5000/hosts.toml), with "
             'server = "http://192.0.2.10:5000".',
         ),
         (
-            "failed to authorize: failed to fetch anonymous token: unexpected status: 401 Unauthorized",
+            (
+                "failed to authorize: failed to fetch anonymous token: unexpected status: 401 "
+                "Unauthorized"
+            ),
             "registry 192.0.2.10:5000 refuses the login",
-            "Is the login in the cluster file right: registry.username with password_env, or kuberay.pull_secrets?",
+            (
+                "Is the login in the cluster file right: registry.username with password_env, or "
+                "kuberay.pull_secrets?"
+            ),
         ),
-        ("write /var/lib/x: no space left on device", "the node's disk is full", "Make room on it: crictl rmi --prune"),
+        (
+            "write /var/lib/x: no space left on device",
+            "the node's disk is full",
+            "Make room on it: crictl rmi --prune",
+        ),
         ("something that nobody has seen", "registry 192.0.2.10:5000 or the node refuses", None),
     ],
 )
-def test_what_a_registry_says_gets_the_hint_for_a_host(text: str, why: str, hint: str | None) -> None:
+def test_what_a_registry_says_gets_the_hint_for_a_host(
+    text: str, why: str, hint: str | None
+) -> None:
     found = only(pulling(text))
-    assert (found.message, found.hint, found.raw) == (f"cannot have the image {IMAGE}: {why}", hint, text)
+    assert (found.message, found.hint, found.raw) == (
+        f"cannot have the image {IMAGE}: {why}",
+        hint,
+        text,
+    )
 
 
 def test_a_first_failed_pull_and_one_without_its_secret_may_be_chance() -> None:
@@ -108,18 +135,25 @@ def unplaced(text: str, name: str = WORKER) -> Object:
 
 def test_a_pod_that_finds_no_room_says_what_each_host_lacks() -> None:
     text = (
-        "0/4 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint {nvidia.com/gpu: present}, "
-        "1 node(s) were unschedulable, 2 Insufficient nvidia.com/gpu. no new claims to deallocate, preemption: 0/4 "
+        "0/4 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint "
+        "{nvidia.com/gpu: present}, "
+        "1 node(s) were unschedulable, 2 Insufficient nvidia.com/gpu. no new claims to "
+        "deallocate, preemption: 0/4 "
         "nodes are available: 4 No preemption victims found for incoming pod."
     )
+
     lines, code = error(unplaced(text))
     assert lines == [
-        "gpu-x7k2p found no room for 2 cpu, 4Gi memory: 0/4 nodes are available: 1 Insufficient cpu, 1 node(s) had "
-        "untolerated taint {nvidia.com/gpu: present}, 1 node(s) were unschedulable, 2 Insufficient nvidia.com/gpu",
+        "gpu-x7k2p found no room for 2 cpu, 4Gi memory: 0/4 nodes are available: 1 Insufficient "
+        "cpu, 1 node(s) had "
+        "untolerated taint {nvidia.com/gpu: present}, 1 node(s) were unschedulable, 2 "
+        "Insufficient nvidia.com/gpu",
         f"  at {PLACE}",
-        "  -> Does NVIDIA's device plugin run (MicroK8s: microk8s enable gpu)? Or ask for fewer; to try the layout "
+        "  -> Does NVIDIA's device plugin run (MicroK8s: microk8s enable gpu)? Or ask for fewer; "
+        "to try the layout "
         "without GPUs: `kuberay: {simulated_gpus: true}`.",
     ]
+
     assert code == 3
 
 
@@ -127,8 +161,14 @@ def test_a_pod_that_finds_no_room_says_what_each_host_lacks() -> None:
     ("text", "hint"),
     [
         ("1 node(s) didn't match Pod's node affinity/selector.", "kuberay.node_selector"),
-        ("2 node(s) didn't match pod anti-affinity rules. preemption: not helpful", "spread: preferred"),
-        ("1 node(s) had untolerated taint {node.kubernetes.io/not-ready: }.", "kubectl describe nodes"),
+        (
+            "2 node(s) didn't match pod anti-affinity rules. preemption: not helpful",
+            "spread: preferred",
+        ),
+        (
+            "1 node(s) had untolerated taint {node.kubernetes.io/not-ready: }.",
+            "kubectl describe nodes",
+        ),
         ("2 node(s) had untolerated taint {team: red}.", "kuberay.tolerations"),
         ("1 node(s) are on the moon.", "kubectl describe nodes"),
     ],
@@ -139,25 +179,50 @@ def test_what_helps_depends_on_what_the_scheduler_says(text: str, hint: str) -> 
 
 def test_machines_that_come_by_themselves_are_waited_for() -> None:
     text = "0/1 nodes are available: 1 Insufficient cpu."
-    assert [only(unplaced(text), wait_for_machines=wait).tolerates for wait in (0.0, 600.0)] == [SOON, 600.0]
-    claim = only(unplaced('0/1 nodes are available: persistentvolumeclaim "data" not found.'), wait_for_machines=600.0)
+    assert [only(unplaced(text), wait_for_machines=wait).tolerates for wait in (0.0, 600.0)] == [
+        SOON,
+        600.0,
+    ]
+    claim = only(
+        unplaced('0/1 nodes are available: persistentvolumeclaim "data" not found.'),
+        wait_for_machines=600.0,
+    )
     assert (claim.message, claim.tolerates) == ("cannot start: there is no claim data", SOON)
 
 
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
-        ("exceeded quota: small, requested: limits.cpu=2, used: limits.cpu=3, limited: limits.cpu=4", "Ask for less"),
+        (
+            (
+                "exceeded quota: small, requested: limits.cpu=2, used: limits.cpu=3, limited: "
+                "limits.cpu=4"
+            ),
+            "Ask for less",
+        ),
         ("[maximum cpu usage per Container is 1, but limit is 2]", "kubectl describe limitrange"),
-        ('violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false', "restricted: true"),
-        ('error looking up service account t/a: serviceaccount "a" not found', "kuberay.service_account"),
-        ('admission webhook "policy.team" denied the request: images must be signed', "Who runs this Kubernetes"),
+        (
+            'violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false',
+            "restricted: true",
+        ),
+        (
+            'error looking up service account t/a: serviceaccount "a" not found',
+            "kuberay.service_account",
+        ),
+        (
+            'admission webhook "policy.team" denied the request: images must be signed',
+            "Who runs this Kubernetes",
+        ),
         ("the moon is full", ""),
     ],
 )
 def test_what_the_api_server_refuses_is_said_as_it_wrote_it(text: str, hint: str) -> None:
     found = explain_admission(f'pods "x" is forbidden: {text}', what="a worker")
-    assert (found.message, found.summary, found.error.exit_code) == (f"a worker may not be made: {text}", text, 3)
+    assert (found.message, found.summary, found.error.exit_code) == (
+        f"a worker may not be made: {text}",
+        text,
+        3,
+    )
     assert hint in (found.hint or "")
 
 
@@ -165,7 +230,11 @@ def test_what_the_api_server_refuses_is_said_as_it_wrote_it(text: str, hint: str
     "status",
     [
         waiting("CreateContainerConfigError", 'secret "lab" not found'),
-        waiting("CrashLoopBackOff", restarts=1, last=ended("StartError", 128, message='secret "lab" not found')),
+        waiting(
+            "CrashLoopBackOff",
+            restarts=1,
+            last=ended("StartError", 128, message='secret "lab" not found'),
+        ),
     ],
 )
 def test_a_container_that_cannot_start_says_what_it_lacks(status: Object) -> None:
@@ -178,8 +247,14 @@ def test_what_a_kubelet_lacks_stands_in_its_events(reason: str) -> None:
     waits = pod(WORKER)
     failed = event(waits, reason, 'no runtime for "nvidia" is configured', when=STARTED)
     lines, code = error(waits, events=[failed])
-    assert (lines[:2], code) == (['gpu-x7k2p cannot start: no runtime for "nvidia" is configured', AT], 3)
-    assert causes(waits, events=[failed, event(waits, "Pulling", "Pulling image", kind="Normal")]) == ()
+    assert (lines[:2], code) == (
+        ['gpu-x7k2p cannot start: no runtime for "nvidia" is configured', AT],
+        3,
+    )
+    assert (
+        causes(waits, events=[failed, event(waits, "Pulling", "Pulling image", kind="Normal")])
+        == ()
+    )
 
 
 def test_what_happened_once_or_to_an_earlier_pod_is_no_cause() -> None:
@@ -194,12 +269,16 @@ def test_a_crash_is_shown_with_the_end_of_the_log_of_the_run_that_ended() -> Non
     status = waiting("CrashLoopBackOff", restarts=2, last=ended("Error", 1))
     assert error(pod(WORKER, phase="Running", containers=(status,))) == (
         [
-            "gpu-x7k2p ended while it was starting (exit code 1); the end of its log:\n    started\n    no such thing",
+            (
+                "gpu-x7k2p ended while it was starting (exit code 1); the end of its log:\n    "
+                "started\n    no such thing"
+            ),
             AT,
             "  -> Is Ray in the image, and does it work there? `trainyard image.lint` says.",
         ],
         6,
     )
+
     message = stopped(ended("Error", 1, message="Traceback\nImportError: no ray\n"))
     lines, _ = error(pod(WORKER, phase="Failed", containers=(message,)))
     assert lines[0].endswith("; the end of its log:\n    Traceback\n    ImportError: no ray")
@@ -213,14 +292,17 @@ def test_a_worker_that_ended_with_the_head_before_this_one_is_no_cause() -> None
 
 
 @pytest.mark.parametrize("leaving", [False, True])
-def test_a_host_that_is_not_ready_is_the_cause_also_for_a_pod_that_is_being_removed(leaving: bool) -> None:
+def test_a_host_that_is_not_ready_is_the_cause_also_for_a_pod_that_is_being_removed(
+    leaving: bool,
+) -> None:
     lost = pod(WORKER, phase="Running", leaving=leaving)
     silent = {"kube-2": condition("Ready", "Unknown", message="Kubelet stopped posting.")}
     lines, code = error(lost, hosts=silent)
     assert lines == [
         "gpu-x7k2p is on the Kubernetes node kube-2, which Kubernetes calls not ready",
         f"{AT}: Kubelet stopped posting.",
-        "  -> More about it: kubectl describe node kube-2. Start that machine or its kubelet again; or give it up "
+        "  -> More about it: kubectl describe node kube-2. Start that machine or its kubelet "
+        "again; or give it up "
         "(kubectl delete node kube-2), and its Ray nodes are replaced elsewhere.",
     ]
     assert code == 6
@@ -228,7 +310,9 @@ def test_a_host_that_is_not_ready_is_the_cause_also_for_a_pod_that_is_being_remo
     assert only(lost, hosts={"kube-1": READY["kube-1"]}).raw == 'nodes "kube-2" not found'
 
 
-def test_who_may_not_see_hosts_knows_it_by_a_pod_that_is_not_ready_with_containers_that_are() -> None:
+def test_who_may_not_see_hosts_knows_it_by_a_pod_that_is_not_ready_with_containers_that_are() -> (
+    None
+):
     conditions = (condition("Ready", "False"), condition("ContainersReady", "True"))
     lost = pod(WORKER, phase="Running", conditions=conditions, containers=(running(ready=True),))
     assert only(lost).summary == "Kubernetes calls its node kube-2 not ready"
@@ -245,9 +329,14 @@ def test_a_worker_that_cannot_reach_a_ready_head_says_what_it_gets() -> None:
 
 @pytest.mark.parametrize(
     ("cluster", "pods", "names"),
-    [(ray_cluster(group("gpu", 1)), (), "head, gpu"), (ray_cluster(group("gpu", 2)), (head(),), "gpu")],
+    [
+        (ray_cluster(group("gpu", 1)), (), "head, gpu"),
+        (ray_cluster(group("gpu", 2)), (head(),), "gpu"),
+    ],
 )
-def test_an_operator_that_does_nothing_is_a_cause(cluster: Object, pods: tuple[Object, ...], names: str) -> None:
+def test_an_operator_that_does_nothing_is_a_cause(
+    cluster: Object, pods: tuple[Object, ...], names: str
+) -> None:
     found = only(*pods, owner=cluster)
     message = f"the KubeRay operator makes no pods for {names}"
     assert (found.message, found.tolerates, found.error.exit_code) == (message, MINUTE, 3)
@@ -256,7 +345,9 @@ def test_an_operator_that_does_nothing_is_a_cause(cluster: Object, pods: tuple[O
 def test_nobody_waits_for_what_ray_adds_to_a_group_that_has_its_fewest() -> None:
     cluster = ray_cluster(group("gpu", 1, 5))
     text = "0/1 nodes are available: 1 Insufficient cpu."
-    assert causes(head(), unplaced(text), pod("lab-gpu-worker-abc12", ready=True), owner=cluster) == ()
+    assert (
+        causes(head(), unplaced(text), pod("lab-gpu-worker-abc12", ready=True), owner=cluster) == ()
+    )
 
 
 def test_a_warning_about_the_cluster_as_it_is_now_says_why_there_is_no_head() -> None:
@@ -264,8 +355,12 @@ def test_a_warning_about_the_cluster_as_it_is_now_says_why_there_is_no_head() ->
     text = "The RayCluster spec is invalid team/lab: worker group gpu has an invalid minReplicas"
     found = only(owner=cluster, events=[event(cluster, "InvalidRayClusterSpec", text)])
     assert found.message == f"what the cluster needs may not be made: {text}"
-    cluster["metadata"]["managedFields"] = [{"manager": "trainyard", "time": "2026-01-02T04:00:00Z"}]
-    assert only(owner=cluster, events=[event(cluster, "InvalidRayClusterSpec", text)]).summary.startswith("waits for")
+    cluster["metadata"]["managedFields"] = [
+        {"manager": "trainyard", "time": "2026-01-02T04:00:00Z"}
+    ]
+    assert only(
+        owner=cluster, events=[event(cluster, "InvalidRayClusterSpec", text)]
+    ).summary.startswith("waits for")
 
 
 def test_pods_that_fail_and_are_replaced_again_and_again_are_a_cause_the_second_time() -> None:
@@ -273,25 +368,39 @@ def test_pods_that_fail_and_are_replaced_again_and_again_are_a_cause_the_second_
     death = event(
         cluster,
         "DeletedHeadPod",
-        "Deleted head Pod team/lab-head; Pod status: Failed; Pod restart policy: Never; Ray container terminated "
-        "status: &ContainerStateTerminated{ExitCode:1,Signal:0,Reason:Error,Message:ImportError: no ray,StartedAt:1,}",
+        "Deleted head Pod team/lab-head; Pod status: Failed; Pod restart policy: Never; Ray "
+        "container terminated "
+        "status: &ContainerStateTerminated{ExitCode:1,Signal:0,Reason:Error,Message:ImportError: "
+        "no ray,StartedAt:1,}",
         kind="Normal",
     )
+
     assert causes(head(), owner=cluster, events=[death]) == ()
     lines, _ = error(head(), owner=cluster, events=[death, death])
     assert lines[0] == "the head ended 2 times, and KubeRay replaces it"
     assert "ExitCode:1" in lines[1]
-    cluster["metadata"]["managedFields"] = [{"manager": "trainyard", "time": "2026-01-02T04:00:00Z"}]
+    cluster["metadata"]["managedFields"] = [
+        {"manager": "trainyard", "time": "2026-01-02T04:00:00Z"}
+    ]
     assert causes(head(), owner=cluster, events=[death, death]) == ()
 
 
 def test_the_heads_cause_comes_before_those_of_its_workers() -> None:
-    broken = head(ready=False, containers=(waiting("CrashLoopBackOff", name="ray-head", last=ended("Error", 1)),))
-    assert [cause.nodes for cause in causes(broken, pulling("x: not found"))] == [("head",), ("gpu-x7k2p",)]
+    broken = head(
+        ready=False,
+        containers=(waiting("CrashLoopBackOff", name="ray-head", last=ended("Error", 1)),),
+    )
+    assert [cause.nodes for cause in causes(broken, pulling("x: not found"))] == [
+        ("head",),
+        ("gpu-x7k2p",),
+    ]
 
 
 def test_a_deployment_whose_pods_may_not_be_made_says_why() -> None:
-    text = 'pods "operator-1" is forbidden: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2'
+    text = (
+        'pods "operator-1" is forbidden: exceeded quota: small, requested: pods=1, used: '
+        "pods=2, limited: pods=2"
+    )
     deployment = {"status": {"conditions": [condition("ReplicaFailure", "True", message=text)]}}
     (found,) = diagnosis.of_deployment(replace(snapshot(), owner=deployment))
     assert found.message.startswith("its pod may not be made: exceeded quota: small, ")
@@ -301,19 +410,26 @@ def test_a_deployment_whose_pods_may_not_be_made_says_why() -> None:
 def test_an_operator_that_crashes_has_a_minute_or_five_if_it_ran_before_and_is_not_asked_for_ray(
     has_run: bool, seconds: float
 ) -> None:
-    crashed = head(ready=False, containers=(waiting("CrashLoopBackOff", name="operator", last=ended("Error", 1)),))
+    crashed = head(
+        ready=False,
+        containers=(waiting("CrashLoopBackOff", name="operator", last=ended("Error", 1)),),
+    )
     (found,) = diagnosis.of_deployment(snapshot(crashed), has_run=has_run)
     assert (found.tolerates, "Ray in the image" in (found.hint or "")) == (seconds, False)
 
 
 def test_a_user_whose_number_is_not_known_is_an_error_at_once_with_its_mend() -> None:
-    text = "container has runAsNonRoot and image has non-numeric user (ray), cannot verify user is non-root"
+    text = (
+        "container has runAsNonRoot and image has non-numeric user (ray), cannot verify user "
+        "is non-root"
+    )
     refused = waiting("CreateContainerConfigError", text)
     own = pod(WORKER, host="", containers=(refused,))
     cause = diagnosis.of_pod(own, Snapshot(FakeKube(), "team", (own,)))  # type: ignore[arg-type]
     assert cause is not None
     assert (cause.tolerates, cause.message) == (0.0, f"cannot start: {text}")
     assert cause.hint == (
-        "Say which user it is: `kuberay: {security: {restricted: true, run_as_user: 1000}}`; or write its number into "
+        "Say which user it is: `kuberay: {security: {restricted: true, run_as_user: 1000}}`; or "
+        "write its number into "
         "the Dockerfile (`USER 1000`), and push the image again."
     )

@@ -38,10 +38,16 @@ def down_of(kube: FakeKube, tmp_path: Path, *, adopt: bool = False) -> list[Step
 
 def run(todo: list[Step]) -> list[str]:
     """Run steps; return the titles of those that changed something."""
-    return [result.title for result in steps.run(todo, PlainProgress(StringIO(), now=lambda: 0.0)) if result.changed]
+    return [
+        result.title
+        for result in steps.run(todo, PlainProgress(StringIO(), now=lambda: 0.0))
+        if result.changed
+    ]
 
 
-def test_everything_of_a_cluster_goes_and_the_second_time_there_is_nothing_to_do(tmp_path: Path) -> None:
+def test_everything_of_a_cluster_goes_and_the_second_time_there_is_nothing_to_do(
+    tmp_path: Path,
+) -> None:
     kube = made()
     (tmp_path / "state").mkdir()
     refuse_lost_ids(down_of(kube, tmp_path))
@@ -51,6 +57,7 @@ def test_everything_of_a_cluster_goes_and_the_second_time_there_is_nothing_to_do
         "Remove what belongs to it: lab",
         "Remove what was written down",
     ]
+
     assert [step.title for step in down_of(kube, tmp_path) if step.disruptive] == planned[:1]
     run(down_of(kube, tmp_path))
     assert (kube.objects, (tmp_path / "state").exists()) == ({}, False)
@@ -77,19 +84,28 @@ def hanging(kube: FakeKube, kind: Kind, *left: Object) -> list[str]:
         now[0] += seconds
 
     with pytest.raises(LeftoverError) as caught:
-        removal.wait(location(kube), lambda: [(kind, one) for one in left], clock=Clock(lambda: now[0], sleep))
+        removal.wait(
+            location(kube),
+            lambda: [(kind, one) for one in left],
+            clock=Clock(lambda: now[0], sleep),
+        )
     return caught.value.lines()
 
 
 def test_a_pod_whose_host_is_not_ready_names_the_host_and_the_way_without_it() -> None:
-    node = {"metadata": {"name": "b"}, "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
+    node = {
+        "metadata": {"name": "b"},
+        "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]},
+    }
     found = pod("lab-gpu-worker-b", host="b", leaving=True)
     what, _, hint = hanging(FakeKube((NODE, node)), POD, found)
     assert what == (
-        "Pod lab-gpu-worker-b is to be removed, and is on the Kubernetes node b, which Kubernetes calls not ready"
+        "Pod lab-gpu-worker-b is to be removed, and is on the Kubernetes node b, which "
+        "Kubernetes calls not ready"
     )
     assert hint == (
-        "  -> Start that machine again, or, if it is off for good: kubectl --context lab -n team delete pod "
+        "  -> Start that machine again, or, if it is off for good: kubectl --context lab -n team "
+        "delete pod "
         "lab-gpu-worker-b --force --grace-period=0; then repeat the same command."
     )
 
@@ -100,7 +116,8 @@ def test_what_is_held_by_a_finalizer_names_it_and_the_way_without_it() -> None:
     what, _, hint = hanging(FakeKube(), RAY_CLUSTER, found)
     assert what == "RayCluster lab is to be removed, and is held by its finalizer example.com/hold"
     assert hint == (
-        "  -> Does the program run that put it there? If it is gone for good: kubectl --context lab -n team patch "
+        "  -> Does the program run that put it there? If it is gone for good: kubectl --context "
+        "lab -n team patch "
         """rayclusters.ray.io lab --type=merge -p '{"metadata":{"finalizers":null}}'; then repeat the same command."""
     )
 
@@ -110,7 +127,10 @@ def test_anything_else_is_to_be_looked_at() -> None:
     assert hanging(FakeKube(forbidden=["nodes"]), POD, found, named("lab-head-a")) == [
         "Pod lab-gpu-worker-b is to be removed, and is still there",
         "  at namespace team of context lab: lab-gpu-worker-b, lab-head-a",
-        "  -> Why: kubectl --context lab -n team describe pods lab-gpu-worker-b; then repeat the same command.",
+        (
+            "  -> Why: kubectl --context lab -n team describe pods lab-gpu-worker-b; then repeat the "
+            "same command."
+        ),
     ]
 
 
@@ -127,7 +147,9 @@ def test_a_copy_of_our_raycluster_under_another_name_keeps_its_pods(tmp_path: Pa
     assert run(down_of(kube, tmp_path)) == []
 
 
-def test_pods_with_our_label_that_belong_to_a_raycluster_of_somebody_else_stay(tmp_path: Path) -> None:
+def test_pods_with_our_label_that_belong_to_a_raycluster_of_somebody_else_stay(
+    tmp_path: Path,
+) -> None:
     kube = made(ours=False)
     for one in list(kube.objects.values()):
         if one["metadata"]["name"] == "lab-head-a":
@@ -142,14 +164,18 @@ def test_a_cluster_of_somebody_else_goes_only_if_that_is_meant(tmp_path: Path) -
     live = kube.objects[(RAY_CLUSTER.plural, "team", "lab")]
     live["metadata"]["annotations"] = {"io.trainyard/owner": "alice@laptop"}
     before = dict(kube.objects)
+
     with pytest.raises(RequestError) as error:
         run(down_of(kube, tmp_path))
+
     assert error.value.lines() == [
         "cluster lab belongs to alice@laptop",
         "  at you are bob@lab",
-        "  -> Ask them, or give yours another name (`name:` in its file). If it is yours on another machine: export "
+        "  -> Ask them, or give yours another name (`name:` in its file). If it is yours on "
+        "another machine: export "
         "TRAINYARD_OWNER=alice@laptop. To take it over: trainyard cluster.down --adopt",
     ]
+
     assert kube.objects == before
     run(down_of(kube, tmp_path, adopt=True))
     assert kube.objects == {}
@@ -170,4 +196,6 @@ def test_what_belongs_to_the_ray_cluster_is_waited_for(tmp_path: Path) -> None:
     kube = made()
     owner = kube.objects[(RAY_CLUSTER.plural, "team", "lab")]
     kube.put(BUDGET, named("lab-nodes", cluster="lab", owner=owner))
-    assert down_of(kube, tmp_path)[0].done().detail == ("still there: lab-gpu-worker-b, lab-head-a, lab and 1 more")
+    assert down_of(kube, tmp_path)[0].done().detail == (
+        "still there: lab-gpu-worker-b, lab-head-a, lab and 1 more"
+    )

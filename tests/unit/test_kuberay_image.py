@@ -18,7 +18,9 @@ TOKEN = Login("/home/a/.docker/config.json", identity_token="abc")
 
 
 def secret(login: Login | None, image: str = "reg:5000/x@sha256:1", **more: Any) -> Any:
-    return desired.pull_secret("lab", [PinnedImage("x", image, None, login)], name="lab.pull", **{"others": (), **more})
+    return desired.pull_secret(
+        "lab", [PinnedImage("x", image, None, login)], name="lab.pull", **{"others": (), **more}
+    )
 
 
 def test_an_image_that_everybody_may_pull_needs_no_secret() -> None:
@@ -27,7 +29,11 @@ def test_an_image_that_everybody_may_pull_needs_no_secret() -> None:
 
 @pytest.mark.parametrize(
     ("image", "registry"),
-    [("reg:5000/x@sha256:1", "reg:5000"), ("team/x:1", "https://index.docker.io/v1/"), ("quay.io/x", "quay.io")],
+    [
+        ("reg:5000/x@sha256:1", "reg:5000"),
+        ("team/x:1", "https://index.docker.io/v1/"),
+        ("quay.io/x", "quay.io"),
+    ],
 )
 def test_the_secret_is_what_kubelets_read(image: str, registry: str) -> None:
     found = secret(RAY, image)
@@ -41,6 +47,7 @@ def test_the_secret_is_what_kubelets_read(image: str, registry: str) -> None:
             "labels": {"io.trainyard/cluster": "lab", "app.kubernetes.io/managed-by": "trainyard"},
         },
     }
+
     assert json.loads(base64.b64decode(content)) == {
         "auths": {registry: {"username": "ray", "password": "sesame", "auth": "cmF5OnNlc2FtZQ=="}}
     }
@@ -50,10 +57,12 @@ def test_a_token_that_only_docker_can_use_is_told_before_anything_is_made() -> N
     with pytest.raises(PrerequisiteError) as caught:
         secret(TOKEN)
     assert caught.value.lines() == [
-        "the login for registry reg:5000 is a token that only Docker can use: Kubernetes pulls with a user and a "
+        "the login for registry reg:5000 is a token that only Docker can use: Kubernetes pulls "
+        "with a user and a "
         "password",
         "  at /home/a/.docker/config.json",
-        "  -> Name a user in the cluster file (registry.username with password_env or password_file), or a pull "
+        "  -> Name a user in the cluster file (registry.username with password_env or "
+        "password_file), or a pull "
         "Secret of the namespace: kuberay.pull_secrets.",
     ]
     assert secret(TOKEN, others=("theirs",)) is None

@@ -19,7 +19,10 @@ from trainyard.seams.kube.types import RAY_CLUSTER, Object
 
 
 def cluster(name: str, namespace: str, *, state: str = "ready", ours: bool = True) -> Object:
-    return {**named(name, namespace=namespace, cluster=name if ours else ""), "status": {"state": state}}
+    return {
+        **named(name, namespace=namespace, cluster=name if ours else ""),
+        "status": {"state": state},
+    }
 
 
 def ask(kube: FakeKube, **more: float) -> list[Object] | TrainyardError:
@@ -28,7 +31,11 @@ def ask(kube: FakeKube, **more: float) -> list[Object] | TrainyardError:
 
 def kubernetes(**more: Any) -> FakeKube:
     kube = FakeKube(**more)
-    for one in (cluster("lab", "team"), cluster("yard", "b", state=""), cluster("hers", "b", ours=False)):
+    for one in (
+        cluster("lab", "team"),
+        cluster("yard", "b", state=""),
+        cluster("hers", "b", ours=False),
+    ):
         kube.put(RAY_CLUSTER, one)
     return kube
 
@@ -36,7 +43,10 @@ def kubernetes(**more: Any) -> FakeKube:
 def test_who_may_not_list_all_namespaces_is_told_so() -> None:
     answer = ask(kubernetes(forbidden=["all rayclusters"]))
     assert isinstance(answer, ForbiddenError)
-    assert answer.what == "clusters without a file here were not looked for: ops may not list rayclusters"
+    assert (
+        answer.what
+        == "clusters without a file here were not looked for: ops may not list rayclusters"
+    )
 
 
 def test_a_kubernetes_that_is_away_or_says_nothing_is_told_in_a_line() -> None:
@@ -104,7 +114,8 @@ def test_a_cluster_that_no_file_here_is_about_is_listed_with_what_removes_it() -
         "kuberay",
         "partial",
         "",
-        problem="made from a file that is not here; `trainyard cluster.down --set name=yard --backend kuberay "
+        problem="made from a file that is not here; `trainyard cluster.down --set name=yard "
+        "--backend kuberay "
         "--set kuberay.namespace=b --set kuberay.context=lab` removes it",
         place="namespace b of context lab",
     )
@@ -115,10 +126,12 @@ def test_a_cluster_whose_file_has_a_mistake_is_not_advised_away(here: Path) -> N
     found = listed(here)["mine"]
     assert (found.state, found.problem) == (
         "unknown",
-        f"the cluster file is wrong: 1 problem; {here}/clusters/mine.yaml:3: imagee: is not a known key; did you mean "
+        f"the cluster file is wrong: 1 problem; {here}/clusters/mine.yaml:3: imagee: is not a "
+        "known key; did you mean "
         "'image'?",
     )
     there = listing.found_cluster(kubernetes(), cluster("mine", "team"))  # type: ignore[arg-type]
     assert clusters._other("kuberay", there, {"mine"}).problem == (
-        "there, and perhaps made from the file of this name here, which cannot be read: mend that first"
+        "there, and perhaps made from the file of this name here, which cannot be read: mend "
+        "that first"
     )

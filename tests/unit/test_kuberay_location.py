@@ -47,7 +47,9 @@ def tools(tmp_path: Path) -> Tools:
     config = tmp_path / "kubeconfig"
     config.write_text(KUBECONFIG)
     environ = {"HOME": str(tmp_path), "KUBECONFIG": str(config), "PATH": ""}
-    return Tools(tmp_path / "state", environ, "kuberay", source=Path("lab.yaml"), directory=tmp_path)
+    return Tools(
+        tmp_path / "state", environ, "kuberay", source=Path("lab.yaml"), directory=tmp_path
+    )
 
 
 def made(tools: Tools, **more: Any) -> Location:
@@ -81,18 +83,29 @@ def test_the_record_names_files_absolutely(tools: Tools, tmp_path: Path) -> None
     ("asked", "shown"),
     [
         ({}, "namespace team of context lab (https://192.0.2.1:6443)"),
-        ({"namespace": "old", "context": "other"}, "namespace old of context other (https://192.0.2.2:6443)"),
+        (
+            {"namespace": "old", "context": "other"},
+            "namespace old of context other (https://192.0.2.2:6443)",
+        ),
     ],
 )
-def test_another_location_than_the_one_written_down_is_refused(tools: Tools, asked: dict[str, str], shown: str) -> None:
+def test_another_location_than_the_one_written_down_is_refused(
+    tools: Tools, asked: dict[str, str], shown: str
+) -> None:
     made(tools, namespace="old")
     with pytest.raises(RequestError) as error:
         location.refuse_other(tools, location.of_section(SPEC, tools, section(**asked)))
+
     assert error.value.lines() == [
-        f"cluster lab is in namespace old of context lab (https://192.0.2.1:6443); now {shown} is asked for",
+        (
+            f"cluster lab is in namespace old of context lab (https://192.0.2.1:6443); now {shown} "
+            "is asked for"
+        ),
         "  at lab.yaml",
-        "  -> To mean that one, change the file back, or give its kubeconfig (KUBECONFIG=...). For a second cluster, "
-        "give it another name: a name is one cluster on this machine. To move this one, remove it there first: "
+        "  -> To mean that one, change the file back, or give its kubeconfig (KUBECONFIG=...). "
+        "For a second cluster, "
+        "give it another name: a name is one cluster on this machine. To move this one, remove "
+        "it there first: "
         "trainyard cluster.down. If that Kubernetes is gone for good, or only got another address: "
         f"rm -r {tools.state}",
     ]
@@ -104,7 +117,9 @@ def test_a_location_given_on_the_command_line_is_never_passed_over(tools: Tools)
     with pytest.raises(RequestError) as error:
         location.find(SPEC, typed, section(context="other"))
     assert error.value.hint
-    assert error.value.hint.startswith("To mean that one, leave out --set kuberay.context=other. For a second")
+    assert error.value.hint.startswith(
+        "To mean that one, leave out --set kuberay.context=other. For a second"
+    )
     same = replace(tools, overrides=("kuberay.context=lab",))
     assert location.find(SPEC, same, section(context="lab")).kube.context == "lab"
 
@@ -115,7 +130,8 @@ def test_another_kubernetes_under_the_same_context_is_not_asked(tools: Tools) ->
     with pytest.raises(RequestError) as error:
         location.find(SPEC, tools, section())
     assert error.value.what == (
-        "cluster lab is in namespace team of context lab (https://192.0.2.1:6443); now namespace team of context lab "
+        "cluster lab is in namespace team of context lab (https://192.0.2.1:6443); now namespace "
+        "team of context lab "
         "(https://192.0.2.7:6443) is asked for"
     )
 
@@ -126,7 +142,8 @@ def test_a_ray_cluster_of_somebody_else_is_refused_and_one_of_ours_found() -> No
     assert error.value.lines() == [
         "a RayCluster called lab is in namespace team, and Trainyard did not make it",
         "  at context lab",
-        "  -> Give yours another name (`name:` in the cluster file); or use that one: `backend: existing` with "
+        "  -> Give yours another name (`name:` in the cluster file); or use that one: `backend: "
+        "existing` with "
         "`existing: {service: team/lab-head-svc}`.",
     ]
     assert location.ray_cluster(fake_location(FakeKube((RAY_CLUSTER, named("lab", cluster="lab")))))
@@ -138,9 +155,21 @@ def test_a_shell_is_in_the_container_of_the_pod_that_stays() -> None:
     where = fake_location(FakeKube(*((POD, each) for each in own)))
     nodes = node_pods(where)
     assert set(nodes) == {"head", "gpu-x7k2p"}
+
     assert location.exec_words(where, nodes["head"], "", terminal=True) == [
-        *("--namespace", "team", "exec", "-it", "lab-head-h1", "--container", "ray-head", "--", "bash")
+        *(
+            "--namespace",
+            "team",
+            "exec",
+            "-it",
+            "lab-head-h1",
+            "--container",
+            "ray-head",
+            "--",
+            "bash",
+        )
     ]
+
     words = location.exec_words(where, nodes["gpu-x7k2p"], "nvidia-smi", terminal=False)
     assert words[2:] == [
         "exec",
@@ -155,7 +184,9 @@ def test_a_shell_is_in_the_container_of_the_pod_that_stays() -> None:
     ]
 
 
-def test_who_we_are_is_what_we_were_when_the_cluster_was_made_unless_it_is_said(tools: Tools) -> None:
+def test_who_we_are_is_what_we_were_when_the_cluster_was_made_unless_it_is_said(
+    tools: Tools,
+) -> None:
     alice = replace(tools, environ={**tools.environ, "TRAINYARD_OWNER": "alice"})
     ci = replace(tools, environ={**tools.environ, "TRAINYARD_OWNER": "ci"})
     assert location.of_section(SPEC, tools, section()).owner == owner.current({})

@@ -39,13 +39,20 @@ def test_everything_that_we_make_carries_the_cluster_s_label() -> None:
         "labels": {"team": "robots", **ours},
         "annotations": {"io.trainyard/image": IMAGE, "io.trainyard/simulated-gpus": "false"},
     }
-    templates = [found.ray_cluster["spec"]["headGroupSpec"], *found.ray_cluster["spec"]["workerGroupSpecs"]]
+
+    templates = [
+        found.ray_cluster["spec"]["headGroupSpec"],
+        *found.ray_cluster["spec"]["workerGroupSpecs"],
+    ]
     assert [one["template"]["metadata"] for one in templates] == [
         {"labels": {**ours, "team": "robots"}, "annotations": {"example.com/owner": "me"}}
     ] * 4
     assert found.claim is not None
     assert found.claim["metadata"] == {"name": "lab-outputs", "namespace": "team", "labels": ours}
-    assert found.namespace["metadata"] == {"name": "team", "labels": {"app.kubernetes.io/managed-by": "trainyard"}}
+    assert found.namespace["metadata"] == {
+        "name": "team",
+        "labels": {"app.kubernetes.io/managed-by": "trainyard"},
+    }
 
 
 def test_ray_is_told_what_the_file_declares() -> None:
@@ -60,11 +67,17 @@ def test_ray_is_told_what_the_file_declares() -> None:
 
 
 def test_requests_are_the_limits_unless_the_file_says_less() -> None:
-    assert worker(**SMALL, kuberay={"requests": {"cpus": 8, "memory": "64GiB"}})["containers"][0]["resources"] == {
+    assert worker(**SMALL, kuberay={"requests": {"cpus": 8, "memory": "64GiB"}})["containers"][0][
+        "resources"
+    ] == {
         "limits": {"cpu": "1", "memory": "2Gi"},
         "requests": {"cpu": "1", "memory": "2Gi"},
     }
-    resources = [one["containers"][0]["resources"] for one in (head(**EVERYTHING), worker(**EVERYTHING))]
+
+    resources = [
+        one["containers"][0]["resources"] for one in (head(**EVERYTHING), worker(**EVERYTHING))
+    ]
+
     assert resources == [
         {"limits": {"cpu": "1", "memory": "4Gi"}, "requests": {"cpu": "500m", "memory": "1Gi"}},
         {
@@ -76,7 +89,13 @@ def test_requests_are_the_limits_unless_the_file_says_less() -> None:
 
 def test_a_head_without_cpus_for_tasks_has_those_that_it_asks_for() -> None:
     groups = {"head": {"requests": {"cpus": 3.5}, "env": {"B": "own"}}}
-    fields = {**SMALL, "head": {"cpus": 0}, "kuberay": {"groups": groups}, "env": {"A": "all", "B": "all"}}
+    fields = {
+        **SMALL,
+        "head": {"cpus": 0},
+        "kuberay": {"groups": groups},
+        "env": {"A": "all", "B": "all"},
+    }
+
     sizes = head(**fields)["containers"][0]["resources"]
     assert (sizes["limits"]["cpu"], sizes["requests"]["cpu"]) == ("4", "3500m")
     assert spec(**fields)["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
@@ -91,14 +110,24 @@ def test_each_group_asks_for_its_own_and_is_marked_with_its_own() -> None:
     size = {"cpus": 8, "memory": "48GiB"}
     groups = {
         "head": {"requests": {"cpus": 2, "memory": "16GiB"}},
-        "cpu": {"requests": {"cpus": 3}, "labels": {"app": "worker-pod", "team": "vision"}, "annotations": {"a": "b"}},
+        "cpu": {
+            "requests": {"cpus": 3},
+            "labels": {"app": "worker-pod", "team": "vision"},
+            "annotations": {"a": "b"},
+        },
     }
+
     section = {"requests": {"memory": "6GiB"}, "labels": {"team": "robots"}, "groups": groups}
     found = spec(head=size, workers=[{"name": "cpu", **size}], kuberay=section)
-    first, workers = (each["template"] for each in (found["headGroupSpec"], found["workerGroupSpecs"][0]))
+    first, workers = (
+        each["template"] for each in (found["headGroupSpec"], found["workerGroupSpecs"][0])
+    )
     requests = [each["spec"]["containers"][0]["resources"]["requests"] for each in (first, workers)]
     assert requests == [{"cpu": "2000m", "memory": "16Gi"}, {"cpu": "3000m", "memory": "6Gi"}]
-    marks = [{key: each["metadata"]["labels"].get(key) for key in ("app", "team")} for each in (first, workers)]
+    marks = [
+        {key: each["metadata"]["labels"].get(key) for key in ("app", "team")}
+        for each in (first, workers)
+    ]
     assert marks == [{"app": None, "team": "robots"}, {"app": "worker-pod", "team": "vision"}]
     assert workers["metadata"]["annotations"] == {"a": "b"}
 
@@ -110,8 +139,13 @@ def test_ray_gets_resources_labels_and_parameters_in_quotes_that_bash_takes_away
         "max": 2,
         "resources": {"NVIDIA-A100-80GB-PCIe": 2},
         "labels": {"zone": "a"},
-        "ray_start": {"metrics-export-port": 8080, "tracing-startup-hook": "a:b c", "no-redirect-output": True},
+        "ray_start": {
+            "metrics-export-port": 8080,
+            "tracing-startup-hook": "a:b c",
+            "no-redirect-output": True,
+        },
     }
+
     found = spec(workers=[group])["workerGroupSpecs"][0]
     options = found["rayStartParams"]
     assert found["labels"] == {"ray.io/node-group": "gpu", "zone": "a"}
@@ -123,7 +157,9 @@ def test_ray_gets_resources_labels_and_parameters_in_quotes_that_bash_takes_away
 
 def test_a_group_may_run_another_image_than_the_head() -> None:
     file = spec_of(workers=[{"name": "gpu", "image": "isaac-ray"}, {"name": "cpu"}])
-    found = documents(Inputs(file, file.kuberay, IMAGE, images={"gpu": "reg:5000/isaac-ray@sha256:1"})).ray_cluster
+    found = documents(
+        Inputs(file, file.kuberay, IMAGE, images={"gpu": "reg:5000/isaac-ray@sha256:1"})
+    ).ray_cluster
     groups = [found["spec"]["headGroupSpec"], *found["spec"]["workerGroupSpecs"]]
     images = [group["template"]["spec"]["containers"][0]["image"] for group in groups]
     assert images == [IMAGE, "reg:5000/isaac-ray@sha256:1", IMAGE]
@@ -132,12 +168,18 @@ def test_a_group_may_run_another_image_than_the_head() -> None:
 def test_ray_s_autoscaler_reads_the_resources_of_a_group() -> None:
     group = {"name": "gpu", "min": 0, "max": 2, "resources": {"A100": 2, "a/b:c": 1}}
     made_of = spec(workers=[group])["workerGroupSpecs"][0]
-    assert autoscaling_config._get_custom_resources({}, made_of["rayStartParams"], "gpu") == {"A100": 2, "a/b:c": 1}
+    assert autoscaling_config._get_custom_resources({}, made_of["rayStartParams"], "gpu") == {
+        "A100": 2,
+        "a/b:c": 1,
+    }
 
 
 def test_a_fixed_group_has_its_count_and_a_growing_one_leaves_it_to_the_autoscaler() -> None:
     sizes = ("replicas", "minReplicas", "maxReplicas", "idleTimeoutSeconds")
-    groups = {one["groupName"]: {key: one.get(key) for key in sizes} for one in spec(**EVERYTHING)["workerGroupSpecs"]}
+    groups = {
+        one["groupName"]: {key: one.get(key) for key in sizes}
+        for one in spec(**EVERYTHING)["workerGroupSpecs"]
+    }
     assert groups == {
         "gpu": {"replicas": 2, "minReplicas": 2, "maxReplicas": 2, "idleTimeoutSeconds": None},
         "burst": {"replicas": None, "minReplicas": 1, "maxReplicas": 3, "idleTimeoutSeconds": 91},
@@ -146,9 +188,14 @@ def test_a_fixed_group_has_its_count_and_a_growing_one_leaves_it_to_the_autoscal
 
 
 def test_gpus_are_asked_for_tolerated_and_hidden_from_everybody_else() -> None:
-    gpu, plain = worker(workers=[GPUS], kuberay={"runtime_class": "nvidia"}), head(kuberay={"runtime_class": "nvidia"})
+    gpu, plain = (
+        worker(workers=[GPUS], kuberay={"runtime_class": "nvidia"}),
+        head(kuberay={"runtime_class": "nvidia"}),
+    )
     assert gpu["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "2"
-    assert gpu["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    assert gpu["tolerations"] == [
+        {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+    ]
     assert gpu["runtimeClassName"] == "nvidia"
     assert "NVIDIA_VISIBLE_DEVICES" not in env(gpu)
     assert "runtimeClassName" not in plain
@@ -163,8 +210,12 @@ def test_nodes_with_gpus_and_without_have_places_of_their_own() -> None:
         "without_gpus": {"node_selector": {"pool": "cpu"}, "tolerations": [{"key": "cpu"}]},
         "groups": {"head": {"node_selector": {"pool": "head"}}},
     }
+
     gpu, plain = worker(workers=[GPUS], kuberay=places), head(workers=[GPUS], kuberay=places)
-    assert (gpu["nodeSelector"], gpu["runtimeClassName"]) == ({"zone": "a", "pool": "gpu"}, "nvidia")
+    assert (gpu["nodeSelector"], gpu["runtimeClassName"]) == (
+        {"zone": "a", "pool": "gpu"},
+        "nvidia",
+    )
     assert plain["nodeSelector"] == {"zone": "a", "pool": "head"}
     assert plain["tolerations"] == [{"key": "cpu", "operator": "Exists"}]
     simulated = worker(workers=[GPUS], kuberay={**places, "simulated_gpus": True})
@@ -193,7 +244,10 @@ def test_simulated_gpus_are_numbers_of_ray_alone() -> None:
 def test_what_is_said_for_a_group_stands_on_top_of_what_is_said_for_all() -> None:
     whole = spec(**EVERYTHING)
     pods = [one["template"]["spec"] for one in (whole["headGroupSpec"], *whole["workerGroupSpecs"])]
-    assert [pod["nodeSelector"] for pod in pods[:2]] == [{"pool": "training", "disk": "ssd"}, {"pool": "training"}]
+    assert [pod["nodeSelector"] for pod in pods[:2]] == [
+        {"pool": "training", "disk": "ssd"},
+        {"pool": "training"},
+    ]
     assert [pod["priorityClassName"] for pod in pods[:3]] == ["low", "high", "low"]
     assert pods[2]["tolerations"] == [
         {"key": "dedicated", "operator": "Equal", "value": "ml", "effect": "NoSchedule"},
@@ -205,23 +259,38 @@ def test_what_is_said_for_a_group_stands_on_top_of_what_is_said_for_all() -> Non
 
 def test_nodes_are_spread_over_hosts() -> None:
     term = {
-        "labelSelector": {"matchLabels": {"io.trainyard/cluster": "lab", "ray.io/is-ray-node": "yes"}},
+        "labelSelector": {
+            "matchLabels": {"io.trainyard/cluster": "lab", "ray.io/is-ray-node": "yes"}
+        },
         "topologyKey": "kubernetes.io/hostname",
     }
+
     required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
-    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": term}]}
+    preferred = {
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 100, "podAffinityTerm": term}
+        ]
+    }
+
     one_host = {"storage": {"size": "1GiB", "access": "ReadWriteOnce"}}
     found = [
         worker(**SMALL, kuberay=more).get("affinity")
         for more in ({"spread": "required"}, {"spread": "none"}, {}, one_host)
     ]
-    assert found == [{"podAntiAffinity": required}, None, {"podAntiAffinity": preferred}, {"podAffinity": required}]
+
+    assert found == [
+        {"podAntiAffinity": required},
+        None,
+        {"podAntiAffinity": preferred},
+        {"podAffinity": required},
+    ]
 
 
 def test_volumes_are_seen_where_the_file_says() -> None:
     pod = worker(**EVERYTHING)
     volumes = {volume.pop("name"): volume for volume in pod["volumes"]}
     mounts = pod["containers"][0]["volumeMounts"]
+
     assert {mount["mountPath"]: volumes[mount["name"]] for mount in mounts} == {
         "/dev/shm": {"emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}},
         "/tmp/ray": {"emptyDir": {}},
@@ -232,6 +301,7 @@ def test_volumes_are_seen_where_the_file_says() -> None:
         "/etc/keys": {"secret": {"secretName": "keys"}},
         "/srv": {"hostPath": {"path": "/srv", "type": "Directory"}},
     }
+
     assert [mount["mountPath"] for mount in mounts if mount.get("readOnly")] == ["/datasets"]
 
 
@@ -241,7 +311,10 @@ def test_an_empty_directory_of_each_node_may_be_limited_or_in_memory() -> None:
         {"target": "/cache", "empty_dir": {"memory": True}},
         {"target": "/more", "empty_dir": {}},
     ]
-    assert [volume["emptyDir"] for volume in worker(**SMALL, kuberay={"volumes": volumes})["volumes"][-3:]] == [
+    assert [
+        volume["emptyDir"]
+        for volume in worker(**SMALL, kuberay={"volumes": volumes})["volumes"][-3:]
+    ] == [
         {"sizeLimit": "10Gi"},
         {"medium": "Memory"},
         {},
@@ -274,7 +347,9 @@ def test_the_claim_is_made_as_the_file_asks() -> None:
 
 
 def test_variables_arrive_as_the_file_has_them() -> None:
-    found = env(worker(**SMALL, env={"A": "$(HOME) $$ $x", "RAY_USAGE_STATS_ENABLED": "1", "HOME": "/mine"}))
+    found = env(
+        worker(**SMALL, env={"A": "$(HOME) $$ $x", "RAY_USAGE_STATS_ENABLED": "1", "HOME": "/mine"})
+    )
     assert (found["A"], found["HOME"]) == ("$$(HOME) $$$$ $$x", "/mine")
     assert found["RAY_USAGE_STATS_ENABLED"] == "0"
     assert not any(name.startswith("RAY_AUTH") for name in found)
@@ -298,7 +373,10 @@ def test_a_user_whom_the_image_does_not_know_has_a_home() -> None:
 
 def test_the_restricted_profile_is_kept_by_every_container() -> None:
     pod = worker(**RESTRICTED)
-    assert (pod["securityContext"]["runAsNonRoot"], pod["securityContext"]["runAsUser"]) == (True, 1000)
+    assert (pod["securityContext"]["runAsNonRoot"], pod["securityContext"]["runAsUser"]) == (
+        True,
+        1000,
+    )
     kept = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
     autoscaler = spec(**RESTRICTED)["autoscalerOptions"]
     assert pod["containers"][0]["securityContext"] == autoscaler["securityContext"] == kept

@@ -19,7 +19,9 @@ from trainyard.seams.kube.types import CLAIM, RAY_CLUSTER, SECRET
 from trainyard.seams.registry.auth import Login
 from trainyard.steps import Step
 
-PINNED = PinnedImage("r:5000/ray:1", "r:5000/ray@sha256:0", "sha256:0", Login("ops", "secret", "docker login"))
+PINNED = PinnedImage(
+    "r:5000/ray:1", "r:5000/ray@sha256:0", "sha256:0", Login("ops", "secret", "docker login")
+)
 
 
 def run(step: Step) -> None:
@@ -66,7 +68,10 @@ def test_a_token_that_cannot_be_read_is_none_and_said() -> None:
     kube = FakeKube((SECRET, {**named("lab", cluster="lab"), "data": {"auth_token": "!"}}))
 
     assert objects.token(fake_location(kube)) is None
-    assert objects.token_step(fake_location(kube)).done().detail == "the Secret lab has none: remove it"
+    assert (
+        objects.token_step(fake_location(kube)).done().detail
+        == "the Secret lab has none: remove it"
+    )
 
 
 def test_a_login_is_handed_over_as_a_secret_and_taken_back_when_it_is_needed_no_more() -> None:
@@ -75,9 +80,15 @@ def test_a_login_is_handed_over_as_a_secret_and_taken_back_when_it_is_needed_no_
     login = desired.pull_secret("lab", [PINNED], others=(), name="lab.pull")
     assert login
     run(objects.login_step(where, login))
-    both = desired.pull_secret("lab", [PINNED, replace(PINNED, reference="other:5000/x")], others=(), name="lab.pull")
-    assert both and len(json.loads(base64.b64decode(both["data"][".dockerconfigjson"]))["auths"]) == 2
-    other = desired.pull_secret("lab", [replace(PINNED, login=Login("ops", "new", "x"))], others=(), name="lab.pull")
+    both = desired.pull_secret(
+        "lab", [PINNED, replace(PINNED, reference="other:5000/x")], others=(), name="lab.pull"
+    )
+    assert (
+        both and len(json.loads(base64.b64decode(both["data"][".dockerconfigjson"]))["auths"]) == 2
+    )
+    other = desired.pull_secret(
+        "lab", [replace(PINNED, login=Login("ops", "new", "x"))], others=(), name="lab.pull"
+    )
     assert other
     assert objects.login_step(where, other).done().detail == "it is another login"
     assert kube.names(SECRET) == {"lab.pull"}
@@ -85,7 +96,9 @@ def test_a_login_is_handed_over_as_a_secret_and_taken_back_when_it_is_needed_no_
     assert kube.names(SECRET) == set()
 
 
-def claim(size: str, *, access: str = "ReadWriteMany", storage_class: str | None = None) -> dict[str, Any]:
+def claim(
+    size: str, *, access: str = "ReadWriteMany", storage_class: str | None = None
+) -> dict[str, Any]:
     spec: dict[str, Any] = {"accessModes": [access], "resources": {"requests": {"storage": size}}}
     if storage_class:
         spec["storageClassName"] = storage_class
@@ -110,8 +123,10 @@ def test_a_claim_cannot_shrink_or_be_shared_otherwise(monkeypatch: pytest.Monkey
     monkeypatch.setattr(kube, "patch", refuse)
     step = objects.claim_step(fake_location(kube), claim("1Gi", access="ReadWriteOnce"))
     assert not step.done().holds
+
     with pytest.raises(RequestError) as error:
         step.do()
+
     assert error.value.lines() == [
         "the claim lab-outputs cannot be changed to what the file asks for; the outputs are on it",
         "  at Kubernetes does not take it: spec is immutable after creation",

@@ -1,4 +1,6 @@
-"""KubeRay's operator: one that is there is used, one that is missing is installed, its CRDs first."""
+"""KubeRay's operator: one that is there is used, one that is missing is installed, its CRDs
+first.
+"""
 
 from __future__ import annotations
 
@@ -40,13 +42,20 @@ def run(step: Step) -> None:
     assert step.done().holds
 
 
-def test_where_there_is_none_its_crds_come_first_and_that_of_ray_clusters_last(helm: FakeHelm) -> None:
+def test_where_there_is_none_its_crds_come_first_and_that_of_ray_clusters_last(
+    helm: FakeHelm,
+) -> None:
     kube = FakeKube(unknown=["rayclusters"])
     kuberay = read(helm, kube)
     crds, installing = operator.steps(kuberay)
-    assert (crds.title, crds.done().detail) == ("Apply KubeRay's CRDs (1.5.1)", "RayClusters are not served yet")
+    assert (crds.title, crds.done().detail) == (
+        "Apply KubeRay's CRDs (1.5.1)",
+        "RayClusters are not served yet",
+    )
     crds.do()
-    assert kube.changed == [f"apply CustomResourceDefinition {name}.ray.io" for name in ("rayjobs", "rayclusters")]
+    assert kube.changed == [
+        f"apply CustomResourceDefinition {name}.ray.io" for name in ("rayjobs", "rayclusters")
+    ]
     assert kube.objects[(CRD.plural, "", "rayclusters.ray.io")]["metadata"]["labels"] == {
         "app.kubernetes.io/managed-by": "trainyard"
     }
@@ -59,7 +68,11 @@ def test_where_there_is_none_its_crds_come_first_and_that_of_ray_clusters_last(h
 
 def test_a_release_of_ours_whose_helm_was_killed_is_made_anew(helm: FakeHelm) -> None:
     helm.made = PENDING
-    run(operator.steps(read(helm, FakeKube((NAMESPACE, named("kuberay-system", made_by="trainyard")))))[-1])
+    run(
+        operator.steps(
+            read(helm, FakeKube((NAMESPACE, named("kuberay-system", made_by="trainyard"))))
+        )[-1]
+    )
     assert helm.did == ["uninstall", "install"]
 
 
@@ -69,7 +82,10 @@ def test_a_release_of_somebody_else_is_not_touched(helm: FakeHelm) -> None:
     with pytest.raises(PrerequisiteError) as error:
         operator.steps(kuberay)[-1].do()
     assert error.value.lines()[:2] == [
-        "there is a Helm release kuberay-operator in namespace kuberay-system that Trainyard did not make",
+        (
+            "there is a Helm release kuberay-operator in namespace kuberay-system that Trainyard did "
+            "not make"
+        ),
         "  at its status is failed; timed out",
     ]
     assert helm.did == []
@@ -81,7 +97,10 @@ def test_a_release_of_somebody_else_is_not_touched(helm: FakeHelm) -> None:
         (
             FakeKube((DEPLOYMENT, deployment(image="kuberay/operator:v1.4.2"))),
             {},
-            "the KubeRay operator that is there is older than 1.5.0, which clusters with a token need",
+            (
+                "the KubeRay operator that is there is older than 1.5.0, which clusters with a token "
+                "need"
+            ),
         ),
         (
             FakeKube(),
@@ -95,7 +114,9 @@ def test_a_release_of_somebody_else_is_not_touched(helm: FakeHelm) -> None:
         ),
     ],
 )
-def test_what_is_not_ours_to_mend_is_said(helm: FakeHelm, kube: FakeKube, section: dict[str, Any], what: str) -> None:
+def test_what_is_not_ours_to_mend_is_said(
+    helm: FakeHelm, kube: FakeKube, section: dict[str, Any], what: str
+) -> None:
     with pytest.raises(PrerequisiteError) as error:
         read(helm, kube, **section)
     assert error.value.what == what
@@ -110,7 +131,9 @@ def test_what_is_not_ours_to_mend_is_said(helm: FakeHelm, kube: FakeKube, sectio
         ("kuberay/operator:nightly", True),
     ],
 )
-def test_an_operator_is_known_by_its_image_and_its_version_too(helm: FakeHelm, image: str, holds: bool) -> None:
+def test_an_operator_is_known_by_its_image_and_its_version_too(
+    helm: FakeHelm, image: str, holds: bool
+) -> None:
     unlabelled = deployment(image=image)
     unlabelled["metadata"]["labels"] = {}
     if holds:

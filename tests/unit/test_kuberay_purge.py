@@ -44,7 +44,9 @@ def run(todo: list[Step]) -> None:
         assert step.done().holds
 
 
-def test_all_that_we_made_goes_and_the_second_time_nothing_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_that_we_made_goes_and_the_second_time_nothing_is_claimed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     kube = made()
     helm = FakeHelm(kube, OURS)
     todo = steps(kube, helm, monkeypatch)
@@ -54,8 +56,14 @@ def test_all_that_we_made_goes_and_the_second_time_nothing_is_claimed(monkeypatc
         "Remove KubeRay's CRDs: rayclusters.ray.io",
         "Remove namespaces kuberay-system and team",
     ]
+
     run(todo)
-    assert (helm.did, kube.names(CRD), kube.names(NAMESPACE)) == (["uninstall"], {"rayjobs.ray.io"}, set())
+    assert (helm.did, kube.names(CRD), kube.names(NAMESPACE)) == (
+        ["uninstall"],
+        {"rayjobs.ray.io"},
+        set(),
+    )
+
     again = steps(kube, helm, monkeypatch)
     assert [step.title for step in again][:2] == [
         "Leave the KubeRay operator: there is none that Trainyard installed",
@@ -94,7 +102,9 @@ def test_a_namespace_with_something_of_others_in_it_stays(monkeypatch: pytest.Mo
     )
 
 
-def test_without_helm_what_we_made_cannot_go_and_what_others_made_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_helm_what_we_made_cannot_go_and_what_others_made_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     missing = PrerequisiteError("there is no helm")
     with pytest.raises(PrerequisiteError):
         steps(made(), FakeHelm(made(), breaks=missing), monkeypatch)

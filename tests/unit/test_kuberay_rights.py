@@ -33,7 +33,8 @@ def of_verbs(*every: Verbs) -> Granted:
 
 def test_the_role_of_the_page_is_exactly_what_is_asked_for() -> None:
     role, policy, leash = (
-        yaml.safe_load(block.partition("```")[0]) for block in PAGE.read_text().split("```yaml\n")[1:4]
+        yaml.safe_load(block.partition("```")[0])
+        for block in PAGE.read_text().split("```yaml\n")[1:4]
     )
     asked = of_verbs(rights.MAKE, rights.STORAGE, rights.BUDGETS, rights.REMOVE, rights.MORE)
     assert of_rules(role["rules"]) == asked

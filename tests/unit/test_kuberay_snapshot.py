@@ -27,4 +27,7 @@ def test_a_head_that_is_being_deleted_is_none_beside_another() -> None:
 def test_a_log_that_cannot_be_read_hides_nothing() -> None:
     kube: Any = FakeKube()
     kube.logs = lambda *_, **more: (_ for _ in ()).throw(OutsideError("no log"))
-    assert of_pods(kube, pod(WORKER)).log(pod(WORKER), "x", former=False) == "(its log cannot be read: no log)"
+    assert (
+        of_pods(kube, pod(WORKER)).log(pod(WORKER), "x", former=False)
+        == "(its log cannot be read: no log)"
+    )

@@ -11,7 +11,18 @@ from typing import Any
 import pytest
 
 from tests.unit.fake_kube import FakeDashboard, FakeKube, location
-from tests.unit.kube_pods import IMAGE, Object, condition, ended, group, head, pod, ray_cluster, running, waiting
+from tests.unit.kube_pods import (
+    IMAGE,
+    Object,
+    condition,
+    ended,
+    group,
+    head,
+    pod,
+    ray_cluster,
+    running,
+    waiting,
+)
 from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Tools
 from trainyard.backends.kuberay import groups, nodes
 from trainyard.backends.kuberay.snapshot import Snapshot
@@ -58,7 +69,10 @@ class Lab:
             self.has_host(name, "True")
 
     def has_host(self, name: str, ready: str) -> None:
-        self.kube.put(NODE, {"metadata": {"name": name}, "status": {"conditions": [condition("Ready", ready)]}})
+        self.kube.put(
+            NODE,
+            {"metadata": {"name": name}, "status": {"conditions": [condition("Ready", ready)]}},
+        )
 
     def made(self, *pods: Object, cluster: Object | None = None) -> None:
         self.kube.put(RAY_CLUSTER, cluster or ray_cluster(group("gpu", 1)))
@@ -84,9 +98,18 @@ def test_a_cluster_that_is_up_says_where_and_how_to_get_its_token(lab: Lab) -> N
     lab.made(head(), pod(WORKER, ready=True))
     lab.ray.nodes = ("head", "gpu-x7k2p")
     now = lab.status()
-    assert (now.state, now.detail, now.differences, now.address, now.tunnel) == ("up", "", (), HERE, PLACE)
+
+    assert (now.state, now.detail, now.differences, now.address, now.tunnel) == (
+        "up",
+        "",
+        (),
+        HERE,
+        PLACE,
+    )
+
     assert now.token_command == (
-        "kubectl --context lab --namespace team get secret lab -o 'jsonpath={.data.auth_token}' | base64 -d"
+        "kubectl --context lab --namespace team get secret lab -o 'jsonpath={.data.auth_token}' "
+        "| base64 -d"
     )
     assert TOKEN not in repr(now)
 
@@ -108,20 +131,32 @@ def test_a_cluster_that_differs_from_its_file_says_so(lab: Lab) -> None:
     assert lab.status(cluster_file(workers)).differences == found
 
 
-def test_a_dashboard_that_does_not_answer_is_said_and_who_may_see_no_secret_sees_the_nodes(lab: Lab) -> None:
+def test_a_dashboard_that_does_not_answer_is_said_and_who_may_see_no_secret_sees_the_nodes(
+    lab: Lab,
+) -> None:
     lab.made(head(), pod(WORKER, ready=True))
     lab.kube.forbidden.add("secrets")
-    lab.ray.alive = lambda *_: (_ for _ in ()).throw(UnreachableError("no answer from Ray's dashboard: refused"))
+    lab.ray.alive = lambda *_: (_ for _ in ()).throw(
+        UnreachableError("no answer from Ray's dashboard: refused")
+    )
     now = lab.status()
     assert (now.state, now.detail) == (
         "partial",
         "head, gpu-x7k2p: not yet in Ray; no answer from Ray's dashboard: refused",
     )
-    assert ([node.state for node in now.nodes], now.token_command) == (["starting", "starting"], None)
+    assert ([node.state for node in now.nodes], now.token_command) == (
+        ["starting", "starting"],
+        None,
+    )
 
 
-def test_a_node_that_ray_calls_alive_is_up_whatever_kubelet_or_control_plane_think(lab: Lab) -> None:
-    lab.made(head(), pod(WORKER, phase="Running", containers=(running(restarts=1, last=ended("Error", 1)),)))
+def test_a_node_that_ray_calls_alive_is_up_whatever_kubelet_or_control_plane_think(
+    lab: Lab,
+) -> None:
+    lab.made(
+        head(),
+        pod(WORKER, phase="Running", containers=(running(restarts=1, last=ended("Error", 1)),)),
+    )
     lab.ray.nodes = ("head", "gpu-x7k2p")
     assert (lab.status().state, lab.status().detail) == ("up", "")
     lab.has_host("kube-2", "Unknown")
@@ -134,11 +169,17 @@ def test_a_node_that_ray_calls_alive_is_up_whatever_kubelet_or_control_plane_thi
 
 def test_one_cause_is_said_once(lab: Lab) -> None:
     pulls = waiting("ImagePullBackOff", "x: not found", name="wait-gcs-ready")
-    lab.made(head(), pod(WORKER, init=(pulls,)), pod(OTHER, init=(pulls,)), cluster=ray_cluster(group("gpu", 2)))
+    lab.made(
+        head(),
+        pod(WORKER, init=(pulls,)),
+        pod(OTHER, init=(pulls,)),
+        cluster=ray_cluster(group("gpu", 2)),
+    )
     lab.ray.nodes = ("head",)
     now = lab.status(cluster_file([{"name": "gpu", "count": 2}]))
     assert now.detail == (
-        "gpu-abc12, gpu-x7k2p: cannot pull its image: registry 192.0.2.10:5000 does not hold that image"
+        "gpu-abc12, gpu-x7k2p: cannot pull its image: registry 192.0.2.10:5000 does not hold "
+        "that image"
     )
 
 
@@ -148,7 +189,8 @@ def test_a_head_that_is_broken_has_no_address(lab: Lab) -> None:
     lab.ray.alive = lambda *_: (_ for _ in ()).throw(UnreachableError("nobody listens"))
     now = lab.status()
     assert now.detail == (
-        "head: ended with exit code 127, Kubernetes starts it again and again; gpu-x7k2p: not yet in Ray; "
+        "head: ended with exit code 127, Kubernetes starts it again and again; gpu-x7k2p: not "
+        "yet in Ray; "
         "nobody listens"
     )
     assert (now.nodes[0].state, now.address, now.tunnel) == ("broken", None, None)
@@ -157,12 +199,20 @@ def test_a_head_that_is_broken_has_no_address(lab: Lab) -> None:
 def test_a_run_gets_the_endpoint_and_what_it_is_promised(lab: Lab) -> None:
     lab.made(head(), pod(WORKER, host=""))
     endpoint = lab.connect()
-    assert (endpoint.address, endpoint.token, endpoint.image, endpoint.tunnel) == (HERE, TOKEN, IMAGE, PLACE)
+    assert (endpoint.address, endpoint.token, endpoint.image, endpoint.tunnel) == (
+        HERE,
+        TOKEN,
+        IMAGE,
+        PLACE,
+    )
+
     assert [node.name for node in endpoint.expected or ()] == ["head", "gpu-x7k2p"]
     assert endpoint.down == (("gpu-x7k2p", "waits for a Kubernetes node"),)
     assert endpoint.simulated_gpus is False
+
     assert endpoint.refused == (
-        "Secret lab in namespace team of context lab holds another token than the nodes were started with: it was "
+        "Secret lab in namespace team of context lab holds another token than the nodes were "
+        "started with: it was "
         "changed, or deleted and made again. docs/tokens.md says how to put theirs back; "
         "or give all nodes the new one, which ends all that runs: trainyard cluster.up --recreate."
     )
@@ -179,15 +229,23 @@ PULLS = waiting("ImagePullBackOff", "x: not found", name="ray-head")
         ((head(leaving=True),), f"{MAKES}; head: is being removed; gpu-?1: no pod"),
         (
             (pod("lab-head-abcde", group="head", containers=(PULLS,)),),
-            f"{MAKES}; head: cannot pull its image: registry 192.0.2.10:5000 does not hold that image; gpu-?1: no pod",
+            (
+                f"{MAKES}; head: cannot pull its image: registry 192.0.2.10:5000 does not hold that "
+                "image; gpu-?1: no pod"
+            ),
         ),
     ],
 )
-def test_without_a_head_that_runs_there_is_no_endpoint(pods: tuple[Object, ...], why: str, lab: Lab) -> None:
+def test_without_a_head_that_runs_there_is_no_endpoint(
+    pods: tuple[Object, ...], why: str, lab: Lab
+) -> None:
     lab.made(*pods)
     with pytest.raises(NotReadyError) as caught:
         lab.connect()
-    assert caught.value.lines() == [f"cluster lab is not up{why}", "  -> Make it: trainyard cluster.up"]
+    assert caught.value.lines() == [
+        f"cluster lab is not up{why}",
+        "  -> Make it: trainyard cluster.up",
+    ]
     if not pods:
         with pytest.raises(NotReadyError, match="cluster lab is not up"):
             logs(lab.ray, follow=False)
@@ -198,7 +256,9 @@ def observed(*pods: Object, cluster: Object | None = None) -> Snapshot:
 
 
 def states(spec: ClusterSpec, snapshot: Snapshot, *alive: str) -> list[tuple[str, str, str]]:
-    every = nodes.statuses(groups.of_file(spec, snapshot.owner).values(), snapshot, frozenset(alive))
+    every = nodes.statuses(
+        groups.of_file(spec, snapshot.owner).values(), snapshot, frozenset(alive)
+    )
     return [(node.name, node.state, node.detail) for node in every]
 
 
@@ -214,6 +274,7 @@ def test_a_node_says_why_it_is_not_up() -> None:
         pod("lab-gpu-worker-a", init=(running("wait-gcs-ready"),)),
         pod("lab-gpu-worker-b", ready=True, leaving=True),
     )
+
     snapshot = observed(*pods, cluster=ray_cluster(group("gpu", 4)))
     assert states(cluster_file([{"name": "gpu", "count": 4}]), snapshot, "head") == [
         ("head", "up", ""),
@@ -228,7 +289,11 @@ def test_what_the_file_does_not_ask_for_is_surplus_unless_ray_added_it() -> None
     pods = (head(), pod(WORKER, ready=True), pod(OTHER, ready=True))
     alive = ("head", "gpu-x7k2p", "gpu-abc12")
     fixed = observed(*pods, cluster=ray_cluster(group("gpu", 2)))
-    assert [state for _, state, _ in states(cluster_file(), fixed, *alive)] == ["up", "up", "surplus"]
+    assert [state for _, state, _ in states(cluster_file(), fixed, *alive)] == [
+        "up",
+        "up",
+        "surplus",
+    ]
     grows = observed(*pods, cluster=ray_cluster(group("gpu", 1, 3)))
     growing = cluster_file([{"name": "gpu", "min": 1, "max": 3}])
     assert [state for _, state, _ in states(growing, grows, *alive)] == ["up", "up", "up"]
@@ -242,7 +307,11 @@ def test_a_run_is_promised_what_exists_and_what_ray_may_add() -> None:
         ExpectedNode("gpu-?2", "gpu", 2, 1, 2**32, optional=True),
         ExpectedNode("gpu-?3", "gpu", 2, 1, 2**32, optional=True),
     ]
-    more = promised(observed(head(), pod(WORKER, ready=True), pod(OTHER, ready=True), cluster=cluster))
+
+    more = promised(
+        observed(head(), pod(WORKER, ready=True), pod(OTHER, ready=True), cluster=cluster)
+    )
+
     assert [(node.name, node.optional) for node in more] == [
         ("head", False),
         ("gpu-x7k2p", True),
@@ -261,7 +330,10 @@ def test_nodes_that_are_known_not_to_run_are_named_before_a_run_waits_for_them(l
         pod("lab-gpu-worker-a", phase="Running", containers=(running(),)),
         cluster=ray_cluster(group("gpu", 4)),
     )
-    assert lab.connect().down == (("gpu-x7k2p", f"found no room for 2 cpu, 4Gi memory: {text}"), ("gpu-?4", "no pod"))
+    assert lab.connect().down == (
+        ("gpu-x7k2p", f"found no room for 2 cpu, 4Gi memory: {text}"),
+        ("gpu-?4", "no pod"),
+    )
 
 
 def test_a_node_that_is_being_deleted_beside_its_successor_is_not_promised(lab: Lab) -> None:
@@ -297,7 +369,9 @@ def followed(kube: FakeKube, *happens: Callable[[], object]) -> Iterator[LogLine
 def test_logs_have_what_containers_printed_also_in_the_run_that_ended() -> None:
     texts = {True: ["first run", "it broke"], False: ["second run"]}
     kube = PrintingKube(texts)
-    kube.put(POD, pod(WORKER, phase="Running", containers=(running(restarts=1, last=ended("Error", 1)),)))
+    kube.put(
+        POD, pod(WORKER, phase="Running", containers=(running(restarts=1, last=ended("Error", 1)),))
+    )
     assert list(followed(kube, lambda: texts[False].append("it runs"), lambda: None)) == [
         LogLine("gpu-x7k2p", "former ray-worker", "first run"),
         LogLine("gpu-x7k2p", "former ray-worker", "it broke"),

@@ -43,7 +43,12 @@ PINNED = PinnedImage("r:5000/team/ray:1", f"r:5000/team/ray@{DIGEST}", DIGEST)
 
 def spec(**file: Any) -> ClusterSpec:
     section = {"namespace": "team", **file.pop("kuberay", {})}
-    base = {"name": "lab", "backend": "kuberay", "image": "r:5000/team/ray:1", "workers": [{"name": "gpu", "count": 1}]}
+    base = {
+        "name": "lab",
+        "backend": "kuberay",
+        "image": "r:5000/team/ray:1",
+        "workers": [{"name": "gpu", "count": 1}],
+    }
     return ClusterSpec.model_validate({**base, **file, "kuberay": section})
 
 
@@ -51,14 +56,20 @@ class Yard:
     """A Kubernetes with KubeRay and one host, a registry that has the image, and a cluster file."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, state: Path) -> None:
-        self.kube = FakeKube((DEPLOYMENT, deployment()), (CRD, crd("rayclusters.ray.io")), (NAMESPACE, named("team")))
+        self.kube = FakeKube(
+            (DEPLOYMENT, deployment()), (CRD, crd("rayclusters.ray.io")), (NAMESPACE, named("team"))
+        )
         self.pinned, self.state = PINNED, state
         self.asked: list[str | None] = []
         monkeypatch.setattr(resolve, "pinned", self._pinned)
         monkeypatch.setattr(operator, "helm_of", lambda *_: FakeHelm(self.kube))
-        monkeypatch.setattr(locations, "of_section", lambda spec, tools, section: self._location(section))
+        monkeypatch.setattr(
+            locations, "of_section", lambda spec, tools, section: self._location(section)
+        )
 
-    def steps(self, file: ClusterSpec | None = None, *, recreate: bool = False, adopt: bool = False) -> list[Step]:
+    def steps(
+        self, file: ClusterSpec | None = None, *, recreate: bool = False, adopt: bool = False
+    ) -> list[Step]:
         """Return the steps, all that is asked for them asked."""
         file = file or spec()
         tools = Tools(self.state, {}, "kuberay", recreate=recreate, adopt=adopt)
@@ -74,7 +85,9 @@ class Yard:
         """Return the RayCluster as `cluster.up` made it; `started`: its head was ready once."""
         run(self.step("Make the RayCluster", file))
         found = self.kube.objects[(RAY_CLUSTER.plural, "team", "lab")]
-        found["status"] = {"conditions": [{"type": "HeadPodReady", "status": "True" if started else "False"}]}
+        found["status"] = {
+            "conditions": [{"type": "HeadPodReady", "status": "True" if started else "False"}]
+        }
         self.kube.changed.clear()
         return found
 
@@ -102,7 +115,9 @@ def titles(steps: list[Step]) -> list[str]:
     return [step.title for step in steps]
 
 
-def test_nobody_is_asked_before_the_first_stage_is_expanded(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_is_asked_before_the_first_stage_is_expanded(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: Any, **more: Any) -> None:
         raise ApiUnreachableError("the Kubernetes API does not answer")
 
@@ -127,6 +142,7 @@ def test_a_cluster_is_made_in_this_order_and_then_nothing_is_written(yard: Yard)
         BUDGET,
         "All 2 nodes answer",
     ]
+
     live = yard.made()
     assert live["metadata"]["annotations"]["io.trainyard/image"] == PINNED.reference
     assert yard.step("Make the RayCluster").done().holds
@@ -176,7 +192,9 @@ def test_the_same_image_under_another_name_is_no_difference(yard: Yard) -> None:
     assert yard.asked[-1] == PINNED.reference
 
 
-def test_crds_that_are_older_than_their_operator_are_named(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_crds_that_are_older_than_their_operator_are_named(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: Any, **more: Any) -> Object:
         raise InvalidError(".spec.authOptions: field not declared in schema")
 
@@ -221,22 +239,42 @@ def test_what_is_printed_hides_variables_that_are_called_like_secrets(yard: Yard
     assert {"name": "MODE", "value": "fast"} in variables
 
 
-def test_a_leash_belongs_to_the_ray_cluster_and_secrets_outlive_the_one_that_is_replaced(yard: Yard) -> None:
+def test_a_leash_belongs_to_the_ray_cluster_and_secrets_outlive_the_one_that_is_replaced(
+    yard: Yard,
+) -> None:
     leashed = spec(leash={"idle": 7200.0})
     yard.step("Make the cluster's token", leashed).do()
     live = yard.made(leashed)
     live["metadata"]["creationTimestamp"] = "2026-11-23T08:00:00Z"
     yard.state.mkdir()
-    assert titles(yard.steps(leashed))[-3:] == ["Set the leash: idle 2h", "All 2 nodes answer", "The leash holds"]
+    assert titles(yard.steps(leashed))[-3:] == [
+        "Set the leash: idle 2h",
+        "All 2 nodes answer",
+        "The leash holds",
+    ]
+
     run(yard.step("Set the leash", leashed))
     uid = live["metadata"]["uid"]
     kinds = (SERVICE_ACCOUNT, ROLE, ROLE_BINDING, DEPLOYMENT)
     made = {kind.name: yard.kube.objects[(kind.plural, "team", "lab-leash")] for kind in kinds}
     secret = yard.kube.objects[(SECRET.plural, "team", "lab")]
-    assert {owner["uid"] for each in (*made.values(), secret) for owner in each["metadata"]["ownerReferences"]} == {uid}
-    rule = {"apiGroups": ["ray.io"], "resources": ["rayclusters"], "resourceNames": ["lab"], "verbs": ["delete"]}
+    assert {
+        owner["uid"]
+        for each in (*made.values(), secret)
+        for owner in each["metadata"]["ownerReferences"]
+    } == {uid}
+
+    rule = {
+        "apiGroups": ["ray.io"],
+        "resources": ["rayclusters"],
+        "resourceNames": ["lab"],
+        "verbs": ["delete"],
+    }
+
     assert made["Role"]["rules"] == [rule]
-    given = json.loads(made["Deployment"]["spec"]["template"]["spec"]["containers"][0]["command"][-1])
+    given = json.loads(
+        made["Deployment"]["spec"]["template"]["spec"]["containers"][0]["command"][-1]
+    )
     assert (given["dashboard"], given["kubernetes"]["uid"]) == ("http://lab-head-svc:8265", uid)
     run(yard.step("Remove the former cluster", leashed, recreate=True))
     assert yard.kube.names(SECRET) == {"lab"}
@@ -252,19 +290,24 @@ def test_a_leash_that_the_file_no_longer_has_is_taken_off(yard: Yard) -> None:
     assert "lab-leash" not in yard.kube.names(DEPLOYMENT)
 
 
-def test_a_right_that_is_lacking_is_named_with_all_others_before_anything_is_made(yard: Yard) -> None:
+def test_a_right_that_is_lacking_is_named_with_all_others_before_anything_is_made(
+    yard: Yard,
+) -> None:
     yard.kube.lacking = ("delete rayclusters", "get secrets", "delete secrets", "patch deployments")
     with pytest.raises(PrerequisiteError) as error:
         yard.steps(spec(leash={"idle": 60.0}))
+
     assert error.value.lines() == [
         "user ops lacks rights that cluster lab needs",
         "  at namespace team of context lab",
         "  - rayclusters.ray.io: delete",
         "  - secrets: get, delete",
         "  - deployments.apps: patch",
-        "  -> A Role with all of them is in docs/kuberay.md, under `Rights`: have it applied by whoever runs this "
+        "  -> A Role with all of them is in docs/kuberay.md, under `Rights`: have it applied by "
+        "whoever runs this "
         "Kubernetes.",
     ]
+
     assert yard.kube.created == []
 
 
@@ -286,14 +329,18 @@ def test_a_cluster_of_somebody_else_is_used_as_it_is_and_changed_only_if_that_is
         "--adopt",
         "needs --adopt: cluster lab belongs to alice@laptop, you are bob@lab",
     )
+
     with pytest.raises(RequestError) as error:
         step.do()
+
     assert error.value.lines() == [
         "cluster lab belongs to alice@laptop",
         "  at you are bob@lab",
-        "  -> Ask them, or give yours another name (`name:` in its file). If it is yours on another machine: export "
+        "  -> Ask them, or give yours another name (`name:` in its file). If it is yours on "
+        "another machine: export "
         "TRAINYARD_OWNER=alice@laptop. To take it over: trainyard cluster.up --adopt",
     ]
+
     assert yard.steps(recreate=True)[0].needs == "--adopt"
     assert yard.steps(spec(leash={"idle": 60.0}))[0].needs == "--adopt"
     run(yard.step("Take the cluster over from alice@laptop", larger, adopt=True))
@@ -326,7 +373,9 @@ def test_the_disruption_budget_belongs_to_the_ray_cluster_and_goes_where_the_fil
         "minAvailable": 1,
         "selector": {"matchLabels": {"ray.io/cluster": "lab", "ray.io/node-type": "head"}},
     }
-    assert [owner["uid"] for owner in made["metadata"]["ownerReferences"]] == [live["metadata"]["uid"]]
+    assert [owner["uid"] for owner in made["metadata"]["ownerReferences"]] == [
+        live["metadata"]["uid"]
+    ]
     live["metadata"]["uid"] = "uid-new"
     assert yard.step(BUDGET).done().detail == "it is the former cluster's"
     without = spec(kuberay={"disruption_budget": False})

@@ -1,4 +1,6 @@
-"""`image.verify` on Kubernetes: which hosts are asked, by pods of which nothing is left, and what their ends mean."""
+"""`image.verify` on Kubernetes: which hosts are asked, by pods of which nothing is left, and what
+their ends mean.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +37,16 @@ def node(name: str, **labels: str) -> Object:
 
 def test_every_host_is_tried_that_has_the_labels_of_some_group() -> None:
     kube = FakeKube((NODE, node("b")), (NODE, node("a", pool="x")))
-    groups: dict[str, Any] = {"groups": {"gpu": {"node_selector": {"pool": "y"}}}, "node_selector": {"pool": "x"}}
+    groups: dict[str, Any] = {
+        "groups": {"gpu": {"node_selector": {"pool": "y"}}},
+        "node_selector": {"pool": "x"},
+    }
     assert hosts_of(location(kube), spec(), ["head"]) == ["a", "b"]
     with_gpus = spec(workers=[{"name": "gpu"}])
     assert hosts_of(location(kube, **groups), with_gpus, ["head", "gpu"]) == ["a"]
-    with pytest.raises(PrerequisiteError, match="no Kubernetes node has the labels that cluster lab asks for"):
+    with pytest.raises(
+        PrerequisiteError, match="no Kubernetes node has the labels that cluster lab asks for"
+    ):
         hosts_of(location(kube, node_selector={"pool": "z"}), spec(), ["head"])
     assert hosts_of(location(FakeKube(forbidden=["nodes"])), spec(), ["head"]) == [None]
 
@@ -61,12 +68,22 @@ class Time:
 
 def tried(kube: FakeKube, time: Time, *hosts: str) -> list[HostResult]:
     where = location(kube)
-    return run(where, IMAGE, {host: probe(where, spec(), IMAGE, (), host) for host in hosts}, clock=time.clock())
+    return run(
+        where,
+        IMAGE,
+        {host: probe(where, spec(), IMAGE, (), host) for host in hosts},
+        clock=time.clock(),
+    )
 
 
 def with_status(*statuses: Object) -> FakeKube:
-    """Return a Kubernetes that gives each pod that is made the next status; those that run are on host `a`."""
-    kube, left = FakeKube((NODE, {**node("a"), "status": {"conditions": [condition("Ready", "True")]}})), [*statuses]
+    """Return a Kubernetes that gives each pod that is made the next status; those that run are on
+    host `a`.
+    """
+    kube, left = (
+        FakeKube((NODE, {**node("a"), "status": {"conditions": [condition("Ready", "True")]}})),
+        [*statuses],
+    )
 
     def give(made: Object) -> None:
         made["status"] = left.pop(0)
@@ -78,13 +95,23 @@ def with_status(*statuses: Object) -> FakeKube:
 
 
 def ended(code: int, output: str) -> Object:
-    state = {"terminated": {"exitCode": code, "reason": "Error" if code else "Completed", "message": output}}
+    state = {
+        "terminated": {
+            "exitCode": code,
+            "reason": "Error" if code else "Completed",
+            "message": output,
+        }
+    }
     return {"containerStatuses": [{"name": "probe", "image": "x", "state": state}]}
 
 
 def test_a_pod_ends_on_its_host_beside_one_that_cannot_and_nothing_is_left_of_either() -> None:
-    refused = waiting("ErrImagePull", "dial tcp 192.0.2.9:5000: connect: connection refused", name="probe")
-    kube = with_status(ended(0, f"{versions.RAY}\n"), {"phase": "Pending", "containerStatuses": [refused]})
+    refused = waiting(
+        "ErrImagePull", "dial tcp 192.0.2.9:5000: connect: connection refused", name="probe"
+    )
+    kube = with_status(
+        ended(0, f"{versions.RAY}\n"), {"phase": "Pending", "containerStatuses": [refused]}
+    )
     left = probe(location(kube), spec(), IMAGE, (), "a")
     left["metadata"]["namespace"] = "team"
     kube.put(POD, left)
@@ -126,15 +153,21 @@ def test_the_pod_is_tied_to_its_host_and_asks_for_next_to_nothing() -> None:
     found = probe(where, spec(), IMAGE, ["lab.pull"], "a")["spec"]
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}
     assert found["affinity"] == {
-        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}
+        }
     }
+
     (container,) = found["containers"]
     assert container["imagePullPolicy"] == "Always"
     assert container["resources"] == {
         "limits": {"cpu": "2", "memory": "4Gi"},
         "requests": {"cpu": "10m", "memory": "16Mi"},
     }
-    assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+    }
     assert {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"} in container["env"]
     assert found["imagePullSecrets"] == [{"name": "lab.pull"}]
 
@@ -173,7 +206,13 @@ def test_a_login_is_verify_s_own_and_the_clusters_stays() -> None:
     with login(location(kube, pull_secrets=["other"]), image) as found:
         assert found == ("lab.verify", "other")
         assert kube.names(SECRET) == {"lab.pull", "lab.verify"}
-        assert kube.objects[("secrets", "team", "lab.verify")]["metadata"]["labels"]["io.trainyard/cluster"] == "lab"
+        assert (
+            kube.objects[("secrets", "team", "lab.verify")]["metadata"]["labels"][
+                "io.trainyard/cluster"
+            ]
+            == "lab"
+        )
+
     assert kube.names(SECRET) == {"lab.pull"}
     with login(location(kube), IMAGE) as found:
         assert (found, kube.names(SECRET)) == ((), {"lab.pull"})

@@ -1,4 +1,6 @@
-"""cluster.up waits as long as there is hope, says for what, and ends with the cause when there is none."""
+"""cluster.up waits as long as there is hope, says for what, and ends with the cause when there is
+none.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,17 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.unit.fake_kube import FakeDashboard, FakeKube, location
-from tests.unit.kube_pods import Object, condition, event, group, head, pod, ray_cluster, running, waiting
+from tests.unit.kube_pods import (
+    Object,
+    condition,
+    event,
+    group,
+    head,
+    pod,
+    ray_cluster,
+    running,
+    waiting,
+)
 from trainyard.backends.kuberay import wait
 from trainyard.backends.kuberay.debounce import MINUTE, SOON, STILL, Debounce
 from trainyard.diagnosis import Diagnosis
@@ -47,7 +59,13 @@ class Yard:
 
     def __post_init__(self) -> None:
         for name in ("kube-1", "kube-2"):
-            self.put(NODE, {"metadata": {"name": name}, "status": {"conditions": [condition("Ready", "True")]}})
+            self.put(
+                NODE,
+                {
+                    "metadata": {"name": name},
+                    "status": {"conditions": [condition("Ready", "True")]},
+                },
+            )
         where = location(self.kube, wait_for_machines=self.wait_for_machines)
         self.waiting = wait.Waiting(where, self.ray, now=lambda: self.seconds)  # type: ignore[arg-type]
 
@@ -96,27 +114,36 @@ def test_a_plan_only_says_what_is_wrong_and_cluster_up_ends_with_it(yard: Yard) 
     broken(yard)
     for _ in range(3):
         assert yard.after(60).detail.startswith("gpu-x7k2p: cannot pull its image: ")
+
     yard.waiting.begin()
     broken(yard)
+
     with pytest.raises(OutsideError) as caught:
         yard.after(0)
+
     assert caught.value.what.endswith("registry 192.0.2.10:5000 does not hold that image")
-    assert caught.value.where == "cluster lab, namespace team of context lab, on kube-2: x: not found"
+    assert (
+        caught.value.where == "cluster lab, namespace team of context lab, on kube-2: x: not found"
+    )
     assert [str(each) for each in caught.value.problems] == [
         "what was made stays: to remove it: trainyard cluster.down"
     ]
 
 
 def test_a_second_cause_is_named_with_the_first(yard: Yard) -> None:
-    small = condition("PodScheduled", "False", reason="Unschedulable", message="0/2 nodes are available: 2 x.")
+    small = condition(
+        "PodScheduled", "False", reason="Unschedulable", message="0/2 nodes are available: 2 x."
+    )
     pulls = waiting("ErrImagePull", "x: not found", name="wait-gcs-ready")
     yard.put(RAY_CLUSTER, ray_cluster(group("gpu", 1)))
     yard.put(POD, pod("lab-head-h1", group="head", host="", conditions=(small,)))
     yard.waiting.begin()
     yard.put(POD, pod(WORKER, init=(pulls,)))
     assert not yard.after(0).holds
+
     with pytest.raises(PrerequisiteError) as both:
         yard.after(SOON)
+
     assert both.value.what.startswith("head found no room for 2 cpu, 4Gi memory: ")
     (second, stays) = both.value.problems
     assert second.where == "seen as well"
@@ -126,8 +153,12 @@ def test_a_second_cause_is_named_with_the_first(yard: Yard) -> None:
 
 def test_what_may_mend_itself_is_waited_for(yard: Yard) -> None:
     refused = condition(
-        "PodScheduled", "False", reason="Unschedulable", message="0/1 nodes are available: 1 Insufficient cpu."
+        "PodScheduled",
+        "False",
+        reason="Unschedulable",
+        message="0/1 nodes are available: 1 Insufficient cpu.",
     )
+
     yard.put(RAY_CLUSTER, ray_cluster(group("gpu", 1)))
     yard.put(POD, head(), pod(WORKER, host="", conditions=(refused,)))
     yard.waiting.begin()
@@ -137,14 +168,19 @@ def test_what_may_mend_itself_is_waited_for(yard: Yard) -> None:
     assert yard.after(1) == no("gpu-x7k2p: waits for a Kubernetes node")
     yard.put(POD, pod(WORKER, host="", conditions=(refused,)))
     assert not yard.after(1).holds
+
     with pytest.raises(PrerequisiteError):
         yard.after(SOON)
 
 
 def test_what_failed_is_tried_again_at_once(yard: Yard) -> None:
     broken(yard)
-    crashed = pod("lab-gpu-worker-abc12", containers=(waiting("CrashLoopBackOff", "back-off 5m0s"),))
-    beside = pod("lab-gpu-worker-def34", containers=(running(), waiting("CrashLoopBackOff", name="sidecar")))
+    crashed = pod(
+        "lab-gpu-worker-abc12", containers=(waiting("CrashLoopBackOff", "back-off 5m0s"),)
+    )
+    beside = pod(
+        "lab-gpu-worker-def34", containers=(running(), waiting("CrashLoopBackOff", name="sidecar"))
+    )
     yard.put(POD, crashed, beside)
     yard.waiting.begin()
     assert sorted(yard.kube.deleted) == ["Pod lab-gpu-worker-abc12", "Pod lab-gpu-worker-x7k2p"]
@@ -161,18 +197,31 @@ def all_ready(yard: Yard, *conditions: Object) -> None:
 
 @pytest.mark.parametrize(
     ("error", "kind"),
-    [(UnreachableError("no answer: refused"), NotReadyError), (RefusedError("it refused our token"), OutsideError)],
+    [
+        (UnreachableError("no answer: refused"), NotReadyError),
+        (RefusedError("it refused our token"), OutsideError),
+    ],
 )
 def test_a_dashboard_that_stays_silent_or_refuses_us_is_not_ready(
     error: OutsideError, kind: type[TrainyardError], yard: Yard
 ) -> None:
     # An old refusal of Kubernetes may still stand in the status.
-    all_ready(yard, condition("ReplicaFailure", "True", reason="FailedCreateWorkerPod", message="exceeded quota: q"))
+    all_ready(
+        yard,
+        condition(
+            "ReplicaFailure", "True", reason="FailedCreateWorkerPod", message="exceeded quota: q"
+        ),
+    )
+
     yard.ray.error = error
     assert yard.after(0) == no("waiting for the dashboard")
     assert not yard.after(MINUTE - 1).holds
-    with pytest.raises(kind, match="is ready for Kubernetes, and its dashboard does not answer") as caught:
+
+    with pytest.raises(
+        kind, match="is ready for Kubernetes, and its dashboard does not answer"
+    ) as caught:
         yard.after(1)
+
     assert error.what in (caught.value.where or "")
 
 
@@ -192,7 +241,9 @@ def test_when_nothing_changes_for_long_that_is_said(machines: float | None, seco
     yard.waiting.begin()
     assert yard.after(0) == no("head: starts Ray")
     assert not yard.after(seconds - 1).holds
-    with pytest.raises(NotReadyError, match=f"nothing has changed for {seconds:.0f} s: head: starts Ray"):
+    with pytest.raises(
+        NotReadyError, match=f"nothing has changed for {seconds:.0f} s: head: starts Ray"
+    ):
         yard.after(1)
 
 

@@ -49,6 +49,7 @@ def test_the_example_shows_every_key_and_all_of_them_are_right(example: ClusterS
         Storage: {"claim"},
         KubeVolume: {"config_map", "secret", "host_path", "empty_dir"},
     }
+
     parts: tuple[BaseModel, ...] = (
         section,
         section.operator,
@@ -59,5 +60,8 @@ def test_the_example_shows_every_key_and_all_of_them_are_right(example: ClusterS
         section.storage,
         section.volumes[0],
     )
-    assert {type(part): set(type(part).model_fields) - part.model_fields_set for part in parts} == expected
+
+    assert {
+        type(part): set(type(part).model_fields) - part.model_fields_set for part in parts
+    } == expected
     assert [group.name for group in example.workers] == ["worker", "gpu", "burst"]

@@ -16,7 +16,11 @@ from trainyard.errors import PrerequisiteError
 from trainyard.spec.job import JobSpec
 
 PYTHON = "/robots/.venv/bin/python"
-SWEEP = {"space": {"rate": {"uniform": [0.1, 1.0]}, "decay": {"uniform": [0.1, 1.0]}}, "metric": "reward", "samples": 2}
+SWEEP = {
+    "space": {"rate": {"uniform": [0.1, 1.0]}, "decay": {"uniform": [0.1, 1.0]}},
+    "metric": "reward",
+    "samples": 2,
+}
 
 
 def dispatch(spec: JobSpec, head: Endpoint, directory: Path) -> None:
@@ -37,7 +41,9 @@ def test_a_sweep_on_a_head_without_its_search_is_refused_before_anything_is_sent
     tmp_path: Path, search: str, missing: str
 ) -> None:
     spec = job(command=["true", "{rate}", "{decay}"], tune={**SWEEP, "search": search})
-    head = Endpoint("lab", "http://127.0.0.1:1", lacking=lambda packages: MissingPackage(packages[-1], PYTHON))
+    head = Endpoint(
+        "lab", "http://127.0.0.1:1", lacking=lambda packages: MissingPackage(packages[-1], PYTHON)
+    )
     with pytest.raises(PrerequisiteError) as caught:
         dispatch(spec, head, tmp_path)
     assert caught.value.lines() == [
@@ -49,8 +55,12 @@ def test_a_sweep_on_a_head_without_its_search_is_refused_before_anything_is_sent
 
 
 @pytest.mark.parametrize("key", ["uv", "pip"])
-def test_packages_for_a_head_without_pip_are_refused_before_anything_is_sent(tmp_path: Path, key: str) -> None:
-    head = Endpoint("lab", "http://127.0.0.1:1", lacking=lambda packages: MissingPackage(packages[-1], PYTHON))
+def test_packages_for_a_head_without_pip_are_refused_before_anything_is_sent(
+    tmp_path: Path, key: str
+) -> None:
+    head = Endpoint(
+        "lab", "http://127.0.0.1:1", lacking=lambda packages: MissingPackage(packages[-1], PYTHON)
+    )
     with pytest.raises(PrerequisiteError) as caught:
         dispatch(job(command=["true"], runtime_env={key: ["numpy"]}), head, tmp_path)
     hint = f"Install it there: {PYTHON} -m ensurepip, or uv pip install --python {PYTHON} pip"

@@ -1,4 +1,6 @@
-"""When a leash ends a cluster, and what `cluster.up` does so that the cluster has the one of its file."""
+"""When a leash ends a cluster, and what `cluster.up` does so that the cluster has the one of its
+file.
+"""
 
 from __future__ import annotations
 
@@ -68,18 +70,28 @@ def yard(tmp_path: Path) -> Yard:
     [
         (None, None),
         ([], NOON),
-        ([{"status": "SUCCEEDED", "end_time": (NOON + 60) * 1000}, {"status": "FAILED", "end_time": None}], NOON + 60),
+        (
+            [
+                {"status": "SUCCEEDED", "end_time": (NOON + 60) * 1000},
+                {"status": "FAILED", "end_time": None},
+            ],
+            NOON + 60,
+        ),
         ([{"status": "STOPPED", "end_time": (NOON - 60) * 1000}], NOON),
         ([{"status": "SUCCEEDED", "end_time": NOON * 1000}, {"status": "PENDING"}], None),
         ([{"status": "RUNNING", "submission_id": None}], None),
     ],
     ids=["no answer", "no job yet", "ended", "ended before it counted", "one waits", "a driver"],
 )
-def test_a_cluster_is_idle_since_its_last_job_ended(jobs: program.Jobs | None, since: float | None) -> None:
+def test_a_cluster_is_idle_since_its_last_job_ended(
+    jobs: program.Jobs | None, since: float | None
+) -> None:
     assert program.idle_since(jobs, NOON) == since
 
 
-def test_whatever_goes_wrong_as_it_ends_a_cluster_it_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whatever_goes_wrong_as_it_ends_a_cluster_it_tries_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     outcomes: list[Exception] = [KeyError("Names"), OSError("refused")]
 
     def end() -> None:
@@ -88,7 +100,10 @@ def test_whatever_goes_wrong_as_it_ends_a_cluster_it_tries_again(monkeypatch: py
 
     monkeypatch.setattr(time, "sleep", lambda _: None)
     monkeypatch.setattr(program, "dashboard", lambda *_: lambda *_: None)
-    program.hold({"dashboard": "", "token_file": None, "deadline": NOON - HOUR * 24 * 3650, "idle": None}, end)
+    program.hold(
+        {"dashboard": "", "token_file": None, "deadline": NOON - HOUR * 24 * 3650, "idle": None},
+        end,
+    )
     assert not outcomes
 
 
@@ -150,11 +165,19 @@ def test_one_that_does_not_hold_says_why(yard: Yard) -> None:
 
 
 def test_what_differs_from_the_file_is_said_of_a_cluster_that_runs() -> None:
-    def found(leash: dict[str, str] | None, made: float | None, held: LeashStatus | None) -> list[str]:
+    def found(
+        leash: dict[str, str] | None, made: float | None, held: LeashStatus | None
+    ) -> list[str]:
         return list(leashes.differences(spec(leash), made, held))
 
     held, at = LeashStatus(None, NOON + HOUR), "ends at 2027-01-15 09:00:00 UTC"
-    assert found({"deadline": "1h"}, NOON, held) == found(None, None, held) == found(None, NOON, None) == []
+    assert (
+        found({"deadline": "1h"}, NOON, held)
+        == found(None, None, held)
+        == found(None, NOON, None)
+        == []
+    )
+
     assert found(None, NOON, held) == [f"leash: {at} now, none desired"]
     assert found({"deadline": "1h"}, NOON, None) == [f"leash: none now, {at} desired"]
     assert found({"deadline": "1h"}, NOON, replace(held, problem="it ended")) == ["leash: it ended"]
@@ -162,7 +185,9 @@ def test_what_differs_from_the_file_is_said_of_a_cluster_that_runs() -> None:
 
 def test_a_deadline_that_is_over_is_refused(yard: Yard) -> None:
     yard.made = NOON - 365 * 24 * HOUR
-    with pytest.raises(RequestError, match="the leash's deadline is over: it ends at 2026-01-15 09:00:00 UTC"):
+    with pytest.raises(
+        RequestError, match="the leash's deadline is over: it ends at 2026-01-15 09:00:00 UTC"
+    ):
         yard.steps({"deadline": "1h"})[0].done()
 
 
@@ -181,7 +206,9 @@ def test_of_a_cluster_that_is_gone_the_leash_is_said(yard: Yard) -> None:
     assert said.startswith("it had a leash (ends at ")
     assert said.endswith("; outputs of runs that were not fetched by then are lost")
     record.write_text(json.dumps({"idle": None, "deadline": yard.made}))
-    assert leashes.ended(yard.status("broken"), yard.tools.state).startswith("it had a leash (ends at ")
+    assert leashes.ended(yard.status("broken"), yard.tools.state).startswith(
+        "it had a leash (ends at "
+    )
 
 
 def test_a_backend_without_one_refuses_it(tmp_path: Path) -> None:

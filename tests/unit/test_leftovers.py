@@ -31,4 +31,9 @@ def test_only_what_is_detached_and_of_these_drivers_counts() -> None:
 
     mine = {"job_id": "03000000", "is_detached": True}
     count = left_from("job_id", {"03000000"})
-    assert count(answer(mine, {**mine, "is_detached": False}, {**mine, "job_id": "05000000"}, {**mine})) == 2
+    assert (
+        count(
+            answer(mine, {**mine, "is_detached": False}, {**mine, "job_id": "05000000"}, {**mine})
+        )
+        == 2
+    )

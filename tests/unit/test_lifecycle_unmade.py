@@ -33,8 +33,13 @@ def test_what_changes_nothing_is_taken_also_after_a_scale(tmp_path: Path, overri
     refuse(tmp_path, override, made=("workers.cpu.count=3",))
 
 
-def test_what_the_cluster_was_not_made_with_is_refused_with_the_command_that_makes_it(tmp_path: Path) -> None:
+def test_what_the_cluster_was_not_made_with_is_refused_with_the_command_that_makes_it(
+    tmp_path: Path,
+) -> None:
     with pytest.raises(RequestError) as refused:
         refuse(tmp_path, "workers.cpu.count=3", "env.A=a b", made=("workers.cpu.count=3",))
-    assert refused.value.what == "cluster lab was made without --set 'env.A=a b', and a run does not change it"
+    assert (
+        refused.value.what
+        == "cluster lab was made without --set 'env.A=a b', and a run does not change it"
+    )
     assert (refused.value.hint or "").endswith("--set workers.cpu.count=3 --set 'env.A=a b'")

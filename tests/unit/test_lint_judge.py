@@ -30,7 +30,10 @@ WITH_SECRET = "RUN |1 PIP_TOKEN=hunter22 /bin/sh -c pip install x"
 
 DEFECTS: tuple[tuple[Inspection, str], ...] = (
     (says(HEALTHY, ray_version="2.9.0"), f"ray: has Ray 2.9.0, and clusters run {RAY}"),
-    (says(HEALTHY, ray_program=None, ray_ended=None, ray_version=None), "ray: there is no ray on PATH"),
+    (
+        says(HEALTHY, ray_program=None, ray_ended=None, ray_version=None),
+        "ray: there is no ray on PATH",
+    ),
     (
         says(HEALTHY, ray_ended=NO_CLICK, ray_version=None),
         f"ray: `ray --version` fails as ray (uid 1000): {NO_CLICK[2:]}",
@@ -42,7 +45,10 @@ DEFECTS: tuple[tuple[Inspection, str], ...] = (
     (says(HEALTHY, python_program=None, python_prefix=None), "python: there is no python on PATH"),
     (
         says(asks(HEALTHY, python="/usr/bin/python3"), asked_prefix="/usr"),
-        "python: python on PATH is not Ray's: python is of /opt/ray, ray is of /opt/ray, /usr/bin/python3 is of /usr",
+        (
+            "python: python on PATH is not Ray's: python is of /opt/ray, ray is of /opt/ray, "
+            "/usr/bin/python3 is of /usr"
+        ),
     ),
     (
         asks(HEALTHY, python="/nope", answers={"python:/nope": "127 sh: 1: /nope: not found"}),
@@ -56,7 +62,10 @@ DEFECTS: tuple[tuple[Inspection, str], ...] = (
         says(asks(HEALTHY, ray_interpreter=SHEBANG), ray_ended=NO_RAY, ray_version=None),
         f"interpreter: /opt/ray/bin/ray starts with #!/opt/ray/bin/python3, not #!{SHEBANG}",
     ),
-    (says(HEALTHY, wget=None), "wget: there is no wget, with which KubeRay probes its nodes: it would end them"),
+    (
+        says(HEALTHY, wget=None),
+        "wget: there is no wget, with which KubeRay probes its nodes: it would end them",
+    ),
     (says(HEALTHY, bash=None), "bash: there is no /bin/bash"),
     (
         replace(HEALTHY, probed=NOTHING_RUNS),
@@ -68,7 +77,8 @@ DEFECTS: tuple[tuple[Inspection, str], ...] = (
     ),
     (
         replace(SWALLOWS, probed=Probed({}, "no display")),
-        "entrypoint: ENTRYPOINT /isaac-sim/runheadless.sh swallows the command that it is given, such as `ray start`: "
+        "entrypoint: ENTRYPOINT /isaac-sim/runheadless.sh swallows the command that it is given, "
+        "such as `ray start`: "
         "no display",
     ),
     (
@@ -82,9 +92,15 @@ DEFECTS: tuple[tuple[Inspection, str], ...] = (
     ),
     (
         asks(HEALTHY, max_size=500 * 1024**2),
-        "size: takes 600.0 MiB, and at most 500.0 MiB are allowed; its largest layer: 500.0 MiB by RUN pip install ray",
+        (
+            "size: takes 600.0 MiB, and at most 500.0 MiB are allowed; its largest layer: 500.0 MiB "
+            "by RUN pip install ray"
+        ),
     ),
-    (is_(HEALTHY, env={"WANDB_API_KEY": "0123456789abcdef"}), "history: shows secrets: the variable WANDB_API_KEY"),
+    (
+        is_(HEALTHY, env={"WANDB_API_KEY": "0123456789abcdef"}),
+        "history: shows secrets: the variable WANDB_API_KEY",
+    ),
     (
         replace(HEALTHY, history=(*HEALTHY.history, MadeBy(WITH_SECRET))),
         "history: shows secrets: PIP_TOKEN in `RUN |1 PIP_TOKEN=(hidden) /bin/sh -c pip install x`",
@@ -95,18 +111,29 @@ DEFECTS: tuple[tuple[Inspection, str], ...] = (
     ),
     (
         replace(SWALLOWS, probed=replace(HEALTHY.probed, swallowed="no display")),
-        "entrypoint: ENTRYPOINT /isaac-sim/runheadless.sh swallows the command that it is given, such as `ray start`: "
+        "entrypoint: ENTRYPOINT /isaac-sim/runheadless.sh swallows the command that it is given, "
+        "such as `ray start`: "
         "no display",
     ),
     (
-        asks(HEALTHY, path_contains=("/usr/local/nvidia/bin",), ld_library_path_contains=("/usr/local/nvidia/lib64",)),
-        "search-paths: PATH does not list /usr/local/nvidia/bin; LD_LIBRARY_PATH does not list /usr/local/nvidia/lib64",
+        asks(
+            HEALTHY,
+            path_contains=("/usr/local/nvidia/bin",),
+            ld_library_path_contains=("/usr/local/nvidia/lib64",),
+        ),
+        (
+            "search-paths: PATH does not list /usr/local/nvidia/bin; LD_LIBRARY_PATH does not list "
+            "/usr/local/nvidia/lib64"
+        ),
     ),
     (
         asks(HEALTHY, must_have=("/opt/unreal",), answers={"path:/opt/unreal": ""}),
         "files: /opt/unreal is not in the image",
     ),
-    (asks(HEALTHY, environ={"OMNI_KIT_ALLOW_ROOT": "1"}), "environ: OMNI_KIT_ALLOW_ROOT is not set, not '1'"),
+    (
+        asks(HEALTHY, environ={"OMNI_KIT_ALLOW_ROOT": "1"}),
+        "environ: OMNI_KIT_ALLOW_ROOT is not set, not '1'",
+    ),
     (
         asks(HEALTHY, imports=("optuna",), answers={"import:optuna": NO_OPTUNA}),
         f"imports: optuna fails as ray (uid 1000): {NO_OPTUNA[2:]}",
@@ -116,13 +143,19 @@ DEFECTS: tuple[tuple[Inspection, str], ...] = (
         "imports: isaacsim gave no answer",
     ),
     (
-        asks(HEALTHY, runs=(("schola-rllib", "--help"),), answers={"run:schola-rllib --help": KEY_NEEDED}),
+        asks(
+            HEALTHY,
+            runs=(("schola-rllib", "--help"),),
+            answers={"run:schola-rllib --help": KEY_NEEDED},
+        ),
         "runs: schola-rllib --help fails as ray (uid 1000): EOFError: EOF when reading a line",
     ),
 )
 
 
-@pytest.mark.parametrize(("inspection", "failure"), DEFECTS, ids=[failure for _, failure in DEFECTS])
+@pytest.mark.parametrize(
+    ("inspection", "failure"), DEFECTS, ids=[failure for _, failure in DEFECTS]
+)
 def test_each_defect_is_found_and_nothing_else(inspection: Inspection, failure: str) -> None:
     assert failures(inspection) == [failure]
     assert all(finding.hint for finding in judge(inspection) if not finding.ok)
@@ -138,7 +171,9 @@ def test_nothing_is_wrong_with_a_healthy_image() -> None:
 
 def test_an_image_that_has_all_that_its_file_asks_is_healthy() -> None:
     inspection = asks(
-        is_(HEALTHY, env={"PATH": "/usr/local/nvidia/bin:/opt/ray/bin", "OMNI_KIT_ALLOW_ROOT": "1"}),
+        is_(
+            HEALTHY, env={"PATH": "/usr/local/nvidia/bin:/opt/ray/bin", "OMNI_KIT_ALLOW_ROOT": "1"}
+        ),
         user="non-root",
         python="/opt/ray/bin/python",
         ray_interpreter="/opt/ray/bin/python3",
@@ -150,8 +185,11 @@ def test_an_image_that_has_all_that_its_file_asks_is_healthy() -> None:
         entry_point="schola.scripts.ray.launch:main_from_cli",
         runs=(("schola-train", "--help"),),
     )
+
     assert failures(says(inspection, asked_prefix="/opt/ray")) == []
-    assert not [finding for finding in judge(says(inspection, asked_prefix="/opt/ray")) if finding.skipped]
+    assert not [
+        finding for finding in judge(says(inspection, asked_prefix="/opt/ray")) if finding.skipped
+    ]
 
 
 def test_an_entry_point_that_hands_commands_on_is_fine() -> None:
@@ -162,10 +200,18 @@ def test_an_entry_point_that_hands_commands_on_is_fine() -> None:
 
 def test_a_user_that_kubernetes_cannot_tell_from_root_is_noted() -> None:
     def user(name: str) -> str:
-        return next(finding.detail for finding in judge(is_(HEALTHY, user=name)) if finding.check == "user")
+        return next(
+            finding.detail for finding in judge(is_(HEALTHY, user=name)) if finding.check == "user"
+        )
 
-    note = "; `restricted: true` on Kubernetes takes no name: USER 1000, or kuberay.security.run_as_user"
-    assert [user(name) for name in ("1000", "1000:100", "ray")] == [*["ray (uid 1000)"] * 2, f"ray (uid 1000){note}"]
+    note = (
+        "; `restricted: true` on Kubernetes takes no name: USER 1000, or "
+        "kuberay.security.run_as_user"
+    )
+    assert [user(name) for name in ("1000", "1000:100", "ray")] == [
+        *["ray (uid 1000)"] * 2,
+        f"ray (uid 1000){note}",
+    ]
 
 
 def test_an_image_of_others_needs_no_wget() -> None:
@@ -180,11 +226,20 @@ def test_what_follows_from_a_cause_is_not_tested() -> None:
 
 def test_a_name_that_no_registry_takes_is_found_before_any_engine_is_asked() -> None:
     digest = f"sha256:{'0' * 64}"
-    legal = ("schola", "schola:Ray-2.60", "HOST.example:5000/team/schola:1", f"r.io/a@{digest}", digest)
+    legal = (
+        "schola",
+        "schola:Ray-2.60",
+        "HOST.example:5000/team/schola:1",
+        f"r.io/a@{digest}",
+        digest,
+    )
+
     illegal = ("ScholaExamples:registry", "127.0.0.1:32000/Team/schola:1", "schola:-1", "schola//x")
     assert [name for name in (*legal, *illegal) if not reference(name).ok] == [*illegal]
     no_engine = Engine("unix:///none.sock", cast("Any", None), {})
-    assert [finding.check for finding in lint.check(None, illegal[0], no_engine).failed] == ["reference"]
+    assert [finding.check for finding in lint.check(None, illegal[0], no_engine).failed] == [
+        "reference"
+    ]
 
 
 def test_a_failed_lint_is_an_error_with_every_problem() -> None:
@@ -193,6 +248,7 @@ def test_a_failed_lint_is_an_error_with_every_problem() -> None:
         Finding("wget", False, "there is no wget", "Install wget."),
         Finding("user", False, "runs as root", "Let it end with USER."),
     )
+
     error = LintReport("trainyard/x:1", findings, 1.0).error
     assert str(error) == (
         "the image is not fit to be run: 2 of 3 checks failed\n"
@@ -202,4 +258,5 @@ def test_a_failed_lint_is_an_error_with_every_problem() -> None:
         "  - user: runs as root\n"
         "    -> Let it end with USER."
     )
+
     assert LintError.exit_code == 5

@@ -39,7 +39,9 @@ def test_answers_are_read_among_what_the_entry_point_prints() -> None:
 
 
 def test_an_output_without_answers_did_not_come_through(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert probed(monkeypatch, Ran(2, "", "usage: train.py [-h]\n")) == Probed({}, "usage: train.py [-h]")
+    assert probed(monkeypatch, Ran(2, "", "usage: train.py [-h]\n")) == Probed(
+        {}, "usage: train.py [-h]"
+    )
 
 
 def probed(monkeypatch: pytest.MonkeyPatch, ran: Ran) -> Probed:
@@ -52,7 +54,11 @@ def test_where_the_entry_point_swallows_commands_the_image_is_asked_without_it(
 ) -> None:
     def run(*_: object, entrypoint: object, **__: object) -> Ran:
         said = "trainyard: begin\ntrainyard: uid 1000\ntrainyard: end\n"
-        return Ran(0, said, "") if entrypoint == probe.SHELL else Ran(2, "", "no display\nwhat is trainyard-probe?\n")
+        return (
+            Ran(0, said, "")
+            if entrypoint == probe.SHELL
+            else Ran(2, "", "no display\nwhat is trainyard-probe?\n")
+        )
 
     monkeypatch.setattr(probe, "run_once", run)
     image = replace(HEALTHY.image, entrypoint=("/start.sh",))
@@ -63,7 +69,9 @@ def test_where_the_entry_point_swallows_commands_the_image_is_asked_without_it(
 CUT_OFF = "trainyard: begin\ntrainyard: uid 1000\n"
 
 
-def test_a_probe_that_is_not_through_in_time_is_told_from_one_that_was_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_probe_that_is_not_through_in_time_is_told_from_one_that_was_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with pytest.raises(NotReadyError, match="was not done after 180 s") as caught:
         probed(monkeypatch, Ran(KILLED, CUT_OFF, ""))
     assert caught.value.where == "sha256:1: its last answer was: uid 1000"

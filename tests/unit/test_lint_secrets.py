@@ -1,4 +1,6 @@
-"""What looks like a secret in variables, labels and commands, and what only seems to. No token here opens anything."""
+"""What looks like a secret in variables, labels and commands, and what only seems to. No token here
+opens anything.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ HUGGING_FACE = "hf_" + "aB" * 17
         ("|1 PIP_TOKEN=hunter22 /bin/sh -c pip install x", ["PIP_TOKEN"]),
         ("RUN /bin/sh -c curl --password=hunter22 r.io", ["password"]),
         ('ENV DB_PASSWORD="two words"', ["DB_PASSWORD"]),
-        ("RUN pip install -i https://me:s3cret@pypi.example/simple x", ["a login and password in a URL"]),
+        (
+            "RUN pip install -i https://me:s3cret@pypi.example/simple x",
+            ["a login and password in a URL"],
+        ),
         ("RUN curl -H 'Authorization: Bearer 0123456789abcdef0123'", ["a bearer token"]),
         (f"RUN git clone x && echo {GITHUB}", ["a token of GitHub"]),
         (f"RUN echo '{KEY}' > /root/.ssh/id_ed25519", ["a private key"]),
@@ -30,7 +35,9 @@ HUGGING_FACE = "hf_" + "aB" * 17
         ("ARG ACCEPT_EULA=Y", []),
     ],
 )
-def test_secrets_in_commands_are_found_by_name_and_never_shown(command: str, secret_names: list[str]) -> None:
+def test_secrets_in_commands_are_found_by_name_and_never_shown(
+    command: str, secret_names: list[str]
+) -> None:
     assert list(secrets.secrets_in_command(command)) == secret_names
 
 
@@ -46,7 +53,10 @@ def test_secrets_in_commands_are_found_by_name_and_never_shown(command: str, sec
             "RUN pip install -i https://me:s3cret@pypi.example/simple x",
             "RUN pip install -i https://(hidden)@pypi.example/simple x",
         ),
-        ("RUN curl -u me:s3cret x --password hunter22 y", "RUN curl -u me:(hidden) x --password (hidden) y"),
+        (
+            "RUN curl -u me:s3cret x --password hunter22 y",
+            "RUN curl -u me:(hidden) x --password (hidden) y",
+        ),
         (f"RUN echo '{KEY}' > /root/.ssh/id_ed25519", "RUN echo '(hidden)"),
         (f"RUN {'x' * 100}", f"RUN {'x' * 76}..."),
     ],
@@ -64,4 +74,7 @@ def test_secrets_in_variables_are_found() -> None:
         "TOKENIZERS_PARALLELISM": "false",
         "AUTH_TOKEN": "(hidden)",
     }
-    assert list(secrets.secrets_in_environment(environ)) == ["HF_TOKEN", "INDEX (a login and password in a URL)"]
+    assert list(secrets.secrets_in_environment(environ)) == [
+        "HF_TOKEN",
+        "INDEX (a login and password in a URL)",
+    ]

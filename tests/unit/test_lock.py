@@ -16,7 +16,9 @@ from trainyard.errors import NotReadyError, PrerequisiteError
 WAIT = "Wait for another command on this registry"
 
 
-def held(path: Path, progress: Recorder | None = None, *, keep: bool = False) -> AbstractContextManager[None]:
+def held(
+    path: Path, progress: Recorder | None = None, *, keep: bool = False
+) -> AbstractContextManager[None]:
     return lock.alone(path, progress or Recorder(), keep=lambda: keep, what="registry")
 
 
@@ -51,19 +53,26 @@ def test_the_second_waits_until_the_first_has_removed_the_file(tmp_path: Path) -
         thread.start()
         assert waiting.wait(10)
         assert not entered.is_set()
+
     assert entered.wait(10)
     thread.join()
     assert second.lines == [f"started {WAIT}", f"finished {WAIT}"]
     assert os.listdir(tmp_path) == []
 
 
-def test_a_directory_of_another_user_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_of_another_user_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*given: object) -> int:
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(os, "open", refuse)
-    with pytest.raises(PrerequisiteError) as caught, held(tmp_path / "trainyard" / "registries" / "reg.lock"):
+    with (
+        pytest.raises(PrerequisiteError) as caught,
+        held(tmp_path / "trainyard" / "registries" / "reg.lock"),
+    ):
         pass
+
     assert caught.value.lines() == [
         f"this user may not use {tmp_path}/trainyard/registries: Permission denied",
         '  -> Did an earlier command run as root? Give it back: sudo chown -R "$USER" '
@@ -71,7 +80,9 @@ def test_a_directory_of_another_user_is_told(tmp_path: Path, monkeypatch: pytest
     ]
 
 
-def test_what_is_still_being_changed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_still_being_changed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(lock, "WAIT_SECONDS", -1.0)
     path = tmp_path / "reg.lock"
     with held(path), pytest.raises(NotReadyError) as caught, held(path):

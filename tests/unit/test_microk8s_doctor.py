@@ -28,21 +28,57 @@ RUNS = replace(GOOD, snap=INSTALLED, listening=frozenset({10250}))
 
 
 KNOWN = HostStatus(
-    *("10.0.0.1", "10.0.0.1", "control plane", "ready", "v1.34.2", True, "server.crt", 3, ("head", "w-1"), 2),
+    *(
+        "10.0.0.1",
+        "10.0.0.1",
+        "control plane",
+        "ready",
+        "v1.34.2",
+        True,
+        "server.crt",
+        3,
+        ("head", "w-1"),
+        2,
+    ),
     host="host-1",
 )
-DEAD = HostStatus("10.0.0.2", "10.0.0.2", "worker", "unreachable", None, None, None, None, (), None, "10.0.0.2 is off")
+DEAD = HostStatus(
+    "10.0.0.2",
+    "10.0.0.2",
+    "worker",
+    "unreachable",
+    None,
+    None,
+    None,
+    None,
+    (),
+    None,
+    "10.0.0.2 is off",
+)
 
 
 def node(ip: str, *, ready: bool = True) -> dict[str, Any]:
     conditions = [{"type": "Ready", "status": "True" if ready else "Unknown"}]
     addresses = [{"type": "InternalIP", "address": ip}]
-    status = {"conditions": conditions, "addresses": addresses, "nodeInfo": {"kubeletVersion": "v1.34.2"}}
-    return {"metadata": {"name": f"node-{ip}", "annotations": {leaving.ADDRESS: f"ops@{ip}"}}, "status": status}
+    status = {
+        "conditions": conditions,
+        "addresses": addresses,
+        "nodeInfo": {"kubeletVersion": "v1.34.2"},
+    }
+    return {
+        "metadata": {"name": f"node-{ip}", "annotations": {leaving.ADDRESS: f"ops@{ip}"}},
+        "status": status,
+    }
 
 
 def host(number: int, *, control_plane: bool = True) -> Host:
-    return Host(f"h{number}", f"10.0.0.{number}", f"ops@h{number}", connect(f"ops@h{number}", {}), control_plane)
+    return Host(
+        f"h{number}",
+        f"10.0.0.{number}",
+        f"ops@h{number}",
+        connect(f"ops@h{number}", {}),
+        control_plane,
+    )
 
 
 def lab(count: int = 1) -> Lab:
@@ -56,7 +92,11 @@ def at(**changed: Any) -> Snapshot:
 
 
 def ending(days: float, name: str = "server.crt") -> Mapping[str, Facts]:
-    return {"h1": replace(RUNS, certificates={name: time.time() + days * 86400, "ca.crt": time.time() + 1e8})}
+    return {
+        "h1": replace(
+            RUNS, certificates={name: time.time() + days * 86400, "ca.crt": time.time() + 1e8}
+        )
+    }
 
 
 @pytest.mark.parametrize(
@@ -79,7 +119,11 @@ def ending(days: float, name: str = "server.crt") -> Mapping[str, Facts]:
         (
             at(votes={"10.0.0.1": True, "10.0.0.2": False}),
             3,
-            ("dqlite", "1 voter instead of 3: it takes no writes once most of them are lost", False),
+            (
+                "dqlite",
+                "1 voter instead of 3: it takes no writes once most of them are lost",
+                False,
+            ),
         ),
         (
             at(votes={"10.0.0.1": True, "10.0.0.9": False}),
@@ -87,11 +131,20 @@ def ending(days: float, name: str = "server.crt") -> Mapping[str, Facts]:
             ("10.0.0.9", "a dead member of dqlite, and no host: no control plane may join", True),
         ),
         # A host that left the file is a node still, and `up` knows what to do.
-        (at(votes={"10.0.0.1": True, "10.0.0.9": True}, nodes={"10.0.0.9": node("10.0.0.9")}), 1, None),
+        (
+            at(votes={"10.0.0.1": True, "10.0.0.9": True}, nodes={"10.0.0.9": node("10.0.0.9")}),
+            1,
+            None,
+        ),
     ],
 )
-def test_what_will_break_on_hosts(now: Snapshot, hosts: int, found: tuple[str, str, bool] | None) -> None:
-    seen = [(each.subject, each.message, each.step is not None) for each in doctor.findings(lab(hosts), now)]
+def test_what_will_break_on_hosts(
+    now: Snapshot, hosts: int, found: tuple[str, str, bool] | None
+) -> None:
+    seen = [
+        (each.subject, each.message, each.step is not None)
+        for each in doctor.findings(lab(hosts), now)
+    ]
     assert seen == ([found] if found else [])
 
 
@@ -99,27 +152,60 @@ def test_what_will_break_on_hosts(now: Snapshot, hosts: int, found: tuple[str, s
     ("now", "state", "detail"),
     [
         (at(), "ready", ""),
-        (at(nodes={"10.0.0.1": node("10.0.0.1", ready=False)}), "not ready", "Kubernetes hears nothing of its kubelet"),
-        (at(nodes={"10.0.0.2": node("10.0.0.2")}), "not joined", "it is no node of this Kubernetes"),
+        (
+            at(nodes={"10.0.0.1": node("10.0.0.1", ready=False)}),
+            "not ready",
+            "Kubernetes hears nothing of its kubelet",
+        ),
+        (
+            at(nodes={"10.0.0.2": node("10.0.0.2")}),
+            "not joined",
+            "it is no node of this Kubernetes",
+        ),
         (at(nodes={}), "not ready", "no control plane answers"),
         (at(facts={"h1": GOOD}, nodes={}), "not joined", "MicroK8s is not installed"),
         (at(facts={"h1": replace(RUNS, snap=None, snapd="unavailable")}), "ready", ""),
-        (at(facts={"h1": replace(RUNS, locks=frozenset({"stopped.lock"}))}), "not ready", "MicroK8s is stopped"),
-        (at(facts={"h1": replace(RUNS, listening=frozenset({22}))}), "not ready", "its kubelet does not run"),
-        (at(facts={}, errors={"h1": OutsideError("it is off", where="ssh h1")}), "unreachable", "it is off: ssh h1"),
+        (
+            at(facts={"h1": replace(RUNS, locks=frozenset({"stopped.lock"}))}),
+            "not ready",
+            "MicroK8s is stopped",
+        ),
+        (
+            at(facts={"h1": replace(RUNS, listening=frozenset({22}))}),
+            "not ready",
+            "its kubelet does not run",
+        ),
+        (
+            at(facts={}, errors={"h1": OutsideError("it is off", where="ssh h1")}),
+            "unreachable",
+            "it is off: ssh h1",
+        ),
     ],
 )
 def test_how_a_host_is(now: Snapshot, state: str, detail: str) -> None:
     found = snapshot.status(host(1), now, [NodeStatus("head", "head", "node-10.0.0.1", "up", 1, 0)])
     assert (found.state, found.detail) == (state, detail)
-    assert (found.host, found.nodes) == (("node-10.0.0.1", ("head",)) if "10.0.0.1" in now.nodes else (None, ()))
+    assert (found.host, found.nodes) == (
+        ("node-10.0.0.1", ("head",)) if "10.0.0.1" in now.nodes else (None, ())
+    )
 
 
 def test_a_host_that_left_the_file_is_a_row_as_long_as_kubernetes_has_it() -> None:
     now = at(nodes={ip: node(ip, ready=False) for ip in ("10.0.0.1", "10.0.0.9")})
     _, left = snapshot.of([host(1)], now, [NodeStatus("w-1", "w", "node-10.0.0.9", "up", 1, 0)])
     assert left == HostStatus(
-        *("node-10.0.0.9", "10.0.0.9", "worker", "not ready", "v1.34.2", None, None, None, ("w-1",), None),
+        *(
+            "node-10.0.0.9",
+            "10.0.0.9",
+            "worker",
+            "not ready",
+            "v1.34.2",
+            None,
+            None,
+            None,
+            ("w-1",),
+            None,
+        ),
         detail="not in the file any more: trainyard cluster.up --remove",
         host="node-10.0.0.9",
     )
@@ -128,19 +214,37 @@ def test_a_host_that_left_the_file_is_a_row_as_long_as_kubernetes_has_it() -> No
 def test_hosts_are_a_table_in_which_what_is_not_known_is_a_question_mark() -> None:
     table = cluster_status.hosts_table([KNOWN, DEAD])
     assert [list(map(str, row)) for row in table.rows] == [
-        ["host-1 (10.0.0.1)", "control plane", "ready", "v1.34.2", "yes", "3 days", "head, w-1", "2"],
+        [
+            "host-1 (10.0.0.1)",
+            "control plane",
+            "ready",
+            "v1.34.2",
+            "yes",
+            "3 days",
+            "head, w-1",
+            "2",
+        ],
         ["10.0.0.2", "worker", "unreachable", "?", "", "?", "", "?"],
     ]
+
     # Where nothing is known of any host, there is no column.
     assert [*cluster_status.hosts_table([DEAD]).columns][-1] == "certs end"
 
 
 @pytest.mark.parametrize(
     ("state", "hosts", "following"),
-    [("up", [KNOWN], "smoke.run"), ("up", [KNOWN, DEAD], "cluster.doctor"), ("absent", [DEAD], "cluster.up")],
+    [
+        ("up", [KNOWN], "smoke.run"),
+        ("up", [KNOWN, DEAD], "cluster.doctor"),
+        ("absent", [DEAD], "cluster.up"),
+    ],
 )
-def test_the_next_command_is_about_what_is_wrong(state: ClusterState, hosts: list[HostStatus], following: str) -> None:
-    report = cluster_status.status_report(ClusterStatus("lab", "microk8s", state, ()), Usage(), hosts)
+def test_the_next_command_is_about_what_is_wrong(
+    state: ClusterState, hosts: list[HostStatus], following: str
+) -> None:
+    report = cluster_status.status_report(
+        ClusterStatus("lab", "microk8s", state, ()), Usage(), hosts
+    )
     assert report.next == f"trainyard {following}"
     # Ray has no nodes: no table is empty. A name is not repeated.
     details = [part for part in report.body if isinstance(part, str)][1:]
@@ -155,11 +259,17 @@ def test_what_up_would_do_is_found_and_what_ends_nodes_is_left_to_it() -> None:
     steps: list[Step | Stage] = [
         step("Install", no("a: not held")),
         Stage(
-            "look", "Look", lambda: [step("Upgrade a", no("old"), disruptive=True), step("Check b", warning("left"))]
+            "look",
+            "Look",
+            lambda: [
+                step("Upgrade a", no("old"), disruptive=True),
+                step("Check b", warning("left")),
+            ],
         ),
         step("Trust", no("b"), after="Install"),
         step("Enable dns", YES),
     ]
+
     found = findings.unmet(lambda: steps)
     assert [step.title for step in found[0].then] == ["Trust"]
     assert [(each.subject, each.message, each.remedy, each.step) for each in found] == [
@@ -175,18 +285,27 @@ def test_what_keeps_up_from_beginning_is_found_too() -> None:
             "some hosts", problems=(Problem("a", "no disk"), Problem("b", "no snapd")), hint="Mend."
         )
 
-    assert [*findings.unmet(refuse)] == [Finding("a", "no disk", "Mend."), Finding("b", "no snapd", "Mend.")]
+    assert [*findings.unmet(refuse)] == [
+        Finding("a", "no disk", "Mend."),
+        Finding("b", "no snapd", "Mend."),
+    ]
 
 
 def test_a_disk_on_which_ray_keeps_nothing_is_found() -> None:
     assert [*findings.full_disk(Path("/tmp"), lambda path: (100, 94, 6))] == []
     (found,) = findings.full_disk(Path("/tmp"), lambda path: (100, 97, 3))
-    assert found.message == "the disk of /tmp is 97 % full: from 95 % on Ray spills no objects to it"
+    assert (
+        found.message == "the disk of /tmp is 97 % full: from 95 % on Ray spills no objects to it"
+    )
 
 
 def test_findings_are_an_error_of_their_own_after_the_table() -> None:
-    found = [Finding("a", "no disk", "Mend."), Finding("b", "old", findings.FIX, step("Renew", YES))]
+    found = [
+        Finding("a", "no disk", "Mend."),
+        Finding("b", "old", findings.FIX, step("Renew", YES)),
+    ]
     shown = cluster_status.findings_report("lab", found)
+
     assert shown.document == {
         "name": "lab",
         "ok": False,
@@ -195,9 +314,14 @@ def test_findings_are_an_error_of_their_own_after_the_table() -> None:
             {"subject": "b", "message": "old", "remedy": findings.FIX, "fixable": True},
         ],
     }
+
     assert shown.error
     assert shown.error.exit_code == 5
-    assert cluster_status.findings_report("lab", []).document == {"name": "lab", "ok": True, "findings": []}
+    assert cluster_status.findings_report("lab", []).document == {
+        "name": "lab",
+        "ok": True,
+        "findings": [],
+    }
 
 
 def test_a_kubernetes_node_under_pressure_is_found() -> None:
@@ -209,6 +333,8 @@ def test_a_kubernetes_node_under_pressure_is_found() -> None:
     trouble = {"metadata": {"name": "n"}, "status": {"conditions": conditions}}
     remedy = "kubectl describe node n"
     assert [*kuberay_doctor.of_host(trouble, "kubectl")] == [
-        Finding("n", "DiskPressure: Kubernetes ends pods there (kubelet has disk pressure)", remedy),
+        Finding(
+            "n", "DiskPressure: Kubernetes ends pods there (kubelet has disk pressure)", remedy
+        ),
         Finding("n", "it is not ready: its pods count as lost (container runtime is down)", remedy),
     ]

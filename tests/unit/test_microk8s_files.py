@@ -27,7 +27,10 @@ FILE: dict[str, Any] = {
     "name": "lab",
     "backend": "microk8s",
     "registry": {"address": ADDRESS, "insecure": True},
-    "microk8s": {"hosts": [{"address": "ops@a"}, {"address": "ops@b"}], "mirror": {"docker.io": MIRROR}},
+    "microk8s": {
+        "hosts": [{"address": "ops@a"}, {"address": "ops@b"}],
+        "mirror": {"docker.io": MIRROR},
+    },
     "kuberay": {"operator": {"values": {"image": {"tag": "v1"}}}},
 }
 SPEC = ClusterSpec.model_validate(FILE, context={})
@@ -70,16 +73,25 @@ def test_no_limit_of_a_kernel_is_lowered() -> None:
 def test_containerd_knows_the_registry_and_each_mirror() -> None:
     registry, mirror = files.registries(SPEC, {})
     server = f"http://{ADDRESS}"
-    assert (registry.name, registry.is_mirror, mirror.name, mirror.is_mirror) == (ADDRESS, False, "docker.io", True)
+    assert (registry.name, registry.is_mirror, mirror.name, mirror.is_mirror) == (
+        ADDRESS,
+        False,
+        "docker.io",
+        True,
+    )
     assert f'server = "{server}"\n\n[host."{server}"]\n' in registry.hosts_toml
     # Without a server of its own, containerd asks docker.io where the mirror does not answer.
     assert "server =" not in mirror.hosts_toml
 
 
-@pytest.mark.parametrize(("url", "is_own"), [("https://harbor/v2/hub", True), ("https://nexus/hub", False)])
+@pytest.mark.parametrize(
+    ("url", "is_own"), [("https://harbor/v2/hub", True), ("https://nexus/hub", False)]
+)
 def test_a_mirror_whose_path_is_that_of_the_api_is_asked_there(url: str, is_own: bool) -> None:
     spec = SPEC.model_copy(
-        update={"microk8s": Microk8sSection.model_validate({**FILE["microk8s"], "mirror": {"a": url}})}
+        update={
+            "microk8s": Microk8sSection.model_validate({**FILE["microk8s"], "mirror": {"a": url}})
+        }
     )
     assert ("override_path = true" in files.registries(spec, {})[1].hosts_toml) == is_own
 
@@ -96,9 +108,12 @@ def test_a_plan_shows_the_files_of_each_host_and_the_operators_values() -> None:
     assert set(operator["values"]) == {"tolerations", "image"}
 
 
-def test_files_of_images_are_put_where_they_are_missing_and_waited_for_until_loaded(tmp_path: Path) -> None:
+def test_files_of_images_are_put_where_they_are_missing_and_waited_for_until_loaded(
+    tmp_path: Path,
+) -> None:
     for name in ("a.tar", "b.tar", "notes.txt"):
         (tmp_path / name).write_text("1234")
+
     section = Microk8sSection.model_validate({**FILE["microk8s"], "images": str(tmp_path)})
     images = offline.image_files(section, Path("/"))
     told = Told()
@@ -116,22 +131,28 @@ def test_files_of_images_are_put_where_they_are_missing_and_waited_for_until_loa
 
 
 def test_files_that_are_not_there_are_one_error(tmp_path: Path) -> None:
-    section = Microk8sSection.model_validate({**FILE["microk8s"], "images": "gone", "snap": ["microk8s_1.snap"]})
+    section = Microk8sSection.model_validate(
+        {**FILE["microk8s"], "images": "gone", "snap": ["microk8s_1.snap"]}
+    )
     with pytest.raises(PrerequisiteError, match=r"gone has no \*.tar"):
         offline.image_files(section, tmp_path)
     with pytest.raises(PrerequisiteError, match=r"no such file: .*/microk8s_1.snap"):
         offline.snap_files(section, tmp_path)
 
 
-def test_a_snap_of_a_file_is_acknowledged_or_dangerous_and_its_base_stays_as_it_is(tmp_path: Path) -> None:
+def test_a_snap_of_a_file_is_acknowledged_or_dangerous_and_its_base_stays_as_it_is(
+    tmp_path: Path,
+) -> None:
     names = ("core22_2.snap", "core22_2.assert", "microk8s_9.snap")
     for name in names:
         (tmp_path / name).write_text("1")
+
     told = Told(facts="")
     snaps = [tmp_path / "core22_2.snap", tmp_path / "microk8s_9.snap"]
     lab = lab_of(GOOD, told=told, snaps=snaps)
     install._install_step(lab).do()
     there = "/var/tmp/trainyard"
+
     # What answers is taken for a base that is there.
     assert told.commands == [
         "snap list core22",
@@ -140,6 +161,7 @@ def test_a_snap_of_a_file_is_acknowledged_or_dangerous_and_its_base_stays_as_it_
         f"rm -f {there}-microk8s_9.snap {there}-microk8s_9.snap.assert",
         "snap refresh --hold microk8s",
     ]
+
     (tmp_path / "microk8s_9.assert").write_text("1")
     told.commands.clear()
     offline.install(lab.hosts[1], lab)
@@ -162,7 +184,9 @@ def test_a_host_with_another_snap_than_the_files_is_refused(tmp_path: Path) -> N
     snap = tmp_path / "microk8s_9.snap"
     snap.write_text("1234")
     fact = replace(FRESH, snap=replace(INSTALLED, channel="-"), snap_bytes=5)
-    with pytest.raises(RequestError, match=r"b runs another MicroK8s \(v1.34.2\) than microk8s_9.snap is"):
+    with pytest.raises(
+        RequestError, match=r"b runs another MicroK8s \(v1.34.2\) than microk8s_9.snap is"
+    ):
         install.steps(lab_of(fact, snaps=[snap]), upgrade=False)
     install.steps(lab_of(replace(fact, snap_bytes=4), snaps=[snap]), upgrade=False)
 
@@ -171,25 +195,39 @@ def test_a_snap_of_a_file_is_taken_for_the_channel_of_its_minor() -> None:
     fact = replace(FRESH, snap=replace(INSTALLED, channel="-"))
     install.steps(lab_of(fact), upgrade=False)
     with pytest.raises(
-        RequestError, match=r"b runs MicroK8s v1.34.2, which was installed from a file, and .* 1.35/stable"
+        RequestError,
+        match=r"b runs MicroK8s v1.34.2, which was installed from a file, and .* 1.35/stable",
     ):
         install.steps(lab_of(fact, channel="1.35/stable"), upgrade=True)
 
 
 @pytest.mark.parametrize(
     ("sign", "what"),
-    [("v1.34.1", ""), ("^", "what is installed is of the next safer"), ("--", "nothing can be installed from it; ")],
+    [
+        ("v1.34.1", ""),
+        ("^", "what is installed is of the next safer"),
+        ("--", "nothing can be installed from it; "),
+    ],
 )
 def test_a_closed_channel_is_said_before_it_is_installed(sign: str, what: str) -> None:
     class Store(Told):
         def sudo(self, command: Any, **_: Any) -> Ran:
-            listed = f"channels:\n  1.34/stable:    {sign}  2026-01-01 (8511) 168MB classic\n  1.34/edge:  ^\n"
+            listed = (
+                f"channels:\n  1.34/stable:    {sign}  2026-01-01 (8511) 168MB classic\n  "
+                "1.34/edge:  ^\n"
+            )
             return Ran(0, listed, "")
 
     lab = lab_of(replace(GOOD, hostname="b"), told=Store())
     said = install.closed_channel(lab, {"a": replace(GOOD, snap=INSTALLED), "b": GOOD})
     assert said.startswith(f"1.34/stable is closed: {what}") if what else said == ""
-    assert install.closed_channel(lab, {"a": replace(GOOD, snap=INSTALLED), "b": replace(GOOD, snap=INSTALLED)}) == ""
+
+    assert (
+        install.closed_channel(
+            lab, {"a": replace(GOOD, snap=INSTALLED), "b": replace(GOOD, snap=INSTALLED)}
+        )
+        == ""
+    )
 
 
 def pod(name: str, inits: list[Any], containers: list[Any]) -> dict[str, Any]:
@@ -219,7 +257,10 @@ REFUSED = waiting("cni", "ErrImagePull", message="429 Too Many Requests")
         ([pod("calico", [RUNS], [BEHIND])], ""),
         ([pod("calico", [ENDED], [BEHIND])], "calico waits for node"),
         (
-            [pod("coredns", [], [waiting("coredns", "ContainerCreating")]), pod("calico", [REFUSED], [])],
+            [
+                pod("coredns", [], [waiting("coredns", "ContainerCreating")]),
+                pod("calico", [REFUSED], []),
+            ],
             "calico waits for cni: 429 Too Many Requests",
         ),
         ([pod("a", [], [waiting("b", "ImagePullBackOff")])], "a waits for b: ImagePullBackOff"),

@@ -36,7 +36,9 @@ class Asked:
 
 def test_hosts_are_asked_once_and_after_a_change_once_for_each_question() -> None:
     connections = {name: Asked() for name in ("a", "b")}
-    hosts = [Host(name, "192.0.2.1", name, cast(Any, connections[name]), False) for name in connections]
+    hosts = [
+        Host(name, "192.0.2.1", name, cast(Any, connections[name]), False) for name in connections
+    ]
     lab = Lab(hosts, "1.34/stable")
 
     def times() -> list[int]:
@@ -57,9 +59,14 @@ def test_hosts_are_asked_once_and_after_a_change_once_for_each_question() -> Non
 
 
 def test_who_runs_alone_is_not_asked_for_the_nodes_of_a_cluster() -> None:
-    """Its only node is itself: all others would be taken for hosts that joined another cluster, and told to leave."""
+    """Its only node is itself: all others would be taken for hosts that joined another cluster, and
+    told to leave.
+    """
     answers = (Asked(), Asked(nodes='{"items": [{"metadata": {"name": "b"}}]}'))
-    silent, alone = (Host(name, "", name, cast(Any, asked), True) for name, asked in zip("ab", answers, strict=True))
+    silent, alone = (
+        Host(name, "", name, cast(Any, asked), True)
+        for name, asked in zip("ab", answers, strict=True)
+    )
     assert Lab([silent, alone], "").nodes() == {}
     assert [*Lab([alone, silent], "").nodes()] == ["b"]
     joined = replace(GOOD, members=TOGETHER)

@@ -1,4 +1,6 @@
-"""How a host is let out of a cluster: what it is told, and what becomes of one that does not leave."""
+"""How a host is let out of a cluster: what it is told, and what becomes of one that does not
+leave.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ THREE = tuple(Member(f"10.0.0.{number}:19001", is_voter=True) for number in (1, 
 
 @dataclass
 class Told:
-    """A host that notes what it is told; `facts` are what it prints of itself, and `leave` is what came of that."""
+    """A host that notes what it is told; `facts` are what it prints of itself, and `leave` is what
+    came of that.
+    """
 
     facts: str = ""
     leave: Ran = DEAF
@@ -56,9 +60,15 @@ class Told:
 
 
 def made(
-    fact: Facts, told: Told, *, members: Sequence[Member] = TOGETHER[:1], nodes: Mapping[str, Any] | None = None
+    fact: Facts,
+    told: Told,
+    *,
+    members: Sequence[Member] = TOGETHER[:1],
+    nodes: Mapping[str, Any] | None = None,
 ) -> tuple[Lab, Told]:
-    """Return a lab whose second host is a node of nothing unless `nodes` has it, and what the first one is told."""
+    """Return a lab whose second host is a node of nothing unless `nodes` has it, and what the first
+    one is told.
+    """
     first = Told()
     hosts = [
         Host("a", "10.0.0.1", "ops@a", cast(Any, first), True),
@@ -76,7 +86,9 @@ def clear(lab: Lab) -> None:
 
 def members(*found: Member) -> str:
     """Return what a host prints of its database's members."""
-    text = "".join(f"- Address: {each.address}\n  Role: {0 if each.is_voter else 2}\n" for each in found)
+    text = "".join(
+        f"- Address: {each.address}\n  Role: {0 if each.is_voter else 2}\n" for each in found
+    )
     return f"members {base64.b64encode(text.encode()).decode()}\n"
 
 
@@ -84,7 +96,10 @@ def test_a_host_leaves_as_if_its_join_had_ended_and_its_lock_goes() -> None:
     told = Told(leave=Ran(0, "", ""))
     clear(made(WORKER, told)[0])
     assert told.commands == [
-        f"flock --close /var/snap/microk8s sh -euc {LEAVES}; rm -f /var/snap/microk8s/current/var/lock/join-in-progress"
+        (
+            f"flock --close /var/snap/microk8s sh -euc {LEAVES}; rm -f "
+            "/var/snap/microk8s/current/var/lock/join-in-progress"
+        )
     ]
 
 
@@ -99,14 +114,21 @@ def test_a_host_that_was_refused_has_nothing_to_leave() -> None:
 def test_a_host_that_is_stopped_is_started_since_it_would_refuse() -> None:
     told = Told(leave=Ran(0, "", ""))
     clear(made(replace(WORKER, locks=WORKER.locks | {"stopped.lock"}), told)[0])
-    assert told.commands[:3] == ["snap enable microk8s", "/snap/bin/microk8s start", "snap start --enable microk8s"]
+    assert told.commands[:3] == [
+        "snap enable microk8s",
+        "/snap/bin/microk8s start",
+        "snap start --enable microk8s",
+    ]
     assert LEAVES in told.commands[3]
 
 
 def test_microk8s_of_ours_that_does_not_leave_is_installed_again_and_the_member_removed() -> None:
     told = Told(facts=members(*THREE))
-    lab, first = made(replace(FIRST, hostname="b", members=THREE, is_ours=True), told, members=THREE)
+    lab, first = made(
+        replace(FIRST, hostname="b", members=THREE, is_ours=True), told, members=THREE
+    )
     clear(lab)
+
     assert told.commands[1:] == [
         "snap remove microk8s --purge",
         "mkdir -p /var/snap/microk8s/common",
@@ -114,6 +136,7 @@ def test_microk8s_of_ours_that_does_not_leave_is_installed_again_and_the_member_
         "snap install microk8s --classic --channel=1.34/stable",
         "snap refresh --hold microk8s",
     ]
+
     # Its kubelet gets as much from MicroK8s' own launch file.
     assert yaml.safe_load(told.written) == {
         "version": "0.1.0",
@@ -121,6 +144,7 @@ def test_microk8s_of_ours_that_does_not_leave_is_installed_again_and_the_member_
         "addons": [],
         "containerdRegistryConfigs": {},
     }
+
     assert "/snap/bin/microk8s remove-node 10.0.0.2 --force" in first.commands
 
 
@@ -139,11 +163,15 @@ def test_microk8s_of_somebody_else_and_what_the_database_needs_stays(
     is_ours: bool, code: int, known: tuple[Member, ...]
 ) -> None:
     told = Told(facts=members(*known), leave=replace(DEAF, code=code))
-    clear(made(replace(FIRST, hostname="b", members=known, is_ours=is_ours), told, members=known)[0])
+    clear(
+        made(replace(FIRST, hostname="b", members=known, is_ours=is_ours), told, members=known)[0]
+    )
     assert not any("snap" in command.split()[:1] for command in told.commands)
 
 
-@pytest.mark.parametrize(("is_ours", "helps"), [(False, "sudo snap remove microk8s --purge"), (True, "")])
+@pytest.mark.parametrize(
+    ("is_ours", "helps"), [(False, "sudo snap remove microk8s --purge"), (True, "")]
+)
 def test_a_host_that_left_the_file_is_taken_out_although_it_refuses_if_it_is_ours(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_ours: bool, helps: str
 ) -> None:
@@ -155,12 +183,14 @@ def test_a_host_that_left_the_file_is_taken_out_although_it_refuses_if_it_is_our
     left["status"]["nodeInfo"] = {"machineID": "m"}
     lab, first = made(WORKER, Told(), nodes={"b": node("10.0.0.2"), "c": left})
     (step,) = leaving.steps(lab, tools)
+
     if helps:
         with pytest.raises(OutsideError, match="c does not leave") as refused:
             step.do()
         assert helps in str(refused.value.hint)
         assert refused.value.where == DEAF.stdout.strip()
         return
+
     step.do()
     assert "snap remove microk8s --purge" in told.commands
     assert "/snap/bin/microk8s remove-node c --force" in first.commands

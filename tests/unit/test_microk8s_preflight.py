@@ -49,7 +49,8 @@ GOOD = Facts(
 )
 OTHER = replace(GOOD, hostname="b", machine_id="2", addresses={"10.0.0.2": "eth0"})
 A, B, C = [
-    Host(name, f"10.0.0.{number}", name, connect(name, {}), name == "a") for number, name in enumerate("abc", start=1)
+    Host(name, f"10.0.0.{number}", name, connect(name, {}), name == "a")
+    for number, name in enumerate("abc", start=1)
 ]
 INSTALLED = Snap("v1.34.2", "1.34/stable", is_held=True, is_disabled=False)
 
@@ -68,7 +69,10 @@ def test_good_hosts_have_nothing_wrong() -> None:
         ({"snapd": ""}, "has no snapd: sudo apt-get install -y snapd"),
         (
             {"snapd": "2.57.6-1+b5"},
-            "its snapd is 2.57.6-1+b5, and a refresh is held by 2.58 and newer: sudo snap install snapd",
+            (
+                "its snapd is 2.57.6-1+b5, and a refresh is held by 2.58 and newer: sudo snap "
+                "install snapd"
+            ),
         ),
         # Nobody knows then whether MicroK8s is installed: the ports may be its own.
         (
@@ -82,7 +86,10 @@ def test_good_hosts_have_nothing_wrong() -> None:
         ({"routes": "10.0.0.0/24 dev eth0"}, "has no default route"),
         (
             {"addresses": {"127.0.0.1": "lo", "10.9.0.1": "eth0"}},
-            "10.0.0.1 is no address of its interfaces (10.9.0.1): say by which the others reach it, `ip:`",
+            (
+                "10.0.0.1 is no address of its interfaces (10.9.0.1): say by which the others reach "
+                "it, `ip:`"
+            ),
         ),
         (
             {"routes": f"{GOOD.routes}10.1.4.0/22 dev eth1"},
@@ -94,19 +101,31 @@ def test_good_hosts_have_nothing_wrong() -> None:
         ),
         (
             {"foreign_launch": "/etc/microk8s.yaml"},
-            "has a launch configuration that is not of Trainyard's making: sudo mv /etc/microk8s.yaml elsewhere",
+            (
+                "has a launch configuration that is not of Trainyard's making: sudo mv "
+                "/etc/microk8s.yaml elsewhere"
+            ),
         ),
         *(
-            ({"hostname": name}, f"its host name {name} is no name of a node: sudo hostnamectl set-hostname NAME")
+            (
+                {"hostname": name},
+                f"its host name {name} is no name of a node: sudo hostnamectl set-hostname NAME",
+            )
             for name in ("gpu_1", "localhost", "10.0.0.1", "a..b", "-a", "7", "")
         ),
         (
             {"hostname": "registry.corp"},
-            "its host name registry.corp may be another machine's in DNS: name the host so in the file, or rename it",
+            (
+                "its host name registry.corp may be another machine's in DNS: name the host so in "
+                "the file, or rename it"
+            ),
         ),
         (
             {"snap": INSTALLED, "has_docker": True},
-            "Docker came after MicroK8s, which has not joined and takes new addresses for its own: start Docker first",
+            (
+                "Docker came after MicroK8s, which has not joined and takes new addresses for its "
+                "own: start Docker first"
+            ),
         ),
         (
             {"snap": INSTALLED, "members": (Member("10.7.0.1:19001", is_voter=True),)},
@@ -114,16 +133,28 @@ def test_good_hosts_have_nothing_wrong() -> None:
         ),
     ],
 )
-def test_what_is_wrong_with_one_host_is_said_with_what_helps(changed: dict[str, object], message: str) -> None:
+def test_what_is_wrong_with_one_host_is_said_with_what_helps(
+    changed: dict[str, object], message: str
+) -> None:
     assert said(a=replace(GOOD, **changed), b=OTHER) == [f"a: {message}"]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("changed", "gpus", "image", "messages"),
     [
-        ({"displays": 2}, 2, 0, ["a: has 2 NVIDIA GPUs and no driver: sudo ubuntu-drivers install --gpgpu"]),
+        (
+            {"displays": 2},
+            2,
+            0,
+            ["a: has 2 NVIDIA GPUs and no driver: sudo ubuntu-drivers install --gpgpu"],
+        ),
         ({"displays": 2}, 0, 0, []),
-        ({"gpus": 1}, 2, 0, ["all hosts: have 1 GPU together, and the nodes of the cluster ask for 2"]),
+        (
+            {"gpus": 1},
+            2,
+            0,
+            ["all hosts: have 1 GPU together, and the nodes of the cluster ask for 2"],
+        ),
         ({"gpus": 2, "displays": 2}, 2, 0, []),
         ({}, 0, 40 * GIB, ["a: has 100.0 GiB of disk free in /var/snap, and needs 120.0"]),
         # It may hold the image already.
@@ -132,7 +163,12 @@ def test_what_is_wrong_with_one_host_is_said_with_what_helps(changed: dict[str, 
             {"snap": INSTALLED, "listening": frozenset({32000})},
             0,
             0,
-            ["a: something else listens on 32000, where MicroK8s' registry is to be: microk8s.registry: false"],
+            [
+                (
+                    "a: something else listens on 32000, where MicroK8s' registry is to be: "
+                    "microk8s.registry: false"
+                )
+            ],
         ),
     ],
 )
@@ -152,7 +188,8 @@ def test_a_firewall_that_drops_what_is_forwarded_is_a_remark_as_long_as_a_host_i
     dropping = replace(GOOD, forward="DROP")
     assert said(a=dropping, b=OTHER) == []
     assert remarks([A, B], {"a": dropping, "b": OTHER}) == (
-        "a: the firewall drops what is forwarded; if pods do not reach each other: sudo iptables -P FORWARD ACCEPT"
+        "a: the firewall drops what is forwarded; if pods do not reach each other: sudo iptables "
+        "-P FORWARD ACCEPT"
     )
     # Docker, or MicroK8s, lets its own through.
     for fact in (replace(dropping, has_docker=True), replace(dropping, snap=INSTALLED)):
@@ -165,12 +202,21 @@ def test_capitals_are_no_mistake_and_what_runs_already_is_no_stranger() -> None:
 
 
 def test_hosts_that_are_alike_or_tell_another_time_are_named() -> None:
-    third = replace(OTHER, hostname="c", machine_id="3", addresses={"10.0.0.3": "eth0"}, skew=3600.0)
+    third = replace(
+        OTHER, hostname="c", machine_id="3", addresses={"10.0.0.3": "eth0"}, skew=3600.0
+    )
     alike = replace(OTHER, hostname="A", machine_id="1")
-    found = [str(problem) for problem in problems([A, B, C], {"a": GOOD, "b": alike, "c": third}, Desired())]
+    found = [
+        str(problem)
+        for problem in problems([A, B, C], {"a": GOOD, "b": alike, "c": third}, Desired())
+    ]
+
     assert found == [
         "b: has the host name of a, a: sudo hostnamectl set-hostname NAME",
-        "b: has the machine id of a, 1: sudo rm /etc/machine-id && sudo systemd-machine-id-setup, then reboot",
+        (
+            "b: has the machine id of a, 1: sudo rm /etc/machine-id && sudo "
+            "systemd-machine-id-setup, then reboot"
+        ),
         "c: its clock is 60 min ahead of the others': sudo timedatectl set-ntp true",
     ]
 
@@ -182,17 +228,23 @@ def test_of_two_hosts_our_own_clock_says_which_is_wrong() -> None:
 
 @pytest.mark.parametrize(("clock", "skew"), [(1020, 0.0), (1100, 75.0), (900, -100.0)])
 def test_a_host_that_answers_late_is_not_ahead_for_that(clock: int, skew: float) -> None:
-    printed = f"clock {clock}\nhostname a\narchitecture x86_64\nkernel 6.1\nmachine_id 1\nmemory 1\n"
+    printed = (
+        f"clock {clock}\nhostname a\narchitecture x86_64\nkernel 6.1\nmachine_id 1\nmemory 1\n"
+    )
     assert parse(fields_of(printed), now=1000.0, seconds=25.0).skew == skew
 
 
 def test_a_host_of_which_the_name_is_known_to_a_jump_host_alone_needs_its_address() -> None:
     message = "a: its name is not known here (10.0.0.1): say by which the others reach it, `ip:`"
-    assert [str(problem) for problem in problems([replace(A, ip="")], {"a": GOOD}, Desired())] == [message]
+    assert [str(problem) for problem in problems([replace(A, ip="")], {"a": GOOD}, Desired())] == [
+        message
+    ]
 
 
 def test_everything_is_refused_at_once() -> None:
-    with pytest.raises(PrerequisiteError, match="some hosts cannot become a Kubernetes yet") as refused:
+    with pytest.raises(
+        PrerequisiteError, match="some hosts cannot become a Kubernetes yet"
+    ) as refused:
         facts = {"a": replace(GOOD, snapd=""), "b": replace(OTHER, snapd="", memory=0)}
         refuse([A, B], facts, Desired())
     assert [problem.where for problem in refused.value.problems] == ["a", "b", "b"]

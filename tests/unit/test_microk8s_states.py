@@ -1,4 +1,6 @@
-"""Which nodes are what is left of a host, which are hosts that left the file, and which host the others join."""
+"""Which nodes are what is left of a host, which are hosts that left the file, and which host the
+others join.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def node(ip: str, *, ssh: str = "", ready: bool = True) -> dict[str, Any]:
     }
 
 
-def lab(b: Facts, nodes: Mapping[str, Any], *, first: Facts = FIRST, control_plane: bool = False) -> Lab:
+def lab(
+    b: Facts, nodes: Mapping[str, Any], *, first: Facts = FIRST, control_plane: bool = False
+) -> Lab:
     hosts = [
         Host("a", "10.0.0.1", "ops@a", connect("ops@a", {}), True),
         Host("b", "10.0.0.2", "ops@b", connect("ops@b", {}), control_plane),
@@ -68,7 +72,14 @@ def lab(b: Facts, nodes: Mapping[str, Any], *, first: Facts = FIRST, control_pla
         (lab(WORKER, {}), True),
         # Cut off in mid-join: it can be a node all the same, once its services were started.
         (lab(replace(WORKER, locks=WORKER.locks | HALF), {"b": node("10.0.0.2")}), True),
-        (lab(replace(FRESH, members=TOGETHER, locks=HALF), {"b": node("10.0.0.2")}, control_plane=True), True),
+        (
+            lab(
+                replace(FRESH, members=TOGETHER, locks=HALF),
+                {"b": node("10.0.0.2")},
+                control_plane=True,
+            ),
+            True,
+        ),
         # Refused: MicroK8s does no more than usual while the lock is there.
         (lab(replace(FRESH, locks=HALF), {}), True),
         # In another role than the file gives it.
@@ -79,12 +90,16 @@ def lab(b: Facts, nodes: Mapping[str, Any], *, first: Facts = FIRST, control_pla
         (lab(FRESH, {}, first=replace(FIRST, members=TOGETHER), control_plane=True), True),
     ],
 )
-def test_what_is_left_of_a_host_is_whatever_host_and_cluster_disagree_about(made: Lab, is_left: bool) -> None:
+def test_what_is_left_of_a_host_is_whatever_host_and_cluster_disagree_about(
+    made: Lab, is_left: bool
+) -> None:
     titles = [step.title for step in leaving.steps(made, TOOLS)]
     assert titles == ["Remove what is left of b"] * is_left
 
 
-def test_hosts_that_left_the_file_are_those_with_our_address_and_the_dead_go_first(tmp_path: Path) -> None:
+def test_hosts_that_left_the_file_are_those_with_our_address_and_the_dead_go_first(
+    tmp_path: Path,
+) -> None:
     nodes = {
         "b": node("10.0.0.2", ssh="ops@b"),
         "c": node("10.0.0.3", ssh="ops@c:8022"),
@@ -92,12 +107,17 @@ def test_hosts_that_left_the_file_are_those_with_our_address_and_the_dead_go_fir
         # Joined by somebody else.
         "e": node("10.0.0.5"),
     }
+
     (said,) = leaving.steps(lab(WORKER, nodes), TOOLS)
     assert said.title == "Check which hosts left the file"
     assert said.done().holds
-    assert said.done().detail.startswith("d (ops@d), c (ops@c:8022): still in the cluster, and no longer in the file")
+    assert said.done().detail.startswith(
+        "d (ops@d), c (ops@c:8022): still in the cluster, and no longer in the file"
+    )
+
     with pytest.raises(RequestError, match=r"not in the file: d \(ops@d\), c \(ops@c:8022\)"):
         leaving.refuse_left(lab(WORKER, nodes))
+
     leaving.refuse_left(lab(WORKER, {"b": nodes["b"], "e": nodes["e"]}))
     tools = replace(TOOLS, state=tmp_path / "lab", remove=True)
     addresses.write(tools, ["ops@c:8022"])
@@ -113,7 +133,8 @@ def test_a_node_does_not_choose_where_this_machine_logs_in(tmp_path: Path) -> No
     with pytest.raises(RequestError) as refused:
         leaving.steps(lab(WORKER, nodes), tools)
     assert refused.value.what == (
-        "no cluster file on this machine named the addresses that these nodes give: c (ops@elsewhere)"
+        "no cluster file on this machine named the addresses that these nodes give: c "
+        "(ops@elsewhere)"
     )
 
 
@@ -159,37 +180,65 @@ def test_an_odd_answer_of_a_host_names_the_host_and_the_field(name: str, text: s
 
 
 def test_the_others_join_a_control_plane_that_has_a_cluster_wherever_the_file_names_it() -> None:
-    made = lab(replace(FRESH, members=TOGETHER), {}, first=replace(GOOD, members=ALONE), control_plane=True)
+    made = lab(
+        replace(FRESH, members=TOGETHER), {}, first=replace(GOOD, members=ALONE), control_plane=True
+    )
     made.put_members_first()
     assert made.first.name == "b"
     # One that was cut off in mid-join is to join it.
     half = lab(FRESH, {}, first=replace(FIRST, locks=HALF), control_plane=True)
-    second = lab(replace(FRESH, members=TOGETHER), {}, first=replace(FIRST, locks=HALF), control_plane=True)
+    second = lab(
+        replace(FRESH, members=TOGETHER), {}, first=replace(FIRST, locks=HALF), control_plane=True
+    )
     for both in (half, second):
         both.put_members_first()
     assert (half.first.name, second.first.name) == ("a", "b")
 
 
 def test_a_role_that_changed_ends_what_runs_on_a_live_node() -> None:
-    live, dead = (lab(WORKER, {"b": node("10.0.0.2", ready=ready)}, control_plane=True) for ready in (True, False))
-    assert [step.disruptive for made in (live, dead) for step in leaving.steps(made, TOOLS)] == [True, False]
+    live, dead = (
+        lab(WORKER, {"b": node("10.0.0.2", ready=ready)}, control_plane=True)
+        for ready in (True, False)
+    )
+    assert [step.disruptive for made in (live, dead) for step in leaving.steps(made, TOOLS)] == [
+        True,
+        False,
+    ]
 
 
 def test_upgrades_go_minor_by_minor_over_all_hosts() -> None:
     old = Snap("v1.32.1", "1.32/stable", is_held=True, is_disabled=False)
-    made = lab(replace(FRESH, snap=replace(old, channel="1.33/stable")), {}, first=replace(FIRST, snap=old))
-    with pytest.raises(RequestError, match=r"a runs MicroK8s 1.32/stable, and the file says 1.34/stable"):
+    made = lab(
+        replace(FRESH, snap=replace(old, channel="1.33/stable")), {}, first=replace(FIRST, snap=old)
+    )
+
+    with pytest.raises(
+        RequestError, match=r"a runs MicroK8s 1.32/stable, and the file says 1.34/stable"
+    ):
         install.steps(made, upgrade=False)
+
     steps = install.steps(made, upgrade=True)
     refuse_lost_ids(steps)
     titles = [step.title for step in steps if step.title.startswith("Upgrade")]
-    assert titles == ["Upgrade a to 1.33/stable", "Upgrade a to 1.34/stable", "Upgrade b to 1.34/stable"]
+    assert titles == [
+        "Upgrade a to 1.33/stable",
+        "Upgrade a to 1.34/stable",
+        "Upgrade b to 1.34/stable",
+    ]
+
     strict = lab(FRESH, {}, first=replace(FIRST, snap=replace(old, channel="1.32-strict/stable")))
     strict.channel = "1.34-strict/stable"
-    titles = [step.title for step in install.steps(strict, upgrade=True) if step.title.startswith("Upgrade")]
+    titles = [
+        step.title
+        for step in install.steps(strict, upgrade=True)
+        if step.title.startswith("Upgrade")
+    ]
+
     assert titles == ["Upgrade a to 1.33-strict/stable", "Upgrade a to 1.34-strict/stable"]
     strange = lab(replace(FRESH, snap=replace(old, channel="latest/stable")), {}, first=FIRST)
-    with pytest.raises(RequestError, match="MicroK8s of latest/stable has no version that is known"):
+    with pytest.raises(
+        RequestError, match="MicroK8s of latest/stable has no version that is known"
+    ):
         install.steps(strange, upgrade=True)
 
 
@@ -199,10 +248,15 @@ def test_what_a_host_lacks_is_what_it_lacks_and_not_what_it_may_lack() -> None:
     first = replace(FIRST, snap=held, sysctls=SYSCTLS, hosts_file=names.format("10.0.0.3 c\n"))
     second = replace(FRESH, snap=replace(held, is_held=False), sysctls=SYSCTLS)
     prepare, installed, *_ = install.steps(lab(second, {}, first=first), upgrade=False)
-    assert prepare.done().detail == "a: has names of hosts that are not in the file; b: lacks names of the others"
+    assert (
+        prepare.done().detail
+        == "a: has names of hosts that are not in the file; b: lacks names of the others"
+    )
     assert installed.done().detail == "b: not held: snapd refreshes it at any hour"
     bare = replace(FRESH, sysctls=dict.fromkeys(SYSCTLS, 0))
-    prepare, installed, *_ = install.steps(lab(bare, {}, first=replace(first, hosts_file="")), upgrade=False)
+    prepare, installed, *_ = install.steps(
+        lab(bare, {}, first=replace(first, hosts_file="")), upgrade=False
+    )
     details = [step.done().detail for step in (prepare, installed)]
     assert details == [
         "a: lacks names of the others; b: lacks kernel limits, at which MicroK8s stops",
@@ -218,7 +272,9 @@ def test_purge_takes_no_member_out_of_a_cluster_that_somebody_else_began() -> No
 
 
 def test_purge_touches_nothing_where_nobody_knows_what_is_installed() -> None:
-    silent = lab(replace(FRESH, snapd="unavailable", is_ours=True), {}, first=replace(FIRST, is_ours=True))
+    silent = lab(
+        replace(FRESH, snapd="unavailable", is_ours=True), {}, first=replace(FIRST, is_ours=True)
+    )
     with pytest.raises(PrerequisiteError, match="snapd does not run on b") as refused:
         remove.steps(silent, [])
     assert refused.value.hint == "There: sudo systemctl start snapd.socket"
@@ -229,7 +285,10 @@ def test_hosts_answer_in_the_words_that_are_read() -> None:
 
 
 def test_an_interface_may_have_two_addresses() -> None:
-    shown = "2: eth0    inet 10.0.0.1/24 brd 10.0.0.255\n2: eth0    inet 10.0.0.50/32 scope global secondary\n"
+    shown = (
+        "2: eth0    inet 10.0.0.1/24 brd 10.0.0.255\n2: eth0    inet 10.0.0.50/32 scope "
+        "global secondary\n"
+    )
     printed = "clock 0\nhostname a\narchitecture x86_64\nkernel 6.1\nmachine_id 1\nmemory 1\n"
     fields = fields_of(f"{printed}addresses {_block(shown)}\n")
     assert parse(fields, now=0.0).addresses == {"10.0.0.1": "eth0", "10.0.0.50": "eth0"}

@@ -15,7 +15,9 @@ def names_in(package: str | Package) -> list[str]:
     return zipfile.ZipFile(io.BytesIO(package.read(0))).namelist()
 
 
-def test_a_directory_is_packed_below_its_name_a_file_alone_and_an_address_not_at_all(tmp_path: Path) -> None:
+def test_a_directory_is_packed_below_its_name_a_file_alone_and_an_address_not_at_all(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "shared" / "inner").mkdir(parents=True)
     (tmp_path / "shared" / "inner" / "deep.py").touch()
     (tmp_path / "lone.py").touch()
@@ -27,7 +29,10 @@ def test_a_directory_is_packed_below_its_name_a_file_alone_and_an_address_not_at
 
 def test_what_is_no_module_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.whl").touch()
-    found = [str(problem) for problem in modules.problems(["nosuch", "a.whl", "https://example.org/m.zip"], tmp_path)]
+    found = [
+        str(problem)
+        for problem in modules.problems(["nosuch", "a.whl", "https://example.org/m.zip"], tmp_path)
+    ]
     assert found == [
         "runtime_env.py_modules.0: no such directory or .py file: nosuch",
         "runtime_env.py_modules.1: a.whl is a wheel: name it under `wheels`",

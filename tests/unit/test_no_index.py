@@ -1,4 +1,6 @@
-"""No text sends anybody to a package index for Trainyard; hints name the packages that pyproject.toml names."""
+"""No text sends anybody to a package index for Trainyard; hints name the packages that
+pyproject.toml names.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,9 @@ FROM_AN_INDEX = (
 )
 # Not importable: Python 3.10 has no tomllib.
 PYPROJECT = (ROOT / "pyproject.toml").read_text()
-TRACKED = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.split(
-    "\0"
-)
+TRACKED = subprocess.run(
+    ["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True
+).stdout.split("\0")
 
 
 def from_an_index(text: str) -> list[str]:

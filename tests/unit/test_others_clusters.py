@@ -1,4 +1,6 @@
-"""RayClusters that somebody else made: cluster.list shows them, cluster.import writes files by which they are used."""
+"""RayClusters that somebody else made: cluster.list shows them, cluster.import writes files by
+which they are used.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from trainyard.seams.kube.types import RAY_CLUSTER, Object
 from trainyard.spec.load import load_cluster
 
 
-def cluster(name: str, namespace: str, *, ours: bool = False, service: str = "", mode: str = "") -> Object:
+def cluster(
+    name: str, namespace: str, *, ours: bool = False, service: str = "", mode: str = ""
+) -> Object:
     head = {"head": {"serviceName": service}} if service else {}
     spec = {"authOptions": {"mode": mode}} if mode else {}
     made = named(name, namespace=namespace, cluster=name if ours else "")
@@ -56,7 +60,11 @@ def test_each_gets_a_file_with_its_service_and_where_its_token_is(tmp_path: Path
         "isaacray-0": {
             "name": "isaacray-0",
             "backend": "existing",
-            "existing": {"service": "robots/isaacray-0-head-svc", "context": "lab", "token_secret": "isaacray-0"},
+            "existing": {
+                "service": "robots/isaacray-0-head-svc",
+                "context": "lab",
+                "token_secret": "isaacray-0",
+            },
         },
         "isaacray-1": {
             "name": "isaacray-1",
@@ -65,28 +73,42 @@ def test_each_gets_a_file_with_its_service_and_where_its_token_is(tmp_path: Path
             "auth": "none",
         },
     }
-    assert found.notes == ("RayCluster robots/isaacray-1 has no token: whoever reaches its service runs code there",)
+
+    assert found.notes == (
+        "RayCluster robots/isaacray-1 has no token: whoever reaches its service runs code there",
+    )
+
     for path in found.write(tmp_path):
         assert load_cluster(path).spec.backend == "existing"
 
 
 @pytest.mark.usefixtures("kube")
 def test_two_of_one_name_are_told_apart_by_their_namespaces_and_ours_are_left_out() -> None:
-    assert sorted(documents(imported())) == ["games-isaacray-0", "isaacray-1", "robots-isaacray-0", "schola"]
+    assert sorted(documents(imported())) == [
+        "games-isaacray-0",
+        "isaacray-1",
+        "robots-isaacray-0",
+        "schola",
+    ]
 
 
 @pytest.mark.usefixtures("kube")
 def test_one_that_is_still_made_gets_the_service_that_it_will_have() -> None:
     found = imported("schola")
     assert documents(found)["schola"]["existing"]["service"] == "games/schola-head-svc"
-    assert found.notes[0].startswith("RayCluster games/schola has no head service yet: schola-head-svc")
+    assert found.notes[0].startswith(
+        "RayCluster games/schola has no head service yet: schola-head-svc"
+    )
 
 
 @pytest.mark.usefixtures("kube")
 def test_where_none_has_such_a_name_all_are_named() -> None:
     with pytest.raises(RequestError) as caught:
         imported("lab")
-    assert caught.value.what == "context lab has no RayCluster of somebody else's whose name begins with lab"
+    assert (
+        caught.value.what
+        == "context lab has no RayCluster of somebody else's whose name begins with lab"
+    )
     assert "robots/isaacray-0, robots/isaacray-1, games/schola" in str(caught.value.problems[0])
 
 
@@ -101,14 +123,19 @@ def test_a_user_who_may_not_list_all_is_told_what_to_name(kube: FakeKube) -> Non
 @pytest.mark.usefixtures("kube")
 def test_they_are_listed_with_what_writes_a_file_for_each(tmp_path: Path) -> None:
     (tmp_path / "clusters").mkdir()
-    (tmp_path / "clusters" / "mine.yaml").write_text("name: mine\nbackend: existing\nexisting: {address: no-address}\n")
+    (tmp_path / "clusters" / "mine.yaml").write_text(
+        "name: mine\nbackend: existing\nexisting: {address: no-address}\n"
+    )
     found, _ = list_clusters({"HOME": str(tmp_path), "PATH": ""}, directory=tmp_path, context="lab")
+
     assert [(one.name, one.state, one.place) for one in found if one.backend == "existing"] == [
         ("isaacray-0", "up", "namespace robots of context lab"),
         ("isaacray-1", "up", "namespace robots of context lab"),
         ("schola", "up", "namespace games of context lab"),
         ("isaacray-0", "up", "namespace games of context lab"),
     ]
+
     assert found[1].problem == (
-        "made by somebody else; a file for it: trainyard cluster.import --context lab --namespace robots isaacray-0"
+        "made by somebody else; a file for it: trainyard cluster.import --context lab "
+        "--namespace robots isaacray-0"
     )

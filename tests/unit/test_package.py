@@ -20,7 +20,9 @@ def left_out(root: Path) -> dict[str, str]:
     return {one.name: one.by for one in listing(root).left_out}
 
 
-def test_the_same_content_has_the_same_name_whatever_the_times_and_the_order(tmp_path: Path) -> None:
+def test_the_same_content_has_the_same_name_whatever_the_times_and_the_order(
+    tmp_path: Path,
+) -> None:
     one = write(tmp_path / "one", {"a.py": "1", "b/c.py": "2", "z.txt": "3"})
     two = write(tmp_path / "two", {"z.txt": "3", "b/c.py": "2", "a.py": "1"})
     os.utime(two / "a.py", (1, 1))
@@ -37,14 +39,18 @@ def test_the_same_content_has_the_same_name_whatever_the_times_and_the_order(tmp
         lambda root: (root / "a.py").chmod(0o755),
     ],
 )
-def test_another_content_name_or_mode_has_another_name(tmp_path: Path, change: Callable[[Path], None]) -> None:
+def test_another_content_name_or_mode_has_another_name(
+    tmp_path: Path, change: Callable[[Path], None]
+) -> None:
     root = write(tmp_path, {"a.py": "1"})
     before = pack(listing(root)).name
     change(root)
     assert pack(listing(root)).name != before
 
 
-def test_a_big_package_travels_in_parts_that_make_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_big_package_travels_in_parts_that_make_the_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(package, "PART_LIMIT", 1000)
     (tmp_path / "big.bin").write_bytes(os.urandom(3500))
     packed = pack(listing(tmp_path))
@@ -87,6 +93,7 @@ def test_what_is_left_out_says_by_which_ignore_file(tmp_path: Path) -> None:
             "__pycache__/a.pyc": "",
         },
     )
+
     ours = {".gitignore", ".rayignore", "sub/.gitignore"}
     assert set(sent(root)) - ours == {"sub/deep/only_here", "sub/keep.log", "train.py"}
     assert left_out(root) == {
@@ -100,7 +107,15 @@ def test_what_is_left_out_says_by_which_ignore_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("mode", "sent"),
-    [(0o644, 0o644), (0o664, 0o644), (0o444, 0o644), (0o775, 0o755), (0o600, 0o600), (0o400, 0o600), (0o700, 0o700)],
+    [
+        (0o644, 0o644),
+        (0o664, 0o644),
+        (0o444, 0o644),
+        (0o775, 0o755),
+        (0o600, 0o600),
+        (0o400, 0o600),
+        (0o700, 0o700),
+    ],
 )
 def test_of_a_mode_travels_who_may_execute_and_whether_it_is_the_owner_s_alone(
     tmp_path: Path, mode: int, sent: int
@@ -118,13 +133,21 @@ def test_an_ignore_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None
 
 
 def test_rayignore_brings_back_what_gitignore_leaves_out(tmp_path: Path) -> None:
-    root = write(tmp_path, {".gitignore": "*.onnx\n", ".rayignore": "!policy.onnx\n", "policy.onnx": "", "b.onnx": ""})
+    root = write(
+        tmp_path,
+        {".gitignore": "*.onnx\n", ".rayignore": "!policy.onnx\n", "policy.onnx": "", "b.onnx": ""},
+    )
     assert "policy.onnx" in sent(root)
     assert "b.onnx" not in sent(root)
 
 
-def test_the_ignore_files_of_the_repository_above_count_but_cannot_hide_the_job_itself(tmp_path: Path) -> None:
-    root = write(tmp_path, {".gitignore": "*.ckpt\nscratch/\n", "scratch/job/a.ckpt": "", "scratch/job/train.py": ""})
+def test_the_ignore_files_of_the_repository_above_count_but_cannot_hide_the_job_itself(
+    tmp_path: Path,
+) -> None:
+    root = write(
+        tmp_path,
+        {".gitignore": "*.ckpt\nscratch/\n", "scratch/job/a.ckpt": "", "scratch/job/train.py": ""},
+    )
     (root / ".git").mkdir()
     write(tmp_path, {"jobs/one/a.ckpt": "", "jobs/one/train.py": ""})
     assert sent(root / "jobs/one") == ["train.py"]

@@ -64,7 +64,8 @@ def test_the_readme_is_read_in_a_few_minutes() -> None:
 
 
 BANNED = re.compile(
-    r"\b(anew|goes on|go on|going on|went on|of ours|our own|beside|stands|stood|absent|nobody|whoever|for ever"
+    r"\b(anew|goes on|go on|going on|went on|of ours|our "
+    r"own|beside|stands|stood|absent|nobody|whoever|for ever"
     r"|(?:it|they) (?:has|have) left)\b",
     re.IGNORECASE,
 )

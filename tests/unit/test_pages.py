@@ -1,4 +1,6 @@
-"""README and docs: what they name exists, and what is not run says why (tests/large/test_pages.py runs the rest)."""
+"""README and docs: what they name exists, and what is not run says why (tests/large/test_pages.py
+runs the rest).
+"""
 
 from __future__ import annotations
 
@@ -30,13 +32,17 @@ def test_each_command_and_flag_that_a_page_names_exists(name: str) -> None:
     known = {task: flags_of(task) for task in namespace.task_names}
     named = set(pages.flags((ROOT / name).read_text()))
     assert {task for task, _ in named} <= known.keys()
-    assert {(task, flag) for task, flag in named if flag and flag.replace("_", "-") not in known[task]} == set()
+    assert {
+        (task, flag) for task, flag in named if flag and flag.replace("_", "-") not in known[task]
+    } == set()
 
 
 @pytest.mark.parametrize("name", pages.names())
 def test_each_block_of_a_page_is_run_or_says_why_not(name: str) -> None:
     page = ALL[name]
-    empty = [block.line for block in page.blocks if block.language in COMMANDS and not block.commands]
+    empty = [
+        block.line for block in page.blocks if block.language in COMMANDS and not block.commands
+    ]
     reasons = [block.directives.get("not run here", "none") for block in page.blocks]
     named = [path for reason in reasons for path in re.findall(r"tests/[\w/]+\.py", reason)]
     absent = [path for path in named if not (ROOT / path).exists()]
@@ -99,6 +105,7 @@ def test_a_page_is_read() -> None:
         "docs/a.md:34: an indented block: write ```sh, ```console or ```text",
         "docs/a.md:35: no comment says 'not runn: x'",
     )
+
     assert [(block.line, block.language, block.directives) for block in page.blocks] == [
         (10, "sh", {}),
         (16, "yaml", {"file": "a.yaml"}),
@@ -106,11 +113,14 @@ def test_a_page_is_read() -> None:
         (25, "console", {"exit": "2"}),
         (32, "sh", {"not run here": "a Kubernetes"}),
     ]
+
     assert page.blocks[3].commands == ("trainyard cluster.up \\", "  -f a")
 
 
 def test_a_page_runs_after_the_sections_that_it_names() -> None:
-    readme = pages.read("README.md", "## Install\n```sh\npip install .\n```\n## Use\n```sh\ntrainyard init\n```\n")
+    readme = pages.read(
+        "README.md", "## Install\n```sh\npip install .\n```\n## Use\n```sh\ntrainyard init\n```\n"
+    )
     page = pages.read("docs/a.md", PAGE)
     found = pages.to_run(page, {"README.md": readme})
     assert [(name, block.lines[0]) for name, block in found] == [
@@ -122,7 +132,10 @@ def test_a_page_runs_after_the_sections_that_it_names() -> None:
 
 
 def test_flags_of_commands_in_a_text() -> None:
-    text = "Use `trainyard cluster.up --recreate -f lab && cd x --y`, or trainyard train.import -- python --headless."
+    text = (
+        "Use `trainyard cluster.up --recreate -f lab && cd x --y`, or trainyard train.import "
+        "-- python --headless."
+    )
     assert list(pages.flags(text)) == [
         ("cluster.up", ""),
         ("cluster.up", "--recreate"),

@@ -27,7 +27,9 @@ def test_a_bare_name_means_a_file_of_clusters_and_a_path_itself(here: Path) -> N
     assert paths.cluster_file("other.yaml", {}, directory=here) == here / "other.yaml"
 
 
-def test_without_flag_and_environment_the_users_local_is_meant_and_no_sample_makes_a_cluster(here: Path) -> None:
+def test_without_flag_and_environment_the_users_local_is_meant_and_no_sample_makes_a_cluster(
+    here: Path,
+) -> None:
     sample = paths.shipped("clusters") / "local.yaml"
     with pytest.raises(RequestError, match="no cluster file here") as caught:
         paths.cluster_file(None, {}, directory=here)
@@ -71,9 +73,13 @@ def test_a_job_file_is_answered_with_its_directory(here: Path) -> None:
 def test_a_job_is_found_by_path_and_by_name_and_a_shipped_one_from_anywhere(here: Path) -> None:
     assert paths.job_directory("jobs/walk", directory=here) == here / "jobs" / "walk"
     assert paths.job_directory("walk", directory=here) == here / "jobs" / "walk"
-    assert paths.job_directory("jobs/cartpole", directory=here) == paths.shipped("jobs") / "cartpole"
+    assert (
+        paths.job_directory("jobs/cartpole", directory=here) == paths.shipped("jobs") / "cartpole"
+    )
 
 
 def test_state_lives_below_the_xdg_directory_and_else_below_home() -> None:
     assert paths.cluster_state("lab", {"XDG_STATE_HOME": "/s"}) == Path("/s/trainyard/clusters/lab")
-    assert paths.cluster_state("lab", {"HOME": "/h"}) == Path("/h/.local/state/trainyard/clusters/lab")
+    assert paths.cluster_state("lab", {"HOME": "/h"}) == Path(
+        "/h/.local/state/trainyard/clusters/lab"
+    )

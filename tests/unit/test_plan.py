@@ -47,9 +47,15 @@ def test_the_plan_tells_the_runner_everything(tmp_path: Path) -> None:
         env={"SEED": "{seed}"},
         runtime_env=RuntimeEnv(wheels=("dist/a.whl",), uv=("gymnasium",)),
     )
+
     endpoint = Endpoint(
-        "lab", "http://127.0.0.1:1", "secret", simulated_gpus=True, expected=(ExpectedNode("head", "head", 1),)
+        "lab",
+        "http://127.0.0.1:1",
+        "secret",
+        simulated_gpus=True,
+        expected=(ExpectedNode("head", "head", 1),),
     )
+
     document = json.loads(
         plan.build(
             "run-1",
@@ -60,6 +66,7 @@ def test_the_plan_tells_the_runner_everything(tmp_path: Path) -> None:
             skip_gate=True,
         )
     )
+
     assert b"secret" not in json.dumps(document).encode()
     assert (document["run"], document["job"], document["cluster"]) == ("run-1", "job", "lab")
     assert (document["package"], document["package_parts"]) == (packed.name, list(packed.parts))
@@ -69,11 +76,22 @@ def test_the_plan_tells_the_runner_everything(tmp_path: Path) -> None:
     }
     assert [task["name"] for task in document["tasks"]] == ["seed=0", "seed=1"]
     assert document["gate"]["skip"] is True
-    head = {"name": "head", "group": "head", "cpus": 1, "gpus": 0, "memory": None, "optional": False}
+
+    head = {
+        "name": "head",
+        "group": "head",
+        "cpus": 1,
+        "gpus": 0,
+        "memory": None,
+        "optional": False,
+    }
+
     assert document["gate"]["nodes"] == [head | {"resources": {}}]
 
 
-def test_wheels_as_ray_has_them_written_are_sent_and_packages_are_named_as_to_be_built(tmp_path: Path) -> None:
+def test_wheels_as_ray_has_them_written_are_sent_and_packages_are_named_as_to_be_built(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "a.whl").write_text("w")
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "pyproject.toml").write_text("")
@@ -81,7 +99,9 @@ def test_wheels_as_ray_has_them_written_are_sent_and_packages_are_named_as_to_be
     prepared = plan.prepare(CLUSTER, job(runtime_env=env), tmp_path)
     assert prepared.wheels == (tmp_path / "package", tmp_path / "a.whl")
     assert list(plan.described(prepared))[2] == "sends 2 wheels, built here: package"
-    document = json.loads(plan.build("run-1", Endpoint("lab", ""), replace(prepared, wheels=(tmp_path / "a.whl",))))
+    document = json.loads(
+        plan.build("run-1", Endpoint("lab", ""), replace(prepared, wheels=(tmp_path / "a.whl",)))
+    )
     assert document["runtime_env"] == {"uv": [f"{WHEELS}a.whl", "numpy"]}
 
 
@@ -93,7 +113,9 @@ def test_a_package_is_built_from_a_copy_of_what_is_not_ignored(tmp_path: Path) -
     (package / ".gitignore").write_text("*.log\n")
     (package / "pyproject.toml").write_text("[project]\nname = 'mine'\nversion = '1.0'\n")
     copy = copied(package, tmp_path / "copy")
-    found = [path.relative_to(copy).as_posix() for path in sorted(copy.rglob("*")) if path.is_file()]
+    found = [
+        path.relative_to(copy).as_posix() for path in sorted(copy.rglob("*")) if path.is_file()
+    ]
     assert (copy.name, found) == ("package", [".gitignore", "pyproject.toml", "src/a.py"])
 
 

@@ -18,7 +18,8 @@ def test_a_pipe_gets_one_plain_line_per_step() -> None:
     progress.started("Pull the image")
     progress.failed("Pull the image", 9.0)
     assert stream.getvalue() == (
-        "  ok  Start the head (done, 3.2 s)\n  ok  Join 3 hosts (already)\n  FAILED  Pull the image (9.0 s)\n"
+        "  ok  Start the head (done, 3.2 s)\n  ok  Join 3 hosts (already)\n  FAILED  Pull the "
+        "image (9.0 s)\n"
     )
 
 
@@ -28,7 +29,10 @@ def test_what_is_waited_for_is_printed_once_per_change() -> None:
     progress.started("Join 3 hosts")
     for seen in ("1 of 3 joined", "1 of 3 joined", "2 of 3 joined"):
         progress.saw("Join 3 hosts", seen)
-    assert stream.getvalue() == "  ... Join 3 hosts: 1 of 3 joined\n  ... Join 3 hosts: 2 of 3 joined\n"
+    assert (
+        stream.getvalue()
+        == "  ... Join 3 hosts: 1 of 3 joined\n  ... Join 3 hosts: 2 of 3 joined\n"
+    )
 
 
 def test_bytes_that_count_on_are_not_a_line_each() -> None:

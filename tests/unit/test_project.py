@@ -57,14 +57,16 @@ def test_an_empty_directory_gets_all_of_it(make: Make, tmp_path: Path) -> None:
     assert make(robots) == new_project.Made((*WRITTEN, wheel), (), {}, ())
     assert (robots / "requirements.txt").read_text() == f"{WHEEL}\n"
     assert "\nname: my-robots" in (robots / "clusters/local.yaml").read_text()
-    assert sorted(path.relative_to(robots).as_posix() for path in robots.rglob("*") if path.is_file()) == sorted(
-        (*WRITTEN, wheel)
-    )
+    assert sorted(
+        path.relative_to(robots).as_posix() for path in robots.rglob("*") if path.is_file()
+    ) == sorted((*WRITTEN, wheel))
     # The second time there is nothing to do.
     assert make(robots) == new_project.Made((), WRITTEN, {}, ())
 
 
-def test_what_exists_is_left_and_the_lines_that_it_lacks_are_named(make: Make, tmp_path: Path) -> None:
+def test_what_exists_is_left_and_the_lines_that_it_lacks_are_named(
+    make: Make, tmp_path: Path
+) -> None:
     (tmp_path / ".gitignore").write_text("/results\nwheels/\n*.whl\n")
     (tmp_path / "requirements.txt").write_text("numpy\n# trainyard-ray, perhaps\n")
     before = {path: path.read_text() for path in tmp_path.iterdir() if path.is_file()}
@@ -77,7 +79,9 @@ def test_what_exists_is_left_and_the_lines_that_it_lacks_are_named(make: Make, t
     assert {path: path.read_text() for path in before} == before
 
 
-def test_requirements_that_name_trainyard_are_left_and_no_wheel_is_made(make: Make, tmp_path: Path) -> None:
+def test_requirements_that_name_trainyard_are_left_and_no_wheel_is_made(
+    make: Make, tmp_path: Path
+) -> None:
     (tmp_path / "requirements.txt").write_text("trainyard-ray[local] @ https://example.com/t.whl\n")
     made = make(tmp_path)
     assert (made.existed, made.add) == (("requirements.txt",), {})
@@ -85,7 +89,10 @@ def test_requirements_that_name_trainyard_are_left_and_no_wheel_is_made(make: Ma
 
 
 def test_an_address_is_the_requirement(make: Make, site: Path, tmp_path: Path) -> None:
-    direct_url(site, {"url": "https://example.com/t.git", "vcs_info": {"vcs": "git", "commit_id": "c0ffee"}})
+    direct_url(
+        site,
+        {"url": "https://example.com/t.git", "vcs_info": {"vcs": "git", "commit_id": "c0ffee"}},
+    )
     made = make(tmp_path / "robots")
     assert made.written == WRITTEN
     line = "trainyard-ray[local] @ git+https://example.com/t.git@c0ffee\n"
@@ -101,7 +108,10 @@ def test_without_a_requirement_it_says_that_ci_will_fail(
         told = "Trainyard is not installed here"
     elif why == "no record":
         (site / "trainyard_ray-0.1.0.dist-info/RECORD").unlink()
-        told = "no wheel can be made of what is installed here: no RECORD says which files are installed"
+        told = (
+            "no wheel can be made of what is installed here: no RECORD says which files are "
+            "installed"
+        )
     else:
         direct_url(site, {"url": "file:///checkout", "dir_info": {"editable": True}})
         told = "no wheel could be built of /checkout"
@@ -110,11 +120,16 @@ def test_without_a_requirement_it_says_that_ci_will_fail(
             raise RequestError(told)
 
         monkeypatch.setattr(wheels, "built", refuse)
+
     made = make(tmp_path / "robots")
     assert made.remarks == (f"requirements.txt does not name Trainyard, and CI will fail: {told}",)
     lines = (tmp_path / "robots/requirements.txt").read_text().splitlines()
+
     assert lines == [
-        "# Trainyard is on no package index: write the address of its wheel, or put the wheel into wheels/.",
+        (
+            "# Trainyard is on no package index: write the address of its wheel, or put the wheel "
+            "into wheels/."
+        ),
         "# trainyard-ray[local] @ https://HOST/trainyard_ray-0.1.0-py3-none-any.whl",
         "# ./wheels/trainyard_ray-0.1.0-py3-none-any.whl[local]",
     ]
@@ -125,7 +140,8 @@ def test_a_project_below_the_top_of_a_repository_is_told_where_github_looks(
 ) -> None:
     monkeypatch.setattr(git, "top", lambda directory: tmp_path)
     assert make(tmp_path / "a/robots").remarks == (
-        "GitHub runs the workflows at the top of a repository alone: move .github/workflows/train.yml to "
+        "GitHub runs the workflows at the top of a repository alone: move "
+        ".github/workflows/train.yml to "
         f"{tmp_path}, and give its job `defaults: {{run: {{working-directory: a/robots}}}}`",
     )
 
@@ -148,12 +164,15 @@ def test_ignore_files_above_an_installation_leave_out_nothing_of_it(
 ) -> None:
     payload = tmp_path / ".venv/lib/trainyard/payload"
     runner = tmp_path / ".venv/lib/trainyard_runner"
+
     for path in (payload / "jobs/a/train.py", payload / "jobs/a/__pycache__/train.cpython-311.pyc"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("code")
+
     for name in ("__init__.py", "plan.py", "__pycache__/plan.cpython-311.pyc"):
         (runner / name).parent.mkdir(parents=True, exist_ok=True)
         (runner / name).write_text("code")
+
     (tmp_path / ".git").mkdir()
     (tmp_path / ".gitignore").write_text("plan*\ntrain.*\n")
     monkeypatch.setattr(trainyard_runner, "__file__", str(runner / "__init__.py"))

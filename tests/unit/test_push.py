@@ -53,7 +53,9 @@ def pushing(held: FakeRegistry) -> Pushing:
 
 
 def changed(what: Pushing) -> list[tuple[str, bool]]:
-    return [(result.title, result.changed) for result in run(what.steps(), for_stream(io.StringIO()))]
+    return [
+        (result.title, result.changed) for result in run(what.steps(), for_stream(io.StringIO()))
+    ]
 
 
 def test_what_is_there_is_not_sent_and_gets_the_tags_that_people_and_clusters_look_for() -> None:
@@ -82,7 +84,9 @@ def test_where_tags_cannot_move_the_push_is_done_and_people_get_the_other_tag() 
 
 
 @pytest.mark.parametrize("left", [None, OLDER])
-def test_a_push_that_docker_calls_done_is_not_believed(monkeypatch: pytest.MonkeyPatch, left: Manifest | None) -> None:
+def test_a_push_that_docker_calls_done_is_not_believed(
+    monkeypatch: pytest.MonkeyPatch, left: Manifest | None
+) -> None:
     monkeypatch.setattr(docker_images, "tag", lambda engine, reference, as_: None)
     monkeypatch.setattr(transfer, "push", lambda engine, reference, **how: None)
     monkeypatch.setattr(push, "HELD_SECONDS", 0.0)

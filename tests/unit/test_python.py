@@ -42,7 +42,9 @@ def test_a_job_of_keywords_finds_files_from_here_and_leaves_no_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    job = Job(command=["python", "train.py"], runtime_env={"files": ["train.py"], "pip": ["gymnasium"]})
+    job = Job(
+        command=["python", "train.py"], runtime_env={"files": ["train.py"], "pip": ["gymnasium"]}
+    )
     assert job.spec.runtime_env.files == (str(tmp_path / "train.py"),)
     assert job.spec.runtime_env.pip == ("gymnasium",)
     directory = job.directory
@@ -55,7 +57,11 @@ def test_a_job_of_keywords_finds_files_from_here_and_leaves_no_directory(
 def test_all_that_is_wrong_with_a_job_is_said_at_once() -> None:
     with pytest.raises(RequestError) as caught:
         Job(name="no name", command=["true"], retries=-1, timeout=5)
-    assert [problem.where for problem in caught.value.problems] == ["Job", "Job: retries", "Job: timeout"]
+    assert [problem.where for problem in caught.value.problems] == [
+        "Job",
+        "Job: retries",
+        "Job: timeout",
+    ]
 
 
 def test_one_override_may_be_text(tmp_path: Path) -> None:
@@ -93,17 +99,23 @@ def test_what_costs_on_is_named_only_where_it_stays(teardown: Literal["made", "n
             return False
 
         def up(self, *, timeout: float | None = None) -> None:
-            raise NotReadyError("no worker came", problems=(Problem(BILLED, "i-1"), Problem("worker", "no capacity")))
+            raise NotReadyError(
+                "no worker came",
+                problems=(Problem(BILLED, "i-1"), Problem("worker", "no capacity")),
+            )
 
         def down(self, *, end_runs: bool = False) -> None:
             """Leave nothing."""
 
     with pytest.raises(NotReadyError) as caught, Failing.from_file("demo", teardown=teardown):
         pass
+
     assert len(caught.value.problems) == (1 if teardown == "made" else 2)
 
 
-def test_a_program_of_sematics_needs_no_cluster_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_of_sematics_needs_no_cluster_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("TRAINYARD_CLUSTER", raising=False)
     monkeypatch.chdir(tmp_path)
     node = RayNodeConfig(cpu=1, memory_gb=1)
@@ -123,6 +135,7 @@ def test_sematics_shapes_are_cluster_files(monkeypatch: pytest.MonkeyPatch) -> N
         ("worker-group-0-0", 2, 4 * 1024**3, 1),
         ("worker-group-0-1", 2, 4 * 1024**3, 1),
     ]
+
     scaler = AutoscalerConfig(cpu=1, memory_gb=1)
     groups = [ScalingGroup(NODE, min_workers=0, max_workers=4), ScalingGroup(NODE, 0, 0)]
     half = RayNodeConfig(cpu=1.5, memory_gb=2)
@@ -146,9 +159,14 @@ def test_sematics_arguments_have_its_order_and_its_class() -> None:
 
 def test_sematics_timeout_is_how_long_machines_may_take_unless_the_file_says_it() -> None:
     config = SimpleRayCluster(n_nodes=2, node_config=RayNodeConfig(cpu=1, memory_gb=2))
-    waits = RayCluster(config, file="kuberay", activation_timeout_seconds=1800).spec.kuberay.wait_for_machines
+    waits = RayCluster(
+        config, file="kuberay", activation_timeout_seconds=1800
+    ).spec.kuberay.wait_for_machines
     says = {"kuberay.wait_for_machines": "5m"}
-    assert (waits, RayCluster(config, file="kuberay", set=says).spec.kuberay.wait_for_machines) == (1800, 300)
+    assert (waits, RayCluster(config, file="kuberay", set=says).spec.kuberay.wait_for_machines) == (
+        1800,
+        300,
+    )
     # These come by no autoscaler.
     assert RayCluster(config, file="microk8s").spec.kuberay.wait_for_machines is None
 
@@ -161,11 +179,16 @@ def test_gpus_that_this_machine_lacks_are_left_out(monkeypatch: pytest.MonkeyPat
     assert [node.gpus for node in fits.spec.nodes()] == [1, 1, 1]
 
 
-def test_a_cluster_that_cannot_grow_has_its_least_number_of_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cluster_that_cannot_grow_has_its_least_number_of_nodes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     node = RayNodeConfig(cpu=1, memory_gb=1)
     cluster = RayCluster(SimpleRayCluster(n_nodes=2, node_config=node, max_nodes=5), file="demo")
     assert [node.name for node in cluster.spec.nodes()] == ["head", "worker-group-0-0"]
-    assert "note: a cluster on local does not grow: it has the least of each group\n" in capsys.readouterr().err
+    assert (
+        "note: a cluster on local does not grow: it has the least of each group\n"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_python_shell_completes_what_the_package_offers() -> None:
@@ -173,7 +196,9 @@ def test_a_python_shell_completes_what_the_package_offers() -> None:
 
 
 def test_sematics_defaults_are_kept_and_what_cannot_be_is_refused_at_once() -> None:
-    config = RayClusterConfig(head_node=NODE, scaling_groups=[ScalingGroup(NODE)], ray_version=versions.RAY)
+    config = RayClusterConfig(
+        head_node=NODE, scaling_groups=[ScalingGroup(NODE)], ray_version=versions.RAY
+    )
     assert config.keys()["workers"][0]["count"] == 1
     with pytest.raises(RequestError, match=r"ray_version is 2\.4\.0, and nodes have Ray"):
         RayClusterConfig(head_node=NODE, ray_version="2.4.0")

@@ -17,18 +17,24 @@ from trainyard.errors import RequestError
 from trainyard.operations import clusters
 from trainyard.spec.cluster import ClusterSpec
 
-SECTIONS: dict[str, Any] = {"existing": {"existing": {"address": "http://127.0.0.1:1", "token_env": "T"}}}
+SECTIONS: dict[str, Any] = {
+    "existing": {"existing": {"address": "http://127.0.0.1:1", "token_env": "T"}}
+}
 
 
 @pytest.mark.parametrize("name", ["local", "existing"])
 def test_a_cluster_that_runs_no_images_has_none_to_verify(tmp_path: Path, name: str) -> None:
     spec = ClusterSpec.model_validate({"name": "lab", "backend": name, **SECTIONS.get(name, {})})
-    with pytest.raises(RequestError, match=rf"cluster lab \({name}\) runs no images: there is nothing to verify"):
+    with pytest.raises(
+        RequestError, match=rf"cluster lab \({name}\) runs no images: there is nothing to verify"
+    ):
         answers.verify(backends.named(name), spec, Tools(tmp_path, {}, name), report=print)
 
 
 @pytest.mark.parametrize("name", ["local", "compose", "existing"])
-def test_a_backend_that_leaves_nothing_behind_says_so_and_removes_nothing(tmp_path: Path, name: str) -> None:
+def test_a_backend_that_leaves_nothing_behind_says_so_and_removes_nothing(
+    tmp_path: Path, name: str
+) -> None:
     (tmp_path / "clusters").mkdir()
     text = json.dumps({"name": "lab", "backend": name, **SECTIONS.get(name, {})})
     (tmp_path / "clusters" / "lab.yaml").write_text(text)

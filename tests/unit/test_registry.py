@@ -1,4 +1,6 @@
-"""What a registry of one's own is made with, what it needs at its address, and what its user is warned of."""
+"""What a registry of one's own is made with, what it needs at its address, and what its user is
+warned of.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def test_the_ca_is_the_named_one_else_ours_else_a_public_one(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("host", ["192.0.2.10", "2001:db8::1", "registry.lab"])
 def test_a_certificate_is_good_for_its_own_host_and_signs_no_other(host: str) -> None:
-    extensions = x509.load_pem_x509_certificate(certificates.make(host, now=NOW).certificate).extensions
+    extensions = x509.load_pem_x509_certificate(
+        certificates.make(host, now=NOW).certificate
+    ).extensions
     (served,) = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert str(served.value) == host
     assert not extensions.get_extension_for_class(x509.BasicConstraints).value.ca
@@ -74,10 +78,19 @@ def test_a_registry_is_given_what_its_settings_ask_for(tmp_path: Path) -> None:
     plain = container.files(target(insecure=True))
     assert list(plain) == [container.CONFIG]
     assert "auth" not in json.loads(plain[container.CONFIG])
-    full = replace(target(**LOGIN), environ={"XDG_STATE_HOME": str(tmp_path), "PASSWORD": "open sesame"})
+    full = replace(
+        target(**LOGIN), environ={"XDG_STATE_HOME": str(tmp_path), "PASSWORD": "open sesame"}
+    )
     certificates.save(certificates.make(HOST, now=NOW), full.state)
     files = container.files(full)
-    assert files.keys() == {container.CONFIG, container.CERTIFICATE, container.KEY, container.HTPASSWD}
+
+    assert files.keys() == {
+        container.CONFIG,
+        container.CERTIFICATE,
+        container.KEY,
+        container.HTPASSWD,
+    }
+
     config = json.loads(files[container.CONFIG])
     assert config["http"]["tls"]["certificate"] == container.CERTIFICATE
     assert config["auth"] == {"htpasswd": {"realm": "trainyard", "path": container.HTPASSWD}}
@@ -100,13 +113,23 @@ def test_a_registry_is_given_what_its_settings_ask_for(tmp_path: Path) -> None:
             target(insecure=True),
             HOST,
             None,
-            ["anybody who reaches 192.0.2.10:32000 can push to it: give it registry.username and password_env"],
+            [
+                (
+                    "anybody who reaches 192.0.2.10:32000 can push to it: give it registry.username "
+                    "and password_env"
+                )
+            ],
         ),
         (
             target(insecure=True, **LOGIN),
             HOST,
             None,
-            ["the password travels in clear text: leave out `insecure: true`, and TLS is made for you"],
+            [
+                (
+                    "the password travels in clear text: leave out `insecure: true`, and TLS is made "
+                    "for you"
+                )
+            ],
         ),
     ],
 )

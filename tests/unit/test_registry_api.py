@@ -41,14 +41,22 @@ def api(handler: Handler, *, login: Login | None = None) -> RegistryApi:
 
 def answering(status: int, content: bytes = b"", **headers: str) -> Handler:
     return lambda request: httpx.Response(
-        status, content=content, headers={name.replace("_", "-"): value for name, value in headers.items()}
+        status,
+        content=content,
+        headers={name.replace("_", "-"): value for name, value in headers.items()},
     )
 
 
 def test_a_manifest_is_hashed_and_never_taken_by_its_word() -> None:
-    manifest = api(answering(200, MANIFEST, Docker_Content_Digest=digest_of(MANIFEST))).manifest("a/b", "1")
-    assert manifest == Manifest(digest_of(MANIFEST), DOCKER_V2, Blob(CONFIG, 7), (Blob(LAYER, 40),), (), MANIFEST)
-    with pytest.raises(DamagedError, match=f"digest mismatch: expected {LAYER}, got {digest_of(MANIFEST)}"):
+    manifest = api(answering(200, MANIFEST, Docker_Content_Digest=digest_of(MANIFEST))).manifest(
+        "a/b", "1"
+    )
+    assert manifest == Manifest(
+        digest_of(MANIFEST), DOCKER_V2, Blob(CONFIG, 7), (Blob(LAYER, 40),), (), MANIFEST
+    )
+    with pytest.raises(
+        DamagedError, match=f"digest mismatch: expected {LAYER}, got {digest_of(MANIFEST)}"
+    ):
         api(answering(200, MANIFEST, Docker_Content_Digest=LAYER)).manifest("a/b", "1")
     with pytest.raises(DamagedError):
         api(answering(200, MANIFEST)).manifest("a/b", LAYER)
@@ -63,11 +71,17 @@ def test_what_is_no_manifest_is_refused(content: bytes) -> None:
         api(answering(200, content)).manifest("a/b", "1")
 
 
-def test_a_ca_of_this_system_is_trusted_as_docker_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ca_of_this_system_is_trusted_as_docker_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     system = tmp_path / "system.pem"
-    system.write_bytes(make("reg.example.com", now=datetime(2026, 11, 21, tzinfo=timezone.utc)).certificate)
+    system.write_bytes(
+        make("reg.example.com", now=datetime(2026, 11, 21, tzinfo=timezone.utc)).certificate
+    )
     # Where OpenSSL looks for the system's CAs.
-    monkeypatch.setattr(ssl.SSLContext, "set_default_verify_paths", lambda self: self.load_verify_locations(system))
+    monkeypatch.setattr(
+        ssl.SSLContext, "set_default_verify_paths", lambda self: self.load_verify_locations(system)
+    )
     trusted = trusting(None)
     counted = trusted.cert_store_stats()
     assert counted["x509"] - counted["x509_ca"] == 1
@@ -82,7 +96,9 @@ def test_lists_are_read_to_their_last_page_and_an_unknown_repository_has_none() 
         return httpx.Response(200, json={"tags": ["1", "2"]}, headers=link)
 
     assert api(handler).tags("a/b") == ("1", "2", "3")
-    assert api(answering(404)).tags("a/b") == api(answering(200, b'{"tags": null}')).tags("a/b") == ()
+    assert (
+        api(answering(404)).tags("a/b") == api(answering(200, b'{"tags": null}')).tags("a/b") == ()
+    )
     with pytest.raises(RegistryError, match="is not a registry"):
         api(answering(200, b"[]")).tags("a/b")
 
@@ -110,7 +126,11 @@ URL = "https://reg:5000/v2/a/b/manifests/1"
 def test_no_login_is_sent_before_it_is_asked_for_and_then_with_all_that_follows() -> None:
     def handler(request: httpx.Request) -> httpx.Response:
         challenged = {"WWW-Authenticate": 'Basic realm="x"'}
-        return httpx.Response(404) if "Authorization" in request.headers else httpx.Response(401, headers=challenged)
+        return (
+            httpx.Response(404)
+            if "Authorization" in request.headers
+            else httpx.Response(401, headers=challenged)
+        )
 
     assert requested(handler) == [(URL, None), (URL, BASIC), (URL, BASIC)]
 
@@ -148,17 +168,30 @@ def test_a_blob_store_on_another_host_never_sees_the_login() -> None:
 
 def test_a_wrong_password_is_told_without_the_password() -> None:
     with pytest.raises(LoginError, match=r"refuses the login of ray from \$SECRET") as caught:
-        api(answering(401, b'{"errors": [{"code": "UNAUTHORIZED"}]}', WWW_Authenticate="Basic"), login=SECRET).check()
+        api(
+            answering(401, b'{"errors": [{"code": "UNAUTHORIZED"}]}', WWW_Authenticate="Basic"),
+            login=SECRET,
+        ).check()
     assert "sesame" not in f"{caught.value} {SECRET!r}"
 
 
 def test_a_server_that_is_no_registry_is_told_without_its_page() -> None:
     with pytest.raises(RegistryError, match="is not a registry") as caught:
         api(answering(404, b"<!DOCTYPE HTML>\n<html><body>404 or whatever</body></html>")).check()
-    assert caught.value.where == "ask whether a registry is there: no registry answers like this: 404 Not Found"
+    assert (
+        caught.value.where
+        == "ask whether a registry is there: no registry answers like this: 404 Not Found"
+    )
 
 
 def test_an_engine_gets_the_login_in_its_own_words() -> None:
-    assert SECRET.for_engine("reg") == {"username": "ray", "password": "open sesame", "serveraddress": "reg"}
+    assert SECRET.for_engine("reg") == {
+        "username": "ray",
+        "password": "open sesame",
+        "serveraddress": "reg",
+    }
     by_token = Login("config.json", identity_token="stands for both")
-    assert by_token.for_engine("reg") == {"identitytoken": "stands for both", "serveraddress": "reg"}
+    assert by_token.for_engine("reg") == {
+        "identitytoken": "stands for both",
+        "serveraddress": "reg",
+    }

@@ -1,4 +1,6 @@
-"""What a registry, Docker or a kubelet refuses with, as it was heard, and what a user reads instead."""
+"""What a registry, Docker or a kubelet refuses with, as it was heard, and what a user reads
+instead.
+"""
 
 from __future__ import annotations
 
@@ -15,35 +17,96 @@ DAMAGED = "what registry reg:5000 holds is damaged: it is not what its digest sa
 GONE = "registry reg:5000 does not answer"
 BROKEN = "registry reg:5000 broke while it answered"
 
-# Go's texts are Docker 20.10's and containerd 1.6's, OpenSSL's are Python's; all as heard from a real registry.
+# Go's texts are Docker 20.10's and containerd 1.6's, OpenSSL's are Python's; all as heard from a
+# real registry.
 HEARD = (
-    ("error parsing HTTP 404 response body: invalid character '<'", "what answers at reg:5000 is not a registry"),
-    ("x509: certificate has expired or is not yet valid: current time 2026-11-21T15:04:13Z is after", EXPIRED),
-    ("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: certificate has expired (_ssl.c:1006)", EXPIRED),
-    ("tls: failed to verify certificate: x509: certificate signed by unknown authority", UNTRUSTED),
-    ("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: unable to get local issuer certificate", CERTIFICATE),
-    ("x509: certificate is valid for 10.9.9.9, not 172.30.0.1", CERTIFICATE),
-    ("[SSL: CERTIFICATE_VERIFY_FAILED] IP address mismatch, certificate is not valid for '172.30.0.1'.", CERTIFICATE),
-    ("http: server gave HTTP response to HTTPS client", "registry reg:5000 speaks plain HTTP, and Docker expects TLS"),
-    ("[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)", PLAIN),
-    ('500: {"errors":[{"code":"UNKNOWN","detail":{"Enclosed":{"Op":"write","Path":"/var","Err":28}}}]}', FULL),
-    ('500: {"errors":[{"code":"UNKNOWN","detail":"write /var/lib/registry: no space left on device"}]}', FULL),
-    ("write /var/lib/docker/tmp/GetImageBlob123: no space left on device", "the disk of the Docker host is full"),
-    ("filesystem layer verification failed for digest sha256:1111", DAMAGED),
-    ("no match for platform in manifest: not found", "the image is for another kind of processor than the host's"),
     (
-        "tag invalid: The tag already exists and cannot be overwritten because the repository is immutable.",
+        "error parsing HTTP 404 response body: invalid character '<'",
+        "what answers at reg:5000 is not a registry",
+    ),
+    (
+        (
+            "x509: certificate has expired or is not yet valid: current time 2026-11-21T15:04:13Z is "
+            "after"
+        ),
+        EXPIRED,
+    ),
+    (
+        (
+            "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: certificate has expired "
+            "(_ssl.c:1006)"
+        ),
+        EXPIRED,
+    ),
+    ("tls: failed to verify certificate: x509: certificate signed by unknown authority", UNTRUSTED),
+    (
+        (
+            "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: unable to get local issuer "
+            "certificate"
+        ),
+        CERTIFICATE,
+    ),
+    ("x509: certificate is valid for 10.9.9.9, not 172.30.0.1", CERTIFICATE),
+    (
+        (
+            "[SSL: CERTIFICATE_VERIFY_FAILED] IP address mismatch, certificate is not valid for "
+            "'172.30.0.1'."
+        ),
+        CERTIFICATE,
+    ),
+    (
+        "http: server gave HTTP response to HTTPS client",
+        "registry reg:5000 speaks plain HTTP, and Docker expects TLS",
+    ),
+    ("[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)", PLAIN),
+    (
+        (
+            "500: "
+            '{"errors":[{"code":"UNKNOWN","detail":{"Enclosed":{"Op":"write","Path":"/var","Err":28}}}]}'
+        ),
+        FULL,
+    ),
+    (
+        (
+            '500: {"errors":[{"code":"UNKNOWN","detail":"write /var/lib/registry: no space left on '
+            'device"}]}'
+        ),
+        FULL,
+    ),
+    (
+        "write /var/lib/docker/tmp/GetImageBlob123: no space left on device",
+        "the disk of the Docker host is full",
+    ),
+    ("filesystem layer verification failed for digest sha256:1111", DAMAGED),
+    (
+        "no match for platform in manifest: not found",
+        "the image is for another kind of processor than the host's",
+    ),
+    (
+        (
+            "tag invalid: The tag already exists and cannot be overwritten because the repository is "
+            "immutable."
+        ),
         "registry reg:5000 does not let a tag lead to another image",
     ),
     ("no basic auth credentials", "registry reg:5000 asks for a login, and none is known"),
-    ("unauthorized: authentication required", "registry reg:5000 refuses the login of ray from $SECRET"),
-    ("denied: requested access to the resource is denied", "registry reg:5000 does not allow this login to do that"),
+    (
+        "unauthorized: authentication required",
+        "registry reg:5000 refuses the login of ray from $SECRET",
+    ),
+    (
+        "denied: requested access to the resource is denied",
+        "registry reg:5000 does not allow this login to do that",
+    ),
     (
         "pull access denied for mine, repository does not exist or may require 'docker login'",
         "registry reg:5000 has no such image, or not for this login",
     ),
     ("manifest unknown: manifest unknown", "registry reg:5000 does not hold that image"),
-    ("failed to resolve reference: reg:5000/mine:1: not found", "registry reg:5000 does not hold that image"),
+    (
+        "failed to resolve reference: reg:5000/mine:1: not found",
+        "registry reg:5000 does not hold that image",
+    ),
     ("dial tcp 127.0.0.1:33200: connect: connection refused", GONE),
     ("[Errno -2] Name or service not known", GONE),
     ("net/http: request canceled while waiting for connection (Client.Timeout exceeded)", GONE),

@@ -25,8 +25,12 @@ def configured(directory: Path, **written: object) -> dict[str, str]:
 def test_the_cluster_files_user_comes_before_dockers(tmp_path: Path) -> None:
     environ = configured(tmp_path, auths={ADDRESS: {"auth": AUTH}})
     by_variable = Registry(address=ADDRESS, username="ray", password_env="SECRET")
-    assert login(by_variable, {**environ, "SECRET": "open sesame"}) == Login("$SECRET", "ray", "open sesame")
-    with pytest.raises(PrerequisiteError, match=r"Set it for this shell .*: read -rs SECRET && export SECRET"):
+    assert login(by_variable, {**environ, "SECRET": "open sesame"}) == Login(
+        "$SECRET", "ray", "open sesame"
+    )
+    with pytest.raises(
+        PrerequisiteError, match=r"Set it for this shell .*: read -rs SECRET && export SECRET"
+    ):
         login(by_variable, environ)
 
 
@@ -36,7 +40,9 @@ def test_a_password_file_is_read_without_its_line_end_and_is_not_empty(tmp_path:
     path.write_text(" open sesame \n")
     assert login(by_file, {}) == Login(str(path), "ray", " open sesame ")
     path.write_text("\n")
-    with pytest.raises(PrerequisiteError, match=f"no password of ray for registry reg:5000: {path} is empty"):
+    with pytest.raises(
+        PrerequisiteError, match=f"no password of ray for registry reg:5000: {path} is empty"
+    ):
         login(by_file, {})
 
 

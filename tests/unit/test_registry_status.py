@@ -45,9 +45,16 @@ class FakeRegistry:
 
 
 def test_layers_that_are_shared_count_once() -> None:
-    first, second = image("sha256:1", Blob("sha256:a", 100)), image("sha256:2", Blob("sha256:b", 200))
+    first, second = (
+        image("sha256:1", Blob("sha256:a", 100)),
+        image("sha256:2", Blob("sha256:b", 200)),
+    )
     held = {"ray": {"2": second, "1": first, "same-as-1": first}, "schola": {"1": first}}
-    tags = Tag("1", "sha256:1", 1115), Tag("2", "sha256:2", 1215), Tag("same-as-1", "sha256:1", 1115)
+    tags = (
+        Tag("1", "sha256:1", 1115),
+        Tag("2", "sha256:2", 1215),
+        Tag("same-as-1", "sha256:1", 1115),
+    )
     repositories = Repository("ray", tags, 1330), Repository("schola", tags[:1], 1115)
     assert content_of(cast("RegistryApi", FakeRegistry(held))) == Content(repositories, 1330)
 
@@ -56,8 +63,13 @@ def test_every_platform_counts_and_a_damaged_tag_hides_nothing() -> None:
     index = Manifest("sha256:index", "", None, (), ("sha256:amd", "sha256:arm"), b"123")
     platforms = {"sha256:amd": image("sha256:amd"), "sha256:arm": image("sha256:arm")}
     held = {"ray": {"1": index, **platforms, "damaged": image("sha256:2")}, "emptied": {}}
-    tags = Tag("1", "sha256:index", 1033), Tag("damaged", None, 0, "what the registry holds is damaged")
-    assert content_of(cast("RegistryApi", FakeRegistry(held))).repositories == (Repository("ray", tags, 1033),)
+    tags = (
+        Tag("1", "sha256:index", 1033),
+        Tag("damaged", None, 0, "what the registry holds is damaged"),
+    )
+    assert content_of(cast("RegistryApi", FakeRegistry(held))).repositories == (
+        Repository("ray", tags, 1033),
+    )
 
 
 TARGET = Target(
@@ -96,5 +108,7 @@ def test_status_lists_repositories_tags_and_sizes() -> None:
         (TARGET, replace(UP, trusted=False), "registry.trust"),
     ],
 )
-def test_what_comes_next_depends_on_what_is_there(target: Target, now: RegistryStatus, following: str) -> None:
+def test_what_comes_next_depends_on_what_is_there(
+    target: Target, now: RegistryStatus, following: str
+) -> None:
     assert registry.status_report(target, now).next == f"trainyard {following}"

@@ -31,13 +31,22 @@ def merged(path: Path, text: str) -> str:
 
 @pytest.mark.parametrize("text", ["", "\n", "{}", "{}\n"])
 def test_settings_that_say_nothing_get_the_registry(tmp_path: Path, text: str) -> None:
-    assert merged(tmp_path / "daemon.json", text) == '{\n  "insecure-registries": [\n    "192.0.2.10:32000"\n  ]\n}\n'
+    assert (
+        merged(tmp_path / "daemon.json", text)
+        == '{\n  "insecure-registries": [\n    "192.0.2.10:32000"\n  ]\n}\n'
+    )
 
 
-@pytest.mark.parametrize("text", ['{\n  "debug": true,\n}', "[1]", '{"insecure-registries": "192.0.2.1"}'])
-def test_settings_that_docker_cannot_read_are_refused_and_stay_as_they_are(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ['{\n  "debug": true,\n}', "[1]", '{"insecure-registries": "192.0.2.1"}']
+)
+def test_settings_that_docker_cannot_read_are_refused_and_stay_as_they_are(
+    tmp_path: Path, text: str
+) -> None:
     path = tmp_path / "daemon.json"
-    with pytest.raises(PrerequisiteError, match="Docker's settings file is not JSON as Docker reads it: ") as caught:
+    with pytest.raises(
+        PrerequisiteError, match="Docker's settings file is not JSON as Docker reads it: "
+    ) as caught:
         merged(path, text)
     assert caught.value.where == str(path)
     assert [file.name for file in tmp_path.iterdir()] == ["daemon.json"]
@@ -69,7 +78,9 @@ def test_an_engine_whose_files_are_not_here_is_not_changed_from_here(
 
 
 def test_a_daemon_reads_the_file_that_it_was_given_last() -> None:
-    assert Daemon(1, ("--config-file", "/a.json", "--config-file=/b.json")).settings == Path("/b.json")
+    assert Daemon(1, ("--config-file", "/a.json", "--config-file=/b.json")).settings == Path(
+        "/b.json"
+    )
     assert Daemon(1, ("-H", "fd://")).settings == Path("/etc/docker/daemon.json")
 
 
@@ -93,9 +104,11 @@ def test_what_lets_docker_trust_a_registry_is_named_with_what_removes_it(
     (tmp_path / "certs.d" / LAB).mkdir(parents=True)
     (tmp_path / "certs.d" / LAB / "trainyard-ca.crt").touch()
     trust.add(settings, LAB, now=NOW)
+
     assert trust.kept_here(lab) == (
         f"Docker here still trusts its CA; to remove that: sudo rm -r {tmp_path}/certs.d/{LAB}",
-        f"Docker here still has its address in insecure-registries of {settings}; take it out there, "
+        f"Docker here still has its address in insecure-registries of {settings}; take it out "
+        "there, "
         "then: sudo systemctl reload docker "
         f"(copies: {settings}.DATE-TIME)",
     )

@@ -45,5 +45,7 @@ def test_what_has_no_value_or_no_plain_one_is_an_error(template: str) -> None:
 
 
 def test_dollars_are_doubled_in_every_string_for_compose() -> None:
-    text = render("{{ value }}", {"value": {"a": "$HOME", "b": ["${X}", 5]}}, change=dollars_doubled)
+    text = render(
+        "{{ value }}", {"value": {"a": "$HOME", "b": ["${X}", 5]}}, change=dollars_doubled
+    )
     assert yaml.safe_load(text) == {"a": "$$HOME", "b": ["$${X}", 5]}

@@ -35,8 +35,13 @@ def lab(tmp_path: Path) -> Cluster:
     return Cluster(load_cluster(file), Tools(tmp_path / "state", {}, "local", source=file))
 
 
-def test_people_get_lines_notes_and_last_the_next_command(capsys: pytest.CaptureFixture[str]) -> None:
-    report.show(Report({}, ["done", Table(["a"], [["1"]])], notes=["by the way"], next="trainyard x"), json=False)
+def test_people_get_lines_notes_and_last_the_next_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    report.show(
+        Report({}, ["done", Table(["a"], [["1"]])], notes=["by the way"], next="trainyard x"),
+        json=False,
+    )
     shown = capsys.readouterr()
     assert shown.out.split() == ["done", "a", "─", "1"]
     assert shown.err == "by the way\nnext: trainyard x\n"
@@ -57,11 +62,14 @@ def test_machines_get_one_document(capsys: pytest.CaptureFixture[str]) -> None:
     assert (json.loads(shown.out), shown.err) == ({"runs": [{"job": "a"}]}, "")
 
 
-def test_a_failure_is_a_document_too_unless_the_command_printed_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failure_is_a_document_too_unless_the_command_printed_its_own(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     error = RequestError("it is wrong", problems=(Problem("a.yaml:1", "one"),), hint="Mend it.")
     report.begin(json=True)
     report.fail(error)
     shown = capsys.readouterr()
+
     assert json.loads(shown.out) == {
         "error": "it is wrong",
         "where": None,
@@ -69,10 +77,13 @@ def test_a_failure_is_a_document_too_unless_the_command_printed_its_own(capsys: 
         "problems": [{"where": "a.yaml:1", "message": "one"}],
         "exit_code": 2,
     }
+
     assert shown.err == "error: it is wrong\n  - a.yaml:1: one\n  -> Mend it.\n"
     report.begin(json=True)
+
     with pytest.raises(OutsideError) as caught:
         report.show(Report({"ok": False}, error=OutsideError("it broke")), json=True)
+
     report.fail(caught.value)
     assert json.loads(capsys.readouterr().out) == {"ok": False}
 
@@ -80,13 +91,18 @@ def test_a_failure_is_a_document_too_unless_the_command_printed_its_own(capsys: 
 @pytest.mark.parametrize(
     ("step", "command"),
     [
-        (PlannedStep("Replace the whole cluster", "would", needs="--recreate"), "cluster.up --recreate"),
+        (
+            PlannedStep("Replace the whole cluster", "would", needs="--recreate"),
+            "cluster.up --recreate",
+        ),
         (PlannedStep("Change it", "would", needs="--adopt"), "cluster.up --adopt"),
         (PlannedStep("Start the head", "would"), "cluster.up"),
         (PlannedStep("Start the head", "already"), "cluster.status"),
     ],
 )
-def test_the_command_after_a_plan_is_one_that_will_do(step: PlannedStep, command: str, tmp_path: Path) -> None:
+def test_the_command_after_a_plan_is_one_that_will_do(
+    step: PlannedStep, command: str, tmp_path: Path
+) -> None:
     assert cluster.planned(lab(tmp_path), [step], "cluster.up").next == f"trainyard {command}"
 
 
@@ -103,7 +119,11 @@ def status_of(tmp_path: Path, name: str, *, unsure: str | None = None) -> RunSta
     moment = datetime.datetime.fromtimestamp(time.time() - 7200.5, datetime.timezone.utc)
     record = {"run": name, "started": moment.isoformat(), "user": "anna.schmidt"}
     (run.path / "run.json").write_text(json.dumps(record))
-    return RunStatus(run, RunState(run=name, cluster="a-cluster-of-a-lab", job="cartpole", tasks=["a"]), unsure=unsure)
+    return RunStatus(
+        run,
+        RunState(run=name, cluster="a-cluster-of-a-lab", job="cartpole", tasks=["a"]),
+        unsure=unsure,
+    )
 
 
 def test_at_80_columns_the_list_of_runs_is_a_table_with_whole_names(
@@ -113,7 +133,9 @@ def test_at_80_columns_the_list_of_runs_is_a_table_with_whole_names(
     monkeypatch.setattr(sys, "stdout", terminal := Terminal())
     names = ["cartpole-20260921-141320-1a2b", "cartpole-20260921-141320-0c0d"]
     unsure = [None, "cluster unreachable: no answer from Ray's dashboard"]
-    statuses = [status_of(tmp_path, name, unsure=why) for name, why in zip(names, unsure, strict=True)]
+    statuses = [
+        status_of(tmp_path, name, unsure=why) for name, why in zip(names, unsure, strict=True)
+    ]
     report.show(train.listed(statuses, Here({}, tmp_path)), json=False)
     lines = terminal.getvalue().splitlines()
     rows = [line.split() for line in lines if "cartpole" in line]
@@ -128,12 +150,25 @@ def test_at_80_columns_the_list_of_runs_is_a_table_with_whole_names(
 
 def sweep_of(tmp_path: Path, outcomes: list[tuple[str, float | None]], *, exit: int) -> RunStatus:
     run = RunDirectory(tmp_path / "sweep-1")
-    state = RunState(run=run.name, cluster="lab", job="job", tune={"metric": "reward", "mode": "max"})
+    state = RunState(
+        run=run.name, cluster="lab", job="job", tune={"metric": "reward", "mode": "max"}
+    )
+
     for number, (outcome, value) in enumerate(outcomes):
         params = {"lr": 0.159206590003581 / (number + 1), "nesterov": True}
-        state.apply({"event": "trial-started", "time": 1.0, "trial": number, "params": params, "tasks": []})
-        fields = {"value": value, "values": [value], "reason": "exit code 1" if outcome == "failed" else None}
-        state.apply({"event": "trial-ended", "time": 2.0, "trial": number, "outcome": outcome, **fields})
+        state.apply(
+            {"event": "trial-started", "time": 1.0, "trial": number, "params": params, "tasks": []}
+        )
+        fields = {
+            "value": value,
+            "values": [value],
+            "reason": "exit code 1" if outcome == "failed" else None,
+        }
+
+        state.apply(
+            {"event": "trial-ended", "time": 2.0, "trial": number, "outcome": outcome, **fields}
+        )
+
     end = {"reason": "all samples were tried", "samples": len(outcomes), "best": None}
     ended = {"state": "failed" if exit else "succeeded", "exit": exit, "seconds": 1.0, "sweep": end}
     state.apply({"event": "run-ended", "time": 3.0, **ended})
@@ -141,7 +176,9 @@ def sweep_of(tmp_path: Path, outcomes: list[tuple[str, float | None]], *, exit: 
 
 
 def test_a_sweep_is_its_best_configurations_and_why_others_failed(tmp_path: Path) -> None:
-    shown = tune.shown(sweep_of(tmp_path, [("complete", 1 / 3), ("failed", None), ("complete", 2 / 3)], exit=0))
+    shown = tune.shown(
+        sweep_of(tmp_path, [("complete", 1 / 3), ("failed", None), ("complete", 2 / 3)], exit=0)
+    )
     table, *lines = shown.body
     assert isinstance(table, Table) and table.title == "2 complete trials"
     assert [list(row) for row in table.rows] == [
@@ -176,7 +213,9 @@ def test_without_runs_the_list_says_so_and_how_to_start_one(
 
 def failed(tmp_path: Path, *, hint: str | None = None) -> RunStatus:
     status = status_of(tmp_path, "walk-1")
-    status.state.apply({"event": "run-ended", "time": 3.0, "state": "failed", "exit": 1, "seconds": 1.0})
+    status.state.apply(
+        {"event": "run-ended", "time": 3.0, "state": "failed", "exit": 1, "seconds": 1.0}
+    )
     status.run.report.write_text("")
     return replace(status, error=JobFailedError("1 of 1 tasks failed", hint=hint))
 
@@ -205,7 +244,10 @@ def test_a_run_that_had_ended_is_not_said_to_be_stopped_now(tmp_path: Path) -> N
     ended = {"event": "run-ended", "time": 3.0, "state": "succeeded", "exit": 0, "seconds": 1.0}
     run.events.write_text(json.dumps({"seq": 1, **ended}) + "\n")
     stopped = train.stopped(Call("train.stop", ""), run)
-    assert (list(stopped.body), stopped.error) == (["run walk-1 had already ended (succeeded)"], None)
+    assert (list(stopped.body), stopped.error) == (
+        ["run walk-1 had already ended (succeeded)"],
+        None,
+    )
 
 
 def test_what_is_wrong_with_a_cluster_file_is_listed_line_by_line() -> None:
@@ -215,7 +257,9 @@ def test_what_is_wrong_with_a_cluster_file_is_listed_line_by_line() -> None:
     assert listed.lines == ["lab: the cluster file is wrong", *(f"  - {each}" for each in details)]
 
 
-@pytest.mark.parametrize(("text", "ports"), [("6006", (6006, 6006)), ("16006:6006", (16006, 6006)), ("0:80", (0, 80))])
+@pytest.mark.parametrize(
+    ("text", "ports"), [("6006", (6006, 6006)), ("16006:6006", (16006, 6006)), ("0:80", (0, 80))]
+)
 def test_a_port_may_be_another_one_here(text: str, ports: tuple[int, int]) -> None:
     assert cluster._ports(text) == ports
 

@@ -36,26 +36,36 @@ def yard(tmp_path: Path) -> str:
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "image.yaml").write_text("base: debian:12\n")
     (directory / "Dockerfile").write_text("ARG BASE\nFROM ${BASE}\n")
-    return content.source_tag(content.source_hash(catalog.find("mine", directory=tmp_path), {"HOME": str(tmp_path)}))
+    return content.source_tag(
+        content.source_hash(catalog.find("mine", directory=tmp_path), {"HOME": str(tmp_path)})
+    )
 
 
 class FakeRegistry:
     """A registry: what lies under these paths. `wants` is the only Authorization that it lets in.
 
-    One that `hides` gives everybody a token, and what is private is not there for strangers. `away` answers nobody.
+    One that `hides` gives everybody a token, and what is private is not there for strangers. `away`
+    answers nobody.
     """
 
-    def __init__(self, *paths: str, wants: str = "", hides: bool = False, away: bool = False) -> None:
+    def __init__(
+        self, *paths: str, wants: str = "", hides: bool = False, away: bool = False
+    ) -> None:
         self.paths, self.wants, self.hides, self.away = paths, wants, hides, away
         self.content: dict[str, bytes] = {}
 
-    def open(self, registry: Registry, environ: Mapping[str, str], login: Login | None) -> RegistryApi:
+    def open(
+        self, registry: Registry, environ: Mapping[str, str], login: Login | None
+    ) -> RegistryApi:
         transport = httpx.MockTransport(self.answer)
-        return RegistryApi(registry.address, insecure=registry.insecure, login=login, transport=transport)
+        return RegistryApi(
+            registry.address, insecure=registry.insecure, login=login, transport=transport
+        )
 
     def answer(self, request: httpx.Request) -> httpx.Response:
         if self.away:
             raise httpx.ConnectError("Connection refused")
+
         given = request.headers.get("Authorization")
         if request.url.path == "/token":
             return httpx.Response(200, json={"token": "known" if given else "stranger"})
@@ -64,9 +74,12 @@ class FakeRegistry:
             return httpx.Response(404) if given else httpx.Response(401, headers=challenge)
         if self.wants and given != self.wants:
             return httpx.Response(401, headers={"WWW-Authenticate": 'Basic realm="x"'})
+
         path = f"{request.url.host}{request.url.path}"
         return (
-            httpx.Response(200, content=self.content.get(path, MANIFEST)) if path in self.paths else httpx.Response(404)
+            httpx.Response(200, content=self.content.get(path, MANIFEST))
+            if path in self.paths
+            else httpx.Response(404)
         )
 
 
@@ -75,7 +88,11 @@ def ours(tmp_path: Path, **how: Any) -> FakeRegistry:
 
 
 def for_nodes(
-    tmp_path: Path, held: FakeRegistry, image: str = "mine", registry: Registry | None = REG, **more: Any
+    tmp_path: Path,
+    held: FakeRegistry,
+    image: str = "mine",
+    registry: Registry | None = REG,
+    **more: Any,
 ) -> PinnedImage:
     spec = ClusterSpec(name="yard", backend="kuberay", image=image, registry=registry)
     environ = {"HOME": str(tmp_path), "PASSWORD": "sesame"}
@@ -84,26 +101,39 @@ def for_nodes(
 
 def docker_login(tmp_path: Path, host: str) -> Login:
     (tmp_path / ".docker").mkdir()
-    (tmp_path / ".docker" / "config.json").write_text(json.dumps({"auths": {host: {"auth": "cmF5OnNlc2FtZQ=="}}}))
+    (tmp_path / ".docker" / "config.json").write_text(
+        json.dumps({"auths": {host: {"auth": "cmF5OnNlc2FtZQ=="}}})
+    )
     return Login(f"{tmp_path}/.docker/config.json", "ray", "sesame")
 
 
-def test_an_image_of_ours_is_found_by_its_files_and_needs_no_login_where_everybody_is_let_in(tmp_path: Path) -> None:
+def test_an_image_of_ours_is_found_by_its_files_and_needs_no_login_where_everybody_is_let_in(
+    tmp_path: Path,
+) -> None:
     docker_login(tmp_path, "reg.lab:5000")
     image = for_nodes(tmp_path, ours(tmp_path))
     assert image == PinnedImage("mine", f"reg.lab:5000/mine@{image.digest}", image.digest)
 
 
-def test_groups_with_another_image_than_the_head_s_get_that_and_the_others_none(tmp_path: Path) -> None:
+def test_groups_with_another_image_than_the_head_s_get_that_and_the_others_none(
+    tmp_path: Path,
+) -> None:
     yard(tmp_path)
     workers = [
-        {"name": name, "image": image} for name, image in (("a", "reg.lab/x:1"), ("b", "reg.lab/x:1"), ("c", None))
+        {"name": name, "image": image}
+        for name, image in (("a", "reg.lab/x:1"), ("b", "reg.lab/x:1"), ("c", None))
     ]
-    spec = ClusterSpec.model_validate({"name": "yard", "backend": "kuberay", "image": "mine", "workers": workers})
+    spec = ClusterSpec.model_validate(
+        {"name": "yard", "backend": "kuberay", "image": "mine", "workers": workers}
+    )
     held = FakeRegistry("reg.lab/v2/x/manifests/1")
     found = resolve.of_groups(spec, {"HOME": str(tmp_path)}, directory=tmp_path, connect=held.open)
     assert list(found) == ["a", "b"]
-    assert found["a"] == found["b"] == PinnedImage("reg.lab/x:1", f"reg.lab/x@{found['a'].digest}", found["a"].digest)
+    assert (
+        found["a"]
+        == found["b"]
+        == PinnedImage("reg.lab/x:1", f"reg.lab/x@{found['a'].digest}", found["a"].digest)
+    )
 
 
 def test_nodes_pull_an_image_of_ours_from_a_registry(tmp_path: Path) -> None:
@@ -113,8 +143,10 @@ def test_nodes_pull_an_image_of_ours_from_a_registry(tmp_path: Path) -> None:
     assert caught.value.lines() == [
         "the nodes of cluster yard pull images from a registry, and the cluster file names none",
         "  at the cluster file",
-        "  -> Write `registry: {address: HOST:PORT}` with an address that the nodes reach too, then "
-        "`trainyard registry.up` if it is to run here; or name an image that is in a registry already: "
+        "  -> Write `registry: {address: HOST:PORT}` with an address that the nodes reach too, "
+        "then "
+        "`trainyard registry.up` if it is to run here; or name an image that is in a registry "
+        "already: "
         "`image: REGISTRY/NAME:TAG`.",
     ]
 
@@ -129,7 +161,9 @@ def test_a_registry_that_does_not_answer_is_an_error_where_nothing_of_it_runs(
 
 
 @pytest.mark.parametrize("image", ["mine", "reg.lab:5000/mine:1"])
-def test_a_cluster_keeps_the_image_that_it_runs_while_the_registry_does_not_answer(tmp_path: Path, image: str) -> None:
+def test_a_cluster_keeps_the_image_that_it_runs_while_the_registry_does_not_answer(
+    tmp_path: Path, image: str
+) -> None:
     yard(tmp_path)
     running = f"reg.lab:5000/mine@{DIGEST}"
     kept = for_nodes(tmp_path, FakeRegistry(away=True), image, running=running)
@@ -138,14 +172,18 @@ def test_a_cluster_keeps_the_image_that_it_runs_while_the_registry_does_not_answ
 
 
 @pytest.mark.parametrize("how", [{"wants": BASIC}, {"hides": True}])
-def test_dockers_login_is_used_where_strangers_are_not_let_in(tmp_path: Path, how: dict[str, Any]) -> None:
+def test_dockers_login_is_used_where_strangers_are_not_let_in(
+    tmp_path: Path, how: dict[str, Any]
+) -> None:
     login = docker_login(tmp_path, "reg.lab:5000")
     assert for_nodes(tmp_path, ours(tmp_path, **how)).login == login
 
 
 def test_the_login_of_the_cluster_file_is_always_handed_on(tmp_path: Path) -> None:
     named = Registry(address="reg.lab:5000", username="ray", password_env="PASSWORD")
-    assert for_nodes(tmp_path, ours(tmp_path), registry=named).login == Login("$PASSWORD", "ray", "sesame")
+    assert for_nodes(tmp_path, ours(tmp_path), registry=named).login == Login(
+        "$PASSWORD", "ray", "sesame"
+    )
 
 
 @pytest.mark.parametrize(
@@ -157,7 +195,9 @@ def test_the_login_of_the_cluster_file_is_always_handed_on(tmp_path: Path) -> No
         ("reg.lab:5000/x:y", "reg.lab/v2/x/manifests/y", "reg.lab:5000/x"),
     ],
 )
-def test_a_reference_is_resolved_by_its_own_registry(tmp_path: Path, image: str, path: str, repository: str) -> None:
+def test_a_reference_is_resolved_by_its_own_registry(
+    tmp_path: Path, image: str, path: str, repository: str
+) -> None:
     pinned = for_nodes(tmp_path, FakeRegistry(path), image)
     assert pinned == PinnedImage(image, f"{repository}@{pinned.digest}", pinned.digest)
     with pytest.raises(MissingError, match=f"there is no image {image}: not in its registry, "):
@@ -182,7 +222,9 @@ def test_a_registry_that_cannot_be_asked_from_here_leaves_the_reference_as_it_is
 def test_a_reference_with_a_digest_is_the_same_while_its_registry_is_away(tmp_path: Path) -> None:
     login = docker_login(tmp_path, "quay.io")
     image = f"quay.io/a/b@{DIGEST}"
-    assert for_nodes(tmp_path, FakeRegistry(away=True), image) == PinnedImage(image, image, DIGEST, login)
+    assert for_nodes(tmp_path, FakeRegistry(away=True), image) == PinnedImage(
+        image, image, DIGEST, login
+    )
 
 
 DEFAULT = "127.0.0.1:32000/mine"
@@ -197,7 +239,12 @@ class FakeEngine:
     def inspect_image(self, reference: str) -> dict[str, Any]:
         if reference not in self.held:
             raise ImageNotFound(f"No such image: {reference}")
-        return {"Id": self.image_id, "RepoDigests": self.held[reference], "Os": "linux", "Architecture": "amd64"}
+        return {
+            "Id": self.image_id,
+            "RepoDigests": self.held[reference],
+            "Os": "linux",
+            "Architecture": "amd64",
+        }
 
 
 def for_engine(
@@ -215,11 +262,14 @@ def for_engine(
     tag = Building(catalog.find("mine", directory=tmp_path), engine, spec).content
     api.held = {name.replace("CONTENT", tag): value for name, value in api.held.items()}
     connect = (held or FakeRegistry(away=True)).open
-    return resolve.pinned(spec, engine.environ, directory=tmp_path, engine=engine, running=running, connect=connect)
+    return resolve.pinned(
+        spec, engine.environ, directory=tmp_path, engine=engine, running=running, connect=connect
+    )
 
 
 @pytest.mark.parametrize(
-    ("noted", "reference", "digest"), [([f"{DEFAULT}@{DIGEST}"], f"{DEFAULT}@{DIGEST}", DIGEST), ([], ID, None)]
+    ("noted", "reference", "digest"),
+    [([f"{DEFAULT}@{DIGEST}"], f"{DEFAULT}@{DIGEST}", DIGEST), ([], ID, None)],
 )
 def test_without_a_registry_section_what_was_built_runs_by_the_digest_of_its_push_or_by_its_id(
     tmp_path: Path, noted: list[str], reference: str, digest: str | None
@@ -231,7 +281,9 @@ def test_without_a_registry_section_what_was_built_runs_by_the_digest_of_its_pus
 def test_what_was_never_built_is_to_be_built(tmp_path: Path) -> None:
     with pytest.raises(PrerequisiteError) as caught:
         for_engine(tmp_path, FakeEngine({}))
-    assert caught.value.what == f"image mine was not built from what is in {tmp_path}/images/mine now"
+    assert (
+        caught.value.what == f"image mine was not built from what is in {tmp_path}/images/mine now"
+    )
     assert caught.value.hint == "Build it: trainyard image.build mine"
 
 
@@ -239,8 +291,12 @@ OTHERS = "reg:5000/team/robots:1"
 PULLED = {OTHERS: [f"reg:5000/team/robots@{OLD}"]}
 
 
-def test_a_tag_of_others_is_looked_up_and_what_is_here_runs_while_its_registry_is_away(tmp_path: Path) -> None:
-    newer = for_engine(tmp_path, FakeEngine(PULLED), OTHERS, held=FakeRegistry("reg/v2/team/robots/manifests/1"))
+def test_a_tag_of_others_is_looked_up_and_what_is_here_runs_while_its_registry_is_away(
+    tmp_path: Path,
+) -> None:
+    newer = for_engine(
+        tmp_path, FakeEngine(PULLED), OTHERS, held=FakeRegistry("reg/v2/team/robots/manifests/1")
+    )
     assert newer.digest not in (None, OLD)
     assert for_engine(tmp_path, FakeEngine(PULLED), OTHERS).reference == OTHERS
     running = f"reg:5000/team/robots@{OLD}"
@@ -254,21 +310,34 @@ def test_a_registry_that_refuses_is_told_although_an_older_image_is_here(tmp_pat
 
 @pytest.mark.parametrize(
     ("noted", "reference", "digest"),
-    [([], ID, None), ([f"other/name@{OLD}"], ID, None), ([f"mine/robots@{ID}"], f"mine/robots@{ID}", ID)],
+    [
+        ([], ID, None),
+        ([f"other/name@{OLD}"], ID, None),
+        ([f"mine/robots@{ID}"], f"mine/robots@{ID}", ID),
+    ],
 )
-def test_what_was_built_here_needs_no_hub(tmp_path: Path, noted: list[str], reference: str, digest: str | None) -> None:
+def test_what_was_built_here_needs_no_hub(
+    tmp_path: Path, noted: list[str], reference: str, digest: str | None
+) -> None:
     image = for_engine(tmp_path, FakeEngine({"mine/robots:1": noted}), "mine/robots:1")
     assert image == PinnedImage("mine/robots:1", reference, digest)
 
 
 def test_what_runs_stays_under_its_name_where_the_file_means_the_same_image(tmp_path: Path) -> None:
-    engine = FakeEngine({"trainyard/mine:CONTENT": [f"{DEFAULT}@{DIGEST}"], f"{DEFAULT}@{DIGEST}": [], ID: []})
+    engine = FakeEngine(
+        {"trainyard/mine:CONTENT": [f"{DEFAULT}@{DIGEST}"], f"{DEFAULT}@{DIGEST}": [], ID: []}
+    )
     assert for_engine(tmp_path, engine, running=ID).reference == ID
-    assert for_engine(tmp_path, FakeEngine(engine.held), running="gone").reference == f"{DEFAULT}@{DIGEST}"
+    assert (
+        for_engine(tmp_path, FakeEngine(engine.held), running="gone").reference
+        == f"{DEFAULT}@{DIGEST}"
+    )
 
 
 def test_how_much_is_pulled_is_what_the_layers_of_the_largest_platform_take(tmp_path: Path) -> None:
-    image = b'{"schemaVersion": 2, "layers": [{"digest": "a", "size": 5}, {"digest": "b", "size": 7}]}'
+    image = (
+        b'{"schemaVersion": 2, "layers": [{"digest": "a", "size": 5}, {"digest": "b", "size": 7}]}'
+    )
     index = f'{{"schemaVersion": 2, "manifests": [{{"digest": "{digest_of(image)}"}}]}}'.encode()
     held = ours(tmp_path)
     held.content = {
@@ -276,9 +345,12 @@ def test_how_much_is_pulled_is_what_the_layers_of_the_largest_platform_take(tmp_
         f"reg.lab/v2/mine/manifests/{digest_of(index)}": index,
         f"reg.lab/v2/mine/manifests/{digest_of(image)}": image,
     }
+
     held.paths = tuple(held.content)
     spec = ClusterSpec(name="yard", backend="kuberay", image="mine", registry=REG)
-    pulled = partial(resolve.pulled_bytes, spec, {"HOME": str(tmp_path)}, directory=tmp_path, connect=held.open)
+    pulled = partial(
+        resolve.pulled_bytes, spec, {"HOME": str(tmp_path)}, directory=tmp_path, connect=held.open
+    )
     assert pulled() == 12
     held.away = True
     assert pulled() == 0

@@ -12,8 +12,14 @@ from trainyard.results import store
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    for name, started in (("zebra-1", "2026-01-01"), ("ant-1", "2026-01-02"), ("zebra-2", "2026-01-03")):
-        store.create(tmp_path, {"run": name, "cluster": "lab", "started": started}, cluster="", job="")
+    for name, started in (
+        ("zebra-1", "2026-01-01"),
+        ("ant-1", "2026-01-02"),
+        ("zebra-2", "2026-01-03"),
+    ):
+        store.create(
+            tmp_path, {"run": name, "cluster": "lab", "started": started}, cluster="", job=""
+        )
     (tmp_path / "something-else").mkdir()
     return tmp_path
 
@@ -36,13 +42,21 @@ def test_the_newest_run_is_the_one_that_was_dispatched_last_in_any_zone(
     tmp_path: Path, earlier: str, later: str
 ) -> None:
     for name, started in (("a", later), ("b", earlier)):
-        store.create(tmp_path, {"run": name, "cluster": "lab", "started": started}, cluster="", job="")
+        store.create(
+            tmp_path, {"run": name, "cluster": "lab", "started": started}, cluster="", job=""
+        )
     assert [run.name for run in store.runs(tmp_path)] == ["a", "b"]
 
 
 @pytest.mark.parametrize(
     ("given", "name"),
-    [(None, "zebra-2"), ("ant-1", "ant-1"), ("a", "ant-1"), ("zebra-1", "zebra-1"), ("results/ant-1/", "ant-1")],
+    [
+        (None, "zebra-2"),
+        ("ant-1", "ant-1"),
+        ("a", "ant-1"),
+        ("zebra-1", "zebra-1"),
+        ("results/ant-1/", "ant-1"),
+    ],
 )
 def test_a_run_is_found(home: Path, given: str | None, name: str) -> None:
     assert store.find(home, given).name == name
@@ -51,14 +65,23 @@ def test_a_run_is_found(home: Path, given: str | None, name: str) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("zebra", "several runs begin with zebra\n  at {home}\n  - RUN: there are: zebra-2, zebra-1"),
+        (
+            "zebra",
+            "several runs begin with zebra\n  at {home}\n  - RUN: there are: zebra-2, zebra-1",
+        ),
         (
             "amt-1",
-            "no such run: amt-1\n  at {home}\n  - RUN: there are: zebra-2, ant-1, zebra-1; did you mean 'ant-1'?",
+            (
+                "no such run: amt-1\n  at {home}\n  - RUN: there are: zebra-2, ant-1, zebra-1; did "
+                "you mean 'ant-1'?"
+            ),
         ),
         (
             "..",
-            f"no such run: ..\n  at {{home}}\n  - RUN: there are: zebra-2, ant-1, zebra-1\n  -> {store.KNOWN_IN}",
+            (
+                "no such run: ..\n  at {home}\n  - RUN: there are: zebra-2, ant-1, zebra-1\n  -> "
+                f"{store.KNOWN_IN}"
+            ),
         ),
     ],
 )
@@ -77,18 +100,22 @@ def test_a_name_that_is_exactly_a_jobs_means_its_newest_run(home: Path) -> None:
     ):
         record = {"run": name, "job": job, "cluster": "lab", "started": started}
         store.create(home, record, cluster="", job="")
+
     assert store.find(home, "walk-far").name == "walk-far-1"
     # A run's own name comes first, as it always did.
     assert store.find(home, "walk").name == "walk"
     (home / "walk" / "run.json").rename(home / "run.json")
     assert store.find(home, "walk").name == "walk-2"
     assert store.find(home, "jobs/walk/").name == "walk-2"
+
     with pytest.raises(RequestError, match="several runs begin with wal"):
         store.find(home, "wal")
 
 
 def test_runs_of_one_cluster_are_found_among_all(home: Path) -> None:
-    store.create(home, {"run": "zebra-0", "cluster": "other", "started": "2025"}, cluster="", job="")
+    store.create(
+        home, {"run": "zebra-0", "cluster": "other", "started": "2025"}, cluster="", job=""
+    )
     assert [run.name for run in store.runs(home, cluster="other")] == ["zebra-0"]
     assert store.find(home, None, cluster="other").name == "zebra-0"
     assert store.find(home, "zebra", cluster="other").name == "zebra-0"
@@ -96,13 +123,17 @@ def test_runs_of_one_cluster_are_found_among_all(home: Path) -> None:
         store.find(home, None, cluster="third")
 
 
-@pytest.mark.parametrize("moment", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-11:00", "yesterday", None, 7])
+@pytest.mark.parametrize(
+    "moment", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-11:00", "yesterday", None, 7]
+)
 def test_a_moment_that_no_run_began_at_is_none(moment: object) -> None:
     assert store.started({"started": moment}) is None
 
 
 def test_a_run_never_takes_the_place_of_another(home: Path) -> None:
-    with pytest.raises(OutsideError, match=r"^results cannot be written, and nothing was started: file exists"):
+    with pytest.raises(
+        OutsideError, match=r"^results cannot be written, and nothing was started: file exists"
+    ):
         store.create(home, {"run": "ant-1", "cluster": "other"}, cluster="", job="")
     assert store.find(home, "ant-1").record()["cluster"] == "lab"
 
@@ -119,7 +150,9 @@ def arrived(run: store.RunDirectory, content: str) -> Path:
     return path
 
 
-def test_the_newest_checkpoint_stands_under_the_tasks_name_and_an_older_one_says_that_it_is_older(home: Path) -> None:
+def test_the_newest_checkpoint_stands_under_the_tasks_name_and_an_older_one_says_that_it_is_older(
+    home: Path,
+) -> None:
     run = store.find(home, "ant-1")
     assert store.fetched(run.checkpoint("a")) == 0
     store.keep_checkpoint(run, "a", arrived(run, "first"), seq=7)

@@ -36,7 +36,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give a project with a job and a cluster file."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    for path, text in {"jobs/rl/job.yaml": JOB, "clusters/lab.yaml": "name: lab\nbackend: local\n"}.items():
+    for path, text in {
+        "jobs/rl/job.yaml": JOB,
+        "clusters/lab.yaml": "name: lab\nbackend: local\n",
+    }.items():
         (tmp_path / path).parent.mkdir(parents=True)
         (tmp_path / path).write_text(text)
     return tmp_path
@@ -50,19 +53,36 @@ def former(here: Path, *ended: tuple[str, str], **record: Any) -> RunDirectory:
         "job_directory": str(here / "jobs/rl"),
         "tasks": [task for task, _ in ended],
     }
+
     job = as_yaml(load_job(here / "jobs/rl"))
-    known |= {"cluster_file": str(here / "clusters/lab.yaml"), "flags": {"set": [], "backend": None}}
-    run = store.create(here / "results", known | record, cluster="name: lab\nbackend: local\n", job=job)
+    known |= {
+        "cluster_file": str(here / "clusters/lab.yaml"),
+        "flags": {"set": [], "backend": None},
+    }
+    run = store.create(
+        here / "results", known | record, cluster="name: lab\nbackend: local\n", job=job
+    )
+
     lines = [
-        f'{{"seq": {seq}, "time": 1.0, "event": "task-ended", "task": "{task}", "state": "{state}"}}\n'
+        (
+            f'{{"seq": {seq}, "time": 1.0, "event": "task-ended", "task": "{task}", "state": '
+            f'"{state}"}}\n'
+        )
         for seq, (task, state) in enumerate(ended)
     ]
-    end = f'{{"seq": {len(lines)}, "time": 2.0, "event": "run-ended", "state": "failed", "exit": 1, "seconds": 1.0}}\n'
+
+    end = (
+        f'{{"seq": {len(lines)}, "time": 2.0, "event": "run-ended", "state": "failed", "exit": '
+        '1, "seconds": 1.0}\n'
+    )
     run.events.write_text("".join([*lines, end]))
+
     return run
 
 
-def ready(run: RunDirectory, *overrides: str, file: str | None = None, notes: list[str] | None = None) -> Any:
+def ready(
+    run: RunDirectory, *overrides: str, file: str | None = None, notes: list[str] | None = None
+) -> Any:
     screen = Screen(note=(notes if notes is not None else []).append)
     # The fixture made the project the current directory.
     return resume.ready(
@@ -95,10 +115,14 @@ def test_what_succeeded_is_skipped_and_the_rest_begins_with_what_is_here(here: P
     for place in (run.checkpoint("seed=1"), run.outputs("seed=1"), run.outputs("seed=0")):
         place.mkdir(parents=True)
         (place / "file").write_text("x")
+
     notes: list[str] = []
     prepared, _ = ready(run, notes=notes)
     assert prepared.resumed.plan == Resume("rl-1", ("seed=0",), (Inherited("seed=1", True, True),))
-    assert prepared.resumed.described(2) == "resumes rl-1: skips 1 task that succeeded; from their checkpoints: seed=1"
+    assert (
+        prepared.resumed.described(2)
+        == "resumes rl-1: skips 1 task that succeeded; from their checkpoints: seed=1"
+    )
     assert notes == []
     new = RunDirectory(here / "results" / "rl-2")
     link(prepared.resumed, new)
@@ -107,22 +131,37 @@ def test_what_succeeded_is_skipped_and_the_rest_begins_with_what_is_here(here: P
         "outputs/seed=0/file",
         "outputs/seed=1/file",
     ]
+
     assert store.fetched(new.outputs("seed=1")) == 1
 
 
 def test_a_job_that_has_changed_is_said_and_flags_count_again(here: Path) -> None:
-    run = former(here, ("seed=0", "failed"), flags={"set": ["retries=2", "cluster.head.cpus=3"], "backend": None})
+    run = former(
+        here,
+        ("seed=0", "failed"),
+        flags={"set": ["retries=2", "cluster.head.cpus=3"], "backend": None},
+    )
+
     (here / "jobs/rl/job.yaml").write_text(JOB + "timeout: 5m\n")
     notes: list[str] = []
     prepared, cluster = ready(run, "env.A=b", notes=notes)
-    assert (prepared.job.retries, prepared.job.timeout, prepared.job.env, cluster.spec.head.cpus) == (
+
+    assert (
+        prepared.job.retries,
+        prepared.job.timeout,
+        prepared.job.env,
+        cluster.spec.head.cpus,
+    ) == (
         2,
         300.0,
         {"A": "b"},
         3,
     )
+
     assert notes == ["the job file is not the same as for run rl-1: timeout was not there, is 5m"]
-    assert ready(run, file="lab")[1].spec.head.cpus != 3, "flags for the former cluster are not for another one"
+    assert ready(run, file="lab")[1].spec.head.cpus != 3, (
+        "flags for the former cluster are not for another one"
+    )
 
 
 @pytest.mark.parametrize(
@@ -139,7 +178,11 @@ def test_a_job_that_has_changed_is_said_and_flags_count_again(here: Path) -> Non
         (
             [],
             {"tune": {"mode": "max", "metric": "r"}},
-            ["run rl-1 is a sweep", "  at {here}/results/rl-1", "  -> Resume it: trainyard tune.resume rl-1"],
+            [
+                "run rl-1 is a sweep",
+                "  at {here}/results/rl-1",
+                "  -> Resume it: trainyard tune.resume rl-1",
+            ],
         ),
         (
             [("seed=0", "failed")],
@@ -169,10 +212,22 @@ def test_skipped_tasks_are_shown_as_such(here: Path) -> None:
         cluster="",
         job="",
     )
+
     state = states.load(run)
     document = state.document(now=1.0)
-    assert (document["resumes"], state.done, dict(+state.counts)) == ("rl-1", 1, {"waiting": 1, "skipped": 1})
-    assert document["tasks"][0] == {"name": "seed=0", "state": "skipped", "reason": "succeeded in rl-1", "attempts": []}
+    assert (document["resumes"], state.done, dict(+state.counts)) == (
+        "rl-1",
+        1,
+        {"waiting": 1, "skipped": 1},
+    )
+
+    assert document["tasks"][0] == {
+        "name": "seed=0",
+        "state": "skipped",
+        "reason": "succeeded in rl-1",
+        "attempts": [],
+    }
+
     assert runs.status(run, Here({}, here)).state.tasks["seed=0"].state == "skipped"
 
 
@@ -199,8 +254,19 @@ def test_what_tasks_begin_with_reaches_the_head_byte_for_byte(tmp_path: Path) ->
     send(cast(RayApi, head), "rl-2", resumed, interrupted=lambda: False).do()
     assert len(head.parts) == 4, "two whole parts of the checkpoint, its rest, and the outputs"
     stream = EventStream(tmp_path / "head")
-    records = Records(tmp_path / "head", stream, node="head", node_name=str, each_attempt=False, job_log=JobLog("rl-1"))
-    receiver = inheritance.Receiver("rl-2", take=lambda name: head.parts.pop(name, None), check=lambda: None)
+
+    records = Records(
+        tmp_path / "head",
+        stream,
+        node="head",
+        node_name=str,
+        each_attempt=False,
+        job_log=JobLog("rl-1"),
+    )
+
+    receiver = inheritance.Receiver(
+        "rl-2", take=lambda name: head.parts.pop(name, None), check=lambda: None
+    )
     receiver.receive(Resume.of(resumed.document()) or Resume(""), records)
     stream.close()
     assert head.parts == {}
@@ -223,25 +289,37 @@ def test_a_run_does_not_wait_for_ever_for_an_operator_that_is_gone(tmp_path: Pat
         clock=lambda: float(next(times)),
         sleep=lambda _: None,
     )
+
     stream = EventStream(tmp_path)
-    records = Records(tmp_path, stream, node="head", node_name=str, each_attempt=False, job_log=JobLog("rl-1"))
+    records = Records(
+        tmp_path, stream, node="head", node_name=str, each_attempt=False, job_log=JobLog("rl-1")
+    )
+
     with pytest.raises(inheritance.SilentError, match="nothing came for 300 s"):
         receiver.receive(Resume("rl-1", (), (Inherited("a", True, False),)), records)
+
     stream.close()
 
 
 def test_a_checkpoint_on_storage_counts_for_its_own_cluster_alone(here: Path) -> None:
     run = former(here, ("seed=0", "failed"), ("seed=1", "failed"))
     first, *rest = run.events.read_text().splitlines(keepends=True)
-    started = '{"time": 0.5, "event": "run-started", "checkpoints_at": "/outputs/.trainyard/lab/rl-1"}\n'
-    saved = '{"time": 0.6, "event": "checkpoint", "task": "seed=1", "attempt": 1, "bytes": 3, "files": 1}\n'
+    started = (
+        '{"time": 0.5, "event": "run-started", "checkpoints_at": "/outputs/.trainyard/lab/rl-1"}\n'
+    )
+    saved = (
+        '{"time": 0.6, "event": "checkpoint", "task": "seed=1", "attempt": 1, "bytes": 3, '
+        '"files": 1}\n'
+    )
     lines = [started, saved, first, *rest]
     numbered = [json.dumps(json.loads(line) | {"seq": number}) for number, line in enumerate(lines)]
     run.events.write_text("\n".join(numbered) + "\n")
 
     prepared, _ = ready(run)
     assert prepared.resumed.on_storage == ("seed=1",)
-    assert prepared.resumed.described(2) == ("resumes rl-1: from their checkpoints: seed=1; from the beginning: 1 task")
+    assert prepared.resumed.described(2) == (
+        "resumes rl-1: from their checkpoints: seed=1; from the beginning: 1 task"
+    )
     (here / "clusters/other.yaml").write_text("name: other\nbackend: local\n")
     prepared, _ = ready(run, file="clusters/other.yaml")
     assert prepared.resumed.on_storage == ()

@@ -28,26 +28,55 @@ def started(task: str, attempt: int = 1) -> tuple[str, dict[str, Any]]:
 
 
 def ended(task: str, outcome: str, attempt: int = 1, **more: Any) -> tuple[str, dict[str, Any]]:
-    fields = {"task": task, "attempt": attempt, "node": "gpu-0", "exit_code": 0, "seconds": 1.5, "outcome": outcome}
+    fields = {
+        "task": task,
+        "attempt": attempt,
+        "node": "gpu-0",
+        "exit_code": 0,
+        "seconds": 1.5,
+        "outcome": outcome,
+    }
     return "attempt-ended", {**fields, "reason": None, "tail": ["last"], "output": None, **more}
 
 
 def run_ended(state: str, code: int, **more: Any) -> tuple[str, dict[str, Any]]:
-    fields = {"state": state, "exit": code, "seconds": 9.0, "counts": {}, "error": None, "hint": None}
+    fields = {
+        "state": state,
+        "exit": code,
+        "seconds": 9.0,
+        "counts": {},
+        "error": None,
+        "hint": None,
+    }
     return "run-ended", {**fields, **more}
 
 
 def test_a_run_that_nobody_heard_of_waits() -> None:
-    document = state_after(("fireworks", {})).document(now=200.0)  # an event of a later version changes nothing
-    assert (document["state"], [task["state"] for task in document["tasks"]]) == ("waiting", ["waiting", "waiting"])
+    document = state_after(("fireworks", {})).document(
+        now=200.0
+    )  # an event of a later version changes nothing
+    assert (document["state"], [task["state"] for task in document["tasks"]]) == (
+        "waiting",
+        ["waiting", "waiting"],
+    )
 
 
-def test_tasks_of_a_run_whose_runner_is_gone_are_lost_or_never_began_and_nobody_stopped_them() -> None:
+def test_tasks_of_a_run_whose_runner_is_gone_are_lost_or_never_began_and_nobody_stopped_them() -> (
+    None
+):
     gone = run_ended("failed", 6, error="the head was replaced", by="operator")
     state = state_after(("run-started", {"node_id": "n"}), started("a"), gone)
-    assert {name: task.state for name, task in state.tasks.items()} == {"a": "failed", "b": "waiting"}
+    assert {name: task.state for name, task in state.tasks.items()} == {
+        "a": "failed",
+        "b": "waiting",
+    }
     attempt = state.tasks["a"].attempts[0]
-    assert (attempt.outcome, attempt.reason, attempt.seconds) == ("lost", "the run's runner is gone", 9.0)
+    assert (attempt.outcome, attempt.reason, attempt.seconds) == (
+        "lost",
+        "the run's runner is gone",
+        9.0,
+    )
+
     assert dict(state.counts) == {"waiting": 1, "running": 0, "failed": 1}
     stopped = state_after(started("a"), run_ended("stopped", 1, by="operator"))
     assert [task.state for task in stopped.tasks.values()] == ["stopped", "stopped"]
@@ -63,25 +92,45 @@ def test_the_document_has_the_shape_of_the_design() -> None:
         ("task-ended", {"task": "a", "state": "succeeded", "attempts": 2}),
         started("b"),
     )
+
     document = json.loads(json.dumps(state.document(now=160.0)))
     shown = [document[key] for key in ("run", "state", "cluster", "seconds")]
     assert shown == ["job-1", "running", "lab", 60.0]
     first, second = document["tasks"]
     assert (first["name"], first["state"], second["state"]) == ("a", "succeeded", "running")
-    assert [(one["node"], one["exit_code"], one["seconds"], one["reason"]) for one in first["attempts"]] == [
+
+    assert [
+        (one["node"], one["exit_code"], one["seconds"], one["reason"]) for one in first["attempts"]
+    ] == [
         ("gpu-0", 3, 1.5, "exit code 3"),
         ("gpu-0", 0, 1.5, None),
     ]
 
 
-def archived(number: int, *, whole: bool = False, attempt: int = 1, each: bool = False) -> tuple[str, dict[str, Any]]:
-    return "outputs", {"task": "a", "attempt": attempt, "number": number, "whole": whole, "each_attempt": each}
+def archived(
+    number: int, *, whole: bool = False, attempt: int = 1, each: bool = False
+) -> tuple[str, dict[str, Any]]:
+    return "outputs", {
+        "task": "a",
+        "attempt": attempt,
+        "number": number,
+        "whole": whole,
+        "each_attempt": each,
+    }
 
 
-def test_a_whole_archive_replaces_those_before_it_but_of_its_own_attempt_only_where_each_has_its_own() -> None:
-    state = state_after(archived(1, whole=True), archived(2), archived(3, whole=True), archived(4, attempt=2))
+def test_a_whole_archive_replaces_those_before_it_but_of_its_own_attempt_only_where_each_has_its_own() -> (
+    None
+):
+    state = state_after(
+        archived(1, whole=True), archived(2), archived(3, whole=True), archived(4, attempt=2)
+    )
     assert [archive["number"] for archive in state.tasks["a"].archives] == [3, 4]
-    each = [archived(1, whole=True, each=True), archived(2, each=True), archived(3, whole=True, attempt=2, each=True)]
+    each = [
+        archived(1, whole=True, each=True),
+        archived(2, each=True),
+        archived(3, whole=True, attempt=2, each=True),
+    ]
     assert [archive["number"] for archive in state_after(*each).tasks["a"].archives] == [1, 2, 3]
 
 
@@ -95,17 +144,22 @@ def test_a_whole_archive_replaces_those_before_it_but_of_its_own_attempt_only_wh
         (run_ended("failed", 6, error="the runner died"), 6, "the runner died"),
     ],
 )
-def test_the_exit_code_is_the_runs(end: tuple[str, dict[str, Any]], code: int | None, message: str | None) -> None:
+def test_the_exit_code_is_the_runs(
+    end: tuple[str, dict[str, Any]], code: int | None, message: str | None
+) -> None:
     error = concluded(RunStatus(RUN, state_after(end))).error
     assert (error.exit_code if error else None, error.what if error else None) == (code, message)
 
 
 def test_a_good_run_whose_outputs_are_missing_is_not_a_success() -> None:
     unfetched = Unfetched((OutsideError("connection lost"),))
-    error = concluded(RunStatus(RUN, state_after(run_ended("succeeded", 0))), unfetched=unfetched).error
+    error = concluded(
+        RunStatus(RUN, state_after(run_ended("succeeded", 0))), unfetched=unfetched
+    ).error
     assert error is not None
     assert str(error) == (
-        "outputs of 1 tasks are still on the cluster: connection lost\n  -> Try again: trainyard train.fetch job-1"
+        "outputs of 1 tasks are still on the cluster: connection lost\n  -> Try again: trainyard "
+        "train.fetch job-1"
     )
 
 

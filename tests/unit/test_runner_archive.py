@@ -1,4 +1,6 @@
-"""Trees and archives: everything that was there, any depth and any name; nothing from outside; whole or not at all."""
+"""Trees and archives: everything that was there, any depth and any name; nothing from outside;
+whole or not at all.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ def there_and_back(source: Path, target: Path) -> list[archive.LeftOut]:
     return left_out + unpack([*pieces, END], target)
 
 
-def members(entries: archive.Entries, left_out: list[archive.LeftOut] | None = None) -> dict[str, tarfile.TarInfo]:
+def members(
+    entries: archive.Entries, left_out: list[archive.LeftOut] | None = None
+) -> dict[str, tarfile.TarInfo]:
     content = b"".join(archive.parts(entries.values(), left_out)) + END
     with tarfile.open(fileobj=io.BytesIO(content)) as tar:
         return {member.name: member for member in tar}
@@ -53,7 +57,9 @@ def test_a_link_that_leads_outside_is_left_out(tmp_path: Path, target: str) -> N
     (tmp_path / "link").symlink_to(target)
     entries, left_out = archive.scan(str(tmp_path))
     assert entries == {}
-    assert left_out == [archive.LeftOut("link", f"a link that leads outside ({target})", is_lost=False)]
+    assert left_out == [
+        archive.LeftOut("link", f"a link that leads outside ({target})", is_lost=False)
+    ]
 
 
 def test_a_declared_file_is_found_under_its_own_name(tmp_path: Path) -> None:
@@ -63,7 +69,9 @@ def test_a_declared_file_is_found_under_its_own_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_link", [False, True])
-def test_a_file_that_changes_while_it_is_read_spoils_the_archive(tmp_path: Path, is_link: bool) -> None:
+def test_a_file_that_changes_while_it_is_read_spoils_the_archive(
+    tmp_path: Path, is_link: bool
+) -> None:
     file = tmp_path / "model"
     file.write_text("before")
     entries, _ = archive.scan(str(tmp_path))
@@ -80,11 +88,13 @@ def test_a_file_that_changes_while_it_is_read_spoils_the_archive(tmp_path: Path,
 def test_a_sparse_file_stays_sparse(tmp_path: Path, name: str) -> None:
     source = tmp_path / "a"
     source.mkdir()
+
     with (source / name).open("wb") as file:
         for at in (0, 1 << 30, 3 << 30):
             file.seek(at)
             file.write(b"data")
         file.truncate(1 << 40)
+
     (source / "t").write_text("after it")
     entries, _ = archive.scan(str(source))
     assert entries[name].size == 1 << 40
@@ -93,9 +103,11 @@ def test_a_sparse_file_stays_sparse(tmp_path: Path, name: str) -> None:
     assert there_and_back(source, tmp_path / "b") == []
     back = tmp_path / "b" / name
     assert (back.stat().st_size, back.stat().st_blocks * 512 < 1 << 20) == (1 << 40, True)
+
     with back.open("rb") as file:
         file.seek((3 << 30) - 2)
         assert file.read(8) == b"\0\0data\0\0"
+
     assert (tmp_path / "b" / "t").read_text() == "after it"
 
 
@@ -130,7 +142,10 @@ def test_a_file_that_became_a_pipe_a_link_or_nothing_costs_only_itself(tmp_path:
 
 def test_a_root_that_became_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "output").symlink_to("/etc")
-    assert archive.scan(str(tmp_path / "output"), "out") == ({}, [lost("out", "a link or file took its place")])
+    assert archive.scan(str(tmp_path / "output"), "out") == (
+        {},
+        [lost("out", "a link or file took its place")],
+    )
     assert archive.scan(str(tmp_path / "absent")) == ({}, [])
 
 
@@ -143,7 +158,9 @@ def test_an_arriving_archive_appears_when_it_is_whole(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == []
 
 
-def test_files_that_were_being_written_are_carried_over_from_the_archive_before(tmp_path: Path) -> None:
+def test_files_that_were_being_written_are_carried_over_from_the_archive_before(
+    tmp_path: Path,
+) -> None:
     source, path = tmp_path / "source", tmp_path / "t.tar"
     source.mkdir()
     (source / "log").write_text("old log")
@@ -174,23 +191,36 @@ def test_what_links_lead_to_stays_when_they_are_removed(tmp_path: Path) -> None:
 def test_many_files_odd_names_and_locked_directories_are_removed(tmp_path: Path) -> None:
     root = tmp_path / "a"
     (root / "locked" / "more").mkdir(parents=True)
-    for name in [b"\xff\xfe", b"new\nline", b" ", b"-rf", *(b"%d" % number for number in range(1000))]:
+
+    for name in [
+        b"\xff\xfe",
+        b"new\nline",
+        b" ",
+        b"-rf",
+        *(b"%d" % number for number in range(1000)),
+    ]:
         Path(os.fsdecode(os.path.join(os.fsencode(root), name))).touch()
+
     os.mkfifo(root / "pipe")
     for directory in (root / "locked" / "more", root / "locked", root):
         directory.chmod(0)
+
     tree.remove(str(root))
     tree.remove(str(root))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_cursor_goes_through_no_link_and_finds_its_way_back_out_of_a_directory_that_was_moved(tmp_path: Path) -> None:
+def test_a_cursor_goes_through_no_link_and_finds_its_way_back_out_of_a_directory_that_was_moved(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "a" / "b" / "c").mkdir(parents=True)
     (tmp_path / "a" / "file").touch()
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "link").symlink_to("a")
+
     with pytest.raises(NotADirectoryError):
         tree.Cursor(str(tmp_path / "link"))
+
     with tree.Cursor(str(tmp_path)) as cursor:
         with pytest.raises(NotADirectoryError):
             cursor.to("link")

@@ -1,4 +1,6 @@
-"""An attempt's life beside its files: retries, losses, output, the guard's words, the event stream, names."""
+"""An attempt's life beside its files: retries, losses, output, the guard's words, the event stream,
+names.
+"""
 
 from __future__ import annotations
 
@@ -81,17 +83,26 @@ CRASHED, OUT_OF_MEMORY = exceptions.WorkerCrashedError(), exceptions.OutOfMemory
         # Ray lists it for a while.
         (exceptions.NodeDiedError("gone"), {}, "lost", "node gpu-0 died"),
         (OUT_OF_MEMORY, {}, "failed", "gpu-0 ran out of memory, and Ray ended the task"),
-        (OUT_OF_MEMORY, {"is_alone": False}, "lost", "gpu-0 ran out of memory, and Ray ended the task"),
+        (
+            OUT_OF_MEMORY,
+            {"is_alone": False},
+            "lost",
+            "gpu-0 ran out of memory, and Ray ended the task",
+        ),
         (exceptions.TaskCancelledError(), {}, "stopped", "it had not started yet"),
     ],
 )
-def test_what_ray_raises_is_said_in_words(error: Exception, known: dict[str, Any], outcome: str, reason: str) -> None:
+def test_what_ray_raises_is_said_in_words(
+    error: Exception, known: dict[str, Any], outcome: str, reason: str
+) -> None:
     ending = losses.explain(error, **{"node": "gpu-0", "node_is_alive": True, **known})
     assert (ending.outcome, ending.reason) == (outcome, reason)
 
 
 def test_an_environment_that_cannot_be_installed_fails_once_with_the_installers_words() -> None:
-    ending = losses.explain(exceptions.RuntimeEnvSetupError(INSTALLER), node=None, node_is_alive=True)
+    ending = losses.explain(
+        exceptions.RuntimeEnvSetupError(INSTALLER), node=None, node_is_alive=True
+    )
     last = "ERROR: No matching distribution found for nothing==1.0"
     assert ending.reason == f"its runtime_env could not be set up: {last}"
     assert ending.is_final
@@ -162,17 +173,27 @@ def test_files_open_for_writing_are_told_from_those_open_for_reading(tmp_path: P
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="this system has no /proc")
-def test_files_that_a_process_can_write_in_its_memory_are_told_from_those_it_reads(tmp_path: Path) -> None:
+def test_files_that_a_process_can_write_in_its_memory_are_told_from_those_it_reads(
+    tmp_path: Path,
+) -> None:
     for name in ("shared", "new\nline", "private", "read"):
         (tmp_path / name).write_text("x")
-    ways = {"shared": mmap.ACCESS_WRITE, "new\nline": mmap.ACCESS_WRITE, "private": mmap.ACCESS_COPY}
+
+    ways = {
+        "shared": mmap.ACCESS_WRITE,
+        "new\nline": mmap.ACCESS_WRITE,
+        "private": mmap.ACCESS_COPY,
+    }
+
     maps = []
     for name in ("shared", "new\nline", "private", "read"):
         with (tmp_path / name).open("r+b") as file:
             maps.append(mmap.mmap(file.fileno(), 0, access=ways.get(name, mmap.ACCESS_READ)))
+
     written = proctree.files_mapped_for_writing([os.getpid()], str(tmp_path))
     for one in maps:
         one.close()
+
     assert written == {str(tmp_path / "shared"), str(tmp_path / "new\nline")}
 
 
@@ -184,7 +205,9 @@ def events(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_events_are_numbered_without_a_gap_over_all_segments_and_each_names_the_next(tmp_path: Path) -> None:
+def test_events_are_numbered_without_a_gap_over_all_segments_and_each_names_the_next(
+    tmp_path: Path,
+) -> None:
     stream = EventStream(tmp_path, roll_at=200, clock=lambda: 5.0)
     for number in range(10):
         stream.write("note", text=f"number {number}")
@@ -192,13 +215,19 @@ def test_events_are_numbered_without_a_gap_over_all_segments_and_each_names_the_
     segments = [events(path) for path in sorted(tmp_path.glob("*.jsonl"))]
     written = [event for segment in segments for event in segment]
     assert [event["seq"] for event in written] == list(range(len(written)))
-    assert [event["text"] for event in written if event["event"] == "note"] == [f"number {n}" for n in range(10)]
+    assert [event["text"] for event in written if event["event"] == "note"] == [
+        f"number {n}" for n in range(10)
+    ]
     following = [segment[-1]["next"] for segment in segments[:-1]]
     assert following == [names.segment(number) for number in range(1, len(segments))] != []
 
 
-def test_bytes_that_are_no_text_survive_and_can_be_read_while_the_stream_is_open(tmp_path: Path) -> None:
-    EventStream(tmp_path).write("output", text=b"\xff\xfe ok \xc3".decode("utf-8", "surrogateescape"))
+def test_bytes_that_are_no_text_survive_and_can_be_read_while_the_stream_is_open(
+    tmp_path: Path,
+) -> None:
+    EventStream(tmp_path).write(
+        "output", text=b"\xff\xfe ok \xc3".decode("utf-8", "surrogateescape")
+    )
     (event,) = events(tmp_path / "stream.000000.jsonl")
     assert event["text"].encode("utf-8", "surrogateescape") == b"\xff\xfe ok \xc3"
 
@@ -206,7 +235,22 @@ def test_bytes_that_are_no_text_survive_and_can_be_read_while_the_stream_is_open
 def test_a_safe_name_stays_as_it_is_and_any_other_becomes_safe_with_a_mark_of_its_own() -> None:
     for name in ("train", "seed=0,lr=0.1", "a+b_c-d.e", "x" * 100):
         assert names.file_stem(name) == name
-    odd = ["a/b", "../up", "a b", "größe", "x" * 101, "x" * 102, "", "a\nb", "\udc80", ".", "..", ".hidden"]
+
+    odd = [
+        "a/b",
+        "../up",
+        "a b",
+        "größe",
+        "x" * 101,
+        "x" * 102,
+        "",
+        "a\nb",
+        "\udc80",
+        ".",
+        "..",
+        ".hidden",
+    ]
+
     stems = [names.file_stem(name) for name in odd]
     assert len({*stems, *odd}) == 2 * len(odd)
     assert not [stem for stem in stems if "/" in stem or stem.startswith(".") or len(stem) > 109]
@@ -214,7 +258,9 @@ def test_a_safe_name_stays_as_it_is_and_any_other_becomes_safe_with_a_mark_of_it
 
 def test_very_many_values_of_a_metric_are_several_events(tmp_path: Path) -> None:
     stream = EventStream(tmp_path)
-    records = Records(tmp_path, stream, node="head", node_name=str, each_attempt=False, job_log=JobLog("rl-1"))
+    records = Records(
+        tmp_path, stream, node="head", node_name=str, each_attempt=False, job_log=JobLog("rl-1")
+    )
     heard: list[list[float]] = []
     records.on_metric = lambda _, values: heard.extend(values)
     values = [[float(step), 1.7976931348623157e308, 1795500000.1234567] for step in range(25_000)]
@@ -227,9 +273,12 @@ def test_very_many_values_of_a_metric_are_several_events(tmp_path: Path) -> None
 
 def test_an_event_that_nobody_could_read_is_cut_in_its_texts_and_lists(tmp_path: Path) -> None:
     stream = EventStream(tmp_path, clock=lambda: 5.0)
-    stream.write("note", text="x" * (17 * 1024 * 1024), tail=["y"] * 5000, exit=0, facts={"cpu": "z" * 2000})
+    stream.write(
+        "note", text="x" * (17 * 1024 * 1024), tail=["y"] * 5000, exit=0, facts={"cpu": "z" * 2000}
+    )
     stream.close()
     (event,) = events(tmp_path / "stream.000000.jsonl")
+
     assert event == {
         "seq": 0,
         "time": 5.0,

@@ -52,7 +52,12 @@ def capacity(*there: Node, others: Others | None = None) -> Capacity:
     nodes = LivingNodes()
     nodes.known = there
     plan = cast("Plan", type("AnyPlan", (), {"run": "run", "gate": Gate()})())
-    return Capacity(plan, nodes=nodes, in_flight=cast("Any", Nothing()), holdings=cast("Any", others or Others()))
+    return Capacity(
+        plan,
+        nodes=nodes,
+        in_flight=cast("Any", Nothing()),
+        holdings=cast("Any", others or Others()),
+    )
 
 
 def test_ray_alone_decides_while_no_task_wants_room_for_actors() -> None:
@@ -95,7 +100,9 @@ def test_what_fits_no_node_is_given_up_after_a_while() -> None:
     assert there.why_never(task(cpus=8), idle=59) is None
     assert there.why_never(task(cpus=4), idle=3600) is None
     why = there.why_never(task(cpus=8), idle=60)
-    assert why == "no node of the cluster has what it asks for (8 CPUs); the largest node has 4 CPUs, 0 GPUs"
+    assert why == (
+        "no node of the cluster has what it asks for (8 CPUs); the largest node has 4 CPUs, 0 GPUs"
+    )
 
 
 def test_nodes_are_told_apart_from_those_before(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,9 @@ def test_what_the_runner_itself_has_submitted_is_not_what_commands_wait_for() ->
         "what task ppo started through Ray has no room: 1 wait for 1 CPU; 0 of 6 CPUs free"
     )
     assert explain(THREE, PPO, [task(1)] * 3) == ""
-    assert explain(THREE, PPO, [task(2)]).startswith("what task ppo started through Ray has no room: 3 wait for")
+    assert explain(THREE, PPO, [task(2)]).startswith(
+        "what task ppo started through Ray has no room: 3 wait for"
+    )
 
 
 def test_what_another_program_may_wait_for_is_not_blamed_on_the_run() -> None:
@@ -38,7 +40,8 @@ def test_what_another_program_may_wait_for_is_not_blamed_on_the_run() -> None:
 def test_placement_groups_and_each_resource_are_named() -> None:
     group = Demand({}, {shape({"CPU": 8.0, "memory": 2.0**31}): 1}, FREE, TOTAL)
     assert explain(group, Connected(("a", "b")), []) == (
-        "what one of a, b started through Ray has no room: 1 in placement groups wait for 8 CPUs, 2 GiB; "
+        "what one of a, b started through Ray has no room: 1 in placement groups wait for 8 "
+        "CPUs, 2 GiB; "
         "0 of 6 CPUs free, 1 of 4 GiB free"
     )
 
@@ -51,11 +54,18 @@ def test_it_is_said_after_a_while_and_taken_back_and_nobody_is_asked_too_often()
         asked.append(now[0])
         return demands[now[0]]
 
-    watch = DemandWatch(lambda kind, **fields: written.append(fields), ask=ask, clock=lambda: now[0])
+    watch = DemandWatch(
+        lambda kind, **fields: written.append(fields), ask=ask, clock=lambda: now[0]
+    )
+
     for now[0] in (0.0, 1.0, 5.0, 10.0, 12.0, 15.0):
         watch.look(lambda: PPO, [])
+
     assert asked == [0.0, 5.0, 10.0, 15.0]
-    assert [(each["text"][:12], each["again"]) for each in written] == [("what task pp", False), ("", True)]
+    assert [(each["text"][:12], each["again"]) for each in written] == [
+        ("what task pp", False),
+        ("", True),
+    ]
     now[0] = 20.0
     watch.look(Connected, [])
     assert len(asked) == 4

@@ -6,7 +6,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import pytest
-from trainyard_runner.head.drivers import PATIENCE, Connected, Drivers, Left, RayJob, held, remove_what_dead_runs_left
+from trainyard_runner.head.drivers import (
+    PATIENCE,
+    Connected,
+    Drivers,
+    Left,
+    RayJob,
+    held,
+    remove_what_dead_runs_left,
+)
 from trainyard_runner.wire.driver import Driver
 
 
@@ -40,7 +48,10 @@ def run(name: str, *, is_dead: bool) -> RayJob:
 
 
 def test_an_attempt_goes_on_when_its_driver_has_ended_and_what_it_left_is_removed() -> None:
-    ray = FakeRay([driver(1, is_dead=False), driver(2, attempt=2, is_dead=False)], {b"\1": Left((b"a", b"b"), (b"g",))})
+    ray = FakeRay(
+        [driver(1, is_dead=False), driver(2, attempt=2, is_dead=False)],
+        {b"\1": Left((b"a", b"b"), (b"g",))},
+    )
     now, notes, through = [0.0], list[str](), list[str]()
     drivers = Drivers("run-1", notes.append, cluster=ray, clock=lambda: now[0])
     drivers.ended("ppo", 1, lambda: through.append("ppo"))
@@ -48,10 +59,14 @@ def test_an_attempt_goes_on_when_its_driver_has_ended_and_what_it_left_is_remove
     drivers.look()
     assert through == ["alone"]
     ray.found = [driver(1, is_dead=True), driver(2, attempt=2, is_dead=False)]
+
     for now[0] in (1.0, 2.0):
         drivers.look()
+
     assert (through, bool(drivers)) == (["alone", "ppo"], False)
-    assert notes == ["ppo: attempt 1 left 2 detached actors and 1 detached placement group: removed"]
+    assert notes == [
+        "ppo: attempt 1 left 2 detached actors and 1 detached placement group: removed"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""The gate's rungs: what nodes say, against what must be; which nodes are the cluster; what fits on them."""
+"""The gate's rungs: what nodes say, against what must be; which nodes are the cluster; what fits on
+them.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,13 @@ HEAD = Node("1", "head", "head", "192.0.2.1", {"CPU": 2, HEAD_RESOURCE: 1})
 GPU_0 = Node("2", "gpu-0", "gpu", "192.0.2.2", {"CPU": 4, "GPU": 2, "memory": 8 * GIB})
 GPU_1 = replace(GPU_0, node_id="3", name="gpu-1")
 ALL = [HEAD, GPU_0, GPU_1]
-FIXED = Gate(nodes=(ExpectedNode("head"), ExpectedNode("gpu-0", "gpu", 4, 2), ExpectedNode("gpu-1", "gpu", 4, 2)))
+FIXED = Gate(
+    nodes=(
+        ExpectedNode("head"),
+        ExpectedNode("gpu-0", "gpu", 4, 2),
+        ExpectedNode("gpu-1", "gpu", 4, 2),
+    )
+)
 
 
 def answered(node: Node, *, isolated: bool = False, **facts: Any) -> Answer:
@@ -72,13 +80,21 @@ def test_a_silent_node_that_ray_calls_dead_by_now_has_left() -> None:
     assert rungs.without_gone([silent], [HEAD, GPU_0], Gate()) == [silent]
     again = replace(GPU_0, node_id="9")
     assert rungs.without_gone([silent, answered(again)], [HEAD, again], Gate()) == [answered(again)]
-    assert rungs.without_gone([Answer(pod("burst-z"), None, 24.0, problem="gone")], [HEAD], GROWING) == []
+    assert (
+        rungs.without_gone([Answer(pod("burst-z"), None, 24.0, problem="gone")], [HEAD], GROWING)
+        == []
+    )
 
 
-def test_nodes_that_may_come_later_are_not_missed_and_without_a_file_the_living_ones_are_the_cluster() -> None:
+def test_nodes_that_may_come_later_are_not_missed_and_without_a_file_the_living_ones_are_the_cluster() -> (
+    None
+):
     gate = Gate(nodes=(ExpectedNode("head"), ExpectedNode("burst-0", optional=True)))
     assert only(rungs.nodes(gate, [HEAD], seconds=0.0)).ok
-    assert [check.node for check in rungs.nodes(Gate(), [HEAD, GPU_0], seconds=0.0)] == ["head", "gpu-0"]
+    assert [check.node for check in rungs.nodes(Gate(), [HEAD, GPU_0], seconds=0.0)] == [
+        "head",
+        "gpu-0",
+    ]
     *_, last = rungs.nodes(Gate(needs={"min_nodes": 3}), [HEAD, GPU_0], seconds=0.0)
     assert (last.ok, last.detail) == (False, "2 nodes, the job needs 3")
 
@@ -94,14 +110,31 @@ def test_another_python_on_a_node_fails_there() -> None:
     ("answer", "gate", "ok", "detail"),
     [
         (answered(HEAD), Gate(), True, "no GPUs declared"),
-        (answered(HEAD), Gate(needs={"gpus": True}), False, "the job needs GPUs, and no node has any"),
-        (answered(GPU_0, nvidia_smi={"count": 2}), FIXED, True, "2: declared, Ray's and nvidia-smi's count agree"),
+        (
+            answered(HEAD),
+            Gate(needs={"gpus": True}),
+            False,
+            "the job needs GPUs, and no node has any",
+        ),
+        (
+            answered(GPU_0, nvidia_smi={"count": 2}),
+            FIXED,
+            True,
+            "2: declared, Ray's and nvidia-smi's count agree",
+        ),
         (answered(GPU_0, nvidia_smi={"count": 1}), FIXED, False, "2 declared, nvidia-smi counts 1"),
         (answered(GPU_0, nvidia_smi={"error": "not installed"}), FIXED, False, "not installed"),
-        (answered(GPU_0), replace(FIXED, simulated_gpus=True), True, "2, simulated; nvidia-smi not asked"),
+        (
+            answered(GPU_0),
+            replace(FIXED, simulated_gpus=True),
+            True,
+            "2, simulated; nvidia-smi not asked",
+        ),
     ],
 )
-def test_declared_and_found_gpus_must_agree(answer: Answer, gate: Gate, ok: bool, detail: str) -> None:
+def test_declared_and_found_gpus_must_agree(
+    answer: Answer, gate: Gate, ok: bool, detail: str
+) -> None:
     check = only(gpu_rungs.gpus([answer], gate))
     assert (check.ok, check.detail) == (ok, detail)
 
@@ -120,7 +153,9 @@ def test_torch_must_see_the_gpus_and_multiply(torch: dict[str, Any], ok: bool, d
     check = only(gpu_rungs.torch([answered(GPU_0, torch=torch)], FIXED))
     assert (check.ok, check.detail) == (ok, detail)
     if "missing" in torch:
-        assert not only(gpu_rungs.torch([answered(GPU_0, torch=torch)], Gate(needs={"torch": True}))).ok
+        assert not only(
+            gpu_rungs.torch([answered(GPU_0, torch=torch)], Gate(needs={"torch": True}))
+        ).ok
 
 
 LLVMPIPE = {"name": "llvmpipe", "cpu": True}
@@ -155,17 +190,29 @@ def test_where_a_job_renders_vulkan_must_find_a_gpu_that_does(
     found = {"devices": devices, "capabilities": capabilities}
     node = answered(GPU_0, graphics=found, nvidia_smi={"count": 2, "models": [model] * 2})
     check = only(gpu_rungs.graphics([node], Gate(needs={"graphics": True})))
-    assert (check.ok, check.detail) == (detail is None, detail or ", ".join(device["name"] for device in devices))
+    assert (check.ok, check.detail) == (
+        detail is None,
+        detail or ", ".join(device["name"] for device in devices),
+    )
 
 
 def test_a_missing_loader_of_vulkan_is_named_with_its_package() -> None:
-    found = {"error": "OSError: libvulkan.so.1: cannot open shared object file", "capabilities": "all"}
-    check = only(gpu_rungs.graphics([answered(GPU_0, graphics=found)], Gate(needs={"graphics": True})))
+    found = {
+        "error": "OSError: libvulkan.so.1: cannot open shared object file",
+        "capabilities": "all",
+    }
+    check = only(
+        gpu_rungs.graphics([answered(GPU_0, graphics=found)], Gate(needs={"graphics": True}))
+    )
     assert check.detail == "Vulkan: OSError: libvulkan.so.1: cannot open shared object file"
-    assert check.hint == "That is Vulkan's loader: put it into the image (Debian, Ubuntu: libvulkan1)."
+    assert (
+        check.hint == "That is Vulkan's loader: put it into the image (Debian, Ubuntu: libvulkan1)."
+    )
 
 
-@pytest.mark.parametrize("model", ["Tesla V100-SXM2-16GB", "NVIDIA A100-SXM4-80GB", "NVIDIA H200", "NVIDIA GB200"])
+@pytest.mark.parametrize(
+    "model", ["Tesla V100-SXM2-16GB", "NVIDIA A100-SXM4-80GB", "NVIDIA H200", "NVIDIA GB200"]
+)
 def test_gpus_that_only_compute_are_named(model: str) -> None:
     found = {"devices": [], "capabilities": "compute,utility"}
     node = answered(GPU_0, graphics=found, nvidia_smi={"count": 2, "models": [model] * 2})
@@ -192,7 +239,10 @@ def test_a_cpu_renders_where_gpus_are_simulated_and_nodes_without_gpus_are_not_a
 )
 def test_a_task_with_one_gpu_sees_that_one(facts: dict[str, Any], ok: bool) -> None:
     assert only(gpu_rungs.isolation([answered(GPU_0, isolated=True, **facts)], Gate())).ok is ok
-    assert only(gpu_rungs.isolation([answered(GPU_0, **facts)], Gate())).detail == "all GPUs are in use"
+    assert (
+        only(gpu_rungs.isolation([answered(GPU_0, **facts)], Gate())).detail
+        == "all GPUs are in use"
+    )
 
 
 def held(*visible: str) -> tuple[dict[str, Any], ...]:
@@ -204,8 +254,16 @@ def held(*visible: str) -> tuple[dict[str, Any], ...]:
     [
         (held("1", "0"), True, "2 1-GPU tasks at once see GPU 0, 1, each its own only"),
         ((), True, "a 1-GPU task sees GPU 0 only"),
-        (held("0", "0"), False, "2 tasks that run at the same time see GPU 0, 0: one of them is shared"),
-        (({"assigned": ["0"], "visible": "0,1"},), False, "a task with GPU ['0'] sees CUDA_VISIBLE_DEVICES='0,1'"),
+        (
+            held("0", "0"),
+            False,
+            "2 tasks that run at the same time see GPU 0, 0: one of them is shared",
+        ),
+        (
+            ({"assigned": ["0"], "visible": "0,1"},),
+            False,
+            "a task with GPU ['0'] sees CUDA_VISIBLE_DEVICES='0,1'",
+        ),
         (({"problem": "boom"},), False, "no task with a GPU runs next to the others: boom"),
     ],
 )
@@ -219,7 +277,10 @@ def test_a_full_disk_and_a_small_shm_fail_and_a_job_may_ask_for_more() -> None:
     tight = {"free": 10 * 2**20, "total": 64 * 2**20}
     disk, shm = rungs.space([answered(HEAD, disk=tight, shm=tight)], Gate())
     assert (disk.ok, disk.detail) == (False, "10 MiB free of 64 MiB")
-    assert (shm.ok, shm.hint) == (False, "Make room in /dev/shm (Docker: --shm-size): at least 64 MiB must be free.")
+    assert (shm.ok, shm.hint) == (
+        False,
+        "Make room in /dev/shm (Docker: --shm-size): at least 64 MiB must be free.",
+    )
     assert not next(rungs.space([answered(HEAD)], Gate(needs={"min_disk": 60 * GIB}))).ok
 
 
@@ -242,7 +303,8 @@ GPU 10: NVIDIA L4 (UUID: GPU-3333)
 
 
 @pytest.mark.parametrize(
-    ("visible", "count"), [(None, 3), ("0", 1), ("0,10", 2), ("GPU-2222", 1), ("1, GPU-3333", 2), ("", 0), ("7", 0)]
+    ("visible", "count"),
+    [(None, 3), ("0", 1), ("0,10", 2), ("GPU-2222", 1), ("1, GPU-3333", 2), ("", 0), ("7", 0)],
 )
 def test_only_the_gpus_of_the_node_are_counted(visible: str | None, count: int) -> None:
     assert gpu_models(LISTING, visible=visible) == ["NVIDIA L4"] * count
@@ -271,10 +333,22 @@ LARGEST = "the largest node has 4 CPUs, 2 GPUs"
         (asks(cpus=0), Gate(), None),
         (asks(gpus=8), LARGER, None),
         (asks(gpus=3), Gate(), f"task 't' asks for 1 CPU, 3 GPUs; {LARGEST}"),
-        (asks(cpus=5, node_name="gpu-0"), Gate(), f"task 't' asks for 5 CPUs, node gpu-0; {LARGEST}"),
-        (asks(cpus=3, node_group="cpu"), Gate(), "task 't' is to run on group cpu, and there are head, gpu"),
+        (
+            asks(cpus=5, node_name="gpu-0"),
+            Gate(),
+            f"task 't' asks for 5 CPUs, node gpu-0; {LARGEST}",
+        ),
+        (
+            asks(cpus=3, node_group="cpu"),
+            Gate(),
+            "task 't' is to run on group cpu, and there are head, gpu",
+        ),
         (asks(memory=32 * GIB), Gate(), f"task 't' asks for 1 CPU, 32 GiB; {LARGEST}, 8 GiB"),
-        (asks(node_name="x"), Gate(), "task 't' is to run on node x, and there are head, gpu-0, gpu-1"),
+        (
+            asks(node_name="x"),
+            Gate(),
+            "task 't' is to run on node x, and there are head, gpu-0, gpu-1",
+        ),
     ],
 )
 def test_a_task_fits_or_says_what_it_asks_for(task: Task, gate: Gate, refusal: str | None) -> None:
@@ -287,14 +361,20 @@ def test_a_host_with_several_nodes_is_no_node() -> None:
     here = [replace(node, host_name="robot-7") for node in ALL]
     check = room([asks(node_name="robot-7")], Gate(), here, together=False)
     assert check is not None
-    assert check.detail == "task 't' is to run on node robot-7, and 3 nodes are called so: head, gpu-0, gpu-1"
+    assert (
+        check.detail
+        == "task 't' is to run on node robot-7, and 3 nodes are called so: head, gpu-0, gpu-1"
+    )
     alone = room([asks(node_name="robot-7", gpus=1)], Gate(), here[1:2], together=False)
     assert alone is not None and alone.ok
 
 
 def test_a_gang_must_fit_as_a_whole() -> None:
     gang = [asks(gpus=1) for _ in range(5)]
-    fits, too_many = room(gang[:4], Gate(), ALL, together=True), room(gang, Gate(), ALL, together=True)
+    fits, too_many = (
+        room(gang[:4], Gate(), ALL, together=True),
+        room(gang, Gate(), ALL, together=True),
+    )
     assert fits is not None and too_many is not None
     assert fits.ok
     assert too_many.detail == "5 tasks that run together do not fit on 3 nodes at once"
@@ -318,7 +398,9 @@ GROWING = renamed(
     ExpectedNode("burst-?2", "burst", 2, optional=True),
     ExpectedNode("burst-?3", "burst", 2, optional=True),
 )
-STAND_IN = renamed(ExpectedNode("burst-a", "burst"), ExpectedNode("burst-b", "burst", optional=True))
+STAND_IN = renamed(
+    ExpectedNode("burst-a", "burst"), ExpectedNode("burst-b", "burst", optional=True)
+)
 
 
 @pytest.mark.parametrize(
@@ -341,10 +423,16 @@ def test_any_node_of_a_group_stands_for_another_unless_names_stay(
 
 def test_nodes_that_were_added_since_are_tested_too() -> None:
     added, theirs = pod("burst-z"), pod("other-a")
-    assert members.declared(GROWING, [HEAD, pod("burst-a"), added, theirs]) == [HEAD, pod("burst-a"), added]
+    assert members.declared(GROWING, [HEAD, pod("burst-a"), added, theirs]) == [
+        HEAD,
+        pod("burst-a"),
+        added,
+    ]
 
 
-def test_what_may_be_added_is_what_is_not_there_yet_and_a_gang_counts_with_that_and_no_more() -> None:
+def test_what_may_be_added_is_what_is_not_there_yet_and_a_gang_counts_with_that_and_no_more() -> (
+    None
+):
     for alive, count in (([], 2), (["burst-a"], 2), (["burst-x", "burst-y", "burst-z"], 0)):
         assert len(members.later(GROWING, [HEAD, *map(pod, alive)])) == count
     tasks = [asks(cpus=2, node_group="burst") for _ in range(4)]
@@ -361,7 +449,8 @@ def test_who_asks_for_a_name_that_changes_is_told_to_ask_for_a_group() -> None:
     check = room([asks(node_name="gpu-0")], TWO, [HEAD, pod("gpu-a")], together=False)
     assert check is not None
     assert check.hint == (
-        "Nodes of this cluster get their names as they are made: say `node: {group: ...}` in the job file."
+        "Nodes of this cluster get their names as they are made: say `node: {group: ...}` in the "
+        "job file."
     )
 
 
@@ -385,7 +474,13 @@ def test_a_node_is_waited_for_as_long_as_it_may_take_to_come(
 
 
 def test_what_is_waited_for_is_named() -> None:
-    assert rooms.missing(asks(gpus=1), ONE, [HEAD]) == "the node that was lost has not been replaced yet"
+    assert (
+        rooms.missing(asks(gpus=1), ONE, [HEAD])
+        == "the node that was lost has not been replaced yet"
+    )
     burst = asks(cpus=2, node_group="burst")
-    assert rooms.missing(burst, GROWING, [HEAD]) == "Ray's autoscaler has not added a node with that yet"
+    assert (
+        rooms.missing(burst, GROWING, [HEAD])
+        == "Ray's autoscaler has not added a node with that yet"
+    )
     assert rooms.without_growth(asks(gpus=1, node_group="gpu"), ONE, [HEAD]) == rooms.MADE_ANEW

@@ -13,7 +13,12 @@ import pytest
 from trainyard_runner.node import job_files
 from trainyard_runner.node.job_files import JobFiles
 
-SENT = {"train.py": "print()\n", "model/weights.txt": "0", "model/deep/er/a.txt": "a", "run.sh": "#!/bin/sh\n"}
+SENT = {
+    "train.py": "print()\n",
+    "model/weights.txt": "0",
+    "model/deep/er/a.txt": "a",
+    "run.sh": "#!/bin/sh\n",
+}
 
 
 def zipped(files: dict[str, str]) -> bytes:
@@ -28,7 +33,11 @@ def zipped(files: dict[str, str]) -> bytes:
 
 
 def text_of(directory: Path) -> dict[str, str]:
-    return {str(path.relative_to(directory)): path.read_text() for path in directory.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(directory)): path.read_text()
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
 
 
 @pytest.fixture
@@ -79,10 +88,15 @@ def test_what_one_attempt_does_to_its_files_the_next_one_does_not_see(
     does(first)
     second = attempt("second")
     assert text_of(second) == SENT
-    assert [(second / name).stat().st_mode & 0o111 > 0 for name in ("train.py", "run.sh")] == [False, True]
+    assert [(second / name).stat().st_mode & 0o111 > 0 for name in ("train.py", "run.sh")] == [
+        False,
+        True,
+    ]
 
 
-def test_no_name_of_a_file_leads_out_of_the_attempts_directory(attempt: Callable[[str], Path]) -> None:
+def test_no_name_of_a_file_leads_out_of_the_attempts_directory(
+    attempt: Callable[[str], Path],
+) -> None:
     directory = attempt("first")
     assert all(path.resolve() == path for path in directory.rglob("*"))
 
@@ -97,7 +111,9 @@ def test_a_package_that_somebody_wrote_into_is_unpacked_again(
     assert [path.name for path in (tmp_path / "packages").iterdir()] == ["_ray_pkg_1"]
 
 
-def test_what_is_there_already_stays_and_the_rest_is_put_around_it(tmp_path: Path, node: JobFiles) -> None:
+def test_what_is_there_already_stays_and_the_rest_is_put_around_it(
+    tmp_path: Path, node: JobFiles
+) -> None:
     directory = tmp_path / "job"
     (directory / "model").mkdir(parents=True)
     (directory / "model/weights.txt").write_text("100")
@@ -115,7 +131,9 @@ def test_a_large_file_is_copied_to_its_last_byte(tmp_path: Path) -> None:
     assert (tmp_path / "job/large.bin").read_text() == content
 
 
-def test_files_that_are_written_outside_the_declared_outputs_are_named(tmp_path: Path, node: JobFiles) -> None:
+def test_files_that_are_written_outside_the_declared_outputs_are_named(
+    tmp_path: Path, node: JobFiles
+) -> None:
     directory = tmp_path / "job"
     directory.mkdir()
     copied = node.copy(directory)
@@ -123,11 +141,18 @@ def test_files_that_are_written_outside_the_declared_outputs_are_named(tmp_path:
     assert job_files.changed(directory, copied, declared=declared) == []
     overwrite(directory)
     append(directory)
+
     for name in ("out/last.pt", "out/first.pt", "__pycache__/train.pyc"):
         (directory / name).parent.mkdir(exist_ok=True)
         (directory / name).touch()
+
     (directory / "link").symlink_to("model")
-    assert job_files.changed(directory, copied, declared=declared) == ["link", "out/first.pt", "train.py"]
+    assert job_files.changed(directory, copied, declared=declared) == [
+        "link",
+        "out/first.pt",
+        "train.py",
+    ]
+
     assert job_files.changed(directory, copied, declared=["."]) == []
 
 

@@ -60,7 +60,9 @@ def write_run_json(directory: Path) -> None:
         ".",
     ],
 )
-def test_event_files_are_found_where_libraries_write_them_and_read_while_they_grow(directory: str, task: Path) -> None:
+def test_event_files_are_found_where_libraries_write_them_and_read_while_they_grow(
+    directory: str, task: Path
+) -> None:
     with write(task.parent / "elsewhere", (1, 0.5), (2, 1.5), (300, 2.5)) as writer:
         writer.add_histogram("weights", [1.0, 2.0], 2)
     (source,) = (task.parent / "elsewhere").iterdir()
@@ -95,7 +97,9 @@ def test_run_json_says_which_of_several_runs_it_is(task: Path) -> None:
     assert values(read) == [(1, 3.0)]
 
 
-@pytest.mark.parametrize(("tag", "metric"), [("Episode Reward/mean (s)", "Episode_Reward/mean__s_"), ("a_b", "a b")])
+@pytest.mark.parametrize(
+    ("tag", "metric"), [("Episode Reward/mean (s)", "Episode_Reward/mean__s_"), ("a_b", "a b")]
+)
 def test_isaac_labs_spelling_of_a_tag_is_the_same_name(tag: str, metric: str, task: Path) -> None:
     for asked in (tag, metric):
         read = reader(task, metric=asked, source="stdout")
@@ -105,8 +109,15 @@ def test_isaac_labs_spelling_of_a_tag_is_the_same_name(tag: str, metric: str, ta
 
 def test_json_lines_are_found_among_what_is_printed(task: Path) -> None:
     read = reader(task)
-    read.feed([b'starting\n{"rewards/time": 1, "note": "x"}\n{"rewards/', b'time": NaN, "step": 7}\n{not json}\n[1]\n'])
-    read.feed([b'{"rewards/time": "high"}\n{"rewards/time": true}\n{"loss": 2.5}\n{"rewards/time": 3}'])
+    read.feed(
+        [
+            b'starting\n{"rewards/time": 1, "note": "x"}\n{"rewards/',
+            b'time": NaN, "step": 7}\n{not json}\n[1]\n',
+        ]
+    )
+    read.feed(
+        [b'{"rewards/time": "high"}\n{"rewards/time": true}\n{"loss": 2.5}\n{"rewards/time": 3}']
+    )
     (first, second) = values(read)
     assert (first, second[0], math.isnan(second[1])) == ((0, 1.0), 7, True)
     assert read.names == {"rewards/time", "loss"}
@@ -114,16 +125,24 @@ def test_json_lines_are_found_among_what_is_printed(task: Path) -> None:
 
 def test_a_file_of_json_lines_or_csv_is_read_as_it_grows(task: Path) -> None:
     lines = reader(task, source="file", path="logs/*/m.jsonl", step="iteration")
-    table = reader(task, source="file", path="progress.csv", step="time/steps", metric="rollout/reward")
+    table = reader(
+        task, source="file", path="progress.csv", step="time/steps", metric="rollout/reward"
+    )
     assert (values(lines), values(table)) == ([], [])
     (task / "logs/a").mkdir(parents=True)
-    (task / "logs/a/m.jsonl").write_text('{"iteration": 5, "rewards/time": 0.5}\n{"iteration": 6, "rew')
+    (task / "logs/a/m.jsonl").write_text(
+        '{"iteration": 5, "rewards/time": 0.5}\n{"iteration": 6, "rew'
+    )
     (task / "progress.csv").write_text("rollout/reward,time/steps\n,100\n1.5,200\n2.5")
     assert (values(lines), values(table)) == ([(5, 0.5)], [(200, 1.5)])
+
     with (task / "logs/a/m.jsonl").open("a") as file:
         file.write('ards/time": 1.5}\n')
+
     # Stable-Baselines3 writes it anew when there is one more column.
-    (task / "progress.csv").write_text("rollout/reward,time/steps,loss\n,100,\n1.5,200,\n2.5,300,0.1\n")
+    (task / "progress.csv").write_text(
+        "rollout/reward,time/steps,loss\n,100,\n1.5,200,\n2.5,300,0.1\n"
+    )
     assert (values(lines), values(table)) == ([(6, 1.5)], [(300, 2.5)])
 
 
@@ -133,12 +152,16 @@ def test_a_large_table_is_read_in_pieces_and_a_line_without_an_end_is_passed_ove
     monkeypatch.setattr("trainyard_runner.node.growing.MOST_AT_ONCE", 64)
     read = reader(task, source="file", path="m.csv")
     rows = [f"{step},{step / 2}\n" for step in range(100)]
-    (task / "m.csv").write_text("".join(["step,rewards/time\n", *rows[:50], "x" * 200, "\n", *rows[50:]]))
+    (task / "m.csv").write_text(
+        "".join(["step,rewards/time\n", *rows[:50], "x" * 200, "\n", *rows[50:]])
+    )
     pieces = [values(read)]
     while read.has_more:
         pieces.append(values(read))
     assert max(map(len, pieces)) <= 16
-    assert [point for piece in pieces for point in piece] == [(step, step / 2) for step in range(100)]
+    assert [point for piece in pieces for point in piece] == [
+        (step, step / 2) for step in range(100)
+    ]
 
 
 def test_a_table_that_is_written_again_goes_on_behind_as_many_lines(task: Path) -> None:
@@ -154,7 +177,14 @@ def test_a_table_that_is_written_again_goes_on_behind_as_many_lines(task: Path) 
 
 def test_names_are_cut_and_so_is_their_number(task: Path) -> None:
     read = reader(task)
-    read.feed([json.dumps({"n" * 900_000: 1.0, **{str(number): 1.0 for number in range(2000)}}).encode() + b"\n"])
+    read.feed(
+        [
+            json.dumps(
+                {"n" * 900_000: 1.0, **{str(number): 1.0 for number in range(2000)}}
+            ).encode()
+            + b"\n"
+        ]
+    )
     assert values(read) == []
     assert (len(read.names), max(map(len, read.names))) == (1000, 100)
 

@@ -1,4 +1,6 @@
-"""What of a task's outputs and checkpoints is sent, and when: a clock and the open files in the test's hand."""
+"""What of a task's outputs and checkpoints is sent, and when: a clock and the open files in the
+test's hand.
+"""
 
 from __future__ import annotations
 
@@ -25,27 +27,41 @@ class Outputs:
         self.task, self.home = directory / "task", directory / "home"
         for path in (self.task, self.home):
             path.mkdir(exist_ok=True)
+
         self.now = 0.0
         self.wall = 10**18
         self.writes = 0
         self.unreadable = ""
+
         self.watch = OutputWatch(
-            self._scan, every=30, limit=limit, held=held, clock=lambda: self.now, wall_ns=lambda: self.wall
+            self._scan,
+            every=30,
+            limit=limit,
+            held=held,
+            clock=lambda: self.now,
+            wall_ns=lambda: self.wall,
         )
 
     def _scan(self) -> tuple[archive.Entries, list[archive.LeftOut]]:
         found, left_out = archive.scan(str(self.task))
         if not self.unreadable:
             return found, left_out
-        readable = {name: entry for name, entry in found.items() if not name.startswith(self.unreadable)}
-        return readable, [archive.LeftOut(self.unreadable, "it cannot be read: Permission denied", is_lost=True)]
+        readable = {
+            name: entry for name, entry in found.items() if not name.startswith(self.unreadable)
+        }
+        return readable, [
+            archive.LeftOut(self.unreadable, "it cannot be read: Permission denied", is_lost=True)
+        ]
 
     def write(self, name: str, text: str) -> None:
         path = self.task / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         # Each write at a time of its own: a test is quicker than the kernel's clock.
-        for changed in (path, *(path for path in [self.task, *self.task.rglob("*")] if path.is_dir())):
+        for changed in (
+            path,
+            *(path for path in [self.task, *self.task.rglob("*")] if path.is_dir()),
+        ):
             self.writes += 1
             os.utime(changed, ns=(self.writes * 10**9, self.writes * 10**9))
 
@@ -61,7 +77,11 @@ class Outputs:
             return {**said, "names": [member.name for member in tar if member.isfile()]}
 
     def at_home(self) -> dict[str, str]:
-        return {str(p.relative_to(self.home)): p.read_text() for p in self.home.rglob("*") if p.is_file()}
+        return {
+            str(p.relative_to(self.home)): p.read_text()
+            for p in self.home.rglob("*")
+            if p.is_file()
+        }
 
 
 def test_only_what_changed_is_sent_again_and_nothing_where_nothing_is(tmp_path: Path) -> None:
@@ -92,7 +112,8 @@ def test_a_file_written_in_the_moment_of_the_look_is_sent_again(tmp_path: Path) 
     written = (outputs.task / "log").stat().st_mtime_ns
     outputs.wall = written + 1_000_000
     outputs.sync()
-    # The kernel's clock stands still for milliseconds: the same size and time need not be the same content.
+    # The kernel's clock stands still for milliseconds: the same size and time need not be the same
+    # content.
     (outputs.task / "log").write_text("b")
     os.utime(outputs.task / "log", ns=(written, written))
     outputs.wall = written + 30 * 10**9
@@ -138,9 +159,11 @@ def test_very_many_names_that_went_are_sent_in_several_messages_where_something_
     outputs = Outputs(tmp_path)
     for name in ("locked/a", "turns", *(f"{number:0100d}" for number in range(25))):
         outputs.write(name, "x")
+
     outputs.sync()
     for path in [path for path in outputs.task.iterdir() if path.is_file()]:
         path.unlink()
+
     outputs.write("turns/inner", "i")
     outputs.unreadable = "locked"
     messages = list(outputs.watch.look())
@@ -149,8 +172,10 @@ def test_very_many_names_that_went_are_sent_in_several_messages_where_something_
     assert said[0]["removed"][0] == "turns"
     content = b"".join(content for kind, content in messages if kind == "outputs-part") + END
     apply([content], outputs.home, removed=said[0]["removed"])
+
     for message in said[1:]:
         apply([END], outputs.home, removed=message["removed"])
+
     assert outputs.at_home() == {"locked/a": "x", "turns/inner": "i"}
     assert outputs.sync() is None
 
@@ -159,7 +184,11 @@ def test_names_that_lead_outside_remove_nothing(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "treasure").write_text("x")
     (tmp_path / "home" / "link").symlink_to("..")
-    apply([END], tmp_path / "home", removed=["../treasure", str(tmp_path / "treasure"), "link/treasure", "", "."])
+    apply(
+        [END],
+        tmp_path / "home",
+        removed=["../treasure", str(tmp_path / "treasure"), "link/treasure", "", "."],
+    )
     assert (tmp_path / "treasure").exists()
 
 
@@ -173,7 +202,9 @@ def test_what_was_restored_is_not_sent_again_and_what_the_head_holds_counts(tmp_
     assert said and not said["whole"]
 
 
-def test_everything_is_sent_again_once_the_changes_are_more_than_twice_of_it(tmp_path: Path) -> None:
+def test_everything_is_sent_again_once_the_changes_are_more_than_twice_of_it(
+    tmp_path: Path,
+) -> None:
     outputs = Outputs(tmp_path)
     outputs.write("unchanged", "u")
     said = []
@@ -191,7 +222,9 @@ def test_what_cannot_be_read_for_a_while_is_not_taken_for_gone(tmp_path: Path) -
     outputs.sync()
     outputs.unreadable = "locked"
     assert outputs.sync() is None
-    assert [str(item) for item in outputs.watch.left_out] == ["locked: it cannot be read: Permission denied"]
+    assert [str(item) for item in outputs.watch.left_out] == [
+        "locked: it cannot be read: Permission denied"
+    ]
     assert outputs.at_home() == {"locked/a": "a", "b": "b"}
 
 
@@ -236,7 +269,9 @@ class Checkpoint:
         self.directory = directory
         self.now = 0.0
         self.open: set[str] = set()
-        self.watch = CheckpointWatch(directory, lambda: self.open, limit=limit, clock=lambda: self.now)
+        self.watch = CheckpointWatch(
+            directory, lambda: self.open, limit=limit, clock=lambda: self.now
+        )
 
     def write(self, name: str, text: str) -> None:
         (self.directory / name).write_text(text)
@@ -271,7 +306,9 @@ def test_a_checkpoint_is_sent_once_it_is_quiet_and_nobody_has_it_open(tmp_path: 
     assert checkpoint.look(2.0) is None
 
 
-def test_a_restless_directory_is_sent_without_what_is_open_and_that_when_it_is_closed(tmp_path: Path) -> None:
+def test_a_restless_directory_is_sent_without_what_is_open_and_that_when_it_is_closed(
+    tmp_path: Path,
+) -> None:
     checkpoint = Checkpoint(tmp_path)
     checkpoint.write("model", "one")
     checkpoint.write("log", "a")

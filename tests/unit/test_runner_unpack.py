@@ -11,7 +11,9 @@ import pytest
 from trainyard_runner.wire.unpack import unpack as extract
 
 
-def member(name: str, *, kind: bytes = tarfile.REGTYPE, link: str = "", mode: int = 0o644) -> tarfile.TarInfo:
+def member(
+    name: str, *, kind: bytes = tarfile.REGTYPE, link: str = "", mode: int = 0o644
+) -> tarfile.TarInfo:
     info = tarfile.TarInfo(name)
     info.type, info.linkname, info.mode = kind, link, mode
     return info
@@ -61,7 +63,9 @@ def test_nothing_is_written_or_linked_through_a_link(tmp_path: Path) -> None:
     target.mkdir()
     (target / "old").symlink_to(outside)
     door, link = symlink("door", str(outside)), symlink("old/link", "x")
-    assert unpack(target, door, (member("door/evil"), b"x"), link) == [f"door: a link that leads outside ({outside})"]
+    assert unpack(target, door, (member("door/evil"), b"x"), link) == [
+        f"door: a link that leads outside ({outside})"
+    ]
     assert list(outside.iterdir()) == []
     assert (target / "door" / "evil").read_bytes() == b"x"
     assert (target / "old" / "link").readlink() == Path("x")
@@ -69,7 +73,9 @@ def test_nothing_is_written_or_linked_through_a_link(tmp_path: Path) -> None:
 
 def test_a_link_that_leaves_through_another_link_is_left_out(tmp_path: Path) -> None:
     target = tmp_path / "target"
-    left_out = unpack(target, (member("a/b/file"), b"x"), symlink("a/b/up", "../.."), symlink("out", "a/b/up/.."))
+    left_out = unpack(
+        target, (member("a/b/file"), b"x"), symlink("a/b/up", "../.."), symlink("out", "a/b/up/..")
+    )
     assert left_out == ["out: a link that leads outside (a/b/up/..)"]
     assert (target / "a" / "b" / "up").resolve() == target.resolve()
     assert not os.path.lexists(target / "out")
@@ -99,7 +105,11 @@ def test_a_directory_is_usable_whatever_its_mode_was(tmp_path: Path) -> None:
 
 def test_a_broken_archive_is_an_error(tmp_path: Path) -> None:
     sparse = tarfile.TarInfo("sparse")
-    sparse.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "no number"}
+    sparse.pax_headers = {
+        "GNU.sparse.major": "1",
+        "GNU.sparse.minor": "0",
+        "GNU.sparse.realsize": "no number",
+    }
     for content in (b"not a tar" * 100, sparse.tobuf(tarfile.PAX_FORMAT) + bytes(2048)):
         with pytest.raises(tarfile.TarError):
             extract(io.BytesIO(content), tmp_path)

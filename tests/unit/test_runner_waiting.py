@@ -26,7 +26,9 @@ def held(run: str, node: str, **amounts: float) -> Holding:
     return Holding(run, {node: {"CPU": 0, "GPU": 0, "memory": 0, "tasks": 1, **amounts}})
 
 
-def waits(count: int, *unit: Task, holdings: tuple[Holding, ...] = (), free: Any = BUSY) -> str | None:
+def waits(
+    count: int, *unit: Task, holdings: tuple[Holding, ...] = (), free: Any = BUSY
+) -> str | None:
     wait = explain(Line(count, unit), Gate(), Cluster([HEAD, GPU], free, holdings), run="mine-1")
     return wait.text if wait else None
 
@@ -34,7 +36,8 @@ def waits(count: int, *unit: Task, holdings: tuple[Holding, ...] = (), free: Any
 def test_who_holds_the_cpus_is_named_this_run_and_others_without_a_name_too() -> None:
     holdings = (held("mine-1", "gpu-0", CPU=1), held("cartpole-1", "head", CPU=3, tasks=3))
     assert waits(12, task(cpus=2), holdings=holdings) == (
-        "12 tasks wait for 2 CPUs each: 7 of 8 CPUs in use, 1 by this run (1 task), 3 by run cartpole-1 (3 tasks), "
+        "12 tasks wait for 2 CPUs each: 7 of 8 CPUs in use, 1 by this run (1 task), 3 by run "
+        "cartpole-1 (3 tasks), "
         "3 by others, at most 1 free on one node"
     )
 
@@ -43,20 +46,33 @@ def test_who_holds_the_cpus_is_named_this_run_and_others_without_a_name_too() ->
     ("asks", "text"),
     [
         # Only what lacks is said, and only of nodes where the task may run.
-        ({"gpus": 2, "cpus": 0}, "2 GPUs: 1 of 2 GPUs in use, 1 by others, at most 1 free on one node"),
+        (
+            {"gpus": 2, "cpus": 0},
+            "2 GPUs: 1 of 2 GPUs in use, 1 by others, at most 1 free on one node",
+        ),
         ({"node_group": "gpu"}, "1 CPU, a node of group gpu: 4 of 4 CPUs in use, 4 by others"),
         (
             {"memory": 12 * GIB, "cpus": 0, "gpus": 1},
             "1 GPU, 12 GiB: 8 of 16 GiB in use, 8 by others, at most 8 free on one node",
         ),
-        ({"memory": 32 * GIB}, "1 CPU, 32 GiB: no node has that; the largest node has 4 CPUs, 2 GPUs, 16 GiB"),
+        (
+            {"memory": 32 * GIB},
+            "1 CPU, 32 GiB: no node has that; the largest node has 4 CPUs, 2 GPUs, 16 GiB",
+        ),
         (
             {"share": 1, "on_gpus": True},
             "4 CPUs, 2 GPUs, 16 GiB: 4 of 4 CPUs in use, 4 by others; 1 of 2 GPUs in use, 1 by"
-            " others, at most 1 free on one node; 8 of 16 GiB in use, 8 by others, at most 8 free on one node",
+            " others, at most 1 free on one node; 8 of 16 GiB in use, 8 by others, at most 8 "
+            "free on one node",
         ),
-        ({"cpus": 0, "custom": {"A100": 1}}, "1 A100: no node has that; the largest node has 4 CPUs, 2 GPUs, 0 A100"),
-        ({"node_name": "gpu-7"}, "1 CPU, node gpu-7: no node has that; the largest node has 4 CPUs, 2 GPUs"),
+        (
+            {"cpus": 0, "custom": {"A100": 1}},
+            "1 A100: no node has that; the largest node has 4 CPUs, 2 GPUs, 0 A100",
+        ),
+        (
+            {"node_name": "gpu-7"},
+            "1 CPU, node gpu-7: no node has that; the largest node has 4 CPUs, 2 GPUs",
+        ),
     ],
 )
 def test_a_task_says_what_lacks_for_it(asks: dict[str, Any], text: str) -> None:
@@ -73,24 +89,39 @@ def test_what_is_free_but_not_on_one_node_is_said_for_each_resource() -> None:
     wait = explain(Line(1, (task(gpus=1),)), Gate(), Cluster([GPU, other], free, ()), run="mine-1")
     assert wait is not None
     assert wait.text == (
-        "1 task waits for 1 CPU, 1 GPU: 4 of 8 CPUs in use, 4 by others, at most 4 free on one node; "
+        "1 task waits for 1 CPU, 1 GPU: 4 of 8 CPUs in use, 4 by others, at most 4 free on one "
+        "node; "
         "2 of 4 GPUs in use, 2 by others, at most 2 free on one node"
     )
 
 
 def test_a_gang_waits_for_all_that_it_needs_at_once() -> None:
     assert waits(2, task(cpus=1), task(cpus=1)) == (
-        "2 tasks that run together wait for 2 CPUs in all: 7 of 8 CPUs in use, 7 by others, at most 1 free on one node"
+        "2 tasks that run together wait for 2 CPUs in all: 7 of 8 CPUs in use, 7 by others, at "
+        "most 1 free on one node"
     )
 
 
 def test_the_same_wait_is_told_from_another_by_what_is_needed_and_who_holds_it() -> None:
     holdings = [held("cartpole-1", "gpu-0", CPU=4), held("idle-1", "head")]
-    wait = explain(Line(1, (task(node_group="gpu"),)), Gate(), Cluster([HEAD, GPU], BUSY, holdings), run="mine-1")
+    wait = explain(
+        Line(1, (task(node_group="gpu"),)),
+        Gate(),
+        Cluster([HEAD, GPU], BUSY, holdings),
+        run="mine-1",
+    )
+
     assert wait is not None
     assert (wait.needs, wait.holders) == ("1 CPU, a node of group gpu", ("cartpole-1",))
     fewer = replace(GPU, resources={**GPU.resources, "CPU": 8})
-    again = explain(Line(9, (task(node_group="gpu"),)), Gate(), Cluster([HEAD, fewer], BUSY, holdings), run="mine-1")
+
+    again = explain(
+        Line(9, (task(node_group="gpu"),)),
+        Gate(),
+        Cluster([HEAD, fewer], BUSY, holdings),
+        run="mine-1",
+    )
+
     assert again is not None
     assert (again.needs, again.holders) == (wait.needs, wait.holders)
 
@@ -107,7 +138,8 @@ def test_room_that_tasks_keep_free_for_actors_is_not_given_to_others() -> None:
     assert kept_free([task(cpus=1), task(cpus=1)], [HEAD, GPU], [keeping, mine]) == ["CPU"]
     assert wants(1, cpus=0.5, holdings=(keeping,)) is None
     assert wants(2, cpus=2, holdings=(keeping, mine)) == (
-        "2 tasks wait for 1 CPU, with 2 CPUs free for its actors each: 7 of 8 CPUs in use or kept free, "
+        "2 tasks wait for 1 CPU, with 2 CPUs free for its actors each: 7 of 8 CPUs in use or "
+        "kept free, "
         "6 by run ppo-1, 1 by this run"
     )
 
@@ -134,10 +166,13 @@ def test_room_that_the_cluster_never_has_is_said() -> None:
 def test_what_tasks_started_through_ray_is_their_runs_and_not_others() -> None:
     ppo = held("ppo-1", "gpu-0", CPU=1)
     started = {"ppo-1": {"head": {"CPU": 2.0}, "gpu-0": {"CPU": 3.0}}}
-    wait = explain(Line(1, (task(cpus=2),)), Gate(), Cluster([HEAD, GPU], BUSY, (ppo,), started), run="mine-1")
+    wait = explain(
+        Line(1, (task(cpus=2),)), Gate(), Cluster([HEAD, GPU], BUSY, (ppo,), started), run="mine-1"
+    )
     assert wait is not None
     assert wait.text == (
-        "1 task waits for 2 CPUs: 7 of 8 CPUs in use, 6 by run ppo-1 (1 task and what tasks started through Ray), "
+        "1 task waits for 2 CPUs: 7 of 8 CPUs in use, 6 by run ppo-1 (1 task and what tasks "
+        "started through Ray), "
         "1 by others, at most 1 free on one node"
     )
 
@@ -147,25 +182,48 @@ def test_what_tasks_started_through_ray_is_their_runs_and_not_others() -> None:
     [
         ({}, 9, None),
         ({"env_vars": {"A": "1"}}, 9, None),
-        ({"uv": ["torch"]}, 9, "1 task waits for Ray, which first installs torch where a node lacks them"),
+        (
+            {"uv": ["torch"]},
+            9,
+            "1 task waits for Ray, which first installs torch where a node lacks them",
+        ),
         (
             {"uv": {"packages": ["torch", "scipy==1.2"]}},
             9,
             "1 task waits for Ray, which first installs torch, scipy==1.2 where a node lacks them",
         ),
         (
-            {"pip": {"packages": ["${RAY_RUNTIME_ENV_CREATE_WORKING_DIR}/dist/a.whl", "b", "c", "d", "e", "f"]}},
+            {
+                "pip": {
+                    "packages": [
+                        "${RAY_RUNTIME_ENV_CREATE_WORKING_DIR}/dist/a.whl",
+                        "b",
+                        "c",
+                        "d",
+                        "e",
+                        "f",
+                    ]
+                }
+            },
             125,
-            "1 task waits for Ray, which first installs a.whl, b, c, d and 2 more where a node lacks them, for 2 min",
+            (
+                "1 task waits for Ray, which first installs a.whl, b, c, d and 2 more where a node "
+                "lacks them, for 2 min"
+            ),
         ),
         ({"conda": "robots"}, 60, None),
         (
             {"conda": {"dependencies": []}},
             60,
-            "1 task waits for Ray, which first installs a conda environment where a node lacks them, for 1 min",
+            (
+                "1 task waits for Ray, which first installs a conda environment where a node lacks "
+                "them, for 1 min"
+            ),
         ),
     ],
 )
-def test_tasks_with_room_wait_for_their_packages(runtime_env: dict[str, Any], seconds: float, text: str | None) -> None:
+def test_tasks_with_room_wait_for_their_packages(
+    runtime_env: dict[str, Any], seconds: float, text: str | None
+) -> None:
     found = installing(Line(1, (task(),)), runtime_env, seconds=seconds)
     assert (found.text if found else None) == text

@@ -1,4 +1,6 @@
-"""When an attempt is ended for its metric, by a clock that the test turns; which nodes a task is kept from."""
+"""When an attempt is ended for its metric, by a clock that the test turns; which nodes a task is
+kept from.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,20 @@ from trainyard_runner.node.watchdog import MetricWatch, Rules
 from trainyard_runner.wire.nodes import Node
 from trainyard_runner.wire.plan import Task
 
-WATCH = {"metric": "reward", "first": 600.0, "silence": 300.0, "constant": None, "source": "stdout", "step": "step"}
+WATCH = {
+    "metric": "reward",
+    "first": 600.0,
+    "silence": 300.0,
+    "constant": None,
+    "source": "stdout",
+    "step": "step",
+}
 
 
 def judged(*values: tuple[float, float], at: float, **watch: Any) -> tuple[str, str] | None:
-    """Return the verdict at a time; each value is (when it came, what it is), its step is its number."""
+    """Return the verdict at a time; each value is (when it came, what it is), its step is its
+    number.
+    """
     rules = Rules({**WATCH, **watch})
     for step, (came, value) in enumerate(values):
         rules.take([[float(step), value, 0.0]], at=came)
@@ -30,8 +41,18 @@ def judged(*values: tuple[float, float], at: float, **watch: Any) -> tuple[str, 
         ([], 599.0, {}, None),
         ([], 600.0, {}, ("first", "no first value of reward within 10 minutes")),
         ([(500.0, 1.0)], 799.0, {}, None),
-        ([(500.0, 1.5)], 800.0, {}, ("silence", "no value of reward for 5 minutes; before, it was 1.5 at step 0")),
-        ([(1.0, 2.0), (2.0, math.nan)], 2.0, {}, ("nan", "reward became nan at step 1; before, it was 2 at step 0")),
+        (
+            [(500.0, 1.5)],
+            800.0,
+            {},
+            ("silence", "no value of reward for 5 minutes; before, it was 1.5 at step 0"),
+        ),
+        (
+            [(1.0, 2.0), (2.0, math.nan)],
+            2.0,
+            {},
+            ("nan", "reward became nan at step 1; before, it was 2 at step 0"),
+        ),
         (
             [(1.0, 2.0), (1.0, math.nan), (1.0, 5.0), (1.0, math.inf)],
             1.0,
@@ -53,7 +74,10 @@ def judged(*values: tuple[float, float], at: float, **watch: Any) -> tuple[str, 
     ],
 )
 def test_an_attempt_is_ended_by_its_rules(
-    values: list[tuple[float, float]], at: float, watch: dict[str, Any], verdict: tuple[str, str] | None
+    values: list[tuple[float, float]],
+    at: float,
+    watch: dict[str, Any],
+    verdict: tuple[str, str] | None,
 ) -> None:
     assert judged(*values, at=at, **watch) == verdict
 
@@ -70,10 +94,14 @@ def test_while_values_cannot_be_read_nobody_is_silent() -> None:
 
 
 def watched(tmp_path: Path, **watch: Any) -> MetricWatch:
-    return MetricWatch({**WATCH, **watch}, roots=[tmp_path], environment={"TRAINYARD_ATTEMPT_ID": "run:t:1"})
+    return MetricWatch(
+        {**WATCH, **watch}, roots=[tmp_path], environment={"TRAINYARD_ATTEMPT_ID": "run:t:1"}
+    )
 
 
-def test_the_last_values_are_read_at_the_end_and_none_is_ended_for_silence_then(tmp_path: Path) -> None:
+def test_the_last_values_are_read_at_the_end_and_none_is_ended_for_silence_then(
+    tmp_path: Path,
+) -> None:
     watch = watched(tmp_path, silence=0.0, first=0.0)
     watch.feed([b'{"reward": 1, "step": 3}\n{"reward": 2, "step": 4}\n'])
     ((kind, values),) = list(watch.last())
@@ -94,7 +122,9 @@ def test_a_last_value_that_is_no_number_breaks_the_rule(tmp_path: Path) -> None:
         (b'{"rewards": 1, "loss": 2}\n', "no value of reward; it wrote: rewards, loss"),
     ],
 )
-def test_a_metric_that_never_appears_names_those_that_did(printed: bytes, missing: str, tmp_path: Path) -> None:
+def test_a_metric_that_never_appears_names_those_that_did(
+    printed: bytes, missing: str, tmp_path: Path
+) -> None:
     watch = watched(tmp_path)
     watch.feed([printed])
     assert (list(watch.last()), watch.missing()) == ([], missing)
@@ -141,7 +171,12 @@ def test_no_task_waits_for_a_node_that_does_not_fit_it() -> None:
 
 def test_ray_is_asked_for_another_node() -> None:
     asked = options(task("t", node_group="gpu"), GPU, has_selectors=True, avoided=frozenset({B, A}))
-    assert asked["label_selector"] == {"ray.io/node-group": "gpu", "ray.io/node-id": f"!in({A},{B})"}
-    old = options(task("t"), GPU, has_selectors=False, avoided=frozenset({B, A}))["scheduling_strategy"]
+    assert asked["label_selector"] == {
+        "ray.io/node-group": "gpu",
+        "ray.io/node-id": f"!in({A},{B})",
+    }
+    old = options(task("t"), GPU, has_selectors=False, avoided=frozenset({B, A}))[
+        "scheduling_strategy"
+    ]
     assert (old.node_id, old.soft) == (C, True)
     assert "label_selector" not in options(task("t"), GPU, has_selectors=True)

@@ -19,7 +19,9 @@ from tensorboardX.record_writer import RecordWriter
 from trainyard.results.scalars import Curve, read_directory, read_file, read_table
 
 
-def written(directory: Path, values: dict[int, float], *, tag: str = "return", second: int | None = None) -> Path:
+def written(
+    directory: Path, values: dict[int, float], *, tag: str = "return", second: int | None = None
+) -> Path:
     """Write scalars by step with tensorboardX; return the event file."""
     before = set(directory.glob("*"))
     with SummaryWriter(str(directory)) as writer:
@@ -29,10 +31,15 @@ def written(directory: Path, values: dict[int, float], *, tag: str = "return", s
     return path if second is None else path.rename(directory / f"events.out.tfevents.{second}.host")
 
 
-def curves(directory: Path, *, tags: int = 10, by_attempt: bool = False) -> dict[str, dict[str, list[Any]]]:
+def curves(
+    directory: Path, *, tags: int = 10, by_attempt: bool = False
+) -> dict[str, dict[str, list[Any]]]:
     """Read a directory into plain lists of (step, value)."""
     found = read_directory(directory, points=100, tags=tags, by_attempt=by_attempt)
-    return {place: {tag: plain(curve) for tag, curve in by_tag.items()} for place, by_tag in found.items()}
+    return {
+        place: {tag: plain(curve) for tag, curve in by_tag.items()}
+        for place, by_tag in found.items()
+    }
 
 
 def plain(curve: Curve) -> list[tuple[float, float]]:
@@ -73,7 +80,9 @@ def test_subdirectories_are_curves_of_their_own(tmp_path: Path) -> None:
 def test_attempts_with_directories_of_their_own_continue_each_other(tmp_path: Path) -> None:
     written(tmp_path / "attempt-9" / "PPO_1", {0: 1.0, 10: 2.0, 20: 3.0}, second=900)
     written(tmp_path / "attempt-10" / "PPO_1", {10: 30.0, 30: 40.0}, second=100)
-    assert curves(tmp_path, by_attempt=True) == {"PPO_1": {"return": [(0, 1.0), (10, 30.0), (30, 40.0)]}}
+    assert curves(tmp_path, by_attempt=True) == {
+        "PPO_1": {"return": [(0, 1.0), (10, 30.0), (30, 40.0)]}
+    }
 
 
 @pytest.mark.parametrize(
@@ -84,9 +93,13 @@ def test_attempts_with_directories_of_their_own_continue_each_other(tmp_path: Pa
         (TensorProto(dtype=2, double_val=[2.5]), 2.5),
     ],
 )
-def test_a_scalar_may_be_a_tensor_as_tensorflow_2_writes_it(tmp_path: Path, tensor: TensorProto, value: float) -> None:
+def test_a_scalar_may_be_a_tensor_as_tensorflow_2_writes_it(
+    tmp_path: Path, tensor: TensorProto, value: float
+) -> None:
     path = record(tmp_path, Summary.Value(tag="loss", tensor=tensor, metadata=plugin("scalars")))
-    assert [(tag, step, number) for tag, step, number, _ in read_file(path)] == [("loss", 4.0, value)]
+    assert [(tag, step, number) for tag, step, number, _ in read_file(path)] == [
+        ("loss", 4.0, value)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +112,9 @@ def test_a_scalar_may_be_a_tensor_as_tensorflow_2_writes_it(tmp_path: Path, tens
         Summary.Value(
             tag="t",
             tensor=TensorProto(dtype=1, float_val=[1.0]),
-            metadata=SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="pr_curves")),
+            metadata=SummaryMetadata(
+                plugin_data=SummaryMetadata.PluginData(plugin_name="pr_curves")
+            ),
         ),
     ],
 )
@@ -133,7 +148,9 @@ def record(directory: Path, *entries: Summary.Value) -> Path:
     path = directory / "events.out.tfevents.1.host"
     writer = RecordWriter(str(path))
     for entry in entries:
-        writer.write(Event(step=4, wall_time=1.0, summary=Summary(value=[entry])).SerializeToString())
+        writer.write(
+            Event(step=4, wall_time=1.0, summary=Summary(value=[entry])).SerializeToString()
+        )
     writer.close()
     return path
 
@@ -180,7 +197,11 @@ def test_whatever_bytes_are_damaged_a_file_is_read(tmp_path: Path) -> None:
     [
         ("progress.csv", "step,loss\n1,0.5\n2,0.25\n", {"loss": [(1, 0.5), (2, 0.25)]}),
         # An attempt that began again from a checkpoint.
-        ("a.csv", "step,loss\n1,3\n2,2\n3,1\n2,1.5\n3,0.5\n", {"loss": [(1, 3), (2, 1.5), (3, 0.5)]}),
+        (
+            "a.csv",
+            "step,loss\n1,3\n2,2\n3,1\n2,1.5\n3,0.5\n",
+            {"loss": [(1, 3), (2, 1.5), (3, 0.5)]},
+        ),
         # Lightning's CSVLogger leaves out what was not measured at a step.
         (
             "metrics.csv",
@@ -188,7 +209,11 @@ def test_whatever_bytes_are_damaged_a_file_is_read(tmp_path: Path) -> None:
             {"epoch": [(9, 0), (19, 0)], "train_loss": [(9, 0.5)], "val_loss": [(19, 0.75)]},
         ),
         ("p.csv", "time/total_timesteps,train/loss\r\n512,1.5\r\n", {"train/loss": [(512, 1.5)]}),
-        ("m.jsonl", '{"step": 1, "loss": 2.5, "name": "a"}\n{"step": 2, "loss"', {"loss": [(1, 2.5)]}),
+        (
+            "m.jsonl",
+            '{"step": 1, "loss": 2.5, "name": "a"}\n{"step": 2, "loss"',
+            {"loss": [(1, 2.5)]},
+        ),
         ("m.jsonl", '{"iteration": 1, "done": true, "loss": NaN, "big": 1' + "0" * 400 + "}\n", {}),
         ("s.csv", "frame,reward\n3,1.5\n", {"reward": [(3, 1.5)]}),
         ("nan.csv", "step,loss\n1,nan\ntwo,3\n3,inf\n4,2\n", {"loss": [(4, 2)]}),

@@ -25,9 +25,14 @@ def cluster(tmp_path: Path, text: str = FILE, *, overrides: tuple[str, ...] = ()
     return clusters.find("lab", {"HOME": str(tmp_path)}, directory=tmp_path, overrides=overrides)
 
 
-def test_a_group_gets_the_size_that_was_asked_for_and_the_next_command_means_that(tmp_path: Path) -> None:
+def test_a_group_gets_the_size_that_was_asked_for_and_the_next_command_means_that(
+    tmp_path: Path,
+) -> None:
     sized = clusters.scaled(cluster(tmp_path, overrides=("head.cpus=2",)), ["gpu=0", "burst=1"])
-    assert [(group.name, group.least, group.most) for group in sized.spec.workers] == [("gpu", 0, 0), ("burst", 1, 4)]
+    assert [(group.name, group.least, group.most) for group in sized.spec.workers] == [
+        ("gpu", 0, 0),
+        ("burst", 1, 4),
+    ]
     assert sized.tools.overrides == ("head.cpus=2", "workers.gpu.count=0", "workers.burst.min=1")
     assert clusters.scaled(cluster(tmp_path), ["gpu=2"]).tools.overrides == ()
 
@@ -41,18 +46,26 @@ def test_what_differs_from_the_file_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("sizes", "problems"),
     [
-        (["gpu", "gpu=-1"], ["gpu: must be GROUP=N, such as gpu=3", "gpu=-1: must be GROUP=N, such as gpu=3"]),
+        (
+            ["gpu", "gpu=-1"],
+            ["gpu: must be GROUP=N, such as gpu=3", "gpu=-1: must be GROUP=N, such as gpu=3"],
+        ),
         (
             ["gpus=3", "head=2"],
             [
-                "--set workers.gpus.count: workers has no entry 'gpus' (there are: gpu, burst); did you mean 'gpu'?",
+                (
+                    "--set workers.gpus.count: workers has no entry 'gpus' (there are: gpu, burst); "
+                    "did you mean 'gpu'?"
+                ),
                 "--set workers.head.count: workers has no entry 'head' (there are: gpu, burst)",
             ],
         ),
         (["burst=5"], ["--set workers.burst.min: must be at most max (4), got 5"]),
     ],
 )
-def test_all_that_is_wrong_is_said_at_once(sizes: list[str], problems: list[str], tmp_path: Path) -> None:
+def test_all_that_is_wrong_is_said_at_once(
+    sizes: list[str], problems: list[str], tmp_path: Path
+) -> None:
     with pytest.raises(RequestError) as caught:
         clusters.scaled(cluster(tmp_path), sizes)
     assert [str(problem) for problem in caught.value.problems] == problems
@@ -64,6 +77,10 @@ def test_a_size_must_be_given(tmp_path: Path) -> None:
 
 
 def test_a_cluster_of_somebody_else_is_not_scaled(tmp_path: Path) -> None:
-    text = "{name: lab, backend: existing, existing: {address: 'http://127.0.0.1:8265'}, auth: none}"
-    with pytest.raises(RequestError, match="cluster lab is run by somebody else: Trainyard cannot change its size"):
+    text = (
+        "{name: lab, backend: existing, existing: {address: 'http://127.0.0.1:8265'}, auth: none}"
+    )
+    with pytest.raises(
+        RequestError, match="cluster lab is run by somebody else: Trainyard cannot change its size"
+    ):
         clusters.scaled(cluster(tmp_path, text), ["gpu=3"])

@@ -1,4 +1,6 @@
-"""What tasks print is shown under their names, whole lines only, and can do nothing to a terminal or a log."""
+"""What tasks print is shown under their names, whole lines only, and can do nothing to a terminal
+or a log.
+"""
 
 from __future__ import annotations
 
@@ -48,20 +50,30 @@ def test_a_line_of_a_megabyte_beside_one_that_is_redrawn_is_shown_at_once() -> N
 
 
 def test_a_terminal_keeps_colours_and_nothing_else() -> None:
-    assert plain(b"\x1b[1;31mred\n\x1b[2Jgone\n", colours=True) == "\x1b[1;31mred\x1b[0m\ngone\x1b[0m\n"
+    assert (
+        plain(b"\x1b[1;31mred\n\x1b[2Jgone\n", colours=True)
+        == "\x1b[1;31mred\x1b[0m\ngone\x1b[0m\n"
+    )
 
 
 def test_unfinished_lines_wait_for_their_end_and_endless_ones_are_shown_in_pieces() -> None:
     stream = io.StringIO()
     screen = PrintedScreen(stream)
-    for task, text in (("a", b"one\ntw"), ("b", b"other\nmore\n"), ("a", b"o\n"), ("c", b"x" * 70_000)):
+    for task, text in (
+        ("a", b"one\ntw"),
+        ("b", b"other\nmore\n"),
+        ("a", b"o\n"),
+        ("c", b"x" * 70_000),
+    ):
         screen.output(task, text)
     assert stream.getvalue() == f"[a] one\n[b] other\n[b] more\n[a] two\n[c] {'x' * 70_000}\n"
 
 
 def run_of_two() -> RunState:
     state = RunState(run="job-1", cluster="lab", job="job", tasks=["a", "b"])
-    state.apply({"event": "attempt-started", "task": "a", "attempt": 1, "node": "head", "time": 1.0})
+    state.apply(
+        {"event": "attempt-started", "task": "a", "attempt": 1, "node": "head", "time": 1.0}
+    )
     return state
 
 
@@ -70,11 +82,21 @@ def test_a_pipe_sees_lines_of_tasks_and_what_happened() -> None:
     screen = PrintedScreen(stream)
     state = run_of_two()
     screen.output("a", b"epoch 1\nepo")
-    lost = {"event": "attempt-ended", "task": "a", "attempt": 1, "node": "gpu-0", "outcome": "lost", "time": 2.0}
+
+    lost = {
+        "event": "attempt-ended",
+        "task": "a",
+        "attempt": 1,
+        "node": "gpu-0",
+        "outcome": "lost",
+        "time": 2.0,
+    }
+
     lost["reason"] = "its node died"
     screen.event(lost, state)
     state.apply({"event": "task-ended", "task": "a", "state": "failed", "time": 2.0})
     screen.event({"event": "task-ended", "task": "a", "state": "failed"}, state)
+
     assert stream.getvalue().splitlines() == [
         "[a] epoch 1",
         "[a] epo",
@@ -86,10 +108,26 @@ def test_a_pipe_sees_lines_of_tasks_and_what_happened() -> None:
 def test_a_failed_gate_names_each_failed_rung_and_its_way_out() -> None:
     stream = io.StringIO()
     state = run_of_two()
-    good = {"event": "check", "name": "disk", "node": "head", "ok": True, "detail": "9 GiB", "skipped": False}
-    bad = {**good, "name": "gpus", "node": "gpu-0", "ok": False, "detail": "1 of 2 GPUs", "hint": "Restart the driver."}
+    good = {
+        "event": "check",
+        "name": "disk",
+        "node": "head",
+        "ok": True,
+        "detail": "9 GiB",
+        "skipped": False,
+    }
+
+    bad = {
+        **good,
+        "name": "gpus",
+        "node": "gpu-0",
+        "ok": False,
+        "detail": "1 of 2 GPUs",
+        "hint": "Restart the driver.",
+    }
     for check in (good, bad):
         state.apply(check)
+
     PrintedScreen(stream).event({"event": "gate", "ok": False, "seconds": 1.0}, state)
     assert stream.getvalue().splitlines() == [
         "smoke: 1 of 2 checks failed, 1.0 s",
@@ -118,15 +156,30 @@ def test_a_terminal_has_a_bar_that_makes_way_for_lines() -> None:
         ("failed", "gpu-1", "exit code 3", "[a] attempt 1 failed on gpu-1: exit code 3"),
     ],
 )
-def test_the_end_of_an_attempt_is_a_sentence(outcome: str, node: str | None, reason: str | None, shown: str) -> None:
-    event = {"event": "attempt-ended", "task": "a", "attempt": 1, "node": node, "outcome": outcome, "reason": reason}
+def test_the_end_of_an_attempt_is_a_sentence(
+    outcome: str, node: str | None, reason: str | None, shown: str
+) -> None:
+    event = {
+        "event": "attempt-ended",
+        "task": "a",
+        "attempt": 1,
+        "node": node,
+        "outcome": outcome,
+        "reason": reason,
+    }
     stream = io.StringIO()
     PrintedScreen(stream).event(event, run_of_two())
     assert stream.getvalue() == f"{shown}\n"
 
 
 def test_an_attempt_that_its_sweep_ends_is_told_by_its_trial() -> None:
-    event = {"event": "attempt-ended", "task": "a", "attempt": 1, "outcome": "stopped", "reason": "trial 4: worse"}
+    event = {
+        "event": "attempt-ended",
+        "task": "a",
+        "attempt": 1,
+        "outcome": "stopped",
+        "reason": "trial 4: worse",
+    }
     stream, state = io.StringIO(), run_of_two()
     state.sweep = Sweep({"mode": "max"})
     PrintedScreen(stream).event(event, state)
@@ -137,13 +190,17 @@ def test_what_is_waited_for_is_printed_once_and_not_again_when_only_numbers_diff
     stream = io.StringIO()
     screen = PrintedScreen(stream)
     for again in (False, True):
-        screen.event({"event": "waiting", "again": again, "text": "1 task waits for 1 CPU"}, run_of_two())
+        screen.event(
+            {"event": "waiting", "again": again, "text": "1 task waits for 1 CPU"}, run_of_two()
+        )
     assert stream.getvalue() == "-- 1 task waits for 1 CPU\n"
 
 
 def test_nothing_is_printed_past_what_shows_escapes() -> None:
     code = {path: path.read_text() for path in Path(trainyard.__file__).parent.rglob("*.py")}
-    printing = {path.name for path, text in code.items() if re.search(r"^ *print\(", text, re.MULTILINE)}
+    printing = {
+        path.name for path, text in code.items() if re.search(r"^ *print\(", text, re.MULTILINE)
+    }
     # the keeper's own log, and what a node's Python is asked
     assert printing == {"report.py", "keeper.py", "machine.py"}
 

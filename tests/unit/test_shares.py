@@ -56,14 +56,18 @@ def test_as_many_shares_fit_on_a_node_as_it_has() -> None:
 def test_a_share_is_of_a_node_with_gpus_where_there_are_some_unless_it_is_placed() -> None:
     found = shares.settled([task(), task(node_group="head")], Gate(), [CPU, SMALL])
     assert [each.on_gpus for each in found] == [True, False]
-    assert [nodes.slots(each, [CPU]) for each in (found[0], replace(found[1], node_group="head"))] == [0, 1]
+    assert [
+        nodes.slots(each, [CPU]) for each in (found[0], replace(found[1], node_group="head"))
+    ] == [0, 1]
     assert not shares.settled([task()], Gate(), [CPU])[0].on_gpus
     later = Gate(nodes=(ExpectedNode("burst-?1", "burst", 8, 1, optional=True),))
     assert shares.settled([task()], later, [CPU])[0].on_gpus
 
 
 def test_nodes_of_one_size_are_ray_s_choice_and_have_the_memory_of_the_smallest() -> None:
-    (only,) = shares.alike(task(0.5), [SMALL, replace(SMALL, resources={**SMALL.resources, "memory": 7 * GIB})])
+    (only,) = shares.alike(
+        task(0.5), [SMALL, replace(SMALL, resources={**SMALL.resources, "memory": 7 * GIB})]
+    )
     assert only.labels == {}
     taken = only.taken(task(0.5))
     assert (taken.cpus, taken.gpus, taken.memory, taken.share) == (2, 1, 3.5 * GIB, None)
@@ -82,7 +86,10 @@ def test_a_node_to_come_is_as_large_as_others_of_its_group_and_else_as_it_was_de
 
 def test_where_nodes_differ_ray_is_kept_to_those_of_one_size() -> None:
     small, large = shares.alike(task(), [SMALL, LARGE])
-    assert (small.labels, large.labels) == ({"ray.io/node-group": "in(small)"}, {"ray.io/node-group": "in(large)"})
+    assert (small.labels, large.labels) == (
+        {"ray.io/node-group": "in(small)"},
+        {"ray.io/node-group": "in(large)"},
+    )
     unnamed = [replace(node, group=None) for node in (SMALL, LARGE)]
     assert [each.labels for each in shares.alike(task(), unnamed)] == [
         {"ray.io/node-id": "in(1)"},
@@ -106,7 +113,10 @@ def test_a_gang_of_shares_is_dealt_to_nodes_on_which_all_fit() -> None:
     def names(found: list[shares.Alike] | None) -> list[str] | None:
         return None if found is None else [each.nodes[0].name for each in found]
 
-    assert names(shares.together([task()] * 2, [SMALL, LARGE], nothing_free)) == ["small-0", "large-0"]
+    assert names(shares.together([task()] * 2, [SMALL, LARGE], nothing_free)) == [
+        "small-0",
+        "large-0",
+    ]
     free = {"1": SMALL.resources}
     both_halves = shares.together([task(0.5)] * 2, [LARGE, SMALL], lambda: free)
     assert names(both_halves) == ["small-0", "small-0"]

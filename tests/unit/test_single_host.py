@@ -1,4 +1,6 @@
-"""Nodes that we make ourselves: which stay, which go, which are started; what is said about them."""
+"""Nodes that we make ourselves: which stay, which go, which are started; what is said about
+them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,13 @@ from trainyard.backends.shared.leash import Leash
 from trainyard.backends.shared.logs import LogFile
 from trainyard.backends.shared.ray_nodes import NodePlan, Room
 from trainyard.backends.shared.single_host import Machine, ObservedNode
-from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError, RequestError, TrainyardError
+from trainyard.errors import (
+    NotReadyError,
+    OutsideError,
+    PrerequisiteError,
+    RequestError,
+    TrainyardError,
+)
 from trainyard.seams.ray_types import node_from
 from trainyard.spec.cluster import ClusterSpec
 
@@ -72,19 +80,28 @@ class FakeMachine(Machine):
         raise NotImplementedError
 
 
-def nodes_of(*, running: Sequence[str] = ALL, has_run: bool = True, **fields: Any) -> dict[str, ObservedNode]:
+def nodes_of(
+    *, running: Sequence[str] = ALL, has_run: bool = True, **fields: Any
+) -> dict[str, ObservedNode]:
     """Return the nodes that were made for a file."""
     plans = plans_of(spec_of(**{"workers": [CPU], **fields}))
     return {
         plan.name: ObservedNode(
-            plan.recorded(), 1, plan.name in running, has_run, detail="" if plan.name in running else "exited"
+            plan.recorded(),
+            1,
+            plan.name in running,
+            has_run,
+            detail="" if plan.name in running else "exited",
         )
         for plan in plans
     }
 
 
 def fake(made: dict[str, ObservedNode], *, recreate: bool = False, **fields: Any) -> FakeMachine:
-    lab = FakeMachine(spec_of(**{"workers": [CPU], **fields}), Tools(Path("/none"), {}, "local", recreate=recreate))
+    lab = FakeMachine(
+        spec_of(**{"workers": [CPU], **fields}),
+        Tools(Path("/none"), {}, "local", recreate=recreate),
+    )
     object.__setattr__(lab, "existing", made)
     return lab
 
@@ -103,9 +120,14 @@ def fake(made: dict[str, ObservedNode], *, recreate: bool = False, **fields: Any
     ],
 )
 def test_nodes_are_compared_with_what_runs(
-    fields: dict[str, Any], running: tuple[str, ...], missing: tuple[str, ...], surplus: tuple[str, ...]
+    fields: dict[str, Any],
+    running: tuple[str, ...],
+    missing: tuple[str, ...],
+    surplus: tuple[str, ...],
 ) -> None:
-    assert fake(nodes_of(running=running), **fields).difference() == single_host.Difference(missing, surplus)
+    assert fake(nodes_of(running=running), **fields).difference() == single_host.Difference(
+        missing, surplus
+    )
 
 
 @pytest.mark.parametrize(
@@ -131,7 +153,12 @@ def test_a_repair_names_the_nodes_that_it_starts(
 
 
 def test_another_head_is_planned_with_what_differs_and_refused() -> None:
-    lab = fake(nodes_of(head={"cpus": 1}, env={"OLD": "a"}), head={"cpus": 2}, env={"NAME": "secret", "OLD": "b"})
+    lab = fake(
+        nodes_of(head={"cpus": 1}, env={"OLD": "a"}),
+        head={"cpus": 2},
+        env={"NAME": "secret", "OLD": "b"},
+    )
+
     refusal, *_ = single_host.node_steps(lab)
     (planned,) = steps.plan([refusal])
     differs = "cpus: 1 now, 2 desired; env.NAME is new; env.OLD is another"
@@ -139,10 +166,15 @@ def test_another_head_is_planned_with_what_differs_and_refused() -> None:
         "Replace the head that runs",
         f"needs --recreate, which ends everything on the cluster: {differs}",
     )
+
     with pytest.raises(RequestError) as caught:
         refusal.do()
+
     assert caught.value.lines() == [
-        "the head in the cluster file is not the head that runs; to replace it ends everything on the cluster",
+        (
+            "the head in the cluster file is not the head that runs; to replace it ends everything "
+            "on the cluster"
+        ),
         f"  at {differs}",
         "  -> If that is meant: trainyard cluster.up --recreate",
     ]
@@ -168,38 +200,51 @@ def test_a_head_whose_dashboard_is_dead_is_not_waited_for() -> None:
     made = nodes_of()
     made["head"] = replace(made["head"], started=1.0)
     *_, answers = single_host.node_steps(fake(made))
-    with pytest.raises(NotReadyError, match="the head runs, and its dashboard does not answer any more"):
+    with pytest.raises(
+        NotReadyError, match="the head runs, and its dashboard does not answer any more"
+    ):
         answers.done()
 
 
 @pytest.mark.parametrize("text", ["{", "{}", "[]", "null"])
 def test_a_record_that_is_damaged_is_an_error_with_its_path(tmp_path: Path, text: str) -> None:
     (tmp_path / "cluster.json").write_text(text)
-    with pytest.raises(OutsideError, match="what was written down about a cluster is damaged") as caught:
+    with pytest.raises(
+        OutsideError, match="what was written down about a cluster is damaged"
+    ) as caught:
         record.recorded_backend(tmp_path)
     assert caught.value.where == str(tmp_path / "cluster.json")
 
 
 def test_a_status_tells_each_node_and_what_is_not_as_the_file_says() -> None:
-    now = fake(nodes_of(running=("head", "cpu-0")), workers=[{**CPU, "count": 3, "cpus": 2}]).status()
+    now = fake(
+        nodes_of(running=("head", "cpu-0")), workers=[{**CPU, "count": 3, "cpus": 2}]
+    ).status()
+
     assert [(node.name, node.state, node.detail) for node in now.nodes] == [
         ("head", "starting", "it runs, and is not in Ray (yet, or any more)"),
         ("cpu-0", "starting", "it runs, and is not in Ray (yet, or any more)"),
         ("cpu-1", "broken", "exited"),
         ("cpu-2", "absent", ""),
     ]
+
     assert (now.state, now.differences) == (
         "partial",
         ("cpu-0: cpus: 1 now, 2 desired", "cpu-1: cpus: 1 now, 2 desired"),
     )
     assert fake({}).status().state == "absent"
+
     with pytest.raises(NotReadyError):
         fake({}).endpoint()
 
 
 def test_real_gpus_are_split_over_the_nodes_in_order() -> None:
     spec = spec_of(head={"gpus": 1}, workers=[{"name": "gpu", "count": 2, "gpus": 2}])
-    assert [plan.gpu_ids for plan in plans_of(spec, "0", "1", "2", "3", "6")] == [("0",), ("1", "2"), ("3", "6")]
+    assert [plan.gpu_ids for plan in plans_of(spec, "0", "1", "2", "3", "6")] == [
+        ("0",),
+        ("1", "2"),
+        ("3", "6"),
+    ]
 
 
 def test_more_gpus_than_there_are_is_an_error_that_names_both_ways_out() -> None:
@@ -233,5 +278,10 @@ def test_a_node_that_asks_for_nothing_may_use_the_machine_and_one_without_cpus_g
 def test_a_node_that_joined_before_its_process_was_started_is_the_one_before(
     joined: float | None, started: dict[str, float], is_gone: bool
 ) -> None:
-    row = {"node_id": "1", "node_name": "cpu-0", "state": "ALIVE", "start_time_ms": int((joined or 0) * 1000)}
+    row = {
+        "node_id": "1",
+        "node_name": "cpu-0",
+        "state": "ALIVE",
+        "start_time_ms": int((joined or 0) * 1000),
+    }
     assert ray_nodes.is_predecessor(node_from(row), started) is is_gone

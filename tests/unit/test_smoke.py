@@ -24,7 +24,9 @@ def test_a_node_that_is_known_not_to_run_is_told_at_once() -> None:
 
 def test_a_rung_of_the_backend_that_fails_blocks_what_would_be_dispatched() -> None:
     fine = BackendCheck("allocatable", "gpu-a", True, "host-2 offers 2")
-    broken = BackendCheck("allocatable", "gpu-b", False, "host-3 offers 1", hint="Look at the host.")
+    broken = BackendCheck(
+        "allocatable", "gpu-b", False, "host-3 offers 1", hint="Look at the host."
+    )
     with pytest.raises(SmokeError) as caught:
         smoke.refuse_broken(Endpoint("lab", "http://127.0.0.1:1", checks=lambda: (fine, broken)))
     assert caught.value.lines() == [
@@ -34,19 +36,27 @@ def test_a_rung_of_the_backend_that_fails_blocks_what_would_be_dispatched() -> N
     ]
 
 
-def rung(name: str, node: str | None, detail: str = "", *, ok: bool = True, skipped: bool = False) -> smoke.Check:
+def rung(
+    name: str, node: str | None, detail: str = "", *, ok: bool = True, skipped: bool = False
+) -> smoke.Check:
     return {"name": name, "node": node, "ok": ok, "detail": detail, "skipped": skipped}
 
 
 def on_each(name: str, *details: str, **more: bool) -> list[smoke.Check]:
-    return [rung(name, node, detail, **more) for node, detail in zip(("head", "cpu-0"), details, strict=True)]
+    return [
+        rung(name, node, detail, **more)
+        for node, detail in zip(("head", "cpu-0"), details, strict=True)
+    ]
 
 
-def test_what_is_the_same_on_all_nodes_is_said_once_and_what_was_not_tested_for_lack_of_gpus_in_one_line() -> None:
+def test_what_is_the_same_on_all_nodes_is_said_once_and_what_was_not_tested_for_lack_of_gpus_in_one_line() -> (
+    None
+):
     no_gpus = [
         rung("gpus", None, "no GPUs declared", skipped=True),
         *on_each("torch", "no GPUs on this node", "no GPUs on this node", skipped=True),
     ]
+
     checks = [
         rung("dashboard", None, "answers"),
         *on_each("nodes", "alive", "alive"),
@@ -57,10 +67,15 @@ def test_what_is_the_same_on_all_nodes_is_said_once_and_what_was_not_tested_for_
         rung("disk", "head", "50 GiB free of 60 GiB"),
         rung("disk", "cpu-0", "no room: 1 GiB free", ok=False),
     ]
+
     table, *lines = body(checks)
     assert isinstance(table, Table)
     assert table.columns == ["node", "task", "transfer", "disk"]
-    assert table.rows == [["head", "0.1 s", "8 MB/s", "50 GiB free"], ["cpu-0", "0.2 s", "9 MB/s", "FAILED"]]
+    assert table.rows == [
+        ["head", "0.1 s", "8 MB/s", "50 GiB free"],
+        ["cpu-0", "0.2 s", "9 MB/s", "FAILED"],
+    ]
+
     assert lines == [
         "on every node: nodes ok; versions Ray 2.60.0, Python 3.11.2",
         "dashboard: answers",
@@ -68,5 +83,8 @@ def test_what_is_the_same_on_all_nodes_is_said_once_and_what_was_not_tested_for_
         "FAILED  disk on cpu-0: no room: 1 GiB free",
         "smoke: 10 checks ok, 1 failed",
     ]
-    with_gpus = [check for check in checks if check not in no_gpus] + on_each("gpus", "1 GPU", "none declared")
+
+    with_gpus = [check for check in checks if check not in no_gpus] + on_each(
+        "gpus", "1 GPU", "none declared"
+    )
     assert "no GPUs: checks of GPUs skipped" not in list(body(with_gpus))

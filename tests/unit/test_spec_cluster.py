@@ -30,7 +30,9 @@ def load(tmp_path: Path, text: str) -> ClusterSpec:
 
 def test_the_example_of_the_design_loads_and_every_node_has_a_name(tmp_path: Path) -> None:
     spec = load(tmp_path, DESIGN)
-    burst = WorkerGroup(name="burst", min=0, max=5, cpus=4, memory=8 * 2**30, idle_timeout=300.0, count=None)
+    burst = WorkerGroup(
+        name="burst", min=0, max=5, cpus=4, memory=8 * 2**30, idle_timeout=300.0, count=None
+    )
     assert (spec.head, spec.workers[1]) == (Head(cpus=2, memory=4 * 2**30), burst)
     assert spec.env == {"NCCL_DEBUG": "WARN"}
     nodes = [(node.name, node.group, node.gpus) for node in spec.nodes()]
@@ -43,7 +45,8 @@ def test_two_lines_are_a_cluster_with_a_head(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["http://127.0.0.1:8265", "http://127.1.2.3", "http://localhost:8265/", "http://[::1]:8265"]
+    "address",
+    ["http://127.0.0.1:8265", "http://127.1.2.3", "http://localhost:8265/", "http://[::1]:8265"],
 )
 def test_loopback_needs_no_token(address: str, tmp_path: Path) -> None:
     text = f'name: lab\nbackend: existing\nauth: none\nexisting: {{address: "{address}"}}\n'
@@ -51,7 +54,14 @@ def test_loopback_needs_no_token(address: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "image", ["schola", "ray:2.60.0-cpu", "registry:5000/team/ray", "Example.org/a/b:T-1", "a/b@sha256:" + "0" * 64]
+    "image",
+    [
+        "schola",
+        "ray:2.60.0-cpu",
+        "registry:5000/team/ray",
+        "Example.org/a/b:T-1",
+        "a/b@sha256:" + "0" * 64,
+    ],
 )
 def test_image_references_are_accepted(image: str, tmp_path: Path) -> None:
     assert load(tmp_path, f'name: lab\nbackend: local\nimage: "{image}"\n').image == image
@@ -68,40 +78,64 @@ def test_a_secret_in_the_wrong_place_is_not_in_pydantics_own_message() -> None:
     [
         ("resources: {CPU: 2}", "workers.0.resources.CPU: is Ray's own: write cpus"),
         ("resources: {A100: 0.5}", "workers.0.resources.A100: must be a whole number, got 0.5"),
-        ("labels: {ray.io/node-group: x}", "workers.0.labels.ray.io/node-group: is set by Trainyard or Ray"),
-        ("ray_start: {num-cpus: 2}", "workers.0.ray_start.num-cpus: cannot be given: it follows from cpus"),
+        (
+            "labels: {ray.io/node-group: x}",
+            "workers.0.labels.ray.io/node-group: is set by Trainyard or Ray",
+        ),
+        (
+            "ray_start: {num-cpus: 2}",
+            "workers.0.ray_start.num-cpus: cannot be given: it follows from cpus",
+        ),
         (
             "ray_start: {metric-export-port: 2}",
-            "workers.0.ray_start.metric-export-port: is not a parameter of `ray start` that can be given; "
+            "workers.0.ray_start.metric-export-port: is not a parameter of `ray start` that can "
+            "be given; "
             "did you mean 'metrics-export-port'?",
         ),
         ("ray_start: {log-style: true}", "workers.0.ray_start.log-style: needs a value, got true"),
         (
             "ray_start: {no-redirect-output: x}",
-            'workers.0.ray_start.no-redirect-output: is a flag: write true, or leave it out, got "x"',
+            (
+                "workers.0.ray_start.no-redirect-output: is a flag: write true, or leave it out, got "
+                '"x"'
+            ),
         ),
     ],
 )
-def test_what_ray_would_not_take_for_a_group_is_refused(group: str, message: str, tmp_path: Path) -> None:
+def test_what_ray_would_not_take_for_a_group_is_refused(
+    group: str, message: str, tmp_path: Path
+) -> None:
     with pytest.raises(RequestError) as caught:
         load(tmp_path, f"name: lab\nbackend: local\nworkers:\n  - {{name: a, {group}}}\n")
-    assert [str(problem).partition("lab.yaml:4: ")[2] for problem in caught.value.problems] == [message]
+    assert [str(problem).partition("lab.yaml:4: ")[2] for problem in caught.value.problems] == [
+        message
+    ]
 
 
 def test_nodes_of_somebody_else_are_as_they_were_made(tmp_path: Path) -> None:
     text = "name: lab\nbackend: existing\nexisting: {address: http://127.0.0.1:8265}\nauth: none\n"
-    with pytest.raises(RequestError, match=r"head\.labels: means nothing with the backend existing"):
+    with pytest.raises(
+        RequestError, match=r"head\.labels: means nothing with the backend existing"
+    ):
         load(tmp_path, f"{text}head: {{labels: {{zone: a}}}}\n")
 
 
 def test_a_group_asks_kubernetes_for_no_more_than_it_may_use(tmp_path: Path) -> None:
-    text = "name: lab\nbackend: kuberay\nhead: {cpus: 2}\nkuberay: {groups: {head: {requests: {cpus: 3}}}}\n"
-    with pytest.raises(RequestError, match="must be at most what the node may use, which is cpus of head"):
+    text = (
+        "name: lab\nbackend: kuberay\nhead: {cpus: 2}\nkuberay: {groups: {head: {requests: "
+        "{cpus: 3}}}}\n"
+    )
+    with pytest.raises(
+        RequestError, match="must be at most what the node may use, which is cpus of head"
+    ):
         load(tmp_path, text)
 
 
 def test_a_group_has_an_image_of_its_own_or_the_cluster_s(tmp_path: Path) -> None:
-    text = "name: lab\nbackend: kuberay\nimage: ray-cpu\nworkers: [{name: gpu, image: isaac-ray}, {name: cpu}]\n"
+    text = (
+        "name: lab\nbackend: kuberay\nimage: ray-cpu\nworkers: [{name: gpu, image: "
+        "isaac-ray}, {name: cpu}]\n"
+    )
     spec = load(tmp_path, text)
     assert [spec.image_of(name) for name in spec.groups()] == ["ray-cpu", "isaac-ray", "ray-cpu"]
     one = spec.with_image("schola")
@@ -110,5 +144,7 @@ def test_a_group_has_an_image_of_its_own_or_the_cluster_s(tmp_path: Path) -> Non
 
 def test_on_ec2_all_nodes_are_containers_or_none(tmp_path: Path) -> None:
     text = "name: lab\nbackend: ec2\nworkers: [{name: gpu, image: isaac-ray}]\n"
-    with pytest.raises(RequestError, match="all nodes run an image or none does, and these do not: head"):
+    with pytest.raises(
+        RequestError, match="all nodes run an image or none does, and these do not: head"
+    ):
         load(tmp_path, text)

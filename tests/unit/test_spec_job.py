@@ -40,8 +40,15 @@ def test_a_job_without_a_matrix_is_one_task_of_its_name(tmp_path: Path) -> None:
 
 
 def test_the_last_key_of_a_matrix_changes_fastest(tmp_path: Path) -> None:
-    tasks = tasks_of(tmp_path, "command: [a.py, '{seed}-{lr}']\nmatrix: {seed: [0, 1], lr: [0.1, 1e-5]}\n")
-    assert [task.name for task in tasks] == ["seed=0,lr=0.1", "seed=0,lr=1e-05", "seed=1,lr=0.1", "seed=1,lr=1e-05"]
+    tasks = tasks_of(
+        tmp_path, "command: [a.py, '{seed}-{lr}']\nmatrix: {seed: [0, 1], lr: [0.1, 1e-5]}\n"
+    )
+    assert [task.name for task in tasks] == [
+        "seed=0,lr=0.1",
+        "seed=0,lr=1e-05",
+        "seed=1,lr=0.1",
+        "seed=1,lr=1e-05",
+    ]
     assert tasks[3].command == ("a.py", "1-1e-05")
 
 
@@ -75,7 +82,9 @@ def test_a_listed_task_takes_from_the_job_what_it_leaves_out(tmp_path: Path) -> 
     )
 
 
-@pytest.mark.parametrize("matrix", ['{a: ["1,b=2", "1"], b: ["3", "2,b=3"]}', '{a: [0, 1, "0"], b: [0]}'])
+@pytest.mark.parametrize(
+    "matrix", ['{a: ["1,b=2", "1"], b: ["3", "2,b=3"]}', '{a: [0, 1, "0"], b: [0]}']
+)
 def test_names_that_would_be_the_same_are_refused(matrix: str, tmp_path: Path) -> None:
     with pytest.raises(RequestError, match=r"two tasks of the job .* would have the same name"):
         tasks_of(tmp_path, f'command: [a.py, "{{a}}{{b}}"]\nmatrix: {matrix}\n')
@@ -83,19 +92,32 @@ def test_names_that_would_be_the_same_are_refused(matrix: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("gpus", ["0", "0.3333", "1.0", "4"])
 def test_shares_below_one_and_whole_gpus_are_accepted(gpus: str, tmp_path: Path) -> None:
-    assert tasks_of(tmp_path, f"command: [a.py]\nresources: {{gpus: {gpus}}}\n")[0].gpus == float(gpus)
+    assert tasks_of(tmp_path, f"command: [a.py]\nresources: {{gpus: {gpus}}}\n")[0].gpus == float(
+        gpus
+    )
 
 
-@pytest.mark.parametrize(("written", "share"), [("1", 1.0), ("0.5", 0.5), ("1/3", 1 / 3), ('"1/1"', 1.0)])
-def test_a_share_of_a_node_is_a_number_or_one_part(written: str, share: float, tmp_path: Path) -> None:
-    assert tasks_of(tmp_path, f"command: [a.py]\nresources: {{share: {written}}}\n")[0].share == share
+@pytest.mark.parametrize(
+    ("written", "share"), [("1", 1.0), ("0.5", 0.5), ("1/3", 1 / 3), ('"1/1"', 1.0)]
+)
+def test_a_share_of_a_node_is_a_number_or_one_part(
+    written: str, share: float, tmp_path: Path
+) -> None:
+    assert (
+        tasks_of(tmp_path, f"command: [a.py]\nresources: {{share: {written}}}\n")[0].share == share
+    )
 
 
 def test_a_share_and_amounts_replace_each_other(tmp_path: Path) -> None:
-    text = "tasks:\n  - {name: a, command: [a.py], resources: {gpus: 1}}\n  - {name: b, command: [a.py]}\n"
+    text = (
+        "tasks:\n  - {name: a, command: [a.py], resources: {gpus: 1}}\n  - {name: b, command: "
+        "[a.py]}\n"
+    )
     one, other = tasks_of(tmp_path, f"{text}resources: {{share: 0.5}}\n")
     assert (one.gpus, one.share, other.share) == (1.0, None, 0.5)
-    one, other = tasks_of(tmp_path, f"{text.replace('gpus: 1', 'share: 1')}resources: {{cpus: 3}}\n")
+    one, other = tasks_of(
+        tmp_path, f"{text.replace('gpus: 1', 'share: 1')}resources: {{cpus: 3}}\n"
+    )
     assert (one.share, other.cpus, other.share) == (1.0, 3.0, None)
 
 
@@ -124,13 +146,21 @@ def test_a_runtime_env_file_is_taken_as_it_is_and_its_lines_are_named(tmp_path: 
     job.write_text("command: [ado]\nruntime_env: runtime_env.yaml\n")
     file.write_text(ADO)
     env = load_job(tmp_path).runtime_env
-    assert env.uv == ("ado-core", "${RAY_RUNTIME_ENV_CREATE_WORKING_DIR}/plugin-1.0-py3-none-any.whl")
+    assert env.uv == (
+        "ado-core",
+        "${RAY_RUNTIME_ENV_CREATE_WORKING_DIR}/plugin-1.0-py3-none-any.whl",
+    )
     assert env.env_vars == {"PYTHONUNBUFFERED": "x", "HOME": "/tmp"}
     file.write_text(f"{ADO}excludes: [data]\n")
+
     with pytest.raises(RequestError) as error:
         load_job(tmp_path)
+
     assert [str(problem) for problem in error.value.problems] == [
-        f"{file}:7: runtime_env.excludes: is a key of Ray's, and none here: write .rayignore into the job directory"
+        (
+            f"{file}:7: runtime_env.excludes: is a key of Ray's, and none here: write .rayignore "
+            "into the job directory"
+        )
     ]
 
 
@@ -140,10 +170,16 @@ RAYS_FORMS: list[tuple[str, dict[str, Any]]] = [
     ("uv: sub/more.txt", {"uv": ("numpy<2",)}),
     ("pip: [six]", {"pip": ("six",)}),
     ("pip: {packages: [six]}", {"pip": ("six",)}),
-    ("pip: {packages: requirements.txt, pip_check: true}", {"install_options": {"pip_check": True}}),
+    (
+        "pip: {packages: requirements.txt, pip_check: true}",
+        {"install_options": {"pip_check": True}},
+    ),
     (
         "uv: {packages: [six], uv_version: '==0.9.1', uv_pip_install_options: [--pre]}",
-        {"uv": ("six",), "install_options": {"uv_version": "==0.9.1", "uv_pip_install_options": ["--pre"]}},
+        {
+            "uv": ("six",),
+            "install_options": {"uv_version": "==0.9.1", "uv_pip_install_options": ["--pre"]},
+        },
     ),
     ("config: {setup_timeout_seconds: 1800}", {"config": {"setup_timeout_seconds": 1800}}),
     ("conda: environment.yml", {"conda": {"dependencies": ["pip"]}}),
@@ -178,17 +214,28 @@ def test_a_runtime_env_has_the_forms_that_ray_documents(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("pip: numpy", "runtime_env.pip: no such file: {here}/numpy; a package is an entry of a list: [numpy]"),
+        (
+            "pip: numpy",
+            "runtime_env.pip: no such file: {here}/numpy; a package is an entry of a list: [numpy]",
+        ),
         (
             "pip: bad.txt",
-            "runtime_env.pip: bad.txt names a file of this machine, which no node has: -r requirements.txt",
+            (
+                "runtime_env.pip: bad.txt names a file of this machine, which no node has: -r "
+                "requirements.txt"
+            ),
         ),
         ("conda: gone.yml", "runtime_env.conda: no such file: {here}/gone.yml"),
-        ("{uv: [six], install_options: {pip_version: '1'}}", "is not an option that Ray knows here; known: uv_check, "),
+        (
+            "{uv: [six], install_options: {pip_version: '1'}}",
+            "is not an option that Ray knows here; known: uv_check, ",
+        ),
         ("pip: {packages: [six], pip_verion: '1'}", "runtime_env.pip: must be a list"),
     ],
 )
-def test_what_ray_could_not_read_is_refused_before_anything_is_sent(text: str, message: str, rays: Path) -> None:
+def test_what_ray_could_not_read_is_refused_before_anything_is_sent(
+    text: str, message: str, rays: Path
+) -> None:
     (rays / "env.yaml").write_text(text)
     with pytest.raises(RequestError) as caught:
         load_job(rays)

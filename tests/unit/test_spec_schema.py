@@ -45,7 +45,9 @@ def test_each_schema_is_written_to_a_directory_that_may_be_new(tmp_path: Path) -
 def test_a_file_we_ship_names_its_schema_in_docs_if_it_names_one(kind: str, path: Path) -> None:
     named = SCHEMA_COMMENT.findall(path.read_text(encoding="utf-8"))
 
-    assert {(path.parent / name).resolve() for name in named} <= {ROOT / "docs" / f"{kind}.schema.json"}
+    assert {(path.parent / name).resolve() for name in named} <= {
+        ROOT / "docs" / f"{kind}.schema.json"
+    }
 
 
 @pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)

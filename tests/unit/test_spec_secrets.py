@@ -18,8 +18,23 @@ GITHUB = "ghp_" + "a1B2" * 9
 @pytest.mark.parametrize(
     "name",
     [
-        *("HF_TOKEN", "DB_PASS", "MYSQL_PWD", "GH_PAT", "AUTHORIZATION", "WANDB_KEY", "SLACK_WEBHOOK"),
-        *("SENTRY_DSN", "SESSION_COOKIE", "PGPASSWORD", "BASIC_AUTH", "SSH_PASSPHRASE", "wandb_api_key"),
+        *(
+            "HF_TOKEN",
+            "DB_PASS",
+            "MYSQL_PWD",
+            "GH_PAT",
+            "AUTHORIZATION",
+            "WANDB_KEY",
+            "SLACK_WEBHOOK",
+        ),
+        *(
+            "SENTRY_DSN",
+            "SESSION_COOKIE",
+            "PGPASSWORD",
+            "BASIC_AUTH",
+            "SSH_PASSPHRASE",
+            "wandb_api_key",
+        ),
     ],
 )
 def test_a_variable_with_such_a_name_is_hidden(name: str) -> None:
@@ -28,7 +43,17 @@ def test_a_variable_with_such_a_name_is_hidden(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["TOKENIZERS_PARALLELISM", "PATH", "PWD", "OLDPWD", "AUTHOR", "PASSES", "COMPASS", "KEYS", "LR"],
+    [
+        "TOKENIZERS_PARALLELISM",
+        "PATH",
+        "PWD",
+        "OLDPWD",
+        "AUTHOR",
+        "PASSES",
+        "COMPASS",
+        "KEYS",
+        "LR",
+    ],
 )
 def test_a_variable_with_another_name_is_shown(name: str) -> None:
     assert hidden({name: "x1"}) == {name: "x1"}
@@ -58,7 +83,9 @@ def test_a_secret_is_known_by_its_form(value: str, shown: str) -> None:
         (["curl", "https://a:b@host/x"], ["curl", "https://(hidden)@host/x"]),
     ],
 )
-def test_a_command_shows_its_flags_and_not_their_secrets(words: list[str], shown: list[str]) -> None:
+def test_a_command_shows_its_flags_and_not_their_secrets(
+    words: list[str], shown: list[str]
+) -> None:
     assert command_without_secrets(words) == shown
 
 

@@ -79,7 +79,11 @@ def test_a_shown_job_loads_again_to_the_same(text: str, tmp_path: Path) -> None:
 
 
 def test_defaults_are_marked(tmp_path: Path) -> None:
-    spec = cluster(tmp_path, "name: lab\nbackend: local\nhead: {cpus: 2}\nworkers: [{name: gpu, memory: 4GiB}]\n")
+    spec = cluster(
+        tmp_path,
+        "name: lab\nbackend: local\nhead: {cpus: 2}\nworkers: [{name: gpu, memory: 4GiB}]\n",
+    )
+
     shown = """\
 name: lab
 backend: local
@@ -104,6 +108,7 @@ local:
   simulated_gpus: false  # default
 auth: token  # default
 """
+
     assert as_yaml(spec) == shown
     document = json.loads(json.dumps(as_json(spec)))
     of_ray: dict[str, object] = {"image": None, "resources": {}, "labels": {}, "ray_start": {}}
@@ -112,23 +117,37 @@ auth: token  # default
 
 
 def test_only_the_own_backend_has_a_section(tmp_path: Path) -> None:
-    shown = as_yaml(cluster(tmp_path, EXISTING + "kuberay: {namespace: mine}\ncompose: {simulated_gpus: true}\n"))
+    shown = as_yaml(
+        cluster(
+            tmp_path, EXISTING + "kuberay: {namespace: mine}\ncompose: {simulated_gpus: true}\n"
+        )
+    )
     assert {"existing:", "local:", "compose:", "kuberay:"} & set(shown.split()) == {"existing:"}
 
 
 def test_secrets_are_hidden_and_their_names_are_not(tmp_path: Path) -> None:
     secrets = "env: {HF_TOKEN: hunter2, MY_PASSWORD: hunter2, TOKENIZERS_PARALLELISM: fast, "
     spec = cluster(tmp_path, CLUSTER.replace("env: {", secrets))
-    (tmp_path / "job.yaml").write_text("tasks: [{name: a, command: [a.py], env: {WANDB_API_KEY: hunter2}}]\n")
+    (tmp_path / "job.yaml").write_text(
+        "tasks: [{name: a, command: [a.py], env: {WANDB_API_KEY: hunter2}}]\n"
+    )
     job = load_job(tmp_path)
     for shown in (as_yaml(spec) + as_yaml(job), json.dumps([as_json(spec), as_json(job)])):
         assert "hunter2" not in shown
-        assert all(name in shown for name in ("HF_TOKEN", "fast", "REGISTRY_PASSWORD", "WANDB_API_KEY"))
+        assert all(
+            name in shown for name in ("HF_TOKEN", "fast", "REGISTRY_PASSWORD", "WANDB_API_KEY")
+        )
 
 
 def test_the_charts_values_are_hidden_and_one_that_was_is_asked_for(tmp_path: Path) -> None:
-    spec = cluster(tmp_path, f"{KUBERAY}kuberay: {{operator: {{values: {{auth: {{password: hunter2}}, b: 1}}}}}}\n")
+    spec = cluster(
+        tmp_path,
+        f"{KUBERAY}kuberay: {{operator: {{values: {{auth: {{password: hunter2}}, b: 1}}}}}}\n",
+    )
     assert as_json(spec)["kuberay"]["operator"]["values"] == {"auth": "(hidden)", "b": "(hidden)"}
     assert "hunter2" not in as_yaml(spec)
-    with pytest.raises(RequestError, match=r"kuberay\.operator\.values\.auth: was hidden when this file was written"):
+    with pytest.raises(
+        RequestError,
+        match=r"kuberay\.operator\.values\.auth: was hidden when this file was written",
+    ):
         cluster(tmp_path, as_yaml(spec))

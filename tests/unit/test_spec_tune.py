@@ -33,14 +33,26 @@ def problems(directory: Path, text: str) -> list[str]:
     return [f"{problem.where.split()[-1]}: {problem.message}" for problem in error.value.problems]
 
 
-def test_a_sweep_goes_to_the_runner_with_the_task_that_tries_a_configuration(tmp_path: Path) -> None:
+def test_a_sweep_goes_to_the_runner_with_the_task_that_tries_a_configuration(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "job.yaml").write_text(GOOD)
     job = load_job(tmp_path)
     about = sweep(job)
     assert about and expand(job) == ()
     assert about["task"]["command"] == job.command
-    assert (about["task"]["watch"]["metric"], about["task"]["watch"]["silence"]) == ("reward", 300.0)
-    assert (about["metric"], about["mode"], about["search"], about["prune"]) == ("reward", "max", "tpe", None)
+    assert (about["task"]["watch"]["metric"], about["task"]["watch"]["silence"]) == (
+        "reward",
+        300.0,
+    )
+
+    assert (about["metric"], about["mode"], about["search"], about["prune"]) == (
+        "reward",
+        "max",
+        "tpe",
+        None,
+    )
+
     assert about["space"]["momentum"] == {
         "kind": "uniform",
         "of": [0.0, 1.0],
@@ -48,6 +60,7 @@ def test_a_sweep_goes_to_the_runner_with_the_task_that_tries_a_configuration(tmp
         "when": {"optimizer": ["sgd"]},
         "values": [0.0, 0.5, 1.0],
     }
+
     assert about["space"]["lr"]["values"] == []
 
 
@@ -71,9 +84,13 @@ def test_everything_that_is_wrong_with_a_sweep_is_said_at_once(tmp_path: Path) -
             e: {choice: [0, 1], when: {d: [3]}}
             repeat: {randint: [1, 4], step: 0.5}
     """
+
     kinds = "must have exactly one of: choice, grid, uniform, loguniform, randint, lograndint"
     step = "is for uniform, and whole for randint: at most the width of the range"
-    when = "is no choice above this one; a parameter depends on those of kind choice or grid above it"
+    when = (
+        "is no choice above this one; a parameter depends on those of kind choice or grid above it"
+    )
+
     assert problems(tmp_path, text) == [
         "command.10: names {lrr}, but the space has lr, a, b, c, g, h, i, d, e, repeat, repeat, "
         "got \"{lrr}\"; did you mean 'lr'?",
@@ -99,16 +116,26 @@ def test_everything_that_is_wrong_with_a_sweep_is_said_at_once(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ("  samples: 40\n", "", "tune.samples: is missing: how many configurations are tried (or give time)"),
+        (
+            "  samples: 40\n",
+            "",
+            "tune.samples: is missing: how many configurations are tried (or give time)",
+        ),
         (
             "[sgd]}}",
             "[sdg]}}",
-            "tune.space.momentum.when.optimizer: is never the case, got \"sdg\"; did you mean 'sgd'?",
+            (
+                'tune.space.momentum.when.optimizer: is never the case, got "sdg"; did you mean '
+                "'sgd'?"
+            ),
         ),
         (
             "when: {optimizer",
             "when: {optimiser",
-            "tune.space.momentum.when.optimiser: is no choice above this one; did you mean 'optimizer'?",
+            (
+                "tune.space.momentum.when.optimiser: is no choice above this one; did you mean "
+                "'optimizer'?"
+            ),
         ),
         (
             "when: {optimizer: [sgd]",
@@ -124,20 +151,26 @@ def test_everything_that_is_wrong_with_a_sweep_is_said_at_once(tmp_path: Path) -
         (
             "  repeats",
             "  search: cmaes\n  repeats",
-            'tune.search: cmaes needs two numbers at least that every configuration has, got "cmaes"',
+            (
+                "tune.search: cmaes needs two numbers at least that every configuration has, got "
+                '"cmaes"'
+            ),
         ),
         ('"--lr={lr}", ', "", "tune.space.lr: is used nowhere: write {lr} into command or env"),
         (
             "{lr}",
             "{lrr}",
-            'command.1: names {lrr}, but the space has lr, optimizer, momentum, repeat, got "--lr={lrr}"; '
+            "command.1: names {lrr}, but the space has lr, optimizer, momentum, repeat, got "
+            '"--lr={lrr}"; '
             "did you mean 'lr'?",
         ),
         ("tune:", "matrix: {a: [1]}\ntune:", "matrix: must not be given together with tune"),
         ("tune:", "watch: {metric: x}\ntune:", "watch: must not be given together with tune"),
     ],
 )
-def test_what_is_wrong_is_named_with_what_was_meant(tmp_path: Path, old: str, new: str, problem: str) -> None:
+def test_what_is_wrong_is_named_with_what_was_meant(
+    tmp_path: Path, old: str, new: str, problem: str
+) -> None:
     assert old in GOOD
     assert problems(tmp_path, GOOD.replace(old, new)) == [problem]
 
@@ -154,9 +187,14 @@ def test_ranges_in_which_a_search_cannot_count_are_refused(tmp_path: Path) -> No
             c: {{loguniform: [1, 1.0e301]}}
             d: {{uniform: [0, 1.0e300], step: 1.0e-300}}
     """
+
     assert problems(tmp_path, text) == [
-        "tune.space.a.uniform: must be two numbers between -1e+300 and 1e+300, got [-1.7e+308, 1.7e+308]",
-        "tune.space.b.randint: must be two numbers between -9,007,199,254,740,992 and 9,007,199,254,740,992, "
+        (
+            "tune.space.a.uniform: must be two numbers between -1e+300 and 1e+300, got [-1.7e+308, "
+            "1.7e+308]"
+        ),
+        "tune.space.b.randint: must be two numbers between -9,007,199,254,740,992 and "
+        "9,007,199,254,740,992, "
         "got [0, 9007199254740993]",
         "tune.space.c.loguniform: must be two numbers between -1e+300 and 1e+300, got [1.0, 1e+301]",
     ]

@@ -53,7 +53,9 @@ def test_anything_else_is_no_duration(written: object) -> None:
         parse_duration(written)
 
 
-@pytest.mark.parametrize("written", ["4GiB", "500MB", "1536MiB", "1TB", "0.001KB", "1234.567KB", "100663.297KB"])
+@pytest.mark.parametrize(
+    "written", ["4GiB", "500MB", "1536MiB", "1TB", "0.001KB", "1234.567KB", "100663.297KB"]
+)
 def test_a_size_is_written_as_it_is_read(written: str) -> None:
     assert format_size(parse_size(written)) == written
 
@@ -63,6 +65,8 @@ def test_every_size_survives_being_written(size: int) -> None:
     assert parse_size(format_size(size)) == size
 
 
-@pytest.mark.parametrize("written", ["90s", "5m", "2h", "1d", "0.5s", "3999.6s", "0.06s", "1234567.5s"])
+@pytest.mark.parametrize(
+    "written", ["90s", "5m", "2h", "1d", "0.5s", "3999.6s", "0.06s", "1234567.5s"]
+)
 def test_a_duration_is_written_as_it_is_read(written: str) -> None:
     assert format_duration(parse_duration(written)) == written

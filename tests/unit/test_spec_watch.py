@@ -43,12 +43,23 @@ def test_every_task_is_watched_and_of_tasks_that_run_together_the_first(tmp_path
         ("{first: 5m}", "watch.metric: is missing"),
         ("{metric: r, source: file}", "watch.path: is missing: source: file reads it"),
         ("{metric: r, path: m.csv}", "watch.path: is for source: file or mlflow, not auto"),
-        ("{metric: r, source: file, path: ../m.csv}", "watch.path: must be a path inside the task's directory"),
-        ("{metric: r, source: stdout, uri: 'http://127.0.0.1:5000'}", "watch.uri: is for source: mlflow"),
-        ("{metric: r, constant: 0}", "watch.constant: must be a duration such as 90s, 5m, 2h or 1d"),
+        (
+            "{metric: r, source: file, path: ../m.csv}",
+            "watch.path: must be a path inside the task's directory",
+        ),
+        (
+            "{metric: r, source: stdout, uri: 'http://127.0.0.1:5000'}",
+            "watch.uri: is for source: mlflow",
+        ),
+        (
+            "{metric: r, constant: 0}",
+            "watch.constant: must be a duration such as 90s, 5m, 2h or 1d",
+        ),
     ],
 )
 def test_a_watch_that_cannot_be_meant_is_refused(watch: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(RequestError) as refused:
         watches(tmp_path, f"watch: {watch}\n")
-    assert message in "\n".join(str(problem) for problem in refused.value.problems) + str(refused.value)
+    assert message in "\n".join(str(problem) for problem in refused.value.problems) + str(
+        refused.value
+    )

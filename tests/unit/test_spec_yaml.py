@@ -4,7 +4,22 @@ import pytest
 
 from trainyard.spec.yaml_source import UnreadableError, compose, plain_value
 
-TEXTS = ("no", "yes", "on", "y", "1:30", "2024-01-01", "1_000", "0o10", "0x1F", ".inf", "=", "<<", "1.2.3", "é")
+TEXTS = (
+    "no",
+    "yes",
+    "on",
+    "y",
+    "1:30",
+    "2024-01-01",
+    "1_000",
+    "0o10",
+    "0x1F",
+    ".inf",
+    "=",
+    "<<",
+    "1.2.3",
+    "é",
+)
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -24,9 +39,13 @@ def test_a_million_digits_are_text_and_cost_nothing() -> None:
 
 
 def test_every_path_has_the_line_of_its_key() -> None:
-    source = compose("name: lab\nworkers:\n  - name: gpu\n    cpus: 2\n  - name: cpu\n", origin="lab.yaml")
+    source = compose(
+        "name: lab\nworkers:\n  - name: gpu\n    cpus: 2\n  - name: cpu\n", origin="lab.yaml"
+    )
     lines = {("workers",): 2, ("workers", 0, "cpus"): 4, ("workers", 1): 5}
-    assert {path: source.places[path] for path in lines} == {path: f"lab.yaml:{line}" for path, line in lines.items()}
+    assert {path: source.places[path] for path in lines} == {
+        path: f"lab.yaml:{line}" for path, line in lines.items()
+    }
 
 
 def test_aliases_windows_lines_and_comments_are_fine() -> None:

@@ -8,7 +8,19 @@ from dataclasses import replace
 import pytest
 
 from trainyard.errors import NotReadyError, OutsideError
-from trainyard.steps import YES, Answer, Clock, PlannedStep, Stage, Step, StepResult, before_each, no, plan, run
+from trainyard.steps import (
+    YES,
+    Answer,
+    Clock,
+    PlannedStep,
+    Stage,
+    Step,
+    StepResult,
+    before_each,
+    no,
+    plan,
+    run,
+)
 
 
 class Recorder:
@@ -87,7 +99,9 @@ def _too_early() -> list[Step]:
 
 def test_what_holds_already_is_not_done_again() -> None:
     lamp = Lamp(lit=True)
-    assert run([_lamp_step(lamp)], Recorder(), clock=Time().clock()) == [StepResult("Light the lamp", False, 0.0)]
+    assert run([_lamp_step(lamp)], Recorder(), clock=Time().clock()) == [
+        StepResult("Light the lamp", False, 0.0)
+    ]
     assert lamp.switched == 0
 
 
@@ -115,7 +129,9 @@ def test_a_deadline_says_what_was_seen_last() -> None:
     assert progress.lines[-1] == "failed Light the lamp"
 
 
-@pytest.mark.parametrize(("do", "error"), [(_refuse, OutsideError), (_interrupt, KeyboardInterrupt)])
+@pytest.mark.parametrize(
+    ("do", "error"), [(_refuse, OutsideError), (_interrupt, KeyboardInterrupt)]
+)
 def test_a_step_that_fails_or_is_interrupted_stops_the_ones_after_it(
     do: Callable[[], None], error: type[BaseException]
 ) -> None:
@@ -149,22 +165,44 @@ def test_a_plan_asks_neither_steps_nor_stages_that_cannot_be_asked_yet() -> None
         PlannedStep("Light it", "after", "after: Build the house"),
         PlannedStep("Read in it", "after", "after: Light it", disruptive=True),
     ]
+
     # Stages may take long to look.
     assert progress.lines == ["expanding Look", "finished Look"]
-    built = Stage("light", "Light it", lambda: [_lamp_step(Lamp(), title="Light the hall")], after="Build the house")
+    built = Stage(
+        "light",
+        "Light it",
+        lambda: [_lamp_step(Lamp(), title="Light the hall")],
+        after="Build the house",
+    )
+
     house = _lamp_step(Lamp(lit=True), title="Build the house")
     assert [step.state for step in plan([house, built])] == ["already", "would"]
 
 
 def test_before_the_first_step_that_ends_nodes_somebody_may_refuse_and_is_asked_once() -> None:
     hall, yard, asked = Lamp(), Lamp(), list[int]()
-    disruptive = [replace(_lamp_step(lamp), disruptive=True) for lamp in (Lamp(lit=True), yard, Lamp())]
-    assert [step.disruptive for step in plan([_lamp_step(hall), *disruptive])] == [False, True, True, True]
-    run([_lamp_step(hall), *disruptive], Recorder(), before_disruption=lambda: asked.append(hall.switched))
+    disruptive = [
+        replace(_lamp_step(lamp), disruptive=True) for lamp in (Lamp(lit=True), yard, Lamp())
+    ]
+
+    assert [step.disruptive for step in plan([_lamp_step(hall), *disruptive])] == [
+        False,
+        True,
+        True,
+        True,
+    ]
+
+    run(
+        [_lamp_step(hall), *disruptive],
+        Recorder(),
+        before_disruption=lambda: asked.append(hall.switched),
+    )
+
     assert asked == [1]
     dark = Lamp()
     with pytest.raises(OutsideError, match="the fuse blew"):
         run([replace(_lamp_step(dark), disruptive=True)], Recorder(), before_disruption=_refuse)
+
     assert dark.switched == 0
     run([disruptive[0], _lamp_step(Lamp())], Recorder(), before_disruption=_interrupt)
 
@@ -174,10 +212,20 @@ def test_a_stage_is_expanded_once_what_comes_before_it_holds() -> None:
 
     def expand() -> list[Step | Stage]:
         assert hall.lit
-        return [Stage("look-into", "Look into the yard", lambda: [_lamp_step(yard, title="Light the yard")])]
+        return [
+            Stage(
+                "look-into",
+                "Look into the yard",
+                lambda: [_lamp_step(yard, title="Light the yard")],
+            )
+        ]
 
-    results = run([_lamp_step(hall, title="Light the hall"), Stage("look-outside", "Look outside", expand)], progress)
+    results = run(
+        [_lamp_step(hall, title="Light the hall"), Stage("look-outside", "Look outside", expand)],
+        progress,
+    )
     assert [result.title for result in results] == ["Light the hall", "Light the yard"]
+
     assert progress.lines == [
         "started Light the hall",
         "finished Light the hall",
@@ -201,12 +249,18 @@ def test_what_comes_before_each_question_and_each_change_is_called_by_steps_of_s
     lit, dark, inner = Lamp(lit=True), Lamp(), Lamp()
     asked: list[int] = []
     changes: list[int] = []
-    steps: list[Step | Stage] = [_lamp_step(lit), _lamp_step(dark), Stage("look", "Look", lambda: [_lamp_step(inner)])]
+    steps: list[Step | Stage] = [
+        _lamp_step(lit),
+        _lamp_step(dark),
+        Stage("look", "Look", lambda: [_lamp_step(inner)]),
+    ]
 
     def now() -> int:
         return dark.switched + inner.switched
 
-    wrapped = before_each(steps, question=lambda: asked.append(now()), change=lambda: changes.append(now()))
+    wrapped = before_each(
+        steps, question=lambda: asked.append(now()), change=lambda: changes.append(now())
+    )
     plan(wrapped)
     assert (asked, changes) == ([0, 0, 0], [])
     run(wrapped, Recorder(), clock=Time().clock())

@@ -1,4 +1,6 @@
-"""A sweep without Ray, on Optuna's own study: which configurations are tried, when they end, and what counts."""
+"""A sweep without Ray, on Optuna's own study: which configurations are tried, when they end, and
+what counts.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ class Yard:
 
     def __post_init__(self) -> None:
         tune = {"space": SPACE, "metric": "reward", "samples": 10, **self.tune}
-        spec = sweep_of(JobSpec.model_validate({"name": "job", "command": self.command, "tune": tune}))
+        spec = sweep_of(
+            JobSpec.model_validate({"name": "job", "command": self.command, "tune": tune})
+        )
         assert spec
         self.journal = self.before
         self.study = Study(spec, self.before, name="job", write=self._write)
@@ -57,7 +61,9 @@ class Yard:
         self.commands |= {task.name: task.command for task in tasks}
         return [task.name for task in tasks]
 
-    def train(self, value: Callable[[tuple[str, ...], int], float], *, rounds: int = 1000, steps: int = 5) -> None:
+    def train(
+        self, value: Callable[[tuple[str, ...], int], float], *, rounds: int = 1000, steps: int = 5
+    ) -> None:
         """Run every task to its end, all repeats of a trial in step, until the sweep is over."""
         for _ in range(rounds):
             if self.sweep.is_over:
@@ -93,14 +99,19 @@ def test_a_configuration_fills_a_command_and_a_word_without_its_parameter_is_lef
     assert {name.rpartition("-")[2] for name in yard.commands} == {"0", "1"}
     for command in yard.commands.values():
         assert any(word.startswith("--momentum=") for word in command) == (command[2] == "sgd")
-    momenta = [command[3].partition("=")[2] for command in yard.commands.values() if command[2] == "sgd"]
+    momenta = [
+        command[3].partition("=")[2] for command in yard.commands.values() if command[2] == "sgd"
+    ]
     assert momenta and all(len(momentum) == 3 for momentum in momenta)
 
 
 @pytest.mark.parametrize("search", ["tpe", "random", "cmaes"])
 def test_each_configuration_is_tried_once_its_repeats_averaged(search: str) -> None:
     space = {"lr": SPACE["lr"], "width": {"randint": [1, 3]}}
-    yard = Yard({"space": space, "search": search, "repeats": 3, "samples": 8}, ["x", "{lr}", "{width}", "{repeat}"])
+    yard = Yard(
+        {"space": space, "search": search, "repeats": 3, "samples": 8},
+        ["x", "{lr}", "{width}", "{repeat}"],
+    )
     yard.train(lambda command, step: float(command[3]))
     assert yard.outcomes() == {"complete": 8}
     assert all((ended["value"], ended["values"]) == (1.0, [0.0, 1.0, 2.0]) for ended in yard.ended)
@@ -115,7 +126,10 @@ def test_a_grid_is_tried_whole_without_what_makes_no_difference() -> None:
     command = ["x", "{optimizer}", "{momentum}"]
     yard = Yard({"space": space, "search": "grid", "samples": None}, command)
     yard.train(lambda command, step: 1.0)
-    assert sorted(yard.commands.values()) == [("x", "adam"), *(("x", "sgd", m) for m in ("0.0", "0.1", "0.2"))]
+    assert sorted(yard.commands.values()) == [
+        ("x", "adam"),
+        *(("x", "sgd", m) for m in ("0.0", "0.1", "0.2")),
+    ]
     assert yard.sweep.result()["reason"] == "every configuration of its space was tried"
 
 
@@ -129,7 +143,10 @@ def test_a_search_that_proposes_what_was_tried_draws_from_what_is_left() -> None
     space = {"a": {"randint": [0, 1]}, "b": {"uniform": [0, 1.5], "step": 0.1}}
     yard = Yard({"space": space, "samples": 28}, ["x", "{a}", "{b}"])
     yard.train(lambda command, step: float(command[1]), steps=1)
-    assert (yard.outcomes(), yard.sweep.result()["reason"]) == ({"complete": 28}, "all samples were tried")
+    assert (yard.outcomes(), yard.sweep.result()["reason"]) == (
+        {"complete": 28},
+        "all samples were tried",
+    )
     whole = Yard({"space": space, "samples": 100}, ["x", "{a}", "{b}"], before=yard.journal)
     whole.train(lambda command, step: float(command[1]), steps=1)
     reason = "every configuration of its space was tried"
@@ -151,11 +168,17 @@ def test_a_space_too_large_to_be_listed_is_drawn_from_by_chance() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize(("search", "prune"), [("tpe", "median"), ("cmaes", "hyperband"), ("random", "percentile")])
+@pytest.mark.parametrize(
+    ("search", "prune"), [("tpe", "median"), ("cmaes", "hyperband"), ("random", "percentile")]
+)
 def test_the_largest_numbers_end_no_sweep(search: str, prune: str) -> None:
     most = 1.7976931348623157e308
     ranges = {"a": {"uniform": [-1e300, 1e300]}, "b": {"randint": [-(2**53), 2**53]}}
-    space = {**ranges, "c": {"loguniform": [1e-300, 1e300]}, "d": {"uniform": [0, 1e300], "step": 1e299}}
+    space = {
+        **ranges,
+        "c": {"loguniform": [1e-300, 1e300]},
+        "d": {"uniform": [0, 1e300], "step": 1e299},
+    }
     tune = {"space": space, "search": search, "samples": 30, "repeats": 2, "prune": {"by": prune}}
     yard = Yard(tune, ["x", *(f"{{{name}}}" for name in space)])
     values = cycle([most, most, -most, most, 1.0])
@@ -169,7 +192,9 @@ def test_what_was_killed_goes_on_and_each_configuration_counts_once(tmp_path: An
     killed.train(closeness, rounds=3)
     ran = killed.start()
     again = Yard({"repeats": 2}, before=killed.journal)
-    assert [ended["outcome"] for ended in again.ended] == ["complete"] * killed.outcomes()["complete"]
+    assert [ended["outcome"] for ended in again.ended] == ["complete"] * killed.outcomes()[
+        "complete"
+    ]
     # What ran then is tried first, under numbers of its own.
     first = again.start()
     assert [again.commands[name] for name in first] == [killed.commands[name] for name in ran]
@@ -179,9 +204,16 @@ def test_what_was_killed_goes_on_and_each_configuration_counts_once(tmp_path: An
     assert sum(again.outcomes().values()) == 10
     file = tmp_path / "study.journal"
     file.write_text(again.journal)
-    study = optuna.load_study(study_name=None, storage=JournalStorage(JournalFileBackend(str(file))))
+    study = optuna.load_study(
+        study_name=None, storage=JournalStorage(JournalFileBackend(str(file)))
+    )
     complete = [trial for trial in study.trials if trial.state.name == "COMPLETE"]
-    assert len({key_of(trial.params) for trial in complete}) == len(complete) == again.outcomes()["complete"]
+    assert (
+        len({key_of(trial.params) for trial in complete})
+        == len(complete)
+        == again.outcomes()["complete"]
+    )
+
     best = again.sweep.result()["best"]
     assert (study.best_trial.number, study.best_value) == (best["trial"], best["value"])
 
@@ -218,14 +250,21 @@ def test_what_is_worse_than_others_at_a_step_is_pruned_as_a_group() -> None:
     yard.train(closeness)
     pruned = [ended for ended in yard.ended if ended["outcome"] == "pruned"]
     assert pruned and yard.outcomes()["complete"] >= 3
-    assert all(re.fullmatch(r"worse than others at value \d+ \(median\)", ended["reason"]) for ended in pruned)
+    assert all(
+        re.fullmatch(r"worse than others at value \d+ \(median\)", ended["reason"])
+        for ended in pruned
+    )
     assert yard.sweep.problem() is None
 
 
 def test_a_second_attempt_writes_the_values_of_its_steps_again() -> None:
     yard = Yard({"repeats": 2, "objective": "best"})
     first, second = yard.start()[:2]
-    for name, attempt, values in ((first, 1, [5.0]), (first, 2, [1.0, 2.0]), (second, 1, [4.0, 3.0])):
+    for name, attempt, values in (
+        (first, 1, [5.0]),
+        (first, 2, [1.0, 2.0]),
+        (second, 1, [4.0, 3.0]),
+    ):
         points = [[step, value, 0.0] for step, value in enumerate(values)]
         yard.sweep.metric(AttemptRecord(name, attempt), points)
     yard.end(first, second)

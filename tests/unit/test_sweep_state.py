@@ -11,7 +11,9 @@ from trainyard.results.sweep import Sweep
 
 
 def folded(*events: tuple[str, dict[str, Any]], mode: str = "max") -> Sweep:
-    state = RunState(run="sweep-1", cluster="lab", job="cartpole", tune={"metric": "reward", "mode": mode})
+    state = RunState(
+        run="sweep-1", cluster="lab", job="cartpole", tune={"metric": "reward", "mode": mode}
+    )
     for at, (name, fields) in enumerate(events):
         state.apply({"event": name, "time": 100.0 + at, **fields})
     assert state.sweep
@@ -22,8 +24,16 @@ def begun(trial: int, *tasks: str, **params: Any) -> tuple[str, dict[str, Any]]:
     return "trial-started", {"trial": trial, "params": params, "tasks": list(tasks)}
 
 
-def done(trial: int, outcome: str, *values: float | None, value: float | None = None) -> tuple[str, dict[str, Any]]:
-    fields = {"trial": trial, "outcome": outcome, "value": value, "values": list(values), "reason": None}
+def done(
+    trial: int, outcome: str, *values: float | None, value: float | None = None
+) -> tuple[str, dict[str, Any]]:
+    fields = {
+        "trial": trial,
+        "outcome": outcome,
+        "value": value,
+        "values": list(values),
+        "reason": None,
+    }
     return "trial-ended", fields
 
 
@@ -35,6 +45,7 @@ def test_trials_are_folded_into_what_status_prints() -> None:
         done(1, "pruned", 5.0, None, value=5.0),
         begun(2, "trial-0002-0", lr=0.3),
     )
+
     first = {"params": {"lr": 0.1}, "state": "complete", "value": 2.0, "values": (1.0, 3.0)}
     document = sweep.document()
     assert document["trials"][0] == {
@@ -44,14 +55,25 @@ def test_trials_are_folded_into_what_status_prints() -> None:
         "reason": None,
         "seconds": 2.0,
     }
-    assert document["counts"] == {"complete": 1, "pruned": 1, "failed": 0, "running": 1, "stopped": 0}
+
+    assert document["counts"] == {
+        "complete": 1,
+        "pruned": 1,
+        "failed": 0,
+        "running": 1,
+        "stopped": 0,
+    }
+
     # A trial that was pruned is not the best one, whatever its value was.
     assert document["best"] == {"trial": 0, "value": 2.0, "params": {"lr": 0.1}}
 
 
 def test_the_best_is_by_mode_and_of_equal_ones_the_first() -> None:
     values = {0: 3.0, 1: 1.0, 2: 3.0, 3: 1.0}
-    events = [*(begun(n) for n in values), *(done(n, "complete", v, value=v) for n, v in values.items())]
+    events = [
+        *(begun(n) for n in values),
+        *(done(n, "complete", v, value=v) for n, v in values.items()),
+    ]
     assert [trial.number for trial in folded(*events).ranked()] == [0, 2, 1, 3]
     assert [trial.number for trial in folded(*events, mode="min").ranked()] == [1, 3, 0, 2]
 
@@ -60,7 +82,10 @@ def test_trials_that_run_when_the_run_ends_were_stopped_and_nan_is_no_value() ->
     end = {"reason": "time", "samples": 1, "best": None}
     ended = {"state": "stopped", "exit": 1, "seconds": 5.0, "sweep": end}
     sweep = folded(
-        begun(0), begun(1, "trial-0001-0"), done(0, "complete", float("nan"), value=float("nan")), ("run-ended", ended)
+        begun(0),
+        begun(1, "trial-0001-0"),
+        done(0, "complete", float("nan"), value=float("nan")),
+        ("run-ended", ended),
     )
     assert (sweep.trials[0].value, sweep.trials[0].values) == (None, (None,))
     assert (sweep.trials[1].state, sweep.trials[1].seconds) == ("stopped", 2.0)
@@ -68,7 +93,13 @@ def test_trials_that_run_when_the_run_ends_were_stopped_and_nan_is_no_value() ->
 
 
 def test_values_of_a_metric_that_cannot_be_drawn_are_no_points_of_its_curve() -> None:
-    values = [[0, 1.5, 100.0], [1, float("nan"), 101.0], [2, float("inf"), 102.0], ["3", 1.0, 103.0], [4, 2, 104]]
+    values = [
+        [0, 1.5, 100.0],
+        [1, float("nan"), 101.0],
+        [2, float("inf"), 102.0],
+        ["3", 1.0, 103.0],
+        [4, 2, 104],
+    ]
     metrics: dict[str, Curve] = {}
     collect({"event": "metric", "task": "a", "attempt": 1, "values": values}, metrics)
     assert metrics["a"].points() == [(0.0, 1.5, 100.0), (4.0, 2.0, 104.0)]

@@ -1,4 +1,6 @@
-"""`make test` and its tiers: each test is of one, and what this machine cannot run is left out by name."""
+"""`make test` and its tiers: each test is of one, and what this machine cannot run is left out by
+name.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,20 @@ from tests.bed.places import may_mount
 from tests.dealing import Ran
 from tests.tiers import CORE, LANES, LIFECYCLE, LOCAL, MARKS, TIERS, Lane, lanes, mark_of, tier_of
 from tests.together import left_out, summary
-from tests.tools import FOR_THE_ENGINE, ON_THIS_MACHINE, Machine, Supplies, announcement, obstacle, packages
+from tests.tools import (
+    FOR_THE_ENGINE,
+    ON_THIS_MACHINE,
+    Machine,
+    Supplies,
+    announcement,
+    obstacle,
+    packages,
+)
 
 ROOT = Path(__file__).parents[2]
-READY = Machine(is_root=True, has_apt=True, runs_engines=True, has_go=True, has_images=True, has_kubernetes=True)
+READY = Machine(
+    is_root=True, has_apt=True, runs_engines=True, has_go=True, has_images=True, has_kubernetes=True
+)
 BARE = dataclasses.replace(
     READY,
     has_go=False,
@@ -38,9 +50,14 @@ def test_every_test_is_of_one_tier_and_of_one_lane_of_it() -> None:
             tier = tier_of(marks)
             if {"core", "browser", "engine"} <= set(marks):
                 continue  # no test has both a browser and containers
-            has = {mark: mark in marks for mark in names} | {mark_of(one): one == tier for one in TIERS}
+
+            has = {mark: mark in marks for mark in names} | {
+                mark_of(one): one == tier for one in TIERS
+            }
             # What pytest takes is Python, too.
-            found = [lane.tier for lane in LANES if lane.tier != LIFECYCLE and eval(lane.marks, has)]
+            found = [
+                lane.tier for lane in LANES if lane.tier != LIFECYCLE and eval(lane.marks, has)
+            ]
             assert found == [tier], marks
 
 
@@ -67,14 +84,25 @@ def test_the_tier_of_a_test_is_that_of_the_most_that_it_needs(marks: set[str], t
         (READY, ""),
         (BARE, ""),
         (USER, "they need root, or sudo without a password"),
-        (CONTAINER, "they start a Docker engine, and this container may not (no CAP_SYS_ADMIN or no CAP_NET_ADMIN)"),
+        (
+            CONTAINER,
+            (
+                "they start a Docker engine, and this container may not (no CAP_SYS_ADMIN or no "
+                "CAP_NET_ADMIN)"
+            ),
+        ),
         (
             WITHOUT_APT,
-            "they need docker-registry, dockerd, ip, mmdebstrap, rsync, unpigz, and this system has no apt-get",
+            (
+                "they need docker-registry, dockerd, ip, mmdebstrap, rsync, unpigz, and this system "
+                "has no apt-get"
+            ),
         ),
     ],
 )
-def test_groups_that_use_the_engine_are_left_out_where_it_cannot_run(machine: Machine, reason: str) -> None:
+def test_groups_that_use_the_engine_are_left_out_where_it_cannot_run(
+    machine: Machine, reason: str
+) -> None:
     assert obstacle(machine) == reason
     assert left_out([CORE], machine) == (["core-containers"] if reason else [])
     assert left_out([LOCAL], machine) == []
@@ -101,20 +129,29 @@ def test_a_machine_that_has_everything_has_nothing_announced() -> None:
 
 
 def test_a_container_gets_what_the_other_tests_use_and_no_engine() -> None:
-    assert packages(CONTAINER) == ["chromium", "mesa-vulkan-drivers", "openssh-client", "vulkan-tools"]
+    assert packages(CONTAINER) == [
+        "chromium",
+        "mesa-vulkan-drivers",
+        "openssh-client",
+        "vulkan-tools",
+    ]
 
 
 def test_without_rights_nothing_is_installed() -> None:
     assert packages(USER) == []
     assert announcement(USER, uses(CORE)) == [
-        "installs no Docker engine: the tests that use one are left out, they need root, or sudo without a password"
+        (
+            "installs no Docker engine: the tests that use one are left out, they need root, or sudo "
+            "without a password"
+        )
     ]
 
 
 def test_the_last_line_names_what_failed_and_what_was_left_out() -> None:
     assert summary({"local": 0, "ec2": 1}, [LOCAL, "ec2"], READY) == "failed: ec2; passed: local"
     assert summary({"core": 0, "core-browser": 0}, [CORE], USER) == (
-        "passed: core, core-browser; left out: core-containers, since they need root, or sudo without a password; "
+        "passed: core, core-browser; left out: core-containers, since they need root, or sudo "
+        "without a password; "
         "left out: what uses chromium, ssh, vulkaninfo, which this machine lacks"
     )
 
@@ -137,19 +174,24 @@ def test_modules_are_listed_by_their_time() -> None:
     ]
 
 
-def test_where_all_tests_must_run_leaving_some_out_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_all_tests_must_run_leaving_some_out_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("TRAINYARD_TESTS", "all")
     monkeypatch.setattr(together, "look", lambda: USER)
     with pytest.raises(SystemExit) as left:
         together.main([CORE, "ec2"])
     assert left.value.code == (
-        "error: TRAINYARD_TESTS=all, but these cannot run: core-containers, ec2, since they need root, or sudo "
+        "error: TRAINYARD_TESTS=all, but these cannot run: core-containers, ec2, since they need "
+        "root, or sudo "
         "without a password"
     )
 
 
 def test_ci_runs_what_people_run_and_leaves_nothing_out() -> None:
-    commands = [line for line in (ROOT / ".ci/run").read_text().splitlines() if line and line[0] != "#"]
+    commands = [
+        line for line in (ROOT / ".ci/run").read_text().splitlines() if line and line[0] != "#"
+    ]
     assert commands == [
         "set -euo pipefail",
         'cd "$(dirname "$0")/.."',

@@ -21,7 +21,9 @@ from trainyard.results.sweep import Sweep
 def status(name: str, state: str, *, unsure: str | None = None) -> RunStatus:
     found = RunState(run=name, cluster="lab", job="job", tasks=())
     if state == "ended":
-        found.apply({"event": "run-ended", "state": "succeeded", "exit": 0, "seconds": 1.0, "time": 1.0})
+        found.apply(
+            {"event": "run-ended", "state": "succeeded", "exit": 0, "seconds": 1.0, "time": 1.0}
+        )
     return RunStatus(RunDirectory(Path(name)), found, unsure=unsure)
 
 
@@ -44,7 +46,9 @@ def test_the_only_run_that_goes_on_is_the_one_to_stop() -> None:
 def test_an_interruption_says_how_the_run_ended(state: str | None, what: str) -> None:
     found = status("a-1", "running")
     if state:
-        found.state.apply({"event": "run-ended", "state": state, "exit": 0, "seconds": 1.0, "time": 1.0})
+        found.state.apply(
+            {"event": "run-ended", "state": state, "exit": 0, "seconds": 1.0, "time": 1.0}
+        )
     error = launch.interrupted(found).error
     hint = "Resume it: trainyard train.resume a-1" if state in ("stopped", "failed") else None
     hint = hint if state else "See: trainyard train.status a-1"
@@ -58,7 +62,8 @@ def test_of_several_runs_that_go_on_none_is_chosen() -> None:
     with pytest.raises(RequestError) as caught:
         runs.the_open_run([status("a-2", "running"), status("a-1", "running")])
     assert str(caught.value) == (
-        "2 runs are active\n  - RUN: one of: a-2, a-1\n  -> Name the one to stop: trainyard train.stop a-2"
+        "2 runs are active\n  - RUN: one of: a-2, a-1\n  -> Name the one to stop: trainyard "
+        "train.stop a-2"
     )
 
 
@@ -66,23 +71,38 @@ def test_a_damaged_run_is_named_and_hides_no_other(tmp_path: Path) -> None:
     here = Here({}, tmp_path)
     for name in ("good-1", "events-1", "record-1"):
         run = ended_run(tmp_path, name)
+
     (run.path / "run.json").write_text('{"x": [')
     (tmp_path / "results" / "events-1" / "events.jsonl").write_text("[]\n")
     found = {one.run.name: one.unsure for one in runs.statuses(here)}
+
     assert found == {
         "good-1": None,
-        "events-1": "run events-1 is damaged: not an event of Trainyard's runner: it is no JSON object",
+        "events-1": (
+            "run events-1 is damaged: not an event of Trainyard's runner: it is no JSON object"
+        ),
         "record-1": "run record-1 is damaged: not the record of a run",
     }
+
     assert runs.find_run("good-1", here).name == "good-1"
 
 
 def test_runs_are_chosen_by_job_state_and_age(tmp_path: Path) -> None:
     here = Here({}, tmp_path)
     ended_run(tmp_path, "good-1")
-    chosen = [{"job": "jobs/good/"}, {"job": "goo"}, {"state": "failed"}, {"state": "succeeded"}, {"since": "5m"}]
+    chosen = [
+        {"job": "jobs/good/"},
+        {"job": "goo"},
+        {"state": "failed"},
+        {"state": "succeeded"},
+        {"since": "5m"},
+    ]
+
     assert [len(runs.statuses(here, **flags)) for flags in chosen] == [1, 0, 0, 1, 0]
-    for flags, message in (({"state": "suceeded"}, "did you mean 'succeeded'"), ({"since": "2 weeks"}, "--since")):
+    for flags, message in (
+        ({"state": "suceeded"}, "did you mean 'succeeded'"),
+        ({"since": "2 weeks"}, "--since"),
+    ):
         with pytest.raises(RequestError, match=message):
             runs.statuses(here, **flags)
 
@@ -96,10 +116,14 @@ def test_what_is_all_at_home_needs_no_cluster(tmp_path: Path) -> None:
 def ended_run(home: Path, name: str) -> RunDirectory:
     """Return a run that has ended, on a cluster that is gone."""
     run = store.create(
-        home / "results", {"run": name, "job": name[:-2], "cluster": "lab", "tasks": []}, cluster="", job=""
+        home / "results",
+        {"run": name, "job": name[:-2], "cluster": "lab", "tasks": []},
+        cluster="",
+        job="",
     )
     run.events.write_text(
-        '{"seq": 0, "time": 1.0, "event": "run-ended", "state": "succeeded", "exit": 0, "seconds": 1.0, "counts": {}}\n'
+        '{"seq": 0, "time": 1.0, "event": "run-ended", "state": "succeeded", "exit": 0, '
+        '"seconds": 1.0, "counts": {}}\n'
     )
     return run
 

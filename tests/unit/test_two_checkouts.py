@@ -1,4 +1,6 @@
-"""A cluster's name is one cluster on this machine: a second checkout with a file of that name is told whose it is."""
+"""A cluster's name is one cluster on this machine: a second checkout with a file of that name is
+told whose it is.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def made(home: Path, checkout: str) -> Cluster:
     return found
 
 
-def test_a_second_checkout_is_told_whose_the_cluster_is_and_not_connected_to_it(tmp_path: Path) -> None:
+def test_a_second_checkout_is_told_whose_the_cluster_is_and_not_connected_to_it(
+    tmp_path: Path,
+) -> None:
     first = made(tmp_path, "first").loaded.source
     second = cluster(tmp_path, "second")
     for command in (clusters.connect, clusters.status, clusters.plan_up, clusters.plan_down):
@@ -41,7 +45,9 @@ def test_a_second_checkout_is_told_whose_the_cluster_is_and_not_connected_to_it(
 
 def test_another_file_of_the_same_directory_means_the_same_cluster(tmp_path: Path) -> None:
     made(tmp_path, "first")
-    (tmp_path / "first" / "clusters" / "larger.yaml").write_text("{name: lab, backend: local, head: {cpus: 2}}")
+    (tmp_path / "first" / "clusters" / "larger.yaml").write_text(
+        "{name: lab, backend: local, head: {cpus: 2}}"
+    )
     larger = clusters.find("larger", {"HOME": str(tmp_path)}, directory=tmp_path / "first")
     assert clusters.status(larger).state == "absent"
 
@@ -52,6 +58,8 @@ def test_a_checkout_that_was_moved_keeps_its_cluster(tmp_path: Path) -> None:
     assert clusters.status(cluster(tmp_path, "moved")).state == "absent"
 
 
-def test_who_names_a_cluster_on_the_command_line_may_remove_it_from_anywhere(tmp_path: Path) -> None:
+def test_who_names_a_cluster_on_the_command_line_may_remove_it_from_anywhere(
+    tmp_path: Path,
+) -> None:
     made(tmp_path, "first")
     assert clusters.plan_down(cluster(tmp_path, "second", overrides=("name=lab",)))

@@ -1,4 +1,6 @@
-"""The report of a run that goes on: written when there is news, and not more often than the page is loaded."""
+"""The report of a run that goes on: written when there is news, and not more often than the page is
+loaded.
+"""
 
 from __future__ import annotations
 

@@ -21,17 +21,26 @@ ORDER: dict[str, Any] = {
     "cpus": 1.0,
     "env": {"COLOUR": "red"},
     "watch": None,
-    "ray_environment": {"working_dir": "gcs://_ray_pkg_1.zip", "env_vars": {"SHADE": "dark", "COLOUR": "blue"}},
+    "ray_environment": {
+        "working_dir": "gcs://_ray_pkg_1.zip",
+        "env_vars": {"SHADE": "dark", "COLOUR": "blue"},
+    },
     "ray_address": "192.0.2.1:6379",
 }
 
 
-def test_a_token_that_pods_have_as_a_variable_is_a_file_of_the_attempt_alone(tmp_path: Path) -> None:
+def test_a_token_that_pods_have_as_a_variable_is_a_file_of_the_attempt_alone(
+    tmp_path: Path,
+) -> None:
     place = Workspace(tmp_path, ORDER)
     inherited = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "secret", "TRAINYARD_RUN": "another"}
     found = environment(ORDER, place, inherited=inherited, gpus=[])
     assert "secret" not in found.values()
-    assert (found["RAY_AUTH_MODE"], found["TRAINYARD_RUN"], found["COLOUR"]) == ("token", "r-1", "red")
+    assert (found["RAY_AUTH_MODE"], found["TRAINYARD_RUN"], found["COLOUR"]) == (
+        "token",
+        "r-1",
+        "red",
+    )
     file = Path(found["RAY_AUTH_TOKEN_PATH"])
     assert (file.read_text(), file.stat().st_mode & 0o777) == ("secret", 0o600)
     place.remove()
@@ -44,7 +53,9 @@ def test_a_token_that_is_in_a_file_stays_there(tmp_path: Path) -> None:
     assert found["RAY_AUTH_TOKEN_PATH"] == "/run/secrets/token"
 
 
-def test_what_a_command_starts_through_ray_gets_its_files_packages_and_variables(tmp_path: Path) -> None:
+def test_what_a_command_starts_through_ray_gets_its_files_packages_and_variables(
+    tmp_path: Path,
+) -> None:
     place = Workspace(tmp_path, ORDER)
     found = environment(ORDER, place, inherited={"PYTHONPATH": "/packages"}, gpus=[])
     assert found["PYTHONPATH"] == f"{place.directory}:/packages"
@@ -60,7 +71,9 @@ def test_variables_of_the_runtime_env_are_those_of_the_command_too(tmp_path: Pat
     place = Workspace(tmp_path, order)
     found = environment(order, place, inherited={"OMP_NUM_THREADS": "4"}, gpus=[])
     assert (found["OMP_NUM_THREADS"], found["PYTHONUNBUFFERED"]) == ("4", "1")
-    found = environment({**order, "ray_environment": {}}, place, inherited={"OMP_NUM_THREADS": "8"}, gpus=[])
+    found = environment(
+        {**order, "ray_environment": {}}, place, inherited={"OMP_NUM_THREADS": "8"}, gpus=[]
+    )
     assert found["OMP_NUM_THREADS"] == "2"
 
 
@@ -72,7 +85,9 @@ def test_a_job_that_says_itself_what_ray_workers_get_is_taken_at_its_word(tmp_pa
     assert found["PYTHONPATH"] == f"{place.directory}:src"
 
 
-def test_an_attempt_that_left_its_directories_as_they_were_hands_them_on_under_another_name(tmp_path: Path) -> None:
+def test_an_attempt_that_left_its_directories_as_they_were_hands_them_on_under_another_name(
+    tmp_path: Path,
+) -> None:
     spare = Spare()
     first = Workspace(tmp_path, ORDER, spare)
     (first.directory / "copied.py").write_text("print()")
@@ -82,7 +97,9 @@ def test_an_attempt_that_left_its_directories_as_they_were_hands_them_on_under_a
     assert list((tmp_path / "work").iterdir()) == [second.root]
     assert second.root.name.startswith("b.1.")
     assert not first.root.exists()
-    assert [list(path.iterdir()) for path in (second.directory, second.output, second.checkpoint)] == [[], [], []]
+    assert [
+        list(path.iterdir()) for path in (second.directory, second.output, second.checkpoint)
+    ] == [[], [], []]
     second.hand_on()
     spare.close()
     assert list((tmp_path / "work").iterdir()) == []

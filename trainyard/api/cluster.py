@@ -1,4 +1,6 @@
-"""A cluster for Python: a block that is entered once the cluster is proven, and that leaves nothing behind."""
+"""A cluster for Python: a block that is entered once the cluster is proven, and that leaves nothing
+behind.
+"""
 
 from __future__ import annotations
 
@@ -55,12 +57,14 @@ class _Block:
 class Cluster:
     """A cluster that a file describes: `Cluster.from_file`.
 
-    `with` makes it and proves it by the smoke test: the block is entered only then, within `timeout` seconds if that is
-    given. However the block is left, its runs end first (of a good end they are waited for), and then what entering it
-    made is removed: a cluster that existed before stays. `teardown="always"` removes that too, `"never"` nothing. Steps
-    are shown on stderr, and on stdout what tasks print: `forward_logs=False` shows nothing of that, `True` that of a
-    sweep's trainings too. With `ray_env`, a runtime environment of Ray's ({}: none of its own), `ray` is the cluster in
-    the block, or refuses to start where no way leads there: no second Ray of this machine is taken for the cluster.
+    `with` makes it and proves it by the smoke test: the block is entered only then, within
+    `timeout` seconds if that is given. However the block is left, its runs end first (of a good end
+    they are waited for), and then what entering it made is removed: a cluster that existed before
+    stays. `teardown="always"` removes that too, `"never"` nothing. Steps are shown on stderr, and
+    on stdout what tasks print: `forward_logs=False` shows nothing of that, `True` that of a sweep's
+    trainings too. With `ray_env`, a runtime environment of Ray's ({}: none of its own), `ray` is
+    the cluster in the block, or refuses to start where no way leads there: no second Ray of this
+    machine is taken for the cluster.
     """
 
     def __init__(
@@ -73,7 +77,9 @@ class Cluster:
         ray_env: Mapping[str, Any] | None = None,
     ) -> None:
         if teardown not in get_args(Teardown):
-            raise RequestError(f"teardown must be one of: {', '.join(get_args(Teardown))}; got {teardown!r}")
+            raise RequestError(
+                f"teardown must be one of: {', '.join(get_args(Teardown))}; got {teardown!r}"
+            )
         self._cluster = cluster
         self._teardown = teardown
         self._forward_logs = forward_logs
@@ -96,7 +102,8 @@ class Cluster:
         timeout: float | None = None,
         ray_env: Mapping[str, Any] | None = None,
     ) -> Cluster:
-        """Return the cluster that `-f`, `--set` and `--backend` mean to the commands. Raises RequestError.
+        """Return the cluster that `-f`, `--set` and `--backend` mean to the commands. Raises
+        RequestError.
 
         >>> Cluster.from_file("demo", set={"workers.0.count": 1}).spec.workers[0].count
         1
@@ -107,7 +114,9 @@ class Cluster:
         """
         asked = str(file) if file else None
         overrides = as_overrides(set)
-        found = clusters.find(asked, dict(os.environ), directory=Path.cwd(), overrides=overrides, backend=backend)
+        found = clusters.find(
+            asked, dict(os.environ), directory=Path.cwd(), overrides=overrides, backend=backend
+        )
         return cls(
             found,
             teardown=teardown,
@@ -140,7 +149,9 @@ class Cluster:
             self._connect_now(runtime_env or {})
         elif runtime_env is not None and dict(runtime_env) != self._connected_with:
             what = "ray is connected to this cluster already, with another runtime_env"
-            raise RequestError(what, where="this program", hint="Give it where the block connects first.")
+            raise RequestError(
+                what, where="this program", hint="Give it where the block connects first."
+            )
         return sys.modules["ray"]
 
     def status(self) -> ClusterStatus:
@@ -148,7 +159,9 @@ class Cluster:
         return clusters.status(self._cluster)
 
     def up(self, *, timeout: float | None = None) -> None:
-        """Make it match its file, as `cluster.up` does; safe to repeat. Raises RequestError rather than end runs."""
+        """Make it match its file, as `cluster.up` does; safe to repeat. Raises RequestError rather
+        than end runs.
+        """
         guard = _guard("cluster.up", end_runs=False)
         clusters.up(self._cluster, progress.for_stream(), guard=guard, timeout=timeout)
 
@@ -162,7 +175,9 @@ class Cluster:
         return smoked
 
     def down(self, *, end_runs: bool = False) -> None:
-        """Remove it, and prove that nothing is left. Raises RequestError while runs go on, unless they are to end."""
+        """Remove it, and prove that nothing is left. Raises RequestError while runs go on, unless
+        they are to end.
+        """
         guard = _guard("cluster.down", end_runs=end_runs)
         clusters.down(self._cluster, progress.for_stream(), guard=guard)
 
@@ -174,20 +189,25 @@ class Cluster:
         return self._dispatch(job, sweep=False, skip_smoke=skip_smoke)
 
     def tune(self, job: Job | str | Path, *, skip_smoke: bool = False) -> Run:
-        """Begin a sweep: the run of a job with `tune:`. Its `trials` and its `best` grow while it goes on."""
+        """Begin a sweep: the run of a job with `tune:`. Its `trials` and its `best` grow while it
+        goes on.
+        """
         return self._dispatch(job, sweep=True, skip_smoke=skip_smoke)
 
     def resume(self, run: Run | str, job: Job | None = None, *, skip_smoke: bool = False) -> Run:
         """Begin a new run of what did not succeed in a run, from the checkpoints that it left.
 
-        Without a job it is that of the run's directory, as it is now. Raises RequestError while the run
-        still runs, where all of it succeeded, and of a sweep.
+        Without a job it is that of the run's directory, as it is now. Raises RequestError while the
+        run still runs, where all of it succeeded, and of a sweep.
         """
         here = _here()
         former = lazy.runs.find_run(run if isinstance(run, str) else run.name, here)
         job = job or _job_of(former)
         other = f"cluster.tune({str(job.directory)!r})"
-        prepared = lazy.runs.checked(self._cluster, job.spec, job.directory, sweep=False, other=other)
+        prepared = lazy.runs.checked(
+            self._cluster, job.spec, job.directory, sweep=False, other=other
+        )
+
         prepared = lazy.resume.resumed(
             former,
             prepared,
@@ -195,12 +215,15 @@ class Cluster:
             cluster=self.spec.name,
             screen=lazy.follow.Screen(note=note),
         )
+
         return self._begin(prepared, sweep=False, skip_smoke=skip_smoke)
 
     def _dispatch(self, job: Job | str | Path, *, sweep: bool, skip_smoke: bool) -> Run:
         job = job if isinstance(job, Job) else Job.from_directory(job)
         other = f"cluster.{'dispatch' if sweep else 'tune'}(job)"
-        prepared = lazy.runs.checked(self._cluster, job.spec, job.directory, sweep=sweep, other=other)
+        prepared = lazy.runs.checked(
+            self._cluster, job.spec, job.directory, sweep=sweep, other=other
+        )
         prepared = replace(prepared, overrides=job.overrides)
         return self._begin(prepared, sweep=sweep, skip_smoke=skip_smoke)
 
@@ -216,16 +239,20 @@ class Cluster:
             progress=progress.for_stream(),
             screen=lazy.follow.Screen(),
         )
+
         run = lazy.run.Run(begun.run, endpoint, self._screen(sweep=sweep))
         self._runs.append(run)
         if begun.error:
             run.cancel()
             run.wait(check=False)
             raise KeyboardInterrupt from None
+
         return run
 
     def _screen(self, *, sweep: bool) -> Screen:
-        """Return what shows a run; what each training of a sweep prints is in its logs, unless it is asked for."""
+        """Return what shows a run; what each training of a sweep prints is in its logs, unless it
+        is asked for.
+        """
         if self._forward_logs is False:
             return lazy.follow.Screen()
         return lazy.run_screen.PrintedScreen(
@@ -236,8 +263,10 @@ class Cluster:
         if self._ray_env is not None and self._connected_with is None:
             # Asked before anything is made.
             lazy.connection.refuse_connected()
+
         existed = self._exists()
         self._blocks.append(_Block(os.getpid(), not existed, _raise_on_sigterm()))
+
         try:
             self.up(timeout=self._timeout)
             self.smoke()
@@ -251,14 +280,21 @@ class Cluster:
             if isinstance(error, InterruptedRunError):
                 raise KeyboardInterrupt from None
             if is_removed and isinstance(error, TrainyardError):
-                error.problems = tuple(each for each in error.problems if each.where != clusters.BILLED)
+                error.problems = tuple(
+                    each for each in error.problems if each.where != clusters.BILLED
+                )
             raise
+
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
-        """Wait for runs that the program did not wait for, and raise as they do; after an exception, stop them.
+        """Wait for runs that the program did not wait for, and raise as they do; after an
+        exception, stop them.
 
         A process that was forked within the block leaves it to its parent.
         """
@@ -276,21 +312,27 @@ class Cluster:
         return f"<cluster {self.name} ({self.spec.backend})>"
 
     def _exists(self) -> bool:
-        """Say whether there is something of it already; what another backend made by its name counts too."""
+        """Say whether there is something of it already; what another backend made by its name
+        counts too.
+        """
         recorded = recorded_backend(self._cluster.tools.state)
         return recorded not in (None, self.spec.backend) or self.status().state != "absent"
 
     def _connect(self, endpoint: Endpoint, runtime_env: Mapping[str, Any]) -> None:
         forward_logs = self._forward_logs is not False
         inside = self._blocks[-1].inside
-        inside.enter_context(lazy.connection.connected(endpoint, runtime_env=runtime_env, forward_logs=forward_logs))
+        inside.enter_context(
+            lazy.connection.connected(endpoint, runtime_env=runtime_env, forward_logs=forward_logs)
+        )
         self._connected_with = dict(runtime_env)
         inside.callback(setattr, self, "_connected_with", None)
 
     def _refuse_until_connected(self) -> None:
         """Let no program train on a Ray of its own because it has not called ray()."""
         if self._connected_with is None:
-            self._blocks[-1].unconnected.enter_context(lazy.connection.refused(self.name, is_reached=True))
+            self._blocks[-1].unconnected.enter_context(
+                lazy.connection.refused(self.name, is_reached=True)
+            )
 
     def _connect_now(self, runtime_env: Mapping[str, Any]) -> None:
         for block in reversed(self._blocks):
@@ -305,7 +347,9 @@ class Cluster:
         """Let `ray` be this cluster in the block; where no way leads to it, let it say so."""
         endpoint = clusters.connect(self._cluster)
         if endpoint.ray_address is None:
-            self._blocks[-1].inside.enter_context(lazy.connection.refused(self.name, is_reached=False))
+            self._blocks[-1].inside.enter_context(
+                lazy.connection.refused(self.name, is_reached=False)
+            )
         else:
             self._connect(endpoint, runtime_env)
 
@@ -339,12 +383,16 @@ def _guard(command: str, *, end_runs: bool) -> RunGuard:
 
 
 def _job_of(run: RunDirectory) -> Job:
-    """Return the job of a run as its directory is now, with the flags that it was dispatched with."""
+    """Return the job of a run as its directory is now, with the flags that it was dispatched
+    with.
+    """
     return Job.from_directory(run.record()["job_directory"], set=lazy.resume.flags_of_job(run))
 
 
 def _finish(runs: Sequence[Run], *, stop: bool) -> None:
-    """Wait until all have ended, by themselves unless they are to stop; an interruption stops them all."""
+    """Wait until all have ended, by themselves unless they are to stop; an interruption stops them
+    all.
+    """
     try:
         for run in runs if stop else ():
             run.cancel()
@@ -357,7 +405,9 @@ def _finish(runs: Sequence[Run], *, stop: bool) -> None:
 
 
 def _raise_on_sigterm() -> Any:
-    """Let SIGTERM be as Ctrl-C, unless the program handles it; return what it did before, None if that stays."""
+    """Let SIGTERM be as Ctrl-C, unless the program handles it; return what it did before, None if
+    that stays.
+    """
     before = signal.getsignal(signal.SIGTERM)
     if before is not signal.SIG_DFL or threading.current_thread() is not threading.main_thread():
         return None

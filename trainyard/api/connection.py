@@ -1,6 +1,7 @@
 """`ray` in a block: it is connected to the block's cluster, or refuses to start.
 
-Otherwise the first `.remote()` of a program starts a Ray of its own on this machine, and trains there.
+Otherwise the first `.remote()` of a program starts a Ray of its own on this machine, and trains
+there.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ _DISPATCH = "Dispatch the work: cluster.dispatch(job)"
 
 @contextmanager
 def refused(cluster: str, *, is_reached: bool) -> Iterator[None]:
-    """Give Ray an address that no Ray has: it fails at once, and names the address, which says what to do instead."""
+    """Give Ray an address that no Ray has: it fails at once, and names the address, which says what
+    to do instead.
+    """
     text = f"ray does not reach cluster {cluster} from this program: use cluster.dispatch(job)"
     if is_reached:
         text = f"ray is not connected to cluster {cluster}: call cluster.ray() first"
@@ -42,12 +45,15 @@ def refused(cluster: str, *, is_reached: bool) -> Iterator[None]:
 
 
 @contextmanager
-def connected(endpoint: Endpoint, *, runtime_env: Mapping[str, Any], forward_logs: bool) -> Iterator[None]:
-    """Connect `ray` to a cluster: to its GCS where its nodes are of this machine, elsewhere through Ray Client.
+def connected(
+    endpoint: Endpoint, *, runtime_env: Mapping[str, Any], forward_logs: bool
+) -> Iterator[None]:
+    """Connect `ray` to a cluster: to its GCS where its nodes are of this machine, elsewhere through
+    Ray Client.
 
-    Raises PrerequisiteError where this program has no Ray, OutsideError where the cluster's does not answer, and
-    RequestError where `ray` is connected already, where Ray refuses this program's version of Ray or Python, and for a
-    cluster that programs of this machine do not reach.
+    Raises PrerequisiteError where this program has no Ray, OutsideError where the cluster's does
+    not answer, and RequestError where `ray` is connected already, where Ray refuses this program's
+    version of Ray or Python, and for a cluster that programs of this machine do not reach.
     """
     refuse_connected()
     ray = _imported()
@@ -66,10 +72,13 @@ def connected(endpoint: Endpoint, *, runtime_env: Mapping[str, Any], forward_log
         address = endpoint.ray_address()
         _connect(ray, address, settings)
         _refuse_another(ray, endpoint)
-        # Also for subprocesses, Ray's state API, and a program that calls ray.shutdown() and connects again.
+        # Also for subprocesses, Ray's state API, and a program that calls ray.shutdown() and
+        # connects again.
         inside.enter_context(_variables({_ADDRESS: address}))
+
         if forward_logs:
             inside.callback(time.sleep, LAST_LINES_SECONDS)
+
         yield
 
 
@@ -78,7 +87,9 @@ def refuse_connected() -> None:
     ray = sys.modules.get("ray")
     if ray is not None and ray.is_initialized():
         hint = "Call ray.shutdown() before the block."
-        raise RequestError("ray is connected already, to another cluster", where="this program", hint=hint)
+        raise RequestError(
+            "ray is connected already, to another cluster", where="this program", hint=hint
+        )
 
 
 def _imported() -> ModuleType:
@@ -91,7 +102,9 @@ def _imported() -> ModuleType:
 
 @contextmanager
 def _access(token: str | None) -> Iterator[None]:
-    """Set the variables that let a program in, and take away those with the token of another cluster."""
+    """Set the variables that let a program in, and take away those with the token of another
+    cluster.
+    """
     nothing = {_TOKEN: None, _TOKEN_FILE: None}
     if token is None:
         with _variables({**nothing, _MODE: "disabled"}):
@@ -106,8 +119,12 @@ def _access(token: str | None) -> Iterator[None]:
 
 
 def _connect(ray: ModuleType, address: str, settings: Mapping[str, Any]) -> None:
-    # Ray would look for this machine's other address; Ray Client has no node here, and "auto" knows its own.
-    node = {"_node_ip_address": _LOOPBACK} if address.startswith(_LOOPBACK) else {}
+    # Ray would look for this machine's other address; Ray Client has no node here, and "auto" knows
+    # its own.
+    if address.startswith(_LOOPBACK):
+        node = {"_node_ip_address": _LOOPBACK}
+    else:
+        node = {}
     try:
         ray.init(address, logging_level="WARNING", **settings, **node)
     except RuntimeError as error:
@@ -151,8 +168,9 @@ def _set(variables: Mapping[str, str | None]) -> None:
 def _loopback_kept() -> Iterator[None]:
     """Let Ray leave loopback addresses as they are.
 
-    Otherwise it replaces them by another address of this machine, where a cluster of this machine does not listen. It
-    is RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 for a program that has imported Ray already (ray/_private/services.py).
+    Otherwise it replaces them by another address of this machine, where a cluster of this machine
+    does not listen. It is RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 for a program that has imported Ray
+    already (ray/_private/services.py).
     """
     constants: Any = importlib.import_module("ray._private.ray_constants")
     before = constants.ENABLE_RAY_CLUSTER

@@ -31,10 +31,11 @@ def as_overrides(set: Overrides) -> list[str]:
 class Job:
     """What to run: `spec` is its job file as resolved, and what lies in `directory` is sent along.
 
-    The keywords are the keys of a job file (docs/jobs.md). Without a directory nothing is sent but what `runtime_env`
-    names in `files` and `wheels`, relative to the current directory. Raises RequestError with every problem at once.
+    The keywords are the keys of a job file (docs/jobs.md). Without a directory nothing is sent but
+    what `runtime_env` names in `files` and `wheels`, relative to the current directory. Raises
+    RequestError with every problem at once.
 
-    >>> job = Job(command=["python", "-c", "print({seed})"], matrix={"seed": [0, 1, 2]}, retries=2, timeout="10m")
+    >>> job = Job(command=["python", "-c", "print({seed})"], matrix={"seed": [0, 1]}, timeout="10m")
     >>> job.spec.name, job.spec.timeout
     ('job', 600.0)
     >>> Job(command=["true"], retry=2)
@@ -47,7 +48,9 @@ class Job:
     directory: Path
     overrides: tuple[str, ...] = ()
 
-    def __init__(self, *, name: str = "job", directory: str | Path | None = None, **keys: Any) -> None:
+    def __init__(
+        self, *, name: str = "job", directory: str | Path | None = None, **keys: Any
+    ) -> None:
         if directory is None:
             self.directory = Path(tempfile.mkdtemp(prefix="trainyard-job-"))
             weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
@@ -58,7 +61,8 @@ class Job:
 
     @classmethod
     def from_directory(cls, directory: str | Path, *, set: Overrides = ()) -> Job:
-        """Return the job of a directory that holds a job.yaml, or of a bare name of jobs/; `set` is as `--set`.
+        """Return the job of a directory that holds a job.yaml, or of a bare name of jobs/; `set` is
+        as `--set`.
 
         >>> Job.from_directory("cartpole", set={"matrix.seed": [7]}).spec.matrix["seed"]
         (7,)
@@ -74,11 +78,17 @@ class Job:
 
 
 def _from_here(keys: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys of a job with the files that it names found from here, and not from an empty directory."""
+    """Return the keys of a job with the files that it names found from here, and not from an empty
+    directory.
+    """
     runtime_env = keys.get("runtime_env")
     if not isinstance(runtime_env, Mapping):
         return dict(keys)
-    named = {key: [str(Path(file).resolve()) for file in runtime_env.get(key) or ()] for key in ("files", "wheels")}
-    modules = [each if "://" in each else str(Path(each).resolve()) for each in runtime_env.get("py_modules") or ()]
+    named = {}
+    for key in ("files", "wheels"):
+        named[key] = [str(Path(file).resolve()) for file in runtime_env.get(key) or ()]
+    modules = []
+    for each in runtime_env.get("py_modules") or ():
+        modules.append(each if "://" in each else str(Path(each).resolve()))
     here = {key: found for key, found in {**named, "py_modules": modules}.items() if found}
     return {**keys, "runtime_env": {**runtime_env, **here}}

@@ -1,6 +1,7 @@
 """What a cluster of a Python program calls, imported when a method first needs it.
 
-`from trainyard import Cluster` must stay quick; most of what runs jobs is needed only once one is dispatched.
+`from trainyard import Cluster` must stay quick; most of what runs jobs is needed only once one is
+dispatched.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""A run that was dispatched from Python: followed in a thread of its own, so that the program goes on meanwhile."""
+"""A run that was dispatched from Python: followed in a thread of its own, so that the program goes
+on meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,11 @@ from trainyard.seams import threads
 
 
 class Run:
-    """One dispatch of a job, from its beginning on: to wait for, to cancel, to iterate over its tasks as they end.
+    """One dispatch of a job, from its beginning on: to wait for, to cancel, to iterate over its
+    tasks as they end.
 
-    Its outputs come home while it goes on. Where this process ends before it, the run does not: `train.logs` follows
-    it on.
+    Its outputs come home while it goes on. Where this process ends before it, the run does not:
+    `train.logs` follows it on.
     """
 
     def __init__(self, directory: RunDirectory, endpoint: Endpoint, screen: Screen) -> None:
@@ -37,11 +40,15 @@ class Run:
     @property
     def state(self) -> str:
         """Return how it stands: waiting, running, succeeded, failed or stopped."""
-        return self._heard.state.state if self._heard.state else "waiting"
+        if self._heard.state:
+            return self._heard.state.state
+        return "waiting"
 
     @property
     def results(self) -> Path:
-        """Return the directory of all that is known of it here: logs, outputs, both files, its report."""
+        """Return the directory of all that is known of it here: logs, outputs, both files, its
+        report.
+        """
         return self._directory.path
 
     @property
@@ -51,7 +58,9 @@ class Run:
 
     @property
     def trials(self) -> tuple[Trial, ...]:
-        """Return the configurations of a sweep that were begun: each has `params`, `state`, `value` and `tasks`."""
+        """Return the configurations of a sweep that were begun: each has `params`, `state`, `value`
+        and `tasks`.
+        """
         sweep = self._heard.state and self._heard.state.sweep
         return tuple(sweep.trials.values()) if sweep else ()
 
@@ -62,14 +71,17 @@ class Run:
         return sweep.best if sweep else None
 
     def outputs(self, task: str) -> Path:
-        """Return the directory of what a task left; all of it is there once the run was waited for."""
+        """Return the directory of what a task left; all of it is there once the run was waited
+        for.
+        """
         return self._directory.outputs(task)
 
     def wait(self, *, check: bool = True) -> RunState:
         """Wait until it has ended and everything is home; return how it ended, with its tasks.
 
-        With `check`, raises the error that `train.dispatch` ends with: JobFailedError, SmokeError, OutsideError. Ctrl-C
-        stops the run, and is raised once it has ended; once more leaves at once.
+        With `check`, raises the error that `train.dispatch` ends with: JobFailedError, SmokeError,
+        OutsideError. Ctrl-C stops the run, and is raised once it has ended; once more leaves at
+        once.
         """
         self.is_awaited = True
         self._until(self._status.done)
@@ -79,7 +91,9 @@ class Run:
         return status.state
 
     def cancel(self) -> None:
-        """Have it stopped, with its tasks' processes; `wait(check=False)` returns once that is done."""
+        """Have it stopped, with its tasks' processes; `wait(check=False)` returns once that is
+        done.
+        """
         self._cancelled.set()
 
     def __iter__(self) -> Iterator[Task]:
@@ -109,9 +123,11 @@ class Run:
                 interrupted=self._cancelled.is_set,
                 stop=True,
             )
+
         self._heard.conclude(status.state)
         if status.state.ended or status.error:
             return status
+
         raise NotReadyError(
             f"run {self.name} was told to stop and has not said that it ended",
             where=f"cluster {status.state.cluster}",
@@ -152,7 +168,9 @@ class _Listener(Screen):
         """Take in how the run ended, with the tasks that its end alone has ended."""
         self.state = state
         known = {task.name for task in self.ended}
-        self.ended += [task for task in state.tasks.values() if task.name not in known]
+        for task in state.tasks.values():
+            if task.name not in known:
+                self.ended.append(task)
 
     def wait(self, holds: Callable[[], bool]) -> None:
         with self._changed:

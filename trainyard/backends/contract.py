@@ -28,17 +28,18 @@ LINT = "See what is wrong with it: trainyard image.lint"
 class Traits:
     """What sets a backend apart, for those who do not know its name.
 
-    `makes_nodes`: somebody else runs the cluster where it does not. `names_change`: a node gets its name as it is made,
-    GROUP-..., and another one when it is made anew. `pushed_image`: the command that comes after `image.push`, "" where
-    nodes run no images. `leaves`: what `cluster.down` without --purge leaves for other clusters. `joins_hosts`: its
-    file names hosts that join, and those that it no longer names leave when asked to. `has_leash`: its clusters can end
-    themselves. `has_regions`: they may be in regions that no file and no record here names.
-    `nodes_pull`: its nodes are not where images are built, and pull theirs from a registry.
-    `grows`: it can ask for more machines, for groups with `min` and `max`.
-    `gpus_here`: how many GPUs its nodes can have at most, where they are processes of this machine; None: any number.
-    `waits`: the key of a cluster file that says how long machines may take to come, "" where none come by themselves.
-    `flags` of cluster.up and cluster.down mean something to it alone. `storage_stays`: storage of a cluster of this
-    file, on which checkpoints may be, is not its own, and outlives `cluster.down`.
+    `makes_nodes`: somebody else runs the cluster where it does not. `names_change`: a node gets its
+    name as it is made, GROUP-..., and another one when it is made anew. `pushed_image`: the command
+    that comes after `image.push`, "" where nodes run no images. `leaves`: what `cluster.down`
+    without --purge leaves for other clusters. `joins_hosts`: its file names hosts that join, and
+    those that it no longer names leave when asked to. `has_leash`: its clusters can end themselves.
+    `has_regions`: they may be in regions that no file and no record here names. `nodes_pull`: its
+    nodes are not where images are built, and pull theirs from a registry. `grows`: it can ask for
+    more machines, for groups with `min` and `max`. `gpus_here`: how many GPUs its nodes can have at
+    most, where they are processes of this machine; None: any number. `waits`: the key of a cluster
+    file that says how long machines may take to come, "" where none come by themselves. `flags` of
+    cluster.up and cluster.down mean something to it alone. `storage_stays`: storage of a cluster of
+    this file, on which checkpoints may be, is not its own, and outlives `cluster.down`.
     """
 
     makes_nodes: bool = True
@@ -58,12 +59,14 @@ class Traits:
 
 @dataclass(frozen=True)
 class Tools:
-    """What a backend needs besides the cluster file: where it may keep things, and what was asked for.
+    """What a backend needs besides the cluster file: where it may keep things, and what was asked
+    for.
 
-    `overrides` are the values of `--set`, as typed; `directory` is where the user's own images/ are looked for.
-    `remove`: hosts that the file no longer names leave; `force`: also those that cannot be reached. `adopt`: what
-    somebody else made by this name is ours from now on; `keep_disks`: those of nodes outlive the cluster.
-    `backend` is the name under which the cluster is recorded: one backend may make its clusters by another's functions.
+    `overrides` are the values of `--set`, as typed; `directory` is where the user's own images/ are
+    looked for. `remove`: hosts that the file no longer names leave; `force`: also those that cannot
+    be reached. `adopt`: what somebody else made by this name is ours from now on; `keep_disks`:
+    those of nodes outlive the cluster. `backend` is the name under which the cluster is recorded:
+    one backend may make its clusters by another's functions.
     """
 
     state: Path
@@ -80,15 +83,17 @@ class Tools:
 
     def overriding(self, *keys: str) -> list[str]:
         """Return the values of `--set` that are of one of these keys."""
-        return [override for override in self.overrides if override.partition("=")[0].strip() in keys]
+        return [
+            override for override in self.overrides if override.partition("=")[0].strip() in keys
+        ]
 
 
 @dataclass(frozen=True)
 class NodeStatus:
     """One node, as it is now.
 
-    `detail` says why, if it is not up; `instance` is what the cloud says of its machine. `is_pulling`: its image is on
-    its way, as far as the backend can tell.
+    `detail` says why, if it is not up; `instance` is what the cloud says of its machine.
+    `is_pulling`: its image is on its way, as far as the backend can tell.
     """
 
     name: str
@@ -106,8 +111,9 @@ class NodeStatus:
 class HostStatus:
     """One host, as it is now; what is not known is None. `detail` says why, if it is not ready.
 
-    `name` is the file's, `host` Kubernetes', by which nodes name theirs; `nodes` are the names of those on it. `voter`:
-    the database of the control planes counts on it. `certificate` is the one that ends first, in `certificate_days`.
+    `name` is the file's, `host` Kubernetes', by which nodes name theirs; `nodes` are the names of
+    those on it. `voter`: the database of the control planes counts on it. `certificate` is the one
+    that ends first, in `certificate_days`.
     """
 
     name: str
@@ -128,8 +134,8 @@ class HostStatus:
 class Finding:
     """Something that is wrong or will be: with what, what it breaks, what to do.
 
-    `step` makes it right; None where only a person, or another command, can. `then` are steps of which it is known
-    after that alone whether they hold.
+    `step` makes it right; None where only a person, or another command, can. `then` are steps of
+    which it is known after that alone whether they hold.
     """
 
     subject: str
@@ -141,9 +147,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class LeashStatus:
-    """What ends a cluster by itself: after `idle` seconds without a job, at its `deadline` (Unix seconds), or both.
+    """What ends a cluster by itself: after `idle` seconds without a job, at its `deadline` (Unix
+    seconds), or both.
 
-    Idle time counts from `since`, in Unix seconds, or from the end of the last job. `problem`: why it does not hold.
+    Idle time counts from `since`, in Unix seconds, or from the end of the last job. `problem`: why
+    it does not hold.
     """
 
     idle: float | None
@@ -157,10 +165,11 @@ class ClusterStatus:
     """A cluster, as it is now. `tunnel` is as in Endpoint; `remark` is worth a line however it is.
 
     `hosts` asks those that the backend makes nodes of, which may take as long as a dead one does.
-    `differences` say in what the cluster is not as its file says, as far as that is known without changing anything.
-    `owner` is whose it is, "" where the backend does not know.
-    `gcs` is the address (host:port) of Ray's GCS, where programs of this machine reach it.
-    `token` is the dashboard's; `token_file` holds it, or `token_command` prints it, where it is kept with the cluster.
+    `differences` say in what the cluster is not as its file says, as far as that is known without
+    changing anything. `owner` is whose it is, "" where the backend does not know. `gcs` is the
+    address (host:port) of Ray's GCS, where programs of this machine reach it. `token` is the
+    dashboard's; `token_file` holds it, or `token_command` prints it, where it is kept with the
+    cluster.
     """
 
     name: str
@@ -219,8 +228,9 @@ class FoundCluster:
 class Discovered:
     """What `discover` found.
 
-    By the names of the clusters that it was given: `locations` where they are, `problems` why they cannot be asked.
-    `others` are those that no given cluster is; `remarks` what could not be looked into.
+    By the names of the clusters that it was given: `locations` where they are, `problems` why they
+    cannot be asked. `others` are those that no given cluster is; `remarks` what could not be looked
+    into.
     """
 
     locations: Mapping[str, str] = field(default_factory=dict)
@@ -254,7 +264,10 @@ class Verified:
     @property
     def error(self) -> TrainyardError | None:
         """Return the first host's error; the table shows them all."""
-        return next((host.error for host in self.hosts if host.error), None)
+        for host in self.hosts:
+            if host.error:
+                return host.error
+        return None
 
 
 # A function of a cluster, by what its file says and what the command was given.
@@ -262,39 +275,52 @@ _Of = Callable[[ClusterSpec, Tools], Found]
 
 
 class DownSteps(Protocol):
-    """The steps that remove the cluster and prove that nothing is left; the last forgets where it was.
+    """The steps that remove the cluster and prove that nothing is left; the last forgets where it
+    was.
 
-    They must work on a half-made cluster, and on one whose file was edited since: what is recorded counts.
-    With `purge`, of which only a backend that `leaves` something is asked, also what was made for clusters in
-    general; where others need it, its stage raises before anything is removed.
+    They must work on a half-made cluster, and on one whose file was edited since: what is recorded
+    counts. With `purge`, of which only a backend that `leaves` something is asked, also what was
+    made for clusters in general; where others need it, its stage raises before anything is removed.
     """
 
-    def __call__(self, spec: ClusterSpec, tools: Tools, /, *, purge: bool) -> Sequence[Step | Stage]: ...
+    def __call__(
+        self, spec: ClusterSpec, tools: Tools, /, *, purge: bool
+    ) -> Sequence[Step | Stage]: ...
 
 
 class Verify(Protocol):
     """Lets every host pull the image by its digest, which asks the registry, and run it."""
 
-    def __call__(self, spec: ClusterSpec, tools: Tools, /, *, report: Callable[[str], None]) -> Verified: ...
+    def __call__(
+        self, spec: ClusterSpec, tools: Tools, /, *, report: Callable[[str], None]
+    ) -> Verified: ...
 
 
 class Logs(Protocol):
-    """What the nodes' own log files say, from their ends on; of one node, or host, if that is named."""
+    """What the nodes' own log files say, from their ends on; of one node, or host, if that is
+    named.
+    """
 
-    def __call__(self, spec: ClusterSpec, tools: Tools, /, *, follow: bool, node: str = "") -> Iterator[LogLine]: ...
+    def __call__(
+        self, spec: ClusterSpec, tools: Tools, /, *, follow: bool, node: str = ""
+    ) -> Iterator[LogLine]: ...
 
 
 class Shell(Protocol):
-    """The program, with its arguments, that is a shell on a node or host, or runs a command line there.
+    """The program, with its arguments, that is a shell on a node or host, or runs a command line
+    there.
 
     Without a `terminal` none is made there.
     """
 
-    def __call__(self, spec: ClusterSpec, tools: Tools, /, *, node: str, command: str, terminal: bool) -> list[str]: ...
+    def __call__(
+        self, spec: ClusterSpec, tools: Tools, /, *, node: str, command: str, terminal: bool
+    ) -> list[str]: ...
 
 
 class Discover(Protocol):
-    """Finds clusters of ours where these are, for `cluster.list`; `states` are records without a file.
+    """Finds clusters of ours where these are, for `cluster.list`; `states` are records without a
+    file.
 
     A backend that has regions also looks into this one, or into "all".
     """
@@ -312,14 +338,16 @@ class Discover(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Backend:
-    """A way to have a cluster: the functions of its module, None for what it leaves out (see `answers`).
+    """A way to have a cluster: the functions of its module, None for what it leaves out (see
+    `answers`).
 
-    `up_steps` make the cluster match its file, `down_steps` remove it. Lists of steps are built without asking anybody
-    but this machine: what can only be known later is a stage. `status` asks how the cluster is.
-    `connect` returns where it answers, and raises NotReadyError when there is no cluster to connect to.
-    `documents` are what an outside system would be given to make the cluster, without secrets.
-    `diagnose` looks for what will break below the nodes, whether or not the cluster exists, and changes nothing.
-    `billed` says what of the cluster runs and costs money as long as it does, each in a few words.
+    `up_steps` make the cluster match its file, `down_steps` remove it. Lists of steps are built
+    without asking anybody but this machine: what can only be known later is a stage. `status` asks
+    how the cluster is. `connect` returns where it answers, and raises NotReadyError when there is
+    no cluster to connect to. `documents` are what an outside system would be given to make the
+    cluster, without secrets. `diagnose` looks for what will break below the nodes, whether or not
+    the cluster exists, and changes nothing. `billed` says what of the cluster runs and costs money
+    as long as it does, each in a few words.
     """
 
     traits: Traits
@@ -361,4 +389,6 @@ def pick(known: Mapping[str, Found], node: str, *, cluster: str) -> Found:
 
 def shell_words(command: str) -> list[str]:
     """Return what runs a command line in a container of ours; without one, what asks for them."""
-    return ["bash", "-c", command] if command else ["bash"]
+    if command:
+        return ["bash", "-c", command]
+    return ["bash"]

@@ -24,14 +24,18 @@ _COUNTS = re.compile(r"\d+ of \d+ (?:MB|layers)")
 def for_stream(stream: TextIO | None = None) -> Progress:
     """Return the progress that suits a stream: `sys.stderr` unless another is given."""
     stream = stream or sys.stderr
-    return TerminalProgress(stream) if stream.isatty() else PlainProgress(stream)
+    if stream.isatty():
+        return TerminalProgress(stream)
+    return PlainProgress(stream)
 
 
 def _ending(result: StepResult) -> str:
     if result.is_stage:
         return f"{result.seconds:.1f} s"
     word = "done" if result.changed else "already"
-    return f"{word}, {result.seconds:.1f} s" if result.seconds >= 0.05 else word
+    if result.seconds >= 0.05:
+        return f"{word}, {result.seconds:.1f} s"
+    return word
 
 
 class PlainProgress:
@@ -55,7 +59,11 @@ class PlainProgress:
     def saw(self, title: str, detail: str) -> None:
         """Print what is waited for, once per change."""
         counts_on = _COUNTS.sub("", detail) == _COUNTS.sub("", self._detail)
-        if not detail or detail == self._detail or (counts_on and self._now() < self._printed + COUNTING_EVERY):
+        if (
+            not detail
+            or detail == self._detail
+            or (counts_on and self._now() < self._printed + COUNTING_EVERY)
+        ):
             return
         self._detail, self._printed = detail, self._now()
         self._print(f"  ... {title}: {detail}")

@@ -1,4 +1,6 @@
-"""What a command prints: one JSON document on stdout, or tables, lines and the next command for people."""
+"""What a command prints: one JSON document on stdout, or tables, lines and the next command for
+people.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ _document_due: ContextVar[bool] = ContextVar("document_due", default=False)
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under their columns; a cell of None is empty. On a narrow terminal only `may_shorten` is shortened."""
+    """Rows under their columns; a cell of None is empty. On a narrow terminal only `may_shorten` is
+    shortened.
+    """
 
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
@@ -40,7 +44,8 @@ class Table:
 
 @dataclass(frozen=True)
 class Report:
-    """A result: `document` for machines; `body`, `notes` (on stderr) and the `next` command for people.
+    """A result: `document` for machines; `body`, `notes` (on stderr) and the `next` command for
+    people.
 
     `error` is raised once all of it is printed.
     """
@@ -62,14 +67,20 @@ def show(report: Report, *, json: bool) -> None:
     if json:
         _document_due.set(False)
         say(json_module.dumps(report.document, indent=2, ensure_ascii=_is_poor(sys.stdout)))
+
     for part in () if json else report.body:
-        print_table(part) if isinstance(part, Table) else say(part if part.startswith("    ") else complete(part))
+        print_table(part) if isinstance(part, Table) else say(
+            part if part.startswith("    ") else complete(part)
+        )
+
     # Where both streams go to one file, notes, an error and the next command come behind.
     sys.stdout.flush()
     for line in report.notes:
         note(line)
+
     if report.error:
         raise report.error
+
     if report.next and not json:
         propose(report.next)
 
@@ -87,13 +98,17 @@ def fail(error: TrainyardError) -> None:
     say(complete("\n".join([f"error: {lines[0]}", *lines[1:]])), file=sys.stderr)
     if not _document_due.get():
         return
+
     document = {
         "error": error.what,
         "where": error.where,
         "hint": error.hint and complete(error.hint),
-        "problems": [{"where": problem.where, "message": problem.message} for problem in error.problems],
+        "problems": [
+            {"where": problem.where, "message": problem.message} for problem in error.problems
+        ],
         "exit_code": error.exit_code,
     }
+
     # In one line: cluster.logs --json prints one document a line.
     say(json_module.dumps(document, ensure_ascii=_is_poor(sys.stdout)), flush=True)
 
@@ -104,7 +119,9 @@ def _is_poor(stream: TextIO) -> bool:
 
 
 def say(text: object, *, file: TextIO | None = None, flush: bool = False) -> None:
-    """Print lines; what clusters, tasks and files of others put into them is shown, and not obeyed by a terminal."""
+    """Print lines; what clusters, tasks and files of others put into them is shown, and not obeyed
+    by a terminal.
+    """
     print(visible(str(text)), file=file or sys.stdout, flush=flush)
 
 
@@ -119,14 +136,18 @@ def turn_away(stream: TextIO) -> None:
 
 
 class Outlived:
-    """A stream that a run outlives: once it takes no more, nothing else is written to it, and `problem` says why."""
+    """A stream that a run outlives: once it takes no more, nothing else is written to it, and
+    `problem` says why.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self.problem: OSError | None = None
         self._stream = stream
 
     def error(self, run: str) -> OutsideError | None:
-        """Return the error of a run's command whose output had no room; none where its reader had seen enough."""
+        """Return the error of a run's command whose output had no room; none where its reader had
+        seen enough.
+        """
         if self.problem is None or isinstance(self.problem, BrokenPipeError):
             return None
         hint = f"The run has been followed to its end all the same: trainyard train.status {run}"
@@ -151,8 +172,12 @@ class Outlived:
 
 
 def browse(address: str) -> None:
-    """Open a page in a browser where somebody looks; without a display it would be one that takes this terminal."""
-    has_display = sys.platform == "darwin" or not os.environ.keys().isdisjoint(("DISPLAY", "WAYLAND_DISPLAY"))
+    """Open a page in a browser where somebody looks; without a display it would be one that takes
+    this terminal.
+    """
+    has_display = sys.platform == "darwin" or not os.environ.keys().isdisjoint(
+        ("DISPLAY", "WAYLAND_DISPLAY")
+    )
     if has_display and sys.stdout.isatty():
         webbrowser.open(address)
 
@@ -172,7 +197,10 @@ def print_table(table: Table) -> None:
 
     columns = [visible(name) for name in table.columns]
     rows = [[visible("" if cell is None else str(cell)) for cell in row] for row in table.rows]
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _IN_A_PIPE
+    if sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns
+    else:
+        width = _IN_A_PIPE
     shortens = table.may_shorten
     title = table.title and visible(table.title)
     text = tables.drawn(columns, rows, width=width, title=title, may_shorten=shortens)
@@ -185,9 +213,15 @@ _NOT_SHOWN = ("is_stage", "kind", "warnings", "is_pulling")
 
 
 def as_document(shown: StepResult | PlannedStep | NodeStatus | HostStatus) -> dict[str, Any]:
-    """Return a step, a node or a host as --json names its fields: `detail` has always been "seen" there."""
+    """Return a step, a node or a host as --json names its fields: `detail` has always been "seen"
+    there.
+    """
     fields = asdict(shown).items()
-    return {"seen" if name == "detail" else name: value for name, value in fields if name not in _NOT_SHOWN}
+    return {
+        "seen" if name == "detail" else name: value
+        for name, value in fields
+        if name not in _NOT_SHOWN
+    }
 
 
 def step_documents(results: Sequence[StepResult]) -> list[dict[str, Any]]:
@@ -196,5 +230,9 @@ def step_documents(results: Sequence[StepResult]) -> list[dict[str, Any]]:
 
 def planned(about: Mapping[str, Any], plan: Sequence[PlannedStep], *, next: str = "") -> Report:
     """Say what a command would do; `about` names in the document what it is about."""
-    lines = [f"  {step.state:<7}  {step.title}" + (f"  ({step.detail})" if step.detail else "") for step in plan]
+    lines = []
+    for step in plan:
+        lines.append(
+            f"  {step.state:<7}  {step.title}" + (f"  ({step.detail})" if step.detail else "")
+        )
     return Report({**about, "steps": [as_document(step) for step in plan]}, lines, next=next)

@@ -1,4 +1,6 @@
-"""What a person sees of a run: every task's lines under its name, a bar of tasks, and what is worth a note."""
+"""What a person sees of a run: every task's lines under its name, a bar of tasks, and what is worth
+a note.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ _LONGEST_LINE = 64 * 1024
 # Colours (SGR) may stay on a terminal.
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 # What makes text run backwards is one too.
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_CONTROLS = re.compile(
+    "[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
 # From the beginning of a line: a search from each of its characters takes minutes for a long one.
 _REDRAWN = re.compile(r"(?m)^[^\n]*\r(?=[^\n\r])")
 
@@ -47,9 +51,11 @@ class Stream(Protocol):
 
 
 class PrintedScreen(Screen):
-    """Lines of tasks and notes: on a terminal with a bar and colours, plain in a pipe or CI, and the same facts.
+    """Lines of tasks and notes: on a terminal with a bar and colours, plain in a pipe or CI, and
+    the same facts.
 
-    `only` shows the output of one task and no other's. There is no `bar` where others print between its lines.
+    `only` shows the output of one task and no other's. There is no `bar` where others print between
+    its lines.
     """
 
     def __init__(self, stream: Stream, *, only: str | None = None, bar: bool = True) -> None:
@@ -58,7 +64,8 @@ class PrintedScreen(Screen):
         self._colour = stream.isatty()
         self._bar = Bar(stream) if bar and self._colour else None
         self._only = only
-        # The unfinished line of every task is kept back, so that lines of different tasks do not mix.
+        # The unfinished line of every task is kept back, so that lines of different tasks do not
+        # mix.
         self._unfinished: dict[str, bytes] = {}
 
     def output(self, task: str, text: bytes) -> None:
@@ -112,10 +119,16 @@ class PrintedScreen(Screen):
 
 
 class ReportScreen(Screen):
-    """What follows a run shows it here: nothing is printed but notes, and the page is written when there is news."""
+    """What follows a run shows it here: nothing is printed but notes, and the page is written when
+    there is news.
+    """
 
     def __init__(
-        self, run: RunDirectory, *, note: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+        self,
+        run: RunDirectory,
+        *,
+        note: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(note=note)
         self._run = run
@@ -145,8 +158,8 @@ class ReportScreen(Screen):
 class Bar:
     """One line at the bottom of a terminal that counts tasks.
 
-    It is drawn and erased here instead of by rich's Live, which takes a millisecond per printed text: output comes by
-    the megabyte.
+    It is drawn and erased here instead of by rich's Live, which takes a millisecond per printed
+    text: output comes by the megabyte.
     """
 
     def __init__(self, stream: Stream) -> None:
@@ -156,7 +169,9 @@ class Bar:
         self._shown = False
 
     def draw(self, state: RunState) -> None:
-        """Draw the bar, at most ten times a second, and at once where a line was printed over it."""
+        """Draw the bar, at most ten times a second, and at once where a line was printed over
+        it.
+        """
         now = time.monotonic()
         if not state.tasks or (self._shown and now < self._drawn + _DRAW_EVERY):
             return
@@ -176,14 +191,27 @@ class Bar:
 
 
 def _progress(state: RunState) -> tuple[str, int, int, list[str]]:
-    """Return what is counted, how many have ended, of how many, and news: a sweep's best, and how the others stand."""
+    """Return what is counted, how many have ended, of how many, and news: a sweep's best, and how
+    the others stand.
+    """
     if (sweep := state.sweep) is None:
-        shown = [f"{state.counts[name]} {name}" for name in ("running", "failed", "stopped") if state.counts[name]]
+        shown = []
+        for name in ("running", "failed", "stopped"):
+            if state.counts[name]:
+                shown.append(f"{state.counts[name]} {name}")
         return "tasks", _ended(state), len(state.tasks), shown
+
     counts, best = sweep.counts(), sweep.best
     ended = sum(counts.values()) - counts["running"]
-    news = [f"best {formats.number(best.value)} (trial {best.number})"] if best and best.value is not None else []
-    news += [f"{counts[name]} {name}" for name in ("running", "pruned", "failed") if counts[name]]
+    if best and best.value is not None:
+        news = [f"best {formats.number(best.value)} (trial {best.number})"]
+    else:
+        news = []
+
+    for name in ("running", "pruned", "failed"):
+        if counts[name]:
+            news.append(f"{counts[name]} {name}")
+
     return "trials", ended, sweep.tune.get("samples") or len(sweep.trials), news
 
 
@@ -199,11 +227,15 @@ def prefixed(task: str, text: str, *, colour: bool = False) -> str:
 
 
 def plain(text: bytes, *, colours: bool = False) -> str:
-    """Return what a task printed as text: only the last state of redrawn lines, no control characters."""
+    """Return what a task printed as text: only the last state of redrawn lines, no control
+    characters.
+    """
     shown = text.decode("utf-8", "replace")
     if "\r" in shown:
         shown = _REDRAWN.sub("", shown.replace("\r\n", "\n"))
-    shown = ESCAPES.sub(lambda found: found[0] if colours and _COLOUR.fullmatch(found[0]) else "", shown)
+    shown = ESCAPES.sub(
+        lambda found: found[0] if colours and _COLOUR.fullmatch(found[0]) else "", shown
+    )
     if "\x1b" in shown:
         # A colour ends with its line.
         shown = shown.replace("\n", "\x1b[0m\n")
@@ -233,18 +265,26 @@ def _attempt_ended(event: Event, state: RunState) -> Iterator[str]:
     # Of a sweep, how its trial ended says why.
     if event["outcome"] != "succeeded" and not (state.sweep and event["outcome"] == "stopped"):
         reason = f": {event['reason']}" if event.get("reason") else ""
-        yield f"[{event['task']}] attempt {event['attempt']} {in_words(event['outcome'])}{_on(event)}{reason}"
+        yield (
+            f"[{event['task']}] attempt {event['attempt']} "
+            f"{in_words(event['outcome'])}{_on(event)}{reason}"
+        )
 
 
 def _on(event: Event) -> str:
     """Name the node; an attempt that ended before it got one has none."""
-    return f" on {event['node']}" if event.get("node") else ""
+    if event.get("node"):
+        return f" on {event['node']}"
+    return ""
 
 
 def _trial_ended(event: Event, state: RunState) -> Iterator[str]:
     if (sweep := state.sweep) is None or not (trial := sweep.trials[event["trial"]]).tasks:
         return  # one of the sweep that this one goes on with
-    value = "" if trial.value is None else f" {formats.number(trial.value)}"
+    if trial.value is None:
+        value = ""
+    else:
+        value = f" {formats.number(trial.value)}"
     best = " (best so far)" if trial is sweep.best else ""
     params = ", ".join(f"{name}={formats.scalar(value)}" for name, value in trial.params.items())
     reason = f": {trial.reason}" if trial.reason else ""

@@ -8,11 +8,16 @@ from __future__ import annotations
 import signal
 from typing import Any
 
-_PYTHONS_OWN: dict[signal.Signals, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGPIPE: signal.SIG_IGN}
+_PYTHONS_OWN: dict[signal.Signals, Any] = {
+    signal.SIGINT: signal.default_int_handler,
+    signal.SIGPIPE: signal.SIG_IGN,
+}
 
 
 def end_quietly() -> None:
-    """Let Ctrl-C and a closed pipe (`| head`) end the process; what a shell made it ignore stays so."""
+    """Let Ctrl-C and a closed pipe (`| head`) end the process; what a shell made it ignore stays
+    so.
+    """
     for number, handler in _PYTHONS_OWN.items():
         if signal.getsignal(number) == handler:
             signal.signal(number, signal.SIG_DFL)

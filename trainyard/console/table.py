@@ -1,4 +1,6 @@
-"""A table as it is drawn: as wide as its terminal at most, no word broken, no column that says nothing."""
+"""A table as it is drawn: as wide as its terminal at most, no word broken, no column that says
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,15 @@ def drawn(
     kept = [index for index in range(len(columns)) if _says_something(index, rows)]
     names = [columns[index] for index in kept]
     cells = [[row[index] for index in kept] for row in rows]
-    least = [_least(name, column, may_shorten) for name, column in zip(names, _columns(names, cells), strict=True)]
-    natural = [_natural(name, column) for name, column in zip(names, _columns(names, cells), strict=True)]
+    least = []
+
+    for name, column in zip(names, _columns(names, cells), strict=True):
+        least.append(_least(name, column, may_shorten))
+
+    natural = [
+        _natural(name, column) for name, column in zip(names, _columns(names, cells), strict=True)
+    ]
+
     for gap in _GAPS:
         room = width - _EDGES - gap * (len(names) - 1)
         # What wraps may as well wrap with some air.
@@ -42,6 +51,7 @@ def drawn(
             if may_shorten is not None:
                 cells = [[*map(_shortened, row, widths)] for row in cells]
             return _printed(_as_table(names, cells, widths, gap), title)
+
     return _printed(_as_lines(names, cells), title)
 
 
@@ -65,7 +75,9 @@ def _least(name: str, cells: Sequence[str], may_shorten: Sequence[str] | None) -
     if may_shorten is None:
         return max((cell_len(word) for text in (name, *cells) for word in text.split()), default=0)
     natural = _natural(name, cells)
-    return min(natural, max(cell_len(name), _LEAST_NAME)) if name in may_shorten else natural
+    if name in may_shorten:
+        return min(natural, max(cell_len(name), _LEAST_NAME))
+    return natural
 
 
 def _shrunk(natural: Sequence[int], least: Sequence[int], room: int) -> list[int]:
@@ -77,7 +89,9 @@ def _shrunk(natural: Sequence[int], least: Sequence[int], room: int) -> list[int
     return widths
 
 
-def _as_table(names: Sequence[str], rows: Sequence[Sequence[str]], widths: Sequence[int], gap: int) -> Iterator[str]:
+def _as_table(
+    names: Sequence[str], rows: Sequence[Sequence[str]], widths: Sequence[int], gap: int
+) -> Iterator[str]:
     space = " " * gap
     total = sum(widths) + gap * (len(widths) - 1) + _EDGES
     for number, row in enumerate([names, *rows]):
@@ -96,6 +110,7 @@ def _wrapped(cell: str, width: int) -> list[str]:
         if cell_len(paragraph) <= width:
             lines.append(paragraph)
             continue
+
         line = ""
         for word in paragraph.split():
             longer = f"{line} {word}" if line else word
@@ -103,12 +118,16 @@ def _wrapped(cell: str, width: int) -> list[str]:
                 lines.append(line)
                 longer = word
             line = longer
+
         lines.append(line)
+
     return lines or [""]
 
 
 def _shortened(cell: str, width: int) -> str:
-    return cell if cell_len(cell) <= width else f"{set_cell_size(cell, width - 1)}…"
+    if cell_len(cell) <= width:
+        return cell
+    return f"{set_cell_size(cell, width - 1)}…"
 
 
 def _as_lines(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -1,1 +1,3 @@
-"""Send a job to a cluster, follow it, bring its results home; knows an address and a token, never a backend."""
+"""Send a job to a cluster, follow it, bring its results home; knows an address and a token, never a
+backend.
+"""

@@ -1,4 +1,6 @@
-"""The shapes of a cluster's nodes, against what a job asks for: what can never start is not sent."""
+"""The shapes of a cluster's nodes, against what a job asks for: what can never start is not
+sent.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +19,24 @@ from trainyard.seams.ray_api import RayApi
 from trainyard.spec.expand import sweep
 
 
-def refuse_what_never_fits(prepared: Prepared, endpoint: Endpoint, ray: RayApi, *, skip_smoke: bool) -> None:
-    """Raise RequestError if a task can never start on this cluster, autoscaled groups counted with all their nodes.
+def refuse_what_never_fits(
+    prepared: Prepared, endpoint: Endpoint, ray: RayApi, *, skip_smoke: bool
+) -> None:
+    """Raise RequestError if a task can never start on this cluster, autoscaled groups counted with
+    all their nodes.
 
-    A cluster of somebody else promises nothing: there, Ray's nodes of this moment count, as in the smoke test.
+    A cluster of somebody else promises nothing: there, Ray's nodes of this moment count, as in the
+    smoke test.
     """
     if endpoint.down or (endpoint.expected is None and skip_smoke):
         return
+
     template = sweep(prepared.job)
-    raw = [template["task"]] if template else [asdict(task) for task in prepared.tasks]
+    if template:
+        raw = [template["task"]]
+    else:
+        raw = [asdict(task) for task in prepared.tasks]
+
     tasks = [task_of(index, task) for index, task in enumerate(raw)]
     nodes = _places(tasks, endpoint, ray)
     gate = Gate(names_change=endpoint.names_change)
@@ -36,7 +47,8 @@ def refuse_what_never_fits(prepared: Prepared, endpoint: Endpoint, ray: RayApi, 
 
 
 def _places(tasks: Sequence[Task], endpoint: Endpoint, ray: RayApi) -> list[Node]:
-    """Return the nodes that tasks may get: those that the file promises, unless a task names one by another name.
+    """Return the nodes that tasks may get: those that the file promises, unless a task names one by
+    another name.
 
     Names of hosts, addresses and ids are known of Ray's nodes of this moment alone.
     """
@@ -47,7 +59,9 @@ def _places(tasks: Sequence[Task], endpoint: Endpoint, ray: RayApi) -> list[Node
         return _promised(endpoint.expected)
     found = _of_ray(ray, has_host_names=True)
     are_there = all(called(name, found) for name in named)
-    return found if are_there else _promised(endpoint.expected)
+    if are_there:
+        return found
+    return _promised(endpoint.expected)
 
 
 def _promised(expected: tuple[ExpectedNode, ...]) -> list[Node]:

@@ -1,4 +1,6 @@
-"""Checkpoints at home: which come by themselves, which are too large, and which ended with the head."""
+"""Checkpoints at home: which come by themselves, which are too large, and which ended with the
+head.
+"""
 
 from __future__ import annotations
 
@@ -29,16 +31,23 @@ def which(job: JobSpec) -> Which:
 
 def is_here(run: RunDirectory, task: Task) -> bool:
     """Say whether a task's last checkpoint is here, or there is none."""
-    return task.checkpoint is None or store.fetched(run.checkpoint(task.name)) == task.checkpoint["seq"]
+    return (
+        task.checkpoint is None
+        or store.fetched(run.checkpoint(task.name)) == task.checkpoint["seq"]
+    )
 
 
 def size_of(task: Task) -> int:
     kept = KeptCheckpoint.of(task.checkpoint or {})
-    return kept.bytes if kept.archive_bytes is None else kept.archive_bytes
+    if kept.archive_bytes is None:
+        return kept.bytes
+    return kept.archive_bytes
 
 
 def archive_of(task: Task) -> dict[str, Any]:
-    """Return what to fetch; the next checkpoint of a task that still runs replaces it: nothing is compared then."""
+    """Return what to fetch; the next checkpoint of a task that still runs replaces it: nothing is
+    compared then.
+    """
     kept = KeptCheckpoint.of(task.checkpoint or {})
     found: dict[str, Any] = {"file": names.checkpoint_archive(task.name)}
     if task.state in ENDED and kept.sha256 is not None:
@@ -52,7 +61,9 @@ def elsewhere(run: RunDirectory, state: RunState) -> list[Task]:
 
 
 def due(run: RunDirectory, state: RunState, *, among: Iterable[Task] | None = None) -> list[Task]:
-    """Return the tasks (of these) that have ended, and whose checkpoint should come home and has not."""
+    """Return the tasks (of these) that have ended, and whose checkpoint should come home and has
+    not.
+    """
     wanted = _wanted(run, state, among)
     if not wanted:
         # The record names every task: it is read only where there is something to compare.
@@ -62,7 +73,9 @@ def due(run: RunDirectory, state: RunState, *, among: Iterable[Task] | None = No
 
 
 def too_large(run: RunDirectory, state: RunState) -> str:
-    """Say which checkpoints stay on the cluster because of the job's outputs_limit, and what fetches them."""
+    """Say which checkpoints stay on the cluster because of the job's outputs_limit, and what
+    fetches them.
+    """
     limit = _limit(run)
     left = [task for task in _wanted(run, state) if not _fits(run, task, limit)]
     if not left:
@@ -77,8 +90,13 @@ def listed(tasks: Sequence[Task]) -> str:
 
 
 def write_loss(run: RunDirectory, tasks: Sequence[Task], *, now: datetime.datetime) -> None:
-    """Record that these checkpoints end with the head of their cluster, if its directory can be written to."""
-    loss = {"at": now.isoformat(timespec="seconds"), "checkpoints": {task.name: size_of(task) for task in tasks}}
+    """Record that these checkpoints end with the head of their cluster, if its directory can be
+    written to.
+    """
+    loss = {
+        "at": now.isoformat(timespec="seconds"),
+        "checkpoints": {task.name: size_of(task) for task in tasks},
+    }
     with contextlib.suppress(OSError):
         run.left_behind.write_text(json.dumps(loss, indent=2) + "\n", encoding="utf-8")
 
@@ -86,7 +104,9 @@ def write_loss(run: RunDirectory, tasks: Sequence[Task], *, now: datetime.dateti
 def loss_of(run: RunDirectory) -> datetime.datetime | None:
     """Return when checkpoints of a run ended with the head; None if that is not known."""
     try:
-        return datetime.datetime.fromisoformat(json.loads(run.left_behind.read_text(encoding="utf-8"))["at"])
+        return datetime.datetime.fromisoformat(
+            json.loads(run.left_behind.read_text(encoding="utf-8"))["at"]
+        )
     except (OSError, ValueError, LookupError, TypeError):
         return None
 
@@ -97,20 +117,27 @@ def _limit(run: RunDirectory) -> int:
 
 
 def _wanted(run: RunDirectory, state: RunState, among: Iterable[Task] | None = None) -> list[Task]:
-    """Return the tasks that have ended, and whose checkpoint the job wants here and is not, whatever its size."""
+    """Return the tasks that have ended, and whose checkpoint the job wants here and is not,
+    whatever its size.
+    """
     tasks = state.tasks.values() if among is None else among
     missing = [task for task in tasks if task.state in ENDED and not is_here(run, task)]
-    which = store.described(run).get("checkpoints") if missing else None
+    which = None
+    if missing:
+        which = store.described(run).get("checkpoints")
     if which == "best":
         # While the sweep runs, another one may become the best.
-        best = state.sweep.best if state.sweep and state.ended else None
+        best = None
+        if state.sweep and state.ended:
+            best = state.sweep.best
         return [task for task in missing if best and task.name in best.tasks]
     return missing if which == "all" else []
 
 
 def _fits(run: RunDirectory, task: Task, limit: int) -> bool:
     size = size_of(task)
-    # The archives are at least what the task left: only where they are too large, its files are looked at.
+    # The archives are at least what the task left: only where they are too large, its files are
+    # looked at.
     if size + sum(each["bytes"] for each in task.archives) <= limit:
         return True
     if any(each["number"] > store.fetched(run.outputs(task.name)) for each in task.archives):

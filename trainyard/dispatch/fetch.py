@@ -1,4 +1,6 @@
-"""Bring home what tasks left behind, also while they run: archive after archive, each checked against its sha256."""
+"""Bring home what tasks left behind, also while they run: archive after archive, each checked
+against its sha256.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ Archive = Mapping[str, Any]
 
 
 class Fetcher:
-    """Fetches in the background while a run is followed, two archives at once; those of one task in order.
+    """Fetches in the background while a run is followed, two archives at once; those of one task in
+    order.
 
     Checkpoints come one by one, next to outputs: outputs never wait for them.
     """
@@ -55,7 +58,9 @@ class Fetcher:
         for task in state.tasks.values():
             self.fetch(node_id, task)
 
-    def fetch_checkpoints(self, node_id: str, state: RunState, *, among: Iterable[Task] | None = None) -> None:
+    def fetch_checkpoints(
+        self, node_id: str, state: RunState, *, among: Iterable[Task] | None = None
+    ) -> None:
         """Fetch the checkpoints (of these tasks) that should come home by themselves."""
         for task in checkpoints.due(self._run, state, among=among):
             self._checkpoints.submit(self._bring_checkpoint, node_id, task)
@@ -63,7 +68,9 @@ class Fetcher:
     def wait(self) -> tuple[OutsideError, ...]:
         self._pool.shutdown(wait=True)
         # Of one that was replaced meanwhile, what replaced it is here.
-        return tuple(error for task, error in self._failed.values() if missing_archives(self._run, task))
+        return tuple(
+            error for task, error in self._failed.values() if missing_archives(self._run, task)
+        )
 
     def wait_for_checkpoints(self) -> tuple[OutsideError, ...]:
         self._checkpoints.shutdown(wait=True)
@@ -81,7 +88,10 @@ class Fetcher:
         except OutsideError as error:
             self._failed[task.name] = task, error
         except Exception as error:  # it costs this task's outputs, and is said at the end
-            self._failed[task.name] = task, OutsideError(f"outputs of {task.name} could not be stored: {error}")
+            self._failed[task.name] = (
+                task,
+                OutsideError(f"outputs of {task.name} could not be stored: {error}"),
+            )
 
     def _bring_checkpoint(self, node_id: str, task: Task) -> None:
         try:
@@ -103,52 +113,73 @@ def missing_archives(run: RunDirectory, task: Task) -> list[Archive]:
     return store.missing(run.outputs(task.name), task.archives)
 
 
-def apply_archive(ray: RayApi, run: RunDirectory, node_id: str, task: str, archive: Archive) -> list[LeftOut]:
+def apply_archive(
+    ray: RayApi, run: RunDirectory, node_id: str, task: str, archive: Archive
+) -> list[LeftOut]:
     """Bring a task's outputs here from one archive to the next; return what could not be written.
 
     Raises OutsideError when it cannot be had, or is not what the runner wrote.
     """
     place = run.outputs(task)
     place.parent.mkdir(parents=True, exist_ok=True)
+
     with store.number_file(place).open("a+", encoding="utf-8") as number:
         fcntl.flock(number, fcntl.LOCK_EX)  # another thread or command may bring the same home
         if archive["number"] <= store.fetched(place):
             return []
-        target = place / f"attempt-{archive['attempt']:d}" if archive["each_attempt"] else place
+
+        if archive["each_attempt"]:
+            target = place / f"attempt-{archive['attempt']:d}"
+        else:
+            target = place
+
         with _spooled(ray, run, node_id, archive, at=place) as spool:
             if archive["whole"]:
                 left_out = _unpacked(spool, target, beside=place)
             else:
                 left_out = outputs.apply(_pieces(spool), target, removed=archive["removed"])
+
         number.truncate(0)
         number.write(str(archive["number"]))
+
     return left_out
 
 
-def fetch_checkpoint(ray: RayApi, run: RunDirectory, node_id: str, task: Task, *, note: Note) -> None:
+def fetch_checkpoint(
+    ray: RayApi, run: RunDirectory, node_id: str, task: Task, *, note: Note
+) -> None:
     """Bring a task's last checkpoint here, unless it is; one that came before moves aside.
 
     Raises OutsideError when it cannot be had, or is not what the runner wrote.
     """
     if task.checkpoint is None:
         return
+
     place = run.checkpoint(task.name)
     seq = task.checkpoint["seq"]
     place.parent.mkdir(parents=True, exist_ok=True)
+
     with store.number_file(place).open("a", encoding="utf-8") as number:
         fcntl.flock(number, fcntl.LOCK_EX)  # another thread or command may bring the same home
         if checkpoints.is_here(run, task):
             return
+
         if (size := checkpoints.size_of(task)) >= _WORTH_A_LINE:
             note(f"{task.name}: fetching {size / 1e6:.0f} MB of its checkpoint")
+
         arrived = place.with_name(f".{place.name}.{seq}")
         if not arrived.exists():
-            for left_out in fetch_fresh(ray, run, node_id, checkpoints.archive_of(task), target=arrived):
+            for left_out in fetch_fresh(
+                ray, run, node_id, checkpoints.archive_of(task), target=arrived
+            ):
                 note(f"{task.name}: left out of its checkpoint: {left_out}")
+
         store.keep_checkpoint(run, task.name, arrived, seq=seq)
 
 
-def fetch_fresh(ray: RayApi, run: RunDirectory, node_id: str, archive: Archive, *, target: Path) -> list[LeftOut]:
+def fetch_fresh(
+    ray: RayApi, run: RunDirectory, node_id: str, archive: Archive, *, target: Path
+) -> list[LeftOut]:
     """Fetch one archive into a directory that does not exist yet; return what could not be written.
 
     Raises OutsideError when it cannot be had, or is not what the runner wrote.
@@ -174,8 +205,12 @@ def _unpacked(spool: Path, target: Path, *, beside: Path) -> list[LeftOut]:
 
 
 @contextmanager
-def _spooled(ray: RayApi, run: RunDirectory, node_id: str, archive: Archive, *, at: Path) -> Iterator[Path]:
-    """Have an archive in a file of ours for a while, whole and checked: what is here is only touched then."""
+def _spooled(
+    ray: RayApi, run: RunDirectory, node_id: str, archive: Archive, *, at: Path
+) -> Iterator[Path]:
+    """Have an archive in a file of ours for a while, whole and checked: what is here is only
+    touched then.
+    """
     filename = f"{names.run_directory(run.name)}/{archive['file']}"
     spool = at.with_name(f".{at.name}.tar")
     try:
@@ -185,7 +220,9 @@ def _spooled(ray: RayApi, run: RunDirectory, node_id: str, archive: Archive, *, 
         spool.unlink(missing_ok=True)
 
 
-def _download_stubbornly(ray: RayApi, node_id: str, filename: str, archive: Archive, spool: Path) -> None:
+def _download_stubbornly(
+    ray: RayApi, node_id: str, filename: str, archive: Archive, spool: Path
+) -> None:
     for again in range(_TRIES):
         try:
             _download(ray, node_id, filename, archive, spool)
@@ -208,10 +245,12 @@ def _download(ray: RayApi, node_id: str, filename: str, archive: Archive, spool:
             size += len(chunk)
             if size > archive.get("bytes", size):
                 break
+
     # A checkpoint is replaced while its task runs: its hash is known once the task has ended.
     if "sha256" in archive and (size, digest.hexdigest()) != (archive["bytes"], archive["sha256"]):
         raise OutsideError(
-            f"what arrived is damaged: {size} of {archive['bytes']} bytes, sha256 {digest.hexdigest()[:12]} "
+            f"what arrived is damaged: {size} of {archive['bytes']} bytes, sha256 "
+            f"{digest.hexdigest()[:12]} "
             f"instead of {archive['sha256'][:12]}",
             where=filename,
         )

@@ -1,7 +1,8 @@
-"""Follow a run to its end: take in its stream, show it, fetch what tasks leave, notice a dead runner or cluster.
+"""Follow a run to its end: take in its stream, show it, fetch what tasks leave, notice a dead
+runner or cluster.
 
-The run's own last event says that it ended; Ray's job status, up to a second later, is only asked to notice a dead
-runner, and any answer at all to notice a dead cluster.
+The run's own last event says that it ended; Ray's job status, up to a second later, is only asked
+to notice a dead runner, and any answer at all to notice a dead cluster.
 """
 
 from __future__ import annotations
@@ -24,20 +25,28 @@ from trainyard.seams.ray_types import Job
 
 # Without any answer for so long, the cluster is given up (design: a clear error within 30 s).
 GIVE_UP_AFTER = 20.0
-# While something on the way there does not answer, a cluster may be well: an API server that is updated, for example.
+# While something on the way there does not answer, a cluster may be well: an API server that is
+# updated, for example.
 OUT_OF_REACH_SECONDS = 180.0
 ASK_EVERY = 2.0
 # Ray may notice a runner's end before its last lines can be read.
 SETTLED_AFTER = 0.5
 # A run that Ray has not placed on a node by then has nothing to show.
 CAUGHT_UP_WITHIN = 2.0
-# A runner says its first word after some seconds; where a node's image is pulled, or workers start slowly, later.
+# A runner says its first word after some seconds; where a node's image is pulled, or workers start
+# slowly, later.
 BEGINS_WITHIN = 30.0
-# A run that was told to stop has this long: the runner's grace, Ray's SIGKILL, and the way of the news.
+# A run that was told to stop has this long: the runner's grace, Ray's SIGKILL, and the way of the
+# news.
 STOP_WITHIN = 25.0
 
-LOG_HINT = "What its process printed is in the dashboard, under Jobs (trainyard cluster.open). To resume it"
-MADE_ANEW_HINT = "See whether all nodes are back: trainyard cluster.status (if not: cluster.up). Then resume it"
+LOG_HINT = (
+    "What its process printed is in the dashboard, under Jobs (trainyard cluster.open). "
+    "To resume it"
+)
+MADE_ANEW_HINT = (
+    "See whether all nodes are back: trainyard cluster.status (if not: cluster.up). Then resume it"
+)
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 Ending = Literal["ended", "left", "not-stopped"]
@@ -73,9 +82,9 @@ class Screen:
 class Follower:
     """One following of one run, with everything that it needs.
 
-    `fetcher` is None where outputs stay where they are. `interrupted` says whether the user wants to be let go (Ctrl-C,
-    SIGTERM), which may mean to stop the run or only to leave it. `catch_up`: only take in what there is by now, and
-    wait for nothing. `is_in_reach` is as in Endpoint.
+    `fetcher` is None where outputs stay where they are. `interrupted` says whether the user wants
+    to be let go (Ctrl-C, SIGTERM), which may mean to stop the run or only to leave it. `catch_up`:
+    only take in what there is by now, and wait for nothing. `is_in_reach` is as in Endpoint.
     """
 
     ray: RayApi
@@ -96,7 +105,9 @@ class Follower:
         self._lost = self._said_that_nothing_began = False
 
     def follow(self) -> Ending:
-        """Return when the run ended, or the user left. Raises OutsideError when the cluster is gone."""
+        """Return when the run ended, or the user left. Raises OutsideError when the cluster is
+        gone.
+        """
         try:
             return self._loop()
         finally:
@@ -110,14 +121,19 @@ class Follower:
                 if not self.stop_on_interruption:
                     return "left"
                 self._stop()
+
             if self._stopping_since and time.monotonic() > self._stopping_since + STOP_WITHIN:
                 return "not-stopped"
+
             if time.monotonic() >= self._asked + (ASK_EVERY if self._reader else 0.1):
                 self._ask()
+
             self._take()
             if self.catch_up and self._caught_up():
                 return "left"
+
             self.screen.tick(self.state)
+
         return "ended"
 
     def _caught_up(self) -> bool:
@@ -163,13 +179,18 @@ class Follower:
         except OutsideError as error:
             self._unanswered(error)
             return
+
         self._answered = time.monotonic()
         if self._lost:
             self._lost = False
             self.screen.note("connected again")
+
         if self._reader is None and job and job.node_id:
             self._node_id = job.node_id
-            self._reader = StreamReader(self.ray, self.state.run, job.node_id, segment=self.journal.segment)
+            self._reader = StreamReader(
+                self.ray, self.state.run, job.node_id, segment=self.journal.segment
+            )
+
         if job is None or job.ended:
             self._runner_gone(job)
         elif self.state.started is None and time.monotonic() > self._began + BEGINS_WITHIN:
@@ -178,10 +199,12 @@ class Follower:
     def _unanswered(self, error: OutsideError) -> None:
         if self.catch_up:
             raise error
+
         last = max(self._answered, self._reader.last_contact if self._reader else 0.0)
         if not self.is_in_reach():
             # While the way there is closed, nobody can say whether the cluster itself is silent.
             self._out_of_reach = min(time.monotonic(), last + OUT_OF_REACH_SECONDS)
+
         if time.monotonic() > max(last, self._out_of_reach) + GIVE_UP_AFTER:
             raise OutsideError(
                 f"the cluster has not answered for {time.monotonic() - last:.0f} s; "
@@ -190,6 +213,7 @@ class Follower:
                 hint=f"If the cluster comes back: trainyard train.logs {self.state.run}; "
                 f"if not: trainyard cluster.up, then {self.state.resume_command}",
             ) from error
+
         if not self._lost:
             self._lost = True
             self.screen.note("connection to the cluster lost, trying again")
@@ -201,7 +225,8 @@ class Follower:
             says = f"{job.status}: {message}" if message else job.status
             self.screen.note(
                 f"the run's runner has not begun for {BEGINS_WITHIN:.0f} s; Ray says {says}; "
-                "nodes, and why one does not start a process: trainyard cluster.status, trainyard cluster.logs"
+                "nodes, and why one does not start a process: trainyard cluster.status, "
+                "trainyard cluster.logs"
             )
 
     def _runner_gone(self, job: Job | None) -> None:
@@ -210,15 +235,19 @@ class Follower:
         self._ended_at = self._ended_at or now
         reader = self._reader
         settled = reader is None or reader.has_read_all_of(self._ended_at + SETTLED_AFTER)
+
         if reader and reader.problem:
             # The node that holds the stream may have gone with the runner.
             settled = now > self._ended_at + GIVE_UP_AFTER / 2
+
         if not settled:
             # Ask again soon: everything hangs on this now.
             self._asked = now - ASK_EVERY + 0.3
             return
+
         stopped = job is not None and job.status == "STOPPED"
-        # Nobody may have looked for hours: the run ended when Ray noticed, or soon after its last word.
+        # Nobody may have looked for hours: the run ended when Ray noticed, or soon after its last
+        # word.
         ended = (job.end if job else None) or self.state.last_contact or time.time()
         self._event(
             self.journal.end_for(
@@ -244,9 +273,16 @@ def _end_reason(job: Job | None, checkpoints_at: str | None) -> str:
         # Ray keeps its list of jobs in the head's memory.
         replaced = "the cluster's head or the whole cluster was replaced: the run is lost"
         if checkpoints_at is not None:
-            return f"{replaced}, and its checkpoints are on the cluster's storage ({checkpoints_at})"
+            return (
+                f"{replaced}, and its checkpoints are on the cluster's storage ({checkpoints_at})"
+            )
         return f"{replaced}, and checkpoints that are not here were on the head"
-    code = "" if job.exit_code is None else f", exit code {job.exit_code}"
+
+    if job.exit_code is None:
+        code = ""
+    else:
+        code = f", exit code {job.exit_code}"
+
     # Ray puts the end of the log into its message, with the whole text of the runner's bootstrap.
     message = (job.message.strip().splitlines() or [""])[0].split(", last available logs")[0]
     return f"the runner died (Ray says {job.status}{code}: {message[:300]})"
@@ -255,7 +291,8 @@ def _end_reason(job: Job | None, checkpoints_at: str | None) -> str:
 class Interrupts:
     """Turns the first signal into `asked`; another one raises KeyboardInterrupt.
 
-    Until `hold` is called, the first one raises it too: nothing has been started then that could be left behind.
+    Until `hold` is called, the first one raises it too: nothing has been started then that could be
+    left behind.
     """
 
     def __init__(self, *, held: bool = False) -> None:

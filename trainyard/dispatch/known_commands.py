@@ -1,4 +1,6 @@
-"""Commands of Schola that are known to fail as a task, or to lose what they made: refused before anything is sent."""
+"""Commands of Schola that are known to fail as a task, or to lose what they made: refused before
+anything is sent.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +18,29 @@ _INTERACTIVE = {
     "rllib": re.compile(
         r"^(?:.*/)?schola-rllib$|^schola\.scripts\.ray\.launch$|^(?:.*/)?schola/scripts/ray/launch\.py$"
     ),
-    "sb3": re.compile(r"^(?:.*/)?schola-sb3$|^schola\.scripts\.sb3\.launch$|^(?:.*/)?schola/scripts/sb3/launch\.py$"),
+    "sb3": re.compile(
+        r"^(?:.*/)?schola-sb3$|^schola\.scripts\.sb3\.launch$|^(?:.*/)?schola/scripts/sb3/launch\.py$"
+    ),
 }
 _WAITS = (
-    "Schola's interactive entry point waits for a key at its end, which nobody presses on a cluster: training that "
+    "Schola's interactive entry point waits for a key at its end, which nobody presses on a "
+    "cluster: training that "
     "succeeded ends as failed. Write {}, with the same flags"
 )
 _INSTEAD = {
     "rllib": "schola-train",
-    "sb3": "[python, -c, 'from schola.scripts.sb3.launch import main_from_cli; main_from_cli()', ...]",
+    "sb3": (
+        "[python, -c, 'from schola.scripts.sb3.launch import main_from_cli; main_from_cli()', ...]"
+    ),
 }
-_OWN_RAY = "--num-cpus starts a Ray of its own, which fails inside of a cluster. Leave it out: `resources:` says it"
-_RELATIVE = "a relative --{} is not found again: a task has a directory of its own. Write an absolute path{}"
+_OWN_RAY = (
+    "--num-cpus starts a Ray of its own, which fails inside of a cluster. Leave it out: "
+    "`resources:` says it"
+)
+_RELATIVE = (
+    "a relative --{} is not found again: a task has a directory of its own. Write an "
+    "absolute path{}"
+)
 _CHECKPOINTS = ", or leave it out: schola-train writes to $TRAINYARD_OUTPUT, which comes back"
 
 _NEWER = "an image with a newer Schola trains by that one's words: [env, schola-train, ...]"
@@ -35,11 +48,16 @@ _NEWER = "an image with a newer Schola trains by that one's words: [env, schola-
 _ALGORITHMS = ("PPO", "APPO", "IMPALA", "SAC")
 _SHELLS = ("bash", "sh", "dash", "zsh")
 
-# Schola 1.0.0, schola/scripts/ray/launch.py; `check` and `num-env-runners` are schola-train's own (images/schola).
-_SWITCHES = "enable-checkpoints save-final-policy export-onnx launch-unreal headless disable-script check"
+# Schola 1.0.0, schola/scripts/ray/launch.py; `check` and `num-env-runners` are schola-train's own
+# (images/schola).
+_SWITCHES = (
+    "enable-checkpoints save-final-policy export-onnx launch-unreal headless disable-script check"
+)
 _VALUES = (
-    "n-steps learning-rate mini-batch-size activation num-gpus num-cpus num-learners num-cpus-per-learner "
-    "num-gpus-per-learner num-cpus-for-main-process resume-from checkpoint-dir save-freq name-prefix unreal-path "
+    "n-steps learning-rate mini-batch-size activation num-gpus num-cpus num-learners "
+    "num-cpus-per-learner "
+    "num-gpus-per-learner num-cpus-for-main-process resume-from checkpoint-dir save-freq "
+    "name-prefix unreal-path "
     "executable-path map fps num-env-runners"
 )
 _SHORT = {"t": "timesteps", "p": "port", "scholav": "schola-verbosity", "rllibv": "rllib-verbosity"}
@@ -61,7 +79,9 @@ class _Launcher(argparse.ArgumentParser):
 
 
 def problems(commands: Mapping[str, Sequence[str]]) -> Iterator[Problem]:
-    """Yield all that is wrong with tasks' commands by their names, each once, with the first task of which it is so."""
+    """Yield all that is wrong with tasks' commands by their names, each once, with the first task
+    of which it is so.
+    """
     first: dict[str, str] = {}
     for task, command in commands.items():
         for each in (command, *_in_shell(command)):
@@ -71,10 +91,15 @@ def problems(commands: Mapping[str, Sequence[str]]) -> Iterator[Problem]:
 
 
 def _in_shell(command: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the commands of the line that a shell is told to run, as far as it can be read without one."""
-    told = next((index for index, word in enumerate(command) if re.fullmatch(r"-[a-z]*c", word)), None)
+    """Yield the commands of the line that a shell is told to run, as far as it can be read without
+    one.
+    """
+    told = next(
+        (index for index, word in enumerate(command) if re.fullmatch(r"-[a-z]*c", word)), None
+    )
     if Path(command[0]).name not in _SHELLS or told is None or told + 1 == len(command):
         return
+
     words = shlex.shlex(command[told + 1], posix=True, punctuation_chars=";&|()\n")
     words.whitespace = " \t"
     words.whitespace_split = True
@@ -96,21 +121,27 @@ def _wrong(command: Sequence[str]) -> Iterator[str]:
     for library, waits in _INTERACTIVE.items():
         if any(waits.match(word) for word in command):
             yield _WAITS.format(_INSTEAD[library])
+
     if Path(command[0]).name != "schola-train":
         return
+
     try:
         given, unknown = _Launcher().parse_known_args(command[1:])
     except ValueError as error:
         yield f"Schola 1.0.0's launcher: {error}"
         return
+
     if given.num_cpus:
         yield _OWN_RAY
+
     for name, else_ in (("checkpoint-dir", _CHECKPOINTS), ("resume-from", "")):
         # What begins with a brace, a search fills in.
         if (path := getattr(given, name.replace("-", "_"))) and not path.startswith(("/", "{")):
             yield _RELATIVE.format(name, else_)
+
     flags = [word.partition("=")[0] for word in unknown if word.startswith("-")]
     yield from (f"Schola 1.0.0's launcher has no flag {flag}; {_NEWER}" for flag in flags)
+
     for word in unknown:
         if word in _ALGORITHMS:
             yield f"Schola 1.0.0's launcher trains PPO, and takes no {word}; {_NEWER}"

@@ -1,4 +1,6 @@
-"""Dispatch a job: send what the cluster lacks, record the run, start it as one Ray job, follow it."""
+"""Dispatch a job: send what the cluster lacks, record the run, start it as one Ray job, follow
+it.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ _SUBMIT_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class _Asked:
-    """How a run was asked for: by which command, where its results go, and whether its smoke test is left out."""
+    """How a run was asked for: by which command, where its results go, and whether its smoke test
+    is left out.
+    """
 
     results: Path
     command: Sequence[str]
@@ -74,36 +78,59 @@ def dispatch(
             progress=progress,
             screen=screen,
         )
+
         now = RunStatus(run, states.load(run))
         see = f"See: trainyard train.status {run.name}"
         try:
             if (resumed := prepared.resumed) and resumed.plan.inherited:
-                run_steps([resume.send(ray, run.name, resumed, interrupted=interrupts.asked)], progress)
+                run_steps(
+                    [resume.send(ray, run.name, resumed, interrupted=interrupts.asked)], progress
+                )
             if wait:
-                now = follow(ray, run, endpoint, screen=screen, interrupted=interrupts.asked, stop=True)
+                now = follow(
+                    ray, run, endpoint, screen=screen, interrupted=interrupts.asked, stop=True
+                )
         except KeyboardInterrupt:
             # The first interruption may not have come as far as Ray.
             with suppress(OutsideError):
                 ray.stop(run.name)
             told = "left at once; the run was told to stop and may still be ending"
             raise InterruptedRunError(told, hint=see) from None
+
     if interrupts.asked() and not wait:
         hint = f"To end it: trainyard train.stop {run.name}"
-        return replace(now, error=InterruptedRunError(f"interrupted; run {run.name} is still active", hint=hint))
+        return replace(
+            now,
+            error=InterruptedRunError(f"interrupted; run {run.name} is still active", hint=hint),
+        )
+
     return interrupted(now) if interrupts.asked() else now
 
 
 def interrupted(status: RunStatus) -> RunStatus:
-    """Return a run that was interrupted with the error that says how it ended: it may have done so just before."""
+    """Return a run that was interrupted with the error that says how it ended: it may have done so
+    just before.
+    """
     name = status.run.name
     state = status.state
     if not state.ended:
         told = "interrupted; the run was told to stop and has not said that it ended"
-        return replace(status, error=InterruptedRunError(told, hint=f"See: trainyard train.status {name}"))
-    how = "was stopped" if state.state == "stopped" else state.state
-    hint = status.error.hint if status.error and state.state == "succeeded" else None  # what did not come home
+        return replace(
+            status, error=InterruptedRunError(told, hint=f"See: trainyard train.status {name}")
+        )
+
+    if state.state == "stopped":
+        how = "was stopped"
+    else:
+        how = state.state
+
+    hint = (
+        status.error.hint if status.error and state.state == "succeeded" else None
+    )  # what did not come home
+
     if state.state == "stopped" or (state.state == "failed" and not state.sweep):
         hint = f"Resume it: {state.resume_command}"
+
     return replace(status, error=InterruptedRunError(f"interrupted; run {name} {how}", hint=hint))
 
 
@@ -120,12 +147,17 @@ def _refuse_without_packages(prepared: Prepared, endpoint: Endpoint) -> None:
             where=missing.python,
             hint=f"Install it there: {versions.installing('tune')}",
         )
+
     # An environment that uv made has none.
-    if (installed.uv or installed.pip or installed.wheels) and (missing := endpoint.lacking(["pip"])):
+    if (installed.uv or installed.pip or installed.wheels) and (
+        missing := endpoint.lacking(["pip"])
+    ):
         raise PrerequisiteError(
-            "`uv`, `pip` and `wheels` of a job need pip, and the Python of the cluster's head does not have it",
+            "`uv`, `pip` and `wheels` of a job need pip, and the Python of the cluster's head "
+            "does not have it",
             where=missing.python,
-            hint=f"Install it there: {missing.python} -m ensurepip, or uv pip install --python {missing.python} pip",
+            hint=f"Install it there: {missing.python} -m ensurepip, or uv pip install --python "
+            f"{missing.python} pip",
         )
 
 
@@ -146,18 +178,23 @@ def _start(
     now = datetime.datetime.now().astimezone()
     name = store.run_name(prepared.job.name, now=now, entropy=os.urandom(2))
     version = ray.supported_version()
-    package = pack(prepared.files)
-    resumed = prepared.resumed
-    if resumed and package.name != (resumed.run.record().get("sent") or {}).get("package"):
-        screen.note(f"the job's files are not the same as for run {resumed.run.name}")
+    package = _packed(prepared, screen)
     prepared = replace(prepared, wheels=wheels.built(prepared.wheels, progress))
     of_wheels = wheels.packed(prepared.wheels)
     py_modules = modules.packed(prepared.job.runtime_env.py_modules, prepared.files.directory)
     cargo = _cargo(prepared, package, of_wheels, py_modules)
     run_steps([_send(ray, title, each) for title, each in cargo.items()], progress)
+
     document = plan.build(
-        name, endpoint, prepared, package=package, wheels=of_wheels, py_modules=py_modules, skip_gate=asked.skip_smoke
+        name,
+        endpoint,
+        prepared,
+        package=package,
+        wheels=of_wheels,
+        py_modules=py_modules,
+        skip_gate=asked.skip_smoke,
     )
+
     record = plan.record_of(
         prepared,
         package,
@@ -168,20 +205,30 @@ def _start(
         command=asked.command,
         skip_smoke=asked.skip_smoke,
     )
+
+    cluster_file = as_yaml(prepared.cluster.spec)
     interrupts.hold()
-    run = store.create(asked.results, record, cluster=as_yaml(prepared.cluster.spec), job=as_yaml(prepared.job))
+    run = store.create(asked.results, record, cluster=cluster_file, job=as_yaml(prepared.job))
     store.keep_study(run, prepared.study)
     try:
-        if resumed:
-            resume.link(resumed, run)
+        if prepared.resumed:
+            resume.link(prepared.resumed, run)
         begin(ray, name, document, job=prepared.job.name, progress=progress)
-    except UnreachableError:
-        # The run may have begun: `train.logs` will tell.
+    except Exception as error:
+        # An unreachable cluster may have begun the run: `train.logs` will tell.
+        if not isinstance(error, UnreachableError):
+            tree.remove(str(run.path))
         raise
-    except Exception:
-        tree.remove(str(run.path))
-        raise
+
     return run
+
+
+def _packed(prepared: Prepared, screen: Screen) -> Package:
+    package = pack(prepared.files)
+    resumed = prepared.resumed
+    if resumed and package.name != (resumed.run.record().get("sent") or {}).get("package"):
+        screen.note(f"the job's files are not the same as for run {resumed.run.name}")
+    return package
 
 
 def begin(ray: RayApi, run: str, plan: bytes, *, job: str, progress: Progress) -> None:
@@ -199,11 +246,15 @@ def begin(ray: RayApi, run: str, plan: bytes, *, job: str, progress: Progress) -
 
 def _send(ray: RayApi, what: str, package: Package) -> Step:
     def missing() -> dict[str, int]:
-        return {name: index for index, name in enumerate(package.parts) if not ray.has_package(name)}
+        return {
+            name: index for index, name in enumerate(package.parts) if not ray.has_package(name)
+        }
 
     def is_complete() -> Answer:
         parts = missing()
-        return no(f"{counted(len(parts), 'part')} missing") if parts else YES
+        if parts:
+            return no(f"{counted(len(parts), 'part')} missing")
+        return YES
 
     def upload() -> None:
         for name, index in missing().items():
@@ -214,7 +265,10 @@ def _send(ray: RayApi, what: str, package: Package) -> Step:
 
 
 def _cargo(
-    prepared: Prepared, package: Package, of_wheels: Package | None, py_modules: Sequence[Package | str]
+    prepared: Prepared,
+    package: Package,
+    of_wheels: Package | None,
+    py_modules: Sequence[Package | str],
 ) -> dict[str, Package]:
     """Return what has to be sent, by what a person calls it."""
     cargo = {"the job": package}
@@ -227,7 +281,9 @@ def _cargo(
 
 
 def _submit(ray: RayApi, run: str, plan: bytes, *, runner: str, job: str) -> None:
-    """Submit one Ray job that runs the plan; `runner` is the name of the uploaded runner package."""
+    """Submit one Ray job that runs the plan; `runner` is the name of the uploaded runner
+    package.
+    """
     plan_name = blob_name(plan)
     # Commands that would end the run name who dispatched it.
     by = f"{getpass.getuser()}@{platform.node()}"
@@ -235,6 +291,7 @@ def _submit(ray: RayApi, run: str, plan: bytes, *, runner: str, job: str) -> Non
     ray.put_package(plan_name, plan)
     variables = bootstrap.variables(runner=runner, plan=plan_name)
     give_up = time.monotonic() + _SUBMIT_SECONDS
+
     while True:
         try:
             return ray.submit(
@@ -244,7 +301,8 @@ def _submit(ray: RayApi, run: str, plan: bytes, *, runner: str, job: str) -> Non
                 variables=variables,
             )
         except UnreachableError:
-            # The answer was lost; the request may have arrived. Sending it twice is refused by its submission id.
+            # The answer was lost; the request may have arrived. Sending it twice is refused by its
+            # submission id.
             if ray.job(run):
                 return None
             raise

@@ -1,4 +1,6 @@
-"""Python modules that a job sends along for its tasks and what they start through Ray: Ray's `py_modules`."""
+"""Python modules that a job sends along for its tasks and what they start through Ray: Ray's
+`py_modules`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ _REMOTE = "://"
 
 
 def problems(names: Sequence[str], directory: Path) -> Iterator[Problem]:
-    """Yield a problem for each name that is no module of this machine; addresses are Ray's to fetch."""
+    """Yield a problem for each name that is no module of this machine; addresses are Ray's to
+    fetch.
+    """
     for index, name in enumerate(names):
         path = directory / name
         where = f"runtime_env.py_modules.{index}"
@@ -27,11 +31,15 @@ def problems(names: Sequence[str], directory: Path) -> Iterator[Problem]:
 
 
 def packed(names: Sequence[str], directory: Path) -> tuple[str | Package, ...]:
-    """Return for each name what Ray is told: an address as it is, or the package that is sent for it.
+    """Return for each name what Ray is told: an address as it is, or the package that is sent for
+    it.
 
-    A package holds the module below its own name, as Ray packs them. Raises RequestError for one that is too big.
+    A package holds the module below its own name, as Ray packs them. Raises RequestError for one
+    that is too big.
     """
-    return tuple(name if _REMOTE in name else _packed(name, (directory / name).resolve()) for name in names)
+    return tuple(
+        name if _REMOTE in name else _packed(name, (directory / name).resolve()) for name in names
+    )
 
 
 def _packed(name: str, path: Path) -> Package:
@@ -43,5 +51,7 @@ def _packed(name: str, path: Path) -> Package:
         prefix = f"{path.name}/"
     if listed.size >= PART_LIMIT:
         sizes = f"{name} has {formats.size(listed.size)}, at most {formats.size(PART_LIMIT)}"
-        raise RequestError("a module is too big for Ray", problems=(Problem("runtime_env.py_modules", sizes),))
+        raise RequestError(
+            "a module is too big for Ray", problems=(Problem("runtime_env.py_modules", sizes),)
+        )
     return pack(listed, prefix=prefix)

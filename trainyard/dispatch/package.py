@@ -1,4 +1,6 @@
-"""A job directory as a zip that is named by its content: sent once, however often it is dispatched."""
+"""A job directory as a zip that is named by its content: sent once, however often it is
+dispatched.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ _PACK_BELOW = 1024 * 1024
 
 @dataclass(frozen=True)
 class SentFile:
-    """One file that travels: its name in the job directory, where it is now, its size in bytes, and its mode.
+    """One file that travels: its name in the job directory, where it is now, its size in bytes, and
+    its mode.
 
     Of its mode travels whether it can be executed, and whether it is its owner's alone.
     """
@@ -66,7 +69,9 @@ class Listing:
 
 @dataclass(frozen=True)
 class Package:
-    """A packed directory. `parts` are named by their own bytes, in order; `name` stands for all of them."""
+    """A packed directory. `parts` are named by their own bytes, in order; `name` stands for all of
+    them.
+    """
 
     name: str
     parts: tuple[str, ...]
@@ -85,16 +90,25 @@ def listing(directory: Path) -> Listing:
     """
     root = directory.resolve()
     entries = list(_walk(root, root, rules_for(root), (root,)))
-    files = sorted((entry for entry in entries if isinstance(entry, SentFile)), key=lambda file: file.name)
+    files = sorted(
+        (entry for entry in entries if isinstance(entry, SentFile)), key=lambda file: file.name
+    )
     left_out = tuple(entry for entry in entries if isinstance(entry, LeftOut))
-    return Listing(root, tuple(files), left_out, tuple(sorted(entry for entry in entries if isinstance(entry, str))))
+    return Listing(
+        root,
+        tuple(files),
+        left_out,
+        tuple(sorted(entry for entry in entries if isinstance(entry, str))),
+    )
 
 
 def sent_file(path: Path, name: str) -> SentFile:
     """Return the file as it travels under a name. Raises RequestError where the name cannot."""
     found = path.stat()
     mode = 0o755 if found.st_mode & stat.S_IXUSR else 0o644
-    return SentFile(_utf_8(name), path, found.st_size, mode if found.st_mode & _OTHERS else mode & stat.S_IRWXU)
+    return SentFile(
+        _utf_8(name), path, found.st_size, mode if found.st_mode & _OTHERS else mode & stat.S_IRWXU
+    )
 
 
 def _utf_8(name: str) -> str:
@@ -104,13 +118,16 @@ def _utf_8(name: str) -> str:
     except UnicodeEncodeError:
         shown = name.encode(errors="surrogateescape").decode("latin-1")
         raise RequestError(
-            "a file cannot be sent", problems=(Problem(shown, "its name is not UTF-8"),), hint="Rename or ignore it."
+            "a file cannot be sent",
+            problems=(Problem(shown, "its name is not UTF-8"),),
+            hint="Rename or ignore it.",
         ) from None
     return name
 
 
 def pack(listed: Listing, *, prefix: str = "") -> Package:
-    """Zip the listed files; the same content gives the same name, whatever the times and the order on disk.
+    """Zip the listed files; the same content gives the same name, whatever the times and the order
+    on disk.
 
     Raises RequestError when a file cannot be read or the whole exceeds what Ray takes.
     """
@@ -134,9 +151,13 @@ def blob_name(content: bytes) -> str:
 
 
 def runner_package() -> Package:
-    """Return the runner's modules; ignore files above, such as those of a project with its .venv, mean others."""
+    """Return the runner's modules; ignore files above, such as those of a project with its .venv,
+    mean others.
+    """
     root = Path(trainyard_runner.__file__).parent
-    sources = tuple(sent_file(path, path.relative_to(root).as_posix()) for path in sorted(root.rglob("*.py")))
+    sources = tuple(
+        sent_file(path, path.relative_to(root).as_posix()) for path in sorted(root.rglob("*.py"))
+    )
     return pack(Listing(root, sources, ()), prefix="trainyard_runner/")
 
 
@@ -151,7 +172,9 @@ def _walk(
         if why:
             yield LeftOut(name, why)
         elif is_directory:
-            below = list(_walk(path, root, (*rules_of(path, root=root), *rules), (*above, path.resolve())))
+            below = list(
+                _walk(path, root, (*rules_of(path, root=root), *rules), (*above, path.resolve()))
+            )
             yield from below
             if all(isinstance(entry, LeftOut) for entry in below):
                 yield _utf_8(name.removesuffix("/"))
@@ -163,13 +186,20 @@ def _unsendable(path: Path, above: tuple[Path, ...]) -> str | None:
     if path.is_symlink() and not path.exists():
         return "a link to nothing"
     if path.is_dir():
-        return "a link in a circle" if path.resolve() in above else None
-    return None if path.is_file() else "not a regular file"
+        if path.resolve() in above:
+            return "a link in a circle"
+        return None
+    if path.is_file():
+        return None
+    return "not a regular file"
 
 
 def _add(bundle: zipfile.ZipFile, file: SentFile, *, name: str) -> None:
     entry = _zip_entry(name, stat.S_IFREG | file.mode)
-    entry.compress_type = zipfile.ZIP_DEFLATED if file.size < _PACK_BELOW else zipfile.ZIP_STORED
+    if file.size < _PACK_BELOW:
+        entry.compress_type = zipfile.ZIP_DEFLATED
+    else:
+        entry.compress_type = zipfile.ZIP_STORED
     entry.file_size = file.size
     try:
         with file.path.open("rb") as source, bundle.open(entry, "w") as packed:
@@ -190,7 +220,8 @@ def _zip_entry(name: str, mode: int) -> zipfile.ZipInfo:
 def _too_big(listed: Listing) -> RequestError:
     biggest = sorted(listed.files, key=lambda file: (-file.size, file.name))[:5]
     return RequestError(
-        f"the job directory is too big for Ray: {formats.size(listed.size)} of at most {formats.size(PACKAGE_LIMIT)}",
+        f"the job directory is too big for Ray: {formats.size(listed.size)} of at most "
+        f"{formats.size(PACKAGE_LIMIT)}",
         where=str(listed.directory),
         problems=tuple(Problem(file.name, formats.size(file.size)) for file in biggest),
         hint="Name what the job does not need in .rayignore, or read it from a shared place.",

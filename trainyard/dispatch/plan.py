@@ -30,7 +30,8 @@ from trainyard.spec.secrets import typed_without_secrets
 from trainyard.versions import RUNNER_PROTOCOL
 from trainyard.wording import counted, named
 
-# How long a task has between SIGTERM and SIGKILL, in seconds. Ray gives the runner itself RAY_JOB_STOP_WAIT_TIME_S.
+# How long a task has between SIGTERM and SIGKILL, in seconds. Ray gives the runner itself
+# RAY_JOB_STOP_WAIT_TIME_S.
 STOP_GRACE = 5
 _OUTPUTS = ("outputs_each_attempt", "outputs_limit", "outputs_every")
 
@@ -39,10 +40,10 @@ _OUTPUTS = ("outputs_each_attempt", "outputs_limit", "outputs_every")
 class Prepared:
     """A job and the cluster it is meant for; nothing has been sent.
 
-    `files` and `wheels` are what is to be sent, apart because Ray itself has to find wheels; a wheel that is a
-    directory is the package that it is to be built of. `study` is the journal of the sweep that a sweep goes on
-    with, `former` its run; `resumed` is a run without `tune` that this one resumes. `overrides` and
-    `backend` are flags that it was dispatched with.
+    `files` and `wheels` are what is to be sent, apart because Ray itself has to find wheels; a
+    wheel that is a directory is the package that it is to be built of. `study` is the journal of
+    the sweep that a sweep goes on with, `former` its run; `resumed` is a run without `tune` that
+    this one resumes. `overrides` and `backend` are flags that it was dispatched with.
     """
 
     cluster: LoadedCluster
@@ -60,26 +61,36 @@ class Prepared:
 def prepare(cluster: LoadedCluster, job: JobSpec, directory: Path) -> Prepared:
     """List what a job sends.
 
-    Raises RequestError naming every extra file or wheel that is missing or in the way, and every command that is known
-    to fail as a task.
+    Raises RequestError naming every extra file or wheel that is missing or in the way, and every
+    command that is known to fail as a task.
     """
     found = listing(directory)
     tasks = expand(job)
     # Of a sweep's tasks there is only the command that they will have.
-    commands = {"trial": job.command or ()} if job.tune else {task.name: task.command for task in tasks}
+    if job.tune:
+        commands = {"trial": job.command or ()}
+    else:
+        commands = {task.name: task.command for task in tasks}
+
     problems = list(known_commands.problems(commands))
     problems += modules.problems(job.runtime_env.py_modules, found.directory)
     extra = _extra_files(found, job.runtime_env.files, problems)
     wheels = wheels_of(job.runtime_env, found.directory, problems)
+
     if problems:
         raise RequestError(f"job {job.name} cannot be sent as it is", problems=tuple(problems))
+
     files = tuple(sorted((*found.files, *extra.files), key=lambda file: file.name))
     empty = (*found.empty_directories, *extra.empty_directories)
-    return Prepared(cluster, job, tasks, replace(found, files=files, empty_directories=empty), wheels)
+    return Prepared(
+        cluster, job, tasks, replace(found, files=files, empty_directories=empty), wheels
+    )
 
 
 def described(prepared: Prepared) -> Iterator[str]:
-    """Yield lines that say what is sent, how much it is, and what stays here because of which ignore file."""
+    """Yield lines that say what is sent, how much it is, and what stays here because of which
+    ignore file.
+    """
     yield f"job {prepared.job.name} on cluster {prepared.cluster.spec.name}: {_extent(prepared)}"
     if prepared.resumed:
         yield prepared.resumed.described(len(prepared.tasks))
@@ -87,7 +98,9 @@ def described(prepared: Prepared) -> Iterator[str]:
     yield f"sends {counted(len(listed.files), 'file')}, {formats.size(listed.size)}"
     if prepared.wheels:
         packages = named([path.name for path in prepared.wheels if path.is_dir()], most=6)
-        yield f"sends {counted(len(prepared.wheels), 'wheel')}" + (f", built here: {packages}" if packages else "")
+        yield f"sends {counted(len(prepared.wheels), 'wheel')}" + (
+            f", built here: {packages}" if packages else ""
+        )
     if listed.left_out:
         yield f"left out: {named([f'{path.name} ({path.by})' for path in listed.left_out], most=6)}"
 
@@ -117,7 +130,9 @@ def build(
         "gate": {
             "skip": skip_gate,
             "simulated_gpus": endpoint.simulated_gpus,
-            "nodes": None if endpoint.expected is None else [asdict(node) for node in endpoint.expected],
+            "nodes": None
+            if endpoint.expected is None
+            else [asdict(node) for node in endpoint.expected],
             "ray": endpoint.ray_version,
             "needs": job.smoke.model_dump() if job else {},
             "names_change": endpoint.names_change,
@@ -129,6 +144,7 @@ def build(
         "study": prepared.study if prepared else "",
         "former": prepared.former if prepared else "",
     }
+
     return json.dumps(document, separators=(",", ":")).encode()
 
 
@@ -188,39 +204,61 @@ def _resumes(prepared: Prepared) -> dict[str, Any] | None:
     """Return what run.json says of the run that this one resumes, if it does."""
     if prepared.former:
         return {"run": prepared.former, "skipped": [], "from_checkpoint": []}
-    return prepared.resumed.record() if prepared.resumed else None
+    if prepared.resumed:
+        return prepared.resumed.record()
+    return None
 
 
 def _extent(prepared: Prepared) -> str:
     if (tune := prepared.job.tune) is None:
         return counted(len(prepared.tasks), "task")
-    tried = f"at most {counted(tune.samples, 'configuration')}" if tune.samples else "configurations"
-    return f"{tried} of {', '.join(tune.space)}, {counted(tune.repeats, 'task')} each, searched by {tune.search}"
+    if tune.samples:
+        tried = f"at most {counted(tune.samples, 'configuration')}"
+    else:
+        tried = "configurations"
+    return (
+        f"{tried} of {', '.join(tune.space)}, {counted(tune.repeats, 'task')} each, searched "
+        f"by {tune.search}"
+    )
 
 
 def _extra_files(found: Listing, names: Sequence[str], problems: list[Problem]) -> Listing:
     """Return what of `runtime_env.files` the listing lacks.
 
-    What lies in the job directory keeps its place (an ignore file left it out); anything else lands at the top of the
-    job under its own last name.
+    What lies in the job directory keeps its place (an ignore file left it out); anything else lands
+    at the top of the job under its own last name.
     """
     taken = {file.name for file in found.files}
     tops = {name.split("/", 1)[0] for name in taken}
     files: list[SentFile] = []
     empty: list[str] = []
+
     for index, name in enumerate(names):
         path = (found.directory / name).resolve()
         inside = path.is_relative_to(found.directory)
-        place = path.relative_to(found.directory).as_posix() if inside else path.name
+        if inside:
+            place = path.relative_to(found.directory).as_posix()
+        else:
+            place = path.name
+
         if not path.exists():
-            problems.append(Problem(f"runtime_env.files.{index}", f"no such file or directory: {name}"))
+            problems.append(
+                Problem(f"runtime_env.files.{index}", f"no such file or directory: {name}")
+            )
         elif not inside and place in tops:
-            problems.append(Problem(f"runtime_env.files.{index}", f"the job directory has a {place!r} already"))
+            problems.append(
+                Problem(f"runtime_env.files.{index}", f"the job directory has a {place!r} already")
+            )
         else:
             tops.add(place)
             placed = _placed(path, place)
-            files += [file for file in placed.files if file.name not in taken]
-            empty += [name for name in placed.empty_directories if name not in found.empty_directories]
+            for file in placed.files:
+                if file.name not in taken:
+                    files.append(file)
+            empty += [
+                name for name in placed.empty_directories if name not in found.empty_directories
+            ]
+
     return Listing(found.directory, tuple(files), (), tuple(empty))
 
 
@@ -230,7 +268,10 @@ def _placed(path: Path, place: str) -> Listing:
     found = listing(path)
     files = tuple(replace(file, name=f"{place}/{file.name}") for file in found.files)
     # One that is empty itself is named, too.
-    names = [f"{place}/{name}" for name in found.empty_directories] if files or found.empty_directories else [place]
+    if files or found.empty_directories:
+        names = [f"{place}/{name}" for name in found.empty_directories]
+    else:
+        names = [place]
     return Listing(path, files, (), tuple(names))
 
 
@@ -244,18 +285,31 @@ def _runtime_env(
     declared = prepared.job.runtime_env
     made: dict[str, Any] = {}
     by = "pip" if declared.pip else "uv"
-    packages = [package for package in (*declared.uv, *declared.pip) if not package.startswith(WHEELS)]
+    packages = [
+        package for package in (*declared.uv, *declared.pip) if not package.startswith(WHEELS)
+    ]
     packages = [*(f"{WHEELS}{path.name}" for path in prepared.wheels), *packages]
     if packages:
-        made[by] = {"packages": packages, **declared.install_options} if declared.install_options else packages
+        if declared.install_options:
+            made[by] = {"packages": packages, **declared.install_options}
+        else:
+            made[by] = packages
+
     if wheels:
         made["working_dir"] = f"gcs://{wheels.parts[0]}"
+
     if py_modules:
-        made["py_modules"] = [each if isinstance(each, str) else f"gcs://{each.parts[0]}" for each in py_modules]
+        made["py_modules"] = [
+            each if isinstance(each, str) else f"gcs://{each.parts[0]}" for each in py_modules
+        ]
+
     if declared.conda:
         made["conda"] = declared.conda
+
     if declared.env_vars:
         made["env_vars"] = dict(declared.env_vars)
+
     if made and declared.config:
         made["config"] = dict(declared.config)
+
     return made or None

@@ -1,6 +1,7 @@
 """Read a run's stream from the cluster: line by line, over lost connections, without a gap.
 
-Ray's log route knows no offset, but it can send the last lines of a file: enough when every line has a number.
+Ray's log route knows no offset, but it can send the last lines of a file: enough when every line
+has a number.
 """
 
 from __future__ import annotations
@@ -17,13 +18,16 @@ from trainyard_runner.wire import names, stream
 from trainyard.errors import OutsideError
 from trainyard.seams.ray_api import FileMissingError, RayApi
 
-# Batches of lines that wait for whoever shows them; a chunk is 64 KiB, so that this bounds the memory.
+# Batches of lines that wait for whoever shows them; a chunk is 64 KiB, so that this bounds the
+# memory.
 _BATCHES = 64
-# How long to wait before the next question, in seconds: little while something comes, more and more while not.
+# How long to wait before the next question, in seconds: little while something comes, more and more
+# while not.
 _SOON = 0.1
 _LATE = 0.5
 _SILENCE = 15.0
-# So many lines are asked for again when few were new the last time; a wrong guess only costs one more question.
+# So many lines are asked for again when few were new the last time; a wrong guess only costs one
+# more question.
 _FEW = 8
 # A segment ends after its last whole line.
 _LONGEST_SEGMENT = stream.ROLL_AT + stream.LONGEST_LINE
@@ -95,9 +99,11 @@ class StreamReader:
                 pause = min(_LATE, pause * 2)
                 self._stopped.wait(pause)
                 continue
+
             if news and self._guess is None:
                 # The next segment was begun: there is more already.
                 continue
+
             self._all_read_at = asked
             pause = _SOON if news else min(_LATE, pause * 1.3)
             self._stopped.wait(pause)
@@ -107,6 +113,7 @@ class StreamReader:
         filename = f"{self._directory}/{names.segment(self._segment)}"
         guess = self._guess
         news = 0
+
         with self._ray.file(self._node_id, filename, last_lines=guess, silence=_SILENCE) as chunks:
             for lines in self._whole_lines(chunks):
                 first = _seq(lines[0])
@@ -114,11 +121,13 @@ class StreamReader:
                     # More came than was guessed: read the segment from its beginning, now.
                     self._guess = None
                     return self._ask()
+
                 fresh = lines[max(0, self._next - first) :]
                 news += len(fresh)
                 if fresh and self._hand_out(fresh):
                     self._guess = None
                     return news
+
         self._guess = max(_FEW, 2 * news)
         return news
 
@@ -131,10 +140,12 @@ class StreamReader:
             rest += chunk
             if read > _LONGEST_SEGMENT or len(rest) > stream.LONGEST_LINE:
                 raise ValueError("it has no end where the runner's would have one")
+
             end = rest.rfind(b"\n") + 1
             if end:
                 yield rest[:end].splitlines(keepends=True)
                 rest = rest[end:]
+
             if self._stopped.is_set():
                 return
 
@@ -159,4 +170,6 @@ def _seq(line: bytes) -> int:
 
 
 def _continues(line: bytes) -> bool:
-    return len(line) < 300 and b'"continues"' in line and json.loads(line).get("event") == "continues"
+    return (
+        len(line) < 300 and b'"continues"' in line and json.loads(line).get("event") == "continues"
+    )

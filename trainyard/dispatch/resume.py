@@ -1,4 +1,6 @@
-"""A run that resumes another one: what it skips, what its tasks begin with, and how that reaches the cluster."""
+"""A run that resumes another one: what it skips, what its tasks begin with, and how that reaches
+the cluster.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +30,21 @@ class Resumed:
 
     run: RunDirectory
     plan: Resume
-    # Tasks whose last checkpoint is not here, and is on storage of the cluster: the head looks there itself.
+    # Tasks whose last checkpoint is not here, and is on storage of the cluster: the head looks
+    # there itself.
     on_storage: tuple[str, ...] = ()
 
     def record(self) -> dict[str, Any]:
         """Return what run.json says of it."""
         with_checkpoint = [each.task for each in self.plan.inherited if each.checkpoint]
-        with_checkpoint += [task for task in self.on_storage if task not in with_checkpoint]
-        return {"run": self.run.name, "skipped": list(self.plan.skipped), "from_checkpoint": with_checkpoint}
+        for task in self.on_storage:
+            if task not in with_checkpoint:
+                with_checkpoint.append(task)
+        return {
+            "run": self.run.name,
+            "skipped": list(self.plan.skipped),
+            "from_checkpoint": with_checkpoint,
+        }
 
     def document(self) -> dict[str, Any]:
         return asdict(self.plan)
@@ -44,7 +53,10 @@ class Resumed:
         """Say what becomes of the tasks."""
         skipped = self.plan.skipped
         begun = self.record()["from_checkpoint"]
-        parts = [f"skips {counted(len(skipped), 'task')} that succeeded"] if skipped else []
+        if skipped:
+            parts = [f"skips {counted(len(skipped), 'task')} that succeeded"]
+        else:
+            parts = []
         parts += [f"from their checkpoints: {named(begun)}"] if begun else []
         fresh = tasks - len(skipped) - len(begun)
         parts += [f"from the beginning: {counted(fresh, 'task')}"] if fresh else []
@@ -58,7 +70,9 @@ def inherited(run: RunDirectory, task: str, *, each_attempt: bool) -> Inherited:
 
 
 def link(resumed: Resumed, run: RunDirectory) -> None:
-    """Give a new run the outputs and checkpoints that are here, without a copy: its directory is then whole."""
+    """Give a new run the outputs and checkpoints that are here, without a copy: its directory is
+    then whole.
+    """
     former = resumed.run
     for task in resumed.plan.skipped:
         _link(former.outputs(task), run.outputs(task))
@@ -93,7 +107,9 @@ def send(ray: RayApi, run: str, resumed: Resumed, *, interrupted: Callable[[], b
 
 
 def _is_taken(ray: RayApi, run: str, number: int) -> bool:
-    """Wait until the head has taken a part; False if the run has ended instead, which says why itself."""
+    """Wait until the head has taken a part; False if the run has ended instead, which says why
+    itself.
+    """
     while ray.has_package(part_name(run, number)):
         if (job := ray.job(run)) is None or job.ended:
             return False

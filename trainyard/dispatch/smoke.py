@@ -44,27 +44,45 @@ class Smoked:
     def document(self) -> dict[str, Any]:
         """Return what `--json` prints."""
         seconds = round(self.seconds, 3)
-        return {"ok": self.error is None, "cluster": self.cluster, "seconds": seconds, "checks": list(self.checks)}
+        return {
+            "ok": self.error is None,
+            "cluster": self.cluster,
+            "seconds": seconds,
+            "checks": list(self.checks),
+        }
 
 
 def smoke(endpoint: Endpoint, progress: Progress) -> Smoked:
-    """Run the smoke test. Raises OutsideError if the cluster breaks under it, InterruptedRunError on Ctrl-C."""
+    """Run the smoke test. Raises OutsideError if the cluster breaks under it, InterruptedRunError
+    on Ctrl-C.
+    """
     began = time.monotonic()
     checks: list[Check] = []
     with ray_of(endpoint) as ray, Interrupts(held=True) as interrupts:
         # To start the test only to wait for missing nodes would take a minute.
-        rungs: tuple[Rung, ...] = (lambda: (dashboard(endpoint, ray),), lambda: missing(endpoint), endpoint.checks)
+        rungs: tuple[Rung, ...] = (
+            lambda: (dashboard(endpoint, ray),),
+            lambda: missing(endpoint),
+            endpoint.checks,
+        )
         for ask in rungs:
-            checks += [asdict(check) for check in ask()]
+            for check in ask():
+                checks.append(asdict(check))
             if error := _failed(endpoint, checks):
                 return Smoked(endpoint.cluster, tuple(checks), time.monotonic() - began, error)
+
         state = _run(ray, endpoint, progress, interrupts)
+
     if interrupts.asked():
         raise InterruptedRunError("interrupted; the smoke test was stopped")
+
     checks += state.checks
     error = _failed(endpoint, checks)
     if error is None and state.exit != 0:
-        error = OutsideError(state.error or "the smoke test did not end", where=endpoint.cluster, hint=state.hint)
+        error = OutsideError(
+            state.error or "the smoke test did not end", where=endpoint.cluster, hint=state.hint
+        )
+
     return Smoked(endpoint.cluster, tuple(checks), time.monotonic() - began, error)
 
 
@@ -73,15 +91,19 @@ def dashboard(endpoint: Endpoint, ray: RayApi) -> BackendCheck:
     began = time.monotonic()
     detail = f"Ray {ray.supported_version()} answers at {endpoint.address}"
     problem = None
+
     if endpoint.token is None:
         detail += ", no token needed"
     else:
         try:
             with RayApi(endpoint.address, None) as stranger:
                 stranger.version()
-            problem = "answers without the token too: anybody who reaches it can run code on the cluster"
+            problem = (
+                "answers without the token too: anybody who reaches it can run code on the cluster"
+            )
         except RefusedError:
             detail += ", refuses without the token"
+
     hint = problem and "Start every node with RAY_AUTH_MODE=token (Ray 2.52 or newer)."
     seconds = round(time.monotonic() - began, 3)
     return BackendCheck("dashboard", None, problem is None, problem or detail, seconds, hint)
@@ -93,12 +115,15 @@ def missing(endpoint: Endpoint) -> tuple[BackendCheck, ...]:
 
 
 def refuse_broken(endpoint: Endpoint) -> None:
-    """Raise SmokeError if a node is known not to run, or fails a check that only the backend can make.
+    """Raise SmokeError if a node is known not to run, or fails a check that only the backend can
+    make.
 
-    The smoke test of a run would wait for such a node in vain, and cannot make that check; what it finds itself on the
-    nodes is left to it.
+    The smoke test of a run would wait for such a node in vain, and cannot make that check; what it
+    finds itself on the nodes is left to it.
     """
-    if error := _failed(endpoint, [asdict(check) for check in missing(endpoint) or endpoint.checks()]):
+    if error := _failed(
+        endpoint, [asdict(check) for check in missing(endpoint) or endpoint.checks()]
+    ):
         raise error
 
 
@@ -117,12 +142,17 @@ def _run(ray: RayApi, endpoint: Endpoint, progress: Progress, interrupts: Interr
 
 
 def _end(ray: RayApi, run: str) -> Step:
-    """Return the step after which nothing of the test goes on: until then `cluster.down` would refuse to end it."""
+    """Return the step after which nothing of the test goes on: until then `cluster.down` would
+    refuse to end it.
+    """
 
     def ended() -> Answer:
-        # Ray calls a job running until its process is gone, 1 to 2 s after the last event that it wrote.
+        # Ray calls a job running until its process is gone, 1 to 2 s after the last event that it
+        # wrote.
         job = ray.job(run)
-        return YES if job is None or job.ended else no("Ray calls its job running")
+        if job is None or job.ended:
+            return YES
+        return no("Ray calls its job running")
 
     return Step("end-smoke", "End the smoke test", done=ended, do=nothing, deadline=STOP_WITHIN)
 
@@ -143,7 +173,10 @@ def _failed(endpoint: Endpoint, checks: Sequence[Check]) -> TrainyardError | Non
     """Return the error of the first check that failed."""
     for check in checks:
         if not check["ok"]:
-            where = f"{check['node']}, cluster {endpoint.cluster}" if check["node"] else f"cluster {endpoint.cluster}"
+            if check["node"]:
+                where = f"{check['node']}, cluster {endpoint.cluster}"
+            else:
+                where = f"cluster {endpoint.cluster}"
             what = f"smoke test failed: {check['name']}: {check['detail']}"
             return SmokeError(what, where=where, hint=check["hint"])
     return None

@@ -1,4 +1,6 @@
-"""Wheels that a job sends along: files as they are, and packages of this machine, built once for each content."""
+"""Wheels that a job sends along: files as they are, and packages of this machine, built once for
+each content.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ from trainyard.spec.job import RuntimeEnv
 from trainyard.steps import YES, Progress, Step, no
 from trainyard.steps import run as run_steps
 
-# What Ray wants before each wheel. It is written for the user; in a runtime_env.yaml it may stand already.
+# What Ray wants before each wheel. It is written for the user; in a runtime_env.yaml it may stand
+# already.
 WHEELS = "${RAY_RUNTIME_ENV_CREATE_WORKING_DIR}/"
 _TAIL = 12
 # A pyproject.toml that leaves the version to a plugin of its build system.
@@ -38,16 +41,26 @@ _VERSIONS = (
 
 
 def wheels_of(env: RuntimeEnv, directory: Path, problems: list[Problem]) -> tuple[Path, ...]:
-    """Return the wheels and the directories of packages that a job names; what is neither is added to the problems."""
+    """Return the wheels and the directories of packages that a job names; what is neither is added
+    to the problems.
+    """
     names = {name: f"wheels.{index}" for index, name in enumerate(env.wheels)}
     for kind in ("uv", "pip"):
-        names |= {name.removeprefix(WHEELS): kind for name in getattr(env, kind) if name.startswith(WHEELS)}
+        names |= {
+            name.removeprefix(WHEELS): kind
+            for name in getattr(env, kind)
+            if name.startswith(WHEELS)
+        }
+
     for name, key in names.items():
         path = directory / name
-        if path.is_dir() and not any((path / file).is_file() for file in ("pyproject.toml", "setup.py")):
+        if path.is_dir() and not any(
+            (path / file).is_file() for file in ("pyproject.toml", "setup.py")
+        ):
             problems.append(Problem(f"runtime_env.{key}", f"no pyproject.toml in {name}"))
         elif not path.is_dir() and not (path.suffix == ".whl" and path.is_file()):
             problems.append(Problem(f"runtime_env.{key}", f"no such wheel file: {name}"))
+
     return tuple((directory / name).resolve() for name in names)
 
 
@@ -59,37 +72,55 @@ def built(paths: Sequence[Path], progress: Progress) -> tuple[Path, ...]:
 
 
 def packed(wheels: Sequence[Path]) -> Package | None:
-    """Return a package that holds nothing but wheels, if there are any. Raises RequestError for more than Ray takes."""
+    """Return a package that holds nothing but wheels, if there are any. Raises RequestError for
+    more than Ray takes.
+    """
     listed = Listing(Path(), tuple(sent_file(wheel, wheel.name) for wheel in wheels), ())
     if listed.size >= PART_LIMIT:
         sizes = f"{formats.size(listed.size)} in all, at most {formats.size(PART_LIMIT)}"
-        raise RequestError("the wheels are too big for Ray", problems=(Problem("runtime_env.wheels", sizes),))
+        raise RequestError(
+            "the wheels are too big for Ray", problems=(Problem("runtime_env.wheels", sizes),)
+        )
     return pack(listed) if wheels else None
 
 
 def _place(package: Path) -> Path:
-    """Return where the wheel of a package's content is kept, and of all else that decides its version."""
+    """Return where the wheel of a package's content is kept, and of all else that decides its
+    version.
+    """
     content = pack(listing(package)).name.removesuffix(".zip")
     said = {name: value for name, value in sorted(os.environ.items()) if name.startswith(_VERSIONS)}
-    described = git.described(package) if _is_of_git(package) else None
+    described = None
+    if _is_of_git(package):
+        described = git.described(package)
     if said or described:
         content += f"-{hashlib.sha256(repr((said, described)).encode()).hexdigest()[:16]}"
     return cache_home(os.environ) / "wheels" / content
 
 
 def _is_of_git(package: Path) -> bool:
-    """Say whether a package's version may come from git: no version stands in its pyproject.toml."""
+    """Say whether a package's version may come from git: no version stands in its
+    pyproject.toml.
+    """
     file = package / "pyproject.toml"
-    text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+    if file.is_file():
+        text = file.read_text(encoding="utf-8", errors="replace")
+    else:
+        text = ""
     return bool(_DYNAMIC.search(text)) or "[project]" not in text
 
 
 def copied(package: Path, directory: Path) -> Path:
-    """Copy a package, without what ignore files name, so that a build leaves nothing in it; return where it is.
+    """Copy a package, without what ignore files name, so that a build leaves nothing in it; return
+    where it is.
 
-    A package whose version comes from git is copied with its repository: a clone, with what is changed in it.
+    A package whose version comes from git is copied with its repository: a clone, with what is
+    changed in it.
     """
-    top = git.top(package) if _is_of_git(package) and git.described(package) else None
+    top = None
+    if _is_of_git(package) and git.described(package):
+        top = git.top(package)
+
     if top is None:
         copy = directory / package.name
     else:
@@ -100,8 +131,10 @@ def copied(package: Path, directory: Path) -> Path:
     found = listing(package)
     for file in found.files:
         _copy(file.path, copy / file.name)
+
     for name in found.empty_directories:
         (copy / name).mkdir(parents=True, exist_ok=True)
+
     return copy
 
 
@@ -112,9 +145,13 @@ def _clone(top: Path, clone: Path) -> None:
     ended = programs.run(["git", "clone", "--quiet", "--shared", str(top), str(clone)], env=environ)
     if ended.code != 0:
         lines = "\n  | ".join(
-            [f"{top} cannot be cloned, and a package takes its version from it", *ended.tail[-_TAIL:]]
+            [
+                f"{top} cannot be cloned, and a package takes its version from it",
+                *ended.tail[-_TAIL:],
+            ]
         )
         raise RequestError(lines, hint="Mend what git says, then repeat the command.")
+
     for name in git.changed(top):
         if os.path.lexists(top / name):
             _copy(top / name, clone / name)
@@ -143,7 +180,9 @@ def _step(package: Path, place: Path) -> Step:
 
 
 def _build(package: Path, place: Path) -> None:
-    """Build with uv, where there is none with this Python's pip; the wheel gets its place once it is whole."""
+    """Build with uv, where there is none with this Python's pip; the wheel gets its place once it
+    is whole.
+    """
     place.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place) as made, tempfile.TemporaryDirectory() as directory:
         source = str(copied(package, Path(directory)))

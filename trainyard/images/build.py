@@ -1,4 +1,6 @@
-"""Build an image: its base, the image under the hash of its content, a name that people can read."""
+"""Build an image: its base, the image under the hash of its content, a name that people can
+read.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ Report = Callable[[str, str], None]
 
 @dataclass(frozen=True)
 class Building:
-    """An image, the engine that is to have it, and the cluster file that says how it is built and where it is kept."""
+    """An image, the engine that is to have it, and the cluster file that says how it is built and
+    where it is kept.
+    """
 
     image: Image
     engine: Engine
@@ -40,11 +44,15 @@ class Building:
 
     @cached_property
     def source(self) -> str:
-        return content.source_hash(self.image, self.engine.environ, platform=self.spec.build.platform)
+        return content.source_hash(
+            self.image, self.engine.environ, platform=self.spec.build.platform
+        )
 
     @property
     def content(self) -> str:
-        """Return the tag that the image has once it is built, with the base that the engine has now."""
+        """Return the tag that the image has once it is built, with the base that the engine has
+        now.
+        """
         base = docker_images.inspect(self.engine, self.image.base)
         return content.tag(self.source, base=base.id if base else self.image.base)
 
@@ -59,7 +67,9 @@ class Building:
 
 @dataclass(frozen=True)
 class Built:
-    """An image that an engine has. `content` is the hash that is also its tag, `source` the same without the base."""
+    """An image that an engine has. `content` is the hash that is also its tag, `source` the same
+    without the base.
+    """
 
     name: str
     reference_local: str
@@ -71,7 +81,9 @@ class Built:
     size: int = 0
 
 
-def steps(building: Building, report: Report = lambda title, text: None, *, no_cache: bool = False) -> list[Step]:
+def steps(
+    building: Building, report: Report = lambda title, text: None, *, no_cache: bool = False
+) -> list[Step]:
     """Return the steps after which the engine has the image under both of its names."""
     image = building.image
     engine = building.engine
@@ -83,7 +95,9 @@ def steps(building: Building, report: Report = lambda title, text: None, *, no_c
         if no_cache and not made:
             return no("to be built again")
         reference = building.reference
-        return YES if docker_images.inspect(engine, reference) else no(f"{reference} is not there")
+        if docker_images.inspect(engine, reference):
+            return YES
+        return no(f"{reference} is not there")
 
     def build() -> None:
         _build(building, lambda stage: report(title, stage), no_cache=no_cache)
@@ -92,7 +106,9 @@ def steps(building: Building, report: Report = lambda title, text: None, *, no_c
     def is_tagged() -> Answer:
         names = building.reference, building.alias
         built, tagged = (docker_images.inspect(engine, name) for name in names)
-        return YES if built and tagged and built.id == tagged.id else no(f"{building.alias} is not this image")
+        if built and tagged and built.id == tagged.id:
+            return YES
+        return no(f"{building.alias} is not this image")
 
     def tag() -> None:
         docker_images.tag(engine, building.reference, as_=building.alias)
@@ -110,7 +126,9 @@ def steps(building: Building, report: Report = lambda title, text: None, *, no_c
 
 
 def built(building: Building) -> Built:
-    """Return the image as the engine has it. Raises PrerequisiteError if it was not built from what is here now."""
+    """Return the image as the engine has it. Raises PrerequisiteError if it was not built from what
+    is here now.
+    """
     found = facts(building)
     return Built(
         name=building.image.name,
@@ -142,9 +160,12 @@ def _has_base(building: Building) -> Answer:
     base = docker_images.inspect(building.engine, building.image.base)
     if base is None:
         return no("it is not on this engine")
-    # Without a platform it is the engine's own: the last build may have been one for other machines.
+    # Without a platform it is the engine's own: the last build may have been one for other
+    # machines.
     platform = building.spec.build.platform or building.engine.platform
-    return YES if f"{base.platform}/".startswith(f"{platform}/") else no(f"it is for {base.platform}, not {platform}")
+    if f"{base.platform}/".startswith(f"{platform}/"):
+        return YES
+    return no(f"it is for {base.platform}, not {platform}")
 
 
 def _get_base(building: Building, on_progress: Callable[[str], None]) -> None:
@@ -154,12 +175,15 @@ def _get_base(building: Building, on_progress: Callable[[str], None]) -> None:
     spec = building.spec
     as_login = login(registry_at(docker_images.registry_of(base), spec), engine.environ)
     try:
-        transfer.pull(engine, base, login=as_login, platform=spec.build.platform, on_progress=on_progress)
+        transfer.pull(
+            engine, base, login=as_login, platform=spec.build.platform, on_progress=on_progress
+        )
     except OutsideError as error:
         raise OutsideError(
             f"the base of image {building.image.name} cannot be had: {base}",
             where=error.where or error.what,
-            hint="Name another one (--base, or build: {base: ...} in the cluster file), log in (docker login HOST), "
+            hint="Name another one (--base, or build: {base: ...} in the cluster file), log in "
+            "(docker login HOST), "
             "or bring it here: docker load -i FILE",
         ) from error
 
@@ -171,6 +195,7 @@ def _build(building: Building, on_stage: Callable[[str], None], *, no_cache: boo
     settings = building.spec.build
     files = {"ca_bundle": settings.ca_bundle, "pip_config": settings.pip_config}
     cli.require(engine, "buildx", hint=cli.BUILDX)
+
     command = cli.build_command(
         engine.environ,
         building.reference,
@@ -181,6 +206,7 @@ def _build(building: Building, on_stage: Callable[[str], None], *, no_cache: boo
         platform=settings.platform,
         network=settings.network,
     )
+
     progress = BuildProgress()
 
     def read(line: str) -> None:
@@ -194,9 +220,9 @@ def _build(building: Building, on_stage: Callable[[str], None], *, no_cache: boo
 def _cached(building: Building) -> str:
     """Return the image whose layers a build may use again: the last one, here or in the registry.
 
-    BuildKit forgets its cache sooner or later, and a CI machine starts without one. Built anew, a layer gets another
-    digest and is pushed again, however little has changed. A registry that does not have it, or does not answer, is no
-    error for BuildKit.
+    BuildKit forgets its cache sooner or later, and a CI machine starts without one. Built anew, a
+    layer gets another digest and is pushed again, however little has changed. A registry that does
+    not have it, or does not answer, is no error for BuildKit.
     """
     if docker_images.inspect(building.engine, building.alias):
         return building.alias
@@ -210,15 +236,19 @@ def _labels(building: Building) -> dict[str, str]:
     image = building.image
     tag = building.content
     commit = git.revision(image.directory)
+
     found = {
         f"{docker_images.OCI}.title": image.name,
         f"{docker_images.OCI}.version": tag,
         f"{docker_images.OCI}.created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        f"{docker_images.OCI}.revision": f"{commit['revision']}{'-dirty' if commit['dirty'] else ''}" if commit else "",
+        f"{docker_images.OCI}.revision": f"{commit['revision']}{'-dirty' if commit['dirty'] else ''}"
+        if commit
+        else "",
         f"{docker_images.OCI}.base.name": image.base,
         docker_images.IMAGE_LABEL: image.name,
         docker_images.CONTENT_LABEL: tag,
         "io.trainyard.source": building.source,
         "io.trainyard.ray": versions.RAY,
     }
+
     return {name: value for name, value in found.items() if value}

@@ -1,7 +1,8 @@
-"""What `docker buildx build --progress=plain` prints, read line by line: which stage runs, and why it failed.
+"""What `docker buildx build --progress=plain` prints, read line by line: which stage runs, and why
+it failed.
 
-Every line belongs to a numbered vertex: `#5 [2/4] RUN make` opens one, `#5 0.27 text` is its output, and it ends with
-`#5 DONE 1.2s`, `#5 CACHED`, `#5 CANCELED` or `#5 ERROR: words`.
+Every line belongs to a numbered vertex: `#5 [2/4] RUN make` opens one, `#5 0.27 text` is its
+output, and it ends with `#5 DONE 1.2s`, `#5 CACHED`, `#5 CANCELED` or `#5 ERROR: words`.
 """
 
 from __future__ import annotations
@@ -33,34 +34,44 @@ class BuildProgress:
         """Take one line; return the stage of the Dockerfile that begins with it."""
         if line.startswith("ERROR: "):
             self._raw = line.removeprefix("ERROR: ")
+
         vertex = _LINE.fullmatch(line)
         if vertex is None:
             return None
+
         number, text = vertex.groups()
         opened = _STAGE.fullmatch(text)
         # Opened once more whenever lines of another vertex came in between.
         if opened and number not in self._stages:
             self._stages[number] = _name(opened)
             return self._stages[number]
+
         if output := _OUTPUT.fullmatch(text):
             self._tails.setdefault(number, deque(maxlen=TAIL_LINES)).append(output[1])
         elif text.startswith("ERROR: "):
             self._failed = number
+
         return None
 
     def error(self, image: str) -> OutsideError | RequestError:
-        """Return the error for a build that failed: of the request where its Dockerfile is wrong."""
+        """Return the error for a build that failed: of the request where its Dockerfile is
+        wrong.
+        """
         stage = self._stages.get(self._failed, "")
         tail = self._tails.get(self._failed, ())
         code = _CODE.search(self._raw)
         said = "\n".join([*tail, self._raw])
-        lacking = next((hint for pattern, hint in LACKING if re.search(pattern, said, re.IGNORECASE)), None)
+        lacking = next(
+            (hint for pattern, hint in LACKING if re.search(pattern, said, re.IGNORECASE)), None
+        )
         if lacking is None and code is None and DOCKERFILE.search(self._raw):
             return RequestError(
                 f"the Dockerfile of image {image} is wrong",
                 where=f"stage {stage}: {self._raw}" if stage else self._raw,
-                hint="Correct it. What it copies is in the image's directory, and not in its .dockerignore.",
+                hint="Correct it. What it copies is in the image's directory, and not in its "
+                ".dockerignore.",
             )
+
         what = f"image {image} was not built"
         what += f": stage {stage} failed" if stage else ""
         what += f" (exit code {code[1]})" if code else ""
@@ -74,28 +85,44 @@ class BuildProgress:
 
 def _name(stage: re.Match[str]) -> str:
     """Return what people are shown of a stage: `2/5 RUN pip install ...`."""
-    of = f"{stage['of']} " if stage["of"] and not stage["of"].startswith("stage-") else ""
+    if stage["of"] and not stage["of"].startswith("stage-"):
+        of = f"{stage['of']} "
+    else:
+        of = ""
     name = " ".join(f"{of}{stage['step']} {_MOUNTS.sub('', stage['instruction'])}".split())
-    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 3]}..."
+    if len(name) <= LONGEST_NAME:
+        return name
+    return f"{name[: LONGEST_NAME - 3]}..."
 
 
 # What a machine, and not the Dockerfile, lacks; of Python, pip, curl, git, apt and glibc.
 LACKING = (
-    (r"no space left on device", "The Docker host's disk is full: docker system df, docker builder prune."),
+    (
+        r"no space left on device",
+        "The Docker host's disk is full: docker system df, docker builder prune.",
+    ),
     (
         r"certificate[_ ]verify[_ ]failed|self.signed certificate|unknown authority|"
         r"temporary failure (?:in name resolution|resolving)|could not resolve (?:host|proxy|')|"
-        r"network is unreachable|failed to establish a new connection|no matching distribution found",
-        "Does it reach what it needs? A proxy is taken from HTTP_PROXY and HTTPS_PROXY; under `build:` in the cluster "
+        r"network is unreachable|failed to establish a new connection|no matching distribution "
+        r"found",
+        "Does it reach what it needs? A proxy is taken from HTTP_PROXY and HTTPS_PROXY; under "
+        "`build:` in the cluster "
         "file are ca_bundle (a company's CA), pip_config (an index of one's own) and network.",
     ),
 )
 # The Dockerfile is wrong: repeating the command cannot help.
 DOCKERFILE = re.compile(
-    r"failed to compute cache key.*(?:not found|no such file)|(?:COPY|ADD) failed|unable to find (?:user|group)|"
-    r"no matching entries in (?:passwd|group) file|parse error|unknown (?:instruction|flag)|requires \w+ \w+ argument|"
+    r"failed to compute cache key.*(?:not found|no such file)|(?:COPY|ADD) failed|unable to find "
+    r"(?:user|group)|"
+    r"no matching entries in (?:passwd|group) file|parse error|unknown "
+    r"(?:instruction|flag)|requires \w+ \w+ argument|"
     r"requires at least|syntax error|no build stage in current context|file with no instructions|"
-    r"should not be blank|invalid reference format|Dockerfile.*cannot be empty|failed to (?:parse|process)",
+    r"should not be blank|invalid reference format|Dockerfile.*cannot be empty|failed to "
+    r"(?:parse|process)",
     re.IGNORECASE | re.DOTALL,
 )
-_REPEAT = "Nothing was tagged. Mend what it says, then repeat the command: stages that worked are not run again."
+_REPEAT = (
+    "Nothing was tagged. Mend what it says, then repeat the command: stages that worked "
+    "are not run again."
+)

@@ -19,7 +19,9 @@ _COMPONENT = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*")
 
 @dataclass(frozen=True)
 class Image:
-    """A directory of images/: what is built. `base` is what image.yaml names, or the one that was given instead."""
+    """A directory of images/: what is built. `base` is what image.yaml names, or the one that was
+    given instead.
+    """
 
     name: str
     directory: Path
@@ -47,24 +49,40 @@ def find(name: str, *, directory: Path, base: str | None = None) -> Image:
     Raises RequestError when there is none, or when its name cannot be an image's.
     """
     bare = name.removeprefix("images/").rstrip("/")
-    candidates = [] if "/" in bare else [directory / "images" / bare, paths.shipped("images") / bare]
+    if "/" in bare:
+        candidates = []
+    else:
+        candidates = [directory / "images" / bare, paths.shipped("images") / bare]
+
     candidates += [directory / name] if "/" in name else []
     path = next((path for path in candidates if (path / IMAGE_FILE_NAME).is_file()), None)
     if path is None:
         known = paths.image_names(directory)
-        message = f"{name!r} is neither a directory with an {IMAGE_FILE_NAME} nor one of: {', '.join(known)}"
-        raise RequestError(f"no such image: {name}", problems=(Problem("IMAGE", message + did_you_mean(name, known)),))
+        message = (
+            f"{name!r} is neither a directory with an {IMAGE_FILE_NAME} nor one of: "
+            f"{', '.join(known)}"
+        )
+        raise RequestError(
+            f"no such image: {name}",
+            problems=(Problem("IMAGE", message + did_you_mean(name, known)),),
+        )
+
     own = path.resolve().name
     if not _COMPONENT.fullmatch(own):
-        message = f"{own!r} cannot be the name of an image: lower-case letters, digits, '.', '_' and '-'"
+        message = (
+            f"{own!r} cannot be the name of an image: lower-case letters, digits, '.', '_' and '-'"
+        )
         raise RequestError(f"no image can be called {own}", problems=(Problem(str(path), message),))
+
     file = load_image(path)
     return Image(own, path, file, base or _filled(file.base))
 
 
 def is_reference(text: str, *, directory: Path) -> bool:
     """Say whether `image:` means an image that others built: REGISTRY/NAME:TAG, not a directory."""
-    return any(mark in text for mark in "/:@") and not (directory / text / IMAGE_FILE_NAME).is_file()
+    return (
+        any(mark in text for mark in "/:@") and not (directory / text / IMAGE_FILE_NAME).is_file()
+    )
 
 
 def _filled(text: str) -> str:

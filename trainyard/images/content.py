@@ -1,8 +1,10 @@
-"""What is in an image: the files that its build sees, as one list, as one stream, and as the hash that names it.
+"""What is in an image: the files that its build sees, as one list, as one stream, and as the hash
+that names it.
 
-The hash of an image and the bytes that the builder gets come from the same list: they cannot disagree. A packaged
-game has gigabytes, and an unchanged build must be quick: digests of large files are kept, under all that changes with a
-file's content (git's index relies on the same). What is lost is computed again.
+The hash of an image and the bytes that the builder gets come from the same list: they cannot
+disagree. A packaged game has gigabytes, and an unchanged build must be quick: digests of large
+files are kept, under all that changes with a file's content (git's index relies on the same). What
+is lost is computed again.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from trainyard.seams.docker import cli
 from trainyard.spec.load import IMAGE_FILE_NAME
 
 DOCKERFILE = "Dockerfile"
-# Files get one date, or the same code would be another layer in every checkout. Not 1970: ZIP (wheels) starts in 1980.
+# Files get one date, or the same code would be another layer in every checkout. Not 1970: ZIP
+# (wheels) starts in 1980.
 DATE = 946_684_800
 # Where a Dockerfile uses the base that it is given; a comment is no use.
 _BASE = re.compile(r"^(?!\s*#).*\$(?:BASE\b|\{BASE\b)", re.MULTILINE)
@@ -36,7 +39,8 @@ LARGE = 16 * 1024 * 1024
 
 
 def entries(image: Image) -> dict[str, Path]:
-    """Return what the build sees, in order: each path there, and the file, link or directory that it is read from.
+    """Return what the build sees, in order: each path there, and the file, link or directory that
+    it is read from.
 
     Raises RequestError when something that image.yaml adds is not there.
     """
@@ -44,19 +48,28 @@ def entries(image: Image) -> dict[str, Path]:
     # image.yaml is description, not content: a better sentence in it needs no new image.
     for path in (DOCKERFILE, IMAGE_FILE_NAME):
         sources.pop(path, None)
+
     for path, written in image.file.contents.items():
         source = (image.directory / Path(written).expanduser()).resolve()
         if not source.exists():
-            problem = Problem(f"{image.directory / IMAGE_FILE_NAME}: contents.{path}", f"{source} does not exist")
-            raise RequestError(f"image {image.name} lacks a part of its content", problems=(problem,))
+            problem = Problem(
+                f"{image.directory / IMAGE_FILE_NAME}: contents.{path}", f"{source} does not exist"
+            )
+            raise RequestError(
+                f"image {image.name} lacks a part of its content", problems=(problem,)
+            )
+
         sources[path] = source
         if source.is_dir():
             sources |= {f"{path}/{inner}": source / inner for inner in cli.context_files(source)}
+
     return dict(sorted(sources.items()))
 
 
 def dockerfile(image: Image) -> str:
-    """Return the image's Dockerfile. Raises RequestError for one that builds on another base, OSError for none."""
+    """Return the image's Dockerfile. Raises RequestError for one that builds on another base,
+    OSError for none.
+    """
     path = image.directory / DOCKERFILE
     text = path.read_text(encoding="utf-8")
     if not _BASE.search(text):
@@ -69,7 +82,9 @@ def dockerfile(image: Image) -> str:
 
 
 def write(image: Image, target: IO[bytes]) -> None:
-    """Write what the build sees as a tar stream, the Dockerfile first; without owners, dates and umasks."""
+    """Write what the build sees as a tar stream, the Dockerfile first; without owners, dates and
+    umasks.
+    """
     with tarfile.open(fileobj=target, mode="w|", format=tarfile.PAX_FORMAT) as archive:
         content = dockerfile(image).encode()
         head = tarfile.TarInfo(DOCKERFILE)
@@ -86,11 +101,14 @@ def write(image: Image, target: IO[bytes]) -> None:
 
 
 def _entry(path: str, source: Path) -> tarfile.TarInfo:
-    """Return the head of an entry: git keeps no more of a file's mode than whether it can be executed."""
+    """Return the head of an entry: git keeps no more of a file's mode than whether it can be
+    executed.
+    """
     entry = tarfile.TarInfo(path)
     status = source.lstat()
     entry.mtime = DATE
     entry.mode = 0o755 if status.st_mode & stat.S_IXUSR else 0o644
+
     if stat.S_ISLNK(status.st_mode):
         entry.type = tarfile.SYMTYPE
         entry.mode = 0o777
@@ -102,11 +120,13 @@ def _entry(path: str, source: Path) -> tarfile.TarInfo:
         entry.size = status.st_size
     else:
         raise OSError(f"{source} is no file, link or directory")
+
     return entry
 
 
 def tag(source: str, *, base: str) -> str:
-    """Return the tag of an image by its source_hash, and its base's id: a base whose tag moved makes another image.
+    """Return the tag of an image by its source_hash, and its base's id: a base whose tag moved
+    makes another image.
 
     Of a base that the engine does not have, its name counts.
     """
@@ -114,20 +134,25 @@ def tag(source: str, *, base: str) -> str:
 
 
 def source_tag(source: str) -> str:
-    """Return the tag by which clusters find what was pushed from these files, whatever its base was then."""
+    """Return the tag by which clusters find what was pushed from these files, whatever its base was
+    then.
+    """
     return f"src-{source}"
 
 
 def source_hash(image: Image, environ: Mapping[str, str], *, platform: str | None = None) -> str:
-    """Return the hash of what stands in files here, which a machine can compute that does not have the base.
+    """Return the hash of what stands in files here, which a machine can compute that does not have
+    the base.
 
-    Two images with the same source differ at most in what a moving tag of their base meant when they were built.
-    Raises RequestError for what cannot be read.
+    Two images with the same source differ at most in what a moving tag of their base meant when
+    they were built. Raises RequestError for what cannot be read.
     """
     cache = paths.cache_home(environ) / "digests"
     parts = {f"argument {name}": value for name, value in image.arguments.items()}
     try:
-        parts |= {f"entry {path}": _digest(source, cache) for path, source in entries(image).items()}
+        parts |= {
+            f"entry {path}": _digest(source, cache) for path, source in entries(image).items()
+        }
         parts["dockerfile"] = dockerfile(image)
     except (OSError, UnicodeDecodeError) as error:
         raise RequestError(
@@ -135,6 +160,7 @@ def source_hash(image: Image, environ: Mapping[str, str], *, platform: str | Non
             where=str(error),
             hint="Make it readable for you, or name it in the image's .dockerignore.",
         ) from error
+
     return _hash({**parts, "recipe": RECIPE, "ray": versions.RAY, "platform": platform or ""})
 
 
@@ -143,14 +169,26 @@ def _digest(source: Path, cache: Path) -> str:
     entry = _entry("", source)
     status = source.lstat()
     if not entry.isreg():
-        return f"link {entry.linkname}" if entry.issym() else "directory"
+        if entry.issym():
+            return f"link {entry.linkname}"
+        return "directory"
     if entry.size < LARGE:
         return f"file {entry.mode:o} {_file_hash(source)}"
-    facts = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns, entry.mode)
+
+    facts = (
+        status.st_dev,
+        status.st_ino,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+        entry.mode,
+    )
+
     key = repr((str(source.resolve()), facts)).encode(errors="surrogateescape")
     kept = cache / hashlib.sha256(key).hexdigest()
     with suppress(OSError):
         return kept.read_text()
+
     digest = f"file {entry.mode:o} {_file_hash(source)}"
     # A cache that cannot be written only costs time.
     with suppress(OSError):
@@ -158,6 +196,7 @@ def _digest(source: Path, cache: Path) -> str:
         part = kept.with_suffix(".part")
         part.write_text(digest)
         part.replace(kept)
+
     return digest
 
 

@@ -26,7 +26,9 @@ from trainyard.steps import YES, PlannedStep, Progress, Stage, Step, StepResult,
 
 @dataclass(frozen=True)
 class ImageCommand:
-    """What a command is about: an image, the Docker engine that has it, and the cluster file with the settings."""
+    """What a command is about: an image, the Docker engine that has it, and the cluster file with
+    the settings.
+    """
 
     spec: ClusterSpec
     source: Path
@@ -39,7 +41,9 @@ class ImageCommand:
 
     @cached_property
     def image(self) -> Image | None:
-        """Return the directory of images/ that is meant; None for an image that others built. Raises RequestError."""
+        """Return the directory of images/ that is meant; None for an image that others built.
+        Raises RequestError.
+        """
         if catalog.is_reference(self.name, directory=self.directory):
             return None
         return catalog.find(self.name, directory=self.directory, base=self.spec.build.base)
@@ -60,8 +64,8 @@ class ImageCommand:
 class ListedImage:
     """An image that can be built here. `versions` are those that the engine has, the newest first.
 
-    `current` is the id of the one built from the files as they are. `problem` says what is wrong with these; `image`
-    is then None.
+    `current` is the id of the one built from the files as they are. `problem` says what is wrong
+    with these; `image` is then None.
     """
 
     name: str
@@ -72,17 +76,24 @@ class ListedImage:
 
 
 @contextmanager
-def connected(cluster: LoadedCluster, environ: Mapping[str, str], *, directory: Path) -> Iterator[ImageCommand]:
-    """Connect to the engine that builds: the one here, or the cluster's own where no registry stands in between.
+def connected(
+    cluster: LoadedCluster, environ: Mapping[str, str], *, directory: Path
+) -> Iterator[ImageCommand]:
+    """Connect to the engine that builds: the one here, or the cluster's own where no registry
+    stands in between.
 
     Raises PrerequisiteError without Docker.
     """
-    address = cluster.spec.docker_host if cluster.spec.registry is None else None
+    address = None
+    if cluster.spec.registry is None:
+        address = cluster.spec.docker_host
     with docker_engine.connect(environ, address) as engine:
         yield ImageCommand(cluster.spec, cluster.source, engine, directory)
 
 
-def run_build(command: ImageCommand, progress: Progress, *, no_cache: bool = False) -> tuple[Built, list[StepResult]]:
+def run_build(
+    command: ImageCommand, progress: Progress, *, no_cache: bool = False
+) -> tuple[Built, list[StepResult]]:
     results = steps.run(build.steps(command.building, progress.saw, no_cache=no_cache), progress)
     return build.built(command.building), results
 
@@ -92,12 +103,19 @@ def plan_build(command: ImageCommand, *, no_cache: bool = False) -> list[Planned
 
 
 def run_lint(command: ImageCommand, *, on_progress: Callable[[str], None]) -> LintReport:
-    """Look at the image as it was built, or at one that others built. Raises PrerequisiteError if it is not here."""
-    reference = build.built(command.building).reference_local if command.image else command.name
+    """Look at the image as it was built, or at one that others built. Raises PrerequisiteError if
+    it is not here.
+    """
+    if command.image:
+        reference = build.built(command.building).reference_local
+    else:
+        reference = command.name
     return lint.check(command.image, reference, command.engine, on_progress=on_progress)
 
 
-def run_push(command: ImageCommand, progress: Progress, *, skip_lint: bool = False) -> tuple[Pushed, list[StepResult]]:
+def run_push(
+    command: ImageCommand, progress: Progress, *, skip_lint: bool = False
+) -> tuple[Pushed, list[StepResult]]:
     with _push(command, progress.saw, skip_lint=skip_lint) as (todo, pushing):
         results = steps.run(todo, progress)
         return pushing[-1].result(), results
@@ -115,8 +133,12 @@ def listed(command: ImageCommand) -> list[ListedImage]:
     built_here = docker_images.ours(engine)
     newest_first = sorted(built_here, key=lambda facts: facts.created, reverse=True)
     images = []
+
     for name in paths.image_names(command.directory):
-        own = tuple(facts for facts in newest_first if facts.labels.get(docker_images.IMAGE_LABEL) == name)
+        own = tuple(
+            facts for facts in newest_first if facts.labels.get(docker_images.IMAGE_LABEL) == name
+        )
+
         try:
             # `build.base` of the cluster file is meant for the image that the cluster runs.
             base = spec.build.base if name == command.name else None
@@ -126,6 +148,7 @@ def listed(command: ImageCommand) -> list[ListedImage]:
         except RequestError as error:
             # One image that cannot be read does not hide the others.
             images.append(ListedImage(name, None, None, own, error))
+
     return images
 
 
@@ -135,7 +158,8 @@ def _push(
 ) -> Iterator[tuple[list[Step | Stage], list[Pushing]]]:
     """Connect to the registry; give all steps, and the push itself once its steps are known."""
     with access(registry_of(command.spec), command.engine.environ) as registry:
-        # Before anything is built: a registry that is away or refuses the login is reported at once.
+        # Before anything is built: a registry that is away or refuses the login is reported at
+        # once.
         registry.api.check()
         pushing: list[Pushing] = []
 
@@ -146,6 +170,7 @@ def _push(
         todo: list[Step | Stage] = [*build.steps(command.building, report)]
         if not skip_lint:
             todo.append(_lint_step(command, report, after=build.BUILD))
+
         title = f"Ask the registry {registry.registry.address}"
         yield [*todo, Stage("ask-registry", title, expand, after=build.BUILD)], pushing
 
@@ -160,4 +185,6 @@ def _lint_step(command: ImageCommand, report: Report, *, after: str) -> Step:
             raise found.error
         passed.append(found)
 
-    return Step("lint", title, done=lambda: YES if passed else no("it is run once"), do=check, after=after)
+    return Step(
+        "lint", title, done=lambda: YES if passed else no("it is run once"), do=check, after=after
+    )

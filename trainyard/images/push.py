@@ -1,7 +1,9 @@
-"""Push an image: Docker sends it, the registry is asked whether it holds it, and what clusters run is its digest.
+"""Push an image: Docker sends it, the registry is asked whether it holds it, and what clusters run
+is its digest.
 
-What a push that failed has sent stays in the registry, so the next one sends the rest. No cluster uses any of it
-before: the tags by which one is found are set last, and clusters run the digest that they lead to.
+What a push that failed has sent stays in the registry, so the next one sends the rest. No cluster
+uses any of it before: the tags by which one is found are set last, and clusters run the digest that
+they lead to.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ HELD_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Pushed:
-    """An image that a registry has. `reference` names it by its digest: that is what clusters run."""
+    """An image that a registry has. `reference` names it by its digest: that is what clusters
+    run.
+    """
 
     reference: str
     tag: str
@@ -57,7 +61,9 @@ class Pushing:
         self._title = f"Push {self._reference}"
 
     def steps(self) -> list[Step]:
-        """Return what makes the registry hold the image: its repository (AWS), its layers and tag, its other tags."""
+        """Return what makes the registry hold the image: its repository (AWS), its layers and tag,
+        its other tags.
+        """
         push = Step(_PUSH, self._title, self._is_held, self._push, deadline=HELD_SECONDS)
         tags = [self._tag_step(tag) for tag in (self._alias, source_tag(self.built.source))]
         if self.access.registry.login != "ecr":
@@ -75,7 +81,11 @@ class Pushing:
         """Return what the registry has, once the steps are done."""
         manifest = self._held[-1]
         sent = self._sent_sizes(manifest)
-        alias = self.built.content if self._alias in self._fixed else self._alias
+        if self._alias in self._fixed:
+            alias = self.built.content
+        else:
+            alias = self._alias
+
         return Pushed(
             reference=self.access.by_digest(self.built.name, manifest.digest),
             tag=self._reference,
@@ -87,21 +97,26 @@ class Pushing:
         )
 
     def _is_held(self) -> Answer:
-        """Ask what the tag leads to: the id of our image is the digest of its config, or of its manifest.
+        """Ask what the tag leads to: the id of our image is the digest of its config, or of its
+        manifest.
 
         (The latter on engines with containerd's image store.)
         """
         manifest = self.access.api.manifest(self._name, self.built.content)
         if manifest is None:
             return no(f"the registry has no {self._name}:{self.built.content}")
-        if self.built.image_id in (manifest.digest, manifest.config.digest if manifest.config else None):
+        if self.built.image_id in (
+            manifest.digest,
+            manifest.config.digest if manifest.config else None,
+        ):
             self._held.append(manifest)
             return YES
         return no(f"{self._name}:{self.built.content} is another image there")
 
     def _push(self) -> None:
         docker_images.tag(self.engine, self.built.image_id, as_=self._reference)
-        # Docker tries a layer again by itself, five times in a minute, and does not say why: the registry does.
+        # Docker tries a layer again by itself, five times in a minute, and does not say why: the
+        # registry does.
         transfer.push(
             self.engine,
             self._reference,
@@ -112,7 +127,13 @@ class Pushing:
         )
 
     def _tag_step(self, tag: str) -> Step:
-        return Step(f"tag:{tag}", f"Tag it {tag}", lambda: self._has_tag(tag), lambda: self._set_tag(tag), after=_PUSH)
+        return Step(
+            f"tag:{tag}",
+            f"Tag it {tag}",
+            lambda: self._has_tag(tag),
+            lambda: self._set_tag(tag),
+            after=_PUSH,
+        )
 
     def _has_tag(self, tag: str) -> Answer:
         if tag in self._fixed:
@@ -123,16 +144,25 @@ class Pushing:
         return no(f"{tag} is {manifest.digest if manifest else 'not there'}")
 
     def _set_tag(self, tag: str) -> None:
-        """Let one more tag lead to the image; where tags are immutable, only its first image has it."""
+        """Let one more tag lead to the image; where tags are immutable, only its first image has
+        it.
+        """
         try:
             self.access.api.put_manifest(self._name, tag, self._held[-1])
         except FixedTagError:
             self._fixed.add(tag)
 
     def _sent_sizes(self, manifest: Manifest) -> dict[str, int]:
-        """Return digest and size of each layer that was sent; Docker reports short ids, of contents or of blobs."""
-        facts = docker_images.inspect(self.engine, self.built.image_id) if self._sent else None
-        contents = facts.layers if facts and len(facts.layers) == len(manifest.layers) else ()
+        """Return digest and size of each layer that was sent; Docker reports short ids, of contents
+        or of blobs.
+        """
+        facts = None
+        if self._sent:
+            facts = docker_images.inspect(self.engine, self.built.image_id)
+        if facts and len(facts.layers) == len(manifest.layers):
+            contents = facts.layers
+        else:
+            contents = ()
         names = contents or tuple(layer.digest for layer in manifest.layers)
         return {
             layer.digest: layer.size

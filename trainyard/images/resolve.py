@@ -1,7 +1,8 @@
 """Which exact image a cluster runs: names and tags move, digests do not.
 
-An image of ours is found by the tag of its sources' hash, which `image.push` sets and which can be told on a machine
-without the image's base. The registry is asked what a tag means now; a Docker engine may also run what only it has.
+An image of ours is found by the tag of its sources' hash, which `image.push` sets and which can be
+told on a machine without the image's base. The registry is asked what a tag means now; a Docker
+engine may also run what only it has.
 """
 
 from __future__ import annotations
@@ -33,10 +34,11 @@ Connect = Callable[[Registry, Mapping[str, str], Login | None], RegistryApi]
 
 @dataclass(frozen=True)
 class PinnedImage:
-    """What to run. `digest` is None where no registry holds the image: `reference` is then an image id.
+    """What to run. `digest` is None where no registry holds the image: `reference` is then an image
+    id.
 
-    `remark` says why `reference` has no digest although a registry may hold it, or why it `is_kept`: the registry did
-    not answer from here, and the cluster runs that already.
+    `remark` says why `reference` has no digest although a registry may hold it, or why it
+    `is_kept`: the registry did not answer from here, and the cluster runs that already.
     """
 
     name: str
@@ -48,7 +50,9 @@ class PinnedImage:
 
 
 def step(spec: ClusterSpec, environ: Mapping[str, str], *, directory: Path) -> Step:
-    """Return the step that asks for the images before anything is made for them; a plan goes on without it."""
+    """Return the step that asks for the images before anything is made for them; a plan goes on
+    without it.
+    """
 
     def ask() -> None:
         pinned(spec, environ, directory=directory)
@@ -73,17 +77,21 @@ def pinned(
     running: str | None = None,
     connect: Connect = access.connect,
 ) -> PinnedImage:
-    """Return what the head's `image` means now: a directory of images/, or a reference to an image of others.
+    """Return what the head's `image` means now: a directory of images/, or a reference to an image
+    of others.
 
-    `engine` is the one that is to run it; None: each node pulls it by itself. `running` is the reference that the
-    cluster runs: it stays while its registry does not answer, and where both mean the same image of the engine, as of
-    one that was built, and pushed since. Raises RegistryError when the registry refuses or does not hold the image;
-    without a registry RequestError for nodes, PrerequisiteError where the image was never built.
+    `engine` is the one that is to run it; None: each node pulls it by itself. `running` is the
+    reference that the cluster runs: it stays while its registry does not answer, and where both
+    mean the same image of the engine, as of one that was built, and pushed since. Raises
+    RegistryError when the registry refuses or does not hold the image; without a registry
+    RequestError for nodes, PrerequisiteError where the image was never built.
     """
     name = spec.image_of(HEAD) or catalog.DEFAULT_IMAGE
     registries = _Registries(spec, environ, connect, running)
     if catalog.is_reference(name, directory=directory):
-        image = (_made_here(name, engine) if engine else None) or registries.of_others(name, for_engine=bool(engine))
+        image = (_made_here(name, engine) if engine else None) or registries.of_others(
+            name, for_engine=bool(engine)
+        )
     else:
         ours = catalog.find(name, directory=directory, base=spec.build.base)
         if spec.registry:
@@ -92,10 +100,17 @@ def pinned(
             image = _built_here(Building(ours, engine, spec), environ)
         else:
             raise no_registry(spec)
+
     if engine is None or running is None or running == image.reference:
         return image
-    before, now = (docker_images.inspect(engine, reference) for reference in (running, image.reference))
-    return replace(image, reference=running) if before and now and before.id == now.id else image
+
+    before, now = (
+        docker_images.inspect(engine, reference) for reference in (running, image.reference)
+    )
+    if before and now and before.id == now.id:
+        return replace(image, reference=running)
+
+    return image
 
 
 def of_groups(
@@ -117,6 +132,7 @@ def of_groups(
         name = spec.image_of(group)
         if name is None or name == spec.image_of(HEAD):
             continue
+
         if name not in known:
             known[name] = pinned(
                 spec.with_image(name),
@@ -126,7 +142,9 @@ def of_groups(
                 running=(running or {}).get(group) or None,
                 connect=connect,
             )
+
         found[group] = known[name]
+
     return found
 
 
@@ -138,18 +156,27 @@ def distinct(image: PinnedImage, others: Mapping[str, PinnedImage]) -> list[Pinn
 def no_registry(spec: ClusterSpec, *, where: str = "the cluster file") -> RequestError:
     """Return the error for nodes that pull an image of ours, and no file says from where."""
     return RequestError(
-        f"the nodes of cluster {spec.name} pull images from a registry, and the cluster file names none",
+        f"the nodes of cluster {spec.name} pull images from a registry, and the cluster file "
+        "names none",
         where=where,
-        hint="Write `registry: {address: HOST:PORT}` with an address that the nodes reach too, then "
-        "`trainyard registry.up` if it is to run here; or name an image that is in a registry already: "
+        hint="Write `registry: {address: HOST:PORT}` with an address that the nodes reach too, "
+        "then "
+        "`trainyard registry.up` if it is to run here; or name an image that is in a registry "
+        "already: "
         "`image: REGISTRY/NAME:TAG`.",
     )
 
 
 def pulled_bytes(
-    spec: ClusterSpec, environ: Mapping[str, str], *, directory: Path, connect: Connect = access.connect
+    spec: ClusterSpec,
+    environ: Mapping[str, str],
+    *,
+    directory: Path,
+    connect: Connect = access.connect,
 ) -> int:
-    """Return how much a pull of the largest image takes; 0 where its registry does not hold it yet, or tell."""
+    """Return how much a pull of the largest image takes; 0 where its registry does not hold it yet,
+    or tell.
+    """
     try:
         image = pinned(spec, environ, directory=directory, connect=connect)
         others = of_groups(spec, environ, directory=directory, connect=connect)
@@ -158,7 +185,9 @@ def pulled_bytes(
         return 0
 
 
-def _pulled_bytes(spec: ClusterSpec, environ: Mapping[str, str], image: PinnedImage, connect: Connect) -> int:
+def _pulled_bytes(
+    spec: ClusterSpec, environ: Mapping[str, str], image: PinnedImage, connect: Connect
+) -> int:
     registry = access.registry_at(docker_images.registry_of(image.reference), spec)
     with connect(registry, environ, image.login) as api:
         return _bytes(api, _path(image.reference, registry.address), image.digest or "latest")
@@ -186,25 +215,32 @@ def _built_here(building: Building, environ: Mapping[str, str]) -> PinnedImage:
 
 
 def _made_here(name: str, engine: Engine) -> PinnedImage | None:
-    """Return an image that was built or loaded here: engines note a digest in its repository where they pull.
+    """Return an image that was built or loaded here: engines note a digest in its repository where
+    they pull.
 
-    Those with containerd's image store note the image's own id of every image: there, one of Docker Hub stays as it was
-    pulled.
+    Those with containerd's image store note the image's own id of every image: there, one of Docker
+    Hub stays as it was pulled.
     """
     repository, _, digest = _split(name)
-    image = None if digest else docker_images.inspect(engine, name)
+    image = None
+    if not digest:
+        image = docker_images.inspect(engine, name)
     if image is None:
         return None
     noted = image.digest_in(repository)
     if noted is None:
         return PinnedImage(name, image.id, None)
     is_of_hub = docker_images.registry_of(name) == HUB
-    return PinnedImage(name, f"{repository}@{noted}", noted) if is_of_hub and noted == image.id else None
+    if is_of_hub and noted == image.id:
+        return PinnedImage(name, f"{repository}@{noted}", noted)
+    return None
 
 
 @dataclass(frozen=True)
 class _Registries:
-    """Registries, asked about one cluster's image; `running` is the reference that the cluster runs."""
+    """Registries, asked about one cluster's image; `running` is the reference that the cluster
+    runs.
+    """
 
     spec: ClusterSpec
     environ: Mapping[str, str]
@@ -217,12 +253,14 @@ class _Registries:
         tag = content.source_tag(source)
         path = registry.repository(image.name)
         repository = f"{registry.address}/{path}"
+
         try:
             manifest, used = self._ask(registry, path, tag)
         except GoneError as error:
             if kept := self._kept(repository, error.what):
                 return kept
             raise
+
         if manifest is None:
             raise MissingError(
                 f"registry {registry.address} does not hold image {image.name} as it is now",
@@ -230,10 +268,13 @@ class _Registries:
                 hint="Its files changed since it was pushed, it never was, or its tag was removed. "
                 f"Push it: trainyard image.push {image.name}",
             )
+
         return PinnedImage(image.name, f"{repository}@{manifest.digest}", manifest.digest, used)
 
     def of_others(self, name: str, *, for_engine: bool) -> PinnedImage:
-        """Return the digest that a reference means now; what a registry refuses to us, nodes may still get."""
+        """Return the digest that a reference means now; what a registry refuses to us, nodes may
+        still get.
+        """
         host = docker_images.registry_of(name)
         registry = access.registry_at(host, self.spec)
         repository, tag, digest = _split(name)
@@ -248,18 +289,23 @@ class _Registries:
                 return PinnedImage(name, name, digest, known)
             remark = f"image {name} is used as it is, without a digest: {error.what}"
             return self._kept(repository, remark) or PinnedImage(name, name, None, known, remark)
+
         if manifest is None:
             raise MissingError(
                 f"there is no image {name}: not in its registry, {host}",
                 hint="Is the name right? `image:` is a directory of images/, or REGISTRY/NAME:TAG.",
             )
+
         return PinnedImage(name, f"{repository}@{manifest.digest}", manifest.digest, used)
 
-    def _ask(self, registry: Registry, repository: str, reference: str) -> tuple[Manifest | None, Login | None]:
-        """Ask with the cluster file's login; without one as nobody, then with the login that Docker keeps.
+    def _ask(
+        self, registry: Registry, repository: str, reference: str
+    ) -> tuple[Manifest | None, Login | None]:
+        """Ask with the cluster file's login; without one as nobody, then with the login that Docker
+        keeps.
 
-        A login that is not needed is not handed to the nodes. Registries may hide what is private: "not there" counts
-        only from somebody who may see it.
+        A login that is not needed is not handed to the nodes. Registries may hide what is private:
+        "not there" counts only from somebody who may see it.
         """
 
         def asked_as(who: Login | None) -> Manifest | None:
@@ -273,11 +319,16 @@ class _Registries:
                 return manifest, named
         except LoginError as error:
             refusal = error
-        kept_by_docker = None if named else docker_login(registry.address, self.environ)
+
+        kept_by_docker = None
+        if not named:
+            kept_by_docker = docker_login(registry.address, self.environ)
+
         if kept_by_docker:
             return asked_as(kept_by_docker), kept_by_docker
         if refusal:
             raise refusal
+
         return None, named
 
     def _kept(self, repository: str, why: str) -> PinnedImage | None:
@@ -292,7 +343,9 @@ class _Registries:
 def _path(name: str, host: str) -> str:
     """Return what a registry calls a repository: Docker Hub keeps one-word names in library/."""
     path = _split(name)[0].removeprefix(f"{host}/")
-    return f"library/{path}" if host == HUB and "/" not in path else path
+    if host == HUB and "/" not in path:
+        return f"library/{path}"
+    return path
 
 
 def _split(name: str) -> tuple[str, str, str]:

@@ -20,17 +20,22 @@ __all__ = ["Clusters", "Imported", "Options", "convert", "convert_cluster", "of_
 
 
 _READ = (
-    "train.import reads a file of task_runner (`tasks:` at its top), a cfg file of tuner (.py), a ~/.cluster_config, "
+    "train.import reads a file of task_runner (`tasks:` at its top), a cfg file of tuner (.py), "
+    "a ~/.cluster_config, "
     "and command lines: behind `--`, or in a file."
 )
 
 
 def _refuse_other_yaml(file: Path) -> None:
-    """Raise RequestError for a YAML file that is no file of task_runner; mistakes in one of these are not said here."""
+    """Raise RequestError for a YAML file that is no file of task_runner; mistakes in one of these
+    are not said here.
+    """
     documents = foreign.documents_of(file)
     kind = foreign.kind_of(documents)
     if kind is not None:
-        raise RequestError(f"{file} is {kind.name}: train.import reads files of Isaac Lab", hint=kind.remedy)
+        raise RequestError(
+            f"{file} is {kind.name}: train.import reads files of Isaac Lab", hint=kind.remedy
+        )
     known = task_runner.TaskRunnerFile.model_fields
     for document in documents:
         keys = map(str, document) if isinstance(document, dict) else ()
@@ -39,7 +44,8 @@ def _refuse_other_yaml(file: Path) -> None:
 
 
 def convert(file: Path | None, words: Sequence[str], options: Options) -> Imported | Clusters:
-    """Return what a file or a command line describes; files that a line names are relative to where it stands.
+    """Return what a file or a command line describes; files that a line names are relative to where
+    it stands.
 
     Raises RequestError.
     """
@@ -47,12 +53,14 @@ def convert(file: Path | None, words: Sequence[str], options: Options) -> Import
         raise RequestError("name one thing to import: a file, or a command line behind `--`")
     if file is None:
         return command_line.read(words, options, name="aggregate", directory=Path.cwd())
+
     refuse_unreadable(file)
     if file.suffix == ".py":
         return job_cfg.read(file, options)
     if file.suffix in (".yaml", ".yml"):
         _refuse_other_yaml(file)
         return task_runner.read(file, python=options.python)
+
     try:
         text = file.read_text()
         if found := clusters.read(text, name=file.name):
@@ -60,6 +68,7 @@ def convert(file: Path | None, words: Sequence[str], options: Options) -> Import
         lines = shell.commands(text)
     except (OSError, ValueError) as error:
         raise RequestError(f"{file} cannot be read: {error}") from error
+
     return command_line.of_file(lines, options, file)
 
 
@@ -74,5 +83,9 @@ def try_out(found: Imported | Clusters) -> None:
             found.write(directory)
         except RequestError as error:
             # The user never sees that directory.
-            problems = [replace(each, where=each.where.replace(f"{directory}/", "")) for each in error.problems]
-            raise RequestError(error.what, where=error.where, hint=error.hint, problems=tuple(problems)) from error
+            problems = []
+            for each in error.problems:
+                problems.append(replace(each, where=each.where.replace(f"{directory}/", "")))
+            raise RequestError(
+                error.what, where=error.where, hint=error.hint, problems=tuple(problems)
+            ) from error

@@ -18,38 +18,55 @@ from trainyard.importing.job import refuse_unreadable
 from trainyard.spec import foreign
 
 _KINDS = (
-    "a RayCluster of KubeRay, a file of `ray up` on AWS, a ~/.cluster_config of Isaac Lab, or a command line of its "
+    "a RayCluster of KubeRay, a file of `ray up` on AWS, a ~/.cluster_config of Isaac Lab, or a "
+    "command line of its "
     "launch.py"
 )
 _HEADER = "# Written by `trainyard cluster.import` from {file}; it says what has no place here.\n"
 
 
 def convert(file: Path | None, words: Sequence[str] = ()) -> Clusters:
-    """Return the cluster files that a file or a command line describes, and notes about all that they leave out.
+    """Return the cluster files that a file or a command line describes, and notes about all that
+    they leave out.
 
     Raises RequestError where it describes none.
     """
     if (file is None) == (not words):
-        raise RequestError("name one thing to import: a file, or a command line of launch.py behind `--`")
+        raise RequestError(
+            "name one thing to import: a file, or a command line of launch.py behind `--`"
+        )
     if file is None:
         return _of_line(words, source="a command line of launch.py")
 
     refuse_unreadable(file)
     if file.suffix in (".jinja", ".jinja2", ".j2"):
-        hint = "What is rendered from it can be imported. trainyard cluster.import -- launch.py ... fills Isaac Lab's."
+        hint = (
+            "What is rendered from it can be imported. trainyard cluster.import -- launch.py "
+            "... fills Isaac Lab's."
+        )
         raise RequestError(f"{file} is a template of Jinja", hint=hint)
+
     try:
         text = file.read_text(encoding="utf-8")
         if file.suffix not in (".yaml", ".yml"):
             if found := clusters.read(text, name=file.name):
                 return found
-            lines = [each for line in shell.commands(text) for each in line if launch_line.is_one(each.words)]
+
+            lines = [
+                each
+                for line in shell.commands(text)
+                for each in line
+                if launch_line.is_one(each.words)
+            ]
             if len(lines) == 1:
                 made = _of_line(lines[0].words, source=file.name)
-                return replace(made, notes=(*made.notes, *(f"not read: {text}" for text in lines[0].rest)))
+                return replace(
+                    made, notes=(*made.notes, *(f"not read: {text}" for text in lines[0].rest))
+                )
             if lines:
                 what = f"{file.name} has {len(lines)} command lines of launch.py"
                 raise RequestError(what, hint="Import each of them behind `--`.")
+
         documents = list(foreign.unfolded(yaml.safe_load_all(text)))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise RequestError(f"{file} cannot be read: {error}") from error
@@ -57,21 +74,32 @@ def convert(file: Path | None, words: Sequence[str] = ()) -> Clusters:
     made = _of_documents(documents, source=file.name)
     if not made.texts:
         raise _no_cluster(file)
+
     return made
 
 
 def _no_cluster(file: Path) -> RequestError:
-    """Return the error of a file without a cluster: what it is, where that is known, and what could be imported."""
+    """Return the error of a file without a cluster: what it is, where that is known, and what could
+    be imported.
+    """
     kind = foreign.kind_of(foreign.documents_of(file))
     if kind is None:
-        return RequestError(f"{file} describes no cluster that can be imported", hint=f"What is: {_KINDS}.")
-    return RequestError(f"{file} is {kind.name}, and describes no cluster that can be imported", hint=kind.remedy)
+        return RequestError(
+            f"{file} describes no cluster that can be imported", hint=f"What is: {_KINDS}."
+        )
+    return RequestError(
+        f"{file} is {kind.name}, and describes no cluster that can be imported", hint=kind.remedy
+    )
 
 
-def of_context(environ: Mapping[str, str], *, context: str, prefix: str, namespace: str | None) -> Clusters:
-    """Return files for the clusters that somebody else made on a Kubernetes, whose names begin with `prefix`.
+def of_context(
+    environ: Mapping[str, str], *, context: str, prefix: str, namespace: str | None
+) -> Clusters:
+    """Return files for the clusters that somebody else made on a Kubernetes, whose names begin with
+    `prefix`.
 
-    Raises RequestError where there are none, PrerequisiteError and OutsideError where they cannot be looked for.
+    Raises RequestError where there are none, PrerequisiteError and OutsideError where they cannot
+    be looked for.
     """
     others = backends.others(environ, context=context, namespace=namespace)
     chosen = [other for other in others if other.name.startswith(prefix)]
@@ -79,7 +107,9 @@ def of_context(environ: Mapping[str, str], *, context: str, prefix: str, namespa
         there = ", ".join(f"{other.namespace}/{other.name}" for other in others) or "none"
         named = f" whose name begins with {prefix}" if prefix else ""
         problem = Problem("there are", there)
-        raise RequestError(f"context {context} has no RayCluster of somebody else's{named}", problems=(problem,))
+        raise RequestError(
+            f"context {context} has no RayCluster of somebody else's{named}", problems=(problem,)
+        )
 
     texts: dict[str, str] = {}
     names = [other.file["name"] for other in chosen]
@@ -88,8 +118,11 @@ def of_context(environ: Mapping[str, str], *, context: str, prefix: str, namespa
         if names.count(file["name"]) > 1:
             file["name"] = as_name(f"{other.namespace}-{other.name}")
         if file["name"] in texts:
-            raise RequestError(f"several clusters would be called {file['name']}: name one namespace (--namespace)")
+            raise RequestError(
+                f"several clusters would be called {file['name']}: name one namespace (--namespace)"
+            )
         texts[file["name"]] = yaml.safe_dump(file, sort_keys=False, width=100)
+
     return Clusters(texts, tuple(note for other in chosen for note in other.notes))
 
 
@@ -111,12 +144,17 @@ def _of_documents(documents: Sequence[Any], *, source: str) -> Clusters:
         if made is None:
             notes.append(f"{_name_of(document)} is left out: no cluster")
             continue
+
         content, said = made
         name = content["name"]
         if name in texts:
             raise RequestError(f"{source}: several clusters would be called {name}: rename one")
-        texts[name] = _HEADER.format(file=source) + yaml.safe_dump(content, sort_keys=False, width=100)
+
+        texts[name] = _HEADER.format(file=source) + yaml.safe_dump(
+            content, sort_keys=False, width=100
+        )
         notes += [f"{name}: {note}" for note in said] if len(documents) > 1 else said
+
     return Clusters(texts, tuple(notes), next="trainyard cluster.plan -f")
 
 

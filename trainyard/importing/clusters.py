@@ -14,7 +14,8 @@ from trainyard.spec.load import load_cluster
 # Isaac Lab splits a line by spaces and takes the second and the fourth word.
 _LINE = re.compile(r"name: (\S+) address: (https?://\S+)(?: .*)?")
 _OPEN_TO_ALL = (
-    "Isaac Lab's clusters have no token: whoever reaches them runs code there. Better: a tunnel, and `auth: none`."
+    "Isaac Lab's clusters have no token: whoever reaches them runs code there. "
+    "Better: a tunnel, and `auth: none`."
 )
 
 
@@ -35,9 +36,15 @@ class Clusters:
 
         Raises RequestError where one exists, or is no cluster file: then none stays.
         """
-        files = {(directory or Path("clusters")) / f"{name}.yaml": text for name, text in self.texts.items()}
+        files = {
+            (directory or Path("clusters")) / f"{name}.yaml": text
+            for name, text in self.texts.items()
+        }
         if existing := [path for path in files if path.exists()]:
-            raise RequestError(f"{existing[0]} exists", hint="Name another directory: --output DIRECTORY")
+            raise RequestError(
+                f"{existing[0]} exists", hint="Name another directory: --output DIRECTORY"
+            )
+
         written: list[Path] = []
         try:
             for path, text in files.items():
@@ -49,26 +56,36 @@ class Clusters:
             for path in written:
                 path.unlink()
             raise
+
         return written
 
 
 def read(text: str, *, name: str) -> Clusters | None:
     """Return the clusters of a file whose lines name some; None for any other file.
 
-    Raises RequestError for a line that names none among those that do: Isaac Lab's own script writes such lines.
+    Raises RequestError for a line that names none among those that do: Isaac Lab's own script
+    writes such lines.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not any(line.startswith("name: ") and " address:" in line for line in lines):
         return None
+
     texts: dict[str, str] = {}
     for line in lines:
         if (match := _LINE.fullmatch(line)) is None:
-            raise RequestError(f"{name}: a line is not `name: NAME address: http://IP:PORT`: {line}")
+            raise RequestError(
+                f"{name}: a line is not `name: NAME address: http://IP:PORT`: {line}"
+            )
+
         cluster = re.sub(r"[^a-z0-9]+", "-", match[1].lower()).strip("-")
         if not cluster:
-            raise RequestError(f"{name}: {match[1]!r} is no cluster's name: it has no letter or digit")
+            raise RequestError(
+                f"{name}: {match[1]!r} is no cluster's name: it has no letter or digit"
+            )
         if cluster in texts:
             raise RequestError(f"{name}: several lines name the cluster {cluster}: rename one")
+
         texts[cluster] = backends.file_for_address(cluster, match[2])
+
     has_tokens = any("token_env" in text for text in texts.values())
     return Clusters(texts, (_OPEN_TO_ALL,) if has_tokens else ())

@@ -1,4 +1,6 @@
-"""Command lines of Isaac Lab's Ray scripts: aggregate jobs (`*`), their sub-jobs (`+`), a tuner's or task_runner's."""
+"""Command lines of Isaac Lab's Ray scripts: aggregate jobs (`*`), their sub-jobs (`+`), a tuner's
+or task_runner's.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,14 @@ from typing import Any, NoReturn
 
 from trainyard.errors import Problem, RequestError
 from trainyard.importing import job_cfg, separators, shell, task_runner
-from trainyard.importing.job import ON_GPUS, Imported, Options, note_of_training, share_of_a_node, training
+from trainyard.importing.job import (
+    ON_GPUS,
+    Imported,
+    Options,
+    note_of_training,
+    share_of_a_node,
+    training,
+)
 from trainyard.importing.shell import Command
 
 # What a command line without its script begins with.
@@ -29,21 +38,34 @@ IGNORED = {
     "ray_address": "ray_address is not used: `-f` chooses the cluster.",
     "run_mode": "run_mode is not used: `-f` chooses the cluster, such as `-f local`.",
     "mlflow_uri": "mlflow_uri is not used: metrics are in results/RUN and in the report.",
-    "config_file": "config_file is not read: import it as well, then `-f` chooses one of its clusters.",
-    "max_lines_to_search_experiment_logs": "max_lines_to_search_experiment_logs is not needed: no line is searched.",
-    "max_log_extraction_errors": "max_log_extraction_errors is not needed: tune.stop.failures ends a sweep.",
+    "config_file": (
+        "config_file is not read: import it as well, then `-f` chooses one of its clusters."
+    ),
+    "max_lines_to_search_experiment_logs": (
+        "max_lines_to_search_experiment_logs is not needed: no line is searched."
+    ),
+    "max_log_extraction_errors": (
+        "max_log_extraction_errors is not needed: tune.stop.failures ends a sweep."
+    ),
 }
 # Isaac Lab's scripts that run no job, and what stands for them.
 OTHER_SCRIPTS = {
     "launch": "trainyard cluster.import -- launch.py ... writes its clusters as cluster files.",
-    "grok_cluster_with_kubectl": "trainyard cluster.import --context CONTEXT PREFIX writes a file for each cluster.",
-    "mlflow_to_local_tensorboard": "It is not needed for runs of Trainyard, whose event files come home: "
+    "grok_cluster_with_kubectl": (
+        "trainyard cluster.import --context CONTEXT PREFIX writes a file for each cluster."
+    ),
+    "mlflow_to_local_tensorboard": "It is not needed for runs of Trainyard, whose event files "
+    "come home: "
     "tensorboard --logdir results",
 }
 _COMMAND = "What stands behind -- is the `command:` of a job.yaml"
 # Programs that others train with, and where their words belong.
 OTHER_PROGRAMS = {
-    ("ray", "job", "submit"): f"{_COMMAND}, --runtime-env its `runtime_env:`, --working-dir its directory jobs/NAME. "
+    (
+        "ray",
+        "job",
+        "submit",
+    ): f"{_COMMAND}, --runtime-env its `runtime_env:`, --working-dir its directory jobs/NAME. "
     "Or submit it as it is: trainyard cluster.open prints the address.",
     ("ray", "submit"): "The program is the `command:` of a job.yaml, in its directory jobs/NAME.",
     ("ray", "up"): "trainyard cluster.import FILE writes a cluster file of it.",
@@ -51,7 +73,8 @@ OTHER_PROGRAMS = {
 }
 RESOURCES = {"gpu_per_worker": "gpus", "cpu_per_worker": "cpus", "ram_gb_per_worker": "memory"}
 _ONE_CPU = (
-    "cpu_per_worker is not given: each gets 1 CPU. Set resources.cpus, or leave all three flags out for a whole node."
+    "cpu_per_worker is not given: each gets 1 CPU. Set resources.cpus, or leave all three "
+    "flags out for a whole node."
 )
 _VARIABLE_USED = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
 # What runs Isaac Lab's scripts: named nowhere, since the job has its own (`--python`).
@@ -59,7 +82,9 @@ _RUNS_PYTHON = re.compile(r"(?:.*/)?(?:python[0-9.]*|isaaclab\.(?:sh|bat)|uv)")
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser of a script of Isaac Lab's; it raises RequestError, and names the command that read the line."""
+    """A parser of a script of Isaac Lab's; it raises RequestError, and names the command that read
+    the line.
+    """
 
     def __init__(self, script: str, *, command: str) -> None:
         super().__init__(prog=f"{script}.py", allow_abbrev=False)
@@ -82,15 +107,29 @@ def of_file(lines: Sequence[Sequence[Command]], options: Options, file: Path) ->
     if len(known) > 1:
         raise RequestError(
             f"{file} has {len(known)} command lines of Isaac Lab's Ray scripts",
-            problems=tuple(Problem(f"{number}.", _shortened(each.line)) for number, each in enumerate(known, 1)),
-            hint="Import each of them, from a file of its own or behind `--`. If they are one, its lines end with \\.",
+            problems=tuple(
+                Problem(f"{number}.", _shortened(each.line)) for number, each in enumerate(known, 1)
+            ),
+            hint="Import each of them, from a file of its own or behind `--`. If they are one, "
+            "its lines end with \\.",
         )
-    chosen = known[0] if known else Command([word for line in lines for each in line for word in each.words])
+
+    if known:
+        chosen = known[0]
+    else:
+        chosen = Command([word for line in lines for each in line for word in each.words])
+
     found = read(chosen.words, options, name=file.stem.lstrip("."), directory=file.parent)
-    variables = dict.fromkeys(name for word in chosen.words for name in _VARIABLE_USED.findall(word))
-    notes = [
-        f"${name} is expanded on the node, where nothing sets it unless `env:` of the job does." for name in variables
-    ]
+    variables = dict.fromkeys(
+        name for word in chosen.words for name in _VARIABLE_USED.findall(word)
+    )
+    notes = []
+
+    for name in variables:
+        notes.append(
+            f"${name} is expanded on the node, where nothing sets it unless `env:` of the job does."
+        )
+
     others = [line[0].line for line in lines if known and chosen not in line]
     return _with_notes(replace(found, notes=(*found.notes, *notes)), [*chosen.rest, *others])
 
@@ -100,7 +139,9 @@ def _shortened(line: str) -> str:
 
 
 def read(words: Sequence[str], options: Options, *, name: str, directory: Path) -> Imported:
-    """Return the job of a command line; files that it names are relative to `directory`. Raises RequestError."""
+    """Return the job of a command line; files that it names are relative to `directory`. Raises
+    RequestError.
+    """
     script, given = _script(words)
     if script is None:
         raise _no_job(words)
@@ -110,14 +151,20 @@ def read(words: Sequence[str], options: Options, *, name: str, directory: Path) 
 
 
 def _with_notes(found: Imported, not_read: Sequence[str]) -> Imported:
-    return replace(found, notes=(*found.notes, *(f"not read: {_shortened(text)}" for text in not_read)))
+    return replace(
+        found, notes=(*found.notes, *(f"not read: {_shortened(text)}" for text in not_read))
+    )
 
 
 def _before(words: Sequence[str], given: Sequence[str]) -> list[str]:
-    """Return what stands before a script, but not what runs Python; variables reach no task there either."""
+    """Return what stands before a script, but not what runs Python; variables reach no task there
+    either.
+    """
     before = words[: max(len(words) - len(given) - 1, 0)]
     before = before[shell.variables(before) :]
-    return [" ".join(before)] if before and not _RUNS_PYTHON.fullmatch(before[0]) else []
+    if before and not _RUNS_PYTHON.fullmatch(before[0]):
+        return [" ".join(before)]
+    return []
 
 
 def _aggregated(given: Sequence[str], options: Options, name: str, directory: Path) -> Imported:
@@ -125,24 +172,45 @@ def _aggregated(given: Sequence[str], options: Options, name: str, directory: Pa
     parser = _parser("submit_job")
     parser.add_argument("--aggregate_jobs", nargs=argparse.REMAINDER, required=True)
     flags = vars(parser.parse_args(given))
-    jobs = [_job(part, options, directory) for part in separators.jobs(flags["aggregate_jobs"], "*")]
+    jobs = [
+        _job(part, options, directory) for part in separators.jobs(flags["aggregate_jobs"], "*")
+    ]
     if len(jobs) == 1:
         return _noted(replace(jobs[0], name=name), flags)
     if any(not each.job.keys() <= {"tasks", "smoke"} for each in jobs):
         raise RequestError(
-            "aggregate jobs that are sweeps, or want packages or all their tasks at once, are jobs of their own here",
+            "aggregate jobs that are sweeps, or want packages or all their tasks at once, are "
+            "jobs of their own here",
             hint="Import each of them: the part between two `*`.",
         )
-    tasks = [{**task, "name": f"{n}.{task['name']}"} for n, each in enumerate(jobs, 1) for task in each.job["tasks"]]
-    notes = ["Isaac Lab deals aggregate jobs to its clusters in turn; here they are tasks of one job, on one cluster."]
-    notes += [note for each in jobs for note in each.notes]
+
+    tasks = []
+    for n, each in enumerate(jobs, 1):
+        for task in each.job["tasks"]:
+            tasks.append({**task, "name": f"{n}.{task['name']}"})
+
+    notes = [
+        (
+            "Isaac Lab deals aggregate jobs to its clusters in turn; here they are tasks of one job, "
+            "on one cluster."
+        )
+    ]
+
+    for each in jobs:
+        for note in each.notes:
+            notes.append(note)
+
     files = {there: source for each in jobs for there, source in each.files.items()}
     smoke = next(({"smoke": each.job["smoke"]} for each in jobs if "smoke" in each.job), {})
-    return _noted(Imported(name, {"tasks": tasks, **smoke}, files, tuple(dict.fromkeys(notes))), flags)
+    return _noted(
+        Imported(name, {"tasks": tasks, **smoke}, files, tuple(dict.fromkeys(notes))), flags
+    )
 
 
 def _script(words: Sequence[str]) -> tuple[str | None, list[str]]:
-    """Return which of Isaac Lab's scripts is run, by file or module name, and the words after it."""
+    """Return which of Isaac Lab's scripts is run, by file or module name, and the words after
+    it.
+    """
     for index, word in enumerate(words):
         if (script := script_of(words, index)) in SCRIPTS.values():
             return script, list(words[index + 1 :])
@@ -162,19 +230,27 @@ def _no_job(words: Sequence[str]) -> RequestError:
 
 
 def other_program(words: Sequence[str]) -> RequestError | None:
-    """Return the error for a line of another program than Isaac Lab's scripts, with where its words belong."""
+    """Return the error for a line of another program than Isaac Lab's scripts, with where its words
+    belong.
+    """
     line = words[shell.variables(words) :]
     for program, hint in OTHER_PROGRAMS.items():
         if tuple(line[: len(program)]) == program:
-            return RequestError(f"`{' '.join(program)}` is no line of Isaac Lab's Ray scripts", hint=hint)
+            return RequestError(
+                f"`{' '.join(program)}` is no line of Isaac Lab's Ray scripts", hint=hint
+            )
     return None
 
 
 def script_of(words: Sequence[str], index: int) -> str:
-    """Return the name of the script that a word is, as a file or as a module behind -m; "" for any other word."""
+    """Return the name of the script that a word is, as a file or as a module behind -m; "" for any
+    other word.
+    """
     if words[index].endswith(".py"):
         return Path(words[index]).stem
-    return words[index].rpartition(".")[2] if index and words[index - 1] == "-m" else ""
+    if index and words[index - 1] == "-m":
+        return words[index].rpartition(".")[2]
+    return ""
 
 
 def _job(words: Sequence[str], options: Options, directory: Path) -> Imported:
@@ -202,9 +278,11 @@ def _of_script(script: str, given: Sequence[str], options: Options, directory: P
         return _noted(_looking_at_gpus(described) if flags["test"] else described, flags)
     if script == "wrap_resources":
         return _wrapped(parser, given, directory)
+
     parser.add_argument("--cfg_file", default=TUNER_CFG[0])
     for name, default in asdict(options).items():
         parser.add_argument(f"--{name}", type=type(default), default=default)
+
     parser.set_defaults(cfg_class=options.cfg_class or TUNER_CFG[1])
     found = vars(parser.parse_args(given))
     chosen = Options(**{name: found[name] for name in asdict(options)})
@@ -212,7 +290,9 @@ def _of_script(script: str, given: Sequence[str], options: Options, directory: P
 
 
 def _job_in_quotes(line: str, options: Options, directory: Path) -> Imported:
-    """Return one aggregate job that was in quotes: what stands there around a script is not read."""
+    """Return one aggregate job that was in quotes: what stands there around a script is not
+    read.
+    """
     try:
         read = [each for one in shell.commands(re.sub(r"\\?\n", " ", line)) for each in one]
     except ValueError as error:
@@ -232,10 +312,14 @@ def _noted(found: Imported, flags: Mapping[str, Any]) -> Imported:
 
 def _looking_at_gpus(found: Imported) -> Imported:
     """Return an import whose tasks show the GPUs that they would get instead of what they run."""
-    tasks = [
-        {"command": ["nvidia-smi"], **{key: task[key] for key in ("name", "resources", "node") if key in task}}
-        for task in found.job["tasks"]
-    ]
+    tasks = []
+    for task in found.job["tasks"]:
+        tasks.append(
+            {
+                "command": ["nvidia-smi"],
+                **{key: task[key] for key in ("name", "resources", "node") if key in task},
+            }
+        )
     return replace(found, job={**found.job, "tasks": tasks}, files={}, notes=())
 
 
@@ -243,6 +327,7 @@ def _wrapped(parser: argparse.ArgumentParser, words: Sequence[str], directory: P
     """Return the sub-jobs of wrap_resources."""
     for name in (*RESOURCES, "num_workers"):
         parser.add_argument(f"--{name}", nargs="+", type=int)
+
     parser.add_argument("--test", action="store_true")
     parser.add_argument("--py_modules", nargs="*", default=[])
     parser.add_argument("--sub_jobs", nargs=argparse.REMAINDER, default=[])
@@ -250,29 +335,45 @@ def _wrapped(parser: argparse.ArgumentParser, words: Sequence[str], directory: P
     if given["test"]:
         task = {"name": "nvidia-smi", "command": ["nvidia-smi"], "resources": {"gpus": 1}}
         return _noted(Imported("test", {"tasks": [task], "smoke": ON_GPUS}), given)
+
     if not (jobs := separators.jobs(given["sub_jobs"], "+")):
         parser.error("it needs --sub_jobs, or --test")
+
     granular = [name for name in RESOURCES if given[name]]
     if granular and given["num_workers"]:
         parser.error(f"give either num_workers or {', '.join(granular)}, as Isaac Lab asks for too")
+
     if any(workers < 1 for workers in given["num_workers"] or ()):
         parser.error("num_workers must be at least 1")
+
     found = _tasks([(job, _resources(given, index)) for index, job in enumerate(jobs)])
     if granular and not given["cpu_per_worker"]:
         found = replace(found, notes=(_ONE_CPU,))
+
     if given["py_modules"]:
-        modules = [each if "://" in each else str((directory / each).resolve()) for each in given["py_modules"]]
+        modules = []
+        for each in given["py_modules"]:
+            modules.append(each if "://" in each else str((directory / each).resolve()))
         found = replace(found, job={**found.job, "runtime_env": {"py_modules": modules}})
+
     return _noted(found, given)
 
 
 def _resources(given: dict[str, Any], index: int) -> dict[str, Any]:
-    """Return what one sub-job gets: its own value of each flag, or the last one; a share of a node where none says."""
+    """Return what one sub-job gets: its own value of each flag, or the last one; a share of a node
+    where none says.
+    """
     if not any(given[name] for name in RESOURCES):
         workers = given["num_workers"] or [1]
         return share_of_a_node(workers[min(index, len(workers) - 1)])
-    chosen = {key: given[name][min(index, len(given[name]) - 1)] for name, key in RESOURCES.items() if given[name]}
-    memory = {"memory": f"{chosen['memory']}GiB"} if "memory" in chosen else {}
+    chosen = {}
+    for name, key in RESOURCES.items():
+        if given[name]:
+            chosen[key] = given[name][min(index, len(given[name]) - 1)]
+    if "memory" in chosen:
+        memory = {"memory": f"{chosen['memory']}GiB"}
+    else:
+        memory = {}
     return {"gpus": 1, **chosen, **memory}
 
 
@@ -281,23 +382,36 @@ def _tasks(jobs: Sequence[tuple[list[str], dict[str, Any]]]) -> Imported:
     tasks: list[dict[str, Any]] = []
     files: dict[str, Path] = {}
     notes: list[str] = []
+
     for number, (words, resources) in enumerate(jobs, 1):
         name = f"job-{number}"
         own, variables = _own_command(number, words)
         command, more, needed = training(own)
         files |= needed
         notes += filter(None, [note_of_training(name, command)])
-        env = {"env": {**more.pop("env", {}), **variables}} if variables else {}
+
+        if variables:
+            env = {"env": {**more.pop("env", {}), **variables}}
+        else:
+            env = {}
+
         tasks.append({"name": name, "command": command, "resources": resources, **more, **env})
-    smoke = {"smoke": ON_GPUS} if any("share" in task["resources"] for task in tasks) else {}
+
+    if any("share" in task["resources"] for task in tasks):
+        smoke = {"smoke": ON_GPUS}
+    else:
+        smoke = {}
+
     return Imported("jobs", {"tasks": tasks, **smoke}, files, tuple(notes))
 
 
 def _own_command(number: int, words: list[str]) -> tuple[list[str], dict[str, str]]:
-    """Return what runs a sub-job, and the variables that a shell would set for it. Raises RequestError.
+    """Return what runs a sub-job, and the variables that a shell would set for it. Raises
+    RequestError.
 
-    One word is a sub-job that was in quotes. A value in quotes that has signs of a shell is cut there, where Isaac Lab
-    joins it with its neighbours: `bash -c 'cd /w && python a.py'` would change the directory, and no more.
+    One word is a sub-job that was in quotes. A value in quotes that has signs of a shell is cut
+    there, where Isaac Lab joins it with its neighbours: `bash -c 'cd /w && python a.py'` would
+    change the directory, and no more.
     """
     if len(words) == 1:
         if shell.is_needed(words[0]):
@@ -305,16 +419,24 @@ def _own_command(number: int, words: list[str]) -> tuple[list[str], dict[str, st
         words = shell.split(words[0])
     elif shell.is_needed_for(words):
         joined = " ".join(words)
-        if value := next((word for word in words if re.search(r"\s", word) and word in shell.joined([word])), None):
+        if value := next(
+            (word for word in words if re.search(r"\s", word) and word in shell.joined([word])),
+            None,
+        ):
             raise RequestError(
                 f"job {number} can be read in two ways: {joined}",
                 problems=(
                     Problem("one value", shlex.quote(value)),
                     Problem("signs of a shell, as Isaac Lab reads it", joined),
                 ),
-                hint=f"Put the whole sub-job in quotes, and its values in others: {shlex.quote(shlex.join(words))}",
+                hint="Put the whole sub-job in quotes, and its values in others: "
+                f"{shlex.quote(shlex.join(words))}",
             )
+
         return shell.command(shell.joined(words)), {}
+
     count = shell.variables(words)
     pairs = (word.partition("=") for word in words[:count])
-    return words[count:], {name: value.replace("{", "{{").replace("}", "}}") for name, _, value in pairs}
+    return words[count:], {
+        name: value.replace("{", "{{").replace("}", "}}") for name, _, value in pairs
+    }

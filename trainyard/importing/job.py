@@ -29,7 +29,9 @@ _ELSEWHERE = re.compile(r"(?<![^\s;&|('\"{])(?:cd|pushd)\s")
 
 @dataclass(frozen=True)
 class Options:
-    """The flags of Isaac Lab's tuner that mean something here, by their names there; `python` runs its scripts."""
+    """The flags of Isaac Lab's tuner that mean something here, by their names there; `python` runs
+    its scripts.
+    """
 
     cfg_class: str = ""
     workflow: str = ""
@@ -47,7 +49,9 @@ class Options:
 
 @dataclass(frozen=True)
 class Imported:
-    """A job: its name, its job file, the files beside it by where they lie there, and what is different here."""
+    """A job: its name, its job file, the files beside it by where they lie there, and what is
+    different here.
+    """
 
     name: str
     job: dict[str, Any]
@@ -65,12 +69,15 @@ class Imported:
     def write(self, directory: Path | None) -> list[Path]:
         """Write the job to jobs/NAME, or there; return the directory.
 
-        Raises RequestError where something is already, for a file that would lie elsewhere or in the place of the
-        job file, and where the result is no job: then nothing stays.
+        Raises RequestError where something is already, for a file that would lie elsewhere or in
+        the place of the job file, and where the result is no job: then nothing stays.
         """
         directory = directory or Path("jobs", self.name)
         if directory.exists():
-            raise RequestError(f"{directory} exists", hint="Name another directory: --output DIRECTORY")
+            raise RequestError(
+                f"{directory} exists", hint="Name another directory: --output DIRECTORY"
+            )
+
         targets = {_target(directory, name): source for name, source in self.files.items()}
         try:
             for target, source in targets.items():
@@ -85,6 +92,7 @@ class Imported:
         except OSError as error:
             shutil.rmtree(directory, ignore_errors=True)
             raise RequestError(f"cannot copy {error.filename}: {error.strerror}") from error
+
         return [directory]
 
 
@@ -95,14 +103,19 @@ def refuse_unreadable(file: Path) -> None:
     except FileNotFoundError as error:
         raise RequestError(f"no such file: {file}") from error
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
+        if isinstance(error, OSError):
+            reason = error.strerror
+        else:
+            reason = str(error)
         raise RequestError(f"cannot read {file}: {reason}") from error
     if not stat.S_ISREG(kind):
         raise RequestError(f"{file} is no regular file")
 
 
 def _target(directory: Path, name: str) -> Path:
-    """Return the path of a job's file. Raises RequestError where it is outside of the job, or its job file's."""
+    """Return the path of a job's file. Raises RequestError where it is outside of the job, or its
+    job file's.
+    """
     relative = Path(os.path.normpath(name))
     if relative.is_absolute() or ".." in relative.parts:
         raise RequestError(f"{name} lies outside of the job's directory, and is not copied")
@@ -125,7 +138,9 @@ def program() -> Path:
 
 
 def training(command: Sequence[str]) -> tuple[list[str], dict[str, Any], dict[str, Path]]:
-    """Return a task's command, more of its keys, and files: a training goes on from its newest checkpoint."""
+    """Return a task's command, more of its keys, and files: a training goes on from its newest
+    checkpoint.
+    """
     # Braces stand for themselves.
     words = [word.replace("{", "{{").replace("}", "}}") for word in command]
     if any(_TRAINS.fullmatch(word) for word in command):
@@ -138,13 +153,20 @@ def note_of_training(name: str, command: Sequence[str]) -> str | None:
     if PROGRAM in command or not any(_IN_LINE.search(word) for word in command):
         return None
     if _trains_here(command):
-        return f"{name} trains in a shell: logs/ comes home, and an attempt that failed is not tried again."
+        return (
+            f"{name} trains in a shell: logs/ comes home, and an attempt that failed is not "
+            "tried again."
+        )
     return (
-        f"{name} trains in another directory (cd): the logs/ that it writes there does not come home, and it is not "
-        "tried again. Let it train without cd, which brings logs/ home, or copy what it wrote to `outputs:`."
+        f"{name} trains in another directory (cd): the logs/ that it writes there does not come "
+        "home, and it is not "
+        "tried again. Let it train without cd, which brings logs/ home, or copy what it wrote to "
+        "`outputs:`."
     )
 
 
 def _trains_here(command: Sequence[str]) -> bool:
-    """Say whether a line of a shell trains where it begins; Isaac Lab writes to logs/ where it is started."""
+    """Say whether a line of a shell trains where it begins; Isaac Lab writes to logs/ where it is
+    started.
+    """
     return any(_IN_LINE.search(word) and not _ELSEWHERE.search(word) for word in command)

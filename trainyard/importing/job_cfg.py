@@ -1,4 +1,6 @@
-"""A JobCfg class of Isaac Lab's tuner -> a sweep. The program that runs on nodes says what the class varies."""
+"""A JobCfg class of Isaac Lab's tuner -> a sweep. The program that runs on nodes says what the
+class varies.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +37,22 @@ def read(file: Path, options: Options) -> Imported:
     for name in ("num_workers_per_node", "num_samples", "repeat_run_count"):
         if (number := getattr(options, name)) < 1:
             raise RequestError(f"{name} must be at least 1, got {number}")
+
     found = _described(file, options)
     above = file.resolve().parent.parent
     files = {name: above / name for name in found["files"]} | {PROGRAM: program()}
+
     if options.stopper:
         files["event_files.py"] = Path(event_files.__file__)
+
     samples = max(1, options.num_samples // options.repeat_run_count)
     job = _job(file, found, options, samples)
-    return Imported(found["cfg_class"], job, files, tuple(_notes(found, options, samples if "tune" in job else 0)))
+    return Imported(
+        found["cfg_class"],
+        job,
+        files,
+        tuple(_notes(found, options, samples if "tune" in job else 0)),
+    )
 
 
 def _notes(found: dict[str, Any], options: Options, samples: int) -> Iterator[str]:
@@ -52,21 +62,28 @@ def _notes(found: dict[str, Any], options: Options, samples: int) -> Iterator[st
             f"num_samples counts repeats: {options.num_samples} is {samples} configurations, "
             f"{options.repeat_run_count} times each."
         )
+
     if found["ends_sweep"]:
         yield (
-            f"stop_all of {options.stopper} is not asked: each trial has a stopper of its own. tune.time, "
+            f"stop_all of {options.stopper} is not asked: each trial has a stopper of its own. "
+            "tune.time, "
             "tune.stop.plateau and tune.stop.failures end a sweep."
         )
+
     if found["columns"]:
         yield (
-            f"The columns of {options.progress_reporter} ({', '.join(found['columns'])}) are curves of the report; "
+            f"The columns of {options.progress_reporter} ({', '.join(found['columns'])}) are "
+            "curves of the report; "
             "tune.status shows the metric of every trial."
         )
+
     yield from found["notes"]
 
 
 def _described(file: Path, options: Options) -> dict[str, Any]:
-    """Ask the program what a class varies, in a process of its own: its defaults are shared between classes."""
+    """Ask the program what a class varies, in a process of its own: its defaults are shared between
+    classes.
+    """
     refuse_unreadable(file)
     given = _flags(cfg_file=str(file), **{name: getattr(options, name) for name in _NAMES})
     command = [sys.executable, "-B", str(program()), "space", *given]
@@ -77,13 +94,21 @@ def _described(file: Path, options: Options) -> dict[str, Any]:
             where=str(file),
             hint="A JobCfg class must be defined without waiting for anything.",
         )
+
     # Not the last line: the file's own output may follow, and functions of atexit.
-    said = [line.removeprefix(f"{PROGRAM}: ") for line in ended.tail if line.startswith(f"{PROGRAM}: ")]
+    said = [
+        line.removeprefix(f"{PROGRAM}: ") for line in ended.tail if line.startswith(f"{PROGRAM}: ")
+    ]
     if said and said[-1].startswith("{"):
         found: dict[str, Any] = json.loads(said[-1])
         return found
+
     last = ended.tail[-1] if ended.tail else "it printed nothing"
-    why = said[-1] if said else f"{file.name} cannot be loaded (exit code {ended.code}): {last}"
+    if said:
+        why = said[-1]
+    else:
+        why = f"{file.name} cannot be loaded (exit code {ended.code}): {last}"
+
     raise RequestError(why, where=str(file), hint="trainyard --help train.import")
 
 
@@ -102,6 +127,7 @@ def _job(file: Path, found: dict[str, Any], options: Options, samples: int) -> d
         stopper=options.stopper,
         draw="{draw}" if found["draws"] else "",
     )
+
     values = [f"{name}={{{name}}}" for name in found["space"]]
     job: dict[str, Any] = {"command": ["python", PROGRAM, "run", *flags, "--", *values]}
     space = found["space"] | ({"draw": {"randint": [0, 2**31 - 1]}} if found["draws"] else {})
@@ -115,5 +141,13 @@ def _job(file: Path, found: dict[str, Any], options: Options, samples: int) -> d
             "silence": format_duration(options.process_response_timeout),
         }
     else:
-        job |= {"matrix": {"repeat": list(range(options.repeat_run_count))}, "env": {"ISAAC_REPEAT": "{repeat}"}}
-    return job | {"resources": share_of_a_node(options.num_workers_per_node), "smoke": ON_GPUS, **TRAINING}
+        job |= {
+            "matrix": {"repeat": list(range(options.repeat_run_count))},
+            "env": {"ISAAC_REPEAT": "{repeat}"},
+        }
+
+    return job | {
+        "resources": share_of_a_node(options.num_workers_per_node),
+        "smoke": ON_GPUS,
+        **TRAINING,
+    }

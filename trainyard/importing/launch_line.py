@@ -1,7 +1,7 @@
 """A command line of Isaac Lab's launch.py -> the RayClusters that it would make.
 
-Flags and defaults are those of launch.py and util.py, what is made of them that of kuberay.yaml.jinja (Isaac Lab, from
-source/standalone/workflows/ray to isaaclab_contrib.rl.ray).
+Flags and defaults are those of launch.py and util.py, what is made of them that of
+kuberay.yaml.jinja (Isaac Lab, from source/standalone/workflows/ray to isaaclab_contrib.rl.ray).
 """
 
 from __future__ import annotations
@@ -24,8 +24,12 @@ _OF_GROUPS: dict[str, tuple[type, Any]] = {
 }
 NOTES = (
     "launch.py's MLflow server is not made: metrics are in results/RUN and in the report.",
-    "launch.py opens each head to the network (LoadBalancer, no token); here it has a token: trainyard cluster.open.",
-    "Only GKE has nodes with the labels cloud.google.com/gke-accelerator and iam.gke.io/...: on another Kubernetes, "
+    (
+        "launch.py opens each head to the network (LoadBalancer, no token); here it has a token: "
+        "trainyard cluster.open."
+    ),
+    "Only GKE has nodes with the labels cloud.google.com/gke-accelerator and iam.gke.io/...: on "
+    "another Kubernetes, "
     "take node_selector out.",
 )
 
@@ -36,10 +40,14 @@ def is_one(words: Sequence[str]) -> bool:
 
 
 def clusters(words: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the RayClusters that a command line makes. Raises RequestError for one that launch.py refuses."""
+    """Return the RayClusters that a command line makes. Raises RequestError for one that launch.py
+    refuses.
+    """
     given = _parser().parse_args(_after_script(words))
     if "head" in given.name:
-        raise RequestError(f"{SCRIPT}.py: a name that has `head` in it is refused there", where=given.name)
+        raise RequestError(
+            f"{SCRIPT}.py: a name that has `head` in it is refused there", where=given.name
+        )
 
     groups = _groups(vars(given))
     names = [given.name]
@@ -50,7 +58,9 @@ def clusters(words: Sequence[str]) -> list[dict[str, Any]]:
 
 def _after_script(words: Sequence[str]) -> list[str] | None:
     index = next((index for index in range(len(words)) if script_of(words, index) == SCRIPT), None)
-    return None if index is None else list(words[index + 1 :])
+    if index is None:
+        return None
+    return list(words[index + 1 :])
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -70,30 +80,38 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _groups(given: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return each group's values: what is given for fewer groups than another flag has is filled by its largest."""
+    """Return each group's values: what is given for fewer groups than another flag has is filled by
+    its largest.
+    """
     count = max(len(given[flag]) for flag in _OF_GROUPS)
-    filled = {flag: [*given[flag], *[max(given[flag])] * (count - len(given[flag]))] for flag in _OF_GROUPS}
+    filled = {}
+    for flag in _OF_GROUPS:
+        filled[flag] = [*given[flag], *[max(given[flag])] * (count - len(given[flag]))]
     return [{flag: filled[flag][number] for flag in _OF_GROUPS} for number in range(count)]
 
 
-def _ray_cluster(name: str, given: argparse.Namespace, groups: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _ray_cluster(
+    name: str, given: argparse.Namespace, groups: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
     head = _pod(given, cpus=given.num_head_cpu, memory_gb=given.head_ram_gb)
-    workers = [
-        {
-            "groupName": f"{group['worker_accelerator']}x{group['gpu_per_worker']}-cpu-{group['cpu_per_worker']}"
-            f"-ram-gb-{group['ram_gb_per_worker']}",
-            "replicas": group["num_workers"],
-            "rayStartParams": {},
-            "template": _pod(
-                given,
-                cpus=group["cpu_per_worker"],
-                memory_gb=group["ram_gb_per_worker"],
-                gpus=group["gpu_per_worker"],
-                accelerator=group["worker_accelerator"],
-            ),
-        }
-        for group in groups
-    ]
+    workers = []
+    for group in groups:
+        workers.append(
+            {
+                "groupName": f"{group['worker_accelerator']}x{group['gpu_per_worker']}-cpu-{group['cpu_per_worker']}"
+                f"-ram-gb-{group['ram_gb_per_worker']}",
+                "replicas": group["num_workers"],
+                "rayStartParams": {},
+                "template": _pod(
+                    given,
+                    cpus=group["cpu_per_worker"],
+                    memory_gb=group["ram_gb_per_worker"],
+                    gpus=group["gpu_per_worker"],
+                    accelerator=group["worker_accelerator"],
+                ),
+            }
+        )
+
     return {
         "apiVersion": "ray.io/v1alpha1",
         "kind": "RayCluster",
@@ -114,9 +132,19 @@ def _pod(
     spec: dict[str, Any] = {"nodeSelector": {"iam.gke.io/gke-metadata-server-enabled": "true"}}
     if gpus:
         limits["nvidia.com/gpu"] = str(gpus)
+
     if accelerator:
         spec["nodeSelector"]["cloud.google.com/gke-accelerator"] = accelerator
-        spec["tolerations"] = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+        spec["tolerations"] = [
+            {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+        ]
+
     if given.service_acount_name != "default":
         spec["serviceAccountName"] = given.service_acount_name
-    return {"spec": {**spec, "containers": [{"name": "ray", "image": given.image, "resources": {"limits": limits}}]}}
+
+    return {
+        "spec": {
+            **spec,
+            "containers": [{"name": "ray", "image": given.image, "resources": {"limits": limits}}],
+        }
+    }

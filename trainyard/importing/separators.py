@@ -1,8 +1,10 @@
-"""Where a command line of Isaac Lab's is cut into jobs: at `+` and `*`, as Isaac Lab does, but inside no word's value.
+"""Where a command line of Isaac Lab's is cut into jobs: at `+` and `*`, as Isaac Lab does, but
+inside no word's value.
 
-Isaac Lab joins all words by blanks, and cuts at each sign (wrap_resources.py, submit_job.py): `lr=1e+5` is two jobs
-there. Here a sign separates jobs where a program follows it, and belongs to its word inside a number or brackets; where
-neither is clear, both readings are shown and nothing is chosen.
+Isaac Lab joins all words by blanks, and cuts at each sign (wrap_resources.py, submit_job.py):
+`lr=1e+5` is two jobs there. Here a sign separates jobs where a program follows it, and belongs to
+its word inside a number or brackets; where neither is clear, both readings are shown and nothing is
+chosen.
 """
 
 from __future__ import annotations
@@ -26,15 +28,20 @@ _CLOSES = ")]}"
 
 
 def jobs(words: Sequence[str], sign: str) -> list[Words]:
-    """Return the words of each job. Raises RequestError with both readings of a sign that can be read in two ways.
+    """Return the words of each job. Raises RequestError with both readings of a sign that can be
+    read in two ways.
 
-    A job that is one word was in quotes: it is split as a shell would, and stays as it was written where it has signs
-    of a shell.
+    A job that is one word was in quotes: it is split as a shell would, and stays as it was written
+    where it has signs of a shell.
     """
     found: list[Words] = []
     for job in _cut([(word, f" {word}") for word in words], sign):
         # In quotes there may be several, too.
-        inner = _cut(_unquoted(job[0][0]), sign) if len(job) == 1 else [job]
+        if len(job) == 1:
+            inner = _cut(_unquoted(job[0][0]), sign)
+        else:
+            inner = [job]
+
         for each in inner:
             values = [value for value, _ in each]
             if any(_has_blank(value) and sign in value for value in values):
@@ -42,6 +49,7 @@ def jobs(words: Sequence[str], sign: str) -> list[Words]:
             text = "".join(raw for _, raw in each).strip(" ")
             has_signs = shell.is_needed(text) or shell.is_needed_for(values)
             found.append([text] if len(job) == 1 and (has_signs or len(values) == 1) else values)
+
     return found
 
 
@@ -57,10 +65,17 @@ def _cut(words: Sequence[Word], sign: str) -> list[list[Word]]:
     # What a job begins with is a program wherever it stands.
     programs: set[str] = set()
     for index, (word, raw) in enumerate(words):
-        following = words[index + 1][0] if index + 1 < len(words) else None
+        following = None
+        if index + 1 < len(words):
+            following = words[index + 1][0]
+
         is_whole = word == sign or _has_blank(word)
         before = [[value for value, _ in job] for job in found]
-        pieces = [word] if is_whole else _pieces(word, sign, before, programs, following)
+        if is_whole:
+            pieces = [word]
+        else:
+            pieces = _pieces(word, sign, before, programs, following)
+
         blanks = raw[: len(raw) - len(raw.lstrip())]
         for piece in pieces:
             if piece == sign:
@@ -71,14 +86,20 @@ def _cut(words: Sequence[Word], sign: str) -> list[list[Word]]:
                 part = piece if raw.lstrip() == word else shlex.quote(piece)
                 found[-1].append((piece, raw if piece == word else blanks + part))
                 programs |= {_program([value for value, _ in found[-1]])} - {""}
+
     return [job for job in found if job]
 
 
-def _pieces(word: str, sign: str, found: Sequence[Words], programs: set[str], following: str | None) -> Words:
-    """Return the parts of a word around the signs that separate jobs, and those signs; `found` is what came before."""
+def _pieces(
+    word: str, sign: str, found: Sequence[Words], programs: set[str], following: str | None
+) -> Words:
+    """Return the parts of a word around the signs that separate jobs, and those signs; `found` is
+    what came before.
+    """
     before = found[-1]
     parts = word.split(sign)
     pieces = [parts[0]]
+
     for index, right in enumerate(parts[1:], 1):
         left = pieces[-1]
         known = programs | {_program([*before, left]) if len(pieces) == 1 else _program([left])}
@@ -90,6 +111,7 @@ def _pieces(word: str, sign: str, found: Sequence[Words], programs: set[str], fo
             pieces[-1] = f"{left}{sign}{right}"
         else:
             raise _ambiguous(len(found), [*before, word, *([following] if following else [])], sign)
+
     return pieces
 
 
@@ -100,7 +122,9 @@ def _meaning(left: str, right: str, programs: set[str], following: str | None) -
         return "separator"
     in_brackets = sum(left.count(one) for one in _OPENS) > sum(left.count(one) for one in _CLOSES)
     in_number = re.search(r"\d[eE]?$", left) and re.match(r"[\d.(\[]", right)
-    return "inside" if in_brackets or in_number else "both"
+    if in_brackets or in_number:
+        return "inside"
+    return "both"
 
 
 def _begins(word: str, programs: set[str], following: str | None) -> bool:
@@ -112,7 +136,10 @@ def _begins(word: str, programs: set[str], following: str | None) -> bool:
 
 def _program(job: Words) -> str:
     """Return what a job runs, behind its variables; "" as long as that is not known."""
-    return next((word for word in job if word and not VARIABLE.match(word)), "")
+    for word in job:
+        if word and not VARIABLE.match(word):
+            return word
+    return ""
 
 
 def _has_blank(word: str) -> bool:
@@ -126,8 +153,11 @@ def _ambiguous(number: int, words: Words, sign: str) -> RequestError:
         f"job {number} can be read in two ways: {line}",
         problems=(
             Problem("one job", shlex.join(words)),
-            Problem(f"{len(apart)} jobs, as Isaac Lab cuts", "   ".join(f"[{part}]" for part in apart)),
+            Problem(
+                f"{len(apart)} jobs, as Isaac Lab cuts", "   ".join(f"[{part}]" for part in apart)
+            ),
         ),
-        hint=f"If `{sign}` separates jobs, let it be a word of its own: JOB {sign} JOB. If it belongs to a word, as in "
+        hint=f"If `{sign}` separates jobs, let it be a word of its own: JOB {sign} JOB. If it "
+        "belongs to a word, as in "
         "Hydra's +key=value, write that task into the job.yaml by hand.",
     )

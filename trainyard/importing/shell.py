@@ -1,4 +1,5 @@
-"""How a shell reads a line: its commands, their words, and whether another program could read it as well.
+"""How a shell reads a line: its commands, their words, and whether another program could read it as
+well.
 
 Nothing here runs a shell, or expands anything.
 """
@@ -13,7 +14,8 @@ from itertools import pairwise
 
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _QUOTED = r"""\$'(?:[^'\\]|\\.)*'|'[^']*'|"(?:[^"\\]|\\.)*"|\\."""
-# What may have blanks and signs in it, and is a part of a word: $(...), ${...}, `...`, and (...) without a blank.
+# What may have blanks and signs in it, and is a part of a word: $(...), ${...}, `...`, and (...)
+# without a blank.
 _INSIDE = r"""\$\((?:[^()]|\([^()]*\))*\)|\$\{[^}]*\}|`[^`]*`|\([^()\s]*\)"""
 _QUOTATION = re.compile(_QUOTED, re.DOTALL)
 _WORD = re.compile(rf"""(?:{_QUOTED}|[^\s'"\\])+""", re.DOTALL)
@@ -31,8 +33,35 @@ _OF_HOME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=~(?:/[\w./-]*)?$")
 _BRACES = re.compile(r"(?<!\$)\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}")
 # What only a shell does: no file on PATH is behind these.
 _BUILTINS = {
-    *(".", ":", "!", "{", "source", "exec", "cd", "pushd", "popd", "export", "declare", "readonly", "eval"),
-    *("set", "unset", "shopt", "shift", "read", "trap", "ulimit", "umask", "wait", "alias", "command", "builtin"),
+    *(
+        ".",
+        ":",
+        "!",
+        "{",
+        "source",
+        "exec",
+        "cd",
+        "pushd",
+        "popd",
+        "export",
+        "declare",
+        "readonly",
+        "eval",
+    ),
+    *(
+        "set",
+        "unset",
+        "shopt",
+        "shift",
+        "read",
+        "trap",
+        "ulimit",
+        "umask",
+        "wait",
+        "alias",
+        "command",
+        "builtin",
+    ),
     *("type", "let", "if", "for", "while", "until", "case", "select", "function", "time"),
 }
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "e": "\x1b", "\\": "\\", "'": "'", '"': '"', "?": "?"}
@@ -40,7 +69,9 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "e": "\x1b", "\\": "\\", "'": "'", 
 
 @dataclass(frozen=True)
 class Command:
-    """A command of a script: its words as its program gets them, and what else stands on its line."""
+    """A command of a script: its words as its program gets them, and what else stands on its
+    line.
+    """
 
     words: list[str]
     before: str = ""
@@ -64,7 +95,9 @@ class _Token:
 
 
 def commands(script: str) -> list[list[Command]]:
-    """Return the commands of each line of a script. Raises ValueError for a quotation that does not end."""
+    """Return the commands of each line of a script. Raises ValueError for a quotation that does not
+    end.
+    """
     lines: list[list[_Token]] = [[]]
     for token in _tokens(script):
         if token.text == "\n":
@@ -94,14 +127,22 @@ def _commands(script: str, line: Sequence[_Token]) -> Iterator[Command]:
                 redirections.append(script[token.start : next(own, token).end])
             else:
                 words.append(value(token.text))
+
         if words or redirections:
-            before = script[line[0].start : line[first].end] if first >= 0 else ""
-            after = script[line[last].start : line[-1].end] if last < len(line) else ""
+            if first >= 0:
+                before = script[line[0].start : line[first].end]
+            else:
+                before = ""
+            if last < len(line):
+                after = script[line[last].start : line[-1].end]
+            else:
+                after = ""
             yield Command(words, before, " ".join(filter(None, (*redirections, after))))
 
 
 def raw_words(text: str) -> list[str]:
-    """Return the words of a text as they are written, each with the blanks before it. Raises ValueError.
+    """Return the words of a text as they are written, each with the blanks before it. Raises
+    ValueError.
 
     What continues a line is no word.
     """
@@ -119,7 +160,9 @@ def raw_words(text: str) -> list[str]:
 
 
 def split(text: str) -> list[str]:
-    """Return the words of a text as a program gets them, its signs among them. Raises ValueError."""
+    """Return the words of a text as a program gets them, its signs among them. Raises
+    ValueError.
+    """
     return [value(raw.lstrip()) for raw in raw_words(text)]
 
 
@@ -145,35 +188,49 @@ def _escaped(letter: str) -> str:
 
 
 def command(line: str) -> list[str]:
-    """Return what runs a line. Upstream's /bin/sh leaves {a,b} as it is, which bash does when it is told."""
+    """Return what runs a line. Upstream's /bin/sh leaves {a,b} as it is, which bash does when it is
+    told.
+    """
     return ["bash", *(["+B"] if _BRACES.search(_bare(line)) else []), "-c", line]
 
 
 def is_needed(text: str) -> bool:
-    """Say whether a shell would do more with a text than to split it into words and take off their quotes."""
+    """Say whether a shell would do more with a text than to split it into words and take off their
+    quotes.
+    """
     bare = _bare(text)
     return _SIGN.search(bare) is not None or _begins_in_shell(bare.split())
 
 
 def _bare(text: str) -> str:
-    """Return a text with `_` for each quotation, but `$` for one in which a shell replaces something."""
+    """Return a text with `_` for each quotation, but `$` for one in which a shell replaces
+    something.
+    """
     return _QUOTATION.sub(lambda found: _kept(found[0]), text).strip()
 
 
 def _kept(quotation: str) -> str:
     if quotation == "\\\n":
         return ""
-    expands = quotation.startswith('"') and re.search(r"[$`]", re.sub(r"\\.", "", quotation, flags=re.DOTALL))
-    return "$" if expands or quotation.startswith("$") else "_"
+    expands = quotation.startswith('"') and re.search(
+        r"[$`]", re.sub(r"\\.", "", quotation, flags=re.DOTALL)
+    )
+    if expands or quotation.startswith("$"):
+        return "$"
+    return "_"
 
 
 def is_needed_for(words: Sequence[str]) -> bool:
-    """Say the same of words that are joined by blanks; one with a blank, or a #colour, was in quotes: a value."""
+    """Say the same of words that are joined by blanks; one with a blank, or a #colour, was in
+    quotes: a value.
+    """
     return any(map(_is_sign, words)) or _begins_in_shell(words)
 
 
 def joined(words: Sequence[str]) -> str:
-    """Return the line of words that a shell reads: it takes signs as signs, and all other words as they are."""
+    """Return the line of words that a shell reads: it takes signs as signs, and all other words as
+    they are.
+    """
     return " ".join(word if _is_sign(word) else _in_quotes(word) for word in words)
 
 
@@ -188,7 +245,9 @@ def _in_quotes(word: str) -> str:
         return word
     name = VARIABLE.match(word)
     # A name in quotes is no variable.
-    return f"{name[0]}{shlex.quote(word[name.end() :])}" if name else shlex.quote(word)
+    if name:
+        return f"{name[0]}{shlex.quote(word[name.end() :])}"
+    return shlex.quote(word)
 
 
 def _begins_in_shell(words: Sequence[str]) -> bool:
@@ -202,4 +261,7 @@ def _begins_in_shell(words: Sequence[str]) -> bool:
 
 def variables(words: Sequence[str]) -> int:
     """Return how many words set variables of the program behind them."""
-    return next((number for number, word in enumerate(words) if not VARIABLE.match(word)), len(words))
+    for number, word in enumerate(words):
+        if not VARIABLE.match(word):
+            return number
+    return len(words)

@@ -44,12 +44,17 @@ def number(written: object) -> float:
 
 
 def _value(node: ast.AST) -> float:
-    """Return what a part of an expression comes to, none of it larger than LARGEST. Raises ValueError."""
+    """Return what a part of an expression comes to, none of it larger than LARGEST. Raises
+    ValueError.
+    """
     match node:
         case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
             result: float = value
         case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=inner):
-            result = -_value(inner) if isinstance(sign, ast.USub) else _value(inner)
+            if isinstance(sign, ast.USub):
+                result = -_value(inner)
+            else:
+                result = _value(inner)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
             first = _value(left)
             second = _value(right)
@@ -59,8 +64,10 @@ def _value(node: ast.AST) -> float:
             result = _OPERATORS[type(op)](first, second)
         case _:
             raise ValueError
+
     if not abs(result) <= LARGEST:
         raise ValueError
+
     return result
 
 
@@ -76,7 +83,9 @@ Number = Annotated[float, BeforeValidator(number), Field(ge=0)]
 
 
 class NodeSection(Section):
-    """Where a task runs: a host by its name, or a node by Ray's id, which changes with each start of Ray."""
+    """Where a task runs: a host by its name, or a node by Ray's id, which changes with each start
+    of Ray.
+    """
 
     specific: Literal["any", "hostname", "node_id"] = "any"
     hostname: Filled | None = None
@@ -91,7 +100,9 @@ class NodeSection(Section):
         """Return the name of the node, None where it may be any."""
         if self.specific == "node_id":
             return self.node_id
-        return self.hostname if self.specific == "hostname" else None
+        if self.specific == "hostname":
+            return self.hostname
+        return None
 
 
 class TaskSection(Section):
@@ -121,32 +132,49 @@ def read(file: Path, *, python: str) -> Imported:
     tasks = _with_names([_task(task, files, python, file.parent) for task in found.tasks])
     # Ray puts modules on Python's path; what is sent along lies at the top of the job.
     modules = [str((file.parent / name).resolve()) for name in found.py_modules or ()]
+
     job = {
         "tasks": tasks,
         "together": found.concurrent,
-        "runtime_env": {key: value for key, value in (("pip", list(found.pip or ())), ("files", modules)) if value},
+        "runtime_env": {
+            key: value
+            for key, value in (("pip", list(found.pip or ())), ("files", modules))
+            if value
+        },
         "env": {"PYTHONPATH": "."} if modules else {},
     }
-    notes = tuple(note for each in tasks if (note := note_of_training(each["name"], each["command"])))
+
+    notes = tuple(
+        note for each in tasks if (note := note_of_training(each["name"], each["command"]))
+    )
     return Imported(file.stem, {key: value for key, value in job.items() if value}, files, notes)
 
 
-def _task(task: TaskSection, files: dict[str, Path], python: str, directory: Path) -> dict[str, Any]:
+def _task(
+    task: TaskSection, files: dict[str, Path], python: str, directory: Path
+) -> dict[str, Any]:
     """Return one task; files among its words that lie beside the YAML file travel with the job."""
     # As task_runner joins them.
     line = " ".join([python, *task.py_args.split()])
     if shell.is_needed(line):
         own = shell.command(line)
         named = [word for read in shell.commands(line) for each in read for word in each.words]
-        files.update({os.path.normpath(word): directory / word for word in named if _name_beside(word, directory)})
+        for word in named:
+            if _name_beside(word, directory):
+                files[os.path.normpath(word)] = directory / word
     else:
         words = shell.split(task.py_args)
         near = {word: name for word in words if (name := _name_beside(word, directory))}
         files.update({name: directory / name for name in near.values()})
         own = [*shlex.split(python), *(near.get(word, word) for word in words)]
+
     command, more, needed = training(own)
     files.update(needed)
-    memory = None if task.memory is None else format_size(int(task.memory))
+    memory = None
+
+    if task.memory is not None:
+        memory = format_size(int(task.memory))
+
     resources = {"cpus": task.num_cpus, "gpus": task.num_gpus, "memory": memory}
     found = {
         "name": task.name,
@@ -155,11 +183,14 @@ def _task(task: TaskSection, files: dict[str, Path], python: str, directory: Pat
         "node": {"name": task.node.name} if task.node.name else {},
         **more,
     }
+
     return {key: value for key, value in found.items() if value}
 
 
 def _name_beside(word: str, directory: Path) -> str | None:
-    """Return where a file that a word names lies below the YAML file's directory; None for any other word."""
+    """Return where a file that a word names lies below the YAML file's directory; None for any
+    other word.
+    """
     if word.startswith("/"):
         return None
     try:
@@ -170,12 +201,16 @@ def _name_beside(word: str, directory: Path) -> str | None:
         # A word that no file system takes: longer than a name may be, or with a zero byte.
         return None
     root = directory.resolve()
-    return str(found.relative_to(root)) if found.is_relative_to(root) else None
+    if found.is_relative_to(root):
+        return str(found.relative_to(root))
+    return None
 
 
 def _with_names(tasks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return tasks with names that a job accepts, each another one."""
-    names = [re.sub(r"[^A-Za-z0-9._=,+-]+", "-", task["name"]).strip("-.")[:90] or "task" for task in tasks]
+    names = []
+    for task in tasks:
+        names.append(re.sub(r"[^A-Za-z0-9._=,+-]+", "-", task["name"]).strip("-.")[:90] or "task")
     return [
         {**task, "name": name if names.count(name) == 1 else f"{name}-{number}"}
         for number, (task, name) in enumerate(zip(tasks, names, strict=True), 1)

@@ -28,12 +28,16 @@ class Cluster:
 
 
 def as_made(cluster: Cluster) -> tuple[Backend, Tools]:
-    """Return the backend that made the cluster, which need not be the one its file names by now, and its tools."""
+    """Return the backend that made the cluster, which need not be the one its file names by now,
+    and its tools.
+    """
     name = recorded_backend(cluster.tools.state) or cluster.spec.backend
     return backends.named(name), replace(cluster.tools, backend=name)
 
 
 def connect_as_made(cluster: Cluster) -> Endpoint:
-    """Return the way into what there is, whatever the file says by now. Raises NotReadyError when there is none."""
+    """Return the way into what there is, whatever the file says by now. Raises NotReadyError when
+    there is none.
+    """
     backend, tools = as_made(cluster)
     return backend.connect(cluster.spec, tools)

@@ -1,4 +1,6 @@
-"""Every cluster that this machine knows of: by a file here, by what we wrote down, or because a backend finds it."""
+"""Every cluster that this machine knows of: by a file here, by what we wrote down, or because a
+backend finds it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ from trainyard.spec.cluster import Backend as BackendName
 
 @dataclass(frozen=True)
 class ListedCluster:
-    """A cluster that exists, or a file for one that could. `place` is where a backend says that it is.
+    """A cluster that exists, or a file for one that could. `place` is where a backend says that it
+    is.
 
     `details` are the parts of a problem that has several.
     """
@@ -42,13 +45,19 @@ class ListedCluster:
 
 
 def list_clusters(
-    environ: Mapping[str, str], *, directory: Path, region: str | None = None, context: str | None = None
+    environ: Mapping[str, str],
+    *,
+    directory: Path,
+    region: str | None = None,
+    context: str | None = None,
 ) -> tuple[list[ListedCluster], list[str]]:
-    """Return every cluster with a file here, every one that was made from a file elsewhere, and what backends find.
+    """Return every cluster with a file here, every one that was made from a file elsewhere, and
+    what backends find.
 
-    `region` is one to look into although nothing here names it, or "all"; `context` is a Kubernetes whose clusters
-    somebody else made. What could not be looked into is returned as remarks; an outside system that does not answer
-    costs seconds. Raises PrerequisiteError and OutsideError for a `context` that cannot be asked.
+    `region` is one to look into although nothing here names it, or "all"; `context` is a Kubernetes
+    whose clusters somebody else made. What could not be looked into is returned as remarks; an
+    outside system that does not answer costs seconds. Raises PrerequisiteError and OutsideError for
+    a `context` that cannot be asked.
     """
     files = [_file(name, environ, directory) for name in paths.listed_clusters(directory)]
     clusters = [file for file in files if isinstance(file, Cluster)]
@@ -60,25 +69,43 @@ def list_clusters(
     unreadable = {state: problem for state in recorded if (problem := _unreadable(state))}
     states = [state for state in recorded if state not in unreadable]
     answers = _discover(clusters, states, environ, region)
-    listed = (file if isinstance(file, ListedCluster) else _listed(file, answers[file.spec.backend]) for file in files)
+    listed = (
+        file if isinstance(file, ListedCluster) else _listed(file, answers[file.spec.backend])
+        for file in files
+    )
     found = {cluster.name: cluster for cluster in listed}
-    others = [_other(backend, other, broken) for backend, answer in answers.items() for other in answer.others]
+    others = []
+
+    for backend, answer in answers.items():
+        for other in answer.others:
+            others.append(_other(backend, other, broken))
+
     known = {*found, *(cluster.name for cluster in others)}
     found |= {state.name: _recorded(state) for state in states if state.name not in known}
     remarks = [remark for answer in answers.values() for remark in answer.remarks]
+
     if context:
         others += _of_others(environ, context)
+
     return [*found.values(), *others], [*unreadable.values(), *remarks]
 
 
-def to_remove(environ: Mapping[str, str], prefix: str, *, directory: Path) -> tuple[list[Cluster], list[str]]:
-    """Return the clusters whose names begin so, and which this machine made; and what is to be said of the others.
+def to_remove(
+    environ: Mapping[str, str], prefix: str, *, directory: Path
+) -> tuple[list[Cluster], list[str]]:
+    """Return the clusters whose names begin so, and which this machine made; and what is to be said
+    of the others.
 
     Raises OutsideError where one cannot be asked.
     """
     listed, _ = list_clusters(environ, directory=directory)
     meant = [each for each in listed if each.name.startswith(prefix) and each.state != "absent"]
-    theirs = [each for each in meant if each.backend in get_args(BackendName) and not _makes_nodes(each.backend)]
+    theirs = [
+        each
+        for each in meant
+        if each.backend in get_args(BackendName) and not _makes_nodes(each.backend)
+    ]
+
     others = [f"{each.name} stays, which somebody else runs" for each in theirs]
 
     ours = [each for each in meant if each not in theirs]
@@ -99,6 +126,7 @@ def to_remove(environ: Mapping[str, str], prefix: str, *, directory: Path) -> tu
             found.append(clusters.find(each.file, environ, directory=directory))
         else:
             others.append(f"{each.name} stays, which this machine did not make: {each.problem}")
+
     return found, others
 
 
@@ -114,7 +142,8 @@ def _of_others(environ: Mapping[str, str], context: str) -> list[ListedCluster]:
             "up" if other.is_up else "partial",
             "",
             problem="made by somebody else; a file for it: "
-            f"trainyard cluster.import --context {shlex.quote(context)} --namespace {other.namespace} {other.name}",
+            f"trainyard cluster.import --context {shlex.quote(context)} --namespace "
+            f"{other.namespace} {other.name}",
             place=f"namespace {other.namespace} of context {context}",
         )
         for other in backends.others(environ, context=context)
@@ -134,20 +163,38 @@ def _unreadable(state: Path) -> str | None:
         backend = recorded_backend(state)
     except OutsideError as error:
         return in_a_line(error)
-    return None if backend in get_args(BackendName) else f"{state} is of a backend that is not known here: {backend}"
+    if backend in get_args(BackendName):
+        return None
+    return f"{state} is of a backend that is not known here: {backend}"
 
 
 def _discover(
-    clusters: Sequence[Cluster], states: Sequence[Path], environ: Mapping[str, str], region: str | None
+    clusters: Sequence[Cluster],
+    states: Sequence[Path],
+    environ: Mapping[str, str],
+    region: str | None,
 ) -> dict[str, Discovered]:
     """Ask the backends that a file or a record names, and with a region those that have some."""
     recorded = {state: recorded_backend(state) for state in states}
     found = {}
-    regional = [name for name in get_args(BackendName) if region and backends.named(name).traits.has_regions]
-    for name in sorted({*(cluster.spec.backend for cluster in clusters), *filter(None, recorded.values()), *regional}):
-        ours = [(cluster.spec, cluster.tools) for cluster in clusters if cluster.spec.backend == name]
+    regional = [
+        name for name in get_args(BackendName) if region and backends.named(name).traits.has_regions
+    ]
+    for name in sorted(
+        {
+            *(cluster.spec.backend for cluster in clusters),
+            *filter(None, recorded.values()),
+            *regional,
+        }
+    ):
+        ours = [
+            (cluster.spec, cluster.tools) for cluster in clusters if cluster.spec.backend == name
+        ]
         without_file = [state for state, backend in recorded.items() if backend == name]
-        found[name] = answers.discover(backends.named(name), ours, without_file, environ, region=region)
+        found[name] = answers.discover(
+            backends.named(name), ours, without_file, environ, region=region
+        )
+
     return found
 
 
@@ -174,13 +221,18 @@ def _recorded(state: Path) -> ListedCluster:
 def _other(backend: str, cluster: FoundCluster, broken: Collection[str]) -> ListedCluster:
     problem = _removal(cluster.name, f"{backend} {cluster.flags}", "a file that is not here")
     if cluster.name in broken:
-        problem = "there, and perhaps made from the file of this name here, which cannot be read: mend that first"
+        problem = (
+            "there, and perhaps made from the file of this name here, which cannot be "
+            "read: mend that first"
+        )
     state = "up" if cluster.is_up else "partial"
     return ListedCluster(cluster.name, backend, state, "", problem=problem, place=cluster.location)
 
 
 def _removal(name: str, flags: str, file: Path | str) -> str:
-    return f"made from {file}; `trainyard cluster.down --set name={name} --backend {flags}` removes it"
+    return (
+        f"made from {file}; `trainyard cluster.down --set name={name} --backend {flags}` removes it"
+    )
 
 
 def _told(error: TrainyardError) -> dict[str, Any]:

@@ -12,11 +12,25 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from trainyard import lock, paths, steps
 from trainyard.backends import answers
-from trainyard.backends.contract import ClusterStatus, Finding, LogLine, Tools, UnknownNodeError, Verified
+from trainyard.backends.contract import (
+    ClusterStatus,
+    Finding,
+    LogLine,
+    Tools,
+    UnknownNodeError,
+    Verified,
+)
 from trainyard.backends.shared import leash
 from trainyard.backends.shared.record import made_from, made_with, recorded_backend, write_made_from
 from trainyard.endpoint import Endpoint
-from trainyard.errors import InterruptedRunError, LeftoverError, NotReadyError, Problem, RequestError, TrainyardError
+from trainyard.errors import (
+    InterruptedRunError,
+    LeftoverError,
+    NotReadyError,
+    Problem,
+    RequestError,
+    TrainyardError,
+)
 from trainyard.operations.cluster import Cluster, as_made, connect_as_made
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.load import load_cluster
@@ -26,7 +40,8 @@ from trainyard.wording import ESCAPES
 if TYPE_CHECKING:
     from trainyard.operations.run_guard import Ends
 
-# What Ray's raylet and GCS write before each line of a dump of their state (ray/src/ray, DebugString).
+# What Ray's raylet and GCS write before each line of a dump of their state (ray/src/ray,
+# DebugString).
 _STATE_DUMP = "[state-dump]"
 # Where a problem stands that names what costs on.
 BILLED = "runs, and costs"
@@ -37,10 +52,11 @@ _SIZE_FORM = "must be GROUP=N, such as gpu=3"
 
 @dataclass(frozen=True)
 class RunGuard:
-    """What becomes of runs that a change of a cluster would end: with `end_runs` they end, else the change is refused.
+    """What becomes of runs that a change of a cluster would end: with `end_runs` they end, else the
+    change is refused.
 
-    `command` is the change as it is typed, without its flag for that; `results` is where the runs are that were
-    dispatched from here. `note` shows a line.
+    `command` is the change as it is typed, without its flag for that; `results` is where the runs
+    are that were dispatched from here. `note` shows a line.
     """
 
     command: str
@@ -69,13 +85,18 @@ def find(
     source = paths.cluster_file(asked, environ, directory=directory)
     loaded = load_cluster(source, overrides=overrides, backend=backend)
     state, name = paths.cluster_state(loaded.spec.name, environ), loaded.spec.backend
-    return Cluster(loaded, Tools(state, environ, name, source=source, overrides=tuple(overrides), directory=directory))
+    return Cluster(
+        loaded,
+        Tools(state, environ, name, source=source, overrides=tuple(overrides), directory=directory),
+    )
 
 
 def refuse_unmade(cluster: Cluster, *, backend: str | None) -> None:
-    """Raise RequestError for an override that the cluster was not made with, and that would change it.
+    """Raise RequestError for an override that the cluster was not made with, and that would change
+    it.
 
-    `backend` is the flag of that name. A cluster that this machine did not make may have been made with any.
+    `backend` is the flag of that name. A cluster that this machine did not make may have been made
+    with any.
     """
     made, source = made_with(cluster.tools.state), cluster.tools.source
     if made is None or source is None or not cluster.backend.traits.makes_nodes:
@@ -90,14 +111,18 @@ def refuse_unmade(cluster: Cluster, *, backend: str | None) -> None:
     kept = [f"--set {shlex.quote(text)}" for text in made]
     others = [f"--set {shlex.quote(text)}" for text in asked]
     raise RequestError(
-        f"cluster {cluster.spec.name} was made without {', '.join(others)}, and a run does not change it",
+        f"cluster {cluster.spec.name} was made without {', '.join(others)}, and a run does not "
+        "change it",
         where=paths.shown(source),
-        hint=f"Change it first: trainyard cluster.up -f {paths.shown(source)} {' '.join([*kept, *others])}",
+        hint=f"Change it first: trainyard cluster.up -f {paths.shown(source)} "
+        f"{' '.join([*kept, *others])}",
     )
 
 
 def refuse_without_registry(cluster: Cluster) -> None:
-    """Raise RequestError if the nodes pull from a registry and the file names none: the default is on this loopback."""
+    """Raise RequestError if the nodes pull from a registry and the file names none: the default is
+    on this loopback.
+    """
     if cluster.backend.traits.nodes_pull and cluster.spec.registry is None:
         # Its module loads docker.
         from trainyard.images import resolve
@@ -106,7 +131,8 @@ def refuse_without_registry(cluster: Cluster) -> None:
 
 
 def scaled(cluster: Cluster, sizes: Sequence[str]) -> Cluster:
-    """Return the cluster with other sizes of its groups, given as GROUP=N. Raises RequestError with all that is wrong.
+    """Return the cluster with other sizes of its groups, given as GROUP=N. Raises RequestError with
+    all that is wrong.
 
     Of a group that grows and shrinks by itself, N is the fewest nodes.
     """
@@ -117,24 +143,34 @@ def scaled(cluster: Cluster, sizes: Sequence[str]) -> Cluster:
             where=str(cluster.loaded.source),
             hint="Ask whoever runs it.",
         )
+
     problems = [Problem(size, _SIZE_FORM) for size in sizes if not _SIZE.fullmatch(size)]
     if problems or not sizes:
-        what = "the cluster cannot be scaled like that" if sizes else f"no size was given: it {_SIZE_FORM}"
+        if sizes:
+            what = "the cluster cannot be scaled like that"
+        else:
+            what = f"no size was given: it {_SIZE_FORM}"
         raise RequestError(what, problems=tuple(problems), where=str(cluster.loaded.source))
+
     overrides = (*cluster.tools.overrides, *_size_overrides(spec, sizes))
     loaded = load_cluster(cluster.loaded.source, overrides=overrides, backend=spec.backend)
     return Cluster(loaded, replace(cluster.tools, overrides=overrides))
 
 
 def removing(cluster: Cluster, *, remove: bool, force: bool) -> Cluster:
-    """Return the cluster with the wish that hosts leave which its file no longer names. Raises RequestError."""
+    """Return the cluster with the wish that hosts leave which its file no longer names. Raises
+    RequestError.
+    """
     if not cluster.backend.traits.joins_hosts:
         raise RequestError(
-            f"cluster {cluster.spec.name} ({cluster.spec.backend}) has no hosts that could leave its file",
+            f"cluster {cluster.spec.name} ({cluster.spec.backend}) has no hosts that could leave "
+            "its file",
             hint="Leave out --remove.",
         )
     if not remove:
-        raise RequestError("--force is for hosts that --remove takes out", hint="Give --remove too.")
+        raise RequestError(
+            "--force is for hosts that --remove takes out", hint="Give --remove too."
+        )
     return replace(cluster, tools=replace(cluster.tools, remove=True, force=force))
 
 
@@ -143,7 +179,9 @@ def asking(cluster: Cluster, *, adopt: bool = False, keep_disks: bool = False) -
     backend, tools = as_made(cluster)
     for flag, is_given in {"--adopt": adopt, "--keep-disks": keep_disks}.items():
         if is_given and flag not in backend.traits.flags:
-            raise RequestError(f"backend {tools.backend!r} has no {flag}", hint=f"Leave out {flag}.")
+            raise RequestError(
+                f"backend {tools.backend!r} has no {flag}", hint=f"Leave out {flag}."
+            )
     return replace(cluster, tools=replace(cluster.tools, adopt=adopt, keep_disks=keep_disks))
 
 
@@ -163,7 +201,8 @@ def up(
     recreate: bool = False,
     timeout: float | None = None,
 ) -> Made:
-    """Make the cluster match its file, and connect to it; safe to repeat, also after it was interrupted.
+    """Make the cluster match its file, and connect to it; safe to repeat, also after it was
+    interrupted.
 
     Raises NotReadyError after `timeout` seconds.
     """
@@ -180,17 +219,23 @@ def _make(
     recreate: bool,
     timeout: float | None,
 ) -> list[StepResult]:
-    """Run the steps of `up`; `before_disruption` is called before nodes end on which tasks may run."""
+    """Run the steps of `up`; `before_disruption` is called before nodes end on which tasks may
+    run.
+    """
     tools = replace(cluster.tools, recreate=recreate)
     with _alone(cluster, progress):
         _refuse_other_file(cluster)
         _refuse_other_backend(cluster)
         _refuse_leash(cluster)
+
         try:
             up_steps = steps.within(timeout, cluster.backend.up_steps(cluster.spec, tools))
             return steps.run(up_steps, progress, before_disruption=before_disruption)
         except KeyboardInterrupt:
-            hint = "What was made stays. To continue: trainyard cluster.up; to remove it: trainyard cluster.down"
+            hint = (
+                "What was made stays. To continue: trainyard cluster.up; to remove it: "
+                "trainyard cluster.down"
+            )
             raise InterruptedRunError("interrupted", hint=hint, problems=_billed(cluster)) from None
         except RequestError:
             raise
@@ -203,16 +248,22 @@ def _make(
                 write_made_from(tools.state, tools.source.resolve(), tools.overrides)
 
 
-def plan_up(cluster: Cluster, progress: Progress | None = None, *, recreate: bool = False) -> list[PlannedStep]:
+def plan_up(
+    cluster: Cluster, progress: Progress | None = None, *, recreate: bool = False
+) -> list[PlannedStep]:
     _refuse_other_file(cluster)
     _refuse_other_backend(cluster)
     _refuse_leash(cluster)
-    return steps.plan(cluster.backend.up_steps(cluster.spec, replace(cluster.tools, recreate=recreate)), progress)
+    return steps.plan(
+        cluster.backend.up_steps(cluster.spec, replace(cluster.tools, recreate=recreate)), progress
+    )
 
 
 def documents(cluster: Cluster, *, recreate: bool = False) -> list[dict[str, Any]]:
     """Return what `up` would give to an outside system, without secrets."""
-    return answers.documents(cluster.backend, cluster.spec, replace(cluster.tools, recreate=recreate))
+    return answers.documents(
+        cluster.backend, cluster.spec, replace(cluster.tools, recreate=recreate)
+    )
 
 
 def down(
@@ -224,7 +275,8 @@ def down(
 ) -> list[StepResult]:
     """Remove the cluster, as it was made and not as its file is now; prove that nothing is left.
 
-    With `purge`, also what was made for clusters in general, unless others need it: then nothing at all is removed.
+    With `purge`, also what was made for clusters in general, unless others need it: then nothing at
+    all is removed.
     """
     check = _check(cluster, progress, guard=guard, ends="cluster")
     with _alone(cluster, progress):
@@ -237,7 +289,9 @@ def down(
             raise LeftoverError(error.what, where=error.where, hint=error.hint) from error
 
 
-def plan_down(cluster: Cluster, progress: Progress | None = None, *, purge: bool = False) -> list[PlannedStep]:
+def plan_down(
+    cluster: Cluster, progress: Progress | None = None, *, purge: bool = False
+) -> list[PlannedStep]:
     return steps.plan(_down_steps(cluster, purge=purge), progress)
 
 
@@ -245,50 +299,75 @@ def status(cluster: Cluster) -> ClusterStatus:
     """Ask how the cluster is; of one that is gone and had a leash, say so."""
     _refuse_other_file(cluster)
     now = cluster.backend.status(cluster.spec, cluster.tools)
-    return replace(now, remark="; ".join(filter(None, (now.remark, leash.ended(now, cluster.tools.state)))))
+    return replace(
+        now, remark="; ".join(filter(None, (now.remark, leash.ended(now, cluster.tools.state))))
+    )
 
 
 def diagnose(cluster: Cluster) -> list[Finding]:
-    """Return what is wrong with the cluster or will be: what is below its nodes, nodes that do not run, its file."""
+    """Return what is wrong with the cluster or will be: what is below its nodes, nodes that do not
+    run, its file.
+    """
     now = status(cluster)
     below = answers.diagnose(cluster.backend, cluster.spec, cluster.tools)
     if now.state == "absent":
         return [*below]
-    remedy = "trainyard cluster.up" if cluster.backend.traits.makes_nodes else "Ask whoever runs it."
+
+    if cluster.backend.traits.makes_nodes:
+        remedy = "trainyard cluster.up"
+    else:
+        remedy = "Ask whoever runs it."
+
     broken = [node for node in now.nodes if node.state in ("absent", "broken")]
-    found = [Finding(node.name, node.detail or f"the node is {node.state}", remedy) for node in broken]
+    found = [
+        Finding(node.name, node.detail or f"the node is {node.state}", remedy) for node in broken
+    ]
     if now.state == "broken" and not found:
         found = [Finding(now.name, now.detail or "nothing of it works", remedy)]
-    differences = [Finding(now.name, f"is not as its file says: {each}", remedy) for each in now.differences]
+
+    differences = [
+        Finding(now.name, f"is not as its file says: {each}", remedy) for each in now.differences
+    ]
     return [*below, *found, *differences]
 
 
 def mend(cluster: Cluster, findings: Sequence[Finding], progress: Progress) -> list[StepResult]:
     """Run the steps of these findings, each once, and those that had to wait for them."""
-    found = {step.id: step for finding in findings for step in (finding.step, *finding.then) if step}
+    found = {
+        step.id: step for finding in findings for step in (finding.step, *finding.then) if step
+    }
     with _alone(cluster, progress):
         return steps.run(list(found.values()), progress)
 
 
 def connect(cluster: Cluster) -> Endpoint:
-    """Return where the cluster answers. Raises NotReadyError when there is none; of one that had a leash, saying so."""
+    """Return where the cluster answers. Raises NotReadyError when there is none; of one that had a
+    leash, saying so.
+    """
     _refuse_other_file(cluster)
     try:
         return cluster.backend.connect(cluster.spec, cluster.tools)
     except NotReadyError as error:
         if leash.is_recorded(cluster.tools.state) and (remark := status(cluster).remark):
-            raise NotReadyError(f"{error.what}: {remark}", where=error.where, hint=error.hint) from error
+            raise NotReadyError(
+                f"{error.what}: {remark}", where=error.where, hint=error.hint
+            ) from error
         raise
 
 
-def logs(cluster: Cluster, *, follow: bool, node: str = "", everything: bool = False) -> Iterator[LogLine]:
+def logs(
+    cluster: Cluster, *, follow: bool, node: str = "", everything: bool = False
+) -> Iterator[LogLine]:
     """Return lines of the nodes' log files, without colours.
 
-    Ray's dumps of its own state are thousands of lines a minute: without `everything` they are left out.
+    Ray's dumps of its own state are thousands of lines a minute: without `everything` they are left
+    out.
     """
     _refuse_other_file(cluster)
     backend, tools = cluster.backend, cluster.tools
-    lines = _by_any_name(cluster, node, lambda name: backend.logs(cluster.spec, tools, follow=follow, node=name))
+    lines = _by_any_name(
+        cluster, node, lambda name: backend.logs(cluster.spec, tools, follow=follow, node=name)
+    )
     return readable(lines, everything=everything)
 
 
@@ -304,19 +383,28 @@ def readable(lines: Iterable[LogLine], *, everything: bool) -> Iterator[LogLine]
 
 
 def shell(cluster: Cluster, *, node: str, command: str, terminal: bool) -> list[str]:
-    """Return the program, with its arguments, that is a shell on a node or host; see the contract of backends."""
+    """Return the program, with its arguments, that is a shell on a node or host; see the contract
+    of backends.
+    """
     _refuse_other_file(cluster)
 
     def ask(name: str) -> list[str]:
         return answers.shell(
-            cluster.backend, cluster.spec, cluster.tools, node=name, command=command, terminal=terminal
+            cluster.backend,
+            cluster.spec,
+            cluster.tools,
+            node=name,
+            command=command,
+            terminal=terminal,
         )
 
     return _by_any_name(cluster, node, ask)
 
 
 def _by_any_name(cluster: Cluster, node: str, ask: Callable[[str], Answered]) -> Answered:
-    """Ask the backend about a node; one that it does not know by name may be known by its host, or by Ray's id."""
+    """Ask the backend about a node; one that it does not know by name may be known by its host, or
+    by Ray's id.
+    """
     try:
         return ask(node)
     except UnknownNodeError:
@@ -327,7 +415,9 @@ def _by_any_name(cluster: Cluster, node: str, ask: Callable[[str], Answered]) ->
 
 
 def _named_otherwise(cluster: Cluster, other: str) -> set[str]:
-    """Return the names of the nodes on a host, of an address, or of Ray's id; all of them by what Ray knows."""
+    """Return the names of the nodes on a host, of an address, or of Ray's id; all of them by what
+    Ray knows.
+    """
     # Most commands ask Ray nothing.
     from trainyard.seams.ray_api import RayApi
 
@@ -335,11 +425,17 @@ def _named_otherwise(cluster: Cluster, other: str) -> set[str]:
     with RayApi(endpoint.address, endpoint.token, refused=endpoint.refused) as ray:
         host_names = ray.host_names()
         alive = [node for node in ray.nodes() if node.alive]
-    return {node.name for node in alive if other in (node.node_id, node.ip, host_names.get(node.node_id))}
+    return {
+        node.name
+        for node in alive
+        if other in (node.node_id, node.ip, host_names.get(node.node_id))
+    }
 
 
 def _size_overrides(spec: ClusterSpec, sizes: Sequence[str]) -> Iterator[str]:
-    """Yield what stands for each size behind --set, unless the file has it; the file's reader knows the groups."""
+    """Yield what stands for each size behind --set, unless the file has it; the file's reader knows
+    the groups.
+    """
     groups = {group.name: group for group in spec.workers}
     for size in sizes:
         name, _, count = size.partition("=")
@@ -376,17 +472,21 @@ def _check(
 
 def _alone(cluster: Cluster, progress: Progress) -> AbstractContextManager[None]:
     state = cluster.tools.state
-    return lock.alone(state.with_name(f"{state.name}.lock"), progress, keep=state.exists, what="cluster")
+    return lock.alone(
+        state.with_name(f"{state.name}.lock"), progress, keep=state.exists, what="cluster"
+    )
 
 
 def _down_steps(cluster: Cluster, *, purge: bool) -> Sequence[Step | Stage]:
-    # Who names the cluster on the command line means it, whichever file is here (`cluster.list` prints such commands).
+    # Who names the cluster on the command line means it, whichever file is here (`cluster.list`
+    # prints such commands).
     if not cluster.tools.overriding("name"):
         _refuse_other_file(cluster)
     backend, tools = as_made(cluster)
     if purge and not backend.traits.leaves:
         raise RequestError(
-            f"backend {tools.backend!r} has nothing to purge: `cluster.down` leaves nothing that it made",
+            f"backend {tools.backend!r} has nothing to purge: `cluster.down` leaves nothing that "
+            "it made",
             hint="Leave out --purge.",
         )
     return backend.down_steps(cluster.spec, tools, purge=purge)
@@ -402,7 +502,9 @@ def _billed(cluster: Cluster) -> tuple[Problem, ...]:
 
 
 def _refuse_other_file(cluster: Cluster) -> None:
-    """Raise RequestError if the cluster was made from the file of another checkout, unless one of the two is gone."""
+    """Raise RequestError if the cluster was made from the file of another checkout, unless one of
+    the two is gone.
+    """
     before, source = made_from(cluster.tools.state), cluster.tools.source
     if before is None or source is None or not before.exists() or not source.exists():
         return
@@ -411,7 +513,8 @@ def _refuse_other_file(cluster: Cluster) -> None:
     raise RequestError(
         f"cluster {cluster.spec.name} was made from {before}, not from this file",
         where=str(source),
-        hint=f"Give yours another name (`name:` in the file). For that cluster: trainyard cluster.status -f {before}",
+        hint="Give yours another name (`name:` in the file). For that cluster: trainyard "
+        f"cluster.status -f {before}",
     )
 
 
@@ -428,7 +531,8 @@ def _refuse_other_backend(cluster: Cluster) -> None:
     recorded = recorded_backend(cluster.tools.state)
     if recorded and recorded != cluster.spec.backend:
         raise RequestError(
-            f"cluster {cluster.spec.name} was made by the backend {recorded!r}; its file says {cluster.spec.backend!r}",
+            f"cluster {cluster.spec.name} was made by the backend {recorded!r}; its file says "
+            f"{cluster.spec.backend!r}",
             where=str(cluster.loaded.source),
             hint="Remove it first: trainyard cluster.down",
         )

@@ -1,4 +1,6 @@
-"""A new project: its files, those that a directory lacks, and the lines that files which exist lack."""
+"""A new project: its files, those that a directory lacks, and the lines that files which exist
+lack.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ _ANY_REQUIREMENT = re.compile(r"(?m)^\s*[^#\n]*\btrainyard[-_]ray\b")
 
 @dataclass(frozen=True)
 class Requirement:
-    """What requirements.txt says of Trainyard. `wheel` is the file that it names; `problem`: why it names nothing."""
+    """What requirements.txt says of Trainyard. `wheel` is the file that it names; `problem`: why it
+    names nothing.
+    """
 
     text: str
     wheel: Path | None = None
@@ -59,10 +63,12 @@ def make(directory: Path, progress: Progress) -> Made:
 
         for name in written:
             write(directory / name, texts[name].encode())
+
         wheel = requirement.wheel
         if wheel and not (directory / WHEELS / wheel.name).exists():
             written.append(f"{WHEELS}/{wheel.name}")
             write(directory / written[-1], wheel.read_bytes())
+
     remarks = [requirement.problem, _not_at_the_top(directory)]
     add = {name: lines for name, lines in lacking.items() if lines}
     return Made(tuple(written), existed, add, tuple(filter(None, remarks)))
@@ -81,18 +87,22 @@ def contents(directory: Path, requirement: Requirement) -> dict[str, str]:
 
 
 def requirement_for(directory: Path, built: Path, progress: Progress) -> Requirement:
-    """Return what installs this Trainyard elsewhere: an address, or a wheel that is made in `built`.
+    """Return what installs this Trainyard elsewhere: an address, or a wheel that is made in
+    `built`.
 
     Where the directory has a requirement already, there is nothing to say.
     """
     if _names_trainyard(directory / REQUIREMENTS):
         return Requirement("")
+
     distribution = installed.find()
     if distribution is None:
         return _without("Trainyard is not installed here")
+
     origin = installed.origin(distribution.read_text("direct_url.json"))
     if origin.address:
         return Requirement(f"{versions.DISTRIBUTION}[local] @ {origin.address}\n")
+
     try:
         if origin.checkout:
             (wheel,) = wheels.built([origin.checkout], progress)
@@ -102,6 +112,7 @@ def requirement_for(directory: Path, built: Path, progress: Progress) -> Require
         return _without(in_a_line(error))
     except OSError as error:
         return _without(f"no wheel can be made of what is installed here: {error}")
+
     return Requirement(f"./{WHEELS}/{wheel.name}[local]\n", wheel)
 
 
@@ -112,14 +123,19 @@ def name_of(directory: Path) -> str:
 
 
 def _without(why: str) -> Requirement:
-    """Return the requirement that names nothing: a comment, with which CI fails at its first step."""
+    """Return the requirement that names nothing: a comment, with which CI fails at its first
+    step.
+    """
     wheel = f"trainyard_ray-{__version__}-py3-none-any.whl"
     text = (
-        "# Trainyard is on no package index: write the address of its wheel, or put the wheel into wheels/.\n"
+        "# Trainyard is on no package index: write the address of its wheel, or put the wheel "
+        "into wheels/.\n"
         f"# {versions.DISTRIBUTION}[local] @ https://HOST/{wheel}\n"
         f"# ./{WHEELS}/{wheel}[local]\n"
     )
-    return Requirement(text, problem=f"{REQUIREMENTS} does not name Trainyard, and CI will fail: {why}")
+    return Requirement(
+        text, problem=f"{REQUIREMENTS} does not name Trainyard, and CI will fail: {why}"
+    )
 
 
 def _names_trainyard(path: Path) -> bool:
@@ -159,7 +175,9 @@ def _not_at_the_top(directory: Path) -> str:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a file and the directories above it. Raises PrerequisiteError where that is not possible."""
+    """Write a file and the directories above it. Raises PrerequisiteError where that is not
+    possible.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)

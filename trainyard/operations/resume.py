@@ -1,4 +1,6 @@
-"""train.resume between the command line and dispatch: which tasks run again, with what, on which cluster."""
+"""train.resume between the command line and dispatch: which tasks run again, with what, on which
+cluster.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,8 @@ def ready(
 ) -> tuple[Prepared, Cluster]:
     """Return what it takes to run again what did not succeed. Raises RequestError.
 
-    The job's directory counts as it is now, with the flags that the run was dispatched with and then
-    `overrides`. With `file` it is another cluster: flags for the former one do not count.
+    The job's directory counts as it is now, with the flags that the run was dispatched with and
+    then `overrides`. With `file` it is another cluster: flags for the former one do not count.
     """
     _refuse_unfit(run, here)
     record = run.record()
@@ -71,29 +73,43 @@ def resumed(
     _refuse_unfit(run, here)
     state = states.load(run)
     names = [task.name for task in prepared.tasks]
-    done = [name for name in names if name in state.tasks and state.tasks[name].state in ("succeeded", "skipped")]
+    done = []
+
+    for name in names:
+        if name in state.tasks and state.tasks[name].state in ("succeeded", "skipped"):
+            done.append(name)
+
     if len(done) == len(names):
         hint = f"To run all of it again: trainyard train.dispatch {run.record()['job_directory']}"
-        raise RequestError(f"all tasks of run {run.name} succeeded: there is nothing to resume", hint=hint)
+        raise RequestError(
+            f"all tasks of run {run.name} succeeded: there is nothing to resume", hint=hint
+        )
+
     # Tasks that run together are tried again together.
     skipped = () if prepared.job.together else tuple(done)
     open_tasks = [name for name in names if name not in skipped]
     if not store.read_only.get():
         runs.fetch_to_resume(run, open_tasks, here=here, screen=screen)
+
     each_attempt = prepared.job.outputs_each_attempt
     found = [resume.inherited(run, name, each_attempt=each_attempt) for name in open_tasks]
     inherited = tuple(each for each in found if each.checkpoint or each.outputs)
+
     if changed := _changed(run, prepared):
         screen.note(f"the job file is not the same as for run {run.name}: {named(changed, most=6)}")
+
     on_storage: tuple[str, ...] = ()
     if state.checkpoints_at is not None and state.cluster == cluster:
         on_storage = tuple(task.name for task in elsewhere(run, state) if task.name in open_tasks)
+
     plan = Resume(run.name, skipped, inherited)
     return replace(prepared, resumed=resume.Resumed(run, plan, on_storage))
 
 
 def flags_of_job(run: RunDirectory) -> list[str]:
-    """Return values of the job file that a run was dispatched with. Raises RequestError for a secret."""
+    """Return values of the job file that a run was dispatched with. Raises RequestError for a
+    secret.
+    """
     before = (run.record().get("flags") or {}).get("set") or ()
     of_job = [text for text in before if not text.startswith(_CLUSTER)]
     _refuse_hidden(run, of_job, ())
@@ -109,19 +125,25 @@ def _refuse_unfit(run: RunDirectory, here: Here) -> None:
 
 
 def _refuse_hidden(run: RunDirectory, before: Sequence[str], overrides: Sequence[str]) -> None:
-    """Raise RequestError where a value is a secret, which was not written down, and is not given again."""
+    """Raise RequestError where a value is a secret, which was not written down, and is not given
+    again.
+    """
     given = {text.partition("=")[0] for text in overrides}
     paths = [text.partition("=")[0] for text in before if HIDDEN in text]
     if missing := [path for path in paths if path not in given]:
         raise RequestError(
             f"run {run.name} was dispatched with secrets, which are not written down",
-            problems=tuple(Problem(f"--set {path}", "is missing: give it again") for path in missing),
+            problems=tuple(
+                Problem(f"--set {path}", "is missing: give it again") for path in missing
+            ),
             hint=f"trainyard train.resume {run.name} --set {missing[0]}=VALUE",
         )
 
 
 def _changed(run: RunDirectory, prepared: Prepared) -> list[str]:
-    """Return what the job file says now, and what it said, where that is not the same and no flag says so."""
+    """Return what the job file says now, and what it said, where that is not the same and no flag
+    says so.
+    """
     before, after = (
         dict(flattened(compose(text, origin="job.yaml").value))
         for text in (run.job_file.read_text(encoding="utf-8"), as_yaml(prepared.job))

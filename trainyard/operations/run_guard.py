@@ -1,4 +1,6 @@
-"""Runs that a change of their cluster would end: named, ended only if asked for, their outputs fetched first."""
+"""Runs that a change of their cluster would end: named, ended only if asked for, their outputs
+fetched first.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ from trainyard.steps import YES, Answer, PlannedStep, Progress, Step, no
 from trainyard.steps import run as run_steps
 from trainyard.wording import counted, named
 
-# What a command ends at most: nodes with what runs on them; also the head with what it keeps; the whole cluster.
+# What a command ends at most: nodes with what runs on them; also the head with what it keeps; the
+# whole cluster.
 Ends = Literal["nodes", "head", "cluster"]
 
 
@@ -45,12 +48,14 @@ def check(
     ends: Ends,
     note: Callable[[str], None],
 ) -> None:
-    """Raise RequestError while runs go on, or end them if that was asked for; then fetch what runs left.
+    """Raise RequestError while runs go on, or end them if that was asked for; then fetch what runs
+    left.
 
-    To be called before nodes end, by `command` as it is typed. A cluster that does not answer has nothing that could
-    be named or fetched; one that runs, and answers others alone, is not ended unasked. With `end_runs` nothing that
-    a run's records are like, here or on the cluster, is an error: it is noted, and what cannot be fetched is given up.
-    Checkpoints that do not come home are named where the head ends, and with them the storage that a cluster made.
+    To be called before nodes end, by `command` as it is typed. A cluster that does not answer has
+    nothing that could be named or fetched; one that runs, and answers others alone, is not ended
+    unasked. With `end_runs` nothing that a run's records are like, here or on the cluster, is an
+    error: it is noted, and what cannot be fetched is given up. Checkpoints that do not come home
+    are named where the head ends, and with them the storage that a cluster made.
     """
     insisting = f"trainyard {command} --end-runs"
     try:
@@ -60,33 +65,45 @@ def check(
     except TrainyardError as error:
         _unknown(error, note, "" if end_runs else insisting)
         return
+
     with runs.ray_of(endpoint) as ray:
         try:
             jobs = ray.jobs()
         except TrainyardError as error:
             _unknown(error, note, "" if end_runs else insisting)
             return
+
         going = _active(jobs, results)
         if going and not end_runs:
-            active = f"{counted(len(going), 'run')} {'is' if len(going) == 1 else 'are'} still active"
+            active = (
+                f"{counted(len(going), 'run')} {'is' if len(going) == 1 else 'are'} still active"
+            )
             raise RequestError(
                 f"{active} on cluster {cluster.spec.name}",
                 problems=tuple(_described(job) for job in going),
-                hint=f"Stop {'it' if len(going) == 1 else 'them'} and fetch the results first: {insisting}",
+                hint=f"Stop {'it' if len(going) == 1 else 'them'} and fetch the results first: "
+                f"{insisting}",
             )
+
         if submitted := [job.submission_id for job in going if job.submission_id]:
             _run_or_note(end_step(ray, submitted), progress, note, is_needed=False)
+
         ours = [run for job in jobs if (run := _here(results, job.submission_id))]
         bringing = _Bringing(ray, note=note, insisting="" if end_runs else insisting)
         if left := [run for run in ours if not bringing.is_done(run)]:
             _run_or_note(bringing.step(left), progress, note, is_needed=not end_runs)
+
     if ends != "nodes":
         _name_lost_checkpoints(ours, note, storage_stays=_storage_stays(cluster, ends))
+
     here = {run.name for run in ours}
     runs_of_jobs = [job for job in jobs if "trainyard_run" in job.metadata and job.submission_id]
     dispatched = [job for job in runs_of_jobs if job.metadata.get("trainyard_job") != SMOKE]
     if others := [job.submission_id for job in dispatched if job.submission_id not in here]:
-        note(f"dispatched elsewhere; results that were not fetched there are lost with the head: {named(others)}")
+        note(
+            "dispatched elsewhere; results that were not fetched there are lost with the head: "
+            f"{named(others)}"
+        )
 
 
 def would_end(cluster: Cluster, plan: Sequence[PlannedStep]) -> list[Problem]:
@@ -95,24 +112,34 @@ def would_end(cluster: Cluster, plan: Sequence[PlannedStep]) -> list[Problem]:
         return []
     try:
         with runs.ray_of(connect_as_made(cluster)) as ray:
-            return [_described(job) for job in without_drivers_of_runs(job for job in ray.jobs() if not job.ended)]
+            return [
+                _described(job)
+                for job in without_drivers_of_runs(job for job in ray.jobs() if not job.ended)
+            ]
     except TrainyardError:
         return []
 
 
 def _active(jobs: Sequence[Job], results: Path) -> list[Job]:
-    """Return the jobs that are still active, each run once, whatever its tasks started through Ray."""
-    # Ray calls a run's job running for a moment after the last that it told, and what its tasks started too.
+    """Return the jobs that are still active, each run once, whatever its tasks started through
+    Ray.
+    """
+    # Ray calls a run's job running for a moment after the last that it told, and what its tasks
+    # started too.
     going = [job for job in jobs if not job.ended]
     return without_drivers_of_runs(job for job in going if not told_its_end(results, _run_of(job)))
 
 
 def _run_of(job: Job) -> str:
-    return job.belongs_to.run if job.belongs_to else job.submission_id
+    if job.belongs_to:
+        return job.belongs_to.run
+    return job.submission_id
 
 
 def _unknown(error: TrainyardError, note: Callable[[str], None], insisting: str) -> None:
-    """Say that nobody knows which runs go on; an error where only we are refused, which names `insisting` on it."""
+    """Say that nobody knows which runs go on; an error where only we are refused, which names
+    `insisting` on it.
+    """
     what = f"whether runs are active is unknown: {error.what}"
     if insisting and isinstance(error, (LockedOutError, RefusedError)):
         way_in = error.hint or "Who made the cluster can ask it."
@@ -123,21 +150,34 @@ def _unknown(error: TrainyardError, note: Callable[[str], None], insisting: str)
 
 def _described(job: Job) -> Problem:
     """Return a job's name, and what its metadata and Ray tell about it."""
-    age = f"for {duration(max(0.0, time.time() - job.start))}" if job.start else "just begun"
+    if job.start:
+        age = f"for {duration(max(0.0, time.time() - job.start))}"
+    else:
+        age = "just begun"
+
     if (owner := job.belongs_to) is not None:
         return Problem(owner.run, f"its task {owner.task} is still connected to Ray, {age}")
     if "trainyard_run" not in job.metadata:
-        return Problem(job.submission_id or f"Ray job {job.driver}", f"not dispatched by Trainyard, {age}")
+        return Problem(
+            job.submission_id or f"Ray job {job.driver}", f"not dispatched by Trainyard, {age}"
+        )
+
     by = job.metadata.get("trainyard_by", "?")
-    return Problem(job.submission_id, f"job {job.metadata.get('trainyard_job', '?')}, by {by}, {age}")
+    return Problem(
+        job.submission_id, f"job {job.metadata.get('trainyard_job', '?')}, by {by}, {age}"
+    )
 
 
 def end_step(ray: RayApi, names: Sequence[str]) -> Step:
     """Return the step after which Ray calls these runs ended."""
 
     def ended() -> Answer:
-        going = [job.submission_id for job in ray.jobs() if job.submission_id in names and not job.ended]
-        return no(f"still going: {named(going)}") if going else YES
+        going = [
+            job.submission_id for job in ray.jobs() if job.submission_id in names and not job.ended
+        ]
+        if going:
+            return no(f"still going: {named(going)}")
+        return YES
 
     def end() -> None:
         for name in names:
@@ -147,8 +187,12 @@ def end_step(ray: RayApi, names: Sequence[str]) -> Step:
     return Step("end-runs", title, done=ended, do=end, deadline=STOP_WITHIN)
 
 
-def _run_or_note(step: Step, progress: Progress, note: Callable[[str], None], *, is_needed: bool) -> None:
-    """Make a step hold; one that is not needed may fail, and is noted then: the nodes end all the same."""
+def _run_or_note(
+    step: Step, progress: Progress, note: Callable[[str], None], *, is_needed: bool
+) -> None:
+    """Make a step hold; one that is not needed may fail, and is noted then: the nodes end all the
+    same.
+    """
     try:
         run_steps([step], progress)
     except TrainyardError as error:
@@ -160,7 +204,8 @@ def _run_or_note(step: Step, progress: Progress, note: Callable[[str], None], *,
 class _Bringing:
     """Everything that runs left, brought here; what another command fetches is waited for.
 
-    What cannot be fetched is an error that names the command `insisting` on it; without one, it is given up.
+    What cannot be fetched is an error that names the command `insisting` on it; without one, it is
+    given up.
     """
 
     def __init__(self, ray: RayApi, *, note: Callable[[str], None], insisting: str) -> None:
@@ -186,7 +231,9 @@ class _Bringing:
     def step(self, left: Sequence[RunDirectory]) -> Step:
         def fetched() -> Answer:
             missing = [run.name for run in left if not self.is_done(run)]
-            return no(f"still on the cluster: outputs of {named(missing)}") if missing else YES
+            if missing:
+                return no(f"still on the cluster: outputs of {named(missing)}")
+            return YES
 
         def fetch() -> None:
             for run in left:
@@ -201,31 +248,44 @@ class _Bringing:
         problems: list[tuple[str, Exception]] = []
         try:
             unfetched = runs.bring_home(self._ray, run, note=self._note)
-            problems += [("outputs", error) for error in unfetched.outputs]
-            problems += [("checkpoints", error) for error in unfetched.checkpoints]
+            for error in unfetched.outputs:
+                problems.append(("outputs", error))
+            for error in unfetched.checkpoints:
+                problems.append(("checkpoints", error))
         except Exception as error:  # as above
             problems.append(("outputs", error))
+
         if (unreadable := self._unreadable.pop(run.name, None)) is not None:
             problems = [("outputs", unreadable)]
+
         for kind, problem in problems:
             self._give_up(run, kind, problem)
 
     def _give_up(self, run: RunDirectory, kind: str, problem: Exception) -> None:
         reason = reason_of(problem)
         if self._insisting:
-            where = problem.where if isinstance(problem, TrainyardError) else str(run.path)
+            if isinstance(problem, TrainyardError):
+                where = problem.where
+            else:
+                where = str(run.path)
             hint = f"Repeat the command once the cause is gone. To give them up: {self._insisting}"
-            raise OutsideError(f"{kind} of {run.name} would be lost: {reason}", where=where, hint=hint) from problem
+            raise OutsideError(
+                f"{kind} of {run.name} would be lost: {reason}", where=where, hint=hint
+            ) from problem
         self._given_up.add(run.name)
         self._note(f"{kind} of {run.name} are given up: {reason}")
 
 
 def _storage_stays(cluster: Cluster, ends: Ends) -> bool:
-    """Say whether storage of a cluster, if it has some, outlives what ends: its own goes with it."""
+    """Say whether storage of a cluster, if it has some, outlives what ends: its own goes with
+    it.
+    """
     return ends == "head" or cluster.backend.traits.storage_stays(cluster.spec)
 
 
-def _name_lost_checkpoints(here: Sequence[RunDirectory], note: Callable[[str], None], *, storage_stays: bool) -> None:
+def _name_lost_checkpoints(
+    here: Sequence[RunDirectory], note: Callable[[str], None], *, storage_stays: bool
+) -> None:
     """Name the checkpoints that end with the head, and record with each run that they do."""
     for run in here:
         try:
@@ -233,6 +293,7 @@ def _name_lost_checkpoints(here: Sequence[RunDirectory], note: Callable[[str], N
             left = checkpoints.elsewhere(run, now)
         except Exception:  # noqa: S112 - as in told_its_end; what it left was given up before
             continue
+
         if not left:
             continue
 
@@ -256,4 +317,6 @@ def told_its_end(results: Path, name: str) -> bool:
 def _here(results: Path, name: str) -> RunDirectory | None:
     """Return the directory of a run that was dispatched from here, None of any other."""
     run = RunDirectory(results / name)
-    return run if name and Path(name).name == name and (run.path / "run.json").is_file() else None
+    if name and Path(name).name == name and (run.path / "run.json").is_file():
+        return run
+    return None

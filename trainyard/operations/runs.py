@@ -1,4 +1,6 @@
-"""train.* between the command line and dispatch: finds the files, the run, and the cluster that a run is on."""
+"""train.* between the command line and dispatch: finds the files, the run, and the cluster that a
+run is on.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ from trainyard.wording import did_you_mean
 
 _CLUSTER = "cluster."
 _STOPPED_ELSEWHERE = (
-    f"{store.KNOWN_IN} A run of somebody else is stopped by its whole name, with the file of its cluster: "
+    f"{store.KNOWN_IN} A run of somebody else is stopped by its whole name, with the file of its "
+    "cluster: "
     "trainyard train.stop RUN -f FILE"
 )
 
@@ -53,8 +56,9 @@ def ready(
 ) -> tuple[Prepared, Cluster]:
     """Load the cluster file and the job file, and check one against the other. Raises RequestError.
 
-    An override that begins with `cluster.` is for the cluster file, any other for the job file. With `sweep` it has to
-    be the job of a sweep, else it must not. `job_file` is read instead of the one in the job's directory.
+    An override that begins with `cluster.` is for the cluster file, any other for the job file.
+    With `sweep` it has to be the job of a sweep, else it must not. `job_file` is read instead of
+    the one in the job's directory.
     """
     if len(files) > 1:
         raise RequestError(
@@ -62,9 +66,11 @@ def ready(
             problems=tuple(Problem("-f", file) for file in files),
             hint="Give -f once, and dispatch the job once for each cluster.",
         )
+
     of_cluster = [text.removeprefix(_CLUSTER) for text in overrides if text.startswith(_CLUSTER)]
     of_job = [text for text in overrides if not text.startswith(_CLUSTER)]
     file = files[0] if files else None
+
     cluster = clusters.find(
         file,
         here.environ,
@@ -72,16 +78,21 @@ def ready(
         overrides=of_cluster,
         backend=backend,
     )
+
     if of_cluster:
         clusters.refuse_unmade(cluster, backend=backend)
+
     directory = paths.job_directory(job_dir, directory=here.directory)
     job = load_job(directory, overrides=of_job, file=job_file)
     other = f"trainyard {'train' if sweep else 'tune'}.dispatch {job_dir}"
     prepared = checked(cluster, job, directory, sweep=sweep, other=other)
+
     return replace(prepared, overrides=tuple(overrides), backend=backend), cluster
 
 
-def checked(cluster: Cluster, job: JobSpec, directory: Path, *, sweep: bool, other: str) -> Prepared:
+def checked(
+    cluster: Cluster, job: JobSpec, directory: Path, *, sweep: bool, other: str
+) -> Prepared:
     """Check a job against the cluster that it is meant for. Raises RequestError.
 
     `other` is what dispatches it where a sweep is expected and it is none, or the other way round.
@@ -103,13 +114,16 @@ def dispatch(
     progress: Progress,
     screen: Screen,
 ) -> tuple[RunStatus, Endpoint]:
-    """Connect to the cluster, send the job and begin its run; with `wait`, follow it and bring its results home.
+    """Connect to the cluster, send the job and begin its run; with `wait`, follow it and bring its
+    results home.
 
-    `command` is what the record of the run calls its command line. Returns also where the cluster answers.
+    `command` is what the record of the run calls its command line. Returns also where the cluster
+    answers.
     """
     endpoint = clusters.connect(cluster)
     if not skip_smoke:
         smoke.refuse_broken(endpoint)
+
     now = launch.dispatch(
         prepared,
         endpoint,
@@ -120,6 +134,7 @@ def dispatch(
         progress=progress,
         screen=screen,
     )
+
     return now, endpoint
 
 
@@ -131,22 +146,28 @@ def statuses(
     state: str = "",
     since: str = "",
 ) -> list[RunStatus]:
-    """Return how every run of this machine stands, the newest first; a cluster that is away is asked once.
+    """Return how every run of this machine stands, the newest first; a cluster that is away is
+    asked once.
 
-    With `file`, only the runs of the cluster that `-f` means; the flags of `train.list` choose further. Raises
-    RequestError.
+    With `file`, only the runs of the cluster that `-f` means; the flags of `train.list` choose
+    further. Raises RequestError.
     """
     known = get_args(State)
     if state and state not in known:
         problem = Problem("--state", f"one of: {', '.join(known)}{did_you_mean(state, known)}")
         raise RequestError("there are no such runs", problems=(problem,))
+
     try:
         after = time.time() - parse_duration(since) if since else 0.0
     except ValueError as error:
-        raise RequestError("there are no such runs", problems=(Problem("--since", str(error)),)) from error
+        raise RequestError(
+            "there are no such runs", problems=(Problem("--since", str(error)),)
+        ) from error
+
     away: dict[str, str] = {}
     listed: list[RunStatus] = []
     connect_to = _connector(here)
+
     for run in store.runs(here.results, cluster=_cluster_name(here, file)):
         record = store.described(run)
         # A job may be named as train.dispatch takes it: by its directory.
@@ -154,6 +175,7 @@ def statuses(
         if not record or (is_meant and (store.started(record) or 0.0) >= after):
             name = str(record.get("cluster", "?"))
             listed.append(_run_status(run, name, away, connect=connect_to))
+
     return [each for each in listed if state in ("", each.state.state)]
 
 
@@ -196,7 +218,9 @@ def logs(
     if task is not None and task not in tasks:
         raise RequestError(
             f"run {run.name} has no task {task!r}",
-            problems=(Problem("--task", f"there are: {', '.join(tasks[:10])}{did_you_mean(task, tasks)}"),),
+            problems=(
+                Problem("--task", f"there are: {', '.join(tasks[:10])}{did_you_mean(task, tasks)}"),
+            ),
         )
     if follow:
         return runs.logs(run, _connector(here), screen=screen, everything=everything)
@@ -212,37 +236,49 @@ def compare(names: Sequence[str], here: Here, *, tags: Sequence[str]) -> Compari
     """Compare runs by name. Raises RequestError unless there are two of them at least."""
     chosen = [find_run(name, here) for name in names]
     if len({run.name for run in chosen}) < max(2, len(chosen)):
-        raise RequestError("there is nothing to compare with", hint="Name two runs or more; see: trainyard train.list")
+        raise RequestError(
+            "there is nothing to compare with",
+            hint="Name two runs or more; see: trainyard train.list",
+        )
     return comparing.compare(chosen, here.results, tags=tags)
 
 
 def stop(run: RunDirectory, here: Here, *, screen: Screen) -> RunStatus:
     state = states.load(run)
-    return RunStatus(run, state) if state.ended else runs.stop(run, _connector(here), screen=screen)
+    if state.ended:
+        return RunStatus(run, state)
+    return runs.stop(run, _connector(here), screen=screen)
 
 
 def has_ended(run: RunDirectory) -> bool:
     return states.load(run).ended
 
 
-def stop_elsewhere(name: str, file: str | None, progress: Progress, *, here: Here, dry: bool) -> str | None:
-    """Stop a run of the cluster that `-f` means although its record is elsewhere; return who dispatched it.
+def stop_elsewhere(
+    name: str, file: str | None, progress: Progress, *, here: Here, dry: bool
+) -> str | None:
+    """Stop a run of the cluster that `-f` means although its record is elsewhere; return who
+    dispatched it.
 
-    None where it is to be stopped as any other: its record is here, or that cluster does not know it either.
+    None where it is to be stopped as any other: its record is here, or that cluster does not know
+    it either.
     """
     if not name or file is None or Path(name).name != name or (here.results / name).exists():
         return None
+
     cluster = clusters.find(file, here.environ, directory=here.directory)
     try:
         endpoint = clusters.connect(cluster)
     except NotReadyError:
         return None
+
     with runs.ray_of(endpoint) as ray:
         job = ray.job(name)
         if job is None or "trainyard_run" not in job.metadata:
             return None
         if not dry:
             steps.run([run_guard.end_step(ray, [name])], progress)
+
     return str(job.metadata.get("trainyard_by", "?"))
 
 
@@ -251,15 +287,24 @@ def fetch(run: RunDirectory, here: Here, *, checkpoints: bool, screen: Screen) -
 
 
 def refuse_active(run: RunDirectory, here: Here, *, stop: str) -> None:
-    """Raise RequestError for a run that has not ended, and so cannot be resumed; the command `stop` ends it."""
+    """Raise RequestError for a run that has not ended, and so cannot be resumed; the command `stop`
+    ends it.
+    """
     now = status(run, here)
     if not now.state.ended and not now.unsure:
-        hint = f"Follow it: trainyard train.logs {run.name}; or stop it first: trainyard {stop} {run.name}"
+        hint = (
+            f"Follow it: trainyard train.logs {run.name}; or stop it first: trainyard {stop} "
+            f"{run.name}"
+        )
         raise RequestError(f"run {run.name} is still active", hint=hint)
 
 
-def fetch_to_resume(run: RunDirectory, tasks: Collection[str], *, here: Here, screen: Screen) -> None:
-    """Bring home what these tasks left; what cannot be had is a note: they begin with what is here."""
+def fetch_to_resume(
+    run: RunDirectory, tasks: Collection[str], *, here: Here, screen: Screen
+) -> None:
+    """Bring home what these tasks left; what cannot be had is a note: they begin with what is
+    here.
+    """
     try:
         runs.fetch(run, _connector(here), screen=screen, checkpoints=True, of=tasks)
     except TrainyardError as error:
@@ -273,17 +318,26 @@ def report(run: RunDirectory, here: Here, *, screen: Screen) -> Path:
 
 
 def report_all(here: Here, file: str | None) -> Path:
-    """Write the page over all runs, or over those of the cluster that `-f` means; return its path."""
+    """Write the page over all runs, or over those of the cluster that `-f` means; return its
+    path.
+    """
     rows = []
     for found in statuses(here, file):
         is_unknown = bool(found.unsure) and not found.broken
-        word = "broken" if found.broken else "unknown" if is_unknown else found.state.state
+        if found.broken:
+            word = "broken"
+        elif is_unknown:
+            word = "unknown"
+        else:
+            word = found.state.state
         rows.append(OverviewRow(found.run, store.described(found.run), found.state, word))
     return write_overview(rows, here.results)
 
 
 def find_run(name: str | None, here: Here, file: str | None = None) -> RunDirectory:
-    """Return the run of this name, or the newest one; with `file`, of the cluster that `-f` means."""
+    """Return the run of this name, or the newest one; with `file`, of the cluster that `-f`
+    means.
+    """
     return store.find(here.results, name, cluster=_cluster_name(here, file))
 
 
@@ -298,7 +352,9 @@ def run_to_stop(name: str | None, here: Here, file: str | None) -> RunDirectory:
 
 
 def the_open_run(statuses: Sequence[RunStatus]) -> str | None:
-    """Return the only run that goes on, None if there is none. Raises RequestError if there are several."""
+    """Return the only run that goes on, None if there is none. Raises RequestError if there are
+    several.
+    """
     open_runs = [status for status in statuses if not status.state.ended and not status.broken]
     # Whether one goes on whose cluster does not answer, nobody knows.
     names = [status.run.name for status in open_runs if not status.unsure]
@@ -313,7 +369,9 @@ def the_open_run(statuses: Sequence[RunStatus]) -> str | None:
 
 
 def connect(run: RunDirectory, here: Here) -> Endpoint:
-    """Return the endpoint of the cluster that a run is on, by the cluster file that was recorded with it."""
+    """Return the endpoint of the cluster that a run is on, by the cluster file that was recorded
+    with it.
+    """
     cluster = clusters.find(str(run.cluster_file), here.environ, directory=here.directory)
     # A token file is named relative to where the cluster file was.
     source = Path(str(run.record().get("cluster_file") or run.cluster_file))

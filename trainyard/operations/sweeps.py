@@ -18,11 +18,18 @@ _SAME = ("space", "metric", "mode", "objective", "repeats")
 
 
 def about(run: RunDirectory) -> Mapping[str, Any]:
-    """Return the `tune` section with which a sweep was dispatched. Raises RequestError if the run was none."""
+    """Return the `tune` section with which a sweep was dispatched. Raises RequestError if the run
+    was none.
+    """
     tune: Mapping[str, Any] | None = run.record().get("tune")
     if tune is None:
-        hint = f"See: trainyard train.status {run.name}; to resume it: trainyard train.resume {run.name}"
-        raise RequestError(f"run {run.name} is no sweep: its job has no `tune:`", where=str(run.path), hint=hint)
+        hint = (
+            f"See: trainyard train.status {run.name}; to resume it: trainyard train.resume "
+            f"{run.name}"
+        )
+        raise RequestError(
+            f"run {run.name} is no sweep: its job has no `tune:`", where=str(run.path), hint=hint
+        )
     return tune
 
 
@@ -36,16 +43,24 @@ def ready_again(
 ) -> tuple[Prepared, Cluster]:
     """Return what it takes to go on with a sweep that has ended. Raises RequestError.
 
-    The job file is the one that was recorded, with overrides on top; the job's other files are as they are now.
+    The job file is the one that was recorded, with overrides on top; the job's other files are as
+    they are now.
     """
     before = about(run)
     runs.refuse_active(run, here, stop="tune.stop")
-    study = run.study.read_text(encoding="utf-8") if run.study.exists() else ""
+    if run.study.exists():
+        study = run.study.read_text(encoding="utf-8")
+    else:
+        study = ""
+
     # Of a line that was cut off nobody knows what it said.
     study = study[: study.rfind("\n") + 1]
     if not study:
         hint = f"Start it again: trainyard tune.dispatch {run.record()['job_directory']}"
-        raise RequestError(f"run {run.name} ended before its first configuration", where=str(run.path), hint=hint)
+        raise RequestError(
+            f"run {run.name} ended before its first configuration", where=str(run.path), hint=hint
+        )
+
     record = run.record()
     prepared, cluster = runs.ready(
         record["job_directory"],
@@ -56,12 +71,18 @@ def ready_again(
         sweep=True,
         job_file=run.job_file,
     )
-    after = prepared.job.tune.model_dump(mode="json", exclude_none=True) if prepared.job.tune else {}
+    if prepared.job.tune:
+        after = prepared.job.tune.model_dump(mode="json", exclude_none=True)
+    else:
+        after = {}
+
     changed = [name for name in _SAME if before.get(name) != after.get(name)]
     if changed:
         raise RequestError(
             f"a sweep cannot continue with another {changed[0]}",
             problems=tuple(Problem(f"tune.{name}", f"was {before.get(name)}") for name in changed),
-            hint="Change samples, time, concurrency, prune or stop only; or start a new one: trainyard tune.dispatch",
+            hint="Change samples, time, concurrency, prune or stop only; or start a new one: "
+            "trainyard tune.dispatch",
         )
+
     return replace(prepared, study=study, former=run.name), cluster

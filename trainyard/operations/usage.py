@@ -35,7 +35,8 @@ class RunNow:
 
 @dataclass(frozen=True)
 class Usage:
-    """What is in use and what is free, by the name of each node, and who uses it; `runs` is None where nobody says.
+    """What is in use and what is free, by the name of each node, and who uses it; `runs` is None
+    where nobody says.
 
     `last_end` is when the last job ended, in Unix seconds.
     """
@@ -48,18 +49,25 @@ class Usage:
 def ask(now: ClusterStatus, *, has_ended: Callable[[str], bool] = lambda run: False) -> Usage:
     """Ask a cluster what is in use there, if any of its nodes answers.
 
-    `has_ended` says whether a run is known to have ended: Ray calls its job running for a moment longer.
+    `has_ended` says whether a run is known to have ended: Ray calls its job running for a moment
+    longer.
     """
     if now.address is None or not any(node.state == "up" for node in now.nodes):
         return Usage()
+
     try:
-        with RayApi(now.address, now.token, answer_seconds=ANSWER_SECONDS) as ray, ThreadPoolExecutor(8) as threads:
+        with (
+            RayApi(now.address, now.token, answer_seconds=ANSWER_SECONDS) as ray,
+            ThreadPoolExecutor(8) as threads,
+        ):
             nodes = threads.submit(ray.usage)
             every = ray.jobs()
             active = without_drivers_of_runs(job for job in every if not job.ended)
             jobs = [job for job in active if not has_ended(_name(job))][:_MOST_RUNS]
             last_end = max((job.end or 0.0 for job in every), default=0.0)
-            return Usage(nodes.result(), tuple(threads.map(lambda job: _run(ray, job), jobs)), last_end)
+            return Usage(
+                nodes.result(), tuple(threads.map(lambda job: _run(ray, job), jobs)), last_end
+            )
     except OutsideError:
         return Usage()
 
@@ -70,11 +78,15 @@ def ends_at(now: ClusterStatus, usage: Usage) -> float | None:
     if held is None or held.problem:
         return None
     is_idle = usage.runs == () and held.since is not None
-    return leash.ends_at(held.deadline, held.idle, max(held.since or 0.0, usage.last_end) if is_idle else None)
+    return leash.ends_at(
+        held.deadline, held.idle, max(held.since or 0.0, usage.last_end) if is_idle else None
+    )
 
 
 def total(amounts: Iterable[Amounts]) -> Amounts:
-    cpus, gpus, memory = zip(*((amount.cpus, amount.gpus, amount.memory) for amount in amounts), strict=True)
+    cpus, gpus, memory = zip(
+        *((amount.cpus, amount.gpus, amount.memory) for amount in amounts), strict=True
+    )
     return Amounts(round(sum(cpus), 4), round(sum(gpus), 4), sum(memory))
 
 
@@ -91,12 +103,18 @@ def _run(ray: RayApi, job: Job) -> RunNow:
 
 
 def _name(job: Job) -> str:
-    """Return the run that a job is, or that a task's driver is left of; of any other driver its number."""
-    return job.belongs_to.run if job.belongs_to else job.submission_id or f"Ray job {job.driver}"
+    """Return the run that a job is, or that a task's driver is left of; of any other driver its
+    number.
+    """
+    if job.belongs_to:
+        return job.belongs_to.run
+    return job.submission_id or f"Ray job {job.driver}"
 
 
 def _tasks(ray: RayApi, job: Job) -> tuple[int | None, int | None]:
-    """Return how many tasks of a run are running and waiting, as its runner wrote down a moment ago."""
+    """Return how many tasks of a run are running and waiting, as its runner wrote down a moment
+    ago.
+    """
     if "trainyard_run" not in job.metadata or job.node_id is None:
         return None, None
     try:

@@ -1,4 +1,6 @@
-"""Which registry is meant, where it answers, what its certificate is checked with, and a connection to it."""
+"""Which registry is meant, where it answers, what its certificate is checked with, and a connection
+to it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from trainyard.seams.registry.login import login
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.docker import Registry
 
-# What works without a `registry:` section: Docker trusts loopback by itself, and nobody else can reach it.
+# What works without a `registry:` section: Docker trusts loopback by itself, and nobody else can
+# reach it.
 DEFAULT = Registry(address="127.0.0.1:32000", insecure=True)
 
 
@@ -37,14 +40,18 @@ def registry_of(spec: ClusterSpec) -> Registry:
 
 
 def registry_at(host: str, spec: ClusterSpec) -> Registry:
-    """Return the registry of a host: the cluster file's, or one of others; on loopback in plain HTTP, as for Docker."""
+    """Return the registry of a host: the cluster file's, or one of others; on loopback in plain
+    HTTP, as for Docker.
+    """
     if spec.registry and spec.registry.address == host:
         return spec.registry
     return Registry(address=host, insecure=host_port(Registry(address=host)).is_loopback)
 
 
 def host_port(registry: Registry) -> HostPort:
-    """Return where the registry answers; without a port it is HTTP's or HTTPS's own, as for Docker."""
+    """Return where the registry answers; without a port it is HTTP's or HTTPS's own, as for
+    Docker.
+    """
     where = urlsplit(f"//{registry.address}")
     return HostPort(where.hostname or "", where.port or (80 if registry.insecure else 443))
 
@@ -56,7 +63,9 @@ def directory(registry: Registry, environ: Mapping[str, str]) -> Path:
 
 
 def ca_file(registry: Registry, environ: Mapping[str, str]) -> Path | None:
-    """Return the CA of the registry's certificate: the one that is named, else ours; None for a public one."""
+    """Return the CA of the registry's certificate: the one that is named, else ours; None for a
+    public one.
+    """
     if registry.insecure:
         return None
     if registry.ca_file:
@@ -69,7 +78,9 @@ def ca_file(registry: Registry, environ: Mapping[str, str]) -> Path | None:
 
 
 def read_ca(registry: Registry, environ: Mapping[str, str]) -> bytes | None:
-    """Return the CA of the registry's certificate, as PEM. Raises PrerequisiteError where it cannot be read."""
+    """Return the CA of the registry's certificate, as PEM. Raises PrerequisiteError where it cannot
+    be read.
+    """
     file = ca_file(registry, environ)
     if file is None:
         return None
@@ -94,13 +105,17 @@ class Access:
 
 @contextmanager
 def access(registry: Registry, environ: Mapping[str, str]) -> Iterator[Access]:
-    """Connect to a registry; nothing is asked yet. Raises PrerequisiteError when a login or CA file is not there."""
+    """Connect to a registry; nothing is asked yet. Raises PrerequisiteError when a login or CA file
+    is not there.
+    """
     as_login = login(registry, environ)
     with connect(registry, environ, as_login) as api:
         yield Access(registry, api, as_login)
 
 
 def connect(registry: Registry, environ: Mapping[str, str], as_login: Login | None) -> RegistryApi:
-    """Return a connection as somebody, or as nobody, to be used as a context manager; nothing is asked yet."""
+    """Return a connection as somebody, or as nobody, to be used as a context manager; nothing is
+    asked yet.
+    """
     ca = ca_file(registry, environ)
     return RegistryApi(registry.address, insecure=registry.insecure, ca_file=ca, login=as_login)

@@ -1,7 +1,8 @@
-"""The certificate of a registry of ours, made here with `cryptography`: signed by itself, so that it is its own CA.
+"""The certificate of a registry of ours, made here with `cryptography`: signed by itself, so that
+it is its own CA.
 
-It can sign nothing else. Certificate and key are kept on this machine and inside the registry's container: the hosts
-that trust it go on to when the container is made anew.
+It can sign nothing else. Certificate and key are kept on this machine and inside the registry's
+container: the hosts that trust it go on to when the container is made anew.
 """
 
 from __future__ import annotations
@@ -32,22 +33,30 @@ def make(host: str, *, now: datetime) -> KeyPair:
     key = generate_private_key(SECP256R1())
     # X.509 allows 64 characters.
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"Trainyard registry {host}"[:64])])
+
     try:
         served: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
         served = x509.DNSName(host.lower())
+
     # A day back: the clocks of other hosts may be behind.
     since = now - DAY
     until = now + DAYS * DAY
     certificate = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), since, until)
+        x509.CertificateBuilder(
+            name, name, key.public_key(), x509.random_serial_number(), since, until
+        )
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.SubjectAlternativeName([served]), critical=False)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .sign(key, hashes.SHA256())
     )
+
     pem = serialization.Encoding.PEM
-    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    private = key.private_bytes(
+        pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
     return KeyPair(certificate.public_bytes(pem), private)
 
 

@@ -1,6 +1,8 @@
-"""The container of a registry: made as its settings say, made anew, over the same images, when they differ.
+"""The container of a registry: made as its settings say, made anew, over the same images, when they
+differ.
 
-The paths of its configuration and data are our own: images differ in theirs (registry:2, registry:3, Debian's).
+The paths of its configuration and data are our own: images differ in theirs (registry:2,
+registry:3, Debian's).
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ def is_started(target: Target) -> Answer:
         return no("there is no container")
     if not _is_as_desired(target, container):
         return no("it was made with other settings, another password or certificate")
-    return YES if container.state in STARTED else no(f"it is {container.state}")
+    if container.state in STARTED:
+        return YES
+    return no(f"it is {container.state}")
 
 
 def start(target: Target) -> None:
@@ -56,6 +60,7 @@ def start(target: Target) -> None:
         content = files(target)
         remove(target)
         containers.create_volume(target.engine, target.name, labels={LABEL: target.address})
+
         new = containers.NewContainer(
             image=target.registry.image,
             labels={LABEL: target.address, SETTINGS_LABEL: _settings_hash(target)},
@@ -63,8 +68,10 @@ def start(target: Target) -> None:
             ports={PORT: (target.bind_address, target.host_port.port)},
             volumes={target.name: DATA},
         )
+
         made = containers.create(target.engine, target.name, new)
         containers.put_files(target.engine, made, content)
+
     containers.start(target.engine, target.name)
 
 
@@ -78,23 +85,41 @@ def remove(target: Target) -> None:
 
 def read_certificate(target: Target, container: Container) -> KeyPair | None:
     """Return the certificate that a container answers with, which another machine may have made."""
-    pem, key = (containers.read_file(target.engine, container.id, path) for path in (CERTIFICATE, KEY))
+    pem, key = (
+        containers.read_file(target.engine, container.id, path) for path in (CERTIFICATE, KEY)
+    )
     return KeyPair(pem, key) if pem and key else None
 
 
 def _is_as_desired(target: Target, container: Container) -> bool:
     # One that was created only was cut short before it had its files, or it could not be started.
-    return container.state != "created" and container.labels.get(SETTINGS_LABEL) == _settings_hash(target)
+    return container.state != "created" and container.labels.get(SETTINGS_LABEL) == _settings_hash(
+        target
+    )
 
 
 def _settings_hash(target: Target) -> str:
     registry = target.registry
     login = named_login(target.registry, target.environ)
     password = login.password.encode() if login else b""
-    guarded = hashlib.pbkdf2_hmac("sha256", password, registry.address.encode(), PBKDF2_ROUNDS).hex()
-    pair = None if registry.insecure else certificates.load(target.state)
+    guarded = hashlib.pbkdf2_hmac(
+        "sha256", password, registry.address.encode(), PBKDF2_ROUNDS
+    ).hex()
+    pair = None
+
+    if not registry.insecure:
+        pair = certificates.load(target.state)
+
     certificate = pair.certificate.decode() if pair else None
-    settings = [registry.image, target.bind_address, registry.address, registry.username, guarded, certificate]
+    settings = [
+        registry.image,
+        target.bind_address,
+        registry.address,
+        registry.username,
+        guarded,
+        certificate,
+    ]
+
     return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]
 
 
@@ -113,26 +138,34 @@ def files(target: Target) -> dict[str, bytes]:
 
 
 def config(*, tls: bool, login: bool) -> bytes:
-    """Return the registry's configuration (distribution.github.io, "Configuring a registry"); JSON is YAML.
+    """Return the registry's configuration (distribution.github.io, "Configuring a registry"); JSON
+    is YAML.
 
-    What a push that broke has left is kept for a day: by default a week, on a disk that it may have filled.
+    What a push that broke has left is kept for a day: by default a week, on a disk that it may have
+    filled.
     """
     document: dict[str, Any] = {
         "version": "0.1",
-        # No cache of what is there: it goes on to promise layers that garbage collection has removed.
+        # No cache of what is there: it goes on to promise layers that garbage collection has
+        # removed.
         "storage": {
             "filesystem": {"rootdirectory": DATA},
             "delete": {"enabled": True},
-            "maintenance": {"uploadpurging": {"enabled": True, "age": "24h", "interval": "1h", "dryrun": False}},
+            "maintenance": {
+                "uploadpurging": {"enabled": True, "age": "24h", "interval": "1h", "dryrun": False}
+            },
         },
         # The secret signs the state of uploads that are under way.
         "http": {"addr": f":{PORT}", "secret": secrets.token_hex(16)},
         "health": {"storagedriver": {"enabled": True, "interval": "10s", "threshold": 3}},
     }
+
     if tls:
         document["http"]["tls"] = {"certificate": CERTIFICATE, "key": KEY, "minimumtls": "tls1.2"}
+
     if login:
         document["auth"] = {"htpasswd": {"realm": "trainyard", "path": HTPASSWD}}
+
     return json.dumps(document, indent=2).encode()
 
 

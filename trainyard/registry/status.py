@@ -24,7 +24,9 @@ AT_ONCE = 8
 
 @dataclass(frozen=True)
 class Tag:
-    """A tag, what it points to, and how many bytes a pull of it takes. `problem` says why that cannot be told."""
+    """A tag, what it points to, and how many bytes a pull of it takes. `problem` says why that
+    cannot be told.
+    """
 
     name: str
     digest: str | None
@@ -53,9 +55,10 @@ class Content:
 class RegistryStatus:
     """A registry, as it is now.
 
-    `container` is None for a registry that we did not make; `volume` holds images also while nothing runs.
-    `trusted` says whether Docker here speaks to it, None where that cannot be asked. `content` is None where it could
-    not be asked for, and `detail` says why. `others` are registries of ours at other addresses of the same engine.
+    `container` is None for a registry that we did not make; `volume` holds images also while
+    nothing runs. `trusted` says whether Docker here speaks to it, None where that cannot be asked.
+    `content` is None where it could not be asked for, and `detail` says why. `others` are
+    registries of ours at other addresses of the same engine.
     """
 
     state: State
@@ -69,16 +72,21 @@ class RegistryStatus:
 
 
 def status(target: Target) -> RegistryStatus:
-    """Ask engine and registry. Raises RegistryError when the registry is there and does not let us in."""
+    """Ask engine and registry. Raises RegistryError when the registry is there and does not let us
+    in.
+    """
     container = target.container
     is_answering, content, detail = _content(target)
     state: State = "stopped" if container else "down"
+
     if is_answering or (container and container.state == "running"):
         state = "up" if is_answering else "unreachable"
+
     trusted = None
     if is_answering:
         with suppress(OutsideError):
             trusted = trust.is_let_in(target)
+
     ours = {each.labels[LABEL] for each in containers.labelled(target.engine, LABEL)}
     return RegistryStatus(
         state,
@@ -98,12 +106,18 @@ def content_of(api: RegistryApi) -> Content:
     repositories: list[Repository] = []
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for name in api.repositories():
-            answers = list(pool.map(lambda tag, name=name: _ask(api, name, tag), sorted(api.tags(name))))
+            answers = list(
+                pool.map(lambda tag, name=name: _ask(api, name, tag), sorted(api.tags(name)))
+            )
             parts = {digest: size for _, sizes in answers for digest, size in sizes.items()}
             blobs |= parts
+
             # A repository whose last tag was removed stays in the catalogue.
             if answers:
-                repositories.append(Repository(name, tuple(tag for tag, _ in answers), sum(parts.values())))
+                repositories.append(
+                    Repository(name, tuple(tag for tag, _ in answers), sum(parts.values()))
+                )
+
     return Content(tuple(repositories), sum(blobs.values()))
 
 
@@ -122,7 +136,9 @@ def _content(target: Target) -> tuple[bool, Content | None, str]:
 
 
 def _ask(api: RegistryApi, repository: str, tag: str) -> tuple[Tag, dict[str, int]]:
-    """Return a tag with every blob behind it, by digest; a damaged one does not keep the others from being shown."""
+    """Return a tag with every blob behind it, by digest; a damaged one does not keep the others
+    from being shown.
+    """
     try:
         manifest = api.manifest(repository, tag)
         if manifest is None:

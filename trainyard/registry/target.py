@@ -30,7 +30,9 @@ LABEL = "io.trainyard.registry"
 
 @dataclass(frozen=True)
 class Target:
-    """A registry, and the engine that runs it. `backend` is the one of the cluster file: only some run images."""
+    """A registry, and the engine that runs it. `backend` is the one of the cluster file: only some
+    run images.
+    """
 
     registry: Registry
     engine: Engine
@@ -70,16 +72,24 @@ class Target:
 
     @property
     def bind_address(self) -> str:
-        """Return the IP address to publish on, IPv4 if it has one. Raises RequestError if it is not of this host."""
+        """Return the IP address to publish on, IPv4 if it has one. Raises RequestError if it is not
+        of this host.
+        """
         host = self.host_port.host
         is_here = self.engine.is_here
-        ours = [address for address in addresses.resolve(host) if not is_here or addresses.is_ours(address)]
+        ours = [
+            address
+            for address in addresses.resolve(host)
+            if not is_here or addresses.is_ours(address)
+        ]
         if not ours:
             raise RequestError(
                 f"registry.address names {host}, which is not an address of this machine",
                 where=str(self.source) if self.source else None,
-                hint="registry.up runs the registry where Docker runs. Run it there, or give an address of this host.",
+                hint="registry.up runs the registry where Docker runs. Run it there, or give an "
+                "address of this host.",
             )
+
         return min(ours, key=lambda address: ":" in address)
 
     @property

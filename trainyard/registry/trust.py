@@ -21,7 +21,8 @@ from trainyard.steps import YES, Answer, Step, no
 
 # Of daemon.json.
 KEY = "insecure-registries"
-# Docker takes every *.crt of the registry's directory; this name leaves a ca.crt of the user's alone.
+# Docker takes every *.crt of the registry's directory; this name leaves a ca.crt of the user's
+# alone.
 CA_NAME = "trainyard-ca.crt"
 # An image of a few bytes: it proves the way, not the image.
 PROBE = "trainyard/probe:1"
@@ -33,7 +34,10 @@ AS_ROOT = 'Repeat as root: sudo -E env "PATH=$PATH" "HOME=$HOME" trainyard regis
 
 def trust_steps(target: Target) -> list[Step]:
     """Return the steps. Raises PrerequisiteError where it has to be done in another way."""
-    steps = _plain_steps(target) if target.registry.insecure else _tls_steps(target)
+    if target.registry.insecure:
+        steps = _plain_steps(target)
+    else:
+        steps = _tls_steps(target)
     pulled: list[str] = []
     proof = Step(
         "proof",
@@ -46,7 +50,9 @@ def trust_steps(target: Target) -> list[Step]:
 
 
 def is_let_in(target: Target) -> bool:
-    """Ask whether Docker speaks to the registry as it is now: by TLS with a certificate that it trusts, or plainly."""
+    """Ask whether Docker speaks to the registry as it is now: by TLS with a certificate that it
+    trusts, or plainly.
+    """
     try:
         transfer.registry_digest(target.engine, _probe(target), login=target.login)
     except CertificateError:
@@ -55,7 +61,9 @@ def is_let_in(target: Target) -> bool:
 
 
 def kept_here(target: Target) -> tuple[str, ...]:
-    """Return what makes this host's Docker trust the registry's address, each with what removes it."""
+    """Return what makes this host's Docker trust the registry's address, each with what removes
+    it.
+    """
     found = []
     directory = docker_daemon.CERTIFICATES / target.address
     if (directory / CA_NAME).exists():
@@ -64,7 +72,9 @@ def kept_here(target: Target) -> tuple[str, ...]:
     with suppress(PrerequisiteError):
         if daemon and target.address in _read(daemon.settings).get(KEY, ()):
             path = daemon.settings
-            remove = f"take it out there, then: sudo systemctl reload docker (copies: {path}.DATE-TIME)"
+            remove = (
+                f"take it out there, then: sudo systemctl reload docker (copies: {path}.DATE-TIME)"
+            )
             found.append(f"Docker here still has its address in {KEY} of {path}; {remove}")
     return tuple(found)
 
@@ -72,21 +82,31 @@ def kept_here(target: Target) -> tuple[str, ...]:
 def _plain_steps(target: Target) -> list[Step]:
     if is_let_in(target):
         return []
+
     daemon = _daemon(target)
     refuse_flag(daemon, target.address)
     path = daemon.settings
 
     def is_written() -> Answer:
-        return YES if target.address in _read(path).get(KEY, ()) else no("it is not there")
+        if target.address in _read(path).get(KEY, ()):
+            return YES
+        return no("it is not there")
 
     return [
         Step(
-            _SETTING, f"Add {target.address} to {path}", is_written, lambda: add(path, target.address, now=target.now())
+            _SETTING,
+            f"Add {target.address} to {path}",
+            is_written,
+            lambda: add(path, target.address, now=target.now()),
         ),
         Step(
             "reload",
             "Docker reads its settings again, without a restart",
-            lambda: YES if is_let_in(target) else no("not yet; it does after: sudo systemctl restart docker"),
+            lambda: (
+                YES
+                if is_let_in(target)
+                else no("not yet; it does after: sudo systemctl restart docker")
+            ),
             lambda: docker_daemon.reload(daemon),
             deadline=RELOAD_SECONDS,
             after=_SETTING,
@@ -97,14 +117,18 @@ def _plain_steps(target: Target) -> list[Step]:
 def _tls_steps(target: Target) -> list[Step]:
     ca = access.ca_file(target.registry, target.environ)
     if ca is None or (docker_daemon.find(target.engine) is None and is_let_in(target)):
-        # A certificate of a public CA needs nothing, and the files of an engine elsewhere are not ours to write.
+        # A certificate of a public CA needs nothing, and the files of an engine elsewhere are not
+        # ours to write.
         return []
+
     _daemon(target)
     path = docker_daemon.CERTIFICATES / target.address / CA_NAME
 
     def has_ca() -> Answer:
         with _explained("the registry's CA cannot be read, here or where Docker has it"):
-            return YES if path.exists() and path.read_bytes() == ca.read_bytes() else no("it is not there")
+            if path.exists() and path.read_bytes() == ca.read_bytes():
+                return YES
+            return no("it is not there")
 
     def put() -> None:
         with _explained(f"{path} cannot be written"):
@@ -115,18 +139,30 @@ def _tls_steps(target: Target) -> list[Step]:
 
 
 def _daemon(target: Target) -> Daemon:
-    """Return the daemon whose settings count. Raises PrerequisiteError, with what to do, where they are not ours."""
+    """Return the daemon whose settings count. Raises PrerequisiteError, with what to do, where they
+    are not ours.
+    """
     daemon = docker_daemon.find(target.engine)
     if daemon:
         return daemon
+
     ca = access.ca_file(target.registry, target.environ)
-    by_hand = f"put {ca} there as /etc/docker/certs.d/{target.address}/ca.crt (Docker Desktop: below ~/.docker)"
+    by_hand = (
+        f"put {ca} there as /etc/docker/certs.d/{target.address}/ca.crt (Docker Desktop: "
+        "below ~/.docker)"
+    )
+
     if target.registry.insecure:
-        by_hand = f'add "{target.address}" to "insecure-registries" of its daemon.json, and restart it'
+        by_hand = (
+            f'add "{target.address}" to "insecure-registries" of its daemon.json, and restart it'
+        )
+
     raise PrerequisiteError(
-        "no dockerd that root runs on this machine answers there: its settings are not this command's to change",
+        "no dockerd that root runs on this machine answers there: its settings are not this "
+        "command's to change",
         where=target.engine.address,
-        hint=f"Run registry.trust where Docker runs, or {by_hand}; then repeat this command: its pull proves it.",
+        hint=f"Run registry.trust where Docker runs, or {by_hand}; then repeat this command: its "
+        "pull proves it.",
     )
 
 
@@ -135,7 +171,9 @@ def _probe(target: Target) -> str:
 
 
 def _pull(target: Target) -> str:
-    """Send an image of a few bytes there if it lacks it, fetch it, and remove it again; return its name."""
+    """Send an image of a few bytes there if it lacks it, fetch it, and remove it again; return its
+    name.
+    """
     reference = _probe(target)
     login = target.login
     try:
@@ -150,7 +188,8 @@ def _pull(target: Target) -> str:
 
 
 def add(path: Path, address: str, *, now: datetime) -> None:
-    """Put the registry into the settings: other keys and their order stay, as does the mode; a copy of them is left.
+    """Put the registry into the settings: other keys and their order stay, as does the mode; a copy
+    of them is left.
 
     The copy has date and time in its name. A link is followed, so that it stays one.
     """
@@ -171,9 +210,11 @@ def refuse_flag(daemon: Daemon, address: str) -> None:
     """Refuse what would keep Docker from starting: one setting both as a flag and in the file."""
     if any(word.startswith("--insecure-registry") for word in daemon.arguments):
         raise PrerequisiteError(
-            "dockerd is started with --insecure-registry, and does not start if its file has such settings as well",
+            "dockerd is started with --insecure-registry, and does not start if its file has "
+            "such settings as well",
             where=f"dockerd (pid {daemon.pid})",
-            hint=f"Add the flag --insecure-registry={address} there (systemctl edit docker), and restart Docker.",
+            hint=f"Add the flag --insecure-registry={address} there (systemctl edit docker), and "
+            "restart Docker.",
         )
 
 
@@ -188,7 +229,10 @@ def _explained(what: str) -> Iterator[None]:
 def _read(path: Path) -> dict[str, Any]:
     try:
         with _explained(f"{path} cannot be read"):
-            text = path.read_text(encoding="utf-8") if path.exists() else ""
+            if path.exists():
+                text = path.read_text(encoding="utf-8")
+            else:
+                text = ""
         # dockerd takes an empty file for no settings.
         settings = dict(json.loads(text.strip() or "{}"))
         if not isinstance(settings.get(KEY, []), list):
@@ -197,6 +241,8 @@ def _read(path: Path) -> dict[str, Any]:
         raise PrerequisiteError(
             f"Docker's settings file is not JSON as Docker reads it: {error}",
             where=str(path),
-            hint="Docker would not start with it. Repair it, then repeat this command; nothing was changed.",
+            hint="Docker would not start with it. Repair it, then repeat this command; nothing "
+            "was changed.",
         ) from error
+
     return settings

@@ -1,1 +1,3 @@
-"""What a run leaves on the operator's machine: one directory per run, never rewritten by another."""
+"""What a run leaves on the operator's machine: one directory per run, never rewritten by
+another.
+"""

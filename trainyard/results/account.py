@@ -22,7 +22,9 @@ def lines(run: RunDirectory, state: RunState) -> Iterator[str]:
 
 
 def extent(run: RunDirectory, state: RunState) -> str:
-    """Say how many files were sent, left out, and brought home; "" while the run goes on, and where nothing was."""
+    """Say how many files were sent, left out, and brought home; "" while the run goes on, and where
+    nothing was.
+    """
     sent = store.described(run).get("sent") or {}
     # Runs of before say less of their files.
     if not state.ended or "left_out_count" not in sent:
@@ -31,11 +33,15 @@ def extent(run: RunDirectory, state: RunState) -> str:
 
 
 def not_home(state: RunState) -> Iterator[str]:
-    """Name what tasks left and did not come home, and what they should have left; nothing of a run that goes on."""
+    """Name what tasks left and did not come home, and what they should have left; nothing of a run
+    that goes on.
+    """
     tasks = list(state.tasks.values()) if state.ended else []
     yield from _of_tasks("not brought home", tasks, lambda files: files.not_brought)
     yield from _absent(tasks)
-    yield from _of_tasks("not in `outputs`, so not brought home", tasks, lambda files: files.undeclared)
+    yield from _of_tasks(
+        "not in `outputs`, so not brought home", tasks, lambda files: files.undeclared
+    )
 
 
 def _sent(sent: Mapping[str, Any]) -> Iterator[str]:
@@ -48,6 +54,7 @@ def _brought(run: RunDirectory, tasks: Iterable[Task]) -> Iterator[str]:
     home: list[AttemptFiles] = []
     away: list[AttemptFiles] = []
     unknown: list[str] = []
+
     for task in tasks:
         if task.archives and not task.files:
             unknown.append(task.name)
@@ -55,9 +62,11 @@ def _brought(run: RunDirectory, tasks: Iterable[Task]) -> Iterator[str]:
             away += task.files
         else:
             home += task.files
+
     yield _extent(home, "brought home")
     if away:
         yield f"{_extent(away, 'still on the cluster')}: trainyard train.fetch {run.name}"
+
     if unknown:
         yield f"and what was seen of {named(unknown)} before it was lost"
 
@@ -73,7 +82,9 @@ def _extent(files: Iterable[AttemptFiles], where: str) -> str:
     return f"{count} {where} ({size(total)})"
 
 
-def _of_tasks(what: str, tasks: Iterable[Task], which: Callable[[AttemptFiles], Named]) -> Iterator[str]:
+def _of_tasks(
+    what: str, tasks: Iterable[Task], which: Callable[[AttemptFiles], Named]
+) -> Iterator[str]:
     """Name such files of the first task that has some, and say how many others have."""
     last = {task.name: which(task.files[-1]) for task in tasks if task.files}
     found = {task: files for task, files in last.items() if files.count}
@@ -96,5 +107,7 @@ def _absent(tasks: list[Task]) -> Iterator[str]:
         return
 
     all_tasks = len(tasks)
-    each = [name if of == all_tasks else f"{name} ({of} of {all_tasks} tasks)" for name, of in absent.items()]
+    each = []
+    for name, of in absent.items():
+        each.append(name if of == all_tasks else f"{name} ({of} of {all_tasks} tasks)")
     yield f"declared in `outputs`, and not there at the end: {visible(named(each, most=5))}"

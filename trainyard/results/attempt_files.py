@@ -9,7 +9,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Named:
-    """Some files: how many, the first by name (or a directory of several), and how many are not named."""
+    """Some files: how many, the first by name (or a directory of several), and how many are not
+    named.
+    """
 
     count: int = 0
     names: tuple[str, ...] = ()
@@ -26,10 +28,11 @@ class Named:
 
 @dataclass(frozen=True)
 class AttemptFiles:
-    """What an attempt left: files that the cluster's head has of its outputs, their bytes, and what it has not.
+    """What an attempt left: files that the cluster's head has of its outputs, their bytes, and what
+    it has not.
 
-    `not_brought` is below its outputs, each with the reason; `absent` are declared outputs that were not there;
-    `undeclared` are files that it wrote or changed elsewhere.
+    `not_brought` is below its outputs, each with the reason; `absent` are declared outputs that
+    were not there; `undeclared` are files that it wrote or changed elsewhere.
     """
 
     files: int = 0
@@ -57,4 +60,6 @@ class AttemptFiles:
 
 
 def _whole(value: object) -> int:
-    return value if type(value) is int and value > 0 else 0
+    if type(value) is int and value > 0:
+        return value
+    return 0

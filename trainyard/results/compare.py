@@ -1,4 +1,6 @@
-"""Several runs beside each other: how they ended, where their curves lead, and what differs in their job files."""
+"""Several runs beside each other: how they ended, where their curves lead, and what differs in
+their job files.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ _MOST_SERIES = 300
 _MOST_TAGS = 3
 
 
-# The last values of a scalar over the tasks of a run: "mean", "spread" (their standard deviation, or None), "count".
+# The last values of a scalar over the tasks of a run: "mean", "spread" (their standard deviation,
+# or None), "count".
 Final = dict[str, Any]
 
 
@@ -35,7 +38,9 @@ class Compared:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All runs, the scalars that are compared, and by its name each value that differs, in the order of runs."""
+    """All runs, the scalars that are compared, and by its name each value that differs, in the
+    order of runs.
+    """
 
     runs: tuple[Compared, ...]
     tags: tuple[str, ...]
@@ -47,8 +52,13 @@ class Comparison:
         """Return what `--json` prints."""
         names = [compared.state.run for compared in self.runs]
         return {
-            "runs": [{**compared.state.summary(), "final": compared.finals} for compared in self.runs],
-            "differences": {name: dict(zip(names, values, strict=True)) for name, values in self.differences.items()},
+            "runs": [
+                {**compared.state.summary(), "final": compared.finals} for compared in self.runs
+            ],
+            "differences": {
+                name: dict(zip(names, values, strict=True))
+                for name, values in self.differences.items()
+            },
             "page": str(self.page),
         }
 
@@ -62,17 +72,25 @@ def compare(runs: Sequence[RunDirectory], home: Path, *, tags: Sequence[str] = (
     left_out = sum(more for _, more in found)
     gathered = curves.chosen([one for series, _ in found for one in series], left_out)
     chosen = tuple(tags or gathered.telling[:_MOST_TAGS])
-    compared = [Compared(state, _finals(series, chosen)) for state, (series, _) in zip(known, found, strict=True)]
-    differences = _differences([_values(run.record(), job) for run, job in zip(runs, jobs, strict=True)])
+    compared = []
+
+    for state, (series, _) in zip(known, found, strict=True):
+        compared.append(Compared(state, _finals(series, chosen)))
+
+    differences = _differences(
+        [_values(run.record(), job) for run, job in zip(runs, jobs, strict=True)]
+    )
     page = home / f"{file_stem('compare-' + '-'.join(run.name for run in runs))}.html"
     comparison = Comparison(tuple(compared), chosen, differences, left_out, page)
     keys = list(dict.fromkeys(key for job in jobs for key in job.keys))
+
     values = {
         "comparison": comparison,
         "curves": gathered,
         "drawing": gathered.drawing(["run", *keys], averaged=keys),
         "version": (runs[0].record().get("versions") or {}).get("trainyard", ""),
     }
+
     write_page(page, "compare.html.j2", values)
     return comparison
 
@@ -87,9 +105,15 @@ def _finals(series: Sequence[Series], tags: Sequence[str]) -> dict[str, Final]:
 
 
 def _values(record: Mapping[str, Any], job: JobFile) -> dict[str, str]:
-    """Return where a run came from, and its job file with every single value under its dotted path."""
+    """Return where a run came from, and its job file with every single value under its dotted
+    path.
+    """
     revision = str((record.get("git") or {}).get("revision") or "")[:12]
-    origin = {"cluster": record["cluster"], "image": str(record.get("image") or ""), "git revision": revision}
+    origin = {
+        "cluster": record["cluster"],
+        "image": str(record.get("image") or ""),
+        "git revision": revision,
+    }
     return {**dict(flattened(job.content)), **origin}
 
 

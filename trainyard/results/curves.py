@@ -1,4 +1,6 @@
-"""The learning curves of a run's tasks, as the page draws them, told apart by what the job file gave each task."""
+"""The learning curves of a run's tasks, as the page draws them, told apart by what the job file
+gave each task.
+"""
 
 from __future__ import annotations
 
@@ -57,13 +59,17 @@ class JobFile:
 
     def _watched(self, key: str) -> str | None:
         section = self.content.get("tune") or self.content.get("watch")
-        value = section.get(key) if isinstance(section, dict) else None
+        value = None
+        if isinstance(section, dict):
+            value = section.get(key)
         return value if isinstance(value, str) else None
 
 
 @dataclass(frozen=True)
 class Series:
-    """What one task wrote into one directory: curves by tag. `directory` is that one, below its outputs."""
+    """What one task wrote into one directory: curves by tag. `directory` is that one, below its
+    outputs.
+    """
 
     task: str
     directory: str
@@ -71,13 +77,18 @@ class Series:
     curves: dict[str, Curve]
 
     def name(self, keys: Sequence[str], *, with_directory: bool) -> str:
-        values = [self.parameters.get(key) for key in keys] if "run" in keys else [self.task]
+        if "run" in keys:
+            values = [self.parameters.get(key) for key in keys]
+        else:
+            values = [self.task]
         return " · ".join(filter(None, [*values, self.directory if with_directory else ""]))
 
 
 @dataclass(frozen=True)
 class Curves:
-    """All curves of a page, the tags that a reader most likely wants to see first, and what had to be left out."""
+    """All curves of a page, the tags that a reader most likely wants to see first, and what had to
+    be left out.
+    """
 
     series: Sequence[Series]
     tags: Sequence[str]
@@ -90,16 +101,22 @@ class Curves:
         return self.telling[0] if self.telling else None
 
     def finals(self) -> dict[str, float]:
-        """Return where the curve that is shown first ends, by task; of several directories, the first one's."""
+        """Return where the curve that is shown first ends, by task; of several directories, the
+        first one's.
+        """
         tag = self.shown_first
-        return {one.task: one.curves[tag].last for one in reversed(self.series) if tag and tag in one.curves}
+        return {
+            one.task: one.curves[tag].last
+            for one in reversed(self.series)
+            if tag and tag in one.curves
+        }
 
     def drawing(self, keys: Sequence[str], *, averaged: Sequence[str] = ()) -> dict[str, Any]:
         """Return what the page's script draws.
 
-        A series has the values of the `keys`, and by tag number three numbers: where in `lists` its steps, its values
-        and its seconds since `began` are; curves of one task mostly share their steps. `averaged` are the keys over
-        which the page shows means at first.
+        A series has the values of the `keys`, and by tag number three numbers: where in `lists` its
+        steps, its values and its seconds since `began` are; curves of one task mostly share their
+        steps. `averaged` are the keys over which the page shows means at first.
         """
         drawn = [one.curves[tag] for one in self.series for tag in self.tags if tag in one.curves]
         most = max(50, _POINTS_OF_ALL // max(len(drawn), 1))
@@ -107,19 +124,25 @@ class Curves:
         lists: dict[tuple[float, ...], int] = {}
         writers = Counter((one.parameters.get("run"), one.task) for one in self.series)
         has_several = any(count > 1 for count in writers.values())
-        series = [
-            {
-                "name": clean(one.name(keys, with_directory=has_several)),
-                "place": clean(one.directory),
-                "values": [clean(one.parameters.get(key, "")) for key in keys],
-                "curves": {
-                    number: [lists.setdefault(column, len(lists)) for column in _columns(curve, most, began)]
-                    for number, tag in enumerate(self.tags)
-                    if (curve := one.curves.get(tag))
-                },
-            }
-            for one in self.series
-        ]
+        series = []
+
+        for one in self.series:
+            series.append(
+                {
+                    "name": clean(one.name(keys, with_directory=has_several)),
+                    "place": clean(one.directory),
+                    "values": [clean(one.parameters.get(key, "")) for key in keys],
+                    "curves": {
+                        number: [
+                            lists.setdefault(column, len(lists))
+                            for column in _columns(curve, most, began)
+                        ]
+                        for number, tag in enumerate(self.tags)
+                        if (curve := one.curves.get(tag))
+                    },
+                }
+            )
+
         return {
             "tags": [clean(tag) for tag in self.tags],
             "telling": [self.tags.index(tag) for tag in self.telling],
@@ -138,46 +161,71 @@ def job_file(run: RunDirectory, tasks: Sequence[str]) -> JobFile:
     """
     try:
         content = compose(run.job_file.read_text(encoding="utf-8"), origin="job.yaml").value
-        matrix = {key: [scalar_text(value) for value in values] for key, values in content.get("matrix", {}).items()}
+        matrix = {}
+        for key, values in content.get("matrix", {}).items():
+            matrix[key] = [scalar_text(value) for value in values]
     except (OSError, ValueError, AttributeError, TypeError, UnreadableError):
         content = {}
         matrix = {}
+
     # In the order of the run's tasks (spec/expand.py).
-    combinations = [dict(zip(matrix, chosen, strict=True)) for chosen in itertools.product(*matrix.values())]
+    combinations = [
+        dict(zip(matrix, chosen, strict=True)) for chosen in itertools.product(*matrix.values())
+    ]
     if not matrix or len(combinations) != len(tasks):
         matrix = {"task": []}
         combinations = [{"task": task} for task in tasks]
+
     chosen = zip(tasks, combinations, strict=True)
-    return JobFile(content, tuple(matrix), {task: {"run": run.name, **values} for task, values in chosen})
+    return JobFile(
+        content, tuple(matrix), {task: {"run": run.name, **values} for task, values in chosen}
+    )
 
 
 def read(
-    run: RunDirectory, job: JobFile, *, most: int = _MOST_SERIES, metrics: Mapping[str, Curve] = _NO_METRICS
+    run: RunDirectory,
+    job: JobFile,
+    *,
+    most: int = _MOST_SERIES,
+    metrics: Mapping[str, Curve] = _NO_METRICS,
 ) -> tuple[list[Series], int]:
-    """Read the curves among the outputs of a run's tasks, in the order of tasks; return how many tasks are left out.
+    """Read the curves among the outputs of a run's tasks, in the order of tasks; return how many
+    tasks are left out.
 
-    Of many tasks those are read that are evenly spread: the first ones would have one value of the matrix's first key.
-    `metrics` are curves of the job's metric that came with the run's events, by task.
+    Of many tasks those are read that are evenly spread: the first ones would have one value of the
+    matrix's first key. `metrics` are curves of the job's metric that came with the run's events, by
+    task.
     """
     known = [task for task in job.parameters if task in metrics or run.outputs(task).is_dir()]
     count = min(len(known), most)
     by_attempt = job.content.get("outputs_each_attempt") is True
     series: list[Series] = []
+
     for index in range(count):
         if len(series) >= most:
             return series, len(known) - index
+
         task = known[index * len(known) // count]
         found = read_directory(
-            run.outputs(task), points=_POINTS_OF_ONE, tags=2 * _MOST_TAGS, by_attempt=by_attempt, step=job.step
+            run.outputs(task),
+            points=_POINTS_OF_ONE,
+            tags=2 * _MOST_TAGS,
+            by_attempt=by_attempt,
+            step=job.step,
         )
         if task in metrics and not any(job.metric in curves for curves in found.values()):
             found.setdefault("", {})[job.metric or "metric"] = metrics[task]
-        series += [Series(task, directory, job.parameters[task], curves) for directory, curves in found.items()]
+
+        for directory, curves in found.items():
+            series.append(Series(task, directory, job.parameters[task], curves))
+
     return series, len(known) - count
 
 
 def collect(event: Mapping[str, Any], metrics: dict[str, Curve]) -> None:
-    """Add what an event says of the metric of a task to its curve: (step, value, seconds since 1970), if finite."""
+    """Add what an event says of the metric of a task to its curve: (step, value, seconds since
+    1970), if finite.
+    """
     for point in event["values"] if event["event"] == "metric" else ():
         match point:
             case [int() | float() as step, int() | float() as value, int() | float() as time]:
@@ -186,10 +234,15 @@ def collect(event: Mapping[str, Any], metrics: dict[str, Curve]) -> None:
 
 
 def chosen(series: Sequence[Series], left_out: int, *, first: str | None = None) -> Curves:
-    """Return the series with the scalars that most of them have, up to a bound; one may be shown `first`."""
+    """Return the series with the scalars that most of them have, up to a bound; one may be shown
+    `first`.
+    """
     known = Counter(tag for one in series for tag in one.curves)
     common = sorted(tag for tag, _ in known.most_common(_MOST_TAGS))
-    ranks = {tag: [*(bool(pattern.search(tag)) for pattern in _PREFERRED), True].index(True) for tag in common}
+    ranks = {
+        tag: [*(bool(pattern.search(tag)) for pattern in _PREFERRED), True].index(True)
+        for tag in common
+    }
     telling = sorted(common, key=lambda tag: (tag != first, ranks[tag]))
     return Curves(series, common, telling, left_out, len(known) - len(common))
 

@@ -11,16 +11,22 @@ def duration(seconds: float | None) -> str:
     if seconds is None:
         return "–"
     if seconds < 59.95:
-        return f"{seconds:.2f} s" if seconds < 1 else f"{seconds:.1f} s"
+        if seconds < 1:
+            return f"{seconds:.2f} s"
+        return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:
         return f"{minutes} min {rest:02d} s"
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours < 48 else f"{hours // 24} d {hours % 24:02d} h"
+    if hours < 48:
+        return f"{hours} h {minutes:02d} min"
+    return f"{hours // 24} d {hours % 24:02d} h"
 
 
 def age(seconds: float) -> str:
-    """Return how long ago something was, in one unit: "40 s ago", "5 min ago", "3 h ago", "2 d ago"."""
+    """Return how long ago something was, in one unit: "40 s ago", "5 min ago", "3 h ago", "2 d
+    ago".
+    """
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds // size:.0f} {unit} ago"
@@ -31,26 +37,37 @@ def size(count: float | None) -> str:
     """Return bytes as "512 B", "4.2 KiB", "1.5 GiB"."""
     from pydantic import ByteSize  # `trainyard --list` imports this module, and no pydantic
 
-    return "–" if count is None else ByteSize(count).human_readable(separator=" ")
+    if count is None:
+        return "–"
+    return ByteSize(count).human_readable(separator=" ")
 
 
 def number(value: float | None) -> str:
     if value is None:
         return "–"
     # Beyond, digits say nothing: 1e308 has 309 of them.
-    return f"{value:,.0f}" if 10_000 <= abs(value) < 1e15 else f"{value:,.4g}"
+    if 10_000 <= abs(value) < 1e15:
+        return f"{value:,.0f}"
+    return f"{value:,.4g}"
 
 
 def scalar(value: str | bool | float) -> str:
     """Return a parameter's value in short: booleans as YAML writes them."""
     if isinstance(value, bool):
         return str(value).lower()
-    return number(value) if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return number(value)
+    return str(value)
 
 
 def utc(moment: float, *, readable: bool = False) -> str:
-    """Return a moment as ISO 8601, or for readers; the page's script shows it in the reader's own time zone."""
-    form = "%Y-%m-%d %H:%M:%S UTC" if readable else "%Y-%m-%dT%H:%M:%SZ"
+    """Return a moment as ISO 8601, or for readers; the page's script shows it in the reader's own
+    time zone.
+    """
+    if readable:
+        form = "%Y-%m-%d %H:%M:%S UTC"
+    else:
+        form = "%Y-%m-%dT%H:%M:%SZ"
     return datetime.datetime.fromtimestamp(moment, datetime.timezone.utc).strftime(form)
 
 

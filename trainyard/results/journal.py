@@ -1,4 +1,6 @@
-"""A run's events: checked, and taken from its stream into results/ once each, in order, however often it is read."""
+"""A run's events: checked, and taken from its stream into results/ once each, in order, however
+often it is read.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,17 @@ _REQUIRED = {
     "attempt-ended": ("task", "attempt", "outcome"),
     "task-ended": ("task", "state"),
     "checkpoint": ("task", "attempt"),
-    "outputs": ("task", "attempt", "number", "file", "bytes", "sha256", "whole", "removed", "each_attempt"),
+    "outputs": (
+        "task",
+        "attempt",
+        "number",
+        "file",
+        "bytes",
+        "sha256",
+        "whole",
+        "removed",
+        "each_attempt",
+    ),
     "check": ("name", "ok", "detail"),
     "node": ("name",),
     "gate": ("ok", "seconds"),
@@ -72,11 +84,11 @@ class Output:
 class Journal:
     """The recorded part of a run's stream.
 
-    Events go to events.jsonl, output to logs/, a sweep's study to study.journal. All are written at once and in the
-    stream's order, so that after a crash the last event says where to go on: `segment` is the file of the stream to
-    read again from its beginning.
-    Only one process records a run; another one gets `recording` False, sees the same and writes nothing. So does who
-    only reads; no file is made for it.
+    Events go to events.jsonl, output to logs/, a sweep's study to study.journal. All are written at
+    once and in the stream's order, so that after a crash the last event says where to go on:
+    `segment` is the file of the stream to read again from its beginning. Only one process records a
+    run; another one gets `recording` False, sees the same and writes nothing. So does who only
+    reads; no file is made for it.
     """
 
     def __init__(self, run: RunDirectory, *, may_record: bool = True) -> None:
@@ -84,6 +96,7 @@ class Journal:
         self._lock: int | None = None
         # Why nothing can be recorded here, if so: it is shown all the same.
         self.problem: ResultsError | None = None
+
         if may_record and not store.read_only.get():
             try:
                 with store.written(run.path):
@@ -92,11 +105,14 @@ class Journal:
                         _cut_torn_line(run.events)
             except ResultsError as error:
                 self.problem = error
+
         self.recording = self._lock is not None and self.problem is None
         self.segment = 0
         self._next = 0
+
         for event in recorded(run):
             self._count(event)
+
         # How much of each log is here.
         self._sizes: dict[Path, int] = {}
 
@@ -119,16 +135,45 @@ class Journal:
             self._record(line)
             self._count(event)
             return event
-        is_study = event["event"] == "study"
-        path = self._run.study if is_study else self._run.log(event["task"], event["attempt"])
-        new = self._append(path, at=event["at"], text=event["text"].encode("utf-8", "surrogateescape"))
-        self._next = seq + 1
-        return Output(event["task"], event["attempt"], new) if new and not is_study else None
 
-    def end_for(self, error: str, *, state: str, exit_code: int, seconds: float, hint: str | None) -> Event:
-        """Record that a run ended without saying so itself: its runner died, and this is how we know."""
-        event = {"seq": self._next, "time": round(time.time(), 4), "event": "run-ended", "by": "operator"}
-        event |= {"state": state, "exit": exit_code, "seconds": seconds, "counts": {}, "error": error, "hint": hint}
+        is_study = event["event"] == "study"
+        if is_study:
+            path = self._run.study
+        else:
+            path = self._run.log(event["task"], event["attempt"])
+
+        new = self._append(
+            path, at=event["at"], text=event["text"].encode("utf-8", "surrogateescape")
+        )
+        self._next = seq + 1
+
+        if new and not is_study:
+            return Output(event["task"], event["attempt"], new)
+
+        return None
+
+    def end_for(
+        self, error: str, *, state: str, exit_code: int, seconds: float, hint: str | None
+    ) -> Event:
+        """Record that a run ended without saying so itself: its runner died, and this is how we
+        know.
+        """
+        event = {
+            "seq": self._next,
+            "time": round(time.time(), 4),
+            "event": "run-ended",
+            "by": "operator",
+        }
+
+        event |= {
+            "state": state,
+            "exit": exit_code,
+            "seconds": seconds,
+            "counts": {},
+            "error": error,
+            "hint": hint,
+        }
+
         self._record(json.dumps(event).encode() + b"\n")
         self._count(event)
         return event
@@ -140,11 +185,15 @@ class Journal:
     def _append(self, path: Path, *, at: int, text: bytes) -> bytes:
         """Write what is new of some text of a file that begins at an offset; return what was new.
 
-        A log is open no longer: a run may have 10,000 tasks at once, and what was written outlives a killed process.
-        Raises OutsideError when bytes between are missing.
+        A log is open no longer: a run may have 10,000 tasks at once, and what was written outlives
+        a killed process. Raises OutsideError when bytes between are missing.
         """
         if path not in self._sizes:
-            self._sizes[path] = path.stat().st_size if path.is_file() else 0
+            if path.is_file():
+                self._sizes[path] = path.stat().st_size
+            else:
+                self._sizes[path] = 0
+
         size = self._sizes[path]
         if at > size:
             raise OutsideError(
@@ -152,10 +201,12 @@ class Journal:
                 where=str(path),
                 hint="Another program changed this file, or the cluster lost a part of the stream.",
             )
+
         new = text[size - at :]
         if new and self.recording:
             with store.written(path), path.open("ab") as file:
                 file.write(new)
+
         self._sizes[path] = size + len(new)
         return new
 
@@ -193,20 +244,26 @@ def _parse(line: bytes, *, where: str, hint: str) -> dict[str, Any]:
         event: dict[str, Any] = json.loads(line)
         if not isinstance(event, dict):
             raise ValueError("it is no JSON object")
+
         _check(event, ("seq", "time", "event"))
         _check(event, _REQUIRED.get(event["event"], ()))
         if event.get("output"):
             _check(event["output"], ("file", "bytes", "sha256"))
+
         for name in _LISTS.get(event["event"], ()):
             if not isinstance(event.get(name) or [], list):
                 raise ValueError(f"{name} is {repr(event[name])[:80]}")
+
         if event["event"] == "metric" and not all(map(_is_point, event["values"])):
             raise ValueError(f"values is {repr(event['values'])[:80]}")
         if event.get("state", "failed") not in ("succeeded", "failed", "stopped"):
             raise ValueError(f"state is {event['state'][:80]!r}")
     # AttributeError: no object; RecursionError: 10,000 lists inside each other
     except (ValueError, AttributeError, RecursionError) as error:
-        raise OutsideError(f"not an event of Trainyard's runner: {error}", where=where, hint=hint) from error
+        raise OutsideError(
+            f"not an event of Trainyard's runner: {error}", where=where, hint=hint
+        ) from error
+
     return event
 
 
@@ -215,7 +272,9 @@ def _check(fields: dict[str, Any], required: tuple[str, ...]) -> None:
         if fields.get(name) is None:
             raise ValueError(f"{name} is missing")
     for name, value in fields.items():
-        if name in _TYPES and not (type(value) in _TYPES[name] and _is_sound(value, below=_MOST.get(name, 1e11))):
+        if name in _TYPES and not (
+            type(value) in _TYPES[name] and _is_sound(value, below=_MOST.get(name, 1e11))
+        ):
             raise ValueError(f"{name} is {repr(value)[:80]}")
 
 
@@ -229,13 +288,16 @@ def _is_point(value: object) -> bool:
 
 
 def _is_whole(number: object) -> bool:
-    """Say whether it is a whole number that can be counted with: JSON has some that no float can be."""
+    """Say whether it is a whole number that can be counted with: JSON has some that no float can
+    be.
+    """
     return type(number) is int and abs(number) <= sys.float_info.max
 
 
 def _is_sound(value: object, *, below: float = 1e11) -> bool:
     if isinstance(value, str):
-        # Bytes that are no UTF-8 travel as halves of surrogate pairs; nothing stands for the other halves.
+        # Bytes that are no UTF-8 travel as halves of surrogate pairs; nothing stands for the other
+        # halves.
         value.encode("utf-8", "surrogateescape")
     if isinstance(value, list):
         return all(isinstance(item, str) and _is_sound(item) for item in value)

@@ -40,7 +40,9 @@ class OverviewRow:
 
     @property
     def best(self) -> float | None:
-        """Return the value of a sweep's best trial; None for a sweep without one, and for any other run."""
+        """Return the value of a sweep's best trial; None for a sweep without one, and for any other
+        run.
+        """
         ranked = self.state.sweep.ranked() if self.state.sweep else ()
         return ranked[0].value if ranked else None
 

@@ -1,4 +1,6 @@
-"""Pages of one file, which open offline and load only large media beside them: results/RUN/report.html."""
+"""Pages of one file, which open offline and load only large media beside them:
+results/RUN/report.html.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,11 @@ _LONGEST_FILE = 200_000
 
 
 def write_report(run_dir: Path, *, watched: bool = False) -> Path:
-    """Write the report of a run from what is in its directory, whatever is missing there; return its path.
+    """Write the report of a run from what is in its directory, whatever is missing there; return
+    its path.
 
-    A page that is `watched` loads itself again every few seconds. Raises RequestError when the directory is no run's.
+    A page that is `watched` loads itself again every few seconds. Raises RequestError when the
+    directory is no run's.
     """
     run = RunDirectory(run_dir)
     if not (run_dir / "run.json").exists():
@@ -46,15 +50,21 @@ def write_report(run_dir: Path, *, watched: bool = False) -> Path:
 
 
 def write_page(path: Path, template: str, values: Mapping[str, Any]) -> None:
-    """Write a page, whole or not at all: a template, our styles, and a policy under which only our scripts run."""
+    """Write a page, whole or not at all: a template, our styles, and a policy under which only our
+    scripts run.
+    """
     script = "\n".join((_PAGE / name).read_text(encoding="utf-8") for name in _SCRIPTS)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     media = "img-src 'self' data:; media-src 'self'"
+
     ours = {
         "style": Markup((_PAGE / "page.css").read_text(encoding="utf-8")),  # noqa: S704 - our own file
         "script": Markup(script),  # noqa: S704 - our own file
-        "policy": f"default-src 'none'; style-src 'unsafe-inline'; {media}; script-src 'sha256-{digest}'",
+        "policy": (
+            f"default-src 'none'; style-src 'unsafe-inline'; {media}; script-src 'sha256-{digest}'"
+        ),
     }
+
     page = _environment().get_template(template).stream({**values, **ours})
     # Another command may write the same page.
     part = path.with_name(f".{os.getpid()}.html")
@@ -65,17 +75,25 @@ def write_page(path: Path, template: str, values: Mapping[str, Any]) -> None:
 
 
 def _values(run: RunDirectory, state: RunState, metrics: Mapping[str, Curve]) -> dict[str, Any]:
-    """Return all that the page shows; `metrics` are the curves that came with the run's events, by task."""
+    """Return all that the page shows; `metrics` are the curves that came with the run's events, by
+    task.
+    """
     record = run.record()
     job = curves.job_file(run, list(state.tasks))
     sweep = state.sweep if state.sweep and state.sweep.trials else None
     if sweep:
         job = trials.job_file(job, sweep)
+
     drawn = trials.drawn(job) if sweep else job
     series, left_out = curves.read(run, drawn, metrics=metrics)
-    gathered = curves.chosen(series, left_out + len(job.parameters) - len(drawn.parameters), first=job.metric)
+    gathered = curves.chosen(
+        series, left_out + len(job.parameters) - len(drawn.parameters), first=job.metric
+    )
     averaged, seen_first = (("repeat",), trials.SEEN_FIRST) if sweep else ((), None)
-    last = {task: curve.last for task, curve in metrics.items()} if gathered.shown_first == job.metric else {}
+    finals = gathered.finals()
+    if gathered.shown_first == job.metric:
+        finals.update((task, curve.last) for task, curve in metrics.items())
+
     return {
         "state": state,
         "version": (record.get("versions") or {}).get("trainyard", ""),
@@ -94,20 +112,32 @@ def _values(run: RunDirectory, state: RunState, metrics: Mapping[str, Curve]) ->
         "sweep": trials.values(run, sweep, job) if sweep else None,
         # A job without a matrix has only the name of each task.
         "keys": () if job.keys == ("task",) else job.keys,
-        "rows": tables.tasks(run, state, job, {**gathered.finals(), **last}),
+        "rows": tables.tasks(run, state, job, finals),
         "timeline": tables.timeline(state),
         "gallery": tables.media(run, state.tasks),
         "logs": tables.logs(run, state),
         "checks": tables.checks(state),
         "machines": tables.machines(state),
-        "files": [(path.name, _beginning(path)) for path in (run.job_file, run.cluster_file) if path.is_file()],
+        "files": _files(run),
     }
 
 
+def _files(run: RunDirectory) -> list[tuple[str, str]]:
+    files = (run.job_file, run.cluster_file)
+    return [(path.name, _beginning(path)) for path in files if path.is_file()]
+
+
 def _drawing(
-    gathered: curves.Curves, job: curves.JobFile, state: RunState, *, averaged: Sequence[str], seen_first: int | None
+    gathered: curves.Curves,
+    job: curves.JobFile,
+    state: RunState,
+    *,
+    averaged: Sequence[str],
+    seen_first: int | None,
 ) -> dict[str, Any]:
-    """Return what the page draws: of a resumed run also when it began, as its curves hold what the run before wrote."""
+    """Return what the page draws: of a resumed run also when it began, as its curves hold what the
+    run before wrote.
+    """
     drawing = gathered.drawing(job.keys, averaged=averaged)
     resumed = None
     if state.resumes and state.started:
@@ -117,26 +147,42 @@ def _drawing(
 
 def _figures(state: RunState) -> list[tuple[str, str]]:
     """Return the numbers that are read first."""
-    known = max(0.0, state.last_contact - state.started) if state.last_contact and state.started else 0.0
+    if state.last_contact and state.started:
+        known = max(0.0, state.last_contact - state.started)
+    else:
+        known = 0.0
+
     known = known if state.seconds is None else state.seconds
     figures = [(formats.duration(known), "duration" if state.ended else "so far")]
     if state.sweep:
         # A pruned trial's tasks are stopped, which is no trouble.
         figures += _counts("trial", state.sweep.counts())
     else:
-        words: tuple[TaskState, ...] = ("succeeded", "skipped", "running", "waiting", "failed", "stopped")
+        words: tuple[TaskState, ...] = (
+            "succeeded",
+            "skipped",
+            "running",
+            "waiting",
+            "failed",
+            "stopped",
+        )
         figures += _counts("task", {word: state.counts[word] for word in words})
+
     attempts = state.attempts()
     if len(attempts) > len(state.tasks):
         figures.append((f"{len(attempts):,}", "attempts"))
+
     cpu = [attempt.cpu_seconds for attempt in attempts if attempt.cpu_seconds is not None]
     if cpu:
         figures.append((formats.duration(sum(cpu)), "of CPU time"))
+
     memory = [attempt.memory for attempt in attempts if attempt.memory is not None]
     if memory:
         figures.append((formats.size(max(memory)), "peak memory of a task"))
+
     if state.exit:
         figures.append((str(state.exit), "exit code"))
+
     return figures
 
 
@@ -152,7 +198,9 @@ def _counts(noun: str, counts: Mapping[str, int]) -> list[tuple[str, str]]:
 def _command(record: Mapping[str, Any]) -> str:
     """Return the command that dispatched the run, as a shell takes it again."""
     program, *words = map(str, record.get("command") or ("",))
-    return shlex.join([Path(program).name, *words]) if program else ""
+    if program:
+        return shlex.join([Path(program).name, *words])
+    return ""
 
 
 def _facts(record: Mapping[str, Any], state: RunState, *, files: str) -> list[tuple[str, str]]:
@@ -160,9 +208,22 @@ def _facts(record: Mapping[str, Any], state: RunState, *, files: str) -> list[tu
     cluster = record["cluster"]
     backend = record.get("backend")
     git = record.get("git") or {}
-    simulated = ", GPUs simulated" if record.get("simulated_gpus") else ""
-    versions = [(name, value) for name, value in (record.get("versions") or {}).items() if name != "runner_protocol"]
-    uncommitted = ", with changes that were not committed" if git.get("dirty") else ""
+
+    if record.get("simulated_gpus"):
+        simulated = ", GPUs simulated"
+    else:
+        simulated = ""
+
+    versions = []
+    for name, value in (record.get("versions") or {}).items():
+        if name != "runner_protocol":
+            versions.append((name, value))
+
+    if git.get("dirty"):
+        uncommitted = ", with changes that were not committed"
+    else:
+        uncommitted = ""
+
     facts = {
         "Cluster": cluster and f"{cluster}{f' ({backend}{simulated})' if backend else simulated}",
         "Git revision": git.get("revision") and f"{git['revision'][:12]}{uncommitted}",
@@ -171,13 +232,16 @@ def _facts(record: Mapping[str, Any], state: RunState, *, files: str) -> list[tu
         "Resumes": state.resumes["run"] if state.resumes else None,
         "Files": files,
     }
+
     return [(name, str(value)) for name, value in facts.items() if value]
 
 
 def _beginning(path: Path) -> str:
     with path.open(encoding="utf-8", errors="replace") as file:
         text = file.read(_LONGEST_FILE + 1)
-    return text if len(text) <= _LONGEST_FILE else f"{text[:_LONGEST_FILE]}\n... the rest is in {path.name}\n"
+    if len(text) <= _LONGEST_FILE:
+        return text
+    return f"{text[:_LONGEST_FILE]}\n... the rest is in {path.name}\n"
 
 
 def _environment() -> jinja2.Environment:
@@ -189,11 +253,13 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
     environment.policies["json.dumps_kwargs"] = {
         "ensure_ascii": False,
         "separators": (",", ":"),
         "allow_nan": False,
     }
+
     environment.filters.update(
         duration=formats.duration,
         size=formats.size,
@@ -201,8 +267,11 @@ def _environment() -> jinja2.Environment:
         utc=formats.utc,
         thousands=lambda count: f"{count:,}",
     )
+
     return environment
 
 
 def _cleaned(value: object) -> object:
-    return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return clean(value)
+    return value

@@ -51,7 +51,9 @@ class Attempt:
     def kind(self) -> str:
         if self.outcome is None:
             return "running"
-        return self.outcome if self.outcome in KINDS else "failed"
+        if self.outcome in KINDS:
+            return self.outcome
+        return "failed"
 
 
 @dataclass
@@ -63,34 +65,47 @@ class Task:
     attempts: list[Attempt] = field(default_factory=list)
     checkpoint: Mapping[str, Any] | None = None
     ended_because: str | None = None  # where that is not the reason of its last attempt
-    # What it left, as archives on the cluster: the events "outputs" since the last whole one (of each attempt).
+    # What it left, as archives on the cluster: the events "outputs" since the last whole one (of
+    # each attempt).
     archives: list[Mapping[str, Any]] = field(default_factory=list)
 
     @property
     def last(self) -> Attempt:
         """Return its last attempt; of a task that has none, one of which nothing is known."""
-        return self.attempts[-1] if self.attempts else Attempt(self.name, 0, None, 0.0, outcome="none")
+        if self.attempts:
+            return self.attempts[-1]
+        return Attempt(self.name, 0, None, 0.0, outcome="none")
 
     @property
     def files(self) -> tuple[AttemptFiles, ...]:
-        """Return what its attempts left of which outputs are kept: the last one, or each; none of those unknown."""
+        """Return what its attempts left of which outputs are kept: the last one, or each; none of
+        those unknown.
+        """
         each = bool(self.archives) and self.archives[0]["each_attempt"]
         attempts = self.attempts if each else self.attempts[-1:]
         return tuple(attempt.files for attempt in attempts if attempt.files)
 
     @property
     def reason(self) -> str | None:
-        """Return why it has ended, if that is worth a word; one that no node has begun never ran."""
+        """Return why it has ended, if that is worth a word; one that no node has begun never
+        ran.
+        """
         reason = self.ended_because or self.last.reason
         if self.state == "skipped":
             return reason
-        if (self.state in ENDED or self.ended_because) and not any(attempt.node for attempt in self.attempts):
-            return f"never ran: {reason}" if reason else "never ran"
+        if (self.state in ENDED or self.ended_because) and not any(
+            attempt.node for attempt in self.attempts
+        ):
+            if reason:
+                return f"never ran: {reason}"
+            return "never ran"
         return reason
 
     def attempt(self, event: Mapping[str, Any]) -> Attempt:
         if not self.attempts or self.attempts[-1].number != event["attempt"]:
-            self.attempts.append(Attempt(self.name, event["attempt"], event.get("node"), event["time"]))
+            self.attempts.append(
+                Attempt(self.name, event["attempt"], event.get("node"), event["time"])
+            )
         return self.attempts[-1]
 
     def add_archive(self, event: Mapping[str, Any]) -> None:
@@ -102,7 +117,9 @@ class Task:
 
 
 class RunState:
-    """The one place that understands events; fed live while a run is followed, or from events.jsonl later."""
+    """The one place that understands events; fed live while a run is followed, or from events.jsonl
+    later.
+    """
 
     def __init__(
         self,
@@ -116,7 +133,8 @@ class RunState:
     ) -> None:
         """Begin with what is known before the first event.
 
-        `tune` is that section of its job file, `resumes` what run.json says of the run that this one resumes.
+        `tune` is that section of its job file, `resumes` what run.json says of the run that this
+        one resumes.
         """
         self.run = run
         self.cluster = cluster
@@ -127,7 +145,8 @@ class RunState:
         self.last_contact: float | None = None  # when it last said something
         self.seconds: float | None = None
         self.node_id: str | None = None
-        # The directory, on storage that outlives the head, with its checkpoints; None: they are on the head's disk.
+        # The directory, on storage that outlives the head, with its checkpoints; None: they are on
+        # the head's disk.
         self.checkpoints_at: str | None = None
         self.exit: int | None = None
         self.error: str | None = None
@@ -142,9 +161,13 @@ class RunState:
         self._waiting: Mapping[str, Any] | None = None
         self._drivers_waiting: Mapping[str, Any] | None = None
         self._kept_free = NO_ROOM
+
         for name in resumes["skipped"] if resumes else ():
             skipped = self.task(name)
-            skipped.ended_because = f"succeeded in {resumes['run']}" if resumes else None
+            if resumes:
+                skipped.ended_because = f"succeeded in {resumes['run']}"
+            else:
+                skipped.ended_because = None
             self._move(skipped, "skipped")
 
     @property
@@ -159,7 +182,9 @@ class RunState:
         """
         if self.ended:
             return None
-        return self._waiting if self.counts["waiting"] and self._waiting else self._drivers_waiting
+        if self.counts["waiting"] and self._waiting:
+            return self._waiting
+        return self._drivers_waiting
 
     @property
     def kept_free(self) -> Room:
@@ -236,7 +261,9 @@ class RunState:
         return [attempt for task in self.tasks.values() for attempt in task.attempts]
 
     def seconds_of(self, attempt: Attempt, *, now: float | None = None) -> float | None:
-        """Return how long an attempt took, or has taken until now, else by what is known; None if nobody knows."""
+        """Return how long an attempt took, or has taken until now, else by what is known; None if
+        nobody knows.
+        """
         now = now or self.last_contact
         if attempt.seconds is None and attempt.outcome is None and not self.ended and now:
             return round(max(0.0, now - attempt.started), 3)
@@ -246,13 +273,22 @@ class RunState:
         """Return what `--json` prints of it among others."""
         counts = {name: count for name, count in self.counts.items() if count}
         about = {"run": self.run, "state": self.state, "cluster": self.cluster, "job": self.job}
-        about["resumes"] = self.resumes["run"] if self.resumes else None
+        if self.resumes:
+            about["resumes"] = self.resumes["run"]
+        else:
+            about["resumes"] = None
         return {**about, "seconds": self.seconds, "counts": counts}
 
     def document(self, *, now: float, unsure: str | None = None) -> dict[str, Any]:
-        """Return what `--json` prints; `unsure` says why the run may have gone on since: its cluster is silent."""
+        """Return what `--json` prints; `unsure` says why the run may have gone on since: its
+        cluster is silent.
+        """
         # Of a cluster that does not answer it is known until it last said something.
-        now = now if unsure is None or self.last_contact is None else self.last_contact
+        if unsure is None or self.last_contact is None:
+            now = now
+        else:
+            now = self.last_contact
+
         running = now - self.started if self.started else 0.0
         return {
             "run": self.run,
@@ -265,21 +301,23 @@ class RunState:
             "unsure": unsure,
             "resumes": self.resumes and self.resumes["run"],
             "checks": self.checks,
-            "waiting": self.waiting and {key: self.waiting[key] for key in ("tasks", "needs", "holders", "text")},
+            "waiting": self.waiting
+            and {key: self.waiting[key] for key in ("tasks", "needs", "holders", "text")},
             "kept_free": asdict(self.kept_free) if self.kept_free else None,
             "tasks": [self._task_document(task, now=now) for task in self.tasks.values()],
             **(self.sweep.document() if self.sweep else {}),
         }
 
     def _task_document(self, task: Task, *, now: float) -> dict[str, Any]:
-        attempts = [
-            {
-                **{key: getattr(attempt, key) for key in _SHOWN},
-                "seconds": self.seconds_of(attempt, now=now),
-                "files": attempt.files and attempt.files.document(),
-            }
-            for attempt in task.attempts
-        ]
+        attempts = []
+        for attempt in task.attempts:
+            attempts.append(
+                {
+                    **{key: getattr(attempt, key) for key in _SHOWN},
+                    "seconds": self.seconds_of(attempt, now=now),
+                    "files": attempt.files and attempt.files.document(),
+                }
+            )
         return {"name": task.name, "state": task.state, "reason": task.reason, "attempts": attempts}
 
     def _move(self, task: Task, state: TaskState) -> None:
@@ -290,7 +328,10 @@ class RunState:
     def _attempt_started(self, task: Task, event: Mapping[str, Any]) -> None:
         attempt = task.attempt(event)
         attempt.gpus = ", ".join(event.get("gpus") or ())
-        attempt.continues = task.checkpoint["attempt"] if task.checkpoint else None
+        if task.checkpoint:
+            attempt.continues = task.checkpoint["attempt"]
+        else:
+            attempt.continues = None
         self._move(task, "running")
         self._waiting = None
 
@@ -302,7 +343,10 @@ class RunState:
         attempt.reason = event.get("reason")
         attempt.cpu_seconds = event.get("cpu_seconds")
         attempt.memory = event.get("max_rss")
-        attempt.tail = () if attempt.outcome == "succeeded" else tuple(event.get("tail") or ())
+        if attempt.outcome == "succeeded":
+            attempt.tail = ()
+        else:
+            attempt.tail = tuple(event.get("tail") or ())
         attempt.files = AttemptFiles.of(event)
         self._move(task, "waiting")
 
@@ -315,13 +359,19 @@ class RunState:
     def _ended(self, event: Mapping[str, Any]) -> None:
         self.state = event["state"]
         self.seconds = event["seconds"]
-        self.exit = 0 if self.state == "succeeded" and not event["exit"] else event["exit"] or 1
+        if self.state == "succeeded" and not event["exit"]:
+            self.exit = 0
+        else:
+            self.exit = event["exit"] or 1
+
         self.error = event.get("error")
         self.hint = event.get("hint")
         if self.sweep:
             self.sweep.apply(event)
+
         end = (self.started or event["time"]) + event["seconds"]
-        # Nobody stopped the tasks of a run whose runner is gone: they are lost with it, or never began.
+        # Nobody stopped the tasks of a run whose runner is gone: they are lost with it, or never
+        # began.
         lost = event["state"] == "failed" and event.get("by") == "operator"
         for task in self.tasks.values():
             attempt = task.last
@@ -331,6 +381,7 @@ class RunState:
                 if lost:
                     attempt.outcome = "lost"
                     attempt.reason = "the run's runner is gone"
+
             if lost and not task.attempts and task.state not in ENDED:
                 task.ended_because = "the run's runner is gone"
             elif task.state not in ENDED:
@@ -364,5 +415,7 @@ def _resumes(recorded: object) -> Mapping[str, Any] | None:
     skipped = recorded.get("skipped")
     return {
         **recorded,
-        "skipped": [name for name in skipped if isinstance(name, str)] if isinstance(skipped, list) else [],
+        "skipped": [name for name in skipped if isinstance(name, str)]
+        if isinstance(skipped, list)
+        else [],
     }

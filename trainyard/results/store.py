@@ -1,4 +1,6 @@
-"""results/: one directory per run, append-only, enough to say a year later what ran and to run it again."""
+"""results/: one directory per run, append-only, enough to say a year later what ran and to run it
+again.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,11 @@ from trainyard.errors import OutsideError, Problem, RequestError
 from trainyard.wording import did_you_mean
 
 KNOWN_IN = (
-    "A run is known in the results/ from which it was dispatched: repeat this there, or name it: $TRAINYARD_RESULTS."
+    "A run is known in the results/ from which it was dispatched: repeat this there, or "
+    "name it: $TRAINYARD_RESULTS."
 )
-# Whether nothing may be written to results/: what a run says meanwhile is shown and not recorded (--dry).
+# Whether nothing may be written to results/: what a run says meanwhile is shown and not recorded
+# (--dry).
 read_only: ContextVar[bool] = ContextVar("read_only", default=False)
 
 
@@ -35,14 +39,17 @@ class ResultsError(OutsideError):
 
 @contextmanager
 def written(path: Path) -> Iterator[None]:
-    """Say what is wrong where a file or directory below results/ cannot be written; `path` is below the run's."""
+    """Say what is wrong where a file or directory below results/ cannot be written; `path` is below
+    the run's.
+    """
     try:
         yield
     except OSError as error:
         raise ResultsError(
             f"what is kept of runs cannot be written: {(error.strerror or str(error)).lower()}",
             where=str(path),
-            hint="A run goes on without this. Once there is room, and it may be written: trainyard train.logs RUN",
+            hint="A run goes on without this. Once there is room, and it may be written: "
+            "trainyard train.logs RUN",
         ) from error
 
 
@@ -98,7 +105,8 @@ def create(home: Path, record: Mapping[str, Any], *, cluster: str, job: str) -> 
         _create(run, record, cluster=cluster, job=job)
     except OSError as error:
         raise ResultsError(
-            f"results cannot be written, and nothing was started: {(error.strerror or str(error)).lower()}",
+            "results cannot be written, and nothing was started: "
+            f"{(error.strerror or str(error)).lower()}",
             where=str(error.filename or run.path),
             hint="Choose another place: export TRAINYARD_RESULTS=DIR",
         ) from error
@@ -127,14 +135,18 @@ def keep_study(run: RunDirectory, study: str) -> None:
 def runs(home: Path, *, cluster: str | None = None) -> tuple[RunDirectory, ...]:
     """Return every run, or those of a cluster, the newest first."""
     # One whose run.json is gone is a run that is damaged.
-    paths = {path.parent for name in ("run.json", "events.jsonl") for path in home.glob(f"*/{name}")}
+    paths = {
+        path.parent for name in ("run.json", "events.jsonl") for path in home.glob(f"*/{name}")
+    }
     known = [(described(run), run) for run in map(RunDirectory, paths)]
     known.sort(key=lambda entry: (started(entry[0]) or 0.0, entry[1].name), reverse=True)
     return tuple(run for record, run in known if cluster in (None, record.get("cluster")))
 
 
 def described(run: RunDirectory) -> dict[str, Any]:
-    """Return a run's record; {} of one that is damaged, which must not keep others from being found."""
+    """Return a run's record; {} of one that is damaged, which must not keep others from being
+    found.
+    """
     try:
         return run.record()
     except RequestError:
@@ -151,10 +163,14 @@ def started(record: Mapping[str, Any]) -> float | None:
     return moment if 0 <= moment < _YEAR_9999 else None
 
 
-def find(home: Path, name: str | None, *, cluster: str | None = None, elsewhere: str = KNOWN_IN) -> RunDirectory:
-    """Return the run with this name or unambiguous beginning, or the newest of the job with this name.
+def find(
+    home: Path, name: str | None, *, cluster: str | None = None, elsewhere: str = KNOWN_IN
+) -> RunDirectory:
+    """Return the run with this name or unambiguous beginning, or the newest of the job with this
+    name.
 
-    Without a name, the newest of all runs (of a cluster). `elsewhere` helps with a run that is not recorded here.
+    Without a name, the newest of all runs (of a cluster). `elsewhere` helps with a run that is not
+    recorded here.
 
     Raises RequestError with the nearest names.
     """
@@ -163,17 +179,30 @@ def find(home: Path, name: str | None, *, cluster: str | None = None, elsewhere:
         if known:
             return known[0]
         on = "" if cluster is None else f" on cluster {cluster}"
-        hint = "Start one: trainyard train.dispatch JOB_DIR, or a sweep: trainyard tune.dispatch JOB_DIR"
+        hint = (
+            "Start one: trainyard train.dispatch JOB_DIR, or a sweep: trainyard tune.dispatch "
+            "JOB_DIR"
+        )
         raise RequestError(f"there are no runs yet{on}", where=str(home), hint=hint)
+
     beginning = Path(name).name
     matching = [run for run in known if beginning and run.name.startswith(beginning)]
     matching = [run for run in matching if run.name == beginning] or matching
     of_job = [run for run in matching if described(run).get("job") == beginning]
     if of_job or len(matching) == 1:
         return [*of_job, *matching][0]
+
     names = [run.name for run in matching or known]
-    listed = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "") if names else "none"
-    what = f"several runs begin with {name}" if matching else f"no such run: {name}"
+    if names:
+        listed = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+    else:
+        listed = "none"
+
+    if matching:
+        what = f"several runs begin with {name}"
+    else:
+        what = f"no such run: {name}"
+
     meant = "" if matching else did_you_mean(name, names)
     problem = Problem("RUN", f"there are: {listed}{meant}")
     known_elsewhere = None if matching or meant else elsewhere
@@ -181,7 +210,9 @@ def find(home: Path, name: str | None, *, cluster: str | None = None, elsewhere:
 
 
 def keep_checkpoint(run: RunDirectory, task: str, arrived: Path, *, seq: int) -> None:
-    """Put a checkpoint that has arrived into its place; an older one moves aside under a name that says so."""
+    """Put a checkpoint that has arrived into its place; an older one moves aside under a name that
+    says so.
+    """
     directory = run.checkpoint(task)
     if directory.exists():
         directory.rename(directory.with_name(f"{directory.name}.older-than-{seq}"))
@@ -190,9 +221,14 @@ def keep_checkpoint(run: RunDirectory, task: str, arrived: Path, *, seq: int) ->
 
 
 def fetched(directory: Path) -> int:
-    """Return the number of the last archive that was brought into a directory, 0 if none is there."""
+    """Return the number of the last archive that was brought into a directory, 0 if none is
+    there.
+    """
     path = number_file(directory)
-    text = path.read_text(encoding="utf-8") if path.exists() and directory.exists() else ""
+    if path.exists() and directory.exists():
+        text = path.read_text(encoding="utf-8")
+    else:
+        text = ""
     return int(text or 0)
 
 

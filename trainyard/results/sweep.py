@@ -16,7 +16,9 @@ _SHOWN = ("params", "state", "value", "values", "tasks", "reason", "seconds")
 
 @dataclass
 class Trial:
-    """One configuration: Optuna's number of it, its parameters, and the tasks that try it, one a repeat."""
+    """One configuration: Optuna's number of it, its parameters, and the tasks that try it, one a
+    repeat.
+    """
 
     number: int
     params: Mapping[str, Any]
@@ -30,16 +32,22 @@ class Trial:
 
     @property
     def spread(self) -> float | None:
-        """Return the standard deviation over its repeats, if several have a value, and it is a number."""
+        """Return the standard deviation over its repeats, if several have a value, and it is a
+        number.
+        """
         known = [value for value in self.values if value is not None]
         try:
-            return statistics.stdev(known) if len(known) > 1 else None
+            if len(known) > 1:
+                return statistics.stdev(known)
+            return None
         except OverflowError:
             return None
 
     @property
     def seconds(self) -> float | None:
-        """Return how long it was tried; one of a former run, which has no tasks in this one, was not."""
+        """Return how long it was tried; one of a former run, which has no tasks in this one, was
+        not.
+        """
         if not self.tasks or self.started is None or self.ended is None:
             return None
         return max(0.0, self.ended - self.started)
@@ -80,7 +88,10 @@ class Sweep:
     def ranked(self) -> list[Trial]:
         """Return the complete trials, the best first; of equal ones the earlier is better."""
         sign = 1 if self.tune["mode"] == "min" else -1
-        known = [(trial.value, trial) for trial in list(self.trials.values()) if trial.state == "complete"]
+        known = []
+        for trial in list(self.trials.values()):
+            if trial.state == "complete":
+                known.append((trial.value, trial))
         ranks = [(sign * value, trial.number, trial) for value, trial in known if value is not None]
         return [trial for _, _, trial in sorted(ranks, key=lambda rank: rank[:2])]
 
@@ -90,7 +101,9 @@ class Sweep:
 
     def counts(self) -> dict[str, int]:
         found = Counter[str](trial.state for trial in self.trials.values())
-        return {state: found[state] for state in ("complete", "pruned", "failed", "running", "stopped")}
+        return {
+            state: found[state] for state in ("complete", "pruned", "failed", "running", "stopped")
+        }
 
     def document(self) -> dict[str, Any]:
         """Return what `--json` prints of it, besides what it prints of any run."""
@@ -98,7 +111,8 @@ class Sweep:
         return {
             "metric": self.tune["metric"],
             "mode": self.tune["mode"],
-            "best": best and {"trial": best.number, "value": best.value, "params": dict(best.params)},
+            "best": best
+            and {"trial": best.number, "value": best.value, "params": dict(best.params)},
             "counts": self.counts(),
             "trials": [
                 {"trial": trial.number, **{key: getattr(trial, key) for key in _SHOWN}}

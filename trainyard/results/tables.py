@@ -1,4 +1,5 @@
-"""What the report shows besides curves, as its template takes it: tasks, failures, the timeline, nodes, logs, media.
+"""What the report shows besides curves, as its template takes it: tasks, failures, the timeline,
+nodes, logs, media.
 
 All of it is bounded: of each kind some are `shown`, and the others counted as `left_out`.
 """
@@ -30,7 +31,14 @@ _MOST_MACHINES = 24
 _MOST_MEDIA = 96
 _LARGEST_INSIDE = 256 * 1024
 _ALL_INSIDE = 4 * 1024 * 1024
-_IMAGES = {".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg", ".gif": "gif", ".webp": "webp", ".svg": "svg+xml"}
+_IMAGES = {
+    ".png": "png",
+    ".jpg": "jpeg",
+    ".jpeg": "jpeg",
+    ".gif": "gif",
+    ".webp": "webp",
+    ".svg": "svg+xml",
+}
 _VIDEOS = (".mp4", ".webm", ".ogv", ".m4v")
 _MOST_BARS = 1200
 _NARROWEST = 0.35  # percent: about 3 pixels of a wide page
@@ -51,25 +59,46 @@ Row = dict[str, Any]
 def tasks(run: RunDirectory, state: RunState, job: JobFile, finals: Mapping[str, float]) -> Row:
     """Return rows of the first tasks and of those that had trouble.
 
-    A row has where the task's curve ended, its values of the matrix, and its attempts if there was more than one.
+    A row has where the task's curve ended, its values of the matrix, and its attempts if there was
+    more than one.
     """
     known = list(state.tasks.values())
-    troubled = [task for task in known[_MOST_TASKS:] if len(task.attempts) > 1 or task.state in ("failed", "stopped")]
+    troubled = [
+        task
+        for task in known[_MOST_TASKS:]
+        if len(task.attempts) > 1 or task.state in ("failed", "stopped")
+    ]
+
     rows = []
     for task in [*known[:_MOST_TASKS], *troubled[:_MOST_TROUBLED]]:
         given = job.parameters.get(task.name, {})
         parameters = [given.get(key, "") for key in job.keys]
-        rows.append({**_task(run, state, task), "final": finals.get(task.name), "parameters": parameters})
+        rows.append(
+            {**_task(run, state, task), "final": finals.get(task.name), "parameters": parameters}
+        )
+
     return {"shown": rows, "left_out": len(known) - len(rows)}
 
 
 def failures(run: RunDirectory, state: RunState, *, final: bool) -> Row:
     """Return what went wrong for good, or the attempts after which their task was tried again."""
-    bad = [attempt for attempt in state.attempts() if attempt.kind not in ("succeeded", "running", "stopped")]
-    last = {id(task.attempts[-1]) for task in state.tasks.values() if task.attempts and task.state in ENDED}
+    bad = []
+    for attempt in state.attempts():
+        if attempt.kind not in ("succeeded", "running", "stopped"):
+            bad.append(attempt)
+
+    last = set()
+    for task in state.tasks.values():
+        if task.attempts and task.state in ENDED:
+            last.add(id(task.attempts[-1]))
+
     found = [attempt for attempt in bad if (id(attempt) in last) == final]
     shown = [_attempt(run, state, attempt) for attempt in found[:_MOST_FAILURES]]
-    return {"shown": shown, "total": len(found), "reasons": Counter(map(_reason, found)).most_common(10)}
+    return {
+        "shown": shown,
+        "total": len(found),
+        "reasons": Counter(map(_reason, found)).most_common(10),
+    }
 
 
 def machines(state: RunState) -> list[tuple[list[str], tuple[tuple[str, str], ...]]]:
@@ -89,11 +118,14 @@ def checks(state: RunState) -> Row:
 
 
 def timeline(state: RunState) -> Row:
-    """Lay out the first attempts of a run as bars in lanes, one a node; places are in percent of the run's time."""
+    """Lay out the first attempts of a run as bars in lanes, one a node; places are in percent of
+    the run's time.
+    """
     attempts = sorted(state.attempts(), key=lambda attempt: attempt.started)
     shown = attempts[:_MOST_BARS]
     if not shown:
         return {"lanes": ()}
+
     began = min(shown[0].started, state.started or shown[0].started)
     span = max(0.1, *(_end(state, attempt) - began for attempt in shown))
 
@@ -103,12 +135,17 @@ def timeline(state: RunState) -> Row:
     by_node: dict[str, list[Attempt]] = {}
     for attempt in shown:
         by_node.setdefault(attempt.node or "not placed", []).append(attempt)
+
     # The head first, then by name, with their numbers as numbers.
     nodes = sorted(by_node, key=lambda name: (name != "head", formats.natural(name)))
     lanes = [_lane(node, by_node[node], state, percent) for node in nodes]
     bars = [bar for lane in lanes for bar in lane["bars"]]
-    step = next((step for step in _TICK_SECONDS if step * _TICKS >= span), 86_400 * math.ceil(span / 86_400 / _TICKS))
+    step = next(
+        (step for step in _TICK_SECONDS if step * _TICKS >= span),
+        86_400 * math.ceil(span / 86_400 / _TICKS),
+    )
     ticks = [step * number for number in range(math.floor(span / step) + 1)]
+
     return {
         "lanes": lanes,
         "ticks": [(percent(began + tick), _tick_label(tick)) for tick in ticks],
@@ -120,41 +157,62 @@ def timeline(state: RunState) -> Row:
 
 
 def media(run: RunDirectory, tasks: Iterable[str]) -> Row:
-    """Return images and videos; of each task the last ones by name, as many as its share of the page.
+    """Return images and videos; of each task the last ones by name, as many as its share of the
+    page.
 
     `source` is what the page shows, `link` leads to the file.
     """
     kinds = (*_IMAGES, *_VIDEOS)
     found: dict[str, list[str]] = {}
     for task in tasks:
-        files = [name for name in tree.files(str(run.outputs(task))) if Path(name).suffix.lower() in kinds]
+        files = [
+            name
+            for name in tree.files(str(run.outputs(task)))
+            if Path(name).suffix.lower() in kinds
+        ]
         if files:
             found[task] = sorted(files, key=formats.natural)
+
     share = max(1, _MOST_MEDIA // max(len(found), 1))
-    chosen = [(task, name) for task, files in found.items() for name in files[-share:]][:_MOST_MEDIA]
+    chosen = [(task, name) for task, files in found.items() for name in files[-share:]][
+        :_MOST_MEDIA
+    ]
     shown = []
     room = _ALL_INSIDE
+
     for task, name in chosen:
         path = run.outputs(task) / name
         link = quote(os.fsencode(path.relative_to(run.path)))
         inside = _inside(path, room)
         room -= len(inside or "")
         kind = "video" if path.suffix.lower() in _VIDEOS else "image"
-        shown.append({"task": task, "name": name, "kind": kind, "source": inside or link, "link": link})
+        shown.append(
+            {"task": task, "name": name, "kind": kind, "source": inside or link, "link": link}
+        )
+
     return {"shown": shown, "left_out": sum(map(len, found.values())) - len(shown)}
 
 
 def logs(run: RunDirectory, state: RunState) -> Row:
-    """Return the end of each log, those of bad attempts first: an equal share of what there is room for."""
-    attempts = sorted(state.attempts(), key=lambda attempt: attempt.kind in ("succeeded", "running"))
+    """Return the end of each log, those of bad attempts first: an equal share of what there is room
+    for.
+    """
+    attempts = sorted(
+        state.attempts(), key=lambda attempt: attempt.kind in ("succeeded", "running")
+    )
     found = [(attempt, run.log(attempt.task, attempt.number)) for attempt in attempts]
     found = [(attempt, path) for attempt, path in found if path.is_file() and path.stat().st_size]
     share = min(_MOST_OF_ONE_LOG, _MOST_OF_ALL_LOGS // max(min(len(found), _MOST_LOGS), 1))
     shown = []
+
     for attempt, path in found[:_MOST_LOGS]:
         is_only = len(state.tasks[attempt.task].attempts) == 1
-        name = attempt.task if is_only else f"{attempt.task} · attempt {attempt.number}"
+        if is_only:
+            name = attempt.task
+        else:
+            name = f"{attempt.task} · attempt {attempt.number}"
         shown.append({"name": clean(name), "kind": attempt.kind, **_tail(path, share)})
+
     return {"shown": shown, "left_out": len(found) - len(shown)}
 
 
@@ -162,7 +220,11 @@ def _task(run: RunDirectory, state: RunState, task: Task) -> Row:
     rows = [_attempt(run, state, attempt) for attempt in task.attempts or (task.last,)]
     last = rows[-1]
     before = sum(row["seconds"] for row in rows[:-1])
-    measured = {name: [row[name] for row in rows if row[name] is not None] for name in ("cpu_seconds", "memory")}
+    measured = {}
+
+    for name in ("cpu_seconds", "memory"):
+        measured[name] = [row[name] for row in rows if row[name] is not None]
+
     return {
         **last,
         "state": task.state,
@@ -192,11 +254,15 @@ def _attempt(run: RunDirectory, state: RunState, attempt: Attempt) -> Row:
 
 
 def _where(attempt: Attempt) -> str:
-    return f"{attempt.node or 'no node'}, GPU {attempt.gpus}" if attempt.gpus else attempt.node or ""
+    if attempt.gpus:
+        return f"{attempt.node or 'no node'}, GPU {attempt.gpus}"
+    return attempt.node or ""
 
 
 def _reason(attempt: Attempt) -> str:
-    return attempt.reason or (attempt.kind if attempt.exit_code is None else f"exit code {attempt.exit_code}")
+    return attempt.reason or (
+        attempt.kind if attempt.exit_code is None else f"exit code {attempt.exit_code}"
+    )
 
 
 def _machine(node: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -204,24 +270,41 @@ def _machine(node: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     memory = node.get("memory")
     gpus = Counter(node.get("gpus") or ())
     yield "CPU", f"{node.get('cpu') or 'unknown'}{f', {cores} cores' if cores else ''}"
+
     if memory:
         yield "Memory", formats.size(memory)
+
     if gpus:
         listed = ", ".join(f"{count} × {model}" for model, count in gpus.items())
         yield "GPUs", f"{listed}{f', driver {driver}' if (driver := node.get('driver')) else ''}"
+
     if node.get("system"):
         yield "System", str(node["system"])
-    versions = {"Python": node.get("python"), "Ray": node.get("ray"), **(node.get("packages") or {})}
-    yield "Versions", ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+
+    versions = {
+        "Python": node.get("python"),
+        "Ray": node.get("ray"),
+        **(node.get("packages") or {}),
+    }
+
+    yield (
+        "Versions",
+        ", ".join(f"{name} {version}" for name, version in versions.items() if version),
+    )
 
 
-def _lane(node: str, attempts: Sequence[Attempt], state: RunState, percent: Callable[[float], float]) -> Row:
+def _lane(
+    node: str, attempts: Sequence[Attempt], state: RunState, percent: Callable[[float], float]
+) -> Row:
     """Return a node's attempts as bars, each in the topmost row that is free when it starts."""
     free_at: list[float] = []
     bars = []
     for attempt in attempts:
-        # Ends are worked out from rounded seconds: neighbours may seem to overlap by a few milliseconds.
-        row = next((row for row, end in enumerate(free_at) if end <= attempt.started + 0.02), len(free_at))
+        # Ends are worked out from rounded seconds: neighbours may seem to overlap by a few
+        # milliseconds.
+        row = next(
+            (row for row, end in enumerate(free_at) if end <= attempt.started + 0.02), len(free_at)
+        )
         free_at[row : row + 1] = [_end(state, attempt)]
         bars.append({**_bar(attempt, state, percent), "row": row})
     return {"node": node, "count": len(attempts), "rows": len(free_at), "bars": bars}
@@ -252,7 +335,10 @@ def _title(attempt: Attempt, state: RunState) -> Iterator[str]:
         yield f"continued from the last checkpoint of attempt {attempt.continues}"
     if attempt.checkpoint_at is not None:
         after = formats.duration(max(0.0, attempt.checkpoint_at - attempt.started))
-        yield f"{attempt.checkpoints} checkpoint{'s' * (attempt.checkpoints > 1)}, the last after {after}"
+        yield (
+            f"{attempt.checkpoints} checkpoint{'s' * (attempt.checkpoints > 1)}, the last "
+            f"after {after}"
+        )
 
 
 def _tick_label(seconds: float) -> str:

@@ -15,7 +15,9 @@ ANY = ("0.0.0.0", "::")  # noqa: S104 (compared with, not listened on)
 
 
 def resolve(host: str) -> tuple[str, ...]:
-    """Return the IP addresses of a host name, or the address itself; none if nobody knows the name."""
+    """Return the IP addresses of a host name, or the address itself; none if nobody knows the
+    name.
+    """
     try:
         entries = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError:
@@ -38,13 +40,17 @@ def is_loopback(host: str) -> bool:
 
 
 def proxy_of(url: str) -> str:
-    """Return the proxy that the environment names for an address, without the login to it; "" where it is reached."""
+    """Return the proxy that the environment names for an address, without the login to it; "" where
+    it is reached.
+    """
     parts = urlsplit(url)
     proxies = urllib.request.getproxies()
     proxy = proxies.get(parts.scheme) or proxies.get("all") or ""
     if not proxy or urllib.request.proxy_bypass(parts.hostname or ""):
         return ""
-    return proxy.rpartition("@")[2] if "@" in proxy else proxy
+    if "@" in proxy:
+        return proxy.rpartition("@")[2]
+    return proxy
 
 
 def is_ours(address: str) -> bool:
@@ -57,12 +63,15 @@ def is_free(address: str, port: int) -> bool:
 
 
 def answers(address: str, port: int, *, ca: str = "") -> bool:
-    """Say whether somebody accepts connections there, on this machine or another; with `ca`, whom that one knows."""
+    """Say whether somebody accepts connections there, on this machine or another; with `ca`, whom
+    that one knows.
+    """
     try:
         with socket.create_connection((address, port), timeout=CONNECT_SECONDS) as plain:
             if ca:
                 context = ssl.create_default_context(cadata=ca)
-                # MicroK8s' addresses change; its older CAs lack what Python 3.13 asks of one (microk8s#4864).
+                # MicroK8s' addresses change; its older CAs lack what Python 3.13 asks of one
+                # (microk8s#4864).
                 context.check_hostname = False
                 context.verify_flags &= ~ssl.VERIFY_X509_STRICT
                 context.wrap_socket(plain).close()
@@ -88,7 +97,10 @@ def keep_alive(connection: socket.socket) -> None:
 
 
 def _bind(address: str, port: int) -> int:
-    family = socket.AF_INET6 if ipaddress.ip_address(address).version == 6 else socket.AF_INET
+    if ipaddress.ip_address(address).version == 6:
+        family = socket.AF_INET6
+    else:
+        family = socket.AF_INET
     with socket.socket(family) as tried:
         # As Docker does: connections that have just ended keep no port.
         tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

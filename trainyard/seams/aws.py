@@ -27,7 +27,8 @@ REFUSALS = (
     Rule(
         r"ProfileNotFound.*\((?P<profile>[^)]*)\)",
         "there is no AWS profile {profile} here",
-        "Which there are: aws configure list-profiles. It is `ec2.profile` of the cluster file, or AWS_PROFILE.",
+        "Which there are: aws configure list-profiles. It is `ec2.profile` of the cluster file, "
+        "or AWS_PROFILE.",
         error=PrerequisiteError,
     ),
     Rule(
@@ -39,7 +40,8 @@ REFUSALS = (
     Rule(
         "NoCredentials|PartialCredentials|CredentialRetrieval|ConfigNotFound",
         "there are no AWS credentials for {who}",
-        "As for the AWS command line: aws configure, aws sso login, AWS_PROFILE. Try: aws sts get-caller-identity"
+        "As for the AWS command line: aws configure, aws sso login, AWS_PROFILE. Try: aws sts "
+        "get-caller-identity"
         "{profile}",
         error=PrerequisiteError,
     ),
@@ -58,7 +60,8 @@ REFUSALS = (
     Rule(
         "AuthFailure|InvalidClientTokenId|SignatureDoesNotMatch|UnrecognizedClient|InvalidAccessKeyId",
         "AWS does not accept the credentials of {who}",
-        "Are they right, and is the clock of this machine? Try: aws sts get-caller-identity{profile}",
+        "Are they right, and is the clock of this machine? Try: aws sts "
+        "get-caller-identity{profile}",
         error=PrerequisiteError,
     ),
     Rule(
@@ -81,11 +84,20 @@ REFUSALS = (
     Rule(
         "EndpointConnection|ConnectTimeout|ReadTimeout|ConnectionClosed|ProxyConnection|SSLError|HTTPClient",
         "AWS does not answer in region {region}",
-        "Is there a region of that name, and a way to it from here? Repeat the same command then: it continues.",
+        "Is there a region of that name, and a way to it from here? Repeat the same command "
+        "then: it continues.",
     ),
     # Such as a proxy's page of HTML.
-    Rule("ResponseParser", "what answers to {action} is not AWS", "Is there a proxy between? HTTPS_PROXY, NO_PROXY"),
-    Rule("", "AWS refuses {action}", "When that is mended, or has ended, repeat the same command: it continues."),
+    Rule(
+        "ResponseParser",
+        "what answers to {action} is not AWS",
+        "Is there a proxy between? HTTPS_PROXY, NO_PROXY",
+    ),
+    Rule(
+        "",
+        "AWS refuses {action}",
+        "When that is mended, or has ended, repeat the same command: it continues.",
+    ),
 )
 
 
@@ -98,10 +110,13 @@ class AwsError(OutsideError):
 class Aws:
     """An account and a region. Nothing is asked before the first call; threads may share it.
 
-    Every call raises PrerequisiteError without boto3, credentials or rights, AwsError for whatever else is refused.
+    Every call raises PrerequisiteError without boto3, credentials or rights, AwsError for whatever
+    else is refused.
     """
 
-    def __init__(self, environ: Mapping[str, str], *, region: str | None = None, profile: str | None = None) -> None:
+    def __init__(
+        self, environ: Mapping[str, str], *, region: str | None = None, profile: str | None = None
+    ) -> None:
         self.profile = profile or environ.get("AWS_PROFILE")
         self._region = region or environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
         self._lock = threading.Lock()
@@ -110,7 +125,9 @@ class Aws:
 
     @property
     def region(self) -> str:
-        """Return the region, of the file, the environment or the profile. Raises PrerequisiteError without any."""
+        """Return the region, of the file, the environment or the profile. Raises PrerequisiteError
+        without any.
+        """
         if self._region is None:
             self._client("ec2")
             self._region = str(self._session.region_name)
@@ -121,7 +138,9 @@ class Aws:
         """Return whose credentials these are: Account, Arn; asked once."""
         return self.call("sts", "get_caller_identity")
 
-    def call(self, service: str, operation: str, *, region: str | None = None, **arguments: Any) -> dict[str, Any]:
+    def call(
+        self, service: str, operation: str, *, region: str | None = None, **arguments: Any
+    ) -> dict[str, Any]:
         """Ask, or change: call("ec2", "describe_images", ImageIds=[...])."""
         client = self._client(service, region)
         from botocore.exceptions import BotoCoreError, ClientError
@@ -133,7 +152,9 @@ class Aws:
             raise self._error(error, service, operation, region) from error
         return cast("dict[str, Any]", answer)
 
-    def find(self, service: str, operation: str, *, region: str | None = None, **arguments: Any) -> dict[str, Any]:
+    def find(
+        self, service: str, operation: str, *, region: str | None = None, **arguments: Any
+    ) -> dict[str, Any]:
         """Ask about one thing by its name or id; {} if there is none."""
         try:
             return self.call(service, operation, region=region, **arguments)
@@ -153,21 +174,41 @@ class Aws:
         try:
             if not client.can_paginate(operation):
                 return list(getattr(client, operation)(**arguments)[key])
-            return [entry for page in client.get_paginator(operation).paginate(**arguments) for entry in page[key]]
+            return [
+                entry
+                for page in client.get_paginator(operation).paginate(**arguments)
+                for entry in page[key]
+            ]
         except (BotoCoreError, ClientError, ResponseParserError) as error:
             raise self._error(error, service, operation, region) from error
 
     def described(
-        self, what: str, only: Mapping[str, Iterable[str]] | None = None, *, region: str | None = None, **arguments: Any
+        self,
+        what: str,
+        only: Mapping[str, Iterable[str]] | None = None,
+        *,
+        region: str | None = None,
+        **arguments: Any,
     ) -> list[dict[str, Any]]:
         """Return EC2's objects of a kind, such as "key_pairs", that pass these filters."""
-        arguments["Filters"] = [{"Name": name, "Values": sorted(values)} for name, values in (only or {}).items()]
-        key = "Reservations" if what == "instances" else what.title().replace("_", "")
+        arguments["Filters"] = [
+            {"Name": name, "Values": sorted(values)} for name, values in (only or {}).items()
+        ]
+        if what == "instances":
+            key = "Reservations"
+        else:
+            key = what.title().replace("_", "")
         return self.pages("ec2", f"describe_{what}", key, region=region, **arguments)
 
-    def instances(self, tags: Mapping[str, str], *, region: str | None = None) -> list[dict[str, Any]]:
-        """Return the instances that carry all these tags, in every state; the value "*" stands for any."""
-        found = self.described("instances", {f"tag:{name}": [value] for name, value in tags.items()}, region=region)
+    def instances(
+        self, tags: Mapping[str, str], *, region: str | None = None
+    ) -> list[dict[str, Any]]:
+        """Return the instances that carry all these tags, in every state; the value "*" stands for
+        any.
+        """
+        found = self.described(
+            "instances", {f"tag:{name}": [value] for name, value in tags.items()}, region=region
+        )
         return [instance for reservation in found for instance in reservation["Instances"]]
 
     def _client(self, service: str, region: str | None = None) -> Any:
@@ -178,20 +219,29 @@ class Aws:
         except ImportError as error:
             raise PrerequisiteError(
                 "boto3, with which AWS is asked, is not installed",
-                hint=f"Install it: {versions.installing('ec2')}; for ECR alone: {versions.installing('aws')}",
+                hint=f"Install it: {versions.installing('ec2')}; for ECR alone: "
+                f"{versions.installing('aws')}",
             ) from error
+
         with self._lock:
             key = service, region or self._region
             try:
                 if self._session is None:
-                    self._session = boto3.session.Session(profile_name=self.profile, region_name=self._region)
+                    self._session = boto3.session.Session(
+                        profile_name=self.profile, region_name=self._region
+                    )
                 if key not in self._clients:
-                    self._clients[key] = self._session.client(service, region_name=key[1], config=_config(Config))
+                    self._clients[key] = self._session.client(
+                        service, region_name=key[1], config=_config(Config)
+                    )
             except (BotoCoreError, ValueError) as error:
                 raise self._error(error, service, "", region) from error
+
             return self._clients[key]
 
-    def _error(self, error: Exception, service: str, operation: str, region: str | None) -> TrainyardError:
+    def _error(
+        self, error: Exception, service: str, operation: str, region: str | None
+    ) -> TrainyardError:
         detail = getattr(error, "response", {}).get("Error", {})
         code = str(detail.get("Code", ""))
         words = {
@@ -201,18 +251,25 @@ class Aws:
             "service": service,
             "action": f"{service}:{operation.title().replace('_', '')}",
         }
+
         text = f"{type(error).__name__} {code}: {detail.get('Message', error)}"
         # The last rule fits everything.
         cause = cast(Diagnosis, explain(text, REFUSALS, **words))
-        made = cause.error(cause.message, where=cause.raw.removeprefix("ClientError "), hint=cause.hint)
+        made = cause.error(
+            cause.message, where=cause.raw.removeprefix("ClientError "), hint=cause.hint
+        )
+
         if cause.error is OutsideError:
             made = AwsError(made.what, where=made.where, hint=made.hint)
             made.code = code
+
         return made
 
 
 def caller_address() -> str:
-    """Return the address by which the internet sees this machine. Raises OutsideError where nobody says."""
+    """Return the address by which the internet sees this machine. Raises OutsideError where nobody
+    says.
+    """
     try:
         answer = httpx.get(WHO_AM_I, timeout=CONNECT_SECONDS).raise_for_status()
         return str(ipaddress.IPv4Address(answer.text.strip()))

@@ -10,14 +10,25 @@ from trainyard.seams.aws import Aws
 
 # The API answers about all regions, in few of them.
 _REGION = "us-east-1"
-_ON_DEMAND = {"operatingSystem": "Linux", "tenancy": "Shared", "preInstalledSw": "NA", "capacitystatus": "Used"}
+_ON_DEMAND = {
+    "operatingSystem": "Linux",
+    "tenancy": "Shared",
+    "preInstalledSw": "NA",
+    "capacitystatus": "Used",
+}
 
 
 def hourly(aws: Aws, region: str, types: Sequence[str]) -> float | None:
-    """Return what instances of these types cost an hour on demand, in USD; None if one of the prices is not known."""
-    prices = {name: _price(aws, region, instanceType=name, **_ON_DEMAND) for name in dict.fromkeys(types)}
+    """Return what instances of these types cost an hour on demand, in USD; None if one of the
+    prices is not known.
+    """
+    prices = {
+        name: _price(aws, region, instanceType=name, **_ON_DEMAND) for name in dict.fromkeys(types)
+    }
     known = [price for name in types if (price := prices[name]) is not None]
-    return sum(known) if types and len(known) == len(types) else None
+    if types and len(known) == len(types):
+        return sum(known)
+    return None
 
 
 def monthly(aws: Aws, region: str, gibibytes: int, kind: str) -> float | None:
@@ -28,12 +39,25 @@ def monthly(aws: Aws, region: str, gibibytes: int, kind: str) -> float | None:
 
 def _price(aws: Aws, region: str, **product: str) -> float | None:
     fields = {"regionCode": region, **product}
-    filters = [{"Type": "TERM_MATCH", "Field": key, "Value": value} for key, value in fields.items()]
+    filters = [
+        {"Type": "TERM_MATCH", "Field": key, "Value": value} for key, value in fields.items()
+    ]
     try:
-        found = aws.call("pricing", "get_products", region=_REGION, ServiceCode="AmazonEC2", Filters=filters)
-        terms = [term for entry in found["PriceList"] for term in json.loads(entry)["terms"]["OnDemand"].values()]
-        prices = [float(part["pricePerUnit"]["USD"]) for term in terms for part in term["priceDimensions"].values()]
+        found = aws.call(
+            "pricing", "get_products", region=_REGION, ServiceCode="AmazonEC2", Filters=filters
+        )
+        terms = []
+
+        for entry in found["PriceList"]:
+            for term in json.loads(entry)["terms"]["OnDemand"].values():
+                terms.append(term)
+
+        prices = []
+        for term in terms:
+            for part in term["priceDimensions"].values():
+                prices.append(float(part["pricePerUnit"]["USD"]))
     except (TrainyardError, KeyError):
         # A price is never worth an error: few may ask for them.
         return None
+
     return max(prices, default=None)

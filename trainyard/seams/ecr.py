@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from trainyard.seams.aws import Aws, AwsError
 from trainyard.seams.registry.auth import Login
 
-# ACCOUNT.dkr.ecr.REGION.amazonaws.com[.cn], and the dual-stack names (ECR user guide, "Private registry").
+# ACCOUNT.dkr.ecr.REGION.amazonaws.com[.cn], and the dual-stack names (ECR user guide, "Private
+# registry").
 _ADDRESS = re.compile(
     r"(?P<account>\d{12})\.dkr[.-]ecr(?:-fips)?\.(?P<region>[a-z0-9-]+)\.(?:amazonaws\.com(?:\.cn)?|on\.aws)(?::\d+)?"
 )
@@ -22,26 +23,38 @@ def region(address: str) -> str:
 
 
 def login(address: str, environ: Mapping[str, str]) -> Login:
-    """Return a fresh login: it is asked for at every push and pull, so it is never the one that expired.
+    """Return a fresh login: it is asked for at every push and pull, so it is never the one that
+    expired.
 
-    Raises PrerequisiteError without boto3, AWS credentials or rights, OutsideError when AWS refuses.
+    Raises PrerequisiteError without boto3, AWS credentials or rights, OutsideError when AWS
+    refuses.
     """
     answer = _aws(address, environ).call("ecr", "get_authorization_token")
-    user, _, password = base64.b64decode(answer["authorizationData"][0]["authorizationToken"]).decode().partition(":")
+    user, _, password = (
+        base64.b64decode(answer["authorizationData"][0]["authorizationToken"])
+        .decode()
+        .partition(":")
+    )
     return Login("AWS ECR", user, password)
 
 
 def has_repository(address: str, name: str, environ: Mapping[str, str]) -> bool:
     """Say whether a repository exists, in the account that the address names."""
     return bool(
-        _aws(address, environ).find("ecr", "describe_repositories", repositoryNames=[name], **_account(address))
+        _aws(address, environ).find(
+            "ecr", "describe_repositories", repositoryNames=[name], **_account(address)
+        )
     )
 
 
 def make_repository(address: str, name: str, environ: Mapping[str, str]) -> None:
-    """Make a repository, in the account that the address names; one that is there already is fine."""
+    """Make a repository, in the account that the address names; one that is there already is
+    fine.
+    """
     try:
-        _aws(address, environ).call("ecr", "create_repository", repositoryName=name, **_account(address))
+        _aws(address, environ).call(
+            "ecr", "create_repository", repositoryName=name, **_account(address)
+        )
     except AwsError as error:
         if error.code != "RepositoryAlreadyExistsException":
             raise
@@ -49,7 +62,9 @@ def make_repository(address: str, name: str, environ: Mapping[str, str]) -> None
 
 def _account(address: str) -> dict[str, str]:
     named = _ADDRESS.fullmatch(address)
-    return {"registryId": named["account"]} if named else {}
+    if named:
+        return {"registryId": named["account"]}
+    return {}
 
 
 def _aws(address: str, environ: Mapping[str, str]) -> Aws:

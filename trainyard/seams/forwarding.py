@@ -1,7 +1,7 @@
 """Ports and sockets of this machine that lead elsewhere, for as long as this process lives.
 
-Each connection to one is served by a thread of its own. One that leads nowhere is closed at once, which clients
-understand sooner than silence, and `last_error` says why.
+Each connection to one is served by a thread of its own. One that leads nowhere is closed at once,
+which clients understand sooner than silence, and `last_error` says why.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ _lock = threading.Lock()
 
 
 def shared(key: Hashable, make: Callable[[], Forward]) -> Forward:
-    """Return the forward of that key, made if there is none yet: the same question has the same answer."""
+    """Return the forward of that key, made if there is none yet: the same question has the same
+    answer.
+    """
     with _lock:
         if key not in _forwards:
             _forwards[key] = make()
@@ -29,9 +31,14 @@ def shared(key: Hashable, make: Callable[[], Forward]) -> Forward:
 
 
 def last_error(address: object) -> str:
-    """Say why the newest connection to a forward, by its port or path, came to nothing; "" if it did not."""
+    """Say why the newest connection to a forward, by its port or path, came to nothing; "" if it
+    did not.
+    """
     with _lock:
-        return next((forward.last_error for forward in _forwards.values() if forward.address == address), "")
+        for forward in _forwards.values():
+            if forward.address == address:
+                return forward.last_error
+        return ""
 
 
 def loopback() -> socket.socket:
@@ -39,7 +46,9 @@ def loopback() -> socket.socket:
 
 
 class Forward:
-    """A listener, and what serves one connection to it: it returns, or raises, why that came to nothing."""
+    """A listener, and what serves one connection to it: it returns, or raises, why that came to
+    nothing.
+    """
 
     def __init__(self, listener: socket.socket, serve: Callable[[socket.socket], str]) -> None:
         self.last_error = ""

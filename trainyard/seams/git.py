@@ -10,20 +10,27 @@ _SECONDS = 10.0
 
 
 def revision(directory: Path) -> dict[str, Any] | None:
-    """Return {"revision", "dirty"} of the repository that holds a directory, or None outside of one or without git."""
+    """Return {"revision", "dirty"} of the repository that holds a directory, or None outside of one
+    or without git.
+    """
     head = _git(directory, "rev-parse", "HEAD")
     changed = _git(directory, "status", "--porcelain", "--untracked-files=normal")
-    return None if head is None or changed is None else {"revision": head, "dirty": bool(changed)}
+    if head is None or changed is None:
+        return None
+    return {"revision": head, "dirty": bool(changed)}
 
 
 def top(directory: Path) -> Path | None:
-    """Return the top of the repository that holds a directory, or None outside of one or without git."""
+    """Return the top of the repository that holds a directory, or None outside of one or without
+    git.
+    """
     found = _git(directory, "rev-parse", "--show-toplevel")
     return None if found is None else Path(found)
 
 
 def described(directory: Path) -> str | None:
-    """Return what tools that take a version from git take it from: the nearest tag, the commit, and changes.
+    """Return what tools that take a version from git take it from: the nearest tag, the commit, and
+    changes.
 
     None outside of a repository, without git, and before the first commit.
     """
@@ -31,7 +38,9 @@ def described(directory: Path) -> str | None:
 
 
 def changed(top: Path) -> tuple[str, ...]:
-    """Return the tracked files of a repository that differ from its last commit, also those that are gone."""
+    """Return the tracked files of a repository that differ from its last commit, also those that
+    are gone.
+    """
     names = _git(top, "diff", "--name-only", "--no-renames", "-z", "HEAD") or ""
     return tuple(filter(None, names.split("\0")))
 
@@ -40,6 +49,8 @@ def _git(directory: Path, *arguments: str) -> str | None:
     # --no-optional-locks: only look, never write the repository's index
     command = ["git", "--no-optional-locks", "-C", str(directory), *arguments]
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=_SECONDS).stdout.strip()
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=_SECONDS
+        ).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None

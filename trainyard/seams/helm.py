@@ -1,6 +1,7 @@
 """Helm: what a chart defines, which release there is, and a release made or removed.
 
-`--wait` is never used: what is ready is asked of Kubernetes itself. Values travel through stdin, and never in argv.
+`--wait` is never used: what is ready is asked of Kubernetes itself. Values travel through stdin,
+and never in argv.
 """
 
 from __future__ import annotations
@@ -16,9 +17,13 @@ from trainyard.errors import OutsideError, PrerequisiteError
 from trainyard.seams import programs
 from trainyard.seams.kube.types import Object
 
-INSTALL = "Install Helm 3 (helm.sh/docs/intro/install), or have the KubeRay operator installed by somebody who has it."
+INSTALL = (
+    "Install Helm 3 (helm.sh/docs/intro/install), or have the KubeRay operator installed "
+    "by somebody who has it."
+)
 UNREACHABLE = (
-    "If this machine does not reach that repository: `helm pull` the chart on one that does, and name the directory or "
+    "If this machine does not reach that repository: `helm pull` the chart on one that does, and "
+    "name the directory or "
     ".tgz in the cluster file (kuberay.operator.chart); or a mirror (kuberay.operator.repository)."
 )
 # What Go's HTTP client says of a server that cannot be had.
@@ -31,7 +36,9 @@ _SAFE = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart: a directory or archive here, or a name in a repository (https://..., oci://...) with its version."""
+    """A chart: a directory or archive here, or a name in a repository (https://..., oci://...) with
+    its version.
+    """
 
     name: str
     repository: str | None = None
@@ -50,7 +57,9 @@ class Chart:
 
 @dataclass(frozen=True)
 class Release:
-    """A release as Helm knows it: `status` is deployed, pending-install, failed, ...; `description` is who made it."""
+    """A release as Helm knows it: `status` is deployed, pending-install, failed, ...; `description`
+    is who made it.
+    """
 
     status: str
     description: str
@@ -68,22 +77,48 @@ class Helm:
         """Return the CRDs that a chart brings; nothing of Kubernetes is asked."""
         output = self._run(["show", "crds", *chart.arguments], doing=f"read the chart {chart.name}")
         documents = yaml.load_all(output, Loader=_SAFE)
-        return [each for each in documents if each and each.get("kind") == "CustomResourceDefinition"]
+        return [
+            each for each in documents if each and each.get("kind") == "CustomResourceDefinition"
+        ]
 
     def release(self, name: str, namespace: str) -> Release | None:
-        """Return a release, None if there is none of that name; one that was uninstalled is none."""
+        """Return a release, None if there is none of that name; one that was uninstalled is
+        none.
+        """
         command = ["status", name, *self._in(namespace), "--output", "json"]
-        output = self._run(command, doing=f"ask for the release {name}", unless="release: not found")
+        output = self._run(
+            command, doing=f"ask for the release {name}", unless="release: not found"
+        )
         # Plugins and libraries print lines of their own before it.
         start = output.find("{")
-        info = json.loads(output[start:])["info"] if start >= 0 else {}
+        if start >= 0:
+            info = json.loads(output[start:])["info"]
+        else:
+            info = {}
         if not info or info["status"] in ("uninstalled", "uninstalling"):
             return None
         return Release(info["status"], str(info.get("description", "")))
 
-    def install(self, name: str, chart: Chart, namespace: str, values: Mapping[str, Any], *, description: str) -> None:
-        """Install or upgrade a release in a namespace that is there; its CRDs are left to the caller."""
-        command = ["upgrade", name, *chart.arguments, "--install", "--skip-crds", *self._in(namespace)]
+    def install(
+        self,
+        name: str,
+        chart: Chart,
+        namespace: str,
+        values: Mapping[str, Any],
+        *,
+        description: str,
+    ) -> None:
+        """Install or upgrade a release in a namespace that is there; its CRDs are left to the
+        caller.
+        """
+        command = [
+            "upgrade",
+            name,
+            *chart.arguments,
+            "--install",
+            "--skip-crds",
+            *self._in(namespace),
+        ]
         command += ["--description", description, "--values", "-"]
         self._run(command, doing=f"install {name}", stdin=json.dumps(dict(values)))
 
@@ -93,17 +128,27 @@ class Helm:
     def _in(self, namespace: str) -> tuple[str, ...]:
         return ("--namespace", namespace, "--kube-context", self.context)
 
-    def _run(self, arguments: Sequence[str], *, doing: str, stdin: str = "", unless: str = "") -> str:
-        """Return what Helm printed without its warnings, "" where it failed with words that are no failure to us."""
+    def _run(
+        self, arguments: Sequence[str], *, doing: str, stdin: str = "", unless: str = ""
+    ) -> str:
+        """Return what Helm printed without its warnings, "" where it failed with words that are no
+        failure to us.
+        """
         helm = programs.find("helm", self.environ, hint=INSTALL)
         lines: list[str] = []
         env = {**self.environ, "KUBECONFIG": self.kubeconfig}
-        ended = programs.run([helm, *arguments], env=env, stdin=stdin.encode(), on_line=lines.append, seconds=SECONDS)
-        output = "\n".join(line for line in lines if not line.startswith(("WARNING:", "W0", "W1", "I0", "I1")))
+        ended = programs.run(
+            [helm, *arguments], env=env, stdin=stdin.encode(), on_line=lines.append, seconds=SECONDS
+        )
+        output = "\n".join(
+            line for line in lines if not line.startswith(("WARNING:", "W0", "W1", "I0", "I1"))
+        )
+
         if ended.code == 0:
             return output
         if unless and unless in output:
             return ""
+
         why = output.rpartition("Error:")[2].strip()[-600:] or f"exit code {ended.code}"
         error = PrerequisiteError if "forbidden" in why.lower() else OutsideError
         hint = UNREACHABLE if any(words in why for words in _SILENT) else None

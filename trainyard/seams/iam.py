@@ -16,13 +16,19 @@ FOR_EC2 = {
 def may_pass(aws: Aws, caller: str, role: str) -> bool:
     """Say whether a user, or who has the session, may give a role to instances; all are ARNs.
 
-    What depends on circumstances of the request that are not known here (tags, times) counts as allowed.
+    What depends on circumstances of the request that are not known here (tags, times) counts as
+    allowed.
     """
     if caller.endswith(":root"):
         return True
+
     # The policies of a session are its role's, which has a path that the session hides.
     session = re.search(":assumed-role/([^/]+)/", caller)
-    who = aws.call("iam", "get_role", RoleName=session[1])["Role"]["Arn"] if session else caller
+    if session:
+        who = aws.call("iam", "get_role", RoleName=session[1])["Role"]["Arn"]
+    else:
+        who = caller
+
     results = aws.pages(
         "iam",
         "simulate_principal_policy",
@@ -32,4 +38,8 @@ def may_pass(aws: Aws, caller: str, role: str) -> bool:
         ResourceArns=[role],
         ContextEntries=[FOR_EC2],
     )
-    return all(result["EvalDecision"] == "allowed" or result.get("MissingContextValues") for result in results)
+
+    return all(
+        result["EvalDecision"] == "allowed" or result.get("MissingContextValues")
+        for result in results
+    )

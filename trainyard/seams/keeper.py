@@ -1,11 +1,13 @@
 """The keeper of one local Ray node: everything the node starts is its descendant, and ends with it.
 
-`ray start` leaves daemons behind that nobody owns. The keeper takes them in (as their "subreaper", prctl(2)), so that
-one recorded process stands for the node. It ends all of them when it is asked to (SIGTERM) or when the node's heart
-stops; when the keeper itself is killed, what it started is still found by its session.
+`ray start` leaves daemons behind that nobody owns. The keeper takes them in (as their "subreaper",
+prctl(2)), so that one recorded process stands for the node. It ends all of them when it is asked to
+(SIGTERM) or when the node's heart stops; when the keeper itself is killed, what it started is still
+found by its session.
 
-Usage: keeper.py RECORD LOG COMMAND...   It waits until RECORD names its pid: so nothing ever runs that nobody can
-find. LOG is where its output and that of COMMAND go; its working directory is the node's temporary directory.
+Usage: keeper.py RECORD LOG COMMAND...   It waits until RECORD names its pid: so nothing ever runs
+that nobody can find. LOG is where its output and that of COMMAND go; its working directory is the
+node's temporary directory.
 """
 
 from __future__ import annotations
@@ -36,10 +38,14 @@ GAVE_UP = "keeper: this machine is too busy for Ray's own time limits"
 TRIES = 3
 # Processes that want to run for each CPU.
 BUSY = 2
-# Limits that Ray has no setting for: 15 s for its agents to start (node_manager.cc), 30 s for the raylet (node.py).
-# With a load of 10 on 2 cores they were seen to pass; the same node started well the next time.
-# The third is what a worker says whose head was started again meanwhile.
-TOO_BUSY = ("Timed out waiting for file", "The current node timed out during startup", "WrongClusterID")
+# Limits that Ray has no setting for: 15 s for its agents to start (node_manager.cc), 30 s for the
+# raylet (node.py). With a load of 10 on 2 cores they were seen to pass; the same node started well
+# the next time. The third is what a worker says whose head was started again meanwhile.
+TOO_BUSY = (
+    "Timed out waiting for file",
+    "The current node timed out during startup",
+    "WrongClusterID",
+)
 RAYLET_LOG = Path("session_latest/logs/raylet.out")
 
 
@@ -52,6 +58,7 @@ def main(record: Path, log: Path, command: list[str]) -> int:
     _adopt_orphans()
     signal.signal(signal.SIGTERM, _ask)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
     try:
         if not _named_in(record, seconds=10.0):
             return 1
@@ -60,6 +67,7 @@ def main(record: Path, log: Path, command: list[str]) -> int:
             _stay_while_alive()
     except _AskedToEndError:
         code = 0
+
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     _end_everything()
     return code
@@ -87,7 +95,8 @@ def _was_too_busy(log: Path, size: int) -> bool:
 
 
 def _end_everything() -> None:
-    # Nothing on the node is worth a longer wait, and gcs_server may ignore SIGTERM for many seconds.
+    # Nothing on the node is worth a longer wait, and gcs_server may ignore SIGTERM for many
+    # seconds.
     processes.end(_mine, grace=1.0, deadline=5.0)
     _reap()
 
@@ -104,7 +113,9 @@ def _ask(signum: int, frame: object) -> None:
 
 
 def _named_in(record: Path, *, seconds: float) -> bool:
-    """Wait until the record names this process; whoever started us may have been killed before writing it."""
+    """Wait until the record names this process; whoever started us may have been killed before
+    writing it.
+    """
     give_up = time.monotonic() + seconds
     while time.monotonic() < give_up:
         try:
@@ -117,7 +128,9 @@ def _named_in(record: Path, *, seconds: float) -> bool:
 
 
 def _wait_for(pid: int) -> int:
-    """Return the exit code of `ray start`; it would wait 45 s for a GCS that has long died, so we look ourselves."""
+    """Return the exit code of `ray start`; it would wait 45 s for a GCS that has long died, so we
+    look ourselves.
+    """
     launcher = psutil.Process(pid)
     while True:
         ended, status = os.waitpid(pid, os.WNOHANG)

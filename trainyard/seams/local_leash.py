@@ -1,7 +1,8 @@
-"""The leash of a local cluster: a process that ends all others of it, and itself, and removes their files.
+"""The leash of a local cluster: a process that ends all others of it, and itself, and removes their
+files.
 
-Usage: local_leash.py SETTINGS, as trainyard_runner.leash has them; `local` names the `marker` that the cluster's
-processes carry in their environment, and the `files` and directories to remove.
+Usage: local_leash.py SETTINGS, as trainyard_runner.leash has them; `local` names the `marker` that
+the cluster's processes carry in their environment, and the `files` and directories to remove.
 """
 
 from __future__ import annotations
@@ -28,9 +29,13 @@ def main(settings: leash.Settings) -> None:
 
 
 def end(target: leash.Settings) -> None:
-    """End every process of the cluster but this one, which has not much left to do. Raises OSError for what stays."""
+    """End every process of the cluster but this one, which has not much left to do. Raises OSError
+    for what stays.
+    """
     # A keeper needs 3 s for its node.
-    if left := processes.end(lambda: processes.members([], marker=target["marker"]), grace=5.0, deadline=5.0):
+    if left := processes.end(
+        lambda: processes.members([], marker=target["marker"]), grace=5.0, deadline=5.0
+    ):
         raise OSError(f"processes that do not end: {sorted(process.pid for process in left)}")
     for path in target["files"]:
         if Path(path).is_dir():

@@ -1,7 +1,7 @@
 """A port of this machine that ends at a port of a node, through a program that runs commands there.
 
-That program is `docker exec`, `kubectl exec` or `ssh`. Each connection starts it once, and is its stdin and stdout, as
-inetd does it: so this way is there wherever a shell is, with the same login.
+That program is `docker exec`, `kubectl exec` or `ssh`. Each connection starts it once, and is its
+stdin and stdout, as inetd does it: so this way is there wherever a shell is, with the same login.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from contextlib import contextmanager, suppress
 from trainyard.errors import RequestError
 from trainyard.seams.forwarding import LOOPBACK, WAITING, Forward
 
-# Passes stdin and stdout to a port of the machine on which it runs, and ends when that side closes the connection.
+# Passes stdin and stdout to a port of the machine on which it runs, and ends when that side closes
+# the connection.
 RELAY = """
 import os, socket, sys, threading
 
@@ -38,7 +39,9 @@ os._exit(0)
 
 
 def relay(port: int) -> str:
-    """Return the command line that relays its stdin and stdout to this port of the node on which it runs."""
+    """Return the command line that relays its stdin and stdout to this port of the node on which it
+    runs.
+    """
     return shlex.join(["python3", "-c", RELAY, str(port)])
 
 
@@ -46,10 +49,11 @@ def relay(port: int) -> str:
 def forwarded(
     words: Sequence[str], environ: Mapping[str, str], *, port: int, failed: Callable[[str], None]
 ) -> Iterator[int]:
-    """Serve a port of 127.0.0.1 (0: any free one), which is yielded; each connection runs the program `words`.
+    """Serve a port of 127.0.0.1 (0: any free one), which is yielded; each connection runs the
+    program `words`.
 
-    `failed` is told the last line of stderr of each program that fails. Those that still run at the end are ended.
-    Raises RequestError where the port is in use, or may not be used.
+    `failed` is told the last line of stderr of each program that fails. Those that still run at the
+    end are ended. Raises RequestError where the port is in use, or may not be used.
     """
     running: list[subprocess.Popen[bytes]] = []
 
@@ -64,18 +68,29 @@ def forwarded(
         ) as program:
             running.append(program)
             _, complaint = program.communicate()
+
         running.remove(program)
         if program.returncode > 0:
-            failed((complaint.decode(errors="replace").strip() or f"exit code {program.returncode}").splitlines()[-1])
+            failed(
+                (
+                    complaint.decode(errors="replace").strip() or f"exit code {program.returncode}"
+                ).splitlines()[-1]
+            )
+
         return ""
 
     try:
         listener = socket.create_server((LOOPBACK, port), backlog=WAITING)
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
+        if error.errno:
+            reason = os.strerror(error.errno)
+        else:
+            reason = str(error)
         raise RequestError(
-            f"port {port} of this machine cannot be used: {reason}", hint="Name another one: 16006:6006"
+            f"port {port} of this machine cannot be used: {reason}",
+            hint="Name another one: 16006:6006",
         ) from error
+
     try:
         yield int(Forward(listener, serve).address)
     finally:

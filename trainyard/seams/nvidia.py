@@ -21,4 +21,6 @@ def gpu_ids(engine: Engine) -> tuple[str, ...]:
         there = connect(engine.ssh, engine.environ).run(COMMAND, seconds=SECONDS)
         code = there.code
         lines = tuple(there.stdout.splitlines())
-    return tuple(filter(str.isdigit, lines)) if code == 0 else ()
+    if code == 0:
+        return tuple(filter(str.isdigit, lines))
+    return ()

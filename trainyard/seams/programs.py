@@ -43,7 +43,9 @@ class Ended:
 
 
 def find(name: str, environ: Mapping[str, str], *, hint: str) -> str:
-    """Return the path of a program. Raises PrerequisiteError with the hint when it is not installed."""
+    """Return the path of a program. Raises PrerequisiteError with the hint when it is not
+    installed.
+    """
     path = shutil.which(name, path=environ.get("PATH"))
     if path is None:
         raise PrerequisiteError(f"{name} is not installed", hint=hint)
@@ -55,8 +57,11 @@ def become(command: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
 
     Raises PrerequisiteError where it is not installed.
     """
-    path = find(command[0], environ, hint=f"Install it, or run this where it is: {shlex.join(command)}")
-    # What we do as we end: keys that were written for a moment are removed. Python's own SIGPIPE is not for others.
+    path = find(
+        command[0], environ, hint=f"Install it, or run this where it is: {shlex.join(command)}"
+    )
+    # What we do as we end: keys that were written for a moment are removed. Python's own SIGPIPE is
+    # not for others.
     atexit._run_exitfuncs()
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.execve(path, list(command), dict(environ))  # noqa: S606
@@ -71,15 +76,17 @@ def run(
     on_line: Callable[[str], None] | None = None,
     seconds: float | None = None,
 ) -> Ended:
-    """Run a program and hand over each line as it comes; on Ctrl-C, or after `seconds`, end it and all it started.
+    """Run a program and hand over each line as it comes; on Ctrl-C, or after `seconds`, end it and
+    all it started.
 
-    `stdin` is its input, or what writes it: an input that is too large for memory. An error of the writer is raised
-    here, once the program has ended.
-    After `seconds` the exit code is that of the signal: -2, or -9 if it did not end by itself. A program that is not
-    installed ends with NOT_FOUND, as in a shell.
+    `stdin` is its input, or what writes it: an input that is too large for memory. An error of the
+    writer is raised here, once the program has ended. After `seconds` the exit code is that of the
+    signal: -2, or -9 if it did not end by itself. A program that is not installed ends with
+    NOT_FOUND, as in a shell.
     """
     tail: deque[str] = deque(maxlen=TAIL_LINES)
     errors: list[Exception] = []
+
     try:
         process = subprocess.Popen(
             list(command),
@@ -93,10 +100,12 @@ def run(
         )
     except FileNotFoundError:
         return Ended(NOT_FOUND, ())
+
     threading.Thread(target=_feed, args=(process, stdin, errors), daemon=True).start()
     timer = threading.Timer(seconds or threading.TIMEOUT_MAX, _end, [process])
     timer.daemon = True
     timer.start()
+
     try:
         for raw in process.stdout or ():
             line = raw.decode(errors="replace").rstrip("\r\n")
@@ -109,13 +118,17 @@ def run(
         raise
     finally:
         timer.cancel()
+
     if errors:
         raise errors[0]
+
     return Ended(code, tuple(tail))
 
 
 def _feed(
-    process: subprocess.Popen[bytes], content: bytes | Callable[[IO[bytes]], None], errors: list[Exception]
+    process: subprocess.Popen[bytes],
+    content: bytes | Callable[[IO[bytes]], None],
+    errors: list[Exception],
 ) -> None:
     """Write the input and close it; a program that ends before it has read all is no error."""
     if not process.stdin:

@@ -32,9 +32,11 @@ from trainyard.seams.ray_types import (
 )
 from trainyard.seams.threads import within
 
-# Ray's own limit for a package in the GCS (ray/_private/runtime_env/packaging.py, GCS_STORAGE_MAX_SIZE).
+# Ray's own limit for a package in the GCS (ray/_private/runtime_env/packaging.py,
+# GCS_STORAGE_MAX_SIZE).
 PACKAGE_LIMIT = 500 * 1024 * 1024
-# The dashboard answers 413 to anything above 100 MiB (DASHBOARD_CLIENT_MAX_SIZE), so that bigger packages go in parts.
+# The dashboard answers 413 to anything above 100 MiB (DASHBOARD_CLIENT_MAX_SIZE), so that bigger
+# packages go in parts.
 PART_LIMIT = 64 * 1024 * 1024
 
 CONNECT_SECONDS = 5.0
@@ -52,7 +54,9 @@ ANSWER_LIMIT = 16 * 1024 * 1024
 
 Result = TypeVar("Result")
 
-NOT_ITS_TOKEN = "Is it the token of this cluster? The file of an existing one says where it is read from."  # noqa: S105
+NOT_ITS_TOKEN = (
+    "Is it the token of this cluster? The file of an existing one says where it is read from."  # noqa: S105
+)
 
 
 class UnreachableError(OutsideError):
@@ -71,12 +75,14 @@ class FileMissingError(OutsideError):
     """A node has no log file of that name (yet)."""
 
 
-def without_marks(chunks: Iterator[bytes], *, refuse: Callable[[bytes], NoReturn]) -> Iterator[bytes]:
+def without_marks(
+    chunks: Iterator[bytes], *, refuse: Callable[[bytes], NoReturn]
+) -> Iterator[bytes]:
     """Yield a log file's bytes without the mark that an old dashboard sends before each block.
 
-    The mark is 1, or 0 before an error (state_head.py, formatter_leading_1, of Ray 2.44.1). Every block but
-    the last has BLOCK bytes, also of a file that grows: the agent looks once where it ends. `refuse` is given
-    the error.
+    The mark is 1, or 0 before an error (state_head.py, formatter_leading_1, of Ray 2.44.1). Every
+    block but the last has BLOCK bytes, also of a file that grows: the agent looks once where it
+    ends. `refuse` is given the error.
     """
     left = 0
     for chunk in chunks:
@@ -95,11 +101,17 @@ def without_marks(chunks: Iterator[bytes], *, refuse: Callable[[bytes], NoReturn
 class RayApi:
     """A connection to one cluster; use it as a context manager.
 
-    Threads may share it: httpx keeps a pool of connections. `refused` is what to do where the token is refused.
+    Threads may share it: httpx keeps a pool of connections. `refused` is what to do where the token
+    is refused.
     """
 
     def __init__(
-        self, address: str, token: str | None, *, answer_seconds: float = ANSWER_SECONDS, refused: str = ""
+        self,
+        address: str,
+        token: str | None,
+        *,
+        answer_seconds: float = ANSWER_SECONDS,
+        refused: str = "",
     ) -> None:
         self.address = address.rstrip("/")
         self._refused = refused or NOT_ITS_TOKEN
@@ -107,8 +119,10 @@ class RayApi:
         self._version = ""
         # identity: log files come raw, and packed zips are not worth packing twice
         headers = {"Accept-Encoding": "identity"}
+
         if token:
             headers["Authorization"] = f"Bearer {token}"
+
         self._http = httpx.Client(
             base_url=self.address,
             headers=headers,
@@ -123,7 +137,9 @@ class RayApi:
         self._http.close()
 
     def version(self) -> str:
-        """Return Ray's version; needs the token, so the answer proves that jobs may be submitted."""
+        """Return Ray's version; needs the token, so the answer proves that jobs may be
+        submitted.
+        """
         return self._ask("GET", "/api/version", version_from)
 
     def supported_version(self) -> str:
@@ -131,9 +147,11 @@ class RayApi:
         version = self.version()
         if versions.is_too_old(version):
             raise PrerequisiteError(
-                f"Ray {version} runs on this cluster, and the oldest that works is {versions.OLDEST_RAY}",
+                f"Ray {version} runs on this cluster, and the oldest that works is "
+                f"{versions.OLDEST_RAY}",
                 where=self.address,
-                hint="Ask the owner of the cluster for a newer Ray; docs/existing.md lists what was tried.",
+                hint="Ask the owner of the cluster for a newer Ray; docs/existing.md lists what "
+                "was tried.",
             )
         return version
 
@@ -143,7 +161,9 @@ class RayApi:
         return tuple(sorted(nodes, key=lambda node: (not node.is_head, node.name)))
 
     def host_names(self) -> dict[str, str]:
-        """Return what the host, container or pod of every living node calls itself, by the node's id."""
+        """Return what the host, container or pod of every living node calls itself, by the node's
+        id.
+        """
         return self._ask("GET", "/nodes", host_names_from, params={"view": "summary"})
 
     def submit(
@@ -154,7 +174,9 @@ class RayApi:
         metadata: Mapping[str, str],
         variables: Mapping[str, str],
     ) -> None:
-        """Start a job with these variables in its environment (1.2 s; with a working_dir it is 4.2 s)."""
+        """Start a job with these variables in its environment (1.2 s; with a working_dir it is 4.2
+        s).
+        """
         body = {
             "entrypoint": entrypoint,
             "submission_id": submission_id,
@@ -166,22 +188,30 @@ class RayApi:
     def job(self, submission_id: str) -> Job | None:
         path = f"/api/jobs/{submission_id}"
         body = self._get(path, seconds=STATUS_SECONDS)
-        return None if body is None else self._read(path, body, job_from)
+        if body is None:
+            return None
+        return self._read(path, body, job_from)
 
     def jobs(self) -> tuple[Job, ...]:
         """Return every job that Ray remembers, drivers that nobody submitted too."""
         return self._ask("GET", "/api/jobs/", lambda answer: tuple(map(job_from, answer)))
 
     def left_by(self, drivers: Collection[str]) -> str:
-        """Say which detached actors and placement groups of ended drivers are there; "" if there are none."""
+        """Say which detached actors and placement groups of ended drivers are there; "" if there
+        are none.
+        """
         actors = self.living("actors", "state", "DEAD", left_from("job_id", drivers))
-        groups = self.living("placement_groups", "state", "REMOVED", left_from("creator_job_id", drivers))
+        groups = self.living(
+            "placement_groups", "state", "REMOVED", left_from("creator_job_id", drivers)
+        )
         return left_in_words(actors, groups)
 
     def living(self, kind: str, key: str, dead: str, read: Callable[[Any], Result]) -> Result:
         """Return what `read` makes of the rows of a kind of state whose `key` is not `dead`."""
         but = {"filter_keys": key, "filter_predicates": "!=", "filter_values": dead}
-        return self._ask("GET", f"/api/v0/{kind}", read, params={"limit": 10_000, "detail": 1, **but})
+        return self._ask(
+            "GET", f"/api/v0/{kind}", read, params={"limit": 10_000, "detail": 1, **but}
+        )
 
     def usage(self) -> dict[str, tuple[Amounts, Amounts]]:
         return self._ask("GET", "/nodes", usage_from, params={"view": "summary"})
@@ -191,27 +221,36 @@ class RayApi:
         self._ask("POST", f"/api/jobs/{submission_id}/stop", lambda answer: bool(answer["stopped"]))
 
     def has_package(self, name: str) -> bool:
-        """Say whether the cluster holds the package; this also keeps it there for a while (Ray pins it)."""
+        """Say whether the cluster holds the package; this also keeps it there for a while (Ray pins
+        it).
+        """
         return self._get(f"/api/packages/gcs/{name}") is not None
 
     def put_package(self, name: str, content: bytes) -> None:
+        path = f"/api/packages/gcs/{name}"
         headers = {"Content-Type": "application/octet-stream"}
-        self._send("PUT", f"/api/packages/gcs/{name}", content=content, headers=headers, seconds=UPLOAD_SECONDS)
+        self._send("PUT", path, content=content, headers=headers, seconds=UPLOAD_SECONDS)
 
     @contextmanager
     def file(
         self, node_id: str, filename: str, *, last_lines: int | None = None, silence: float = 60.0
     ) -> Iterator[Iterator[bytes]]:
-        """Open a file below a node's log directory; yields its bytes, or its last lines, in chunks to the end.
+        """Open a file below a node's log directory; yields its bytes, or its last lines, in chunks
+        to the end.
 
-        Ray can also stream a file that grows (/api/v0/logs/stream), but must not be asked to: the dashboard does not
-        notice that a client left while the file is quiet, and after 100 such streams answers nobody any more (seen
-        with Ray 2.60).
+        Ray can also stream a file that grows (/api/v0/logs/stream), but must not be asked to: the
+        dashboard does not notice that a client left while the file is quiet, and after 100 such
+        streams answers nobody any more (seen with Ray 2.60).
 
         Raises FileMissingError; UnreachableError when nothing comes for `silence` seconds.
         """
         lines = "-1" if last_lines is None else str(last_lines)
-        params = {"node_id": node_id, "filename": filename, "lines": lines, "timeout": str(DOWNLOAD_SECONDS)}
+        params = {
+            "node_id": node_id,
+            "filename": filename,
+            "lines": lines,
+            "timeout": str(DOWNLOAD_SECONDS),
+        }
         with self._open("GET", "/api/v0/logs/file", seconds=silence, params=params) as answer:
             if answer.status_code != 200:
                 self._refuse(answer, self._body(answer, silence))
@@ -230,20 +269,32 @@ class RayApi:
     def _read(self, path: str, body: bytes, read: Callable[[Any], Result]) -> Result:
         try:
             return read(json.loads(body))
-        # What is no JSON, has another shape, or other types in it; RecursionError: 10,000 lists inside each other.
+        # What is no JSON, has another shape, or other types in it; RecursionError: 10,000 lists
+        # inside each other.
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-            beginning = repr(body[:40].decode("utf-8", "replace")) if body.strip() else "nothing"
+            if body.strip():
+                beginning = repr(body[:40].decode("utf-8", "replace"))
+            else:
+                beginning = "nothing"
             raise self._stranger(f"{path} gave {beginning}") from error
 
     def _get(self, path: str, **request: Any) -> bytes | None:
-        """Return the answer, or None if Ray says that there is no such thing: any server may say 404."""
+        """Return the answer, or None if Ray says that there is no such thing: any server may say
+        404.
+        """
         status, body = self._send("GET", path, accept=(404,), **request)
         if status == 404 and b"does not exist" not in body:
             raise self._stranger(f"{path} gave 404")
         return None if status == 404 else body
 
     def _send(
-        self, method: str, path: str, *, seconds: float | None = None, accept: tuple[int, ...] = (), **request: Any
+        self,
+        method: str,
+        path: str,
+        *,
+        seconds: float | None = None,
+        accept: tuple[int, ...] = (),
+        **request: Any,
     ) -> tuple[int, bytes]:
         seconds = seconds or self._seconds
         with self._open(method, path, seconds=seconds, **request) as answer:
@@ -253,7 +304,9 @@ class RayApi:
             return answer.status_code, body
 
     @contextmanager
-    def _open(self, method: str, path: str, *, seconds: float, **request: Any) -> Iterator[httpx.Response]:
+    def _open(
+        self, method: str, path: str, *, seconds: float, **request: Any
+    ) -> Iterator[httpx.Response]:
         """Send a request; its answer begins within `seconds`."""
         timeout = httpx.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds))
         sent = self._http.build_request(method, path, timeout=timeout, **request)
@@ -278,7 +331,9 @@ class RayApi:
     def _refuse(self, answer: httpx.Response, body: bytes) -> NoReturn:
         reason = _last_line(body.decode("utf-8", "replace"))
         if answer.status_code in (401, 403):
-            raise RefusedError(f"the cluster refused our token: {reason}", where=self.address, hint=self._refused)
+            raise RefusedError(
+                f"the cluster refused our token: {reason}", where=self.address, hint=self._refused
+            )
         if b"A file is not found at" in body:
             raise FileMissingError(reason, where=self.address)
         raise OutsideError(
@@ -289,19 +344,27 @@ class RayApi:
     def _stranger(self, reason: str) -> NotRayError:
         return NotRayError(
             f"what answers at {self.address} is not Ray's dashboard: {reason}",
-            hint="Does another program listen there? The cluster file says the address, or the backend has chosen it.",
+            hint="Does another program listen there? The cluster file says the address, or the "
+            "backend has chosen it.",
         )
 
     def _unreachable(self, error: Exception) -> UnreachableError:
         what = f"no answer from Ray's dashboard: {str(error) or type(error).__name__}"
         if self._http.trust_env and (proxy := proxy_of(self.address)):
-            hint = f"Is that proxy right? If the cluster is reached without: export no_proxy={self._http.base_url.host}"
-            return UnreachableError(what, where=f"{self.address}, through the proxy {proxy}", hint=hint)
+            hint = (
+                "Is that proxy right? If the cluster is reached without: export "
+                f"no_proxy={self._http.base_url.host}"
+            )
+            return UnreachableError(
+                what, where=f"{self.address}, through the proxy {proxy}", hint=hint
+            )
         hint = "Is the cluster up? `trainyard cluster.status` says."
         return UnreachableError(what, where=self.address, hint=hint)
 
 
 def _last_line(text: str) -> str:
-    """Return the last line of an answer: Ray sends whole tracebacks, and the reason stands at their end."""
+    """Return the last line of an answer: Ray sends whole tracebacks, and the reason stands at their
+    end.
+    """
     lines = text.strip().splitlines()
     return lines[-1][:500] if lines else "(nothing)"

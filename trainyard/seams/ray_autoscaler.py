@@ -1,4 +1,6 @@
-"""`ray up`: a program of its own, whose every word goes into a file, and which says how far it came."""
+"""`ray up`: a program of its own, whose every word goes into a file, and which says how far it
+came.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,13 @@ from trainyard import versions
 from trainyard.errors import NotReadyError, PrerequisiteError, Problem
 from trainyard.wording import ESCAPES
 
-# `[4/7] Running initialization commands`, or `[2-6/7] Configuration already up to date` (ray/autoscaler, updater.py).
+# `[4/7] Running initialization commands`, or `[2-6/7] Configuration already up to date`
+# (ray/autoscaler, updater.py).
 _STAGE = re.compile(r"\[(?P<first>\d)(?:-(?P<last>\d))?/7\] ")
 GRACE_SECONDS = 10.0
 TAIL_LINES = 200
-# `ray` without its pauses: 1 s at each status of the head, for those of other nodes, 5 s between two tries of SSH
-# (aws/node_provider.py, updater.py).
+# `ray` without its pauses: 1 s at each status of the head, for those of other nodes, 5 s between
+# two tries of SSH (aws/node_provider.py, updater.py).
 _RAY = """
 from ray.autoscaler._private import updater
 from ray.autoscaler._private.aws import node_provider
@@ -38,7 +41,8 @@ scripts.main()
 
 
 def refused(document: Mapping[str, Any]) -> tuple[Problem, ...]:
-    """Return what Ray's own schema says about a cluster file, in short: its own words are hundreds of lines.
+    """Return what Ray's own schema says about a cluster file, in short: its own words are hundreds
+    of lines.
 
     Raises PrerequisiteError where Ray is not installed.
     """
@@ -53,9 +57,10 @@ def refused(document: Mapping[str, Any]) -> tuple[Problem, ...]:
 class RayUp:
     """One run of `ray up`; it ends with us, unless we are killed.
 
-    `stage` is the number of Ray's that it is in, 0 before the first. `code` is its exit code, None while it runs.
-    `tail` are its last lines, which are all in the file `log`; `of_stage` those since this stage began: what was said
-    of earlier ones has been overcome. Raises NotReadyError while another one with this log goes on.
+    `stage` is the number of Ray's that it is in, 0 before the first. `code` is its exit code, None
+    while it runs. `tail` are its last lines, which are all in the file `log`; `of_stage` those
+    since this stage began: what was said of earlier ones has been overcome. Raises NotReadyError
+    while another one with this log goes on.
     """
 
     def __init__(self, file: Path, log: Path, environ: Mapping[str, str], *, restart: bool) -> None:
@@ -65,10 +70,16 @@ class RayUp:
         self.of_stage: list[str] = []
         self._log = _only(log)
         _ray()
-        # Its cache of configurations is keyed by nothing that an account has: never another's, nor an older one.
+        # Its cache of configurations is keyed by nothing that an account has: never another's, nor
+        # an older one.
         self._directory = tempfile.TemporaryDirectory(prefix="trainyard-ray-")
         command = [sys.executable, "-c", _RAY, "up", str(file), "--yes", "--no-config-cache"]
-        command += ["--log-style=record", "--log-color=false", *([] if restart else ["--no-restart"])]
+        command += [
+            "--log-style=record",
+            "--log-color=false",
+            *([] if restart else ["--no-restart"]),
+        ]
+
         self._process = subprocess.Popen(
             command,
             env=_environment(environ, self._directory.name),
@@ -78,6 +89,7 @@ class RayUp:
             start_new_session=True,
             pass_fds=[self._log.fileno()],
         )
+
         self._log.write(f"process {self._process.pid}\n")
         self._log.flush()
         atexit.register(self.end)
@@ -120,8 +132,10 @@ def _only(path: Path) -> TextIO:
         raise NotReadyError(
             "the `ray up` of an earlier command, which was killed, is still running",
             where=process,
-            hint=f"Wait until it ends, or end it: {process.replace('process', 'kill')}; then repeat the same command.",
+            hint=f"Wait until it ends, or end it: {process.replace('process', 'kill')}; then "
+            "repeat the same command.",
         ) from error
+
     log.truncate(0)
     return log
 
@@ -139,7 +153,10 @@ def _ray() -> Path:
 
 def _environment(environ: Mapping[str, str], directory: str) -> dict[str, str]:
     """Return what `ray up` gets: nothing that means a cluster which runs already."""
-    kept = {key: value for key, value in environ.items() if not key.startswith(("RAY_ADDRESS", "RAY_AUTH_"))}
+    kept = {}
+    for key, value in environ.items():
+        if not key.startswith(("RAY_ADDRESS", "RAY_AUTH_")):
+            kept[key] = value
     own = {"TMPDIR": directory, "PYTHONUNBUFFERED": "1", "RAY_USAGE_STATS_ENABLED": "0"}
     # The default since Ray 2.50; said, so that another Ray is no other autoscaler.
     return {**kept, **own, "RAY_UP_enable_autoscaler_v2": "1"}

@@ -1,13 +1,18 @@
 """`ray start` for a local node: on the loopback address only, without the seconds it spends asleep.
 
-Usage: ray_launcher.py start ...   (the arguments of `ray start`, Ray 2.60; RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0)
+Usage: ray_launcher.py start ...   (the arguments of `ray start`, Ray 2.60;
+RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0)
 
 What it changes, and why (ray/scripts/scripts.py, ray/_private/node.py of Ray 2.60.0):
-* Ray turns 127.0.0.1 into the machine's outside address and then listens everywhere, unless it believes to be on
-  Windows or macOS; there it refuses to start workers. So the environment says the one, this process the other.
-* The head waits for its dashboard before it starts its raylet: they are started side by side (2.4 s of 7.9 s).
-* A worker that asks for the head too early sleeps 2 s between questions: it asks only once the head is there.
-* No server for Ray Client and no autoscaler's monitor: a fixed cluster that is used over HTTP needs neither.
+* Ray turns 127.0.0.1 into the machine's outside address and then listens everywhere, unless it
+  believes to be on Windows or macOS; there it refuses to start workers. So the environment says the
+  one, this process the other.
+* The head waits for its dashboard before it starts its raylet: they are started side by side (2.4 s
+  of 7.9 s).
+* A worker that asks for the head too early sleeps 2 s between questions: it asks only once the head
+  is there.
+* No server for Ray Client and no autoscaler's monitor: a fixed cluster that is used over HTTP needs
+  neither.
 """
 
 from __future__ import annotations
@@ -18,7 +23,8 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-# Run by its path, this directory comes first on sys.path; its modules must not hide others of the same name.
+# Run by its path, this directory comes first on sys.path; its modules must not hide others of the
+# same name.
 sys.path.pop(0)
 
 import ray._private.node as ray_node
@@ -72,7 +78,9 @@ def _wait_for_head(address: tuple[str, int]) -> None:
 
 
 def _head_registers(address: tuple[str, int], give_up: float) -> bool:
-    """Wait until the GCS knows its head; a head that was started again has a new GCS, which wants a new client."""
+    """Wait until the GCS knows its head; a head that was started again has a new GCS, which wants a
+    new client.
+    """
     try:
         client = GcsClient(address=f"{address[0]}:{address[1]}")
         while time.monotonic() < give_up:

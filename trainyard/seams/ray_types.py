@@ -14,7 +14,8 @@ ENDED_STATES = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
 
 # ray/autoscaler/_private/util.py, parse_usage and format_memory
 _USAGE = re.compile(
-    r"^([\d.]+\w*)/([\d.]+\w*) (CPU|GPU|memory)(?: \(([\d.]+\w*) used of ([\d.]+\w*) reserved.*)?$", re.M
+    r"^([\d.]+\w*)/([\d.]+\w*) (CPU|GPU|memory)(?: \(([\d.]+\w*) used of ([\d.]+\w*) reserved.*)?$",
+    re.M,
 )
 _UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
@@ -34,7 +35,8 @@ class Amounts:
 
 @dataclass(frozen=True)
 class Node:
-    """One Ray node. `group` is its label ray.io/node-group, if it has one. `custom` are its other resources.
+    """One Ray node. `group` is its label ray.io/node-group, if it has one. `custom` are its other
+    resources.
 
     `started` is when it joined, in Unix seconds; None if Ray does not say.
     """
@@ -58,10 +60,11 @@ class Node:
 
 @dataclass(frozen=True)
 class Job:
-    """One job: submitted, or a driver that connected by itself (`submission_id` is "", `driver` its number).
+    """One job: submitted, or a driver that connected by itself (`submission_id` is "", `driver` its
+    number).
 
-    `node_id` is where a submitted job's own process runs, once Ray has placed it. `start` and `end` are when Ray
-    noticed, in Unix seconds.
+    `node_id` is where a submitted job's own process runs, once Ray has placed it. `start` and `end`
+    are when Ray noticed, in Unix seconds.
     """
 
     submission_id: str
@@ -81,19 +84,27 @@ class Job:
 
     @property
     def belongs_to(self) -> Driver | None:
-        """Return the attempt of a run whose command connected to Ray as this driver; None of any other job."""
-        return None if self.submission_id else Driver.of(self.metadata)
+        """Return the attempt of a run whose command connected to Ray as this driver; None of any
+        other job.
+        """
+        if self.submission_id:
+            return None
+        return Driver.of(self.metadata)
 
 
 def without_drivers_of_runs(jobs: Iterable[Job]) -> list[Job]:
-    """Return the jobs without the drivers that count to another one of them: to the run whose tasks started them."""
+    """Return the jobs without the drivers that count to another one of them: to the run whose tasks
+    started them.
+    """
     found = list(jobs)
     runs = {job.submission_id for job in found}
     return [job for job in found if job.belongs_to is None or job.belongs_to.run not in runs]
 
 
 def version_from(answer: Any) -> str:
-    """Read /api/version. Raises TypeError, LookupError, AttributeError where it is another answer, as all below."""
+    """Read /api/version. Raises TypeError, LookupError, AttributeError where it is another answer,
+    as all below.
+    """
     return _text(answer["ray_version"])
 
 
@@ -104,7 +115,11 @@ def nodes_from(answer: Any) -> tuple[Node, ...]:
 def host_names_from(answer: Any) -> dict[str, str]:
     """Read /nodes?view=summary: of a node that has just joined nothing may be known but its id."""
     rows = [row["raylet"] for row in answer["data"]["summary"]]
-    return {_text(row["nodeId"]): _text(row.get("nodeManagerHostname") or "") for row in rows if row.get("nodeId")}
+    return {
+        _text(row["nodeId"]): _text(row.get("nodeManagerHostname") or "")
+        for row in rows
+        if row.get("nodeId")
+    }
 
 
 def node_from(row: Mapping[str, Any]) -> Node:
@@ -122,7 +137,9 @@ def node_from(row: Mapping[str, Any]) -> Node:
         # Ray counts in milliseconds.
         started=_number(row.get("start_time_ms") or 0) / 1000 or None,
         memory=_number(resources.get("memory", 0)),
-        custom={_text(name): _number(value) for name, value in resources.items() if name not in _AMOUNTS},
+        custom={
+            _text(name): _number(value) for name, value in resources.items() if name not in _AMOUNTS
+        },
     )
 
 
@@ -133,7 +150,9 @@ def job_from(row: Mapping[str, Any]) -> Job:
         status=_text(row["status"]),
         message=_text(row.get("message") or ""),
         node_id=_text(row.get("driver_node_id") or "") or None,
-        exit_code=None if row.get("driver_exit_code") is None else int(_number(row["driver_exit_code"])),
+        exit_code=None
+        if row.get("driver_exit_code") is None
+        else int(_number(row["driver_exit_code"])),
         metadata={_text(key): _text(value) for key, value in (row.get("metadata") or {}).items()},
         # Ray counts in milliseconds (JobDetails.end_time).
         end=_number(row.get("end_time") or 0) / 1000 or None,
@@ -143,7 +162,9 @@ def job_from(row: Mapping[str, Any]) -> Job:
 
 
 def left_from(key: str, drivers: Collection[str]) -> Callable[[Any], int]:
-    """Return what counts the detached ones of these drivers in an answer of /api/v0; `key` names their driver."""
+    """Return what counts the detached ones of these drivers in an answer of /api/v0; `key` names
+    their driver.
+    """
 
     def count(answer: Any) -> int:
         rows = answer["data"]["result"]["result"]
@@ -153,16 +174,22 @@ def left_from(key: str, drivers: Collection[str]) -> Callable[[Any], int]:
 
 
 def usage_from(answer: Any) -> dict[str, tuple[Amounts, Amounts]]:
-    """Read /nodes?view=summary: what of each node is used, and what is free; a node it says nothing of is left out."""
+    """Read /nodes?view=summary: what of each node is used, and what is free; a node it says nothing
+    of is left out.
+    """
     usage = answer["data"]["nodeLogicalResources"]
     raylets = [row["raylet"] for row in answer["data"]["summary"]]
     return {
-        _text(node["nodeName"]): _used_and_free(usage[node["nodeId"]]) for node in raylets if node["nodeId"] in usage
+        _text(node["nodeName"]): _used_and_free(usage[node["nodeId"]])
+        for node in raylets
+        if node["nodeId"] in usage
     }
 
 
 def _used_and_free(text: str) -> tuple[Amounts, Amounts]:
-    """Read lines such as "1.0/2.0 CPU" and "0B/1.00GiB memory (0B used of 1.00GiB reserved in placement groups)"."""
+    """Read lines such as "1.0/2.0 CPU" and "0B/1.00GiB memory (0B used of 1.00GiB reserved in
+    placement groups)".
+    """
     used = {}
     free = {}
     for line in _USAGE.finditer(text):
@@ -175,7 +202,9 @@ def _used_and_free(text: str) -> tuple[Amounts, Amounts]:
 
 def _amounts(amounts: Mapping[str, float]) -> Amounts:
     return Amounts(
-        round(amounts.get("CPU", 0.0), 4), round(amounts.get("GPU", 0.0), 4), round(amounts.get("memory", 0.0))
+        round(amounts.get("CPU", 0.0), 4),
+        round(amounts.get("GPU", 0.0), 4),
+        round(amounts.get("memory", 0.0)),
     )
 
 

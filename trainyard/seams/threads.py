@@ -1,4 +1,6 @@
-"""Calls in threads; within a deadline, for libraries that count the silence between two bytes, and never the whole."""
+"""Calls in threads; within a deadline, for libraries that count the silence between two bytes, and
+never the whole.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ Result = TypeVar("Result")
 
 
 def within(seconds: float, call: Callable[[], Result]) -> Result:
-    """Return what a call returns. Raises TimeoutError when it takes longer: it then ends for nobody."""
+    """Return what a call returns. Raises TimeoutError when it takes longer: it then ends for
+    nobody.
+    """
     future = begin(call)
     if not wait([future], timeout=seconds).done:
         raise TimeoutError(f"not done within {seconds:g} s")

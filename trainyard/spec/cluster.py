@@ -30,14 +30,19 @@ from trainyard.spec.yaml_source import KeyPath
 
 Backend = Literal["local", "compose", "kuberay", "microk8s", "ec2", "existing"]
 # Who reaches the head's dashboard, where that is not this machine alone.
-OPEN_TO = {"kuberay": "every pod of the Kubernetes cluster", "ec2": "every instance of the security group"}
+OPEN_TO = {
+    "kuberay": "every pod of the Kubernetes cluster",
+    "ec2": "every instance of the security group",
+}
 
 
 class LeashSection(Section):
     """When a cluster ends itself, although nobody is there to remove it."""
 
     idle: Duration | None = setting(None, "It ends after so long without a job that runs or waits.")
-    deadline: Duration | None = setting(None, "It ends so long after `cluster.up` made it, whatever runs.")
+    deadline: Duration | None = setting(
+        None, "It ends so long after `cluster.up` made it, whatever runs."
+    )
 
     def complaints(self) -> Iterator[Complaint]:
         """Complain about a leash that never ends anything."""
@@ -49,7 +54,8 @@ class LocalSection(Section):
     """Head and workers as Ray processes of this machine."""
 
     simulated_gpus: bool = setting(
-        False, "true: nodes may declare GPUs that this machine does not have, to try a job's layout."
+        False,
+        "true: nodes may declare GPUs that this machine does not have, to try a job's layout.",
     )
 
 
@@ -57,7 +63,9 @@ def _check_dashboard_address(address: str) -> str:
     """Return http(s)://HOST[:PORT]. Raises ValueError."""
     scheme, _, host = address.rstrip("/").partition("://")
     if scheme not in ("http", "https") or not is_host_and_port(host):
-        raise ValueError("must be the dashboard's address such as http://127.0.0.1:8265 (no user, path or query)")
+        raise ValueError(
+            "must be the dashboard's address such as http://127.0.0.1:8265 (no user, path or query)"
+        )
     return address
 
 
@@ -75,7 +83,9 @@ DashboardAddress = Annotated[Filled, AfterValidator(_check_dashboard_address)]
 class ExistingSection(Section):
     """A Ray cluster that somebody else runs."""
 
-    address: DashboardAddress | None = setting(None, "The dashboard's address, such as http://127.0.0.1:8265.")
+    address: DashboardAddress | None = setting(
+        None, "The dashboard's address, such as http://127.0.0.1:8265."
+    )
     service: ServiceName | None = setting(
         None, "NAMESPACE/NAME of its service on Kubernetes; the port-forward is made for you."
     )
@@ -93,22 +103,34 @@ class ExistingSection(Section):
     def complaints(self) -> Iterator[Complaint]:
         """Complain unless there is one address, and at most one source of a token."""
         if bool(self.address) == bool(self.service):
-            yield Complaint((), "needs either address (http://HOST:8265) or service (NAMESPACE/NAME on Kubernetes)")
+            yield Complaint(
+                (),
+                "needs either address (http://HOST:8265) or service (NAMESPACE/NAME on Kubernetes)",
+            )
         if len(self._tokens()) > 1:
             yield Complaint((), f"has {' and '.join(self._tokens())}: give one")
         if self.token_secret and not self.service:
-            yield Complaint(("token_secret",), "means something only with `service`", self.token_secret)
+            yield Complaint(
+                ("token_secret",), "means something only with `service`", self.token_secret
+            )
 
     def auth_complaints(self, auth: str) -> Iterator[Complaint]:
-        """Complain unless a token is named, or only this machine can reach the cluster and the file says `auth: none`.
+        """Complain unless a token is named, or only this machine can reach the cluster and the file
+        says `auth: none`.
 
         Without an address the dashboard is reached by a port-forward, which ends on loopback.
         """
         if auth == "token" and not self._tokens():
-            message = "needs token_env, token_file or, with service, token_secret (`auth: none` if there is none)"
+            message = (
+                "needs token_env, token_file or, with service, token_secret (`auth: none` "
+                "if there is none)"
+            )
             yield Complaint(("existing",), message)
         elif auth == "none" and self.address is not None and not _is_loopback(self.address):
-            message = f"must be 'token' unless the cluster is on loopback, and existing.address is {self.address}"
+            message = (
+                "must be 'token' unless the cluster is on loopback, and existing.address "
+                f"is {self.address}"
+            )
             yield Complaint(("auth",), message, auth)
         elif auth == "none" and self._tokens():
             yield Complaint(("auth",), "must be 'token' where existing names a token", auth)
@@ -120,10 +142,15 @@ class ExistingSection(Section):
 class ClusterSpec(Section):
     """A cluster file, validated."""
 
-    name: Name = Field(description="The cluster's name, of lower-case letters, digits and '-', at most 40 characters.")
+    name: Name = Field(
+        description="The cluster's name, of lower-case letters, digits and '-', at most 40 "
+        "characters."
+    )
     backend: Backend = Field(
-        description="What makes the nodes: local (processes of this machine), compose (containers of a Docker host), "
-        "kuberay (pods on Kubernetes), microk8s (hosts by SSH), ec2 (instances of AWS) or existing (a Ray cluster of "
+        description="What makes the nodes: local (processes of this machine), compose "
+        "(containers of a Docker host), "
+        "kuberay (pods on Kubernetes), microk8s (hosts by SSH), ec2 (instances of AWS) or "
+        "existing (a Ray cluster of "
         "somebody else)."
     )
     image: Image | None = setting(None, "A directory of images/, or a full image reference.")
@@ -136,7 +163,9 @@ class ClusterSpec(Section):
     local: LocalSection = setting(LocalSection(), "What only the `local` backend knows.")
     compose: ComposeSection = setting(ComposeSection(), "What only the `compose` backend knows.")
     kuberay: KuberaySection = setting(KuberaySection(), "What only the `kuberay` backend knows.")
-    microk8s: Microk8sSection | None = setting(None, "What only the `microk8s` backend knows: its hosts.")
+    microk8s: Microk8sSection | None = setting(
+        None, "What only the `microk8s` backend knows: its hosts."
+    )
     ec2: Ec2Section = setting(Ec2Section(), "What only the `ec2` backend knows.")
     existing: ExistingSection | None = setting(None, "What only the `existing` backend knows.")
     auth: Literal["token", "none"] = setting(
@@ -145,36 +174,51 @@ class ClusterSpec(Section):
 
     @property
     def docker_host(self) -> str | None:
-        """The address of the Docker engine that runs the nodes; None: the one here, or none at all."""
-        return self.compose.docker if self.backend == "compose" else None
+        """The address of the Docker engine that runs the nodes; None: the one here, or none at
+        all.
+        """
+        if self.backend == "compose":
+            return self.compose.docker
+        return None
 
     def complaints(self) -> Iterator[Complaint]:
         """Complain about sections that do not fit together."""
         if self.backend in OPEN_TO and self.auth == "none":
             reason = f"{OPEN_TO[self.backend]} reaches the dashboard"
-            yield Complaint(("auth",), f"must be 'token' with the backend {self.backend}: {reason}", self.auth)
+            yield Complaint(
+                ("auth",), f"must be 'token' with the backend {self.backend}: {reason}", self.auth
+            )
+
         if self.backend == "existing" and self.existing is None:
-            yield Complaint(("existing",), "is missing: the backend 'existing' needs the address of a Ray cluster")
+            yield Complaint(
+                ("existing",),
+                "is missing: the backend 'existing' needs the address of a Ray cluster",
+            )
         elif self.backend == "microk8s" and self.microk8s is None:
             yield Complaint(("microk8s",), "is missing: the backend 'microk8s' needs the hosts")
         elif self.backend == "existing" and self.existing is not None:
             yield from self.existing.auth_complaints(self.auth)
+
         yield from self._half_in_containers()
         yield from self._of_somebody_else()
         yield from self._requests_above_limits()
         groups = ["head", *(group.name for group in self.workers)]
-        placed = [("kuberay", name) for name in self.kuberay.groups] + [("ec2", name) for name in self.ec2.groups]
+        placed = [("kuberay", name) for name in self.kuberay.groups] + [
+            ("ec2", name) for name in self.ec2.groups
+        ]
         for section, name in placed:
             if name not in groups:
-                yield Complaint((section, "groups", name), f"is no group of this file (it has: {', '.join(groups)})")
+                yield Complaint(
+                    (section, "groups", name),
+                    f"is no group of this file (it has: {', '.join(groups)})",
+                )
 
     def nodes(self) -> tuple[NodeSpec, ...]:
         """Return every node that `cluster.up` waits for, the head first."""
-        workers = [
-            NodeSpec.of(f"{group.name}-{index}", group.name, group)
-            for group in self.workers
-            for index in range(group.least)
-        ]
+        workers = []
+        for group in self.workers:
+            for index in range(group.least):
+                workers.append(NodeSpec.of(f"{group.name}-{index}", group.name, group))
         return (NodeSpec.of("head", "head", self.head), *workers)
 
     def groups(self) -> dict[str, Head | WorkerGroup]:
@@ -192,12 +236,16 @@ class ClusterSpec(Section):
         return self.model_copy(update={"image": name, "head": head, "workers": workers})
 
     def _half_in_containers(self) -> Iterator[Complaint]:
-        """Complain about instances of which only some run an image: Ray's autoscaler runs all on hosts, or none."""
+        """Complain about instances of which only some run an image: Ray's autoscaler runs all on
+        hosts, or none.
+        """
         names = {name: self.image_of(name) for name in self.groups()}
         if self.backend == "ec2" and any(names.values()) and not all(names.values()):
             lacking = ", ".join(name for name, image in names.items() if not image)
             yield Complaint(
-                ("image",), f"is missing: on ec2 all nodes run an image or none does, and these do not: {lacking}"
+                ("image",),
+                "is missing: on ec2 all nodes run an image or none does, and these do not: "
+                f"{lacking}",
             )
 
     def _of_somebody_else(self) -> Iterator[Complaint]:
@@ -207,7 +255,10 @@ class ClusterSpec(Section):
         for path, group in places if self.backend == "existing" else ():
             for name in ("image", "resources", "labels", "ray_start"):
                 if getattr(group, name):
-                    message = "means nothing with the backend existing: its nodes are as somebody else made them"
+                    message = (
+                        "means nothing with the backend existing: its nodes are as "
+                        "somebody else made them"
+                    )
                     yield Complaint((*path, name), message)
 
     def _requests_above_limits(self) -> Iterator[Complaint]:

@@ -1,4 +1,6 @@
-"""Where images come from and go to, and the Docker host that runs them: sections of the cluster file."""
+"""Where images come from and go to, and the Docker host that runs them: sections of the cluster
+file.
+"""
 
 from __future__ import annotations
 
@@ -53,20 +55,26 @@ def _check_docker_host(address: str) -> str:
     parts = urlsplit(address)
     is_ssh = parts.scheme == "ssh" and parts.hostname and not parts.path and not parts.password
     # A host that begins with a dash would be an option of the SSH client's.
-    if not re.fullmatch(r"unix:///\S+", address) and (not is_ssh or str(parts.hostname).startswith("-")):
-        raise ValueError("must be ssh://user@host (with a key, not a password) or unix:///path/docker.sock")
+    if not re.fullmatch(r"unix:///\S+", address) and (
+        not is_ssh or str(parts.hostname).startswith("-")
+    ):
+        raise ValueError(
+            "must be ssh://user@host (with a key, not a password) or unix:///path/docker.sock"
+        )
     return address
 
 
 check_image = pattern(
     _IMAGE,
-    "must be a directory of images/ or an image reference such as registry:5000/team/schola:1.2 (lower case)",
+    "must be a directory of images/ or an image reference such as registry:5000/team/schola:1.2 "
+    "(lower case)",
 )
 Image = Annotated[Filled, AfterValidator(check_image)]
 Platform = Annotated[
     Filled,
     matching(
-        r"linux/[a-z0-9]+(?:/v[0-9]+)?", "must be the platform of Linux nodes, such as linux/amd64 or linux/arm64"
+        r"linux/[a-z0-9]+(?:/v[0-9]+)?",
+        "must be the platform of Linux nodes, such as linux/amd64 or linux/arm64",
     ),
 ]
 RegistryAddress = Annotated[Filled, AfterValidator(_check_registry_address)]
@@ -91,28 +99,39 @@ class Registry(Section):
     )
     insecure: bool = setting(False, "true: plain HTTP, without TLS.")
     ca_file: Filled | None = setting(
-        None, "The CA of the registry's certificate; left out: a public one, or what registry.up made."
+        None,
+        "The CA of the registry's certificate; left out: a public one, or what registry.up made.",
     )
     username: Filled | None = setting(None, "Who logs in; nobody if left out.")
     password_env: VariableName | None = setting(
-        None, "The environment variable that holds the password; the password itself is never written."
+        None,
+        "The environment variable that holds the password; the password itself is never written.",
     )
     password_file: Filled | None = setting(None, "The file that holds the password.")
     login: Literal["docker", "ecr"] = setting(
-        "docker", "docker: the user above, else what `docker login` keeps. ecr: what AWS gives for 12 hours."
+        "docker",
+        "docker: the user above, else what `docker login` keeps. ecr: what AWS gives for 12 hours.",
     )
-    image: Filled = setting("registry:2", "What `registry.up` runs; a mirror's name where there is one.")
+    image: Filled = setting(
+        "registry:2", "What `registry.up` runs; a mirror's name where there is one."
+    )
 
     def complaints(self) -> Iterator[Complaint]:
         """Complain unless there is a user with one password, or neither."""
         passwords = [name for name in ("password_env", "password_file") if getattr(self, name)]
         if len(passwords) != bool(self.username):
-            yield Complaint((), "needs username together with one of password_env and password_file, or none of them")
+            yield Complaint(
+                (),
+                "needs username together with one of password_env and password_file, or none of "
+                "them",
+            )
         elif self.login == "ecr" and self.username:
             yield Complaint((), "has both username and login: ecr; AWS gives user and password")
 
     def repository(self, image: str) -> str:
-        return f"{self.namespace}/{image}" if self.namespace else image
+        if self.namespace:
+            return f"{self.namespace}/{image}"
+        return image
 
 
 class BuildSection(Section):
@@ -143,27 +162,34 @@ class Logging(Section):
     """What Docker does with what a node prints, in the words of Compose's `logging`."""
 
     driver: Filled = setting("json-file", "Docker's log driver.")
-    options: dict[Filled, str] = setting({}, 'Its options, such as {max-size: "10m", max-file: "3"}.')
+    options: dict[Filled, str] = setting(
+        {}, 'Its options, such as {max-size: "10m", max-file: "3"}.'
+    )
 
 
 class ComposeSection(Section):
     """Head and workers as containers of one Docker host."""
 
     docker: DockerHost | None = setting(
-        None, "The Docker host: ssh://user@host, or unix:///path; left out: what `docker` itself talks to here."
+        None,
+        "The Docker host: ssh://user@host, or unix:///path; left out: what `docker` itself talks "
+        "to here.",
     )
     shm_size: Size | None = setting(
-        None, "The shared memory of each node, which holds Ray's object store; left out: what it needs."
+        None,
+        "The shared memory of each node, which holds Ray's object store; left out: what it needs.",
     )
     mounts: Listed[Mount] = setting((), "Directories of the Docker host that every node sees.")
     outputs: AbsolutePath = setting(
-        "/outputs", "Where every node sees the volume that the nodes share; `cluster.down` removes it."
+        "/outputs",
+        "Where every node sees the volume that the nodes share; `cluster.down` removes it.",
     )
     dashboard_port: int | None = setting(
         None, "Where the dashboard answers on loopback; left out: a free port.", ge=1024, le=65535
     )
     simulated_gpus: bool = setting(
-        False, "true: nodes may declare GPUs that the Docker host does not have, to try a job's layout."
+        False,
+        "true: nodes may declare GPUs that the Docker host does not have, to try a job's layout.",
     )
     limits: bool = setting(
         False,

@@ -1,4 +1,6 @@
-"""What only EC2 knows: where instances are launched, what they are, and what else Ray's autoscaler is given."""
+"""What only EC2 knows: where instances are launched, what they are, and what else Ray's autoscaler
+is given.
+"""
 
 from __future__ import annotations
 
@@ -13,23 +15,32 @@ from trainyard.spec.yaml_source import KeyPath
 from trainyard.wording import did_you_mean
 
 GIBIBYTE = 1024**3
-# The newest AMI that has NVIDIA's driver, Docker and the AWS command line; instances without GPUs run it too (AWS Deep
-# Learning AMIs, "Find the ID with a parameter").
-DEFAULT_AMI = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
+# The newest AMI that has NVIDIA's driver, Docker and the AWS command line; instances without GPUs
+# run it too (AWS Deep Learning AMIs, "Find the ID with a parameter").
+DEFAULT_AMI = (
+    "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
+)
 
 
 def _id(kind: str) -> AfterValidator:
     return matching(rf"{kind}-[0-9a-f]{{8,17}}", f"must be an id such as {kind}-0123456789abcdef0")
 
 
-Region = Annotated[Filled, matching(r"[a-z]{2}(?:-[a-z]+)+-\d", "must be a region such as us-west-2")]
-Zone = Annotated[Filled, matching(r"[a-z]{2}(?:-[a-z0-9]+)+-\d[a-z]", "must be a zone such as us-west-2a")]
-InstanceType = Annotated[Filled, matching(r"[a-z0-9-]+\.[a-z0-9-]+", "must be an instance type such as g5.xlarge")]
+Region = Annotated[
+    Filled, matching(r"[a-z]{2}(?:-[a-z]+)+-\d", "must be a region such as us-west-2")
+]
+Zone = Annotated[
+    Filled, matching(r"[a-z]{2}(?:-[a-z0-9]+)+-\d[a-z]", "must be a zone such as us-west-2a")
+]
+InstanceType = Annotated[
+    Filled, matching(r"[a-z0-9-]+\.[a-z0-9-]+", "must be an instance type such as g5.xlarge")
+]
 Ami = Annotated[
     Filled,
     matching(
         r"ami-[0-9a-f]{8,17}|/[A-Za-z0-9_./-]+",
-        "must be an id such as ami-0123456789abcdef0, or a parameter of Systems Manager such as /aws/service/...",
+        "must be an id such as ami-0123456789abcdef0, or a parameter of Systems Manager such as "
+        "/aws/service/...",
     ),
 ]
 
@@ -55,7 +66,9 @@ MADE_FROM: Mapping[str, str] = {
     "provider.type": "backend",
     "provider.region": "ec2.region",
     "provider.availability_zone": "ec2.zones",
-    "provider.cache_stopped_nodes": "nothing, and is always false: stopped instances continue to cost",
+    "provider.cache_stopped_nodes": (
+        "nothing, and is always false: stopped instances continue to cost"
+    ),
     "provider.use_internal_ips": "ec2.use_internal_ips",
     "provider.security_group": "ec2.security_group",
     "provider.key_pair": "ec2.key_name",
@@ -89,8 +102,9 @@ MADE_FROM_GROUPS = {
     "node_config.MinCount": "count and min of the group",
     "node_config.MaxCount": "count and max of the group",
 }
-# The others (ray/autoscaler/ray-schema.json; RunInstances of EC2) that plan, price and checks do not depend on, by the
-# section where they stand. Their content is checked with Ray's own schema by `cluster.up`.
+# The others (ray/autoscaler/ray-schema.json; RunInstances of EC2) that plan, price and checks do
+# not depend on, by the section where they stand. Their content is checked with Ray's own schema by
+# `cluster.up`.
 OPEN = (
     "available_node_types",
     "cluster_synced_files",
@@ -141,17 +155,26 @@ START = ("head_start_ray_commands", "worker_start_ray_commands")
 
 
 def _of_ray(added: Mapping[str, Any]) -> Iterator[Complaint]:
-    """Complain about keys that Ray does not know, and about those that follow from the cluster file."""
+    """Complain about keys that Ray does not know, and about those that follow from the cluster
+    file.
+    """
     for key in added:
         if key in START:
-            yield Complaint((key,), "is made by Trainyard: what is to run before it goes into setup_commands")
+            yield Complaint(
+                (key,), "is made by Trainyard: what is to run before it goes into setup_commands"
+            )
         elif key not in OPEN and key not in MADE_FROM:
-            yield Complaint((key,), f"is not a key of Ray's file that can be added{did_you_mean(key, OPEN)}")
+            yield Complaint(
+                (key,), f"is not a key of Ray's file that can be added{did_you_mean(key, OPEN)}"
+            )
+
     yield from _closed(added, OPEN_BELOW, MADE_FROM)
 
     types = added.get("available_node_types")
     for group, kind in types.items() if isinstance(types, dict) else ():
-        yield from _closed(kind, OPEN_IN_GROUPS, MADE_FROM_GROUPS, at=("available_node_types", group))
+        yield from _closed(
+            kind, OPEN_IN_GROUPS, MADE_FROM_GROUPS, at=("available_node_types", group)
+        )
 
 
 def _closed(
@@ -170,13 +193,18 @@ def _closed(
         for key in _below(added, above):
             if key not in names and ".".join([*above, str(key)]) not in made_from:
                 meant = did_you_mean(str(key), names)
-                yield Complaint((*at, *above, key), f"is not a key of Ray's file that can be added{meant}")
+                yield Complaint(
+                    (*at, *above, key), f"is not a key of Ray's file that can be added{meant}"
+                )
 
 
 def _below(document: object, keys: Sequence[str]) -> Mapping[Any, Any]:
     """Return the section that stands there; {} where none does."""
     for key in keys:
-        document = document.get(key) if isinstance(document, dict) else None
+        if isinstance(document, dict):
+            document = document.get(key)
+        else:
+            document = None
     return document if isinstance(document, dict) else {}
 
 
@@ -189,36 +217,62 @@ class Instances(Section):
     instance_type: InstanceType | None = setting(None, "The instance type, such as m5.large.")
     ami: Ami | None = setting(None, "The AMI, or the parameter of Systems Manager that names it.")
     disk: Size | None = setting(None, "The size of the root volume.")
-    spot: bool | None = setting(None, "true: spot instances, which are cheaper and may be taken away at any time.")
+    spot: bool | None = setting(
+        None, "true: spot instances, which are cheaper and may be taken away at any time."
+    )
 
 
 class Ec2Section(Instances):
     """Instances of EC2, made by `ray up` and by Ray's autoscaler on the head."""
 
-    region: Region | None = setting(None, "The region; left out: $AWS_REGION, else that of the profile.")
-    zones: Listed[Zone] = setting((), "Availability zones, in the order in which they are tried; left out: any.")
-    profile: Filled | None = setting(None, "The profile of the AWS configuration; left out: $AWS_PROFILE.")
-    groups: dict[Filled, Instances] = setting({}, "The instances of one group, or of `head`, on top of all others'.")
-    subnet: Annotated[Filled, _id("subnet")] | None = setting(None, "The subnet; left out: those of the default VPC.")
-    security_group: Annotated[Filled, _id("sg")] | None = setting(
-        None, "A security group; left out: one is made that lets SSH in from this machine's address alone."
+    region: Region | None = setting(
+        None, "The region; left out: $AWS_REGION, else that of the profile."
     )
-    ssh_from: Listed[Cidr] = setting((), "Who may use SSH then, instead of this machine alone: 203.0.113.0/24.")
+    zones: Listed[Zone] = setting(
+        (), "Availability zones, in the order in which they are tried; left out: any."
+    )
+    profile: Filled | None = setting(
+        None, "The profile of the AWS configuration; left out: $AWS_PROFILE."
+    )
+    groups: dict[Filled, Instances] = setting(
+        {}, "The instances of one group, or of `head`, on top of all others'."
+    )
+    subnet: Annotated[Filled, _id("subnet")] | None = setting(
+        None, "The subnet; left out: those of the default VPC."
+    )
+    security_group: Annotated[Filled, _id("sg")] | None = setting(
+        None,
+        "A security group; left out: one is made that lets SSH in from this machine's address "
+        "alone.",
+    )
+    ssh_from: Listed[Cidr] = setting(
+        (), "Who may use SSH then, instead of this machine alone: 203.0.113.0/24."
+    )
     key_name: Filled | None = setting(None, "A key pair of the region; left out: one is made.")
     key_file: Filled | None = setting(None, "Its private key here; left out: ~/.ssh/KEY_NAME.pem.")
     instance_profile: Filled | None = setting(
-        None, "The instance profile of all nodes; left out: one is made that may do what Ray's autoscaler needs."
+        None,
+        "The instance profile of all nodes; left out: one is made that may do what Ray's "
+        "autoscaler needs.",
     )
     use_internal_ips: bool = setting(
-        False, "true: this machine reaches the private addresses; in a `subnet` nodes then have no public ones."
+        False,
+        "true: this machine reaches the private addresses; in a `subnet` nodes then have no "
+        "public ones.",
     )
     user: Filled = setting("ubuntu", "Who logs in to the AMI by SSH, and may use sudo.")
     shm_size: Size | None = setting(
-        None, "The shared memory of each container, which holds Ray's object store; left out: Ray works it out."
+        None,
+        "The shared memory of each container, which holds Ray's object store; left out: Ray "
+        "works it out.",
     )
-    docker_options: Listed[Filled] = setting((), "More options of `docker run`, such as --ulimit=nofile=65536:65536.")
+    docker_options: Listed[Filled] = setting(
+        (), "More options of `docker run`, such as --ulimit=nofile=65536:65536."
+    )
     tags: dict[Filled, str] = setting({}, "Tags of all that is made, such as a cost centre.")
-    ray: RayAdditions = setting({}, "More of Ray's own cluster file; lists are added at the end, keys merged.")
+    ray: RayAdditions = setting(
+        {}, "More of Ray's own cluster file; lists are added at the end, keys merged."
+    )
 
     def complaints(self) -> Iterator[Complaint]:
         """Complain about zones beside a subnet, which is in one, and about a key file of no key."""
@@ -228,7 +282,9 @@ class Ec2Section(Instances):
             yield Complaint(("key_file",), "means something only with key_name", self.key_file)
 
     def instances(self, group: str) -> Instances:
-        """Return what the instances of a group are: what is given for it, else what is given for all."""
+        """Return what the instances of a group are: what is given for it, else what is given for
+        all.
+        """
         own = self.groups.get(group, Instances())
         return Instances(
             instance_type=own.instance_type or self.instance_type or "m5.large",

@@ -37,7 +37,9 @@ class TaskSpec:
 
 
 def expand(job: JobSpec) -> tuple[TaskSpec, ...]:
-    """Return the job's tasks in order: the last key of the matrix changes fastest; those of a sweep come later."""
+    """Return the job's tasks in order: the last key of the matrix changes fastest; those of a sweep
+    come later.
+    """
     if job.tune is not None:
         return ()
     if job.tasks is not None:
@@ -46,13 +48,16 @@ def expand(job: JobSpec) -> tuple[TaskSpec, ...]:
     if len({task.name for task in tasks}) < len(tasks):
         raise RequestError(
             f"two tasks of the job {job.name} would have the same name",
-            hint="A value is in the matrix twice, or contains ',' and '=': then list these tasks under `tasks`.",
+            hint="A value is in the matrix twice, or contains ',' and '=': then list these tasks "
+            "under `tasks`.",
         )
     return tasks
 
 
 def sweep(job: JobSpec) -> dict[str, Any] | None:
-    """Return the sweep of a job as the runner needs it, with the task that tries a configuration."""
+    """Return the sweep of a job as the runner needs it, with the task that tries a
+    configuration.
+    """
     if job.tune is None:
         return None
     entry = TaskEntry.model_construct(name="trial", command=job.command or ())
@@ -63,7 +68,10 @@ def sweep(job: JobSpec) -> dict[str, Any] | None:
 def _watched(job: JobSpec, tasks: list[TaskSpec]) -> tuple[TaskSpec, ...]:
     """Give tasks their watch; of tasks that run together the first writes the metric of all."""
     watch = job.watch.model_dump() if job.watch else None
-    return tuple(replace(task, watch=watch) if not (job.together and n) else task for n, task in enumerate(tasks))
+    return tuple(
+        replace(task, watch=watch) if not (job.together and n) else task
+        for n, task in enumerate(tasks)
+    )
 
 
 def _combinations(job: JobSpec) -> Iterator[TaskSpec]:
@@ -76,7 +84,9 @@ def _combinations(job: JobSpec) -> Iterator[TaskSpec]:
 
 
 def _task(job: JobSpec, entry: TaskEntry, values: Mapping[str, str] | None) -> TaskSpec:
-    """Return a task: what its entry says, else what the job says; placeholders stay where there are no values."""
+    """Return a task: what its entry says, else what the job says; placeholders stay where there are
+    no values.
+    """
 
     def filled(text: str) -> str:
         return text if values is None else fill(text, values)
@@ -103,7 +113,9 @@ def _task(job: JobSpec, entry: TaskEntry, values: Mapping[str, str] | None) -> T
 
 
 def _merged(shared: Resources, own: Resources | None) -> Resources:
-    """Return the job's resources with what the task itself wrote on top; a share and amounts replace each other."""
+    """Return the job's resources with what the task itself wrote on top; a share and amounts
+    replace each other.
+    """
     if own is None:
         return shared
     written = own.model_fields_set

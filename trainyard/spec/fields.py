@@ -30,8 +30,11 @@ Entry = TypeVar("Entry")
 NOTHING = object()
 NAME_PATTERN = r"^[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?$"
 VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
-# What Trainyard sets itself, or what follows from a task's GPUs; Ray's token never stands in a file.
-_OURS = re.compile(r"TRAINYARD_.*|CUDA_VISIBLE_DEVICES|PWD|RAY_ADDRESS|RAY_AUTH_(?:MODE|TOKEN|TOKEN_PATH)")
+# What Trainyard sets itself, or what follows from a task's GPUs; Ray's token never stands in a
+# file.
+_OURS = re.compile(
+    r"TRAINYARD_.*|CUDA_VISIBLE_DEVICES|PWD|RAY_ADDRESS|RAY_AUTH_(?:MODE|TOKEN|TOKEN_PATH)"
+)
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,9 @@ def rule(complaints: Callable[[Any], Iterable[Complaint]]) -> AfterValidator:
 
 
 def takes_text_alone(kind: Any, keys: Sequence[str]) -> bool:
-    """Tell whether what stands below a kind of value, at these keys, can be nothing but text, or absent."""
+    """Tell whether what stands below a kind of value, at these keys, can be nothing but text, or
+    absent.
+    """
     origin = get_origin(kind)
     inner = get_args(kind)
     if origin is Annotated:
@@ -84,11 +89,14 @@ def takes_text_alone(kind: Any, keys: Sequence[str]) -> bool:
     if inner:
         # Of a list or mapping.
         return takes_text_alone(inner[-1 if origin in (dict, Mapping) else 0], keys[1:])
+
     return False
 
 
 def pattern(expression: str, message: str) -> Callable[[str], str]:
-    """Return a check that hands text on which an expression matches as a whole. It raises ValueError."""
+    """Return a check that hands text on which an expression matches as a whole. It raises
+    ValueError.
+    """
     compiled = re.compile(expression)
 
     def check(text: str) -> str:
@@ -109,9 +117,16 @@ def setting(default: Any, description: str, **limits: Any) -> Any:
 
 
 def check_relative(path: str) -> str:
-    """Return a path inside the task's directory in its shortest form. Raises ValueError for every way out of it."""
+    """Return a path inside the task's directory in its shortest form. Raises ValueError for every
+    way out of it.
+    """
     parts = PurePosixPath(path).parts
-    if not parts or ".." in parts or path.startswith(("/", "~")) or re.search(r"^[A-Za-z]:|\\", path):
+    if (
+        not parts
+        or ".." in parts
+        or path.startswith(("/", "~"))
+        or re.search(r"^[A-Za-z]:|\\", path)
+    ):
         raise ValueError("must be a path inside the task's directory, without '..' and '\\'")
     return str(PurePosixPath(path))
 
@@ -153,11 +168,15 @@ def _unusable(variables: Mapping[str, str]) -> Iterator[Complaint]:
 
 
 def _read_by(parse: Callable[[object], float]) -> BeforeValidator:
-    """Return a validator that reads text of a file; numbers are taken as they are where a spec is made by code."""
+    """Return a validator that reads text of a file; numbers are taken as they are where a spec is
+    made by code.
+    """
 
     def read(written: object, info: ValidationInfo) -> object:
         is_number = isinstance(written, int | float) and not isinstance(written, bool)
-        return written if info.context is None and is_number else parse(written)
+        if info.context is None and is_number:
+            return written
+        return parse(written)
 
     return BeforeValidator(read)
 
@@ -169,17 +188,22 @@ Name = Annotated[
     str,
     matching(
         NAME_PATTERN[1:-1],
-        "must be lower-case letters, digits and '-', start with a letter, not end with '-', at most 40 characters",
+        "must be lower-case letters, digits and '-', start with a letter, not end with '-', at "
+        "most 40 characters",
     ),
     WithJsonSchema({"type": "string", "pattern": NAME_PATTERN}),
 ]
 Filled = Annotated[str, Field(min_length=1)]
 AbsolutePath = Annotated[
-    Filled, matching(r"(?!.*(?:^|/)\.\.(?:/|$))/[^:]*", "must be an absolute path, without '..' and ':'")
+    Filled,
+    matching(r"(?!.*(?:^|/)\.\.(?:/|$))/[^:]*", "must be an absolute path, without '..' and ':'"),
 ]
 VariableName = Annotated[
     str,
-    matching(VARIABLE_PATTERN[1:-1], "must be the name of an environment variable: letters, digits and '_'"),
+    matching(
+        VARIABLE_PATTERN[1:-1],
+        "must be the name of an environment variable: letters, digits and '_'",
+    ),
     WithJsonSchema({"type": "string", "pattern": VARIABLE_PATTERN}),
 ]
 Variables = Annotated[
@@ -195,18 +219,28 @@ Variables = Annotated[
 OwnVariables = Annotated[Variables, rule(_unusable)]
 Command = Annotated[
     Listed[str],
-    rule(lambda words: () if words and words[0] else [Complaint((), "must be a list of a program and its arguments")]),
+    rule(
+        lambda words: (
+            ()
+            if words and words[0]
+            else [Complaint((), "must be a list of a program and its arguments")]
+        )
+    ),
     WithJsonSchema({"type": "array", "items": {"type": "string"}, "minItems": 1}),
 ]
 Size = Annotated[
     int,
     _read_by(units.parse_size),
     PlainSerializer(units.format_size, return_type=str, when_used="json"),
-    WithJsonSchema({"type": "string", "pattern": units.SIZE_PATTERN, "examples": ["4GiB", "500MB"]}),
+    WithJsonSchema(
+        {"type": "string", "pattern": units.SIZE_PATTERN, "examples": ["4GiB", "500MB"]}
+    ),
 ]
 Duration = Annotated[
     float,
     _read_by(units.parse_duration),
     PlainSerializer(units.format_duration, return_type=str, when_used="json"),
-    WithJsonSchema({"type": "string", "pattern": units.DURATION_PATTERN, "examples": ["90s", "5m", "2h"]}),
+    WithJsonSchema(
+        {"type": "string", "pattern": units.DURATION_PATTERN, "examples": ["90s", "5m", "2h"]}
+    ),
 ]

@@ -16,7 +16,8 @@ Top = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of file. `matches` is asked of a document's top level; `remedy` says where its content belongs here.
+    """A kind of file. `matches` is asked of a document's top level; `remedy` says where its content
+    belongs here.
 
     `ours` is what Trainyard itself calls such a file, where it reads it.
     """
@@ -28,7 +29,9 @@ class Kind:
 
 
 def _is_ray(*kinds: str) -> Callable[[Top], bool]:
-    return lambda file: str(file.get("apiVersion", "")).startswith("ray.io/") and file.get("kind") in kinds
+    return lambda file: (
+        str(file.get("apiVersion", "")).startswith("ray.io/") and file.get("kind") in kinds
+    )
 
 
 def _has(*keys: str) -> Callable[[Top], bool]:
@@ -36,55 +39,114 @@ def _has(*keys: str) -> Callable[[Top], bool]:
 
 
 def _is_sky(file: Top) -> bool:
-    known = {*("name", "run", "setup", "resources", "num_nodes", "workdir", "envs", "secrets", "file_mounts")}
+    known = {
+        *(
+            "name",
+            "run",
+            "setup",
+            "resources",
+            "num_nodes",
+            "workdir",
+            "envs",
+            "secrets",
+            "file_mounts",
+        )
+    }
+
     is_service = isinstance(file.get("service"), Mapping)
     return "run" in file and (file.keys() <= known or is_service or len(file.keys() & known) > 2)
 
 
 def _is_chart_values(file: Top) -> bool:
-    """Say whether these are values of KubeRay's ray-cluster chart (0.3 to 1.6): what stands at their top."""
-    known = {*("image", "nameOverride", "fullnameOverride", "imagePullSecrets", "gcsFaultTolerance", "common")}
-    known |= {"service", "head", "worker", "additionalWorkerGroups", "annotations", "headServiceSuffix"}
+    """Say whether these are values of KubeRay's ray-cluster chart (0.3 to 1.6): what stands at
+    their top.
+    """
+    known = {
+        *(
+            "image",
+            "nameOverride",
+            "fullnameOverride",
+            "imagePullSecrets",
+            "gcsFaultTolerance",
+            "common",
+        )
+    }
+
+    known |= {
+        "service",
+        "head",
+        "worker",
+        "additionalWorkerGroups",
+        "annotations",
+        "headServiceSuffix",
+    }
+
     parts = (file.get(key) for key in ("head", "worker", "additionalWorkerGroups"))
     return file.keys() <= known and any(isinstance(part, Mapping) for part in parts)
 
 
 def _is_runtime_env(file: Top) -> bool:
     # Those that no file of task_runner has.
-    own = {"env_vars", "working_dir", "uv", "conda", "excludes", "image_uri", "container", "nsight", "java_jars"}
-    return bool(file.keys() & own) and file.keys() <= own | {"pip", "py_modules", "config", "py_executable"}
+    own = {
+        "env_vars",
+        "working_dir",
+        "uv",
+        "conda",
+        "excludes",
+        "image_uri",
+        "container",
+        "nsight",
+        "java_jars",
+    }
+
+    return bool(file.keys() & own) and file.keys() <= own | {
+        "pip",
+        "py_modules",
+        "config",
+        "py_executable",
+    }
 
 
 def _is_rllib_example(file: Top) -> bool:
-    return any(isinstance(inner, Mapping) and "run" in inner and "env" in inner for inner in file.values())
+    return any(
+        isinstance(inner, Mapping) and "run" in inner and "env" in inner for inner in file.values()
+    )
 
 
 def _is_job(file: Top) -> bool:
     if "command" in file:
         return True
     tasks = file.get("tasks")
-    return isinstance(tasks, list) and any("command" in task for task in tasks if isinstance(task, Mapping))
+    return isinstance(tasks, list) and any(
+        "command" in task for task in tasks if isinstance(task, Mapping)
+    )
 
 
 _COMMANDS = "`command:` of a job.yaml ([bash, -c, '...'])"
-_SWEEP = "Its parameters are `tune: {space: ...}` of a job.yaml, its program the `command:`: docs/tune.md."
+_SWEEP = (
+    "Its parameters are `tune: {space: ...}` of a job.yaml, its program the `command:`: "
+    "docs/tune.md."
+)
 # The first one that matches counts.
 KINDS = (
     Kind(
         "a RayCluster of KubeRay",
         _is_ray("RayCluster"),
-        "Write the cluster file that it describes: trainyard cluster.import FILE. A cluster that runs is used as it "
+        "Write the cluster file that it describes: trainyard cluster.import FILE. A cluster that "
+        "runs is used as it "
         "is: trainyard cluster.new NAME --backend existing.",
     ),
     Kind(
         "a RayJob or RayService of KubeRay",
         _is_ray("RayJob", "RayService", "RayCronJob"),
-        "Its entrypoint is the `command:` of a job.yaml, its cluster a cluster file: trainyard cluster.import FILE.",
+        "Its entrypoint is the `command:` of a job.yaml, its cluster a cluster file: trainyard "
+        "cluster.import FILE.",
     ),
     Kind(
         "an object of Kubernetes",
         _has("apiVersion", "kind"),
-        "Trainyard makes its own: trainyard cluster.new NAME --backend kuberay, and docs/kuberay.md.",
+        "Trainyard makes its own: trainyard cluster.new NAME --backend kuberay, and "
+        "docs/kuberay.md.",
     ),
     Kind(
         "a cluster file of `ray up`",
@@ -133,13 +195,18 @@ KINDS = (
     Kind("an experiment of Determined", _has("entrypoint", "searcher"), _SWEEP),
     Kind(
         "a job of Anyscale",
-        lambda file: "entrypoint" in file and bool(file.keys() & {"compute_config", "image_uri", "containerfile"}),
-        f"Its entrypoint is the {_COMMANDS}, `requirements` its `runtime_env:`, `compute_config` a cluster file.",
+        lambda file: (
+            "entrypoint" in file
+            and bool(file.keys() & {"compute_config", "image_uri", "containerfile"})
+        ),
+        f"Its entrypoint is the {_COMMANDS}, `requirements` its `runtime_env:`, `compute_config` "
+        "a cluster file.",
     ),
     Kind(
         "a configuration of Ray Serve",
         lambda file: isinstance(file.get("applications"), list),
-        "Trainyard trains. `serve deploy FILE` takes it, at an address that trainyard cluster.open shows.",
+        "Trainyard trains. `serve deploy FILE` takes it, at an address that trainyard "
+        "cluster.open shows.",
     ),
     Kind(
         "a runtime_env of Ray",
@@ -155,30 +222,35 @@ KINDS = (
     Kind(
         "a file of values of KubeRay's chart",
         _is_chart_values,
-        "helm template NAME kuberay/ray-cluster -f FILE > ray-cluster.yaml, then trainyard cluster.import "
+        "helm template NAME kuberay/ray-cluster -f FILE > ray-cluster.yaml, then trainyard "
+        "cluster.import "
         "ray-cluster.yaml: what values leave out the chart's version says.",
     ),
     Kind(
         "a file of Docker Compose",
         lambda file: isinstance(file.get("services"), Mapping),
-        "Trainyard makes the containers of a cluster itself: trainyard cluster.new NAME --backend compose. A service "
+        "Trainyard makes the containers of a cluster itself: trainyard cluster.new NAME "
+        "--backend compose. A service "
         "that trains is a job: docs/jobs.md.",
     ),
     Kind(
         "a configuration of Hydra",
         lambda file: isinstance(file.get("defaults"), list) or "hydra" in file,
-        "It travels with the program that reads it: put both into a directory with a job.yaml, `command: [python, "
+        "It travels with the program that reads it: put both into a directory with a job.yaml, "
+        "`command: [python, "
         "train.py, KEY=VALUE]`.",
     ),
     Kind(
         "an environment of conda",
         lambda file: isinstance(file.get("dependencies"), list),
-        "Packages are `runtime_env: {uv: [...]}` of a job.yaml, or belong into the image: docs/images.md.",
+        "Packages are `runtime_env: {uv: [...]}` of a job.yaml, or belong into the image: "
+        "docs/images.md.",
     ),
     Kind(
         "a configuration of Accelerate",
         _has("compute_environment", "distributed_type"),
-        "The program reads it: `command: [accelerate, launch, --config_file, FILE, ...]` of a job.yaml, next to it.",
+        "The program reads it: `command: [accelerate, launch, --config_file, FILE, ...]` of a "
+        "job.yaml, next to it.",
     ),
     Kind(
         "an operation of ado",
@@ -196,11 +268,15 @@ KINDS = (
 def kind_of(documents: Iterable[Any]) -> Kind | None:
     """Return which kind of file has these documents; None where that is not known."""
     tops = [document for document in documents if isinstance(document, Mapping)]
-    return next((kind for kind in KINDS if any(kind.matches(top) for top in tops)), None)
+    for kind in KINDS:
+        if any(kind.matches(top) for top in tops):
+            return kind
+    return None
 
 
 def documents_of(file: Path) -> list[Any]:
-    """Return the documents of a YAML file, their values as text, and those of a List of Kubernetes one by one.
+    """Return the documents of a YAML file, their values as text, and those of a List of Kubernetes
+    one by one.
 
     There are none where it is no YAML, or larger than files that Trainyard reads.
     """
@@ -220,7 +296,9 @@ def documents_of(file: Path) -> list[Any]:
 
 
 def unfolded(documents: Iterable[Any]) -> Iterator[Any]:
-    """Yield documents, for each `kind: List` of Kubernetes (`kubectl get -o yaml`) what it holds."""
+    """Yield documents, for each `kind: List` of Kubernetes (`kubectl get -o yaml`) what it
+    holds.
+    """
     for document in documents:
         is_list = isinstance(document, Mapping) and document.get("kind") == "List"
         if is_list and isinstance(document.get("items"), list):

@@ -9,7 +9,17 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from trainyard.spec.docker import Image
-from trainyard.spec.fields import Complaint, Duration, Listed, Name, Section, Size, rule, same_names, setting
+from trainyard.spec.fields import (
+    Complaint,
+    Duration,
+    Listed,
+    Name,
+    Section,
+    Size,
+    rule,
+    same_names,
+    setting,
+)
 from trainyard.spec.ray_nodes import (
     IMAGE_TEXT,
     LABELS_TEXT,
@@ -20,7 +30,8 @@ from trainyard.spec.ray_nodes import (
     RayStart,
 )
 
-# What KubeRay calls the head's group: it would take a group of that name for the head, and the head for one of it.
+# What KubeRay calls the head's group: it would take a group of that name for the head, and the head
+# for one of it.
 _OF_THE_HEAD = ("head", "headgroup")
 
 
@@ -64,7 +75,9 @@ class NodeSpec:
 class Head(Section):
     """The node that holds Ray's head: scheduler, dashboard, and the runner of every run."""
 
-    cpus: int | None = setting(None, "CPUs that Ray may use on the head; 0 keeps tasks off it.", ge=0, le=1024)
+    cpus: int | None = setting(
+        None, "CPUs that Ray may use on the head; 0 keeps tasks off it.", ge=0, le=1024
+    )
     memory: Size | None = setting(None, "Memory that Ray may use on the head.")
     gpus: int = setting(0, "Whole GPUs of the head.", ge=0, le=64)
     image: Image | None = setting(None, IMAGE_TEXT)
@@ -80,9 +93,15 @@ class WorkerGroup(Section):
     min: int | None = setting(
         None, "The fewest nodes of a group that grows and shrinks; 0 if left out.", ge=0, le=10_000
     )
-    max: int | None = setting(None, "The most nodes of a group that grows and shrinks.", ge=1, le=10_000)
+    max: int | None = setting(
+        None, "The most nodes of a group that grows and shrinks.", ge=1, le=10_000
+    )
     count: int | None = setting(
-        None, "How many nodes, fixed; 1 unless min and max are given instead.", ge=0, le=10_000, validate_default=True
+        None,
+        "How many nodes, fixed; 1 unless min and max are given instead.",
+        ge=0,
+        le=10_000,
+        validate_default=True,
     )
     cpus: int | None = setting(None, "CPUs that Ray may use on each node.", ge=0, le=1024)
     memory: Size | None = setting(None, "Memory that Ray may use on each node.")
@@ -103,14 +122,22 @@ class WorkerGroup(Section):
 
     def complaints(self) -> Iterator[Complaint]:
         """Complain unless a group is either fixed (count) or grows and shrinks (min, max)."""
-        if (self.count is None) == (self.max is None) or (self.min is not None and self.max is None):
-            yield Complaint((), "needs either count (a fixed size) or max, perhaps with min (Ray chooses between them)")
+        if (self.count is None) == (self.max is None) or (
+            self.min is not None and self.max is None
+        ):
+            yield Complaint(
+                (),
+                "needs either count (a fixed size) or max, perhaps with min (Ray chooses between "
+                "them)",
+            )
         elif self.max is not None and self.least > self.max:
             yield Complaint(("min",), f"must be at most max ({self.max})", self.min)
 
     @property
     def least(self) -> int:
-        return self.min or 0 if self.count is None else self.count
+        if self.count is None:
+            return self.min or 0
+        return self.count
 
     @property
     def most(self) -> int:
@@ -121,4 +148,7 @@ class WorkerGroup(Section):
         return self.most > self.least
 
 
-Groups = Annotated[Listed[WorkerGroup], rule(lambda groups: same_names([group.name for group in groups], "workers"))]
+Groups = Annotated[
+    Listed[WorkerGroup],
+    rule(lambda groups: same_names([group.name for group in groups], "workers")),
+]

@@ -1,4 +1,6 @@
-"""The image file: what a directory of images/ is built from, and what must be found in it afterwards."""
+"""The image file: what a directory of images/ is built from, and what must be found in it
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,17 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from trainyard.spec.docker import check_image
-from trainyard.spec.fields import AbsolutePath, Command, Filled, Listed, Section, Size, Variables, matching, setting
+from trainyard.spec.fields import (
+    AbsolutePath,
+    Command,
+    Filled,
+    Listed,
+    Section,
+    Size,
+    Variables,
+    matching,
+    setting,
+)
 
 RAY_PLACEHOLDER = "{ray}"
 _MODULE = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
@@ -29,7 +41,10 @@ Base = Annotated[Filled, AfterValidator(_base)]
 ContextPath = Annotated[Filled, AfterValidator(_context_path)]
 Function = Annotated[
     Filled,
-    matching(rf"{_MODULE}:{_MODULE}", "must be module:function, such as schola.scripts.ray.launch:main_from_cli"),
+    matching(
+        rf"{_MODULE}:{_MODULE}",
+        "must be module:function, such as schola.scripts.ray.launch:main_from_cli",
+    ),
 ]
 
 
@@ -41,28 +56,46 @@ class LintSection(Section):
         None, "The Python that Ray and the jobs run under; left out: the one that `ray` starts."
     )
     ray_interpreter: AbsolutePath | None = setting(
-        None, "What the first line of `ray` must name; for Pythons that only work through a script of their own."
+        None,
+        "What the first line of `ray` must name; for Pythons that only work through a script of "
+        "their own.",
     )
     must_have: Listed[AbsolutePath] = setting((), "Files and directories that must be there.")
     programs: Listed[Filled] = setting((), "Programs that must be found on PATH.")
     path_contains: Listed[AbsolutePath] = setting((), "Directories that PATH must list.")
-    ld_library_path_contains: Listed[AbsolutePath] = setting((), "Directories that LD_LIBRARY_PATH must list.")
+    ld_library_path_contains: Listed[AbsolutePath] = setting(
+        (), "Directories that LD_LIBRARY_PATH must list."
+    )
     environ: Variables = setting({}, "Environment variables and the values they must have.")
     imports: Listed[Filled] = setting((), "Python modules that must be importable.")
     entry_point: Function | None = setting(
-        None, "The function that jobs start, module:function; called with --help, it must end without a key."
+        None,
+        "The function that jobs start, module:function; called with --help, it must end without "
+        "a key.",
     )
-    runs: Listed[Command] = setting((), "Commands, as lists, that must succeed with nobody at the keyboard.")
-    wget: bool = setting(True, "false: only KubeRay 1.6 and newer runs it, which probes Ray 2.53 and newer by HTTP.")
+    runs: Listed[Command] = setting(
+        (), "Commands, as lists, that must succeed with nobody at the keyboard."
+    )
+    wget: bool = setting(
+        True, "false: only KubeRay 1.6 and newer runs it, which probes Ray 2.53 and newer by HTTP."
+    )
 
 
 class ImageFile(Section):
-    """An image.yaml, validated. `{ray}` in base and arguments stands for the Ray version that clusters run."""
+    """An image.yaml, validated. `{ray}` in base and arguments stands for the Ray version that
+    clusters run.
+    """
 
-    base: Base = Field(description="The image to build on, such as python:3.12-slim; `--base` replaces it.")
-    arguments: Variables = setting({}, "Build arguments for the Dockerfile; BASE and RAY_VERSION are always given.")
+    base: Base = Field(
+        description="The image to build on, such as python:3.12-slim; `--base` replaces it."
+    )
+    arguments: Variables = setting(
+        {}, "Build arguments for the Dockerfile; BASE and RAY_VERSION are always given."
+    )
     contents: dict[ContextPath, Filled] = setting(
-        {}, "What the build sees besides this directory: a name there, and the path of a file or directory."
+        {},
+        "What the build sees besides this directory: a name there, and the path of a file or "
+        "directory.",
     )
     user: Literal["root", "non-root", "any"] = setting(
         "any", "Who the image must run as: non-root for programs that refuse to run as root."

@@ -57,7 +57,9 @@ RAY_KEYS = {
 
 def scalar_text(value: Scalar) -> str:
     """Return a value of the matrix as a command sees it; booleans as YAML writes them."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)
 
 
 def _matrix_complaints(matrix: Mapping[str, Sequence[Scalar]]) -> Iterator[Complaint]:
@@ -74,7 +76,9 @@ _PATTERN = re.compile(r"[*?]|\[.+\]")
 
 def _no_pattern(path: str) -> str:
     if _PATTERN.search(path):
-        raise ValueError("must be a file or directory, and no pattern: name the directory in which they lie")
+        raise ValueError(
+            "must be a file or directory, and no pattern: name the directory in which they lie"
+        )
     return path
 
 
@@ -89,7 +93,9 @@ def _read_share(written: object) -> object:
     """Return a share as a number: `1/3` is what no decimal fraction says."""
     if isinstance(written, str):
         if not re.fullmatch(SHARE_PATTERN, written):
-            raise ValueError("must be a number above 0 and at most 1, or one part of a node such as 1/3")
+            raise ValueError(
+                "must be a number above 0 and at most 1, or one part of a node such as 1/3"
+            )
         return 1 / int(written.removeprefix("1/"))
     return written
 
@@ -122,7 +128,9 @@ TaskName = Annotated[
 Outputs = Listed[Annotated[Filled, AfterValidator(check_relative), AfterValidator(_no_pattern)]]
 ExitCode = Annotated[int, Field(ge=1, le=255)]
 Gpus = Annotated[float, AfterValidator(_whole_or_share)]
-TaskResources = Annotated[dict[ResourceName, Annotated[float, Field(gt=0, le=1_000_000)]], rule(not_rays)]
+TaskResources = Annotated[
+    dict[ResourceName, Annotated[float, Field(gt=0, le=1_000_000)]], rule(not_rays)
+]
 Share = Annotated[
     float,
     BeforeValidator(_read_share),
@@ -138,7 +146,9 @@ Share = Annotated[
 
 
 class Actors(Section):
-    """Room for what a task starts through Ray, in all: left free by our runs, for its actors on any nodes."""
+    """Room for what a task starts through Ray, in all: left free by our runs, for its actors on any
+    nodes.
+    """
 
     cpus: float = setting(0.0, "CPUs of all of its actors and Ray tasks.", ge=0, le=100_000)
     gpus: float = setting(0.0, "GPUs of all of them.", ge=0, le=100_000)
@@ -149,25 +159,38 @@ class Resources(Section):
     """What one task needs."""
 
     cpus: float = setting(1.0, "CPUs of one task; fractions are allowed.", ge=0, le=1024)
-    gpus: Gpus = setting(0.0, "A fraction below 1 shares one GPU, a whole number isolates.", ge=0, le=64)
+    gpus: Gpus = setting(
+        0.0, "A fraction below 1 shares one GPU, a whole number isolates.", ge=0, le=64
+    )
     memory: Size | None = setting(None, "Memory that is set aside for one task.")
     share: Share | None = setting(
         None,
-        "Instead of cpus, gpus and memory, so much of one node: 1 is all of it, 0.5 or 1/2 half of each.",
+        "Instead of cpus, gpus and memory, so much of one node: 1 is all of it, 0.5 or 1/2 half "
+        "of each.",
         gt=0,
         le=1,
     )
-    custom: TaskResources = setting({}, "Ray's custom resources, such as {A100: 1}, that groups of nodes have.")
-    actors: Actors = setting(Actors(), "Room that is left free for what the task starts through Ray.")
+    custom: TaskResources = setting(
+        {}, "Ray's custom resources, such as {A100: 1}, that groups of nodes have."
+    )
+    actors: Actors = setting(
+        Actors(), "Room that is left free for what the task starts through Ray."
+    )
 
     def complaints(self) -> Iterator[Complaint]:
         """Complain about amounts beside a share, which says them, and about a share with actors."""
         for name in AMOUNTS if self.share is not None else ():
             if name in self.model_fields_set:
-                message = "must not be given together with share, which is of a node's CPUs, GPUs and memory"
+                message = (
+                    "must not be given together with share, which is of a node's CPUs, "
+                    "GPUs and memory"
+                )
                 yield Complaint((name,), message, getattr(self, name))
         if self.share is not None and self.actors != Actors():
-            yield Complaint(("actors",), "must not be given together with share: say cpus, gpus and memory of the task")
+            yield Complaint(
+                ("actors",),
+                "must not be given together with share: say cpus, gpus and memory of the task",
+            )
 
     @model_serializer(mode="wrap")
     def _without_amounts(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -181,7 +204,9 @@ class Placement(Section):
     """Where a task has to run."""
 
     name: Filled | None = setting(
-        None, "One node: `head`, or GROUP-INDEX; or the name of a host that has one, an address, or an id of Ray's."
+        None,
+        "One node: `head`, or GROUP-INDEX; or the name of a host that has one, an address, or an "
+        "id of Ray's.",
     )
     group: Filled | None = setting(None, "Any node of one worker group.")
 
@@ -192,45 +217,81 @@ class Placement(Section):
 
 
 class RuntimeEnv(Section):
-    """What is installed or set for the tasks, by Ray, on the nodes: a mapping, or a file (runtime_env.yaml)."""
+    """What is installed or set for the tasks, by Ray, on the nodes: a mapping, or a file
+    (runtime_env.yaml).
+    """
 
     uv: Listed[Filled] = setting((), "Packages to install with uv: a list, or a requirements file.")
-    pip: Listed[Filled] = setting((), "Packages to install with pip: a list, or a requirements file.")
-    wheels: Listed[Filled] = setting((), "Wheels to send and install, or packages to build them of: directories.")
-    py_modules: Listed[Filled] = setting((), "Directories or .py files that tasks import by their names.")
+    pip: Listed[Filled] = setting(
+        (), "Packages to install with pip: a list, or a requirements file."
+    )
+    wheels: Listed[Filled] = setting(
+        (), "Wheels to send and install, or packages to build them of: directories."
+    )
+    py_modules: Listed[Filled] = setting(
+        (), "Directories or .py files that tasks import by their names."
+    )
     conda: Filled | dict[str, Any] | None = setting(
-        None, "An environment of the image's conda, by name, or what it is made of: a mapping, or an environment.yml."
+        None,
+        "An environment of the image's conda, by name, or what it is made of: a mapping, or an "
+        "environment.yml.",
     )
     install_options: dict[str, JsonValue] = setting(
-        {}, "What pip or uv get besides, by Ray's names: pip_version, pip_install_options, uv_pip_install_options ..."
+        {},
+        "What pip or uv get besides, by Ray's names: pip_version, pip_install_options, "
+        "uv_pip_install_options ...",
     )
-    config: dict[str, JsonValue] = setting({}, "How Ray makes it, by Ray's names: setup_timeout_seconds ...")
+    config: dict[str, JsonValue] = setting(
+        {}, "How Ray makes it, by Ray's names: setup_timeout_seconds ..."
+    )
     env_vars: OwnVariables = setting({}, "Environment variables of the tasks' workers.")
-    files: Listed[Filled] = setting((), "More files or directories to send along, also from outside the job directory.")
+    files: Listed[Filled] = setting(
+        (), "More files or directories to send along, also from outside the job directory."
+    )
 
     def complaints(self) -> Iterator[Complaint]:
         """Complain about two installers: Ray accepts one (ray.runtime_env)."""
         named = [name for name in ("uv", "pip", "conda") if getattr(self, name)]
         if len(named) > 1:
             yield Complaint((), f"has both {' and '.join(named)}: Ray accepts one of them")
-        others = {name for names in (ray_forms.OPTIONS[key] for key in named if key != "conda") for name in names}
+
+        others = {
+            name
+            for names in (ray_forms.OPTIONS[key] for key in named if key != "conda")
+            for name in names
+        }
         for name in self.install_options.keys() - others:
             known = ", ".join(sorted(others)) or "none without uv or pip"
-            yield Complaint(("install_options", name), f"is not an option that Ray knows here; known: {known}")
+            yield Complaint(
+                ("install_options", name), f"is not an option that Ray knows here; known: {known}"
+            )
+
         if self.conda and self.wheels:
-            yield Complaint((), "has both conda and wheels: name wheels as packages of the conda environment's pip")
+            yield Complaint(
+                (),
+                "has both conda and wheels: name wheels as packages of the conda environment's pip",
+            )
 
 
 class SmokeNeeds(Section):
     """What must hold on the cluster before this job may start."""
 
-    gpus: bool = setting(False, "true: at least one node has GPUs, and every GPU node passes its GPU checks.")
-    torch: bool = setting(
-        False, "true: torch is importable on the GPU nodes (without any: on all) and sees their GPUs."
+    gpus: bool = setting(
+        False, "true: at least one node has GPUs, and every GPU node passes its GPU checks."
     )
-    graphics: bool = setting(False, "true: Vulkan finds a GPU that renders on every GPU node; Isaac Sim needs one.")
-    transfer: bool = setting(True, "false: leave out the transfer of objects between each pair of nodes.")
-    min_nodes: int | None = setting(None, "At least so many nodes are alive, the head included.", ge=1, le=10_000)
+    torch: bool = setting(
+        False,
+        "true: torch is importable on the GPU nodes (without any: on all) and sees their GPUs.",
+    )
+    graphics: bool = setting(
+        False, "true: Vulkan finds a GPU that renders on every GPU node; Isaac Sim needs one."
+    )
+    transfer: bool = setting(
+        True, "false: leave out the transfer of objects between each pair of nodes."
+    )
+    min_nodes: int | None = setting(
+        None, "At least so many nodes are alive, the head included.", ge=1, le=10_000
+    )
     min_disk: Size | None = setting(None, "Free disk that every node must have.")
     min_shm: Size | None = setting(None, "Free shared memory (/dev/shm) that every node must have.")
 
@@ -253,7 +314,9 @@ class TaskEntry(Section):
         yield from unknown("env", self.env, ())
 
 
-Tasks = Annotated[Listed[TaskEntry], rule(lambda tasks: same_names([task.name for task in tasks], "tasks"))]
+Tasks = Annotated[
+    Listed[TaskEntry], rule(lambda tasks: same_names([task.name for task in tasks], "tasks"))
+]
 
 
 class JobSpec(Section):
@@ -261,12 +324,18 @@ class JobSpec(Section):
 
     name: str = Field(description="The name of the job's directory.")
     matrix: Matrix = setting({}, "One task per combination; {key} in command and env is replaced.")
-    command: Command | None = setting(None, "Program and arguments; never joined into a shell string.")
+    command: Command | None = setting(
+        None, "Program and arguments; never joined into a shell string."
+    )
     tasks: Tasks | None = setting(None, "An explicit list of tasks, instead of command and matrix.")
     resources: Resources = setting(Resources(), "What each task needs.")
     together: bool = setting(False, "true: all tasks start at once, or none does.")
-    retries: int = setting(0, "How often a failed task is tried again; a lost node does not count.", ge=0, le=1000)
-    final_exit_codes: Listed[ExitCode] = setting((), "Exit codes that are not retried: 2 of a wrong command line.")
+    retries: int = setting(
+        0, "How often a failed task is tried again; a lost node does not count.", ge=0, le=1000
+    )
+    final_exit_codes: Listed[ExitCode] = setting(
+        (), "Exit codes that are not retried: 2 of a wrong command line."
+    )
     timeout: Duration | None = setting(None, "How long one attempt may take.")
     env: OwnVariables = setting({}, "Environment variables of every task.")
     runtime_env: RuntimeEnv = setting(RuntimeEnv(), "What Ray installs or sets for the tasks.")
@@ -278,36 +347,55 @@ class JobSpec(Section):
     outputs_limit: Size = setting(
         20 * 1024**3, "How much may come back of one task; what does not fit is left out.", ge=1
     )
-    outputs_every: Duration = setting(30.0, "How often what has changed comes back while a task runs.")
+    outputs_every: Duration = setting(
+        30.0, "How often what has changed comes back while a task runs."
+    )
     checkpoints: bool | None = setting(
         None,
-        "Whether the last checkpoint of a task comes home when it ends; by default yes, and of a sweep the best "
+        "Whether the last checkpoint of a task comes home when it ends; by default yes, and of a "
+        "sweep the best "
         "configuration's.",
     )
-    watch: Watch | None = setting(None, "A metric that has to move: a task whose metric does not is tried again.")
-    tune: Tune | None = setting(None, "A sweep: configurations are chosen while it goes, instead of a matrix.")
+    watch: Watch | None = setting(
+        None, "A metric that has to move: a task whose metric does not is tried again."
+    )
+    tune: Tune | None = setting(
+        None, "A sweep: configurations are chosen while it goes, instead of a matrix."
+    )
     smoke: SmokeNeeds = setting(SmokeNeeds(), "What must hold before this job may start.")
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain about tasks that are neither a command nor a list, and about what the matrix has and has not."""
+        """Complain about tasks that are neither a command nor a list, and about what the matrix has
+        and has not.
+        """
         command = self.command or ()
         tasks = self.tasks or ()
         if not command and not tasks:
             yield Complaint(("command",), "is missing: give command, or tasks")
+
         if tasks and (command or self.matrix):
             yield Complaint(("tasks",), "must not be given together with command or matrix")
+
         space = self.tune.space if self.tune else {}
-        known, source = ([*space, REPEAT], "space") if space else (list(self.matrix), "matrix")
+        if space:
+            known, source = ([*space, REPEAT], "space")
+        else:
+            known, source = (list(self.matrix), "matrix")
+
         wrong = [
             *unknown("command", dict(enumerate(command)), known, source=source),
             *unknown("env", self.env, known, source=source),
         ]
         yield from wrong
+
         if command and not wrong:
             section = ("tune", "space") if space else ("matrix",)
             yield from unused(space or self.matrix, (*command, *self.env.values()), section=section)
+
         if self.tune:
-            yield from (replace(each, path=("tune", *each.path)) for each in self.tune.problems())
+            for each in self.tune.problems():
+                yield replace(each, path=("tune", *each.path))
+
         for name in ("matrix", "tasks", "together", "watch") if self.tune else ():
             if getattr(self, name):
                 yield Complaint((name,), "must not be given together with tune")

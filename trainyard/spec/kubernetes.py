@@ -23,7 +23,11 @@ from trainyard.spec.fields import (
 )
 
 # Labels and annotations that are KubeRay's and ours: pods are found by them.
-_THEIR_LABELS = ("app.kubernetes.io/name", "app.kubernetes.io/created-by", "app.kubernetes.io/managed-by")
+_THEIR_LABELS = (
+    "app.kubernetes.io/name",
+    "app.kubernetes.io/created-by",
+    "app.kubernetes.io/managed-by",
+)
 _THEIR_PREFIXES = ("ray.io", "io.trainyard")
 
 
@@ -48,7 +52,9 @@ ObjectName = Annotated[
 ]
 ServiceName = Annotated[
     Filled,
-    matching(r"[a-z0-9-]+/[a-z0-9-]+", "must be NAMESPACE/NAME of a service, such as team/lab-head-svc"),
+    matching(
+        r"[a-z0-9-]+/[a-z0-9-]+", "must be NAMESPACE/NAME of a service, such as team/lab-head-svc"
+    ),
 ]
 Metadata = Annotated[dict[Filled, str], rule(_own_metadata)]
 ChartValues = dict[str, JsonValue]
@@ -68,19 +74,29 @@ class Toleration(Section):
 class PodPlacement(Section):
     """Where pods may run, and how."""
 
-    node_selector: dict[Filled, str] = setting({}, "Labels that a Kubernetes node must have, such as {pool: training}.")
-    tolerations: Listed[Toleration] = setting((), "Taints to tolerate; pods with GPUs tolerate nvidia.com/gpu anyway.")
-    spread: Literal["preferred", "required", "none"] | None = setting(
-        None, "Over hosts: preferred (default), required (never two nodes of the cluster on one host) or none."
+    node_selector: dict[Filled, str] = setting(
+        {}, "Labels that a Kubernetes node must have, such as {pool: training}."
     )
-    runtime_class: ObjectName | None = setting(None, "The runtime class of pods with GPUs, such as nvidia on MicroK8s.")
+    tolerations: Listed[Toleration] = setting(
+        (), "Taints to tolerate; pods with GPUs tolerate nvidia.com/gpu anyway."
+    )
+    spread: Literal["preferred", "required", "none"] | None = setting(
+        None,
+        "Over hosts: preferred (default), required (never two nodes of the cluster on one host) "
+        "or none.",
+    )
+    runtime_class: ObjectName | None = setting(
+        None, "The runtime class of pods with GPUs, such as nvidia on MicroK8s."
+    )
     priority_class: ObjectName | None = setting(None, "The priority class of the pods.")
 
 
 class Requests(Section):
     """What a node asks the scheduler for, where that should be less than what it may use."""
 
-    cpus: float | None = setting(None, "CPUs, such as 0.5; left out: what the node may use.", gt=0, le=1024)
+    cpus: float | None = setting(
+        None, "CPUs, such as 0.5; left out: what the node may use.", gt=0, le=1024
+    )
     memory: Size | None = setting(None, "Memory; left out: what the node may use.")
 
 
@@ -92,18 +108,26 @@ class Autoscaler(Section):
 
 
 class PodGroup(PodPlacement):
-    """The pods of one group, or of `head`: where they may run, what they ask for, what they are marked with."""
+    """The pods of one group, or of `head`: where they may run, what they ask for, what they are
+    marked with.
+    """
 
     requests: Requests = setting(Requests(), "What is requested, if less than what is allowed.")
     labels: Metadata = setting({}, "Labels of these pods.")
     annotations: Metadata = setting({}, "Annotations of these pods.")
-    env: OwnVariables = setting({}, "Environment variables of these nodes, on top of the cluster's `env`.")
+    env: OwnVariables = setting(
+        {}, "Environment variables of these nodes, on top of the cluster's `env`."
+    )
 
 
 class EmptyDir(Section):
-    """A directory that is empty when a node is made, and goes with it (core/v1 EmptyDirVolumeSource)."""
+    """A directory that is empty when a node is made, and goes with it (core/v1
+    EmptyDirVolumeSource).
+    """
 
-    size: Size | None = setting(None, "A node that writes more there is evicted; left out: no limit of its own.")
+    size: Size | None = setting(
+        None, "A node that writes more there is evicted; left out: no limit of its own."
+    )
     memory: bool = setting(False, "true: it is in memory, and counts as the node's.")
 
 
@@ -115,7 +139,9 @@ class KubeVolume(Section):
     config_map: ObjectName | None = setting(None, "A ConfigMap of the namespace.")
     secret: ObjectName | None = setting(None, "A Secret of the namespace.")
     host_path: AbsolutePath | None = setting(None, "A directory of every Kubernetes node.")
-    empty_dir: EmptyDir | None = setting(None, "An empty directory of each node's own: {} or {size: 10GiB}.")
+    empty_dir: EmptyDir | None = setting(
+        None, "An empty directory of each node's own: {} or {size: 10GiB}."
+    )
     read_only: bool = setting(False, "true: the nodes cannot change it.")
 
     def complaints(self) -> Iterator[Complaint]:
@@ -126,19 +152,26 @@ class KubeVolume(Section):
 
 
 class Storage(Section):
-    """What is behind `outputs`: a claim of somebody else, or one that we make and `cluster.down` removes."""
+    """What is behind `outputs`: a claim of somebody else, or one that we make and `cluster.down`
+    removes.
+    """
 
     claim: ObjectName | None = setting(None, "A claim that exists already; it is never removed.")
     size: Size | None = setting(None, "The size of a claim to be made.")
-    storage_class: ObjectName | None = setting(None, "The storage class of that claim; left out: the default one.")
+    storage_class: ObjectName | None = setting(
+        None, "The storage class of that claim; left out: the default one."
+    )
     access: Literal["ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"] = setting(
-        "ReadWriteMany", "ReadWriteMany: nodes on all hosts share it. ReadWriteOnce: only nodes on one host can."
+        "ReadWriteMany",
+        "ReadWriteMany: nodes on all hosts share it. ReadWriteOnce: only nodes on one host can.",
     )
 
     def complaints(self) -> Iterator[Complaint]:
         """Complain unless storage is a claim that exists, or the size of one to be made."""
         if (self.claim is None) == (self.size is None):
-            yield Complaint((), "needs either `claim` (one that exists) or `size` (of one to be made)")
+            yield Complaint(
+                (), "needs either `claim` (one that exists) or `size` (of one to be made)"
+            )
 
 
 class PodSecurity(Section):
@@ -146,7 +179,8 @@ class PodSecurity(Section):
 
     hardened: bool = setting(
         True,
-        "false: containers keep capabilities, may use setuid programs such as sudo, and have no seccomp profile.",
+        "false: containers keep capabilities, may use setuid programs such as sudo, and have no "
+        "seccomp profile.",
     )
     restricted: bool = setting(
         False,
@@ -168,10 +202,12 @@ class Operator(Section):
     install: bool = setting(True, "false: never install it, nor its CRDs; somebody else does.")
     chart: Filled = setting(
         "kuberay-operator",
-        "The chart's name in `repository`, or a directory or .tgz with it (./charts/kuberay-operator).",
+        "The chart's name in `repository`, or a directory or .tgz with it "
+        "(./charts/kuberay-operator).",
     )
     repository: Filled | None = setting(
-        "https://ray-project.github.io/kuberay-helm/", "Where the chart is: https://..., or oci://... of a registry."
+        "https://ray-project.github.io/kuberay-helm/",
+        "Where the chart is: https://..., or oci://... of a registry.",
     )
     version: Filled = setting(versions.KUBERAY, "The chart's version.")
     namespace: ObjectName = setting("kuberay-system", "Where the operator is installed.")
@@ -182,14 +218,24 @@ class Operator(Section):
 class KuberaySection(PodPlacement):
     """A RayCluster on Kubernetes, made by the KubeRay operator."""
 
-    kubeconfig: Filled | None = setting(None, "The kubeconfig file; left out: $KUBECONFIG, else ~/.kube/config.")
-    context: Filled | None = setting(None, "A context of the kubeconfig; left out: its current one.")
+    kubeconfig: Filled | None = setting(
+        None, "The kubeconfig file; left out: $KUBECONFIG, else ~/.kube/config."
+    )
+    context: Filled | None = setting(
+        None, "A context of the kubeconfig; left out: its current one."
+    )
     namespace: ObjectName = setting("trainyard", "Where the cluster lives; made if it is missing.")
     operator: Operator = setting(Operator(), "The KubeRay operator.")
-    with_gpus: PodPlacement = setting(PodPlacement(), "Nodes that have GPUs, on top of what is said for all.")
-    without_gpus: PodPlacement = setting(PodPlacement(), "Nodes without GPUs, on top of what is said for all.")
+    with_gpus: PodPlacement = setting(
+        PodPlacement(), "Nodes that have GPUs, on top of what is said for all."
+    )
+    without_gpus: PodPlacement = setting(
+        PodPlacement(), "Nodes without GPUs, on top of what is said for all."
+    )
     groups: dict[Filled, PodGroup] = setting({}, "One group, or `head`, on top of all that.")
-    autoscaler: Autoscaler = setting(Autoscaler(), "The autoscaler's own container, where a group grows.")
+    autoscaler: Autoscaler = setting(
+        Autoscaler(), "The autoscaler's own container, where a group grows."
+    )
     gpu_resource: Filled = setting("nvidia.com/gpu", "What a GPU is called on the nodes.")
     simulated_gpus: bool = setting(
         False, "true: GPUs are numbers only, Kubernetes is not asked for any; to try a layout."
@@ -197,12 +243,15 @@ class KuberaySection(PodPlacement):
     requests: Requests = setting(Requests(), "What is requested, if less than what is allowed.")
     shm_size: Size | None = setting(
         None,
-        "The shared memory of each node that has more memory than that; it holds Ray's object store. "
+        "The shared memory of each node that has more memory than that; it holds Ray's object "
+        "store. "
         "Left out: what it needs.",
     )
     volumes: Listed[KubeVolume] = setting((), "Volumes that every node sees.")
     outputs: AbsolutePath = setting("/outputs", "Where every node sees the storage for outputs.")
-    storage: Storage | None = setting(None, "What is behind `outputs`; left out: an emptyDir of each node.")
+    storage: Storage | None = setting(
+        None, "What is behind `outputs`; left out: an emptyDir of each node."
+    )
     security: PodSecurity = setting(PodSecurity(), "As whom the nodes run.")
     service_account: ObjectName | None = setting(None, "The service account of the nodes.")
     pull_secrets: Listed[ObjectName] = setting(
@@ -219,17 +268,25 @@ class KuberaySection(PodPlacement):
     )
     network_policy: bool = setting(
         False,
-        "true: no pod but the cluster's own reaches its nodes, where the network plugin enforces it.",
+        "true: no pod but the cluster's own reaches its nodes, where the network plugin enforces "
+        "it.",
     )
     wait_for_machines: Duration | None = setting(
-        None, "How long pods may find no room, where Kubernetes adds machines by itself, such as 10m."
+        None,
+        "How long pods may find no room, where Kubernetes adds machines by itself, such as 10m.",
     )
 
     def pods(self, group: str, *, gpus: int) -> PodGroup:
-        """Return how the pods of a group are: what is given for it, for nodes with (or without) GPUs, and for all."""
+        """Return how the pods of a group are: what is given for it, for nodes with (or without)
+        GPUs, and for all.
+        """
         own = self.groups.get(group, PodGroup())
         alike = self.with_gpus if gpus else self.without_gpus
-        requests = own.requests.cpus or self.requests.cpus, own.requests.memory or self.requests.memory
+        requests = (
+            own.requests.cpus or self.requests.cpus,
+            own.requests.memory or self.requests.memory,
+        )
+
         return PodGroup(
             requests=Requests(cpus=requests[0], memory=requests[1]),
             labels={**self.labels, **own.labels},

@@ -1,4 +1,6 @@
-"""Read a cluster file, a job's or an image's directory; the one place that says who wins: defaults < file < --set."""
+"""Read a cluster file, a job's or an image's directory; the one place that says who wins: defaults
+< file < --set.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,14 @@ from trainyard.spec.image import ImageFile
 from trainyard.spec.job import JobSpec
 from trainyard.spec.problems import problems_of, value_text, where
 from trainyard.spec.secrets import HIDDEN
-from trainyard.spec.yaml_source import LARGEST, KeyPath, Source, UnreadableError, compose, has_comment
+from trainyard.spec.yaml_source import (
+    LARGEST,
+    KeyPath,
+    Source,
+    UnreadableError,
+    compose,
+    has_comment,
+)
 from trainyard.wording import did_you_mean
 
 CLUSTER_FILE = "cluster file"
@@ -40,7 +49,9 @@ _QUOTED = re.compile(r"""\s*(?:"(?:[^"\\]|\\.)*"|'(?:[^']|'')*')\s*""")
 _JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 
 
-def load_cluster(path: Path, *, overrides: Sequence[str] = (), backend: str | None = None) -> LoadedCluster:
+def load_cluster(
+    path: Path, *, overrides: Sequence[str] = (), backend: str | None = None
+) -> LoadedCluster:
     """Return the cluster that a file describes; `backend` is the flag of that name.
 
     Raises RequestError with every problem at once.
@@ -54,24 +65,34 @@ def load_cluster(path: Path, *, overrides: Sequence[str] = (), backend: str | No
 
 @contextmanager
 def _naming_its_tool(path: Path, kind: str) -> Iterator[None]:
-    """Raise RequestError with one sentence, instead of every problem, for a file that is another tool's."""
+    """Raise RequestError with one sentence, instead of every problem, for a file that is another
+    tool's.
+    """
     try:
         yield
     except RequestError as error:
         found = foreign.kind_of(foreign.documents_of(path))
         if found is None or found.ours == kind:
             raise
-        raise RequestError(f"{shown(path)} is {found.name}, and no {kind}", hint=found.remedy) from error
+        raise RequestError(
+            f"{shown(path)} is {found.name}, and no {kind}", hint=found.remedy
+        ) from error
 
 
 def job_of(keys: Mapping[str, Any]) -> JobSpec:
-    """Return the job that the keys of a job file describe, and `name`. Raises RequestError with every problem."""
+    """Return the job that the keys of a job file describe, and `name`. Raises RequestError with
+    every problem.
+    """
     # As a file would have them: lists for tuples, text for paths.
-    source = _as_ray_takes_it(Source(json.loads(json.dumps(keys, default=str)), {(): "Job"}), Path.cwd())
+    source = _as_ray_takes_it(
+        Source(json.loads(json.dumps(keys, default=str)), {(): "Job"}), Path.cwd()
+    )
     return _validated(JobSpec, _named(source, str(keys["name"]), "Job"), "job")
 
 
-def load_job(directory: Path, *, overrides: Sequence[str] = (), file: Path | None = None) -> JobSpec:
+def load_job(
+    directory: Path, *, overrides: Sequence[str] = (), file: Path | None = None
+) -> JobSpec:
     """Return the job of a directory that holds a job.yaml, or as it is in another `file`.
 
     Raises RequestError with every problem at once.
@@ -84,11 +105,15 @@ def load_job(directory: Path, *, overrides: Sequence[str] = (), file: Path | Non
 def _job(path: Path, directory: Path, overrides: Sequence[str]) -> JobSpec:
     source = _source(path, JOB_FILE, JobSpec, overrides)
     if isinstance(given := source.value.get("runtime_env"), str):
-        source = _put_below("runtime_env", _source(directory / given, RUNTIME_ENV_FILE, JobSpec, ()), source)
+        source = _put_below(
+            "runtime_env", _source(directory / given, RUNTIME_ENV_FILE, JobSpec, ()), source
+        )
     source = _as_ray_takes_it(source, directory)
     if "name" in source.value:
         message = "must not be given: a job's name is its directory's name"
-        source = replace(source, problems=(*source.problems, Problem(where(("name",), source), message)))
+        source = replace(
+            source, problems=(*source.problems, Problem(where(("name",), source), message))
+        )
     return _validated(JobSpec, _named(source, directory.resolve().name, shown(directory)), JOB_FILE)
 
 
@@ -98,16 +123,22 @@ def _as_ray_takes_it(source: Source, directory: Path) -> Source:
     if not isinstance(given, Mapping):
         return source
     found, problems = ray_forms.as_lists(given, directory)
-    return replace(source, value={**source.value, "runtime_env": found}, problems=(*source.problems, *problems))
+    return replace(
+        source, value={**source.value, "runtime_env": found}, problems=(*source.problems, *problems)
+    )
 
 
 def load_image(directory: Path) -> ImageFile:
     """Return what a directory's image.yaml says. Raises RequestError with every problem at once."""
-    return _validated(ImageFile, _source(directory / IMAGE_FILE_NAME, IMAGE_FILE, ImageFile, ()), IMAGE_FILE)
+    return _validated(
+        ImageFile, _source(directory / IMAGE_FILE_NAME, IMAGE_FILE, ImageFile, ()), IMAGE_FILE
+    )
 
 
 def load_other(path: Path, model: type[Model], kind: str) -> Model:
-    """Return what somebody else's YAML file says. Raises RequestError with every problem at once."""
+    """Return what somebody else's YAML file says. Raises RequestError with every problem at
+    once.
+    """
     return _validated(model, _source(path, kind, model, ()), kind)
 
 
@@ -115,20 +146,27 @@ def _named(source: Source, name: str, where: str) -> Source:
     """Return the source of a job with its name."""
     problems = source.problems
     if not _JOB_NAME.fullmatch(name):
-        rule = "letters, digits, '.', '_' and '-', start with a letter or digit, at most 80 characters"
+        rule = (
+            "letters, digits, '.', '_' and '-', start with a letter or digit, at most 80 characters"
+        )
         message = f"must have a name of {rule}: it is the job's name, got {value_text(name)}"
         problems = (*problems, Problem(where, message))
     return replace(source, value={**source.value, "name": name}, problems=problems)
 
 
 def _source(path: Path, kind: str, model: type[Section], overrides: Sequence[str]) -> Source:
-    """Return the values of a file with the flags on top: who wins is decided here and nowhere else."""
+    """Return the values of a file with the flags on top: who wins is decided here and nowhere
+    else.
+    """
     try:
         source = compose(_read_text(path, kind=kind), origin=shown(path))
     except UnreadableError as error:
         raise _refusal(kind, (error.problem,)) from error
     if not isinstance(source.value, Mapping):
-        problem = Problem(source.places[()], f"must be a mapping of keys to values, got {value_text(source.value)}")
+        problem = Problem(
+            source.places[()],
+            f"must be a mapping of keys to values, got {value_text(source.value)}",
+        )
         raise _refusal(kind, source.problems or (problem,))
     return _overridden(source, model, overrides)
 
@@ -146,23 +184,26 @@ def _put_below(key: str, file: Source, source: Source) -> Source:
 def _overridden(source: Source, model: type[Section], overrides: Sequence[str]) -> Source:
     """Return the source with every `--set PATH=VALUE` on top, the last one winning.
 
-    The value is YAML, but for a key that takes text alone: there it is what the shell gave. What is wrong with a flag
-    is a problem.
+    The value is YAML, but for a key that takes text alone: there it is what the shell gave. What is
+    wrong with a flag is a problem.
     """
     for written in overrides:
         path, equals, value = written.partition("=")
         keys = path.strip().split(".")
         flag = f"{FLAG} {path.strip()}"
+
         if not equals or not all(keys):
             problem = Problem(f"{FLAG} {written}", "must be PATH=VALUE, such as workers.0.count=2")
             source = replace(source, problems=(*source.problems, problem))
             continue
+
         given = _given(value, flag, is_text=takes_text_alone(model, keys))
         if given.problems:
             problem = Problem(flag, given.problems[0].message)
             source = replace(source, problems=(*source.problems, problem))
         else:
             source = _put(source, keys, given.value, flag=flag)
+
     return source
 
 
@@ -173,7 +214,9 @@ def _given(value: str, flag: str, *, is_text: bool) -> Source:
     if is_text and not _QUOTED.fullmatch(value):
         return Source(value, {})
     if has_comment(value):
-        message = f"YAML leaves out what follows ' #': put the value in quotes, got {value_text(value)}"
+        message = (
+            f"YAML leaves out what follows ' #': put the value in quotes, got {value_text(value)}"
+        )
         return Source(None, {}, (Problem(flag, message),))
     try:
         return compose(value, origin=flag)
@@ -193,7 +236,9 @@ def _put(source: Source, keys: Sequence[str], value: object, *, flag: str) -> So
 
 
 def _replaced(old: Any, keys: Sequence[str], new: object, *, at: KeyPath) -> tuple[Any, KeyPath]:
-    """Return a copy of `old` with one value replaced, and the path where that was. Raises ValueError."""
+    """Return a copy of `old` with one value replaced, and the path where that was. Raises
+    ValueError.
+    """
     if not keys:
         return new, at
     key = keys[0]
@@ -217,7 +262,9 @@ def _index(entries: Sequence[Any], key: str, at: KeyPath) -> int:
     if key in map(str, range(len(entries))):
         return int(key)
     known = ", ".join(filter(None, names)) or f"numbers below {len(entries)}"
-    raise ValueError(f"{_dotted(at)} has no entry {key!r} (there are: {known}){did_you_mean(key, names)}")
+    raise ValueError(
+        f"{_dotted(at)} has no entry {key!r} (there are: {known}){did_you_mean(key, names)}"
+    )
 
 
 def _dotted(path: KeyPath) -> str:
@@ -228,17 +275,25 @@ def _validated(model: type[Model], source: Source, kind: str) -> Model:
     """Return the model of a source; its fields' defaults fill what neither file nor flags gave."""
     texts = list(_texts(source.value))
     hidden = [Problem(where(path, source), SHOWN_HIDDEN) for path, text in texts if HIDDEN in text]
-    no_text = [Problem(where(path, source), "is not UTF-8 text") for path, text in texts if not _is_utf_8(text)]
+    no_text = []
+
+    for path, text in texts:
+        if not _is_utf_8(text):
+            no_text.append(Problem(where(path, source), "is not UTF-8 text"))
+
     if no_text:
         raise _refusal(kind, (*source.problems, *hidden, *no_text))
+
     source = replace(source, problems=(*source.problems, *hidden))
     try:
         # The context says that sizes and durations are text (fields.py).
         spec = model.model_validate(source.value, context={})
     except ValidationError as error:
         raise _refusal(kind, (*source.problems, *problems_of(error, model, source))) from error
+
     if source.problems:
         raise _refusal(kind, source.problems)
+
     return spec
 
 
@@ -255,7 +310,9 @@ def _texts(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _is_utf_8(text: str) -> bool:
-    """Tell whether a text can be written; bytes of a command line that are not UTF-8 are halves of surrogate pairs."""
+    """Tell whether a text can be written; bytes of a command line that are not UTF-8 are halves of
+    surrogate pairs.
+    """
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -273,10 +330,15 @@ def _read_text(path: Path, *, kind: str) -> str:
         with path.open("rb") as stream:
             content = stream.read(LARGEST + 1)
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        if isinstance(error, OSError) and error.strerror:
+            reason = error.strerror
+        else:
+            reason = str(error)
         raise UnreadableError(origin, f"cannot be read: {reason}") from error
+
     if len(content) > LARGEST:
         raise UnreadableError(origin, f"is larger than 1 MiB, which is the most that a {kind} has")
+
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -285,7 +347,12 @@ def _read_text(path: Path, *, kind: str) -> str:
 
 
 def _refusal(kind: str, problems: tuple[Problem, ...]) -> RequestError:
-    count = "1 problem" if len(problems) == 1 else f"{len(problems):,} problems"
+    if len(problems) == 1:
+        count = "1 problem"
+    else:
+        count = f"{len(problems):,} problems"
     rest = len(problems) - MOST_SHOWN
-    hint = f"{rest:,} more problems are not shown." if rest > 0 else None
+    hint = None
+    if rest > 0:
+        hint = f"{rest:,} more problems are not shown."
     return RequestError(f"the {kind} is wrong: {count}", problems=problems[:MOST_SHOWN], hint=hint)

@@ -30,10 +30,17 @@ HostAddress = Annotated[
 IPv4 = Annotated[Filled, matching(r"\d{1,3}(?:\.\d{1,3}){3}", "must be an IPv4 address")]
 # As images name it: docker.io, ghcr.io, registry.lab:5000.
 RegistryHost = Annotated[
-    Filled, matching(r"[A-Za-z0-9.-]+(?::\d{1,5})?", "must be a registry as images name it, such as docker.io")
+    Filled,
+    matching(
+        r"[A-Za-z0-9.-]+(?::\d{1,5})?", "must be a registry as images name it, such as docker.io"
+    ),
 ]
 MirrorUrl = Annotated[
-    Filled, matching(r"https?://[^\s/?#@]+(?:/[^\s?#]*)?", "must be http(s)://host[:port][/path], without a login")
+    Filled,
+    matching(
+        r"https?://[^\s/?#@]+(?:/[^\s?#]*)?",
+        "must be http(s)://host[:port][/path], without a login",
+    ),
 ]
 SnapFile = Annotated[Filled, matching(r"[^\0]*\.snap", "must be a file NAME.snap")]
 
@@ -44,15 +51,22 @@ class LabHost(Section):
     address: HostAddress = Field(description="[user@]host[:port], or a name of ~/.ssh/config.")
     user: Filled | None = setting(None, "Who logs in, and may use sudo; left out: as `ssh` does.")
     port: int | None = setting(None, "The port of sshd; left out: as `ssh` does.", ge=1, le=65535)
-    ip: IPv4 | None = setting(None, "The address by which the other hosts reach it; left out: the one that we reach.")
+    ip: IPv4 | None = setting(
+        None, "The address by which the other hosts reach it; left out: the one that we reach."
+    )
     role: Literal["control-plane", "worker"] | None = setting(
-        None, "control-plane or worker; left out: the first host is the control plane, the others are workers."
+        None,
+        "control-plane or worker; left out: the first host is the control plane, the others are "
+        "workers.",
     )
 
     @property
     def ssh(self) -> str:
         """Return [user@]host[:port] with what the other keys say."""
-        login = self.address if not self.user or "@" in self.address else f"{self.user}@{self.address}"
+        if not self.user or "@" in self.address:
+            login = self.address
+        else:
+            login = f"{self.user}@{self.address}"
         return f"{login}:{self.port}" if self.port else login
 
 
@@ -61,43 +75,66 @@ def _addressed_once(hosts: tuple[LabHost, ...]) -> Iterator[Complaint]:
     for index, host in enumerate(hosts):
         key = host.ssh.rpartition("@")[2]
         if first.setdefault(key, index) != index:
-            yield Complaint((index, "address"), f"is also the address of hosts.{first[key]}", host.address)
+            yield Complaint(
+                (index, "address"), f"is also the address of hosts.{first[key]}", host.address
+            )
 
 
 def _ends_with_microk8s(files: tuple[str, ...]) -> Iterator[Complaint]:
     if files and not re.fullmatch(r"microk8s(?:[_-].*)?\.snap", PurePath(files[-1]).name):
-        yield Complaint((len(files) - 1,), "must be MicroK8s' own, microk8s_N.snap: what it needs comes before it")
+        yield Complaint(
+            (len(files) - 1,),
+            "must be MicroK8s' own, microk8s_N.snap: what it needs comes before it",
+        )
 
 
 class Microk8sSection(Section):
     """MicroK8s on hosts that are reached by SSH, and the cluster on it."""
 
-    channel: Channel = setting(versions.MICROK8S, "What is installed on every host, and held there.")
-    upgrade: bool = setting(False, "true: hosts of an older channel are upgraded, one minor at a time.")
-    registry: bool = setting(False, "true: MicroK8s' own registry, without a login, at port 32000 of every host.")
+    channel: Channel = setting(
+        versions.MICROK8S, "What is installed on every host, and held there."
+    )
+    upgrade: bool = setting(
+        False, "true: hosts of an older channel are upgraded, one minor at a time."
+    )
+    registry: bool = setting(
+        False, "true: MicroK8s' own registry, without a login, at port 32000 of every host."
+    )
     mirror: dict[RegistryHost, MirrorUrl] = setting(
         {}, "Mirrors from which hosts pull first, by registry: {docker.io: http://192.0.2.10:5000}."
     )
     snap: Annotated[Listed[SnapFile], rule(_ends_with_microk8s)] = setting(
-        (), "Files of `snap download`, the last one MicroK8s', for hosts that do not reach snapd's store."
+        (),
+        "Files of `snap download`, the last one MicroK8s', for hosts that do not reach snapd's "
+        "store.",
     )
-    images: Filled | None = setting(None, "A directory of *.tar with images, for hosts that reach no registry.")
+    images: Filled | None = setting(
+        None, "A directory of *.tar with images, for hosts that reach no registry."
+    )
     hosts: Annotated[Listed[LabHost], rule(_addressed_once)] = Field(
         min_length=1, description="The machines; the first is a control plane."
     )
 
     @property
     def control_planes(self) -> tuple[LabHost, ...]:
-        return tuple(host for index, host in enumerate(self.hosts) if _is_control_plane(host, index))
+        return tuple(
+            host for index, host in enumerate(self.hosts) if _is_control_plane(host, index)
+        )
 
     @property
     def workers(self) -> tuple[LabHost, ...]:
-        return tuple(host for index, host in enumerate(self.hosts) if not _is_control_plane(host, index))
+        return tuple(
+            host for index, host in enumerate(self.hosts) if not _is_control_plane(host, index)
+        )
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain about a first host that is no control plane, and about two of them: one dead stops both."""
+        """Complain about a first host that is no control plane, and about two of them: one dead
+        stops both.
+        """
         if self.hosts and self.hosts[0].role == "worker":
-            yield Complaint(("hosts", 0, "role"), "must be control-plane: the others join this host", "worker")
+            yield Complaint(
+                ("hosts", 0, "role"), "must be control-plane: the others join this host", "worker"
+            )
         if len(self.control_planes) == 2:
             message = "has 2 control planes, of which neither can be lost: give 1, or 3 and more"
             yield Complaint(("hosts",), message)

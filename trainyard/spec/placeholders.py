@@ -1,4 +1,6 @@
-"""Placeholders of a command: {key} stands for a value of the matrix, or of a sweep's configuration."""
+"""Placeholders of a command: {key} stands for a value of the matrix, or of a sweep's
+configuration.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +18,24 @@ KEY_PATTERN = r"^[A-Za-z_][A-Za-z0-9_-]*$"
 Scalar = str | bool | int | float
 
 
-def unused(keys: Collection[str], texts: Iterable[str], *, section: KeyPath = ("matrix",)) -> Iterator[Complaint]:
+def unused(
+    keys: Collection[str], texts: Iterable[str], *, section: KeyPath = ("matrix",)
+) -> Iterator[Complaint]:
     """Complain about every key of a section that no text names: its tasks would all do the same."""
     named = {mark[1] for text in texts for mark in MARK.finditer(text)}
     for key in keys:
         if key not in named:
-            yield Complaint((*section, key), f"is used nowhere: write {{{key}}} into command or env")
+            yield Complaint(
+                (*section, key), f"is used nowhere: write {{{key}}} into command or env"
+            )
 
 
 def unknown(
-    section: str, texts: Mapping[str, str] | Mapping[int, str], known: Collection[str], *, source: str = "matrix"
+    section: str,
+    texts: Mapping[str, str] | Mapping[int, str],
+    known: Collection[str],
+    *,
+    source: str = "matrix",
 ) -> Iterator[Complaint]:
     """Complain about every placeholder that is not known, and about every brace on its own."""
     for key, text in texts.items():
@@ -35,7 +45,10 @@ def unknown(
                 meant = f"; write '{mark[0] * 2}' for the character itself"
                 yield Complaint((section, key), f"has a single '{mark[0]}'", text, meant)
             elif name is not None and name not in known:
-                listed = f"the {source} has {', '.join(known)}" if known else "there is no matrix"
+                if known:
+                    listed = f"the {source} has {', '.join(known)}"
+                else:
+                    listed = "there is no matrix"
                 meant = did_you_mean(name, known) or f"; write '{{{{{name}}}}}' for the text itself"
                 yield Complaint((section, key), f"names {{{name}}}, but {listed}", text, meant)
 
@@ -48,4 +61,7 @@ def _checked_scalar(value: object) -> object:
 
 
 MatrixValue = Annotated[Scalar, BeforeValidator(_checked_scalar)]
-MatrixKey = Annotated[str, matching(KEY_PATTERN[1:-1], "must be letters, digits, '_' and '-', and start with a letter")]
+MatrixKey = Annotated[
+    str,
+    matching(KEY_PATTERN[1:-1], "must be letters, digits, '_' and '-', and start with a letter"),
+]

@@ -1,4 +1,6 @@
-"""Pydantic's errors -> problems in plain words, each with its place, its path and the value given."""
+"""Pydantic's errors -> problems in plain words, each with its place, its path and the value
+given.
+"""
 
 from __future__ import annotations
 
@@ -54,10 +56,16 @@ _OF_OTHERS: Mapping[str, str] = {
 _FEWER_CPUS = "; on Kubernetes, kuberay.requests asks the scheduler for less than whole CPUs"
 
 
-def problems_of(error: ValidationError, model: type[BaseModel], source: Source) -> tuple[Problem, ...]:
-    """Return every problem that a model found with the values of a source, in the order of the file."""
+def problems_of(
+    error: ValidationError, model: type[BaseModel], source: Source
+) -> tuple[Problem, ...]:
+    """Return every problem that a model found with the values of a source, in the order of the
+    file.
+    """
     errors = error.errors(include_url=False)
-    complaints = [complaint for details in errors for complaint in _complaints(dict(details), model)]
+    complaints = [
+        complaint for details in errors for complaint in _complaints(dict(details), model)
+    ]
     order = {path: position for position, path in enumerate(source.places)}
     complaints.sort(key=lambda complaint: order[_nearest(complaint.path, source)])
     return tuple(
@@ -71,20 +79,30 @@ def where(path: KeyPath, source: Source) -> str:
     """Return the place of a path, or of the nearest thing around it that stands somewhere."""
     nearest = _nearest(path, source)
     place = source.places[nearest]
-    is_the_flag_itself = place.startswith("--") and nearest == path and place.count(".") + 1 == len(path)
-    return place if is_the_flag_itself else located(place, path)
+    is_the_flag_itself = (
+        place.startswith("--") and nearest == path and place.count(".") + 1 == len(path)
+    )
+    if is_the_flag_itself:
+        return place
+    return located(place, path)
 
 
 def value_text(value: object) -> str:
     """Return a value as one short piece of text, texts in quotes."""
     text = without_secrets(json.dumps(value, ensure_ascii=False, default=str))
-    text = "".join(character if character.isprintable() else f"\\u{ord(character):04x}" for character in text)
-    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."
+    text = "".join(
+        character if character.isprintable() else f"\\u{ord(character):04x}" for character in text
+    )
+    if len(text) <= LONGEST_VALUE:
+        return text
+    return f"{text[:LONGEST_VALUE]}..."
 
 
 def _nearest(path: KeyPath, source: Source) -> KeyPath:
     """Return the longest part of a path that stands somewhere; the whole file always does."""
-    return next(path[:length] for length in range(len(path), -1, -1) if path[:length] in source.places)
+    return next(
+        path[:length] for length in range(len(path), -1, -1) if path[:length] in source.places
+    )
 
 
 def _complaints(details: dict[str, Any], model: type[BaseModel]) -> Iterator[Complaint]:
@@ -116,16 +134,27 @@ def _suggestion(details: dict[str, Any]) -> str:
     kind = details["type"]
     value = details["input"]
     if kind == "literal_error":
-        return did_you_mean(value, _choices(details)) if isinstance(value, str) else ""
+        if isinstance(value, str):
+            return did_you_mean(value, _choices(details))
+        return ""
     if kind == "int_from_float" and details["loc"][-1] == "cpus":
-        return f"; on Kubernetes the scheduler may be asked for less: kuberay: {{requests: {{cpus: {value}}}}}"
+        return (
+            "; on Kubernetes the scheduler may be asked for less: kuberay: {requests: "
+            f"{{cpus: {value}}}}}"
+        )
+
     if kind == "string_type" and isinstance(value, int | float):
         # Of a float, how it was written is not known: 1e3 is no 1000.0 to a program.
-        shown = "" if isinstance(value, float) else f": {json.dumps(value_text(value))}"
+        if isinstance(value, float):
+            shown = ""
+        else:
+            shown = f": {json.dumps(value_text(value))}"
         return f"; write it in quotes{shown}"
+
     if kind == "string_type" and isinstance(value, dict) and list(value.values()) == [None]:
         # A placeholder without quotes is YAML's short form of a mapping.
         return f'; write "{{{next(iter(value))}}}" in quotes'
+
     return _of_others(details)
 
 
@@ -134,7 +163,9 @@ def _of_others(details: dict[str, Any]) -> str:
     kind = details["type"]
     value = details["input"]
     key = details["loc"][-1] if details["loc"] else ""
-    if isinstance(details.get("ctx", {}).get("error"), NoSizeError) and (size := size_of_others(value)):
+    if isinstance(details.get("ctx", {}).get("error"), NoSizeError) and (
+        size := size_of_others(value)
+    ):
         return f"; write {size}"
     if key == "cpus" and (isinstance(value, float) or re.fullmatch(r"\d+m", str(value))):
         return _FEWER_CPUS
@@ -165,7 +196,10 @@ def _unknown_key(model: type[BaseModel], path: KeyPath) -> Complaint:
         return Complaint(path, f"is a key of Ray's, and none here: {RAY_KEYS[key]}")
     if model is ClusterSpec and key in _OF_OTHERS:
         return Complaint(path, f"is not a known key: {_OF_OTHERS[key]}")
-    known = [name for name in section.model_fields if (section, name) != (JobSpec, "name")] if section else []
+    if section:
+        known = [name for name in section.model_fields if (section, name) != (JobSpec, "name")]
+    else:
+        known = []
     listed = f"; known: {', '.join(known)}" if known else ""
     return Complaint(path, "is not a known key", suggestion=did_you_mean(key, known) or listed)
 
@@ -177,7 +211,9 @@ def _model_at(model: type[BaseModel], path: KeyPath) -> type[BaseModel] | None:
         if in_mapping:
             in_mapping = False
         elif isinstance(part, str) and section is not None:
-            annotation = section.model_fields[part].annotation if part in section.model_fields else None
+            annotation = None
+            if part in section.model_fields:
+                annotation = section.model_fields[part].annotation
             section = _model_in(annotation)
             in_mapping = _is_mapping(annotation)
     return section
@@ -188,7 +224,10 @@ def _model_in(annotation: object) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     inner = (_model_in(argument) for argument in get_args(annotation))
-    return next((model for model in inner if model is not None), None)
+    for model in inner:
+        if model is not None:
+            return model
+    return None
 
 
 def _is_mapping(annotation: object) -> bool:

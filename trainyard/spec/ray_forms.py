@@ -1,4 +1,5 @@
-"""The forms in which Ray takes a runtime_env, beside the lists of our own: files, and mappings with options.
+"""The forms in which Ray takes a runtime_env, beside the lists of our own: files, and mappings with
+options.
 
 https://docs.ray.io/en/latest/ray-core/handling-dependencies.html, API reference of runtime_env.
 """
@@ -25,7 +26,8 @@ _HERE = (".", "./")
 
 
 def as_lists(given: Mapping[str, Any], directory: Path) -> tuple[dict[str, Any], list[Problem]]:
-    """Return a runtime_env with what files have in it, and options apart; files are relative to `directory`.
+    """Return a runtime_env with what files have in it, and options apart; files are relative to
+    `directory`.
 
     Also returns what is wrong with files, by `runtime_env.KEY`.
     """
@@ -45,7 +47,9 @@ def as_lists(given: Mapping[str, Any], directory: Path) -> tuple[dict[str, Any],
 
 
 def _take_options(found: dict[str, Any], key: str, options: tuple[str, ...]) -> None:
-    """Put the packages of `{packages: [...], ...}` into their place, and options into theirs; others stay, and fail."""
+    """Put the packages of `{packages: [...], ...}` into their place, and options into theirs;
+    others stay, and fail.
+    """
     given = dict(found[key])
     if not given.keys() <= {"packages", *options}:
         return
@@ -56,14 +60,16 @@ def _take_options(found: dict[str, Any], key: str, options: tuple[str, ...]) -> 
 
 def _requirements(key: str, directory: Path, name: str, problems: list[Problem]) -> list[str]:
     where = f"runtime_env.{key}"
-    text = _text(directory / name, where, problems, hint=f"; a package is an entry of a list: [{name}]")
+    text = _text(
+        directory / name, where, problems, hint=f"; a package is an entry of a list: [{name}]"
+    )
     lines = [line.strip() for line in text.splitlines()]
     kept = [line for line in lines if line and not line.startswith("#")]
-    problems += [
-        Problem(where, f"{name} names a file of this machine, which no node has: {line}")
-        for line in kept
-        if _NAMES_A_FILE.match(line)
-    ]
+    for line in kept:
+        if _NAMES_A_FILE.match(line):
+            problems.append(
+                Problem(where, f"{name} names a file of this machine, which no node has: {line}")
+            )
     return kept
 
 

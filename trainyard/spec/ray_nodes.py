@@ -1,4 +1,6 @@
-"""Custom resources, labels and `ray start` parameters: what a group of nodes is for Ray besides its size."""
+"""Custom resources, labels and `ray start` parameters: what a group of nodes is for Ray besides its
+size.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ _LABEL_KEY = rf"(?:[a-z0-9](?:[a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_LABEL_NAME}"
 # Ray's own resources, and what the files call them.
 _RAYS = {"CPU": "cpus", "GPU": "gpus", "memory": "memory", "object_store_memory": "memory"}
 _OUR_LABELS = ("ray.io/node-group", "ray.io/node-id")
-# Parameters of `ray start` (ray/scripts/scripts.py) that follow from the cluster file, and from which key.
+# Parameters of `ray start` (ray/scripts/scripts.py) that follow from the cluster file, and from
+# which key.
 MADE_FROM: Mapping[str, str] = {
     "address": "the head",
     "autoscaling-config": "min and max of the groups",
@@ -39,7 +42,12 @@ MADE_FROM: Mapping[str, str] = {
     "resources": "resources",
     "temp-dir": "the backend",
 }
-_FLAGS = ("enable-object-reconstruction", "enable-resource-isolation", "no-redirect-output", "ray-debugger-external")
+_FLAGS = (
+    "enable-object-reconstruction",
+    "enable-resource-isolation",
+    "no-redirect-output",
+    "ray-debugger-external",
+)
 _PARAMETERS = (
     "cgroup-path",
     "dashboard-agent-grpc-port",
@@ -87,12 +95,18 @@ def _start_complaints(parameters: Mapping[str, object]) -> Iterator[Complaint]:
             yield Complaint((name,), "needs a value", value)
         elif name not in (*_FLAGS, *_PARAMETERS):
             known = (*_FLAGS, *_PARAMETERS)
-            yield Complaint((name,), f"is not a parameter of `ray start` that can be given{did_you_mean(name, known)}")
+            yield Complaint(
+                (name,),
+                f"is not a parameter of `ray start` that can be given{did_you_mean(name, known)}",
+            )
 
 
 ResourceName = Annotated[
     str,
-    matching(RESOURCE_PATTERN[1:-1], "must be the name of a resource of Ray's: letters, digits and any of _ . : / -"),
+    matching(
+        RESOURCE_PATTERN[1:-1],
+        "must be the name of a resource of Ray's: letters, digits and any of _ . : / -",
+    ),
     WithJsonSchema({"type": "string", "pattern": RESOURCE_PATTERN}),
 ]
 LabelKey = Annotated[
@@ -106,13 +120,23 @@ LabelValue = Annotated[
     WithJsonSchema({"type": "string", "pattern": f"^{_LABEL_NAME}$"}),
 ]
 # Ray's autoscaler takes whole numbers only (ray/autoscaler/ray-schema.json).
-NodeResources = Annotated[dict[ResourceName, Annotated[int, Field(ge=1, le=1_000_000)]], rule(not_rays)]
+NodeResources = Annotated[
+    dict[ResourceName, Annotated[int, Field(ge=1, le=1_000_000)]], rule(not_rays)
+]
 NodeLabels = Annotated[dict[LabelKey, LabelValue], rule(_our_labels)]
 # Numbers are taken as numbers, true as true, and nothing is converted.
-_Value = Annotated[bool, Strict()] | Annotated[int, Strict()] | Annotated[float, Strict()] | Annotated[str, Strict()]
+_Value = (
+    Annotated[bool, Strict()]
+    | Annotated[int, Strict()]
+    | Annotated[float, Strict()]
+    | Annotated[str, Strict()]
+)
 RayStart = Annotated[dict[str, _Value], rule(_start_complaints)]
 
-RESOURCES_TEXT = "Ray's custom resources of each node, such as {A100: 2}; a task asks for them by resources.custom."
+RESOURCES_TEXT = (
+    "Ray's custom resources of each node, such as {A100: 2}; a task asks for them "
+    "by resources.custom."
+)
 LABELS_TEXT = "Ray's labels of each node, for label_selector of programs that use Ray."
 RAY_START_TEXT = "More parameters of `ray start`, such as {metrics-export-port: 8080}."
 IMAGE_TEXT = "The image of these nodes, instead of `image`; with the same Ray and Python."

@@ -1,7 +1,9 @@
-"""The JSON Schemas of what users write, for editors: `python -m trainyard.spec.schema DIRECTORY` writes them there.
+"""The JSON Schemas of what users write, for editors: `python -m trainyard.spec.schema DIRECTORY`
+writes them there.
 
-An editor uses one through the comment `# yaml-language-server: $schema=../docs/cluster.schema.json`. `make setup`
-writes them into docs/ of a checkout, and hatch_build.py into the same place of the wheel; git has none.
+An editor uses one through the comment `# yaml-language-server:
+$schema=../docs/cluster.schema.json`. `make setup` writes them into docs/ of a checkout, and
+hatch_build.py into the same place of the wheel; git has none.
 """
 
 from __future__ import annotations
@@ -21,18 +23,25 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def schemas() -> dict[str, dict[str, Any]]:
-    """Return the schema of each kind of file; a job's name is its directory's, and no key of its file."""
+    """Return the schema of each kind of file; a job's name is its directory's, and no key of its
+    file.
+    """
     models: dict[str, type[Section]] = {"cluster": ClusterSpec, "image": ImageFile, "job": JobSpec}
-    made = {
-        kind: {"$schema": DRAFT, **model.model_json_schema(), "title": f"Trainyard {kind} file"}
-        for kind, model in models.items()
-    }
+    made = {}
+    for kind, model in models.items():
+        made[kind] = {
+            "$schema": DRAFT,
+            **model.model_json_schema(),
+            "title": f"Trainyard {kind} file",
+        }
+
     job = made["job"]
     del job["properties"]["name"], job["required"]
     _open_rays_forms(job["$defs"]["RuntimeEnv"]["properties"])
     env = job["properties"]["runtime_env"]
     env["anyOf"] = [{"$ref": env.pop("$ref")}, {"type": "string"}]
     job["oneOf"] = [{"required": ["command"]}, {"required": ["tasks"]}]
+
     return made
 
 

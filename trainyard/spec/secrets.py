@@ -1,4 +1,6 @@
-"""Secrets in files, commands and records: known by the name of what holds them, or by their own form."""
+"""Secrets in files, commands and records: known by the name of what holds them, or by their own
+form.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,13 @@ import re
 from collections.abc import Iterable, Mapping
 
 HIDDEN = "(hidden)"
-# Names that hold a secret and nothing else. TOKENIZERS_PARALLELISM, of Hugging Face's libraries, is none.
-SECRET_NAME = re.compile(r"token(?:s?$|_)|passw|secret|credential|(?:api|access|private|ssh)_?key", re.IGNORECASE)
-# Names that may hold one: a record loses little where it hides GPG_KEY, and much where it shows WANDB_KEY.
+# Names that hold a secret and nothing else. TOKENIZERS_PARALLELISM, of Hugging Face's libraries, is
+# none.
+SECRET_NAME = re.compile(
+    r"token(?:s?$|_)|passw|secret|credential|(?:api|access|private|ssh)_?key", re.IGNORECASE
+)
+# Names that may hold one: a record loses little where it hides GPG_KEY, and much where it shows
+# WANDB_KEY.
 _LIKELY_NAME = re.compile(
     rf"{SECRET_NAME.pattern}|passphrase|webhook|cookie|authorization|pgpass"
     r"|(?:^|_)(?:dsn|pass)$|_(?:key|auth|pwd|pat)$",
@@ -32,7 +38,9 @@ KINDS = (
     ("a key of Google", r"\bAIza[0-9A-Za-z_-]{35}\b"),
     ("a key of Anthropic", r"\bsk-ant-[A-Za-z0-9_-]{40,}"),
 )
-_NO_SECRET = re.compile(r"(?i)|true|false|yes|no|none|null|\d{1,8}|[*x]+|\(hidden\)|[/$~<{].*|https?://[^@]*|file:.*")
+_NO_SECRET = re.compile(
+    r"(?i)|true|false|yes|no|none|null|\d{1,8}|[*x]+|\(hidden\)|[/$~<{].*|https?://[^@]*|file:.*"
+)
 # `--wandb-key` or `--wandb-key=VALUE` among the words of a command.
 _FLAG = re.compile(r"--?([A-Za-z][A-Za-z0-9_-]*)(=.*)?", re.DOTALL)
 # Each NAME of `NAME=` and `{NAME: ...}` in a value of --set.
@@ -51,7 +59,10 @@ def is_literal(value: str) -> bool:
 
 def kind_in(text: str) -> str | None:
     """Return which known secret a text has somewhere, in words; None if it has none."""
-    return next((kind for kind, pattern in KINDS if re.search(pattern, text)), None)
+    for kind, pattern in KINDS:
+        if re.search(pattern, text):
+            return kind
+    return None
 
 
 def without_secrets(text: str) -> str:
@@ -62,12 +73,19 @@ def without_secrets(text: str) -> str:
 
 
 def hidden(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return variables without secrets: by their names as a whole, by the form of the value in part."""
-    return {name: HIDDEN if is_likely_name(name) else without_secrets(value) for name, value in variables.items()}
+    """Return variables without secrets: by their names as a whole, by the form of the value in
+    part.
+    """
+    return {
+        name: HIDDEN if is_likely_name(name) else without_secrets(value)
+        for name, value in variables.items()
+    }
 
 
 def command_without_secrets(words: Iterable[str]) -> list[str]:
-    """Return a command's words without secrets: those of a known form, and the values of flags of such names."""
+    """Return a command's words without secrets: those of a known form, and the values of flags of
+    such names.
+    """
     shown: list[str] = []
     is_value_of_secret = False
     for word in words:
@@ -84,7 +102,9 @@ def command_without_secrets(words: Iterable[str]) -> list[str]:
 
 
 def typed_without_secrets(words: Iterable[str]) -> list[str]:
-    """Return the words of one of our command lines; of an override with a secret's name only what is set."""
+    """Return the words of one of our command lines; of an override with a secret's name only what
+    is set.
+    """
     shown = []
     for word in words:
         lead = "--set=" if word.startswith("--set=") else ""

@@ -1,4 +1,6 @@
-"""A resolved file as people and programs read it: defaults marked, secrets hidden, and good to be loaded again."""
+"""A resolved file as people and programs read it: defaults marked, secrets hidden, and good to be
+loaded again.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ _LINE_ENDS = frozenset("\x85\u2028\u2029")
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes text in quotes that YAML 1.1 or 1.2 would take for something else, and short lists on a line."""
+    """Writes text in quotes that YAML 1.1 or 1.2 would take for something else, and short lists on
+    a line.
+    """
 
     def ignore_aliases(self, data: object) -> bool:
         return True
@@ -41,14 +45,23 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
 
 _Dumper.add_representer(list, _represent_list)
 _Dumper.add_representer(str, _represent_text)
-_Dumper.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(f"^(?:{FLOAT.pattern})$"), list("-+.0123456789"))
+_Dumper.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(f"^(?:{FLOAT.pattern})$"), list("-+.0123456789")
+)
 
 
 def as_json(spec: ClusterSpec | JobSpec) -> dict[str, Any]:
-    """Return the resolved file as one JSON document: its values, and under `defaults` the paths nobody wrote."""
-    dotted = sorted(".".join(str(part) for part in path) for path in _defaults(spec, (), inherited=False))
+    """Return the resolved file as one JSON document: its values, and under `defaults` the paths
+    nobody wrote.
+    """
+    dotted = sorted(
+        ".".join(str(part) for part in path) for path in _defaults(spec, (), inherited=False)
+    )
     values = _hidden(spec.model_dump(mode="json"))
-    return {**{key: value for key, value in values.items() if value is not None}, "defaults": dotted}
+    return {
+        **{key: value for key, value in values.items() if value is not None},
+        "defaults": dotted,
+    }
 
 
 def as_yaml(spec: ClusterSpec | JobSpec) -> str:
@@ -58,28 +71,45 @@ def as_yaml(spec: ClusterSpec | JobSpec) -> str:
     """
     values = _hidden(spec.model_dump(mode="json", exclude_none=True))
     if isinstance(spec, ClusterSpec):
-        values = {key: value for key, value in values.items() if key not in {*get_args(Backend)} - {spec.backend}}
-    head = f"# job: {values.pop('name')}\n" if isinstance(spec, JobSpec) else ""
+        values = {
+            key: value
+            for key, value in values.items()
+            if key not in {*get_args(Backend)} - {spec.backend}
+        }
+
+    if isinstance(spec, JobSpec):
+        head = f"# job: {values.pop('name')}\n"
+    else:
+        head = ""
+
     text = written(values)
     lines = text.split("\n")
     places = compose(text, origin="").places
+
     for path in _defaults(spec, (), inherited=False):
-        nearest = next(path[:length] for length in range(len(path), -1, -1) if path[:length] in places)
+        nearest = next(
+            path[:length] for length in range(len(path), -1, -1) if path[:length] in places
+        )
         line = int(places[nearest].rpartition(":")[2]) - 1
         # A section of which nothing was written stands there as {}.
         if nearest == path or lines[line].endswith("{}"):
             lines[line] += MARK
+
     return head + "\n".join(lines)
 
 
 def written(values: Any) -> str:
     """Return a file's values as YAML that our own reader, and others, read as the same values."""
-    text: str = yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=float("inf"))
+    text: str = yaml.dump(
+        values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=float("inf")
+    )
     return text
 
 
 def _hidden(value: Any, path: KeyPath = ()) -> Any:
-    """Return values without secrets: by the names of variables and flags, by their form, and all given to Helm."""
+    """Return values without secrets: by the names of variables and flags, by their form, and all
+    given to Helm.
+    """
     if isinstance(value, str):
         return without_secrets(value)
     if isinstance(value, list):

@@ -31,7 +31,9 @@ def parse_size(written: object) -> int:
     """Return bytes. Raises NoSizeError, naming the accepted units."""
     size = round(_amount(written, SIZES))
     if not 0 < size <= 1000 * SIZES["TiB"]:
-        raise NoSizeError(f"must be a size such as 4GiB or 500MB (units: {', '.join(SIZES)}), at most 1000TiB")
+        raise NoSizeError(
+            f"must be a size such as 4GiB or 500MB (units: {', '.join(SIZES)}), at most 1000TiB"
+        )
     return size
 
 
@@ -39,19 +41,28 @@ def parse_duration(written: object) -> float:
     """Return seconds. Raises ValueError, naming the accepted units."""
     seconds = float(_amount(written, DURATIONS))
     if not 0 < seconds <= 3650 * DURATIONS["d"]:
-        raise ValueError(f"must be a duration such as 90s, 5m, 2h or 1d (units: {', '.join(DURATIONS)}), at most 3650d")
+        raise ValueError(
+            f"must be a duration such as 90s, 5m, 2h or 1d (units: {', '.join(DURATIONS)}), at "
+            "most 3650d"
+        )
     return seconds
 
 
 def format_size(size: int) -> str:
-    """Return bytes in the largest unit that keeps the number exact: what `parse_size` reads back."""
+    """Return bytes in the largest unit that keeps the number exact: what `parse_size` reads
+    back.
+    """
     exact = [(factor, unit) for unit, factor in SIZES.items() if size % factor == 0]
     factor, unit = max(exact, default=(0, ""))
-    return f"{size // factor}{unit}" if exact else f"{size / SIZES['KB']:.3f}KB"
+    if exact:
+        return f"{size // factor}{unit}"
+    return f"{size / SIZES['KB']:.3f}KB"
 
 
 def format_duration(seconds: float) -> str:
-    """Return seconds in the largest unit that keeps the number exact: what `parse_duration` reads back."""
+    """Return seconds in the largest unit that keeps the number exact: what `parse_duration` reads
+    back.
+    """
     for unit, factor in reversed(DURATIONS.items()):
         if seconds % factor == 0:
             return f"{int(seconds // factor)}{unit}"
@@ -59,12 +70,22 @@ def format_duration(seconds: float) -> str:
 
 
 def size_of_others(written: object) -> str | None:
-    """Return as it is written here what Docker (512m) or Kubernetes (512Mi) calls a size; both count in powers of 2."""
-    match = re.fullmatch(rf"({_NUMBER}) ?([KMGTkmgt])i?[Bb]?", written) if isinstance(written, str) else None
-    return f"{match[1]}{match[2].upper()}iB" if match else None
+    """Return as it is written here what Docker (512m) or Kubernetes (512Mi) calls a size; both
+    count in powers of 2.
+    """
+    match = None
+    if isinstance(written, str):
+        match = re.fullmatch(rf"({_NUMBER}) ?([KMGTkmgt])i?[Bb]?", written)
+    if match:
+        return f"{match[1]}{match[2].upper()}iB"
+    return None
 
 
 def _amount(written: object, units: Mapping[str, int]) -> Decimal:
     """Return a number times its unit; 0 for anything else."""
-    match = re.fullmatch(rf"({_NUMBER})({'|'.join(units)})", written) if isinstance(written, str) else None
-    return Decimal(match[1]) * units[match[2]] if match else Decimal(0)
+    match = None
+    if isinstance(written, str):
+        match = re.fullmatch(rf"({_NUMBER})({'|'.join(units)})", written)
+    if match:
+        return Decimal(match[1]) * units[match[2]]
+    return Decimal(0)

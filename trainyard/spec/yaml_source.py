@@ -1,6 +1,8 @@
-"""YAML text -> plain values and the line of each; nothing is constructed, run, or expanded without bound.
+"""YAML text -> plain values and the line of each; nothing is constructed, run, or expanded without
+bound.
 
-Values follow the YAML 1.2 core schema, of numbers the decimal ones: `no`, `on`, `1:30` and dates are text.
+Values follow the YAML 1.2 core schema, of numbers the decimal ones: `no`, `on`, `1:30` and dates
+are text.
 """
 
 from __future__ import annotations
@@ -21,14 +23,17 @@ KeyPath = tuple[str | int, ...]
 LARGEST = 1024 * 1024
 DEEPEST = 32
 MOST_VALUES = 200_000
-# More digits than any number in these files has: Python needs quadratic time for an integer of a million digits.
+# More digits than any number in these files has: Python needs quadratic time for an integer of a
+# million digits.
 _DIGITS = 40
 _CORE_TAGS = "tag:yaml.org,2002:"
 _PLAIN_TAGS = frozenset({f"{_CORE_TAGS}{kind}" for kind in ("str", "map", "seq")})
 
 # What an unquoted value is (YAML 1.2.2, section 10.3.2).
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
-_BOOLEANS = {text: text.lower() == "true" for text in ("true", "True", "TRUE", "false", "False", "FALSE")}
+_BOOLEANS = {
+    text: text.lower() == "true" for text in ("true", "True", "TRUE", "false", "False", "FALSE")
+}
 _COMMENT = re.compile(r"(?:^|\s)#")
 _INTEGER = re.compile(r"[-+]?[0-9]+")
 FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
@@ -62,7 +67,8 @@ class _Structure(yaml.SafeLoader):
 
 
 def compose(text: str, *, origin: str) -> Source:
-    """Return the values of one YAML document. `origin` is what a place starts with: the file's name.
+    """Return the values of one YAML document. `origin` is what a place starts with: the file's
+    name.
 
     Raises UnreadableError for text that is not YAML at all.
     """
@@ -79,8 +85,10 @@ def compose(text: str, *, origin: str) -> Source:
     # The parser hands a character beyond Unicode (`"\\U00110000"`) to chr().
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         raise _unreadable(error, text, origin) from error
+
     if node is None:
         raise UnreadableError(origin, "is empty")
+
     return Source(value, reader.places, tuple(reader.problems), frozenset(reader.broken))
 
 
@@ -90,15 +98,17 @@ def has_comment(text: str) -> bool:
         tokens = [token for token in yaml.scan(text) if isinstance(token, yaml.ScalarToken)]
     except (yaml.YAMLError, ValueError, OverflowError):
         return False
-    return any(
-        not any(token.start_mark.index < sign.end() <= token.end_mark.index for token in tokens)
-        for sign in _COMMENT.finditer(text)
-    )
+    for sign in _COMMENT.finditer(text):
+        if not any(token.start_mark.index < sign.end() <= token.end_mark.index for token in tokens):
+            return True
+    return False
 
 
 @dataclass
 class _Reader:
-    """Builds values from YAML's nodes. An alias is read once more at each use, so that uses are values of their own."""
+    """Builds values from YAML's nodes. An alias is read once more at each use, so that uses are
+    values of their own.
+    """
 
     origin: str
     places: dict[KeyPath, str] = field(default_factory=dict)
@@ -107,26 +117,37 @@ class _Reader:
     count: int = 0
 
     def value(self, node: yaml.Node, path: KeyPath) -> Any:
-        """Return what a node stands for. Raises UnreadableError where it is too deep or too much."""
+        """Return what a node stands for. Raises UnreadableError where it is too deep or too
+        much.
+        """
         self.places.setdefault(path, self._place(node))
         self.count += 1
         if len(path) > DEEPEST:
             raise UnreadableError(self._place(node), f"is nested deeper than {DEEPEST} levels")
         if self.count > MOST_VALUES:
             raise UnreadableError(
-                self._place(node), f"holds more than {MOST_VALUES:,} values once aliases are followed"
+                self._place(node),
+                f"holds more than {MOST_VALUES:,} values once aliases are followed",
             )
+
         if node.tag not in _PLAIN_TAGS:
             self.broken.add(path)
             shown = node.tag.replace(_CORE_TAGS, "!!", 1)
-            self._problem(node, path, f"has the tag {shown}: files hold plain values, nothing that runs or converts")
+            self._problem(
+                node,
+                path,
+                f"has the tag {shown}: files hold plain values, nothing that runs or converts",
+            )
+
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
             return [self.value(entry, (*path, index)) for index, entry in enumerate(node.value)]
+
         if "\0" in node.value:
             self.broken.add(path)
             self._problem(node, path, "must not contain a NUL character")
+
         return _scalar(node)
 
     def _mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, Any]:
@@ -153,18 +174,24 @@ class _Reader:
 
 def located(place: str, path: KeyPath) -> str:
     """Return a place and a path as one piece of text: `lab.yaml:7: workers.0.count`."""
-    return ": ".join([place, ".".join(str(part) for part in path)]) if path else place
+    if path:
+        return ": ".join([place, ".".join(str(part) for part in path)])
+    return place
 
 
 def _scalar(node: yaml.Node) -> Any:
     """Return a single value; None for anything else."""
     if not isinstance(node, yaml.ScalarNode):
         return None
-    return node.value if node.style else plain_value(node.value)
+    if node.style:
+        return node.value
+    return plain_value(node.value)
 
 
 def _unreadable(error: Exception, text: str, origin: str) -> UnreadableError:
-    mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
+    mark = None
+    if isinstance(error, yaml.MarkedYAMLError):
+        mark = error.problem_mark
     if not isinstance(error, yaml.MarkedYAMLError) or mark is None:
         return UnreadableError(origin, f"is not valid YAML: {error}")
     where = f"{origin}:{mark.line + 1}"
@@ -184,5 +211,7 @@ def plain_value(text: str) -> str | int | float | bool | None:
     if text in _BOOLEANS:
         return _BOOLEANS[text]
     if len(text) <= _DIGITS and FLOAT.fullmatch(text):
-        return int(text) if _INTEGER.fullmatch(text) else float(text)
+        if _INTEGER.fullmatch(text):
+            return int(text)
+        return float(text)
     return text

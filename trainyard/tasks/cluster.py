@@ -19,7 +19,12 @@ from trainyard.console import command_hints, report
 from trainyard.console.report import Report, Table, note, step_documents
 from trainyard.errors import RequestError, TrainyardError
 from trainyard.tasks import lazy
-from trainyard.tasks.cluster_status import findings_report, shown_address, shown_state, status_report
+from trainyard.tasks.cluster_status import (
+    findings_report,
+    shown_address,
+    shown_state,
+    status_report,
+)
 from trainyard.tasks.command import CLUSTER, Call, task
 from trainyard.wording import counted
 
@@ -36,10 +41,18 @@ NODE = "The name of a node, as cluster.status shows it, or of a host of the clus
 PORT = "Its port, or HERE:PORT for another port of this machine; 0 there is any free one."
 ALL = "Also the lines in which Ray dumps its own state."
 FOLLOW = "Stay, and print what is added (default)."
-END_RUNS = "Stop active runs if their nodes are to be removed; without it, they are named and nothing is done."
-PURGE = "Also the KubeRay operator, its CRDs and the namespace, if Trainyard made them and no other cluster needs them."
+END_RUNS = (
+    "Stop active runs if their nodes are to be removed; without it, they are named and "
+    "nothing is done."
+)
+PURGE = (
+    "Also the KubeRay operator, its CRDs and the namespace, if Trainyard made them and no "
+    "other cluster needs them."
+)
 RECREATE = "Replace every node, the head too; ends all that runs."
-REMOVE = "Drain hosts that the file no longer names, and let them leave the cluster as they were found."
+REMOVE = (
+    "Drain hosts that the file no longer names, and let them leave the cluster as they were found."
+)
 FORCE = "With --remove: also those that cannot be reached, and are gone for good."
 ADOPT = (
     "Take over what is there by this name: the cluster of somebody else (kuberay, microk8s), "
@@ -48,15 +61,26 @@ ADOPT = (
 ALL_OF = "Every cluster that this machine made and whose name begins so, after a question."
 YES = "With --all: without the question."
 KEEP_DISKS = "Keep the disks of the nodes: they cost on, and are named (ec2)."
-REGION = "Also look into this region of AWS, or into `all`, for clusters that nothing here is about."
+REGION = (
+    "Also look into this region of AWS, or into `all`, for clusters that nothing here is about."
+)
 _CONTEXT = "Also list the RayClusters that somebody else made on the Kubernetes of this context."
-SIZES = "GROUP=N: so many nodes; of a group that grows and shrinks, at least so many. Several may be given."
+SIZES = (
+    "GROUP=N: so many nodes; of a group that grows and shrinks, at least so many. Several "
+    "may be given."
+)
 
 
 @task(
     *CLUSTER,
     dry=True,
-    help={"recreate": RECREATE, "remove": REMOVE, "force": FORCE, "adopt": ADOPT, "end_runs": END_RUNS},
+    help={
+        "recreate": RECREATE,
+        "remove": REMOVE,
+        "force": FORCE,
+        "adopt": ADOPT,
+        "end_runs": END_RUNS,
+    },
 )
 def up(
     call: Call,
@@ -69,17 +93,29 @@ def up(
     """Make the cluster match its file."""
     cluster, command = _meant(call, recreate=recreate, remove=remove, force=force, adopt=adopt)
     if call.dry:
-        return planned(cluster, lazy.clusters.plan_up(cluster, call.progress, recreate=recreate), command)
+        return planned(
+            cluster, lazy.clusters.plan_up(cluster, call.progress, recreate=recreate), command
+        )
     return _made(call, cluster, command, recreate=recreate, end_runs=end_runs)
 
 
 @task(
     *CLUSTER,
     dry=True,
-    help={"recreate": "Plan as if cluster.up were called with --recreate.", "remove": REMOVE, "force": FORCE}
+    help={
+        "recreate": "Plan as if cluster.up were called with --recreate.",
+        "remove": REMOVE,
+        "force": FORCE,
+    }
     | {"adopt": ADOPT},
 )
-def plan(call: Call, recreate: bool = False, remove: bool = False, force: bool = False, adopt: bool = False) -> Report:
+def plan(
+    call: Call,
+    recreate: bool = False,
+    remove: bool = False,
+    force: bool = False,
+    adopt: bool = False,
+) -> Report:
     """Say what cluster.up would change; change nothing."""
     cluster, command = _meant(call, recreate=recreate, remove=remove, force=force, adopt=adopt)
     steps = lazy.clusters.plan_up(cluster, call.progress, recreate=recreate)
@@ -90,7 +126,14 @@ def plan(call: Call, recreate: bool = False, remove: bool = False, force: bool =
 @task(
     *CLUSTER,
     dry=True,
-    help={"purge": PURGE, "keep_disks": KEEP_DISKS, "adopt": ADOPT, "end_runs": END_RUNS, "all": ALL_OF, "yes": YES},
+    help={
+        "purge": PURGE,
+        "keep_disks": KEEP_DISKS,
+        "adopt": ADOPT,
+        "end_runs": END_RUNS,
+        "all": ALL_OF,
+        "yes": YES,
+    },
 )
 def down(
     call: Call,
@@ -104,13 +147,21 @@ def down(
     """Remove the cluster, and prove that nothing is left."""
     if all is not None:
         return _all_down(call, all, yes=yes, end_runs=end_runs, others=purge or keep_disks or adopt)
+
     cluster = lazy.clusters.asking(call.cluster(), adopt=adopt, keep_disks=keep_disks)
-    command = _flagged("cluster.down", {"--purge": purge, "--keep-disks": keep_disks, "--adopt": adopt})
+    command = _flagged(
+        "cluster.down", {"--purge": purge, "--keep-disks": keep_disks, "--adopt": adopt}
+    )
+
     if call.dry:
-        return planned(cluster, lazy.clusters.plan_down(cluster, call.progress, purge=purge), command)
+        return planned(
+            cluster, lazy.clusters.plan_down(cluster, call.progress, purge=purge), command
+        )
+
     guard = _begin(call, cluster, command, end_runs=end_runs)
     if not cluster.backend.traits.makes_nodes:
         _remove_leftovers(call, cluster)
+
     results = lazy.clusters.down(cluster, call.progress, guard=guard, purge=purge)
     return _removed(cluster, results, purge=purge, keep_disks=keep_disks)
 
@@ -118,25 +169,42 @@ def down(
 def _all_down(call: Call, prefix: str, *, yes: bool, end_runs: bool, others: bool) -> Report:
     """Remove the clusters whose names begin so, once that was said yes to."""
     if others or call.file or call.overrides or call.backend:
-        raise RequestError("--all goes with --yes and --end-runs alone", hint="Leave out the other flags.")
+        raise RequestError(
+            "--all goes with --yes and --end-runs alone", hint="Leave out the other flags."
+        )
+
     here = call.here
     clusters, stay = lazy.cluster_list.to_remove(here.environ, prefix, directory=here.directory)
     notes = [f"note: {line}" for line in stay]
     names = [cluster.spec.name for cluster in clusters]
-    rows = [(each.spec.name, each.spec.backend, paths.shown(each.loaded.source)) for each in clusters]
+    rows = [
+        (each.spec.name, each.spec.backend, paths.shown(each.loaded.source)) for each in clusters
+    ]
     listed = Table(("cluster", "backend", "file"), rows)
+
     if not clusters:
-        return Report({"clusters": []}, [f"no cluster whose name begins with {prefix!r} is up"], notes=notes)
+        return Report(
+            {"clusters": []}, [f"no cluster whose name begins with {prefix!r} is up"], notes=notes
+        )
     if call.dry:
         return Report({"would": names}, [listed], notes=[*notes, "nothing was done (--dry)"])
 
     question = f"remove {counted(len(names), 'cluster')} ({', '.join(names)})?"
     if not (yes or (not call.json and report.confirmed(question, listed))):
-        raise RequestError(f"{question.removesuffix('?')}: not without a yes", hint="Give --yes, or answer y.")
+        raise RequestError(
+            f"{question.removesuffix('?')}: not without a yes", hint="Give --yes, or answer y."
+        )
+
     for cluster in clusters:
         guard = _begin(call, cluster, "cluster.down", end_runs=end_runs)
         lazy.clusters.down(cluster, call.progress, guard=guard, purge=False)
-    return Report({"clusters": names}, [f"removed: {', '.join(names)}"], notes=notes, next="trainyard cluster.list")
+
+    return Report(
+        {"clusters": names},
+        [f"removed: {', '.join(names)}"],
+        notes=notes,
+        next="trainyard cluster.list",
+    )
 
 
 @task(*CLUSTER, dry=True)
@@ -147,10 +215,14 @@ def status(call: Call) -> Report:
 
 
 @task(
-    *CLUSTER, dry=True, help={"fix": "Also do what can be done about it, by the steps of cluster.up; then look again."}
+    *CLUSTER,
+    dry=True,
+    help={"fix": "Also do what can be done about it, by the steps of cluster.up; then look again."},
 )
 def doctor(call: Call, fix: bool = False) -> Report:
-    """Look for what is wrong or will break: nodes, hosts, certificates, disks; exits 5 if there is anything."""
+    """Look for what is wrong or will break: nodes, hosts, certificates, disks; exits 5 if there is
+    anything.
+    """
     cluster = call.cluster()
     found = lazy.clusters.diagnose(cluster)
     if fix and not call.dry and any(finding.step for finding in found):
@@ -166,8 +238,12 @@ def doctor(call: Call, fix: bool = False) -> Report:
     iterable=["sizes"],
     help={"sizes": SIZES, "adopt": ADOPT, "end_runs": END_RUNS},
 )
-def scale(call: Call, sizes: list[str] | None = None, adopt: bool = False, end_runs: bool = False) -> Report:
-    """Give groups another number of nodes than the file says, as cluster.up would: cluster.scale gpu=3."""
+def scale(
+    call: Call, sizes: list[str] | None = None, adopt: bool = False, end_runs: bool = False
+) -> Report:
+    """Give groups another number of nodes than the file says, as cluster.up would: cluster.scale
+    gpu=3.
+    """
     file = lazy.clusters.asking(call.cluster(), adopt=adopt)
     cluster = lazy.clusters.scaled(file, sizes or [])
     command_hints.override(cluster.tools.overrides)
@@ -201,6 +277,7 @@ def list_(call: Call, region: str = "", context: str = "") -> Report:
         region=region or None,
         context=context or None,
     )
+
     rows = [
         (
             each.name,
@@ -211,9 +288,14 @@ def list_(call: Call, region: str = "", context: str = "") -> Report:
         )
         for each in clusters
     ]
+
     problems = [line for each in clusters if each.problem for line in each.lines]
     reachable = [each for each in clusters if each.file and each.state != "unknown"]
-    file = min(reachable, key=lambda each: each.state != "up").file if reachable else ""
+    if reachable:
+        file = min(reachable, key=lambda each: each.state != "up").file
+    else:
+        file = ""
+
     return Report(
         {
             "clusters": [{**asdict(cluster), **shown_state(cluster.state)} for cluster in clusters],
@@ -233,15 +315,25 @@ def open_(call: Call) -> Report | None:
     token_file = str(now.token_file) if now.token_file else None
     found = {"token_file": token_file, "token_command": now.token_command}
     lines = [f"dashboard: {endpoint.address}"]
+
     if token_file or now.token_command:
-        pasted = f"the content of {token_file}" if token_file else f"what this prints: {now.token_command}"
+        if token_file:
+            pasted = f"the content of {token_file}"
+        else:
+            pasted = f"what this prints: {now.token_command}"
         lines.append(f"It asks for a token: paste {pasted}")
+
     lines += _for_rays_tools(endpoint.address, token_file, now)
-    dashboard = Report({"name": now.name, "address": endpoint.address, "gcs": now.gcs, **found}, lines)
+    dashboard = Report(
+        {"name": now.name, "address": endpoint.address, "gcs": now.gcs, **found}, lines
+    )
+
     if not call.dry:
         report.browse(endpoint.address)
+
     if endpoint.tunnel is None or call.dry:
         return replace(dashboard, next="trainyard cluster.status")
+
     # The tunnel that the dashboard's address needs ends with this process.
     _show_until_interrupted(call, dashboard, f"It leads through a tunnel to {endpoint.tunnel}")
     report.propose("trainyard cluster.status")
@@ -256,27 +348,40 @@ def forward(call: Call, node: str, port: str) -> Report | None:
     here, there = _ports(port)
     command = node_ports.relay(there)
     words = lazy.clusters.shell(call.cluster(), node=node, command=command, terminal=False)
+
     if call.dry:
         return Report(
-            {"node": node, "port": there}, [f"would: Open port {there} of {node} on port {here} of this machine"]
+            {"node": node, "port": there},
+            [f"would: Open port {there} of {node} on port {here} of this machine"],
         )
+
     programs.find(words[0], os.environ, hint=f"Install it: {node} is reached by it.")
 
     def failed(reason: str) -> None:
         note(f"note: a connection to {node} failed: {reason}")
 
     with node_ports.forwarded(words, os.environ, port=here, failed=failed) as bound:
-        opened = Report({"node": node, "port": there, "address": f"127.0.0.1:{bound}"}, [f"http://127.0.0.1:{bound}"])
+        opened = Report(
+            {"node": node, "port": there, "address": f"127.0.0.1:{bound}"},
+            [f"http://127.0.0.1:{bound}"],
+        )
         _show_until_interrupted(call, opened, f"It leads to port {there} of {node}")
+
     return None
 
 
 def _ports(text: str) -> tuple[int, int]:
-    """Return the port here and the port of the node that PORT or HERE:PORT names. Raises RequestError."""
+    """Return the port here and the port of the node that PORT or HERE:PORT names. Raises
+    RequestError.
+    """
     here, _, there = text.rpartition(":")
-    numbers = [int(each) for each in (here or there, there) if each.isdecimal() and int(each) < 65536]
+    numbers = [
+        int(each) for each in (here or there, there) if each.isdecimal() and int(each) < 65536
+    ]
     if len(numbers) != 2 or numbers[1] == 0:
-        raise RequestError(f"{text!r} is no port", hint="Write 6006, or 16006:6006 for port 16006 of this machine.")
+        raise RequestError(
+            f"{text!r} is no port", hint="Write 6006, or 16006:6006 for port 16006 of this machine."
+        )
     return numbers[0], numbers[1]
 
 
@@ -297,7 +402,9 @@ def _for_rays_tools(address: str, token_file: str | None, now: ClusterStatus) ->
     if token_file:
         said.append(f"They need: export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH={token_file}")
     elif now.token_command:
-        said.append(f'They need: export RAY_AUTH_MODE=token RAY_AUTH_TOKEN="$({now.token_command})"')
+        said.append(
+            f'They need: export RAY_AUTH_MODE=token RAY_AUTH_TOKEN="$({now.token_command})"'
+        )
     return said
 
 
@@ -307,11 +414,19 @@ def logs(call: Call, node: str = "", follow: bool = True, all: bool = False) -> 
     found = lazy.clusters.logs(call.cluster(), follow=follow, node=node, everything=all)
     for line in found:
         # One document a line, since there may be no end.
-        text = json.dumps(asdict(line)) if call.json else f"{line.node} {line.file} | {line.text}"
+        if call.json:
+            text = json.dumps(asdict(line))
+        else:
+            text = f"{line.node} {line.file} | {line.text}"
         report.say(text, flush=True)
 
 
-@task(*CLUSTER, dry=True, positional=["node"], help={"node": NODE, "command": "Run this there instead, by its shell."})
+@task(
+    *CLUSTER,
+    dry=True,
+    positional=["node"],
+    help={"node": NODE, "command": "Run this there instead, by its shell."},
+)
 def shell(call: Call, node: str = "head", command: str = "") -> Report:
     """Open a shell on a node (default: the head) or host; its exit code is the command's."""
     from trainyard.seams import programs
@@ -323,7 +438,9 @@ def shell(call: Call, node: str = "head", command: str = "") -> Report:
     return Report({"command": words}, [shlex.join(words)])
 
 
-def _meant(call: Call, *, recreate: bool, remove: bool, force: bool, adopt: bool) -> tuple[Cluster, str]:
+def _meant(
+    call: Call, *, recreate: bool, remove: bool, force: bool, adopt: bool
+) -> tuple[Cluster, str]:
     """Return the cluster, and the command that makes it as these flags say. Raises RequestError."""
     cluster = lazy.clusters.asking(call.cluster(), adopt=adopt)
     if remove or force:
@@ -337,14 +454,22 @@ def _flagged(command: str, flags: Mapping[str, bool]) -> str:
 
 
 def planned(
-    cluster: Cluster, plan: Sequence[PlannedStep], command: str, *, documents: Sequence[Mapping[str, Any]] = ()
+    cluster: Cluster,
+    plan: Sequence[PlannedStep],
+    command: str,
+    *,
+    documents: Sequence[Mapping[str, Any]] = (),
 ) -> Report:
-    """Say what `command` would do, and which runs it would end; `documents` are what Kubernetes would get."""
+    """Say what `command` would do, and which runs it would end; `documents` are what Kubernetes
+    would get.
+    """
     ends = lazy.run_guard.would_end(cluster, plan)
     needed = [step.needs for step in plan if step.state == "would" and step.needs]
     command = " ".join([command, *needed])
+
     if ends:
         command += " --end-runs"
+
     found = report.planned(
         {
             "name": cluster.spec.name,
@@ -352,17 +477,23 @@ def planned(
             "documents": list(documents),
         },
         plan,
-        next=f"trainyard {command}" if any(step.state != "already" for step in plan) else "trainyard cluster.status",
+        next=f"trainyard {command}"
+        if any(step.state != "already" for step in plan)
+        else "trainyard cluster.status",
     )
+
     return replace(found, body=[*found.body, *(f"  ends {run}" for run in ends)])
 
 
-def _made(call: Call, cluster: Cluster, command: str, *, end_runs: bool, recreate: bool = False) -> Report:
+def _made(
+    call: Call, cluster: Cluster, command: str, *, end_runs: bool, recreate: bool = False
+) -> Report:
     """Make it; say what was done, and where the cluster answers."""
     guard = _begin(call, cluster, command, end_runs=end_runs)
     made = lazy.clusters.up(cluster, call.progress, guard=guard, recreate=recreate)
     address = made.endpoint.address
     lazy.leftovers.remove(cluster, call.progress)
+
     return Report(
         {
             "name": cluster.spec.name,
@@ -379,14 +510,22 @@ def _made(call: Call, cluster: Cluster, command: str, *, end_runs: bool, recreat
     )
 
 
-def _removed(cluster: Cluster, results: Sequence[StepResult], *, purge: bool, keep_disks: bool) -> Report:
+def _removed(
+    cluster: Cluster, results: Sequence[StepResult], *, purge: bool, keep_disks: bool
+) -> Report:
     """Say that it is gone, and what stays."""
     name, traits = cluster.spec.name, cluster.backend.traits
     stays = [f"note: {step.detail}" for step in results if step.kind == "stays"]
-    left = " and ".join([*(["its disks"] if keep_disks else []), *(["what follows"] if stays else [])])
+    left = " and ".join(
+        [*(["its disks"] if keep_disks else []), *(["what follows"] if stays else [])]
+    )
     gone = f"cluster {name} is gone, nothing {f'but {left}' if left else 'of it'} is left"
+
     if traits.leaves and not purge:
-        stays.append(f"note: {traits.leaves}; those that Trainyard made go by trainyard cluster.down --purge")
+        stays.append(
+            f"note: {traits.leaves}; those that Trainyard made go by trainyard cluster.down --purge"
+        )
+
     return Report(
         {"name": name, "state": "down", "steps": step_documents(results)},
         [gone if traits.makes_nodes else "nothing was removed"],
@@ -396,7 +535,9 @@ def _removed(cluster: Cluster, results: Sequence[StepResult], *, purge: bool, ke
 
 
 def _remove_leftovers(call: Call, cluster: Cluster) -> None:
-    """Remove what killed runs left on a cluster that stays; one that refuses us is no reason to keep its file."""
+    """Remove what killed runs left on a cluster that stays; one that refuses us is no reason to
+    keep its file.
+    """
     try:
         lazy.leftovers.remove(cluster, call.progress)
     except TrainyardError as error:
@@ -409,8 +550,13 @@ def _has_ended(call: Call, run: str) -> bool:
 
 
 def _begin(call: Call, cluster: Cluster, command: str, *, end_runs: bool) -> RunGuard:
-    """Say which cluster is meant, and by which file; return what becomes of runs that nodes would end with."""
-    note(f"cluster {cluster.spec.name} ({cluster.spec.backend}), as {paths.shown(cluster.loaded.source)} says")
+    """Say which cluster is meant, and by which file; return what becomes of runs that nodes would
+    end with.
+    """
+    note(
+        f"cluster {cluster.spec.name} ({cluster.spec.backend}), as "
+        f"{paths.shown(cluster.loaded.source)} says"
+    )
     return lazy.clusters.RunGuard(
         command,
         results=call.here.results,

@@ -1,4 +1,6 @@
-"""How a cluster is, and what is wrong with it, as `cluster.status` and `cluster.doctor` show them."""
+"""How a cluster is, and what is wrong with it, as `cluster.status` and `cluster.doctor` show
+them.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from trainyard.wording import counted, without_name
 
 if TYPE_CHECKING:
     from trainyard.backends.contract import ClusterStatus, Finding, HostStatus, LeashStatus
-    from trainyard.operations.usage import Usage
+    from trainyard.operations.usage import RunNow, Usage
 
 
 def status_report(now: ClusterStatus, usage: Usage, hosts: Sequence[HostStatus] = ()) -> Report:
@@ -24,24 +26,31 @@ def status_report(now: ClusterStatus, usage: Usage, hosts: Sequence[HostStatus] 
     body: list[str | Table] = [f"cluster {now.name} ({now.backend}) is {now.state}{answers}"]
     if now.nodes:
         body.append(_nodes(now, usage))
+
     if usage.runs:
-        rows = [
-            (run.run, run.job, run.user, _known(run.running), _known(run.waiting), duration(run.seconds))
-            for run in usage.runs
-        ]
-        columns = ("run", "job", "user", "running", "waiting", "age")
-        body.append(Table(columns, rows, may_shorten=("job", "user")))
+        body.append(_runs(usage.runs))
+
     if hosts:
-        details = {_shown(host): without_name(host.name, host.detail) for host in hosts if host.detail}
+        details = {
+            _shown(host): without_name(host.name, host.detail) for host in hosts if host.detail
+        }
         body += [hosts_table(hosts), *(f"{name}: {detail}" for name, detail in details.items())]
+
     if now.owner:
         body.append(f"owner: {now.owner}")
+
     if now.leash:
         body.append(_leash(now.leash, lazy.usage.ends_at(now, usage)))
+
     if now.detail:
         body.append(now.detail)
+
     if now.differences:
-        body.append(f"note: differs from its file; `trainyard cluster.up` changes {'; '.join(now.differences)}")
+        body.append(
+            "note: differs from its file; `trainyard cluster.up` changes "
+            f"{'; '.join(now.differences)}"
+        )
+
     return Report(
         {**_status_document(now, usage), "hosts": [as_document(host) for host in hosts]},
         body,
@@ -50,28 +59,48 @@ def status_report(now: ClusterStatus, usage: Usage, hosts: Sequence[HostStatus] 
     )
 
 
+def _runs(runs: Sequence[RunNow]) -> Table:
+    columns = ("run", "job", "user", "running", "waiting", "age")
+    rows = []
+    for run in runs:
+        counts = (_known(run.running), _known(run.waiting))
+        rows.append((run.run, run.job, run.user, *counts, duration(run.seconds)))
+    return Table(columns, rows, may_shorten=("job", "user"))
+
+
 def _next(now: ClusterStatus, hosts: Sequence[HostStatus]) -> str:
     if now.state != "up":
         return "trainyard cluster.up"
-    return "trainyard smoke.run" if all(host.state == "ready" for host in hosts) else "trainyard cluster.doctor"
+    if all(host.state == "ready" for host in hosts):
+        return "trainyard smoke.run"
+    return "trainyard cluster.doctor"
 
 
 def findings_report(name: str, found: Sequence[Finding]) -> Report:
     """Show what is wrong with a cluster, and what helps; with an error if there is anything."""
     if not found:
-        return Report({"name": name, "ok": True, "findings": []}, [f"nothing is wrong with cluster {name}"])
-    document = [
-        {
-            "subject": finding.subject,
-            "message": finding.message,
-            "remedy": complete(finding.remedy),
-            "fixable": finding.step is not None,
-        }
-        for finding in found
-    ]
+        return Report(
+            {"name": name, "ok": True, "findings": []}, [f"nothing is wrong with cluster {name}"]
+        )
+
+    document = []
+    for finding in found:
+        document.append(
+            {
+                "subject": finding.subject,
+                "message": finding.message,
+                "remedy": complete(finding.remedy),
+                "fixable": finding.step is not None,
+            }
+        )
+
     rows = [(finding.subject, finding.message, complete(finding.remedy)) for finding in found]
     fixable = any(finding.step for finding in found)
-    hint = "Do what can be done about it: trainyard cluster.doctor --fix" if fixable else None
+    hint = None
+
+    if fixable:
+        hint = "Do what can be done about it: trainyard cluster.doctor --fix"
+
     return Report(
         {"name": name, "ok": False, "findings": document},
         [Table(("what", "what is wrong", "what helps"), rows)],
@@ -93,30 +122,38 @@ def _nodes(now: ClusterStatus, usage: Usage) -> Table:
 
 
 def hosts_table(hosts: Sequence[HostStatus]) -> Table:
-    """Show what is below the nodes; a question mark is what a host that does not answer would know."""
+    """Show what is below the nodes; a question mark is what a host that does not answer would
+    know.
+    """
     columns = ["host", "role", "state", "version", "voter", "certs end"]
     voters = {True: "yes", False: "no", None: "?"}
-    rows: list[list[object]] = [
-        [
-            *(_shown(host), host.role, host.state, _known(host.version)),
-            voters[host.voter] if host.role == "control plane" else "",
-            "?" if host.certificate_days is None else counted(host.certificate_days, "day"),
-        ]
-        for host in hosts
-    ]
+    rows: list[list[object]] = []
+
+    for host in hosts:
+        rows.append(
+            [
+                *(_shown(host), host.role, host.state, _known(host.version)),
+                voters[host.voter] if host.role == "control plane" else "",
+                "?" if host.certificate_days is None else counted(host.certificate_days, "day"),
+            ]
+        )
+
     nodes, gpus = [", ".join(host.nodes) for host in hosts], [host.gpus for host in hosts]
     for column, cells in (("nodes", nodes), ("gpus", gpus)):
         if any(cells):
             columns.append(column)
             for row, cell in zip(rows, cells, strict=True):
                 row.append(_known(cell))
+
     return Table(columns, rows, may_shorten=("role", "version", "nodes"))
 
 
 def _shown(host: HostStatus) -> str:
     """Return Kubernetes' name of a host, or that of the file, and its address."""
     name = host.host or host.name
-    return name if host.address in ("", name) else f"{name} ({host.address})"
+    if host.address in ("", name):
+        return name
+    return f"{name} ({host.address})"
 
 
 def _leash(leash: LeashStatus, moment: float | None) -> str:
@@ -124,7 +161,10 @@ def _leash(leash: LeashStatus, moment: float | None) -> str:
 
     if leash.problem:
         return f"leash: does not hold: {leash.problem}"
-    early = "" if moment in (None, leash.deadline) else f"; as things are, at {utc(moment or 0.0, readable=True)}"
+    if moment in (None, leash.deadline):
+        early = ""
+    else:
+        early = f"; as things are, at {utc(moment or 0.0, readable=True)}"
     return f"leash: {words(leash)}{early}"
 
 
@@ -135,7 +175,8 @@ def _status_document(now: ClusterStatus, usage: Usage) -> dict[str, Any]:
         "backend": now.backend,
         **shown_state(now.state),
         "nodes": [
-            {**as_document(node), **shown_state(node.state), **_amounts(usage, [node.name])} for node in now.nodes
+            {**as_document(node), **shown_state(node.state), **_amounts(usage, [node.name])}
+            for node in now.nodes
         ],
         "address": now.address,
         "simulated_gpus": now.simulated_gpus,
@@ -151,14 +192,22 @@ def _status_document(now: ClusterStatus, usage: Usage) -> dict[str, Any]:
 
 
 def shown_state(condition: str) -> dict[str, str]:
-    """Return a state as --json has always named it, and whether what is down is absent or broken."""
-    return {"state": "down" if condition in ("absent", "broken") else condition, "condition": condition}
+    """Return a state as --json has always named it, and whether what is down is absent or
+    broken.
+    """
+    return {
+        "state": "down" if condition in ("absent", "broken") else condition,
+        "condition": condition,
+    }
 
 
 def _amounts(usage: Usage, nodes: Sequence[str]) -> dict[str, Any]:
     """Return what of some nodes is used and free in all; null where no node says so."""
     known = [usage.nodes[name] for name in nodes if name in usage.nodes]
-    used, free = (lazy.usage.total(amounts) for amounts in zip(*known, strict=True)) if known else (None, None)
+    if known:
+        used, free = (lazy.usage.total(amounts) for amounts in zip(*known, strict=True))
+    else:
+        used, free = (None, None)
     return {"used": used and asdict(used), "free": free and asdict(free)}
 
 
@@ -166,13 +215,20 @@ def _free(usage: Usage, node: str) -> str:
     if node not in usage.nodes:
         return "?"
     used, free = usage.nodes[node]
-    gpus = f"{free.gpus:g} GPU{'s' * (free.gpus != 1)}, " if used.gpus + free.gpus else ""
+    if used.gpus + free.gpus:
+        gpus = f"{free.gpus:g} GPU{'s' * (free.gpus != 1)}, "
+    else:
+        gpus = ""
     return f"{free.cpus:g} CPU{'s' * (free.cpus != 1)}, {gpus}{size(free.memory)}"
 
 
 def shown_address(address: str, tunnel: str | None) -> str:
-    """Return the address, or the command that opens it: one that ends with this command is of no use to anybody."""
-    return address if tunnel is None else f"on {tunnel}; `trainyard cluster.open` leads there"
+    """Return the address, or the command that opens it: one that ends with this command is of no
+    use to anybody.
+    """
+    if tunnel is None:
+        return address
+    return f"on {tunnel}; `trainyard cluster.open` leads there"
 
 
 def _known(count: int | str | None) -> object:

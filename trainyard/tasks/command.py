@@ -1,4 +1,6 @@
-"""What every task shares: the flags that name a cluster and their letters, --json, --dry, and one way to print."""
+"""What every task shares: the flags that name a cluster and their letters, --json, --dry, and one
+way to print.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,10 @@ FILE = "Cluster file, or a bare name of clusters/ (default: $TRAINYARD_CLUSTER, 
 # Flags of many tasks: default and help.
 SHARED: dict[str, tuple[Any, str]] = {
     "file": (None, FILE),
-    "set_": (None, "Set one value of the file: PATH=VALUE, such as workers.0.count=2; may be repeated."),
+    "set_": (
+        None,
+        "Set one value of the file: PATH=VALUE, such as workers.0.count=2; may be repeated.",
+    ),
     "backend": ("", "Use another backend than the file names."),
     "json": (False, "Print one JSON document on stdout; everything else goes to stderr."),
 }
@@ -38,7 +43,9 @@ CLUSTER = (*REGISTRY, "backend")
 
 def words_behind_dashes() -> list[str]:
     """Return the words behind `--`: a command line of another tool. Invoke joins them by blanks."""
-    return sys.argv[sys.argv.index("--") + 1 :] if "--" in sys.argv else []
+    if "--" in sys.argv:
+        return sys.argv[sys.argv.index("--") + 1 :]
+    return []
 
 
 @dataclass(frozen=True)
@@ -65,19 +72,34 @@ class Call:
         """Return the cluster that the flags mean. Raises RequestError."""
         here = self.here
         return lazy.clusters.find(
-            self.file, here.environ, directory=here.directory, overrides=self.overrides, backend=self.backend
+            self.file,
+            here.environ,
+            directory=here.directory,
+            overrides=self.overrides,
+            backend=self.backend,
         )
 
     def skipped(self, about: str = "") -> Report:
         what = self.summary + (f" ({about})" if about else "")
-        return Report({"would": self.task, "about": what}, [f"would: {what}"], notes=["nothing was done (--dry)"])
+        return Report(
+            {"would": self.task, "about": what},
+            [f"would: {what}"],
+            notes=["nothing was done (--dry)"],
+        )
 
 
 class Command(tasks.Task[Any]):
-    """A task of ours: its function gets a Call and its own flags, and returns what is to be printed."""
+    """A task of ours: its function gets a Call and its own flags, and returns what is to be
+    printed.
+    """
 
     def __init__(
-        self, body: Callable[..., Report | None], *, shared: tuple[str, ...], dry: bool, **options: Any
+        self,
+        body: Callable[..., Report | None],
+        *,
+        shared: tuple[str, ...],
+        dry: bool,
+        **options: Any,
     ) -> None:
         self._shared = (*shared, "json")
         self._runs_dry = dry
@@ -99,10 +121,15 @@ class Command(tasks.Task[Any]):
 
     def __call__(self, context: Context, /, **values: Any) -> None:
         """Run it, and print what it returns; the commands in messages repeat its flags."""
-        name = self.name if self.name == "init" else f"{self.__module__.rpartition('.')[2]}.{self.name}"
+        if self.name == "init":
+            name = self.name
+        else:
+            name = f"{self.__module__.rpartition('.')[2]}.{self.name}"
+
         command_hints.remember(name, values)
         given = {flag: values.pop(flag) for flag in self._shared if flag in values}
         report.begin(json=bool(given.get("json")))
+
         call = Call(
             name,
             (self.__doc__ or name).splitlines()[0],
@@ -112,15 +139,22 @@ class Command(tasks.Task[Any]):
             overrides=tuple(given.get("set_") or ()),
             backend=given.get("backend") or None,
         )
-        found = call.skipped() if call.dry and not self._runs_dry else self.body(call, **values)
+        if call.dry and not self._runs_dry:
+            found = call.skipped()
+        else:
+            found = self.body(call, **values)
+
         self.times_called += 1
         if found is not None:
             report.show(found, json=call.json)
 
 
-def task(*shared: str, dry: bool = False, **options: Any) -> Callable[[Callable[..., Report | None]], Command]:
+def task(
+    *shared: str, dry: bool = False, **options: Any
+) -> Callable[[Callable[..., Report | None]], Command]:
     """Make a task of a function; `shared` are the flags of many tasks that it has besides --json.
 
-    With `dry` it is run with --dry too, since it only reads or asks `call.dry` itself; any other is not run then.
+    With `dry` it is run with --dry too, since it only reads or asks `call.dry` itself; any other is
+    not run then.
     """
     return lambda body: Command(body, shared=shared, dry=dry, **options)

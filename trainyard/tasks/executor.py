@@ -36,20 +36,26 @@ class TrainyardExecutor(Executor):
         let_streams_take_all()
         # A CI system that ends us wants the same clean-up as Ctrl-C.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        # Said by us once, instead of by urllib3 at each request. A filter that comes later has Python say all again.
+        # Said by us once, instead of by urllib3 at each request. A filter that comes later has
+        # Python say all again.
         warnings.filterwarnings("ignore", message="Unverified HTTPS request")
         warnings.showwarning = lambda message, *_where: report.note(f"warning: {message}")
+
         try:
             return self._execute(*tasks)
         except BrokenPipeError:
-            # What reads our output has ended (`... | head`); Python would complain once more at exit.
+            # What reads our output has ended (`... | head`); Python would complain once more at
+            # exit.
             for stream in (sys.stdout, sys.stderr):
                 report.turn_away(stream)
             raise Exit(code=0) from None
 
     def _execute(self, *tasks: Any) -> Any:
         try:
-            done = self._execute_dry(*tasks) if self.config.run.dry else super().execute(*tasks)
+            if self.config.run.dry:
+                done = self._execute_dry(*tasks)
+            else:
+                done = super().execute(*tasks)
             sys.stdout.flush()
             return done
         except (Exit, ParseError, UnexpectedExit, BrokenPipeError):
@@ -64,7 +70,9 @@ class TrainyardExecutor(Executor):
             _leave(_bug(error))
 
     def _execute_dry(self, *tasks: Any) -> Any:
-        """Run the tasks; what a run says meanwhile is not recorded, and what tools cache is removed again."""
+        """Run the tasks; what a run says meanwhile is not recorded, and what tools cache is removed
+        again.
+        """
         from trainyard.results import store
 
         store.read_only.set(True)
@@ -74,7 +82,9 @@ class TrainyardExecutor(Executor):
 
 
 class _Messages(io.TextIOWrapper):
-    """Stderr: where it has no room, what is said there is lost, and the command does what it does."""
+    """Stderr: where it has no room, what is said there is lost, and the command does what it
+    does.
+    """
 
     def write(self, text: str) -> int:
         try:
@@ -87,7 +97,9 @@ class _Messages(io.TextIOWrapper):
 
 
 def let_streams_take_all() -> None:
-    """Let a terminal show what it can of a text, and a stream that was closed, or a full stderr, take nothing."""
+    """Let a terminal show what it can of a text, and a stream that was closed, or a full stderr,
+    take nothing.
+    """
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115 - as long as the process
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: PTH123, SIM115
     if type(sys.stderr) is io.TextIOWrapper:
@@ -101,16 +113,24 @@ def let_streams_take_all() -> None:
 
 
 def unusable(error: OSError) -> NoReturn:
-    """End for a file or stream that cannot be used, before or after a task: Invoke's own files, or the help's place."""
-    explained = _explained(error) or PrerequisiteError(f"{error.filename} cannot be used: {error.strerror}")
+    """End for a file or stream that cannot be used, before or after a task: Invoke's own files, or
+    the help's place.
+    """
+    explained = _explained(error) or PrerequisiteError(
+        f"{error.filename} cannot be used: {error.strerror}"
+    )
     report.fail(explained)
     sys.exit(explained.exit_code)
 
 
 def _explained(error: OSError) -> TrainyardError | None:
-    """Return what is wrong where a file cannot be used, or what we print has no room; None of any other error."""
+    """Return what is wrong where a file cannot be used, or what we print has no room; None of any
+    other error.
+    """
     if error.errno == errno.ENOENT and error.filename is None and not _has_directory():
-        return PrerequisiteError("the directory of this shell is gone", hint="Change into another one: cd ~")
+        return PrerequisiteError(
+            "the directory of this shell is gone", hint="Change into another one: cd ~"
+        )
     if error.errno not in _UNUSABLE | _NO_DIRECTORY:
         return None
 
@@ -123,12 +143,17 @@ def _explained(error: OSError) -> TrainyardError | None:
         return OutsideError(f"what this command writes has no place: {error.strerror}", where=where)
 
     path = Path(os.fsdecode(error.filename))
-    for name, home in (("XDG_STATE_HOME", state_home(os.environ)), ("XDG_CACHE_HOME", cache_home(os.environ))):
+    for name, home in (
+        ("XDG_STATE_HOME", state_home(os.environ)),
+        ("XDG_CACHE_HOME", cache_home(os.environ)),
+    ):
         # Of a home that cannot be written, a directory above it is the one that is named.
         if path.is_relative_to(home) or home.is_relative_to(path):
             return not_writable(home, error, variable=name)
+
     if error.errno in _NO_DIRECTORY:
         return None
+
     return PrerequisiteError(f"{path} cannot be used: {error.strerror}")
 
 
@@ -141,16 +166,22 @@ def _has_directory() -> bool:
 
 
 def _bug(error: Exception) -> TrainyardError:
-    return TrainyardError(f"a bug in trainyard: {type(error).__name__}: {error}", hint=_where_to_report())
+    return TrainyardError(
+        f"a bug in trainyard: {type(error).__name__}: {error}", hint=_where_to_report()
+    )
 
 
 def _where_to_report() -> str:
-    """Return what to do about a bug. Trainyard is on no index: it came from a repository, a checkout or a wheel."""
+    """Return what to do about a bug. Trainyard is on no index: it came from a repository, a
+    checkout or a wheel.
+    """
     from trainyard.seams import installed
 
     source = installed.source()
     where = f" ({source})" if source else ""
-    return f"Report what the command prints with --debug to those from whom you have Trainyard{where}."
+    return (
+        f"Report what the command prints with --debug to those from whom you have Trainyard{where}."
+    )
 
 
 def _leave(error: TrainyardError) -> NoReturn:

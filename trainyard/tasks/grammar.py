@@ -1,9 +1,10 @@
 """The words of a command line, checked and completed before Invoke parses them.
 
-Invoke knows only positional arguments that must be given, so `train.logs RUN` becomes `train.logs --run RUN`; one that
-is a list takes every value: `cluster.scale gpu=3 cpu=1`. It accepts a list's flag without a value, says of all that it
-does not know "No idea what 'x' is!", and exits 1 for it, which here means "the job ran and failed". It has no setting
-for that, and its own `invoke` command cannot be given another Program: its step that parses tasks is wrapped.
+Invoke knows only positional arguments that must be given, so `train.logs RUN` becomes `train.logs
+--run RUN`; one that is a list takes every value: `cluster.scale gpu=3 cpu=1`. It accepts a list's
+flag without a value, says of all that it does not know "No idea what 'x' is!", and exits 1 for it,
+which here means "the job ran and failed". It has no setting for that, and its own `invoke` command
+cannot be given another Program: its step that parses tasks is wrapped.
 """
 
 from __future__ import annotations
@@ -59,12 +60,18 @@ def extend_invoke() -> None:
 def print_help(program: Program) -> None:
     """Print what there is; `invoke` has other tasks, too, and flags of its own."""
     tasks = program.collection
-    report.say(help.overview({name: (tasks[name].__doc__ or "").partition("\n")[0] for name in tasks.task_names}))
+    report.say(
+        help.overview(
+            {name: (tasks[name].__doc__ or "").partition("\n")[0] for name in tasks.task_names}
+        )
+    )
 
 
 def print_task_help(program: Program, name: str) -> None:
     """Print what a task does, takes and is called like."""
-    report.say(help.of_task(name, program.collection[name].__doc__ or "", program.parser.contexts[name]))
+    report.say(
+        help.of_task(name, program.collection[name].__doc__ or "", program.parser.contexts[name])
+    )
 
 
 def _check(program: Program) -> None:
@@ -73,27 +80,35 @@ def _check(program: Program) -> None:
     # A second one would be without the texts of --help: the first takes them out of the tasks.
     program._make_parser = lambda: parser  # type: ignore[method-assign]
     contexts = parser.contexts
+
     if program.args.complete.value:
         report.say("\n".join(candidates(core.remainder, contexts)))
         raise Exit
     if early := program.args.config.value:
         # Before a task, -f is Invoke's own configuration file.
-        raise RequestError(f"-f {early} stands before the task", hint=f"Put it behind: trainyard TASK -f {early}")
+        raise RequestError(
+            f"-f {early} stands before the task", hint=f"Put it behind: trainyard TASK -f {early}"
+        )
+
     if core.unparsed[:1] == ["help"]:
         asked = ".".join(core.unparsed[1:])
         # Invoke's own value for `--help` without a task.
         program.args.help.set_value(asked or True, cast=False)
         core.unparsed = []
+
     if explained := task_to_explain(core.unparsed, contexts):
         program.args.help.value, core.unparsed = explained, []
+
     task = program.args.help.value
     if isinstance(task, str) and task not in contexts:
         raise unknown_task(task, contexts, command="--help")
+
     core.unparsed = checked(core.unparsed, contexts, program.initial_context)
     if core.remainder and TAKING_LINES.isdisjoint(core.unparsed):
         raise RequestError(
             f"only {' and '.join(sorted(TAKING_LINES))} take words behind `--`: {core.remainder}",
-            hint="What a job runs is in its job.yaml; for one run: --set 'command=[python, train.py]'",
+            hint="What a job runs is in its job.yaml; for one run: --set 'command=[python, "
+            "train.py]'",
         )
 
 
@@ -105,14 +120,18 @@ def checked(words: Sequence[str], contexts: Contexts, core: ParserContext) -> li
     return taken
 
 
-def unknown_task(word: str, contexts: Contexts, *, rest: Sequence[str] = (), command: str = "") -> RequestError:
+def unknown_task(
+    word: str, contexts: Contexts, *, rest: Sequence[str] = (), command: str = ""
+) -> RequestError:
     """Return the error for a word that names no task, with the command that was probably meant.
 
-    The last part alone means a task of `train` first, then of `cluster`; `rest` are the words behind it.
+    The last part alone means a task of `train` first, then of `cluster`; `rest` are the words
+    behind it.
     """
     known: dict[str, str] = {}
     for name in sorted(contexts, key=_rank):
         known.setdefault(name.rpartition(".")[2], name)
+
     close = difflib.get_close_matches(word, known, n=1)
     if members := sorted(name for name in contexts if name.startswith(f"{word}.")):
         hint = f"trainyard --list {word}"
@@ -120,27 +139,42 @@ def unknown_task(word: str, contexts: Contexts, *, rest: Sequence[str] = (), com
     if "." in word or not close:
         what = f"no task is called {word!r}{did_you_mean(word, contexts)}"
         return RequestError(what, hint="trainyard --list")
+
     meant = known[close[0]]
-    hint = " ".join(["trainyard", *([command] if command else []), meant, shlex.join(rest)]).rstrip()
+    hint = " ".join(
+        ["trainyard", *([command] if command else []), meant, shlex.join(rest)]
+    ).rstrip()
+
     return RequestError(f"no task is called {word!r}; did you mean {meant!r}?", hint=hint)
 
 
 def _rank(task: str) -> int:
-    return 0 if task.startswith("train.") else 1 if task.startswith("cluster.") else 2
+    if task.startswith("train."):
+        return 0
+    if task.startswith("cluster."):
+        return 1
+    return 2
 
 
 def task_to_explain(words: Sequence[str], contexts: Contexts) -> str | None:
-    """Return the task before `--help`, which Invoke would take for the job's directory in `train.dispatch --help`."""
+    """Return the task before `--help`, which Invoke would take for the job's directory in
+    `train.dispatch --help`.
+    """
     position = next((words.index(word) for word in words if word in HELP), 0)
     before = words[:position]
     joined = [f"{group}.{name}" for group, name in itertools.pairwise(before)]
-    return next((word for word in reversed([*before, *joined]) if word in contexts), None)
+    for word in reversed([*before, *joined]):
+        if word in contexts:
+            return word
+    return None
 
 
 def candidates(line: str, contexts: Contexts) -> list[str]:
-    """Return what the last word of a command line may become, and what may follow it where it is whole.
+    """Return what the last word of a command line may become, and what may follow it where it is
+    whole.
 
-    The scripts do not say whether a space follows the last word; the shell leaves out what does not continue it.
+    The scripts do not say whether a space follows the last word; the shell leaves out what does not
+    continue it.
     """
     try:
         # Bash makes a word of its own of each "=".
@@ -149,7 +183,10 @@ def candidates(line: str, contexts: Contexts) -> list[str]:
         return []
     *before, last = words or [""]
     current = _next(before, contexts, is_flag=last.startswith("-"))
-    following = _next(words, contexts, is_flag=False) if last in current or last in contexts else []
+    if last in current or last in contexts:
+        following = _next(words, contexts, is_flag=False)
+    else:
+        following = []
     return [word for word in current if word.startswith(last) and word != last] + following
 
 
@@ -168,7 +205,9 @@ def _next(words: Sequence[str], contexts: Contexts, *, is_flag: bool) -> list[st
 
 
 def _values(argument: Argument) -> list[str]:
-    """Return what an argument may be; nothing where it may be any text, or a file, which the shell knows."""
+    """Return what an argument may be; nothing where it may be any text, or a file, which the shell
+    knows.
+    """
     here = Path.cwd()
     match argument.names[0]:
         case "file":
@@ -182,11 +221,14 @@ def _values(argument: Argument) -> list[str]:
             return list(paths.job_names(here))
         case "image":
             return list(paths.image_names(here))
+
     return []
 
 
 class CommandLine:
-    """The words so far: the task that they name, its flag that waits for a value, its arguments that may follow."""
+    """The words so far: the task that they name, its flag that waits for a value, its arguments
+    that may follow.
+    """
 
     def __init__(self, contexts: Contexts, core: ParserContext, words: Sequence[str] = ()) -> None:
         self._contexts = contexts
@@ -209,7 +251,9 @@ class CommandLine:
             self.flag = None
             return [word]
         self._check_value()
-        return self._take_flags(word) if word.startswith("-") else self._take_argument(word)
+        if word.startswith("-"):
+            return self._take_flags(word)
+        return self._take_argument(word)
 
     def finish(self) -> None:
         self._check_value()
@@ -220,37 +264,58 @@ class CommandLine:
 
     @property
     def _required(self) -> Argument | None:
-        return next((argument for argument in self.arguments if argument.default is None), None)
+        for argument in self.arguments:
+            if argument.default is None:
+                return argument
+        return None
 
     def _take_flags(self, word: str) -> list[str]:
         name, is_assigned, value = word.partition("=")
         # Isaac Lab's spelling: --cfg_class.
         name = name.replace("_", "-")
         word = f"{name}{is_assigned}{value}"
+
         if not name.startswith("--") and len(name) > 2:
-            rest = [name[2:]] if self._find(name[:2]).takes_value else [f"-{letter}" for letter in name[2:]]
+            if self._find(name[:2]).takes_value:
+                rest = [name[2:]]
+            else:
+                rest = [f"-{letter}" for letter in name[2:]]
             return [token for part in (name[:2], *rest) for token in self.take(part)]
+
         flag = self._find(name)
-        self.arguments = [argument for argument in self.arguments if argument is not flag or argument.kind is list]
+        self.arguments = [
+            argument for argument in self.arguments if argument is not flag or argument.kind is list
+        ]
+
         if is_assigned:
             self._check_filled(value, name)
         elif flag.takes_value and not flag.optional:
             self.flag, self._flag_as_given = flag, name
+
         return [word]
 
     def _find(self, name: str) -> Argument:
         for context in (self.task, self._core):
             name = context.inverse_flags.get(name, name)
-            # Behind a task -f is the cluster file, or nothing: never Invoke's own configuration file.
+            # Behind a task -f is the cluster file, or nothing: never Invoke's own configuration
+            # file.
             if name in context.flags and not (context is self._core and name in ("-f", "--config")):
                 # Not .get(): it does not know the short names, which are aliases.
                 return context.flags[name]  # type: ignore[no-any-return]
+
         if not self.task.name:
-            raise RequestError(f"{name} stands before the task", hint=f"Put it behind: trainyard TASK {name}")
+            raise RequestError(
+                f"{name} stands before the task", hint=f"Put it behind: trainyard TASK {name}"
+            )
+
         # By their words: two dashes would make any two short flags alike.
         known = {flag.lstrip("-"): flag for flag in (*self.task.flags, *self.task.inverse_flags)}
         close = difflib.get_close_matches(name.lstrip("-"), known, n=1)
-        meant = f"; did you mean {known[close[0]]!r}?" if close else ""
+        if close:
+            meant = f"; did you mean {known[close[0]]!r}?"
+        else:
+            meant = ""
+
         raise self._wrong(f"{self.task.name} has no flag {name}{meant}")
 
     def _take_argument(self, word: str) -> list[str]:
@@ -260,6 +325,7 @@ class CommandLine:
         elif not (required or self.arguments) and self._is_group(word):
             self._group = word
             return []
+
         if required is None and word in self._contexts:
             self.task = self._contexts[word]
             self.arguments = list(self.task.positional_args)
@@ -269,11 +335,16 @@ class CommandLine:
             if self.task.name and "did you mean" not in error.what:
                 raise self._wrong(f"{self.task.name} takes no {word!r}, and {error.what}")
             raise error
+
         argument = required or self.arguments[0]
         self._check_filled(word, _shown(argument))
         if argument.kind is not list:
             self.arguments.remove(argument)
-        return [word] if required else [f"--{argument.names[0]}", word]
+
+        if required:
+            return [word]
+
+        return [f"--{argument.names[0]}", word]
 
     def _is_group(self, word: str) -> bool:
         return any(name.startswith(f"{word}.") for name in self._contexts)
@@ -287,7 +358,10 @@ class CommandLine:
             raise self._wrong(f"{name} is empty: a variable that is not set?")
 
     def _wrong(self, what: str) -> RequestError:
-        return RequestError(what, hint=f"trainyard --help {self.task.name}" if self.task.name else "trainyard --list")
+        return RequestError(
+            what,
+            hint=f"trainyard --help {self.task.name}" if self.task.name else "trainyard --list",
+        )
 
 
 def _shown(argument: Argument) -> str:

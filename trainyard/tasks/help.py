@@ -1,4 +1,6 @@
-"""What `trainyard`, and `trainyard COMMAND --help`, print: Invoke's own pages say nothing of arguments or examples."""
+"""What `trainyard`, and `trainyard COMMAND --help`, print: Invoke's own pages say nothing of
+arguments or examples.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "init": ("trainyard init robots",),
-    "cluster.new": ("trainyard cluster.new lab ubuntu@10.0.0.5 ubuntu@10.0.0.6 --backend microk8s",),
+    "cluster.new": (
+        "trainyard cluster.new lab ubuntu@10.0.0.5 ubuntu@10.0.0.6 --backend microk8s",
+    ),
     "cluster.import": ("trainyard cluster.import ray-cluster.yaml",),
     "cluster.up": ("trainyard cluster.up", "trainyard cluster.up -f lab --set workers.0.count=2"),
     "cluster.scale": ("trainyard cluster.scale gpu=3 cpu=0",),
@@ -61,7 +65,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "train.logs": ("trainyard train.logs", "trainyard train.logs spirals --all --no-follow"),
     "train.list": ("trainyard train.list --state failed --since 2d",),
     "train.compare": ("trainyard train.compare spirals-20260101 spirals-20260102",),
-    "train.import": ("trainyard train.import -- python tuner.py --run_mode local --cfg_file sweep.py",),
+    "train.import": (
+        "trainyard train.import -- python tuner.py --run_mode local --cfg_file sweep.py",
+    ),
     "tune.dispatch": ("trainyard tune.dispatch jobs/search",),
     "image.push": ("trainyard image.push ray-cpu",),
 }
@@ -90,19 +96,36 @@ def of_task(name: str, docstring: str, context: ParserContext) -> str:
     usage = ["Usage: trainyard", name, *map(_usage, positional), "[FLAGS]"]
     if name == "train.import":
         usage.append("[-- COMMAND...]")
-    lines = [" ".join(usage), "", *(f"  {line}".rstrip() for line in inspect.cleandoc(docstring).splitlines())]
+
+    lines = [
+        " ".join(usage),
+        "",
+        *(f"  {line}".rstrip() for line in inspect.cleandoc(docstring).splitlines()),
+    ]
+
     if positional:
-        lines += ["", "Arguments", *_columns([(_name(argument), argument.help or "") for argument in positional])]
+        lines += [
+            "",
+            "Arguments",
+            *_columns([(_name(argument), argument.help or "") for argument in positional]),
+        ]
+
     flags = [argument for argument in context.args.values() if argument not in positional]
     lines += ["", "Flags", *_columns([(_flag(argument), _meaning(argument)) for argument in flags])]
     if examples := EXAMPLES.get(name):
         lines += ["", "Examples", *(f"  {example}" for example in examples)]
+
     return "\n".join(lines)
 
 
 def _usage(argument: Argument) -> str:
-    name = f"{_name(argument)}..." if argument.kind is list else _name(argument)
-    return name if argument.default is None and argument.kind is not list else f"[{name}]"
+    if argument.kind is list:
+        name = f"{_name(argument)}..."
+    else:
+        name = _name(argument)
+    if argument.default is None and argument.kind is not list:
+        return name
+    return f"[{name}]"
 
 
 def _name(argument: Argument) -> str:
@@ -110,9 +133,14 @@ def _name(argument: Argument) -> str:
 
 
 def _flag(argument: Argument) -> str:
-    """Return a flag as it is typed: `-f, --file FILE`; one that is set by itself as it is switched off."""
+    """Return a flag as it is typed: `-f, --file FILE`; one that is set by itself as it is switched
+    off.
+    """
     name = str(argument.names[0])
-    value = f" {_VALUES.get(name, _name(argument))}" if argument.takes_value else ""
+    if argument.takes_value:
+        value = f" {_VALUES.get(name, _name(argument))}"
+    else:
+        value = ""
     if argument.kind is bool and argument.default is True:
         return f"--no-{name}"
     letters = [f"-{letter}" for letter in argument.names[1:] if len(letter) == 1]
@@ -120,7 +148,9 @@ def _flag(argument: Argument) -> str:
 
 
 def _meaning(argument: Argument) -> str:
-    """Return a flag's text, which begins with the flag where that is typed to switch something off."""
+    """Return a flag's text, which begins with the flag where that is typed to switch something
+    off.
+    """
     text = argument.help or ""
     switch = f"With --no-{argument.names[0]}: "
     if not text.startswith(switch):
@@ -130,7 +160,9 @@ def _meaning(argument: Argument) -> str:
 
 
 def _columns(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Yield rows of two columns, the second one wrapped; a first one that is too wide stands alone."""
+    """Yield rows of two columns, the second one wrapped; a first one that is too wide stands
+    alone.
+    """
     width = min(shutil.get_terminal_size().columns, 110)
     left = min(max(len(name) for name, _ in rows), 26) + 4
     for name, text in rows:
@@ -139,4 +171,5 @@ def _columns(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
             yield f"  {name}"
         else:
             yield f"  {name:<{left - 2}}{parts.pop(0)}".rstrip()
-        yield from (" " * left + part for part in parts)
+        for part in parts:
+            yield " " * left + part

@@ -28,13 +28,23 @@ HELP = {
 }
 
 
-@task(*CLUSTER, dry=True, positional=["image"], help={**HELP, "cache": "With --no-cache: run every stage again."})
-def build(call: Call, image: str = "", base: str = "", platform: str = "", cache: bool = True) -> Report:
+@task(
+    *CLUSTER,
+    dry=True,
+    positional=["image"],
+    help={**HELP, "cache": "With --no-cache: run every stage again."},
+)
+def build(
+    call: Call, image: str = "", base: str = "", platform: str = "", cache: bool = True
+) -> Report:
     """Build an image under the hash of its content; quick where nothing changed."""
     with _open(call, image, base, platform) as command:
         if call.dry:
-            return _planned(command, lazy.pipeline.plan_build(command, no_cache=not cache), again="image.build")
+            return _planned(
+                command, lazy.pipeline.plan_build(command, no_cache=not cache), again="image.build"
+            )
         built, results = lazy.pipeline.run_build(command, call.progress, no_cache=not cache)
+
     document = {
         "image": built.name,
         "reference": built.reference_local,
@@ -45,9 +55,20 @@ def build(call: Call, image: str = "", base: str = "", platform: str = "", cache
         "size": built.size,
         "steps": step_documents(results),
     }
-    lines = [f"image {built.name} is built: {built.reference_local} ({size(built.size)}), also {built.alias_local}"]
+
+    lines = [
+        (
+            f"image {built.name} is built: {built.reference_local} ({size(built.size)}), also "
+            f"{built.alias_local}"
+        )
+    ]
+
     if base:
-        lines.append(f"--base counts for this build; for clusters on it: build: {{base: {base}}} in their file")
+        lines.append(
+            f"--base counts for this build; for clusters on it: build: {{base: {base}}} in their "
+            "file"
+        )
+
     return Report(document, lines, next="trainyard image.lint")
 
 
@@ -56,10 +77,11 @@ def lint(call: Call, image: str = "", base: str = "", platform: str = "") -> Rep
     """Run an image once and look at all that clusters need of it; exit 5 if something is wrong."""
     with _open(call, image, base, platform) as command:
         found = lazy.pipeline.run_lint(command, on_progress=_busy)
-    rows = [
-        (each.check, "skipped" if each.skipped else "ok" if each.ok else "WRONG", each.detail)
-        for each in found.findings
-    ]
+    rows = []
+    for each in found.findings:
+        rows.append(
+            (each.check, "skipped" if each.skipped else "ok" if each.ok else "WRONG", each.detail)
+        )
     table = Table(("check", "result", "detail"), rows, title=found.reference)
     return Report(found.document(), [table], next="trainyard image.push", error=found.error)
 
@@ -70,41 +92,68 @@ def lint(call: Call, image: str = "", base: str = "", platform: str = "") -> Rep
     positional=["image"],
     help={**HELP, "skip_lint": "Push it as it is, without looking at it first."},
 )
-def push(call: Call, image: str = "", base: str = "", platform: str = "", skip_lint: bool = False) -> Report:
+def push(
+    call: Call, image: str = "", base: str = "", platform: str = "", skip_lint: bool = False
+) -> Report:
     """Build an image if it changed, check it, push it; clusters run the digest that this prints."""
     lazy.clusters.refuse_without_registry(call.cluster())
     with _open(call, image, base, platform) as command:
         if call.dry:
-            return _planned(command, lazy.pipeline.plan_push(command, skip_lint=skip_lint), again="image.push")
+            return _planned(
+                command, lazy.pipeline.plan_push(command, skip_lint=skip_lint), again="image.push"
+            )
         pushed, results = lazy.pipeline.run_push(command, call.progress, skip_lint=skip_lint)
+
     moved = "nothing was sent: the registry had it"
     if pushed.layers_sent:
         moved = (
-            f"{counted(pushed.layers_sent, 'layer')} sent ({size(pushed.bytes_sent)}), {pushed.layers_there} were there"
+            f"{counted(pushed.layers_sent, 'layer')} sent ({size(pushed.bytes_sent)}), "
+            f"{pushed.layers_there} were there"
         )
+
     name = _name(command)
     return Report(
         {"image": name, **asdict(pushed), "steps": step_documents(results)},
-        [f"image {name} is pushed: {pushed.reference}", f"also {pushed.tag} and {pushed.alias}; {moved}"],
+        [
+            f"image {name} is pushed: {pushed.reference}",
+            f"also {pushed.tag} and {pushed.alias}; {moved}",
+        ],
         next=f"trainyard {after_push(command.spec.backend)}",
     )
 
 
 @task(*CLUSTER, dry=True, positional=["image"], help=HELP)
 def verify(call: Call, image: str = "", base: str = "", platform: str = "") -> Report:
-    """Let every host of a cluster pull what was pushed, by its digest, and run it; exit 6 if one cannot."""
+    """Let every host of a cluster pull what was pushed, by its digest, and run it; exit 6 if one
+    cannot.
+    """
     cluster = _cluster(call, image, base, platform)
     spec = cluster.spec
     if call.dry:
-        step = PlannedStep("Pull and run the image on every host", "would", f"cluster {spec.name} ({spec.backend})")
+        step = PlannedStep(
+            "Pull and run the image on every host", "would", f"cluster {spec.name} ({spec.backend})"
+        )
         return report.planned({"cluster": spec.name}, [step])
+
     found = lazy.clusters.verify(cluster, report=_busy)
     kept = ("host", "reference", "seconds", "result", "ok")
-    hosts = [{**{key: getattr(host, key) for key in kept}, "seconds": round(host.seconds, 3)} for host in found.hosts]
-    rows = [(host.host, f"{host.seconds:.1f}", "ok" if host.ok else "FAILED", host.result) for host in found.hosts]
+    hosts = []
+
+    for host in found.hosts:
+        hosts.append(
+            {**{key: getattr(host, key) for key in kept}, "seconds": round(host.seconds, 3)}
+        )
+
+    rows = []
+    for host in found.hosts:
+        rows.append((host.host, f"{host.seconds:.1f}", "ok" if host.ok else "FAILED", host.result))
+
     return Report(
         {"ok": found.error is None, "hosts": hosts, "remark": found.remark},
-        [Table(("host", "seconds", "result", "detail"), rows), *([found.remark] if found.remark else [])],
+        [
+            Table(("host", "seconds", "result", "detail"), rows),
+            *([found.remark] if found.remark else []),
+        ],
         next="trainyard cluster.up",
         error=found.error,
     )
@@ -118,14 +167,20 @@ def list_(call: Call) -> Report:
 
 
 def listed(images: Sequence[ListedImage], name: str = "") -> Report:
-    """Show the images, and what is wrong with those that cannot be read; `name` is the one that the cluster runs."""
+    """Show the images, and what is wrong with those that cannot be read; `name` is the one that the
+    cluster runs.
+    """
     names = [image.name for image in images]
     proposed = name if name in names else "".join(names[:1])
     columns = ("image", "state", "content", "size", "built", "base", "directory")
     return Report(
         {"images": [_document(image) for image in images]},
         [Table(columns, [_row(image) for image in images])],
-        notes=[f"image {image.name} cannot be built: {image.problem}" for image in images if image.problem],
+        notes=[
+            f"image {image.name} cannot be built: {image.problem}"
+            for image in images
+            if image.problem
+        ],
         next=f"trainyard image.build {proposed}" if proposed else "",
     )
 
@@ -140,14 +195,22 @@ def after_push(backend: str) -> str:
 def _cluster(call: Call, image: str = "", base: str = "", platform: str = "") -> Cluster:
     """Return the cluster that the flags mean, with the image and its build as they say."""
     named = {"base": base, "platform": platform}
-    overrides = (*call.overrides, *(f"build.{name}={value}" for name, value in named.items() if value))
+    overrides = (
+        *call.overrides,
+        *(f"build.{name}={value}" for name, value in named.items() if value),
+    )
     cluster = replace(call, overrides=overrides).cluster()
     # Not by --set: a directory may be named by any path to it.
-    spec = cluster.spec.with_image(image) if image else cluster.spec
+    if image:
+        spec = cluster.spec.with_image(image)
+    else:
+        spec = cluster.spec
     return replace(cluster, loaded=replace(cluster.loaded, spec=spec))
 
 
-def _open(call: Call, image: str = "", base: str = "", platform: str = "") -> AbstractContextManager[ImageCommand]:
+def _open(
+    call: Call, image: str = "", base: str = "", platform: str = ""
+) -> AbstractContextManager[ImageCommand]:
     loaded = _cluster(call, image, base, platform).loaded
     return lazy.pipeline.connected(loaded, os.environ, directory=Path.cwd())
 
@@ -157,7 +220,9 @@ def _busy(text: str) -> None:
 
 
 def _name(command: ImageCommand) -> str:
-    return command.image.name if command.image else command.name
+    if command.image:
+        return command.image.name
+    return command.name
 
 
 def _planned(command: ImageCommand, plan: Sequence[PlannedStep], *, again: str) -> Report:
@@ -167,8 +232,14 @@ def _planned(command: ImageCommand, plan: Sequence[PlannedStep], *, again: str) 
 def _row(image: ListedImage) -> tuple[str, ...]:
     current = next((facts for facts in image.versions if facts.id == image.current), None)
     newest = current or (image.versions[0] if image.versions else None)
-    facts = (newest.content or "", size(newest.size), newest.created[:19]) if newest else ("", "", "")
-    where = (image.image.base, str(image.image.directory)) if image.image else ("", "")
+    if newest:
+        facts = (newest.content or "", size(newest.size), newest.created[:19])
+    else:
+        facts = ("", "", "")
+    if image.image:
+        where = (image.image.base, str(image.image.directory))
+    else:
+        where = ("", "")
     return (image.name, _state(image), *facts, *where)
 
 
@@ -177,7 +248,9 @@ def _state(image: ListedImage) -> str:
         return "broken"
     if image.current:
         return "built"
-    return "changed since" if image.versions else "not built"
+    if image.versions:
+        return "changed since"
+    return "not built"
 
 
 def _document(image: ListedImage) -> dict[str, Any]:

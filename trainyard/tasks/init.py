@@ -1,4 +1,6 @@
-"""Begin a project (a cluster file, a job that runs, and a CI workflow that runs it), or one more cluster file."""
+"""Begin a project (a cluster file, a job that runs, and a CI workflow that runs it), or one more
+cluster file.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,15 @@ _HOSTS = re.compile(r"^(  hosts:.*\n)(?:    - .*\n)+", re.MULTILINE)
     help={"directory": "The directory (default: this one); it is created if it does not exist."},
 )
 def init(call: Call, directory: str = ".") -> Report:
-    """Write a project, or what a directory lacks of one: a cluster file, a job, a CI workflow. Changes no file."""
+    """Write a project, or what a directory lacks of one: a cluster file, a job, a CI workflow.
+    Changes no file.
+    """
     made = lazy.new_project.make(Path(directory), call.progress)
-    enter = "" if directory == "." else f"cd {shlex.quote(directory)} && "
+    if directory == ".":
+        enter = ""
+    else:
+        enter = f"cd {shlex.quote(directory)} && "
+
     return Report(
         {
             "directory": directory,
@@ -50,8 +58,10 @@ def _notes(directory: Path, made: Made) -> Iterator[str]:
         yield f"unchanged: {', '.join(str(directory / name) for name in made.existed)}"
     for name, lines in made.add.items():
         yield f"add to the end of {directory / name}:"
-        yield from (f"    {line}" for line in lines)
-    yield from (f"note: {remark}" for remark in made.remarks)
+        for line in lines:
+            yield f"    {line}"
+    for remark in made.remarks:
+        yield f"note: {remark}"
 
 
 @task(
@@ -59,29 +69,45 @@ def _notes(directory: Path, made: Made) -> Iterator[str]:
     iterable=["hosts"],
     help={
         "name": "The cluster's name; the file is clusters/NAME.yaml.",
-        "hosts": "[user@]host[:port] of each machine, for a backend that takes hosts; the first is the control plane.",
+        "hosts": (
+            "[user@]host[:port] of each machine, for a backend that takes hosts; the first "
+            "is the control plane."
+        ),
         "backend": "What makes its nodes (default: local).",
     },
 )
-def new(call: Call, name: str, hosts: list[str] | None = None, backend: str = paths.DEFAULT_CLUSTER) -> Report:
-    """Write a commented cluster file, clusters/NAME.yaml, from the example of its backend. Overwrites nothing."""
+def new(
+    call: Call, name: str, hosts: list[str] | None = None, backend: str = paths.DEFAULT_CLUSTER
+) -> Report:
+    """Write a commented cluster file, clusters/NAME.yaml, from the example of its backend.
+    Overwrites nothing.
+    """
     from trainyard.spec.load import load_cluster
 
     text = cluster_file(name, backend, hosts or ())
     path = Path("clusters") / f"{name}.yaml"
     if path.exists():
         raise RequestError(f"{path} exists", hint="Choose another name, or edit that file.")
+
     lazy.new_project.write(path, text.encode())
     try:
         load_cluster(path)
     except RequestError:
         path.unlink()
         raise
+
     has_registry = re.search(r"^registry:", text, re.MULTILINE)
-    notes = ["note: `registry:` is an example: write the address of yours"] if has_registry else []
+    if has_registry:
+        notes = ["note: `registry:` is an example: write the address of yours"]
+    else:
+        notes = []
+
     if not hosts and _HOSTS.search(text):
         notes.append("note: `hosts:` are examples: write yours")
-    return Report({"file": str(path)}, [str(path)], notes=notes, next=f"trainyard cluster.plan -f {name}")
+
+    return Report(
+        {"file": str(path)}, [str(path)], notes=notes, next=f"trainyard cluster.plan -f {name}"
+    )
 
 
 @task(
@@ -89,57 +115,88 @@ def new(call: Call, name: str, hosts: list[str] | None = None, backend: str = pa
     name="import",
     positional=["source"],
     help={
-        "source": "A RayCluster of KubeRay (YAML), a file of `ray up` on AWS, a ~/.cluster_config of Isaac Lab, a file "
-        "with a command line of its launch.py; or that line itself, behind `--`. With --context: how names begin.",
-        "context": "Instead: the RayClusters that somebody else made on the Kubernetes of this context.",
+        "source": "A RayCluster of KubeRay (YAML), a file of `ray up` on AWS, a "
+        "~/.cluster_config of Isaac Lab, a file "
+        "with a command line of its launch.py; or that line itself, behind `--`. With --context: "
+        "how names begin.",
+        "context": (
+            "Instead: the RayClusters that somebody else made on the Kubernetes of this context."
+        ),
         "namespace": "With --context: those of one namespace (default: of all).",
         "output": "The directory to write to (default: clusters/).",
     },
 )
-def import_(call: Call, source: str = "", output: str = "", context: str = "", namespace: str = "") -> Report:
-    """Write the cluster file that a file of another tool describes; name all that has no place in it.
+def import_(
+    call: Call, source: str = "", output: str = "", context: str = "", namespace: str = ""
+) -> Report:
+    """Write the cluster file that a file of another tool describes; name all that has no place in
+    it.
 
-    Overwrites nothing. Only --context asks a cluster: the RayClusters that are there are used as they are.
+    Overwrites nothing. Only --context asks a cluster: the RayClusters that are there are used as
+    they are.
     """
     words = words_behind_dashes()
     if namespace and not context:
         raise RequestError("--namespace means something only with --context")
     if context and words:
         raise RequestError("--context takes RayClusters that are there, and no command line")
+
     if context:
-        found = lazy.importing.of_context(os.environ, context=context, prefix=source, namespace=namespace or None)
+        found = lazy.importing.of_context(
+            os.environ, context=context, prefix=source, namespace=namespace or None
+        )
     else:
         found = lazy.importing.convert_cluster(Path(source) if source else None, words)
+
     if call.dry:
         lazy.importing.try_out(found)
         written = []
     else:
         written = [paths.shown(path) for path in found.write(Path(output) if output else None)]
+
     next = " ".join([found.next, *written[:1]]) if written else ""
-    return Report({"text": found.text, "written": written}, [found.text.rstrip()], notes=found.notes, next=next)
+    return Report(
+        {"text": found.text, "written": written},
+        [found.text.rstrip()],
+        notes=found.notes,
+        next=next,
+    )
 
 
 def cluster_file(name: str, backend: str, hosts: Sequence[str]) -> str:
-    """Return the example of a backend with another name, and with these hosts. Raises RequestError."""
+    """Return the example of a backend with another name, and with these hosts. Raises
+    RequestError.
+    """
     from trainyard.spec.fields import NAME_PATTERN
 
-    files = {path.stem: path.read_text() for path in sorted(paths.shipped("clusters").glob("*.yaml"))}
+    files = {
+        path.stem: path.read_text() for path in sorted(paths.shipped("clusters").glob("*.yaml"))
+    }
     examples = {stem: text for stem, text in files.items() if f"\nbackend: {stem}\n" in text}
     with_hosts = [example for example, text in examples.items() if _HOSTS.search(text)]
+
     if not re.fullmatch(NAME_PATTERN, name):
         rule = "Lower-case letters, digits and '-', the first a letter, at most 40."
         raise RequestError(f"{name!r} is no cluster's name", hint=rule)
     if backend not in examples:
         meant = did_you_mean(backend, examples)
-        raise RequestError(f"no backend is called {backend!r}{meant}", hint=f"There are: {', '.join(examples)}")
+        raise RequestError(
+            f"no backend is called {backend!r}{meant}", hint=f"There are: {', '.join(examples)}"
+        )
     if hosts and backend not in with_hosts:
-        raise RequestError(f"the backend {backend!r} takes no hosts", hint=f"--backend {' or '.join(with_hosts)} does.")
+        raise RequestError(
+            f"the backend {backend!r} takes no hosts",
+            hint=f"--backend {' or '.join(with_hosts)} does.",
+        )
+
     text = re.sub(r"(?m)^name: \S+", f"name: {name}", examples[backend], count=1)
     text = text.replace(f"-f {backend}", f"-f {name}")
     text = re.sub(r"(?m)(trainyard [a-z]+\.[a-z]+)(?!.* -f )", rf"\1 -f {name}", text)
+
     if hosts:
         listed = "".join(f"    - {{address: {json.dumps(host)}}}\n" for host in hosts)
         text = _HOSTS.sub(lambda match: match[1] + listed, text)
         # The head has a host too.
         text = re.sub(r"count: \d+", f"count: {max(len(hosts) - 1, 1)}", text, count=1)
+
     return text

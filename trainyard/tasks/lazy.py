@@ -27,7 +27,13 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    for package in ("trainyard", "trainyard.operations", "trainyard.console", "trainyard.images", "trainyard.results"):
+    for package in (
+        "trainyard",
+        "trainyard.operations",
+        "trainyard.console",
+        "trainyard.images",
+        "trainyard.results",
+    ):
         if find_spec(f"{package}.{name}"):
             return import_module(f"{package}.{name}")
     raise AttributeError(name)

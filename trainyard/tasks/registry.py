@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from trainyard.registry.status import RegistryStatus
     from trainyard.registry.target import Target
 
-FILE = "Cluster file whose `registry:` is meant, or a bare name of clusters/ (default: $TRAINYARD_CLUSTER, else local)."
+FILE = (
+    "Cluster file whose `registry:` is meant, or a bare name of clusters/ (default: "
+    "$TRAINYARD_CLUSTER, else local)."
+)
 PURGE = "Remove the images in it, too, and its CA."
 
 
@@ -31,15 +34,27 @@ def up(call: Call) -> Report:
     from trainyard.registry import lifecycle as registry
 
     lazy.clusters.refuse_without_registry(call.cluster())
+
     with _open(call) as target:
         if call.dry:
             return _planned(target, registry.up_steps(target, call.progress))
         _begin(target)
         results = target.run(registry.up_steps(target, call.progress), call.progress)
+
     warnings = [text for step in results for text in step.warnings]
     ca = _ca(target)
-    facts = {"address": target.address, "state": "up", "container": target.name, "volume": target.name}
-    is_up = f"registry {target.address} is up: {_access(target)}; its images are in the volume {target.name}"
+    facts = {
+        "address": target.address,
+        "state": "up",
+        "container": target.name,
+        "volume": target.name,
+    }
+
+    is_up = (
+        f"registry {target.address} is up: {_access(target)}; its images are in the volume "
+        f"{target.name}"
+    )
+
     return Report(
         {**facts, "ca_file": ca, "warnings": warnings, "steps": step_documents(results)},
         [is_up, *([f"its CA: {ca}"] if ca else [])],
@@ -60,8 +75,15 @@ def down(call: Call, purge: bool = False) -> Report:
         _begin(target)
         results = registry.down(target, call.progress, purge=purge)
         kept, images, trust = target.volume, registry.images_here(target), kept_here(target)
+
     lines = _left(target, kept, images, trust)
-    facts = {"address": target.address, "state": "down", "volume": kept, "images_here": list(images)}
+    facts = {
+        "address": target.address,
+        "state": "down",
+        "volume": kept,
+        "images_here": list(images),
+    }
+
     document = {**facts, "trust_here": list(trust), "steps": step_documents(results)}
     return Report(document, lines, next="trainyard registry.up")
 
@@ -85,7 +107,10 @@ def trust(call: Call) -> Report:
             return _planned(target, registry.trust_steps(target))
         _begin(target)
         results = target.run(registry.trust_steps(target), call.progress)
-    whose = "this host's Docker" if target.engine.is_here else f"the Docker of {target.engine.host}"
+    if target.engine.is_here:
+        whose = "this host's Docker"
+    else:
+        whose = f"the Docker of {target.engine.host}"
     document = {"address": target.address, "trusted": True, "steps": step_documents(results)}
     return Report(document, [f"{whose} pulls from {target.address}"], next="trainyard image.push")
 
@@ -93,17 +118,24 @@ def trust(call: Call) -> Report:
 def status_report(target: Target, now: RegistryStatus) -> Report:
     """Show the repositories."""
     is_up = now.state == "up"
-    body: list[str | Table] = [f"registry {target.address} is {now.state}" + (f" ({_access(target)})" if is_up else "")]
+    body: list[str | Table] = [
+        f"registry {target.address} is {now.state}" + (f" ({_access(target)})" if is_up else "")
+    ]
+
     if now.content is None:
         body.append(f"it does not {'list what it holds' if is_up else 'answer'}: {now.detail}")
     else:
         body += _content(now)
+
     if not is_up and now.volume:
         body.append(f"its images are kept in the volume {now.volume}")
+
     if now.others:
         body.append(f"other registries of this Docker: {', '.join(now.others)}")
+
     if now.trusted is False:
         body.append("Docker here does not trust it yet")
+
     return Report(_document(target, now), body, next=f"trainyard {_next(target, now)}")
 
 
@@ -113,30 +145,50 @@ def _open(call: Call) -> AbstractContextManager[Target]:
     return find(call.file, os.environ, directory=Path.cwd(), overrides=call.overrides)
 
 
-def _left(target: Target, volume: str | None, images: Sequence[str], trust: Sequence[str]) -> list[str]:
+def _left(
+    target: Target, volume: str | None, images: Sequence[str], trust: Sequence[str]
+) -> list[str]:
     """Say what stays of a registry that was removed, and how each part of it is removed."""
     lines = [f"registry {target.address} is gone with what it held"]
     if volume:
         lines = [f"registry {target.address} is gone; its images are kept in the volume {volume}"]
         lines.append("to remove them too: trainyard registry.down --purge")
     elif images:
-        lines.append(f"Docker keeps what was built or pulled here: docker images '{target.address}/*'")
-        lines.append("to remove what no container uses: docker image prune --all --filter label=io.trainyard.image")
+        lines.append(
+            f"Docker keeps what was built or pulled here: docker images '{target.address}/*'"
+        )
+        lines.append(
+            "to remove what no container uses: docker image prune --all --filter "
+            "label=io.trainyard.image"
+        )
+
     lines += trust
     if not target.host_port.is_loopback:
-        lines.append("other hosts on which registry.trust ran still trust the address: docs/registry.md, Trust")
+        lines.append(
+            "other hosts on which registry.trust ran still trust the address: docs/registry.md, "
+            "Trust"
+        )
+
     return lines
 
 
 def _begin(target: Target) -> None:
     """Say which registry is meant, by which file, and on whose Docker."""
-    where = "" if target.engine.is_here else f", on the Docker of {target.engine.host}"
-    source = paths.shown(target.source) if target.source else "no file"
+    if target.engine.is_here:
+        where = ""
+    else:
+        where = f", on the Docker of {target.engine.host}"
+    if target.source:
+        source = paths.shown(target.source)
+    else:
+        source = "no file"
     note(f"registry {target.address}, as {source} says{where}")
 
 
 def _planned(target: Target, todo: Sequence[steps.Step]) -> Report:
-    return report.planned({"address": target.address}, steps.plan(todo), next="trainyard registry.status")
+    return report.planned(
+        {"address": target.address}, steps.plan(todo), next="trainyard registry.status"
+    )
 
 
 def _next(target: Target, now: RegistryStatus) -> str:
@@ -144,19 +196,28 @@ def _next(target: Target, now: RegistryStatus) -> str:
         return "registry.up"
     if now.trusted is False:
         return "registry.trust"
-    return after_push(target.backend) if now.content and now.content.repositories else "image.push"
+    if now.content and now.content.repositories:
+        return after_push(target.backend)
+    return "image.push"
 
 
 def _content(now: RegistryStatus) -> list[str | Table]:
     content = now.content
     if content is None or not content.repositories:
         return ["it holds nothing yet"]
-    rows = [
-        (repository.name, tag.name, size(tag.size), tag.problem or (tag.digest or "")[:19])
-        for repository in content.repositories
-        for tag in repository.tags
-    ]
-    free = f"; {size(now.disk_free)} of disk are free" if now.disk_free is not None else ""
+
+    rows = []
+    for repository in content.repositories:
+        for tag in repository.tags:
+            rows.append(
+                (repository.name, tag.name, size(tag.size), tag.problem or (tag.digest or "")[:19])
+            )
+
+    if now.disk_free is not None:
+        free = f"; {size(now.disk_free)} of disk are free"
+    else:
+        free = ""
+
     table = Table(("repository", "tag", "size", "digest"), rows)
     return [table, f"together {size(content.size)}, as layers are shared{free}"]
 
@@ -170,7 +231,9 @@ def _document(target: Target, now: RegistryStatus) -> dict[str, Any]:
         "image": container and container.image,
         "ca_file": _ca(target),
         "size": now.content.size if now.content else None,
-        "repositories": [asdict(repository) for repository in now.content.repositories] if now.content else [],
+        "repositories": [asdict(repository) for repository in now.content.repositories]
+        if now.content
+        else [],
         "seen": now.detail,
         "others": list(now.others),
     }
@@ -185,4 +248,6 @@ def _ca(target: Target) -> str | None:
 
 def _access(target: Target) -> str:
     protocol = "plain HTTP" if target.registry.insecure else "TLS"
-    return f"{protocol}, user {target.registry.username}" if target.registry.username else f"{protocol}, no login"
+    if target.registry.username:
+        return f"{protocol}, user {target.registry.username}"
+    return f"{protocol}, no login"

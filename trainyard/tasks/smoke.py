@@ -1,4 +1,6 @@
-"""Prove that a cluster can train: a row per node and a column per check, what was not tested and why, what failed."""
+"""Prove that a cluster can train: a row per node and a column per check, what was not tested and
+why, what failed.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +36,7 @@ def run(call: Call) -> Report:
         would = ["dashboard", *_COLUMNS]
         document = {"cluster": endpoint.cluster, "would": would}
         return Report(document, [f"would test on {endpoint.cluster}: {', '.join(would)}"])
+
     smoked = smoke.smoke(endpoint, call.progress)
     *lines, counts = body(smoked.checks)
     return Report(
@@ -50,7 +53,9 @@ def body(checks: Sequence[Check]) -> Iterator[Table | str]:
     done = {check["name"] for check in checks if check["node"]}
     # What only a backend can check comes before all others.
     columns = [name for name in ("allocatable", *_COLUMNS) if name in done]
-    yield from _nodes(nodes, {name: [_cell(checks, node, name) for node in nodes] for name in columns})
+    yield from _nodes(
+        nodes, {name: [_cell(checks, node, name) for node in nodes] for name in columns}
+    )
     yield from _lines(checks)
     yield _counts(checks)
 
@@ -78,8 +83,12 @@ def _cell(checks: Sequence[Check], node: str, name: str) -> str:
 
 
 def _has_no_gpus(checks: Sequence[Check]) -> bool:
-    """Say whether nothing of the cluster has GPUs: then the check of GPUs is one of the whole cluster."""
-    return any(check["name"] == "gpus" and check["node"] is None and check["skipped"] for check in checks)
+    """Say whether nothing of the cluster has GPUs: then the check of GPUs is one of the whole
+    cluster.
+    """
+    return any(
+        check["name"] == "gpus" and check["node"] is None and check["skipped"] for check in checks
+    )
 
 
 def _untested(checks: Sequence[Check]) -> list[Check]:
@@ -89,10 +98,13 @@ def _untested(checks: Sequence[Check]) -> list[Check]:
 
 
 def _lines(checks: Sequence[Check]) -> Iterator[str]:
-    """Yield what was found of the whole cluster, what it does not claim or could not be tried, and what failed."""
+    """Yield what was found of the whole cluster, what it does not claim or could not be tried, and
+    what failed.
+    """
     untested: dict[tuple[str, str], list[str]] = {}
     for check in _untested(checks):
         untested.setdefault((check["name"], check["detail"]), []).append(check["node"] or "")
+
     failed = []
     for check in checks:
         name, node, detail = check["name"], check["node"], check["detail"]
@@ -100,11 +112,14 @@ def _lines(checks: Sequence[Check]) -> Iterator[str]:
             failed.append(f"FAILED  {name}{f' on {node}' if node else ''}: {detail}")
         elif node is None and not check["skipped"]:
             yield f"{name}: {detail}"
+
     if _has_no_gpus(checks):
         yield "no GPUs: checks of GPUs skipped"
+
     for (name, reason), nodes in untested.items():
         where = f" ({', '.join(nodes)})" if any(nodes) else ""
         yield f"not tested: {name}{where}: {reason}"
+
     yield from failed
 
 
@@ -113,4 +128,6 @@ def _counts(checks: Sequence[Check]) -> str:
     good = sum(check["ok"] and not check["skipped"] for check in checks)
     skipped = len(_untested(checks))
     told = {"failed": bad, "not tested": skipped}
-    return ", ".join([f"smoke: {good} checks ok", *(f"{n} {what}" for what, n in told.items() if n)])
+    return ", ".join(
+        [f"smoke: {good} checks ok", *(f"{n} {what}" for what, n in told.items() if n)]
+    )

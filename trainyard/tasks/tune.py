@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 _BEST = 10
 _FAILED = 5
-_SET = "Set one value of the job file, PATH=VALUE such as tune.samples=80, or cluster.PATH=VALUE; repeatable."
+_SET = (
+    "Set one value of the job file, PATH=VALUE such as tune.samples=80, or "
+    "cluster.PATH=VALUE; repeatable."
+)
 _FLAGS = {
     "set_": _SET,
     "wait": "With --no-wait: leave as soon as the run has begun.",
@@ -32,9 +35,15 @@ _FLAGS = {
     "backend",
     dry=True,
     positional=["job_dir"],
-    help={**_FLAGS, "job_dir": "Directory that holds job.yaml with `tune:`, or a bare name of jobs/.", "file": FILE},
+    help={
+        **_FLAGS,
+        "job_dir": "Directory that holds job.yaml with `tune:`, or a bare name of jobs/.",
+        "file": FILE,
+    },
 )
-def dispatch(call: Call, job_dir: str, wait: bool = True, skip_smoke: bool = False) -> Report | None:
+def dispatch(
+    call: Call, job_dir: str, wait: bool = True, skip_smoke: bool = False
+) -> Report | None:
     """Search for a job's best configuration; the sweep continues without this machine."""
     files = [call.file] if call.file else []
     ready = lazy.runs.ready(
@@ -56,7 +65,11 @@ def dispatch(call: Call, job_dir: str, wait: bool = True, skip_smoke: bool = Fal
     "backend",
     dry=True,
     positional=["run"],
-    help={**_FLAGS, "run": train.HELP["run"], "file": "Another cluster than that of the run, by its file."},
+    help={
+        **_FLAGS,
+        "run": train.HELP["run"],
+        "file": "Another cluster than that of the run, by its file.",
+    },
 )
 def resume(call: Call, run: str = "", wait: bool = True, skip_smoke: bool = False) -> Report | None:
     """Continue a sweep that was stopped, killed or lost, as a new run; each trial counts once."""
@@ -100,20 +113,31 @@ def shown(now: RunStatus) -> Report:
     state, run = now.state, now.run.name
     sweep = state.sweep or Sweep(lazy.sweeps.about(now.run))
     body = list(_trials(sweep))
+
     if not sweep.best:
         body += train.last_lines(state, most=1)
+
     if state.waiting:
         body.append(state.waiting["text"])
+
     body += lazy.account.lines(now.run, state)
     counts = ", ".join(f"{count} {name}" for name, count in sweep.counts().items() if count)
     why = f" ({sweep.end['reason']})" if sweep.end else ""
-    unsure = f"; unknown since then ({now.unsure})" if now.unsure else ""
+
+    if now.unsure:
+        unsure = f"; unknown since then ({now.unsure})"
+    else:
+        unsure = ""
+
     body.append(f"sweep {run} {state.state}{why}: {counts or 'no configuration yet'}{unsure}")
     if state.ended and state.exit == 0:
         return Report(now.document(), body, next=f"trainyard tune.report {run}")
+
     # One that came to its end and failed would fail again.
     goes_on = state.ended and not (sweep.end and state.state == "failed")
-    return Report(now.document(), body, next=f"trainyard {'tune.resume' if goes_on else 'train.logs'} {run}")
+    return Report(
+        now.document(), body, next=f"trainyard {'tune.resume' if goes_on else 'train.logs'} {run}"
+    )
 
 
 def ended(now: RunStatus) -> Report:
@@ -138,19 +162,36 @@ def _trials(sweep: Sweep) -> Iterator[str | Table]:
         columns = ["trial", sweep.tune["metric"], "spread", *names, "seconds"]
         yield Table(columns, [_row(trial, names) for trial in best], title=_title(best, ranked))
     failed = [trial for trial in sweep.trials.values() if trial.state == "failed"]
-    yield from (f"trial {trial.number} failed: {trial.reason or 'no reason known'}" for trial in failed[:_FAILED])
+    for trial in failed[:_FAILED]:
+        yield f"trial {trial.number} failed: {trial.reason or 'no reason known'}"
     if len(failed) > _FAILED:
         yield f"... and {len(failed) - _FAILED} more trials failed"
 
 
 def _title(best: Sequence[Trial], ranked: Sequence[Trial]) -> str:
     complete = f"{len(ranked)} complete trial{'s' * (len(ranked) != 1)}"
-    return complete if len(best) == len(ranked) else f"the {len(best)} best of {complete}"
+    if len(best) == len(ranked):
+        return complete
+    return f"the {len(best)} best of {complete}"
 
 
 def _row(trial: Trial, names: list[str]) -> list[object]:
-    spread = "" if trial.spread is None else f"± {formats.number(trial.spread)}"
-    value = "" if trial.value is None else formats.number(trial.value)
-    seconds = "" if trial.seconds is None else f"{trial.seconds:.1f}"
-    params = [formats.scalar(trial.params[name]) if name in trial.params else None for name in names]
+    if trial.spread is None:
+        spread = ""
+    else:
+        spread = f"± {formats.number(trial.spread)}"
+
+    if trial.value is None:
+        value = ""
+    else:
+        value = formats.number(trial.value)
+
+    if trial.seconds is None:
+        seconds = ""
+    else:
+        seconds = f"{trial.seconds:.1f}"
+
+    params = [
+        formats.scalar(trial.params[name]) if name in trial.params else None for name in names
+    ]
     return [trial.number, value, spread, *params, seconds]

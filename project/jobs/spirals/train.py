@@ -1,7 +1,9 @@
 """Teach a small network to tell two spirals apart: numpy only, a few seconds on one CPU.
 
-What makes it a job of Trainyard: its arguments come from the matrix of job.yaml, what it writes into
-$TRAINYARD_OUTPUT comes home, and what it writes into $TRAINYARD_CHECKPOINT is there again if it is tried once more.
+What makes it a job of Trainyard: its arguments come from the matrix of job.yaml, what it writes
+into
+$TRAINYARD_OUTPUT comes home, and what it writes into $TRAINYARD_CHECKPOINT is there again if it is
+tried once more.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ def spirals(random: np.random.Generator, count: int) -> tuple[np.ndarray, np.nda
 
 
 def forward(network: list[np.ndarray], points: np.ndarray) -> list[np.ndarray]:
-    """Return what each layer makes of the points; the last one says how likely the second spiral is."""
+    """Return what each layer makes of the points; the last one says how likely the second spiral
+    is.
+    """
     seen = [points]
     for weights, bias in zip(network[0::2], network[1::2], strict=True):
         seen.append(np.tanh(seen[-1] @ weights + bias))
@@ -40,7 +44,9 @@ def forward(network: list[np.ndarray], points: np.ndarray) -> list[np.ndarray]:
     return seen
 
 
-def gradients(network: list[np.ndarray], seen: list[np.ndarray], label: np.ndarray) -> list[np.ndarray]:
+def gradients(
+    network: list[np.ndarray], seen: list[np.ndarray], label: np.ndarray
+) -> list[np.ndarray]:
     """Return how the squared error changes with each array of the network."""
     found: list[np.ndarray] = []
     slope = 2 * (seen[-1] - label) / len(label) * 2 * seen[-1] * (1 - seen[-1])
@@ -55,7 +61,11 @@ def save(step: int, **kinds: list[np.ndarray]) -> None:
     """Write a checkpoint, whole or not at all."""
     CHECKPOINT.parent.mkdir(parents=True, exist_ok=True)
     part = CHECKPOINT.with_name("part.npz")
-    np.savez(part, step=step, **{f"{kind}{i}": array for kind in kinds for i, array in enumerate(kinds[kind])})
+    np.savez(
+        part,
+        step=step,
+        **{f"{kind}{i}": array for kind in kinds for i, array in enumerate(kinds[kind])},
+    )
     part.rename(CHECKPOINT)
 
 
@@ -68,18 +78,28 @@ def main() -> int:
     asked = parser.parse_args()
 
     random = np.random.default_rng(asked.seed)
-    network = [
-        array
-        for size, next_size in pairwise(LAYERS)
-        for array in (random.normal(0, 1 / np.sqrt(size), (size, next_size)) * 2, np.zeros(next_size))
-    ]
+    network = []
+
+    for size, next_size in pairwise(LAYERS):
+        for array in (
+            random.normal(0, 1 / np.sqrt(size), (size, next_size)) * 2,
+            np.zeros(next_size),
+        ):
+            network.append(array)
+
     points, label = spirals(random, 600)
-    mean, spread = [np.zeros_like(array) for array in network], [np.zeros_like(array) for array in network]
+    mean, spread = (
+        [np.zeros_like(array) for array in network],
+        [np.zeros_like(array) for array in network],
+    )
     first, accuracy = 1, 0.0
+
     if CHECKPOINT.exists():
         saved = np.load(CHECKPOINT)
         first = int(saved["step"]) + 1
-        network, mean, spread = ([saved[f"{kind}{i}"] for i in range(len(network))] for kind in "nms")
+        network, mean, spread = (
+            [saved[f"{kind}{i}"] for i in range(len(network))] for kind in "nms"
+        )
         print(f"going on after step {first - 1}", flush=True)
 
     curves = SummaryWriter(str(OUTPUT / "tensorboard"))
@@ -89,16 +109,26 @@ def main() -> int:
         for i, change in enumerate(gradients(network, seen, label)):
             mean[i] = 0.9 * mean[i] + 0.1 * change
             spread[i] = 0.999 * spread[i] + 0.001 * change**2
-            network[i] -= asked.rate * (mean[i] / (1 - 0.9**step)) / (np.sqrt(spread[i] / (1 - 0.999**step)) + 1e-8)
+            network[i] -= (
+                asked.rate
+                * (mean[i] / (1 - 0.9**step))
+                / (np.sqrt(spread[i] / (1 - 0.999**step)) + 1e-8)
+            )
+
         if step % 20 == 0:
             accuracy = float(((seen[-1] > 0.5) == label).mean())
             curves.add_scalar("accuracy", accuracy, step)
             curves.add_scalar("loss", float(((seen[-1] - label) ** 2).mean()), step)
+
         if step % 100 == 0:
             print(f"step {step:,}: {accuracy:.1%} right", flush=True)
             save(step, n=network, m=mean, s=spread)
+
     curves.close()
-    (OUTPUT / "result.json").write_text(json.dumps({"seed": asked.seed, "accuracy": accuracy}) + "\n")
+    (OUTPUT / "result.json").write_text(
+        json.dumps({"seed": asked.seed, "accuracy": accuracy}) + "\n"
+    )
+
     return 0 if accuracy >= GOOD else 1
 
 

@@ -1,1 +1,3 @@
-"""The runner on the head: passes the gate, hands tasks to Ray, records what they do, tries again."""
+"""The runner on the head: passes the gate, hands tasks to Ray, records what they do, tries
+again.
+"""

@@ -1,4 +1,6 @@
-"""Whether a unit fits now, and where: what nodes have, what other tasks want free, and which nodes are avoided."""
+"""Whether a unit fits now, and where: what nodes have, what other tasks want free, and which nodes
+are avoided.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ _LEAST_WINDOW = 16
 class Capacity:
     """What a run may have of its cluster."""
 
-    def __init__(self, plan: Plan, *, nodes: LivingNodes, in_flight: InFlight, holdings: Holdings) -> None:
+    def __init__(
+        self, plan: Plan, *, nodes: LivingNodes, in_flight: InFlight, holdings: Holdings
+    ) -> None:
         """Look at `nodes`, at what the run has `in_flight`, and at what other runs hold."""
         self._plan = plan
         self._nodes = nodes
@@ -61,7 +65,9 @@ class Capacity:
         return self._suspects.avoided(task, self._nodes.known)
 
     def blame(self, live: Live) -> list[str]:
-        """Note that an attempt was ended for its metric; return all such tasks once its node is avoided for them."""
+        """Note that an attempt was ended for its metric; return all such tasks once its node is
+        avoided for them.
+        """
         node_id = live.record.node_id
         if node_id is None or len(live.unit.tasks) > 1:
             return []
@@ -72,17 +78,23 @@ class Capacity:
         """Note that there is no node for a task; say whether it was waited for long enough."""
         since = self._missing_since.setdefault(problem, time.monotonic())
         self._nodes.look_soon()
-        return time.monotonic() - since >= fit.without_growth(task, self._plan.gate, self._nodes.known)
+        return time.monotonic() - since >= fit.without_growth(
+            task, self._plan.gate, self._nodes.known
+        )
 
     def why_never(self, task: Task, *, idle: float) -> str | None:
-        """Return why a task is not waited for any more after so many idle seconds; None if it is."""
+        """Return why a task is not waited for any more after so many idle seconds; None if it
+        is.
+        """
         alive = self._nodes.known
         if fit.has_all(task, alive) or idle < fit.patience(task, self._plan.gate, alive):
             return None
         return fit.never(task, alive)
 
     def _leaves_room(self, unit: Unit) -> bool:
-        """Say whether a unit leaves what tasks want free for what they start through Ray, and has its own."""
+        """Say whether a unit leaves what tasks want free for what they start through Ray, and has
+        its own.
+        """
         others = self._holdings.others()
         self._has_actors = self._has_actors or any(task.actors for task in unit.tasks)
         if not self._has_actors and not any(each.actors for each in others):
@@ -94,7 +106,9 @@ class Capacity:
         return not kept_free(tasks, places, [own, *others])
 
     def _share_of(self, task: Task, avoided: frozenset[str]) -> Alike | None:
-        """Return the nodes that a task that wants a share gets it of; None if it wants none, or has to wait."""
+        """Return the nodes that a task that wants a share gets it of; None if it wants none, or has
+        to wait.
+        """
         if task.share is None:
             return None
         asked: dict[shares.Size, shares.Asked] = {}

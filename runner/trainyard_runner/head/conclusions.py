@@ -51,8 +51,12 @@ class Conclusions:
         had_culprit = unit.culprit is not None
         unit.ended(live.task, ending.outcome, is_final=ending.is_final)
         unit.reason = ending.reason
+
         if unit.culprit is not None and not had_culprit and not unit.is_over:
-            self._in_flight.stop(unit, f"stopped together with {unit.culprit!r}, which {in_words(ending.outcome)}")
+            self._in_flight.stop(
+                unit, f"stopped together with {unit.culprit!r}, which {in_words(ending.outcome)}"
+            )
+
         if unit.is_over:
             self._over(unit)
 
@@ -89,9 +93,17 @@ class Conclusions:
             self._finish(name, state, unit.attempt, last=unit.reason)
 
     def _finish(
-        self, task: str, state: State, attempts: int, *, reason: str | None = None, last: str | None = None
+        self,
+        task: str,
+        state: State,
+        attempts: int,
+        *,
+        reason: str | None = None,
+        last: str | None = None,
     ) -> None:
-        """Record that a task is not tried again: for a reason of its own, or that of its last attempt."""
+        """Record that a task is not tried again: for a reason of its own, or that of its last
+        attempt.
+        """
         self.counts[state] += 1
         if self._sweep is not None:
             self._sweep.ended(task, state, reason or last)

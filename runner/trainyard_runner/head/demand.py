@@ -1,4 +1,6 @@
-"""What tasks' commands asked of Ray and cannot have now: said here, since a command that waits for it is silent."""
+"""What tasks' commands asked of Ray and cannot have now: said here, since a command that waits for
+it is silent.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ Shape = tuple[tuple[str, float], ...]
 
 @dataclass(frozen=True)
 class Demand:
-    """What waits in Ray: how often which amounts of its resources are asked for, and what nodes have.
+    """What waits in Ray: how often which amounts of its resources are asked for, and what nodes
+    have.
 
     `groups` are placement groups, each with the sum of its bundles.
     """
@@ -47,6 +50,7 @@ def ask() -> Demand:
 
     for each in found.pending_resource_requests:
         requests[shape(each.request.resources_bundle)] += each.count
+
     for gang in found.pending_gang_resource_requests:
         bundles: Counter[str] = Counter()
         for selector in gang.bundle_selectors:
@@ -57,12 +61,21 @@ def ask() -> Demand:
     for node in found.node_states:
         free.update(node.available_resources)
         total.update(node.total_resources)
+
     return Demand(requests, groups, free, total)
 
 
 def shape(resources: Mapping[str, float]) -> Shape:
-    """Return amounts in an order of their own; what is asked for in a placement group's place is not one."""
-    return tuple(sorted((name, float(value)) for name, value in resources.items() if value and "_group_" not in name))
+    """Return amounts in an order of their own; what is asked for in a placement group's place is
+    not one.
+    """
+    return tuple(
+        sorted(
+            (name, float(value))
+            for name, value in resources.items()
+            if value and "_group_" not in name
+        )
+    )
 
 
 def of_task(task: Task) -> Shape:
@@ -71,22 +84,36 @@ def of_task(task: Task) -> Shape:
 
 
 def explain(demand: Demand, connected: Connected, submitted: Iterable[Task]) -> str:
-    """Say what tasks' commands wait for, without what the runner itself has `submitted`; "" if there is nothing.
+    """Say what tasks' commands wait for, without what the runner itself has `submitted`; "" if
+    there is nothing.
 
-    Ray does not tell whose demand it is: where programs of others are connected too, it may be theirs.
+    Ray does not tell whose demand it is: where programs of others are connected too, it may be
+    theirs.
     """
     own = Counter(map(of_task, submitted))
-    lines = [_line(asked, count - own[asked], "wait") for asked, count in demand.requests.items() if count > own[asked]]
-    lines += [_line(asked, count, "in placement groups wait") for asked, count in demand.groups.items()]
+    lines = [
+        _line(asked, count - own[asked], "wait")
+        for asked, count in demand.requests.items()
+        if count > own[asked]
+    ]
+
+    lines += [
+        _line(asked, count, "in placement groups wait") for asked, count in demand.groups.items()
+    ]
     if not lines:
         return ""
 
     asked = [name for each in (*demand.requests, *demand.groups) for name, _ in each]
     left = [_free(name, demand) for name in dict.fromkeys(asked)]
     tasks = connected.tasks
-    who = f"task {tasks[0]}" if len(tasks) == 1 else f"one of {', '.join(tasks[:3])}"
+    if len(tasks) == 1:
+        who = f"task {tasks[0]}"
+    else:
+        who = f"one of {', '.join(tasks[:3])}"
+
     if connected.has_others:
         who += ", or another program on this cluster,"
+
     return f"what {who} started through Ray has no room: {'; '.join(lines)}; {', '.join(left)}"
 
 
@@ -97,12 +124,17 @@ def _line(asked: Shape, count: int, wait: str) -> str:
 
 def _free(name: str, demand: Demand) -> str:
     free = demand.free.get(name, 0.0)
-    shown = f"{round(free / 2**30, 2):g}" if name == "memory" else f"{free:g}"
+    if name == "memory":
+        shown = f"{round(free / 2**30, 2):g}"
+    else:
+        shown = f"{free:g}"
     return f"{shown} of {fit.amount(name, demand.total.get(name, 0.0))} free"
 
 
 class DemandWatch:
-    """Writes down when what commands started through Ray waits for room, and when it does not any more."""
+    """Writes down when what commands started through Ray waits for room, and when it does not any
+    more.
+    """
 
     def __init__(
         self,
@@ -122,13 +154,20 @@ class DemandWatch:
         return self._clock() >= self._due
 
     def look(self, connected: Callable[[], Connected], submitted: Sequence[Task]) -> None:
-        """Look when it is due; `connected` asks who has a driver, `submitted` is what the runner waits for in Ray."""
+        """Look when it is due; `connected` asks who has a driver, `submitted` is what the runner
+        waits for in Ray.
+        """
         if not self.is_due():
             return
+
         self._due = self._clock() + _EVERY
 
         found = connected()
-        text = explain(self._ask(), found, submitted) if found.tasks else ""
+        if found.tasks:
+            text = explain(self._ask(), found, submitted)
+        else:
+            text = ""
+
         if not text:
             self._since = None
         elif self._since is None:

@@ -1,7 +1,9 @@
-"""Drivers of Ray's that tasks' commands are: when Ray calls them ended, and what they left on the cluster.
+"""Drivers of Ray's that tasks' commands are: when Ray calls them ended, and what they left on the
+cluster.
 
 A command that connected to Ray ends with its guard, and Ray then ends its actors and tasks on all
-nodes, a moment later. Detached actors and placement groups stay by Ray's design: they are removed here.
+nodes, a moment later. Detached actors and placement groups stay by Ray's design: they are removed
+here.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from ray.core.generated import gcs_pb2
 
 from trainyard_runner.wire.driver import Driver, is_run, left_in_words
 
-# Ray was measured to call a killed driver ended after 0.1 s; a node that died with it takes 10 to 46 s.
+# Ray was measured to call a killed driver ended after 0.1 s; a node that died with it takes 10 to
+# 46 s.
 PATIENCE = 60.0
 _EVERY = 0.1
 _ANSWER = 10.0
@@ -44,7 +47,9 @@ class RayJob:
 
 @dataclass(frozen=True)
 class Connected:
-    """The drivers that can wait for room: the tasks of this run that have one, and whether others do."""
+    """The drivers that can wait for room: the tasks of this run that have one, and whether others
+    do.
+    """
 
     tasks: tuple[str, ...] = ()
     has_others: bool = False
@@ -87,7 +92,9 @@ class TheRay:
         """Return Ray's own table of jobs, ended ones too."""
         client = ray._private.worker.global_worker.gcs_client
         try:
-            found = client.get_all_job_info(skip_submission_job_info_field=True, skip_is_running_tasks_field=True)
+            found = client.get_all_job_info(
+                skip_submission_job_info_field=True, skip_is_running_tasks_field=True
+            )
         except TypeError:
             # Older ones (2.36) have no such choice, and ask every driver.
             found = client.get_all_job_info()
@@ -98,11 +105,21 @@ class TheRay:
         ids = list(job_ids)
         if not ids:
             return Left()
+
         accessor = _tables()
-        found = [entry for job_id in ids for entry in accessor.get_actor_table(ray.JobID(job_id), None)]
-        actors = [actor for actor in map(gcs_pb2.ActorTableData.FromString, found) if actor.state != _DEAD]
-        all_groups = map(gcs_pb2.PlacementGroupTableData.FromString, accessor.get_placement_group_table())
-        groups = [group for group in all_groups if group.creator_job_id in ids and group.state != _REMOVED]
+        found = [
+            entry for job_id in ids for entry in accessor.get_actor_table(ray.JobID(job_id), None)
+        ]
+        actors = [
+            actor for actor in map(gcs_pb2.ActorTableData.FromString, found) if actor.state != _DEAD
+        ]
+        all_groups = map(
+            gcs_pb2.PlacementGroupTableData.FromString, accessor.get_placement_group_table()
+        )
+        groups = [
+            group for group in all_groups if group.creator_job_id in ids and group.state != _REMOVED
+        ]
+
         return Left(
             tuple(actor.actor_id for actor in actors if actor.is_detached),
             tuple(group.placement_group_id for group in groups if group.is_detached),
@@ -110,29 +127,55 @@ class TheRay:
         )
 
     def held(self, job_id: bytes) -> list[tuple[str, Mapping[str, float]]]:
-        """Return what a driver's actors and placement groups hold: ids of nodes, each with amounts."""
+        """Return what a driver's actors and placement groups hold: ids of nodes, each with
+        amounts.
+        """
         accessor = _tables()
-        actors = map(gcs_pb2.ActorTableData.FromString, accessor.get_actor_table(ray.JobID(job_id), "ALIVE"))
-        groups = map(gcs_pb2.PlacementGroupTableData.FromString, accessor.get_placement_group_table())
-        bundles = [bundle for group in groups if group.creator_job_id == job_id for bundle in group.bundles]
+        actors = map(
+            gcs_pb2.ActorTableData.FromString, accessor.get_actor_table(ray.JobID(job_id), "ALIVE")
+        )
+        groups = map(
+            gcs_pb2.PlacementGroupTableData.FromString, accessor.get_placement_group_table()
+        )
+        bundles = [
+            bundle for group in groups if group.creator_job_id == job_id for bundle in group.bundles
+        ]
         # An actor in a placement group holds what that group holds already.
-        alone = [actor for actor in actors if not any("_group_" in name for name in actor.required_resources)]
+        alone = []
+
+        for actor in actors:
+            if not any("_group_" in name for name in actor.required_resources):
+                alone.append(actor)
+
         return [
             *((actor.address.node_id.hex(), dict(actor.required_resources)) for actor in alone),
-            *((bundle.node_id.hex(), dict(bundle.unit_resources)) for bundle in bundles if bundle.node_id),
+            *(
+                (bundle.node_id.hex(), dict(bundle.unit_resources))
+                for bundle in bundles
+                if bundle.node_id
+            ),
         ]
 
     def remove(self, left: Left) -> None:
         """Ask Ray to end what drivers left; returns before it has."""
         worker = ray._private.worker.global_worker
         if left.actors:
-            from ray.core.generated import gcs_service_pb2, gcs_service_pb2_grpc  # 0.1 s, and seldom needed
+            from ray.core.generated import (
+                gcs_service_pb2,
+                gcs_service_pb2_grpc,
+            )  # 0.1 s, and seldom needed
 
             # `ray.kill` wants a handle, which an actor without a name gives to nobody.
-            actors = gcs_service_pb2_grpc.ActorInfoGcsServiceStub(create_gcs_channel(worker.gcs_client.address))
+            actors = gcs_service_pb2_grpc.ActorInfoGcsServiceStub(
+                create_gcs_channel(worker.gcs_client.address)
+            )
+
             for actor in left.actors:
-                request = gcs_service_pb2.KillActorViaGcsRequest(actor_id=actor, force_kill=True, no_restart=True)
+                request = gcs_service_pb2.KillActorViaGcsRequest(
+                    actor_id=actor, force_kill=True, no_restart=True
+                )
                 actors.KillActorViaGcs(request, timeout=_ANSWER)
+
         for group in left.groups:
             worker.core_worker.remove_placement_group(ray.PlacementGroupID(group))
 
@@ -165,7 +208,9 @@ class _Attempt:
 
 
 class Drivers:
-    """The attempts of a run whose commands have ended, until nothing of theirs is left on the cluster."""
+    """The attempts of a run whose commands have ended, until nothing of theirs is left on the
+    cluster.
+    """
 
     def __init__(
         self,
@@ -186,7 +231,9 @@ class Drivers:
         return bool(self._ending)
 
     def ended(self, task: str, attempt: int, go_on: Callable[[], None]) -> None:
-        """Call `go_on` once Ray calls what this attempt connected to it ended, and what it left is removed."""
+        """Call `go_on` once Ray calls what this attempt connected to it ended, and what it left is
+        removed.
+        """
         self._ending.append(_Attempt(Driver(self._run, task, attempt), self._clock(), go_on))
         self._due = 0.0
 
@@ -195,20 +242,31 @@ class Drivers:
         jobs = [job for job in self._ray.jobs() if not job.is_dead]
         drivers = [job.driver for job in jobs if job.driver is not None]
         own = {driver.task for driver in drivers if driver.run == self._run}
-        others = any(job.is_foreign for job in jobs) or any(driver.run != self._run for driver in drivers)
+        others = any(job.is_foreign for job in jobs) or any(
+            driver.run != self._run for driver in drivers
+        )
         return Connected(tuple(sorted(own)), others)
 
     def look(self) -> None:
         """Go on with those that are through, with one question to Ray for all of them."""
         if not self._ending or self._clock() < self._due:
             return
+
         self._due = self._clock() + _EVERY
-        jobs = [job for job in self._ray.jobs() if job.driver is not None and job.driver.run == self._run]
+        jobs = []
+        for job in self._ray.jobs():
+            if job.driver is not None and job.driver.run == self._run:
+                jobs.append(job)
+
         for attempt in list(self._ending):
             own = [job for job in jobs if job.driver == attempt.driver]
             is_late = self._clock() - attempt.since > PATIENCE
             if is_late:
-                self._note(f"{attempt.driver.task}: Ray has not ended after {PATIENCE:.0f} s what it started")
+                self._note(
+                    f"{attempt.driver.task}: Ray has not ended after {PATIENCE:.0f} s what it "
+                    "started"
+                )
+
             if is_late or self._is_through(attempt, own):
                 self._ending.remove(attempt)
                 attempt.go_on()
@@ -225,14 +283,18 @@ class Drivers:
         left = self._ray.left(job.job_id for job in own)
         if left:
             if not attempt.is_noted:
-                self._note(f"{attempt.driver.task}: attempt {attempt.driver.attempt} left {left}: removed")
+                self._note(
+                    f"{attempt.driver.task}: attempt {attempt.driver.attempt} left {left}: removed"
+                )
             attempt.is_noted = True
             self._ray.remove(left)
         return not left and not left.is_leaving
 
 
 def held(cluster: Ray, nodes: Mapping[str, str]) -> dict[str, dict[str, Counter[str]]]:
-    """Return what tasks' drivers hold by what they started: by run and node, whose name `nodes` has by its id."""
+    """Return what tasks' drivers hold by what they started: by run and node, whose name `nodes` has
+    by its id.
+    """
     found: dict[str, dict[str, Counter[str]]] = {}
     for job in cluster.jobs():
         if job.driver is None or job.is_dead:
@@ -248,7 +310,10 @@ def remove_what_dead_runs_left(note: Callable[[str], None], *, cluster: Ray | No
     found = cluster or TheRay()
     jobs = found.jobs()
     going = {job.submission for job in jobs if job.submission and not job.is_dead}
-    dead = [job for job in jobs if job.is_dead and job.driver is not None and job.driver.run not in going]
+    dead = []
+    for job in jobs:
+        if job.is_dead and job.driver is not None and job.driver.run not in going:
+            dead.append(job)
     left = found.left(job.job_id for job in dead)
     if left:
         note(f"earlier runs left {left}: removed")

@@ -1,4 +1,6 @@
-"""Checkpoints on storage that outlives the head: where a cluster has some, its runs keep theirs there."""
+"""Checkpoints on storage that outlives the head: where a cluster has some, its runs keep theirs
+there.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from trainyard_runner.wire import names
 
 @dataclass(frozen=True)
 class Kept:
-    """Where a run keeps its checkpoints, None for the head's disk; why not on the storage that there is."""
+    """Where a run keeps its checkpoints, None for the head's disk; why not on the storage that
+    there is.
+    """
 
     at: str | None = None
     problem: str = ""
@@ -31,16 +35,23 @@ def place(run: Path, storage: str | None) -> Kept:
 
 
 def find(run: Path, task: str, storage: str | None) -> Path | None:
-    """Return a former run's checkpoint of a task: on this head, else on `storage`, where an earlier head left it."""
+    """Return a former run's checkpoint of a task: on this head, else on `storage`, where an earlier
+    head left it.
+    """
     archive = names.checkpoint_archive(task)
     places = [run / archive]
     if storage is not None:
         places.append(Path(storage) / run.name / Path(archive).name)
-    return next((path for path in places if path.is_file()), None)
+    for path in places:
+        if path.is_file():
+            return path
+    return None
 
 
 def share(source: Path, target: Path) -> None:
-    """Give a checkpoint to another run, without a copy where the storage can: file systems over objects cannot."""
+    """Give a checkpoint to another run, without a copy where the storage can: file systems over
+    objects cannot.
+    """
     target.parent.mkdir(exist_ok=True)
     target.unlink(missing_ok=True)
     try:

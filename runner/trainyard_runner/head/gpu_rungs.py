@@ -1,9 +1,11 @@
-"""The rungs of the smoke test about GPUs: as many as declared, usable, and each task sees its own only. Pure."""
+"""The rungs of the smoke test about GPUs: as many as declared, usable, and each task sees its own
+only. Pure.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from trainyard_runner.head.rungs import Answer, with_facts
@@ -13,20 +15,40 @@ from trainyard_runner.wire.plan import Gate
 
 # NVIDIA's GPUs for computing alone.
 _COMPUTE_ONLY = re.compile(r"\b(?:[PVAH]100|A30|[AH]800|H20|G?H200|G?B[123]00)\b")
-_RT_CORES = "Use nodes with RT cores (L4, L40S, A10, RTX), or train without Kit and `graphics`: images/isaac-lab."
+_RT_CORES = (
+    "Use nodes with RT cores (L4, L40S, A10, RTX), or train without Kit and `graphics`: "
+    "images/isaac-lab."
+)
 _LOADER = "That is Vulkan's loader: put it into the image (Debian, Ubuntu: libvulkan1)."
-_CAPABILITIES = "Set NVIDIA_DRIVER_CAPABILITIES to `all` under `env:` of the cluster file, and recreate the nodes."
-_DRIVER = "The driver's graphics libraries must be there; in containers NVIDIA_DRIVER_CAPABILITIES=all mounts them."
+_CAPABILITIES = (
+    "Set NVIDIA_DRIVER_CAPABILITIES to `all` under `env:` of the cluster file, and "
+    "recreate the nodes."
+)
+_DRIVER = (
+    "The driver's graphics libraries must be there; in containers "
+    "NVIDIA_DRIVER_CAPABILITIES=all mounts them."
+)
 
 
 def gpus(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
     """Declared, Ray's and the driver's number of GPUs agree."""
     if not any(answer.node.gpus or members.gpus(gate, answer.node) for answer in answers):
         needed = bool(gate.needs.get("gpus") or gate.needs.get("graphics"))
-        hint = "Dispatch to a cluster with GPUs, or remove `gpus` and `graphics` from `smoke:` in the job file."
-        detail = "the job needs GPUs, and no node has any" if needed else "no GPUs declared"
-        yield Check("gpus", None, not needed, detail, skipped=not needed, hint=hint if needed else None)
+        hint = (
+            "Dispatch to a cluster with GPUs, or remove `gpus` and `graphics` from `smoke:` "
+            "in the job file."
+        )
+
+        if needed:
+            detail = "the job needs GPUs, and no node has any"
+        else:
+            detail = "no GPUs declared"
+
+        yield Check(
+            "gpus", None, not needed, detail, skipped=not needed, hint=hint if needed else None
+        )
         return
+
     for answer, facts in with_facts(answers):
         wanted = members.gpus(gate, answer.node)
         if not wanted and not answer.node.gpus:
@@ -36,40 +58,66 @@ def gpus(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
             detail = f"{wanted:g} declared, Ray has {answer.node.gpus:g}"
             yield Check("gpus", answer.node.name, False, detail, hint=hint)
         elif gate.simulated_gpus:
-            yield Check("gpus", answer.node.name, True, f"{wanted:g}, simulated; nvidia-smi not asked")
+            yield Check(
+                "gpus", answer.node.name, True, f"{wanted:g}, simulated; nvidia-smi not asked"
+            )
         else:
             yield _real_gpus(answer.node.name, facts["nvidia_smi"], wanted)
 
 
 def torch(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
     """Where torch is, it counts the same GPUs and multiplies matrices correctly on each."""
-    needed = bool(gate.needs.get("torch"))
+    is_needed = bool(gate.needs.get("torch"))
     for answer, facts in with_facts(answers):
-        said = facts.get("torch")
-        name = answer.node.name
-        if said is None:
-            why = "GPUs are simulated" if gate.simulated_gpus and answer.node.gpus else "no GPUs on this node"
-            yield Check("torch", name, True, why, skipped=True)
-        elif said.get("missing"):
-            hint = "Put torch into the image, or remove `smoke: {torch: true}` from the job file." if needed else None
-            yield Check("torch", name, not needed, "not importable there", skipped=not needed, hint=hint)
-        elif "error" in said:
-            yield Check("torch", name, False, said["error"], hint="Driver, CUDA and torch must fit; try a newer image.")
-        elif gate.simulated_gpus or not answer.node.gpus:
-            yield Check("torch", name, True, f"torch {said['version']}")
-        elif said["count"] != answer.node.gpus:
-            detail = f"torch {said['version']} sees {said['count']} GPUs, Ray {answer.node.gpus:g}"
-            yield Check("torch", name, False, detail, hint="A torch built for CPU only, or a driver that is too old.")
-        elif said["wrong"]:
-            detail = f"wrong product of matrices on GPU {', '.join(map(str, said['wrong']))}"
-            yield Check("torch", name, False, detail, hint="The GPU is faulty: take it out of the cluster.")
+        node = answer.node
+        found = facts.get("torch")
+        if found is None:
+            is_simulated = gate.simulated_gpus and node.gpus
+            why = "GPUs are simulated" if is_simulated else "no GPUs on this node"
+            yield Check("torch", node.name, True, why, skipped=True)
+        elif found.get("missing"):
+            yield _torch_is_missing(node.name, is_needed=is_needed)
+        elif "error" in found:
+            hint = "Driver, CUDA and torch must fit; try a newer image."
+            yield Check("torch", node.name, False, found["error"], hint=hint)
+        elif gate.simulated_gpus or not node.gpus:
+            yield Check("torch", node.name, True, f"torch {found['version']}")
         else:
-            yield Check("torch", name, True, f"torch {said['version']}, {said['count']} GPUs, products correct")
+            yield _torch_on_gpus(found, node.name, gpus=node.gpus)
+
+
+def _torch_is_missing(node: str, *, is_needed: bool) -> Check:
+    detail = "not importable there"
+    if not is_needed:
+        return Check("torch", node, True, detail, skipped=True)
+
+    hint = "Put torch into the image, or remove `smoke: {torch: true}` from the job file."
+    return Check("torch", node, False, detail, hint=hint)
+
+
+def _torch_on_gpus(found: Mapping[str, Any], node: str, *, gpus: float) -> Check:
+    version = f"torch {found['version']}"
+    if found["count"] != gpus:
+        detail = f"{version} sees {found['count']} GPUs, Ray {gpus:g}"
+        hint = "A torch built for CPU only, or a driver that is too old."
+        return Check("torch", node, False, detail, hint=hint)
+
+    if found["wrong"]:
+        detail = f"wrong product of matrices on GPU {', '.join(map(str, found['wrong']))}"
+        hint = "The GPU is faulty: take it out of the cluster."
+        return Check("torch", node, False, detail, hint=hint)
+
+    detail = f"{version}, {found['count']} GPUs, products correct"
+    return Check("torch", node, True, detail)
 
 
 def isolation(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
     """A task with one GPU sees exactly its own."""
-    hint = "Nothing may set CUDA_VISIBLE_DEVICES for Ray's workers (RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES)."
+    hint = (
+        "Nothing may set CUDA_VISIBLE_DEVICES for Ray's workers "
+        "(RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES)."
+    )
+
     for answer, facts in with_facts(answers):
         name = answer.node.name
         if answer.node.gpus < 1:
@@ -77,10 +125,15 @@ def isolation(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
         elif not answer.isolated:
             yield Check("isolation", name, True, "all GPUs are in use", skipped=True)
         elif len(facts["assigned"]) != 1 or facts["visible"] != facts["assigned"][0]:
-            detail = f"a task with GPU {facts['assigned']} sees CUDA_VISIBLE_DEVICES={facts['visible']!r}"
+            detail = (
+                f"a task with GPU {facts['assigned']} sees "
+                f"CUDA_VISIBLE_DEVICES={facts['visible']!r}"
+            )
             yield Check("isolation", name, False, detail, hint=hint)
         elif (inside := facts.get("torch_isolated", {}).get("count", 1)) != 1:
-            yield Check("isolation", name, False, f"a task with one GPU sees {inside} in torch", hint=hint)
+            yield Check(
+                "isolation", name, False, f"a task with one GPU sees {inside} in torch", hint=hint
+            )
         elif (wrong := _not_its_own(answer.each)) is not None:
             yield Check("isolation", name, False, wrong, hint=hint)
         else:
@@ -93,7 +146,9 @@ def isolation(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
 
 
 def graphics(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
-    """Where the job needs it, Vulkan finds a GPU that renders: a green nvidia-smi does not say so (IsaacSim#357)."""
+    """Where the job needs it, Vulkan finds a GPU that renders: a green nvidia-smi does not say so
+    (IsaacSim#357).
+    """
     for answer, facts in with_facts(answers) if gate.needs.get("graphics") else ():
         name = answer.node.name
         if "graphics" not in facts:
@@ -101,24 +156,41 @@ def graphics(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
         elif wrong := _no_graphics(facts, simulated=gate.simulated_gpus):
             yield Check("graphics", name, False, wrong[0], hint=wrong[1])
         else:
-            yield Check("graphics", name, True, ", ".join(device["name"] for device in facts["graphics"]["devices"]))
+            yield Check(
+                "graphics",
+                name,
+                True,
+                ", ".join(device["name"] for device in facts["graphics"]["devices"]),
+            )
 
 
 def _no_graphics(facts: dict[str, Any], *, simulated: bool) -> tuple[str, str] | None:
-    """Return why nothing renders on a node, and what helps. Where GPUs are simulated, a CPU that renders is enough."""
+    """Return why nothing renders on a node, and what helps. Where GPUs are simulated, a CPU that
+    renders is enough.
+    """
     found = facts["graphics"]
     devices = found.get("devices", ())
     capabilities = found["capabilities"]
+
     for model in facts.get("nvidia_smi", {}).get("models", ()):
         if _COMPUTE_ONLY.search(model):
             return f"{model} has no RT cores: Isaac Sim's Kit does not run on it", _RT_CORES
+
     if "error" in found:
-        return f"Vulkan: {found['error']}", _LOADER if "libvulkan.so.1" in found["error"] else _DRIVER
+        return f"Vulkan: {found['error']}", _LOADER if "libvulkan.so.1" in found[
+            "error"
+        ] else _DRIVER
     if any(simulated or not device["cpu"] for device in devices):
         return None
-    finds = f"Vulkan finds only a CPU ({devices[0]['name']})" if devices else "Vulkan finds no device"
+
+    if devices:
+        finds = f"Vulkan finds only a CPU ({devices[0]['name']})"
+    else:
+        finds = "Vulkan finds no device"
+
     if capabilities is None or {"graphics", "all"} & set(capabilities.split(",")):
         return finds, _DRIVER
+
     return f"{finds}: NVIDIA_DRIVER_CAPABILITIES={capabilities} lacks graphics", _CAPABILITIES
 
 
@@ -128,18 +200,36 @@ def _not_its_own(each: Sequence[dict[str, Any]]) -> str | None:
         if problem := said.get("problem"):
             return f"no task with a GPU runs next to the others: {problem}"
         if len(said["assigned"]) != 1 or said["visible"] != said["assigned"][0]:
-            return f"a task with GPU {said['assigned']} sees CUDA_VISIBLE_DEVICES={said['visible']!r}"
+            return (
+                f"a task with GPU {said['assigned']} sees CUDA_VISIBLE_DEVICES={said['visible']!r}"
+            )
+
     seen = sorted(str(said["visible"]) for said in each)
     if len(set(seen)) < len(seen):
-        return f"{len(seen)} tasks that run at the same time see GPU {', '.join(seen)}: one of them is shared"
+        return (
+            f"{len(seen)} tasks that run at the same time see GPU {', '.join(seen)}: one of "
+            "them is shared"
+        )
+
     return None
 
 
 def _real_gpus(name: str, said: dict[str, Any], wanted: float) -> Check:
     if "error" in said:
-        hint = "Install the NVIDIA driver and its container toolkit there; recreate a container that lost its GPUs."
+        hint = (
+            "Install the NVIDIA driver and its container toolkit there; recreate a container "
+            "that lost its GPUs."
+        )
         return Check("gpus", name, False, said["error"], hint=hint)
+
     if said["count"] != wanted:
         hint = "Declare what there is, or make all GPUs visible on the node."
-        return Check("gpus", name, False, f"{wanted:g} declared, nvidia-smi counts {said['count']}", hint=hint)
+        return Check(
+            "gpus",
+            name,
+            False,
+            f"{wanted:g} declared, nvidia-smi counts {said['count']}",
+            hint=hint,
+        )
+
     return Check("gpus", name, True, f"{wanted:g}: declared, Ray's and nvidia-smi's count agree")

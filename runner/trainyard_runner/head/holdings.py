@@ -1,4 +1,6 @@
-"""What runs hold of a cluster and want free of it: each says so in a file, and leaves room for what others say."""
+"""What runs hold of a cluster and want free of it: each says so in a file, and leaves room for what
+others say.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ _EVERY = 1.0
 class Holding:
     """What a run holds: by node, amounts of Ray's resources, and under "tasks" by how many tasks.
 
-    `actors` is what it wants free for what its tasks start through Ray, on any nodes; nothing holds that in Ray.
+    `actors` is what it wants free for what its tasks start through Ray, on any nodes; nothing holds
+    that in Ray.
     """
 
     run: str
@@ -58,12 +61,20 @@ class Holdings:
         nodes: Mapping[str, Mapping[str, float]],
         actors: Mapping[str, float],
     ) -> None:
-        """Say what this run holds on nodes and wants free for actors, and how many tasks it has in which state."""
-        document: dict[str, Any] = {"driver": self._driver, "tasks": {**tasks, **ended}, "nodes": nodes}
+        """Say what this run holds on nodes and wants free for actors, and how many tasks it has in
+        which state.
+        """
+        document: dict[str, Any] = {
+            "driver": self._driver,
+            "tasks": {**tasks, **ended},
+            "nodes": nodes,
+        }
+
         document["actors"] = dict(actors)
         text = json.dumps(document)
         if text == self._published:
             return
+
         # On a full disk others do not learn what this run holds; it goes on.
         with suppress(OSError):
             self._file.parent.mkdir(exist_ok=True)
@@ -80,14 +91,25 @@ class Holdings:
         return self._known
 
     def read_others(self) -> Iterator[Holding]:
-        """Yield what other runs hold; those that died before they took it back are dead to Ray too."""
+        """Yield what other runs hold; those that died before they took it back are dead to Ray
+        too.
+        """
         paths = [path for path in self._file.parent.glob("*.json") if path != self._file]
-        going = {job["JobID"] for job in state.jobs() if not job["IsDead"]} if paths else set()
+        if paths:
+            going = {job["JobID"] for job in state.jobs() if not job["IsDead"]}
+        else:
+            going = set()
+
         for path in paths:
             with suppress(OSError, ValueError, KeyError):
                 found = json.loads(path.read_text())
                 if found["driver"] in going:
-                    yield Holding(path.stem, found["nodes"], found.get("actors") or {}, found["tasks"]["waiting"])
+                    yield Holding(
+                        path.stem,
+                        found["nodes"],
+                        found.get("actors") or {},
+                        found["tasks"]["waiting"],
+                    )
 
     def close(self) -> None:
         """Take back what this run said."""
@@ -95,24 +117,33 @@ class Holdings:
             self._file.unlink(missing_ok=True)
 
 
-def kept_free(unit: Sequence[Task], places: Sequence[Node], holdings: Iterable[Holding]) -> list[str]:
-    """Return the resources of which a unit would take what tasks that run want free, or lacks what it wants itself.
+def kept_free(
+    unit: Sequence[Task], places: Sequence[Node], holdings: Iterable[Holding]
+) -> list[str]:
+    """Return the resources of which a unit would take what tasks that run want free, or lacks what
+    it wants itself.
 
     There are none while no task wants any: Ray alone decides then.
     """
     found = list(holdings)
     if not any(each.actors for each in found) and not any(task.actors for task in unit):
         return []
-    return fit.lacking(unit, places, {name: sum(each.all_of(name) for each in found) for name in RESOURCES})
+    return fit.lacking(
+        unit, places, {name: sum(each.all_of(name) for each in found) for name in RESOURCES}
+    )
 
 
 def in_numbers(task: Task, alive: Sequence[Node]) -> Task:
     """Return what a task waits for in numbers: its share of the first node that it may be of."""
-    return next((one.taken(task) for one in shares.alike(task, alive)), task)
+    for one in shares.alike(task, alive):
+        return one.taken(task)
+    return task
 
 
 def by_node(running: Iterable[tuple[str | None, Task]]) -> dict[str, dict[str, float]]:
-    """Return how many tasks run on each node, and what they hold there; "" where their node is not known yet."""
+    """Return how many tasks run on each node, and what they hold there; "" where their node is not
+    known yet.
+    """
     held: dict[str, dict[str, float]] = {}
     for node, task in running:
         here = held.setdefault(node or "", dict.fromkeys([*RESOURCES, "tasks"], 0.0))

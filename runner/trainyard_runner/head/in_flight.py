@@ -1,4 +1,6 @@
-"""Attempts that Ray has: submitted, heard of until they end, and closed once nothing that they started is left."""
+"""Attempts that Ray has: submitted, heard of until they end, and closed once nothing that they
+started is left.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ class InFlight:
         queue: Queue,
         nodes: LivingNodes,
     ) -> None:
-        """Hand attempts to a submitter and what they say to `records`; units that have not begun return to `queue`."""
+        """Hand attempts to a submitter and what they say to `records`; units that have not begun
+        return to `queue`.
+        """
         self._plan = plan
         self._submitter = submitter
         self._records = records
@@ -93,7 +97,9 @@ class InFlight:
 
     def submit(self, units: Sequence[Unit], place: Place) -> None:
         """Start attempts of one shape, one after the other. Raises NodeMissingError."""
-        self._ray_tasks |= self._submitter.submit(units, self._nodes.known, place.avoided, place.among[0])
+        self._ray_tasks |= self._submitter.submit(
+            units, self._nodes.known, place.avoided, place.among[0]
+        )
 
     def reserve(self, unit: Unit, place: Place) -> None:
         """Ask Ray for the places of a gang. Raises NodeMissingError."""
@@ -130,18 +136,29 @@ class InFlight:
         """Take back from Ray what waits there for other nodes than it should by now."""
         for generator, ray_task in self._ray_tasks.items():
             live = next(iter(ray_task.open.values()), None)
-            if live is None or ray_task.is_placed or ray_task.is_withdrawn or len(live.unit.tasks) > 1:
+            if (
+                live is None
+                or ray_task.is_placed
+                or ray_task.is_withdrawn
+                or len(live.unit.tasks) > 1
+            ):
                 continue
             if ray_task.avoided != avoided(live.task):
                 ray_task.is_withdrawn = True
                 ray.cancel(generator)
 
     def lose_dead_nodes(self) -> None:
-        """End attempts on nodes that Ray calls dead: its call to a worker that stands still returns minutes later."""
+        """End attempts on nodes that Ray calls dead: its call to a worker that stands still returns
+        minutes later.
+        """
         alive = {node.node_id for node in self._nodes.known}
         for generator, ray_task in list(self._ray_tasks.items()):
             node_id = ray_task.node_id
-            if node_id is not None and node_id not in alive and not ray.wait([generator], timeout=0)[0]:
+            if (
+                node_id is not None
+                and node_id not in alive
+                and not ray.wait([generator], timeout=0)[0]
+            ):
                 del self._ray_tasks[generator]
                 for live in ray_task.open.values():
                     self._end(live, Ending("lost", f"node {self._records.node_name(node_id)} died"))
@@ -154,7 +171,9 @@ class InFlight:
             for live in ray_task.open.values()
             if live.unit is unit
         ]
-        self._board.stop([self._name(live) for _, _, live in found], reason, grace=self._plan.stop_grace)
+        self._board.stop(
+            [self._name(live) for _, _, live in found], reason, grace=self._plan.stop_grace
+        )
         for generator, ray_task, _ in found:
             if not ray_task.is_placed:
                 ray.cancel(generator)
@@ -187,16 +206,26 @@ class InFlight:
         except StopIteration:
             del self._ray_tasks[generator]
             self._take_back(ray_task)
+
             for live in ray_task.open.values():
                 culprit = live.unit.culprit
-                self._end(live, losses.unsaid(node=live.record.node, is_stopping=self._is_stopping, culprit=culprit))
-        except Exception as error:  # Ray's errors have no common base for tasks that failed on a node
+                self._end(
+                    live,
+                    losses.unsaid(
+                        node=live.record.node, is_stopping=self._is_stopping, culprit=culprit
+                    ),
+                )
+        except (
+            Exception
+        ) as error:  # Ray's errors have no common base for tasks that failed on a node
             del self._ray_tasks[generator]
             self._take_back(ray_task)
             if ray_task.open:
                 self._lose(list(ray_task.open.values()), error)
         else:
-            self._queue.give_back([ray_task.open.pop(number).unit for number, batch in said if batch is None])
+            self._queue.give_back(
+                [ray_task.open.pop(number).unit for number, batch in said if batch is None]
+            )
             for number, batch in said:
                 if batch is not None:
                     self._hear(ray_task, number, batch)
@@ -216,14 +245,17 @@ class InFlight:
         live = ray_task.open[number]
         record = live.record
         live.held.clear()
+
         if not record.is_started:
             self._progress_at = time.monotonic()
 
         had_failure = record.failure is not None
         self._records.apply(record, batch)
         ray_task.node_id = record.node_id
+
         if record.failure and not had_failure:
             self._board.stop([self._name(live)], record.failure, grace=self._plan.stop_grace)
+
         if record.is_ready and not record.is_started:
             self._let_go(live.unit)
 
@@ -243,31 +275,44 @@ class InFlight:
             self._board.go(unit.attempt)
 
     def _lose(self, attempts: Sequence[Live], error: Exception) -> None:
-        """End the attempts of one task of Ray's that failed; those that it cannot have begun are given back."""
+        """End the attempts of one task of Ray's that failed; those that it cannot have begun are
+        given back.
+        """
         first = attempts[0].record
         ending = self._explain(first, error, is_alone=len(attempts) == 1)
-        if isinstance(error, WorkerCrashedError) and ending.outcome == "lost" and not first.is_started:
+        if (
+            isinstance(error, WorkerCrashedError)
+            and ending.outcome == "lost"
+            and not first.is_started
+        ):
             ending = _crashed(attempts, ending)
+
         if isinstance(error, RayTaskError):
             self._queue.give_back([live.unit for live in attempts[1:]])
             attempts = attempts[:1]
+
         self._queue.was_slow(attempts[0].task.shape)
         for live in attempts:
             self._end(live, ending)
 
     def _explain(self, record: AttemptRecord, error: Exception, *, is_alone: bool) -> Ending:
         self._nodes.look()
-        is_alive = record.node is None or any(node.name == record.node for node in self._nodes.known)
+        is_alive = record.node is None or any(
+            node.name == record.node for node in self._nodes.known
+        )
         if self._is_stopping:
             return Ending("stopped", "the run was stopped")
         ending = losses.explain(error, node=record.node, node_is_alive=is_alive, is_alone=is_alone)
         if ending.outcome == "lost":
-            # Ray may offer a dying node again until it knows; the pause keeps attempts from being wasted on it.
+            # Ray may offer a dying node again until it knows; the pause keeps attempts from being
+            # wasted on it.
             self._pause_until = time.monotonic() + _AFTER_LOSS
         return ending
 
     def _end(self, live: Live, unsaid: Ending | None = None) -> None:
-        """End an attempt as its worker said, or else as it looks from here, once nothing that it started is left."""
+        """End an attempt as its worker said, or else as it looks from here, once nothing that it
+        started is left.
+        """
         said = live.record.ended
         if not live.record.is_started or (said and said["seconds"] < QUICK):
             # Nothing connects to Ray in so short a time.
@@ -301,7 +346,9 @@ def _ending(live: Live, unsaid: Ending | None) -> Ending:
 
 
 def _crashed(attempts: Sequence[Live], ending: Ending) -> Ending:
-    """Say with what a worker crashed before its tasks began. The same twice is final: packages that conflict."""
+    """Say with what a worker crashed before its tasks began. The same twice is final: packages that
+    conflict.
+    """
     said = losses.of_worker()
     if not said:
         return ending

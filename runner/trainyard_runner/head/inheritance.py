@@ -1,6 +1,8 @@
-"""What tasks of a resumed run begin with: the operator sends it part by part, and the head keeps it as archives.
+"""What tasks of a resumed run begin with: the operator sends it part by part, and the head keeps it
+as archives.
 
-A part lies in the memory of Ray's GCS until it is taken from there; the operator is never more than a few ahead.
+A part lies in the memory of Ray's GCS until it is taken from there; the operator is never more than
+a few ahead.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The log of a run's Ray job, which Ray's own dashboard shows: what tasks print, a line at a time, with their names."""
+"""The log of a run's Ray job, which Ray's own dashboard shows: what tasks print, a line at a time,
+with their names.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,8 @@ import contextlib
 import sys
 from typing import IO
 
-# Ray keeps this log on the head's disk and does not roll it. All of it is in the run's event stream.
+# Ray keeps this log on the head's disk and does not roll it. All of it is in the run's event
+# stream.
 LIMIT = 16 * 1024 * 1024
 # A line that never ends is written in parts.
 _LONGEST = 16 * 1024
@@ -41,13 +44,18 @@ class JobLog:
 
     def _lines(self, task: str, lines: list[str]) -> None:
         # Of a line that was drawn again and again, such as a progress bar, the last form.
-        text = "".join(f"[{task}] {line.rstrip(chr(13)).rpartition(chr(13))[2]}\n" for line in lines)
+        text = "".join(
+            f"[{task}] {line.rstrip(chr(13)).rpartition(chr(13))[2]}\n" for line in lines
+        )
         if not text:
             return
         self._left -= len(text)
         self._write(text)
         if self._left <= 0:
-            self._write(f"tasks have printed more than this log holds; all of it: trainyard train.logs {self._run}\n")
+            self._write(
+                "tasks have printed more than this log holds; all of it: trainyard train.logs "
+                f"{self._run}\n"
+            )
 
     def _write(self, text: str) -> None:
         # A full disk costs this log its lines, and no task anything.

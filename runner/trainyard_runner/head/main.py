@@ -10,7 +10,7 @@ import threading
 import time
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import ray
 from ray.experimental.internal_kv import (
@@ -51,7 +51,9 @@ class Stopping:
             signal.signal(number, self._ask)
 
     def left(self) -> float | None:
-        return None if self._at is None else max(0.0, self._at - time.monotonic())
+        if self._at is None:
+            return None
+        return max(0.0, self._at - time.monotonic())
 
     def asked(self) -> bool:
         return self._at is not None
@@ -67,6 +69,7 @@ def main(run: str, *, plan_text: bytes, runner_name: str, runner: bytes, started
     if the_plan.sweep:
         # While the smoke test goes.
         threading.Thread(target=study.missing, args=[the_plan.sweep["search"]], daemon=True).start()
+
     logs = Path(ray._private.worker.global_worker.node.get_logs_dir_path())
     directory = logs / names.run_directory(run)
     stream = EventStream(directory)
@@ -77,6 +80,7 @@ def main(run: str, *, plan_text: bytes, runner_name: str, runner: bytes, started
         last = traceback.format_exc().strip().splitlines()[-1]
         hint = "This is a bug of trainyard; the job's log has more."
         outcome = Outcome("failed", BUG, error=f"the runner failed: {last[:2000]}", hint=hint)
+
     stream.write("run-ended", seconds=round(time.time() - started, 3), **outcome.event())
     stream.close()
     _say(f"run {outcome.state}" + (f": {outcome.error}" if outcome.error else ""))
@@ -84,7 +88,11 @@ def main(run: str, *, plan_text: bytes, runner_name: str, runner: bytes, started
 
 
 def _run(
-    the_plan: plan.Plan, directory: Path, stream: EventStream, stopping: Stopping, runner: shipped.Package
+    the_plan: plan.Plan,
+    directory: Path,
+    stream: EventStream,
+    stopping: Stopping,
+    runner: shipped.Package,
 ) -> Outcome:
     """Go through a run step by step; the first that ends it says how."""
     # Functions of this module travel by value: on other nodes the package is not there yet.
@@ -92,12 +100,14 @@ def _run(
     storage = os.environ.get(STORAGE)
     kept = durable.place(directory, storage)
     _write_start(the_plan, stream, kept)
+
     if ended := _pass_gate(the_plan, stream, stopping, runner):
         return ended
 
     the_plan = shares.settled_plan(the_plan, placing.alive())
     if ended := _lacks_packages(the_plan):
         return ended
+
     sweep = _sweep(the_plan, stream)
 
     drivers.remove_what_dead_runs_left(lambda text: stream.write("note", text=text))
@@ -110,9 +120,11 @@ def _run(
         is_stopped = not sweep.is_over
     else:
         is_stopped = stopping.asked() and scheduler.counts["stopped"] > 0
+
     if is_stopped:
         result = sweep.result() if sweep else None
         return Outcome("stopped", 1, counts=scheduler.counts, error=_why_stopped(), sweep=result)
+
     return of_tasks(the_plan, scheduler.counts, records, sweep)
 
 
@@ -129,12 +141,15 @@ def _write_start(the_plan: plan.Plan, stream: EventStream, kept: durable.Kept) -
         cluster=the_plan.cluster,
         checkpoints_at=kept.at,
     )
+
     if kept.problem:
         stream.write("note", text=kept.problem)
 
 
 def _lacks_packages(the_plan: plan.Plan) -> Outcome | None:
-    package = study.missing(the_plan.sweep["search"]) if the_plan.sweep else None
+    package = None
+    if the_plan.sweep:
+        package = study.missing(the_plan.sweep["search"])
     if package is None:
         return None
     error = f"a sweep needs {package}, and the head's Python ({sys.executable}) has none"
@@ -146,12 +161,18 @@ def _sweep(the_plan: plan.Plan, stream: EventStream) -> Sweep | None:
     spec = the_plan.sweep
     if not spec:
         return None
-    opened = study.Study(spec, the_plan.study, name=the_plan.job or the_plan.run, write=stream.write)
+    opened = study.Study(
+        spec, the_plan.study, name=the_plan.job or the_plan.run, write=stream.write
+    )
     return Sweep(spec, opened, stream.write)
 
 
-def _resume(the_plan: plan.Plan, kept: durable.Kept, records: Records, stopping: Stopping) -> Outcome | None:
-    """Give tasks what they begin with, if the run goes on from another; return how it ends if that cannot be had."""
+def _resume(
+    the_plan: plan.Plan, kept: durable.Kept, records: Records, stopping: Stopping
+) -> Outcome | None:
+    """Give tasks what they begin with, if the run goes on from another; return how it ends if that
+    cannot be had.
+    """
     resume = the_plan.resume
     if not resume:
         return None
@@ -164,7 +185,9 @@ def _resume(the_plan: plan.Plan, kept: durable.Kept, records: Records, stopping:
     return None
 
 
-def _inherit(the_plan: plan.Plan, resume: Resume, records: Records, stopping: Stopping) -> Outcome | None:
+def _inherit(
+    the_plan: plan.Plan, resume: Resume, records: Records, stopping: Stopping
+) -> Outcome | None:
     """Take in what tasks begin with; return how the run ends if that cannot be had."""
 
     def take(name: str) -> bytes | None:
@@ -185,14 +208,19 @@ def _inherit(the_plan: plan.Plan, resume: Resume, records: Records, stopping: St
         hint = f"Repeat: trainyard train.resume {resume.run}"
         what = f"the checkpoints to begin with did not arrive: {error}"
         return Outcome("failed", OUTSIDE, counts=_none_begun(the_plan), error=what, hint=hint)
+
     return None
 
 
 def _why_stopped() -> str:
-    return "stopped by the leash of the cluster" if _internal_kv_get(f"gcs://{leash.MARK}".encode()) else "stopped"
+    if _internal_kv_get(f"gcs://{leash.MARK}".encode()):
+        return "stopped by the leash of the cluster"
+    return "stopped"
 
 
-def _pass_gate(the_plan: plan.Plan, stream: EventStream, stopping: Stopping, runner: shipped.Package) -> Outcome | None:
+def _pass_gate(
+    the_plan: plan.Plan, stream: EventStream, stopping: Stopping, runner: shipped.Package
+) -> Outcome | None:
     """Try what must hold before a task starts; return how the run ends if it does not."""
     began = time.monotonic()
     if the_plan.gate.skip:
@@ -216,13 +244,17 @@ def _pass_gate(the_plan: plan.Plan, stream: EventStream, stopping: Stopping, run
         failed = gate.pass_through()
     except StopAskedError:
         return Outcome("stopped", 1, counts=_none_begun(the_plan), error=_why_stopped())
+
     stream.write("gate", ok=failed is None, seconds=round(time.monotonic() - began, 3))
     _say("gate " + ("passed" if failed is None else f"failed: {failed.name}: {failed.detail}"))
     if failed is None:
         return None
+
     where = f" on {failed.node}" if failed.node else ""
     error = f"smoke test failed: {failed.name}{where}: {failed.detail}"
-    return Outcome("failed", SMOKE_FAILED, counts=_none_begun(the_plan), error=error, hint=failed.hint)
+    return Outcome(
+        "failed", SMOKE_FAILED, counts=_none_begun(the_plan), error=error, hint=failed.hint
+    )
 
 
 class _NodeNames:
@@ -234,8 +266,39 @@ class _NodeNames:
     def of(self, node_id: str) -> str:
         """Return a node's name; the beginning of its id where Ray has not told it in time."""
         if node_id not in self._known:
-            self._known.update({node.node_id: node.name for node in placing.alive()})
+            for node in placing.alive():
+                self._known[node.node_id] = node.name
         return self._known.get(node_id, node_id[:8])
+
+
+class _Sent(NamedTuple):
+    """What the operator uploaded, as tasks get it.
+
+    `job` is the package's name with its content in Ray's store, `ray_environment` the runtime_env
+    of what a task starts through Ray; `has_own_package`: each attempt has its own package for it.
+    """
+
+    job: tuple[str, list[Any]] | None
+    ray_environment: dict[str, Any]
+    has_own_package: bool
+
+
+def _sent(the_plan: plan.Plan) -> _Sent:
+    if the_plan.package is None:
+        return _Sent(None, dict(the_plan.runtime_env or {}), False)
+
+    blobs = {}
+    for part in the_plan.package_parts:
+        blob = _package(part)
+        if not blob:
+            raise RuntimeError("the uploaded job is no longer on the cluster")
+        blobs[part] = blob
+
+    environment, size = ray_package.environment(
+        the_plan.runtime_env, blobs, get=_package, put=_keep
+    )
+    job = (the_plan.package, [ray.put(b"".join(blobs.values()))])
+    return _Sent(job, environment, size <= ray_package.OWN_LIMIT)
 
 
 def _scheduler(
@@ -246,18 +309,9 @@ def _scheduler(
     sweep: Sweep | None,
     storage: str | None,
 ) -> tuple[Scheduler, Records]:
-    job = None
-    ray_environment = dict(the_plan.runtime_env or {})
-    has_own = False
-    if the_plan.package is not None:
-        parts = {part: _package(part) for part in the_plan.package_parts}
-        if not all(parts.values()):
-            raise RuntimeError("the uploaded job is no longer on the cluster")
-        blobs = {part: blob for part, blob in parts.items() if blob}
-        job = (the_plan.package, [ray.put(b"".join(blobs.values()))])
-        ray_environment, size = ray_package.environment(the_plan.runtime_env, blobs, get=_package, put=_keep)
-        has_own = size <= ray_package.OWN_LIMIT
-    pins = ray_package.Pins(ray_package.packages(the_plan.runtime_env, ray_environment), _pin)
+    sent = _sent(the_plan)
+    needed = ray_package.packages(the_plan.runtime_env, sent.ray_environment)
+    pins = ray_package.Pins(needed, _pin)
     node_names = _NodeNames()
     records = Records(
         directory,
@@ -268,11 +322,19 @@ def _scheduler(
         job_log=JobLog(the_plan.run),
         storage=storage,
     )
+
     if sweep:
         records.on_metric = sweep.metric
+
     submitter = Submitter(
-        the_plan, records, runner=runner, job=job, ray_environment=ray_environment, has_own_package=has_own
+        the_plan,
+        records,
+        runner=runner,
+        job=sent.job,
+        ray_environment=sent.ray_environment,
+        has_own_package=sent.has_own_package,
     )
+
     watch = Watch(the_plan, Holdings(the_plan.run, directory.parent.parent), stream)
     scheduler = Scheduler(
         the_plan,
@@ -284,6 +346,7 @@ def _scheduler(
         say=_say,
         sweep=sweep,
     )
+
     return scheduler, records
 
 

@@ -29,14 +29,27 @@ class Outcome:
 
     def event(self) -> dict[str, Any]:
         """Return the fields of the run's last event."""
-        fields = {"state": self.state, "exit": self.exit, "counts": self.counts, "error": self.error, "hint": self.hint}
-        return fields if self.sweep is None else {**fields, "sweep": self.sweep}
+        fields = {
+            "state": self.state,
+            "exit": self.exit,
+            "counts": self.counts,
+            "error": self.error,
+            "hint": self.hint,
+        }
+        if self.sweep is None:
+            return fields
+        return {**fields, "sweep": self.sweep}
 
 
-def of_tasks(plan: Plan, counts: Mapping[State, int], records: Records, sweep: Sweep | None) -> Outcome:
+def of_tasks(
+    plan: Plan, counts: Mapping[State, int], records: Records, sweep: Sweep | None
+) -> Outcome:
     """Return how a run ended that nothing has stopped, by how its tasks did and what they left."""
     # What a sweep pruned, or what failed in it beside better ones, is no failure.
-    problem = sweep.problem() if sweep else _unsuccessful(plan, counts)
+    if sweep:
+        problem = sweep.problem()
+    else:
+        problem = _unsuccessful(plan, counts)
     problem = problem or _lost(counts, records) or _absent(plan, records)
     result = sweep.result() if sweep else None
     if problem:
@@ -60,7 +73,9 @@ def _lost(counts: Mapping[State, int], records: Records) -> str | None:
 
 
 def _absent(plan: Plan, records: Records) -> str | None:
-    """Name a declared output that none of the tasks that declare it has left; often one of a gang writes it."""
+    """Name a declared output that none of the tasks that declare it has left; often one of a gang
+    writes it.
+    """
     for output in dict.fromkeys(output for task in plan.tasks for output in task.outputs):
         declaring = [task.name for task in plan.tasks if output in task.outputs]
         if all(output in records.absent_outputs.get(task, ()) for task in declaring):

@@ -8,7 +8,10 @@ from typing import Any
 
 import ray
 from ray.util.placement_group import PlacementGroup
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
+from ray.util.scheduling_strategies import (
+    NodeAffinitySchedulingStrategy,
+    PlacementGroupSchedulingStrategy,
+)
 
 from trainyard_runner.wire.nodes import GROUP_LABEL, NODE_LABEL, Node, amounts, called, slots
 from trainyard_runner.wire.plan import Task
@@ -62,14 +65,17 @@ def options(
 ) -> dict[str, Any]:
     """Return the options of one Ray task, kept from `avoided` nodes: others have room for it.
 
-    `turn` spreads tasks of a group where Ray cannot select by label. A share of a node is one of the nodes `among`,
-    and the task then asks for that.
+    `turn` spreads tasks of a group where Ray cannot select by label. A share of a node is one of
+    the nodes `among`, and the task then asks for that.
     """
     asked = _amounts(task)
     if task.node_name is not None:
         asked["scheduling_strategy"] = on(_named(task.node_name, nodes))
     elif has_selectors:
-        kept_from = {NODE_LABEL: f"!in({','.join(sorted(avoided))})"} if avoided else {}
+        if avoided:
+            kept_from = {NODE_LABEL: f"!in({','.join(sorted(avoided))})"}
+        else:
+            kept_from = {}
         # Nodes that it is kept from are not among those that are named one by one.
         labels = {**kept_from, **_group(task), **(among.labels if among else {})}
         asked |= {"label_selector": labels} if labels else {}
@@ -77,12 +83,15 @@ def options(
         asked["scheduling_strategy"] = on(among.nodes[turn % len(among.nodes)])
     elif avoided:
         others = [node for node in nodes if node.node_id not in avoided and slots(task, [node])]
-        asked["scheduling_strategy"] = NodeAffinitySchedulingStrategy(others[turn % len(others)].node_id, soft=True)
+        asked["scheduling_strategy"] = NodeAffinitySchedulingStrategy(
+            others[turn % len(others)].node_id, soft=True
+        )
     elif task.node_group is not None:
         members = [node for node in nodes if node.group == task.node_group]
         if not members:
             raise NodeMissingError(f"no node of group {task.node_group!r} is in the cluster")
         asked["scheduling_strategy"] = on(members[turn % len(members)])
+
     return asked
 
 
@@ -105,11 +114,15 @@ def bundle_labels(task: Task, nodes: Sequence[Node], *, among: Alike | None) -> 
 def _amounts(task: Task) -> dict[str, Any]:
     asked: dict[str, Any] = {"num_cpus": task.cpus, "num_gpus": task.gpus}
     asked |= {"resources": dict(task.custom)} if task.custom else {}
-    return {**asked, "memory": task.memory} if task.memory else asked
+    if task.memory:
+        return {**asked, "memory": task.memory}
+    return asked
 
 
 def _group(task: Task) -> dict[str, str]:
-    return {GROUP_LABEL: task.node_group} if task.node_group is not None else {}
+    if task.node_group is not None:
+        return {GROUP_LABEL: task.node_group}
+    return {}
 
 
 def _named(name: str, nodes: Sequence[Node]) -> Node:
@@ -127,7 +140,19 @@ def _node(raw: dict[str, Any]) -> Node:
     labels = raw.get("Labels") or {}
     address = raw["NodeManagerAddress"]
     name = raw.get("NodeName") or address
-    # A node without a name of its own has its address as name; two of them must still be told apart.
-    name = raw["NodeID"][:8] if name == address and address.startswith("127.") else name
+    # A node without a name of its own has its address as name; two of them must still be told
+    # apart.
+    if name == address and address.startswith("127."):
+        name = raw["NodeID"][:8]
+    else:
+        name = name
+
     host_name = raw.get("NodeManagerHostname") or ""
-    return Node(raw["NodeID"], name, labels.get(GROUP_LABEL), address, dict(raw["Resources"]), host_name=host_name)
+    return Node(
+        raw["NodeID"],
+        name,
+        labels.get(GROUP_LABEL),
+        address,
+        dict(raw["Resources"]),
+        host_name=host_name,
+    )

@@ -1,4 +1,6 @@
-"""Units that wait for their turn, those of one shape in one line: a line that is held up does not hold up others."""
+"""Units that wait for their turn, those of one shape in one line: a line that is held up does not
+hold up others.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ class Queue:
         self._line(unit).append(unit)
 
     def add_again(self, unit: Unit) -> None:
-        """Let a unit have another attempt: at once if it lost its node, else after the others of its shape."""
+        """Let a unit have another attempt: at once if it lost its node, else after the others of
+        its shape.
+        """
         if unit.losses:
             self._line(unit).appendleft(unit)
         else:
@@ -67,19 +71,25 @@ class Queue:
 
     def take_tasks(self, names: Container[str]) -> list[Unit]:
         """Take the units out whose first task is one of these."""
-        found = [unit for line in self._lines.values() for unit in line if unit.tasks[0].name in names]
+        found = [
+            unit for line in self._lines.values() for unit in line if unit.tasks[0].name in names
+        ]
         for unit in found:
             self._line(unit).remove(unit)
         return found
 
     def begin(self, shape: Shape, *, window: int, is_alone: bool) -> list[Unit]:
-        """Take the units of a shape that one task of Ray's runs next, one after the other, and begin their attempts.
+        """Take the units of a shape that one task of Ray's runs next, one after the other, and
+        begin their attempts.
 
-        A unit that was tried before is tried alone, and all are where `is_alone`. Ray has `window` such tasks at most:
-        while fewer units than that wait, each gets one.
+        A unit that was tried before is tried alone, and all are where `is_alone`. Ray has `window`
+        such tasks at most: while fewer units than that wait, each gets one.
         """
         line = self._lines[shape]
-        most = 1 if is_alone or shape.actors else min(self._together.get(shape, 1), 1 + len(line) // window)
+        if is_alone or shape.actors:
+            most = 1
+        else:
+            most = min(self._together.get(shape, 1), 1 + len(line) // window)
 
         units = [line.popleft()]
         while line and len(units) < most and units[0].attempt == line[0].attempt == 0:

@@ -25,7 +25,9 @@ _KEPT = ("output", "checkpoint-part", "checkpoint", "checkpoint-dropped", "outpu
 
 @dataclass(frozen=True)
 class OutputArchive:
-    """One of the archives that make up what a task has left; `removed` names go before it is unpacked."""
+    """One of the archives that make up what a task has left; `removed` names go before it is
+    unpacked.
+    """
 
     path: Path
     bytes: int
@@ -85,23 +87,32 @@ class Records:
         self.lost_outputs: dict[str, list[str]] = {}
         # By task: the declared outputs that its last attempt has not left.
         self.absent_outputs: dict[str, list[str]] = {}
-        self.on_metric: Callable[[AttemptRecord, list[list[float]]], None] = lambda record, values: None
+        self.on_metric: Callable[[AttemptRecord, list[list[float]]], None] = lambda record, values: (
+            None
+        )
+
         self._handlers: dict[str, Callable[[AttemptRecord, Any], None]] = {
             "ready": self._ready,
             "started": self._started,
             "output": self._output,
             "metric": self._metric,
             "note": lambda record, text: self._stream.write("note", text=f"{record.task}: {text}"),
-            "checkpoint-part": lambda record, part: self._part(record, self._checkpoint(record), part),
+            "checkpoint-part": lambda record, part: self._part(
+                record, self._checkpoint(record), part
+            ),
             "checkpoint-dropped": lambda record, _: self._drop(record, self._checkpoint(record)),
             "checkpoint": self._checkpoint_arrived,
-            "outputs-part": lambda record, part: self._part(record, self._next_archive(record), part),
+            "outputs-part": lambda record, part: self._part(
+                record, self._next_archive(record), part
+            ),
             "outputs": self._outputs_arrived,
             "ended": self._ended,
         }
 
     def apply(self, record: AttemptRecord, batch: list[tuple[str, Any]]) -> None:
-        """Keep what an attempt sent; if that fails, what came before stays, and `failure` says why."""
+        """Keep what an attempt sent; if that fails, what came before stays, and `failure` says
+        why.
+        """
         for kind, content in batch:
             if record.failure and kind in _KEPT:
                 continue
@@ -117,14 +128,24 @@ class Records:
         self._job_log.ended(record.task)
         if not record.is_started:
             self._started(record, {"node_id": None, "gpus": []})
+
         seconds = round(time.monotonic() - record.began, 3)
         self.lost_outputs[record.task] = (record.ended or {}).get("lost_outputs") or []
         self.absent_outputs[record.task] = (record.ended or {}).get("absent_outputs") or []
-        said = record.ended or {"exit_code": None, "seconds": seconds, "cpu_seconds": None, "max_rss": None}
+
+        said = record.ended or {
+            "exit_code": None,
+            "seconds": seconds,
+            "cpu_seconds": None,
+            "max_rss": None,
+        }
+
         unsaid = [*ending.tail] or record.tail.splitlines()[-20:]
         fields = {**said, "tail": said.get("tail", unsaid)}
         fields |= {"outcome": ending.outcome, "reason": ending.reason, "output": record.output}
-        self._stream.write("attempt-ended", task=record.task, attempt=record.attempt, node=record.node, **fields)
+        self._stream.write(
+            "attempt-ended", task=record.task, attempt=record.attempt, node=record.node, **fields
+        )
 
     def checkpoint_parts(self, task: str) -> Iterator[bytes]:
         """Return the parts of a task's newest checkpoint; none if there is no checkpoint."""
@@ -132,7 +153,9 @@ class Records:
         return _read(path) if path.exists() else iter(())
 
     def adopt(self, run: str, former: str, task: str) -> None:
-        """Let a task begin from the checkpoint of a former run's task, if this cluster still has it."""
+        """Let a task begin from the checkpoint of a former run's task, if this cluster still has
+        it.
+        """
         before = durable.find(self._directory.with_name(run), former, self._storage)
         if before is not None:
             durable.share(before, self._directory / names.checkpoint_archive(task))
@@ -159,7 +182,10 @@ class Records:
 
     def outputs(self, task: str) -> list[tuple[OutputArchive, Iterator[bytes]]]:
         """Return what the next attempt of a task finds: archives in order, each with its parts."""
-        archives = [] if self._each_attempt else self._archives.get((task, 0), [])
+        if self._each_attempt:
+            archives = []
+        else:
+            archives = self._archives.get((task, 0), [])
         return [(archive, _read(archive.path)) for archive in archives]
 
     def _ready(self, record: AttemptRecord, _: Any) -> None:
@@ -182,7 +208,9 @@ class Records:
     def _output(self, record: AttemptRecord, chunk: bytes) -> None:
         text = chunk.decode("utf-8", "surrogateescape")
         self._job_log.printed(record.task, text)
-        self._stream.write("output", task=record.task, attempt=record.attempt, at=record.printed, text=text)
+        self._stream.write(
+            "output", task=record.task, attempt=record.attempt, at=record.printed, text=text
+        )
         record.printed += len(chunk)
         record.tail = (record.tail + chunk.decode("utf-8", "replace"))[-4096:]
 
@@ -215,6 +243,7 @@ class Records:
         del record.incoming[file]
         self._numbers[record.task] += 1
         record.output = {"file": file, "bytes": incoming.bytes, "sha256": digest}
+
         self._stream.write(
             "outputs",
             task=record.task,
@@ -224,13 +253,17 @@ class Records:
             **record.output,
             **said,
         )
+
         series = (record.task, record.attempt if self._each_attempt else 0)
         known = self._archives.setdefault(series, [])
         if said["whole"]:
             for archive in known:
                 archive.path.unlink(missing_ok=True)
             known.clear()
-        known.append(OutputArchive(self._directory / file, incoming.bytes, said["whole"], said["removed"]))
+
+        known.append(
+            OutputArchive(self._directory / file, incoming.bytes, said["whole"], said["removed"])
+        )
 
     def _part(self, record: AttemptRecord, path: str, part: bytes) -> None:
         self._opened(record, path).write(part)

@@ -1,4 +1,6 @@
-"""The rungs of the smoke test: what each node said, against what must be. Pure: answers in, checks out."""
+"""The rungs of the smoke test: what each node said, against what must be. Pure: answers in, checks
+out.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ _LEAST_SHM = 64 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Answer:
-    """What one node said: facts, or why there are none. `each` is what tasks saw that held its GPUs, one each."""
+    """What one node said: facts, or why there are none. `each` is what tasks saw that held its
+    GPUs, one each.
+    """
 
     node: Node
     facts: dict[str, Any] | None
@@ -36,10 +40,11 @@ class Head:
 
 
 def without_gone(answers: Sequence[Answer], alive: Sequence[Node], gate: Gate) -> list[Answer]:
-    """Return the answers of what is the cluster by now: silent nodes that Ray has come to call dead have left it.
+    """Return the answers of what is the cluster by now: silent nodes that Ray has come to call dead
+    have left it.
 
-    One that was made anew is in Ray's list twice for a while: then only the dead one is left out. So is one that an
-    autoscaler may remove.
+    One that was made anew is in Ray's list twice for a while: then only the dead one is left out.
+    So is one that an autoscaler may remove.
     """
     now = {node.node_id for node in alive}
     names = {node.name for node in alive}
@@ -56,29 +61,48 @@ def nodes(gate: Gate, alive: Sequence[Node], *, seconds: float) -> Iterator[Chec
     """Every node that the cluster file declares is there."""
     names = [node.name for node in alive]
     lacking = [node.name for node in members.missing(gate, alive)]
-    expected = [node.name for node in gate.nodes or () if not node.optional and not gate.names_change]
+    expected = [
+        node.name for node in gate.nodes or () if not node.optional and not gate.names_change
+    ]
     for name in [*(expected or names), *(name for name in lacking if name not in expected)]:
         if name not in lacking:
             yield Check("nodes", name, True, "alive", seconds)
         else:
             hint = "`trainyard cluster.up` starts what is missing, or says why it cannot."
-            detail = f"not in the cluster after {seconds:.0f} s; there are {', '.join(sorted(names))}"
+            detail = (
+                f"not in the cluster after {seconds:.0f} s; there are {', '.join(sorted(names))}"
+            )
             yield Check("nodes", name, False, detail, seconds, hint=hint)
+
     least = gate.needs.get("min_nodes")
     if least is not None:
         hint = "Raise `count` in the cluster file, or lower `smoke.min_nodes` in the job file."
         ok = len(alive) >= least
-        yield Check("nodes", None, ok, f"{len(alive)} nodes, the job needs {least}", hint=None if ok else hint)
+        yield Check(
+            "nodes",
+            None,
+            ok,
+            f"{len(alive)} nodes, the job needs {least}",
+            hint=None if ok else hint,
+        )
 
 
 def task(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
     """A task runs on every node."""
     for answer in answers:
         if answer.facts is not None:
-            yield Check("task", answer.node.name, True, f"answered in {answer.seconds:.1f} s", answer.seconds)
+            yield Check(
+                "task",
+                answer.node.name,
+                True,
+                f"answered in {answer.seconds:.1f} s",
+                answer.seconds,
+            )
         else:
             hint = "Look at the node's raylet and worker logs: `trainyard cluster.logs`."
-            yield Check("task", answer.node.name, False, answer.problem or "", answer.seconds, hint=hint)
+            yield Check(
+                "task", answer.node.name, False, answer.problem or "", answer.seconds, hint=hint
+            )
 
 
 def versions(answers: Sequence[Answer], head: Head, gate: Gate) -> Iterator[Check]:
@@ -104,10 +128,15 @@ def space(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
             if found is None:
                 yield Check(name, answer.node.name, True, "this system has none", skipped=True)
                 continue
+
             ok = found["free"] >= wanted
             detail = f"{_size(found['free'])} free of {_size(found['total'])}"
             where = "Ray's session directory" if name == "disk" else "/dev/shm (Docker: --shm-size)"  # noqa: S108
-            hint = None if ok else f"Make room in {where}: at least {_size(wanted)} must be free."
+            hint = None
+
+            if not ok:
+                hint = f"Make room in {where}: at least {_size(wanted)} must be free."
+
             yield Check(name, answer.node.name, ok, detail, hint=hint)
 
 
@@ -116,20 +145,26 @@ def transfer(results: dict[str, dict[str, Any]], seconds: float) -> Iterator[Che
     if len(results) < 2:
         yield Check("transfer", None, True, "one node only", skipped=True)
         return
+
     for node, said in results.items():
         if problem := said.get("problem"):
             yield Check("transfer", node, False, problem, seconds, hint=_OPEN_PORTS)
             continue
+
         broken = {other: result["error"] for other, result in said.items() if "error" in result}
         if broken:
             detail = "; ".join(f"nothing from {other}: {error}" for other, error in broken.items())
             yield Check("transfer", node, False, detail, seconds, hint=_OPEN_PORTS)
         else:
-            rates = ", ".join(f"{result['rate']:.0f} MB/s from {other}" for other, result in said.items())
+            rates = ", ".join(
+                f"{result['rate']:.0f} MB/s from {other}" for other, result in said.items()
+            )
             yield Check("transfer", node, True, rates, seconds)
 
 
-_OPEN_PORTS = "The nodes must reach each other on all of Ray's ports (object manager, node manager, workers)."
+_OPEN_PORTS = (
+    "The nodes must reach each other on all of Ray's ports (object manager, node manager, workers)."
+)
 
 
 def with_facts(answers: Sequence[Answer]) -> Iterator[tuple[Answer, dict[str, Any]]]:
@@ -140,7 +175,10 @@ def with_facts(answers: Sequence[Answer]) -> Iterator[tuple[Answer, dict[str, An
 
 def first_failed(checks: Sequence[Check]) -> Check | None:
     """Return the check that names the cause."""
-    return next((check for check in checks if not check.ok), None)
+    for check in checks:
+        if not check.ok:
+            return check
+    return None
 
 
 def _size(amount: float) -> str:

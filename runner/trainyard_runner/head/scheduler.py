@@ -53,10 +53,20 @@ class Scheduler:
         self._drivers = Drivers(plan.run, lambda text: stream.write("note", text=text))
         self._nodes = LivingNodes()
         self._queue = Queue(_units(plan))
+
         self._in_flight = InFlight(
-            plan, submitter=submitter, records=records, drivers=self._drivers, queue=self._queue, nodes=self._nodes
+            plan,
+            submitter=submitter,
+            records=records,
+            drivers=self._drivers,
+            queue=self._queue,
+            nodes=self._nodes,
         )
-        self._capacity = Capacity(plan, nodes=self._nodes, in_flight=self._in_flight, holdings=watch.holdings)
+
+        self._capacity = Capacity(
+            plan, nodes=self._nodes, in_flight=self._in_flight, holdings=watch.holdings
+        )
+
         self._conclusions = Conclusions(
             records=records,
             stream=stream,
@@ -66,6 +76,7 @@ class Scheduler:
             sweep=sweep,
             say=say,
         )
+
         self._in_flight.on_end = self._conclusions.ended
 
     @property
@@ -74,7 +85,9 @@ class Scheduler:
         return self._conclusions.counts
 
     def run(self, stop_asked: Callable[[], float | None]) -> None:
-        """Run until every task has ended. `stop_asked` returns the seconds left once somebody wants the run to end."""
+        """Run until every task has ended. `stop_asked` returns the seconds left once somebody wants
+        the run to end.
+        """
         try:
             while self._goes_on() and stop_asked() is None:
                 self._look_at_nodes()
@@ -86,6 +99,7 @@ class Scheduler:
                 self._fail_what_cannot_run()
                 self._look_at_what_waits()
                 self._look_at_demand()
+
             if (left := stop_asked()) is not None:
                 self._stop_all(left)
         finally:
@@ -106,6 +120,7 @@ class Scheduler:
         """Take in what a sweep wants to be tried, and stop what it has given up."""
         if self._sweep is None:
             return
+
         for unit in self._sweep.units(self._nodes.known):
             if (former := unit.tasks[0].continues) is not None:
                 self._records.adopt(self._plan.former, former, unit.tasks[0].name)
@@ -114,9 +129,11 @@ class Scheduler:
         to_stop = self._sweep.to_stop
         for unit in self._queue.take_tasks(to_stop):
             self._conclusions.finish([unit], "stopped", reason=to_stop[unit.tasks[0].name])
+
         for live in self._in_flight.open():
             if live.task.name in to_stop.keys() - self._stopping:
                 self._in_flight.stop(live.unit, to_stop[live.task.name])
+
         self._stopping = set(to_stop)
 
     def _submit(self) -> None:
@@ -131,7 +148,9 @@ class Scheduler:
                 self._submit_line(unit, submitted=submitted[shape])
 
     def _submit_line(self, first: Unit, *, submitted: int) -> None:
-        """Give Ray units of one shape while there is room for them; it has `submitted` tasks of that shape."""
+        """Give Ray units of one shape while there is room for them; it has `submitted` tasks of
+        that shape.
+        """
         shape = first.tasks[0].shape
         window = self._capacity.window(first.tasks[0])
         unit: Unit | None = first
@@ -139,6 +158,7 @@ class Scheduler:
             place = self._capacity.place(unit)
             if place is None:
                 return
+
             # Tasks of a sweep are ended one by one.
             units = self._queue.begin(shape, window=window, is_alone=self._sweep is not None)
             try:
@@ -147,9 +167,11 @@ class Scheduler:
                 self._queue.give_back(units)
                 self._wait_for_node(unit.tasks[0], str(error))
                 return
+
             submitted += 1
             if shape.actors:
                 self._watch.publish_soon()
+
             unit = self._queue.first(shape)
 
     def _submit_gang(self, unit: Unit) -> None:
@@ -197,7 +219,9 @@ class Scheduler:
         )
 
     def _look_at_demand(self) -> None:
-        """Say what commands wait for in Ray; what other runs wait for there cannot be told from it."""
+        """Say what commands wait for in Ray; what other runs wait for there cannot be told from
+        it.
+        """
         if not self._demand.is_due():
             return
         running = [live for live in self._in_flight.open() if live.record.is_started]
@@ -210,18 +234,23 @@ class Scheduler:
         """End everything within the seconds left; record what has ended, and how."""
         give_up = time.monotonic() + left
         self._say("stopping")
-        self._in_flight.stop_all("the run was stopped", grace=min(self._plan.stop_grace, max(0.3, left - 1.7)))
+        self._in_flight.stop_all(
+            "the run was stopped", grace=min(self._plan.stop_grace, max(0.3, left - 1.7))
+        )
         waiting = self._queue.take_all()
+
         while self._in_flight and time.monotonic() < give_up:
             self._in_flight.receive(0.05)
             self._drivers.look()
             waiting += self._queue.take_all()
+
         self._drivers.give_up()
         waiting += self._queue.take_all()
 
         unended = self._in_flight.open()
         for live in unended:
             self._conclusions.stop_unended(live)
+
         units = {id(live.unit): live.unit for live in unended}
         self._conclusions.finish([*waiting, *units.values()], "stopped")
 

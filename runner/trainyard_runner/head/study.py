@@ -1,6 +1,7 @@
 """The study of a sweep: Optuna's, asked and told. The only module that imports Optuna.
 
-Every line of its journal is handed on as it is written, so that whoever follows the run has the study too.
+Every line of its journal is handed on as it is written, so that whoever follows the run has the
+study too.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ _OUTCOMES = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
 
 @dataclass(frozen=True)
 class Result:
-    """A configuration that was tried, in this run or in one that it goes on from; `values` are those of its repeats."""
+    """A configuration that was tried, in this run or in one that it goes on from; `values` are
+    those of its repeats.
+    """
 
     trial: int
     params: Params
@@ -46,8 +49,12 @@ def missing(search: str) -> str | None:
 class Study:
     """Asks for configurations, each of them once, and tells what became of them."""
 
-    def __init__(self, spec: Mapping[str, Any], journal: str, *, name: str, write: Callable[..., None]) -> None:
-        """Open a study: a new one, or the one in the text of a former journal. `write` writes an event."""
+    def __init__(
+        self, spec: Mapping[str, Any], journal: str, *, name: str, write: Callable[..., None]
+    ) -> None:
+        """Open a study: a new one, or the one in the text of a former journal. `write` writes an
+        event.
+        """
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -56,14 +63,20 @@ class Study:
         self._open: dict[int, Any] = {}
         storage: Any = optuna.storages.JournalStorage(_Journal(journal, write))  # type: ignore[arg-type, unused-ignore]
         pruner = _pruner(optuna.pruners, spec["prune"])
+
         if journal:
             self._study: Any = optuna.load_study(study_name=None, storage=storage, pruner=pruner)
         else:
             direction = "maximize" if spec["mode"] == "max" else "minimize"
-            self._study = optuna.create_study(study_name=name, storage=storage, direction=direction, pruner=pruner)
+            self._study = optuna.create_study(
+                study_name=name, storage=storage, direction=direction, pruner=pruner
+            )
+
         self._enqueue_interrupted()
         # The same seed once more would give the same configurations again.
-        self._sampler = _sampler(optuna.samplers, spec["search"], spec["seed"] + len(self._trials()))
+        self._sampler = _sampler(
+            optuna.samplers, spec["search"], spec["seed"] + len(self._trials())
+        )
         self._known = {space.key_of(result.params): result.trial for result in self.results()}
         self._is_grid = spec["search"] == "grid"
         # Of a space that has an end, what is left of it.
@@ -73,17 +86,22 @@ class Study:
         self.is_used_up = False
 
     def results(self) -> Iterator[Result]:
-        """Yield the configurations that were tried to an end, in order: without interrupted ones, and repetitions."""
+        """Yield the configurations that were tried to an end, in order: without interrupted ones,
+        and repetitions.
+        """
         interrupted = {trial.user_attrs.get("continues") for trial in self._trials()}
         for trial in self._trials(*(self._states[name] for name in _OUTCOMES)):
             told = trial.user_attrs
             if "values" in told and trial.number not in interrupted:
                 outcome = _OUTCOMES[trial.state.name]
                 params = space.tidy(trial.params)
-                yield Result(trial.number, params, outcome, trial.value, told["values"], told.get("reason"))
+                yield Result(
+                    trial.number, params, outcome, trial.value, told["values"], told.get("reason")
+                )
 
     def ask(self) -> tuple[int, Params, int | None] | None:
-        """Return a configuration that was not tried, by its number, and the number it had when it was interrupted.
+        """Return a configuration that was not tried, by its number, and the number it had when it
+        was interrupted.
 
         None if there is none, or none can be found.
         """
@@ -102,7 +120,10 @@ class Study:
 
         What was interrupted comes first.
         """
-        self._study.sampler = self._random if by_chance else self._sampler
+        if by_chance:
+            self._study.sampler = self._random
+        else:
+            self._study.sampler = self._sampler
         left = self._left if self._is_grid or by_chance else None
         if left is not None and not self._trials(self._states.WAITING):
             if (params := next(left, None)) is None:
@@ -112,8 +133,13 @@ class Study:
         return self._study.ask()
 
     def _untried(self, seed: int) -> Iterator[Params]:
-        """Yield what of a space was not tried when its turn comes: a grid in its order, else mixed."""
-        mixed = self._space if self._is_grid else space.shuffled(self._space, seed)
+        """Yield what of a space was not tried when its turn comes: a grid in its order, else
+        mixed.
+        """
+        if self._is_grid:
+            mixed = self._space
+        else:
+            mixed = space.shuffled(self._space, seed)
         return (params for params in space.grid(mixed) if space.key_of(params) not in self._known)
 
     def should_prune(self, number: int, step: int, value: float) -> bool:
@@ -129,7 +155,9 @@ class Study:
         if result.reason:
             trial.set_user_attr("reason", result.reason)
         state = next(name for name, outcome in _OUTCOMES.items() if outcome == result.outcome)
-        self._study.tell(trial, result.value if state == "COMPLETE" else None, state=self._states[state])
+        self._study.tell(
+            trial, result.value if state == "COMPLETE" else None, state=self._states[state]
+        )
 
     def _trials(self, *states: Any) -> list[Any]:
         return list(self._study.get_trials(deepcopy=False, states=states or None))
@@ -174,5 +202,10 @@ def _pruner(pruners: Any, prune: Mapping[str, Any] | None) -> Any:
         return pruners.NopPruner()
     if prune["by"] == "hyperband":
         return pruners.HyperbandPruner(min_resource=max(1, prune["warmup"]))
-    percentile = prune["percentile"] if prune["by"] == "percentile" else 50.0
-    return pruners.PercentilePruner(percentile, n_startup_trials=prune["after"], n_warmup_steps=prune["warmup"])
+    if prune["by"] == "percentile":
+        percentile = prune["percentile"]
+    else:
+        percentile = 50.0
+    return pruners.PercentilePruner(
+        percentile, n_startup_trials=prune["after"], n_warmup_steps=prune["warmup"]
+    )

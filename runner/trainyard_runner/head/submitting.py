@@ -8,7 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ray
-from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
+from ray.util.placement_group import (
+    PlacementGroup,
+    placement_group,
+    placement_group_table,
+    remove_placement_group,
+)
 
 from trainyard_runner import shipped
 from trainyard_runner.head import placing
@@ -23,7 +28,9 @@ _HELD_BACK_AFTER = 8
 
 @dataclass
 class RayTask:
-    """One task of Ray's: the attempts that it runs one after the other, by number, until they have ended."""
+    """One task of Ray's: the attempts that it runs one after the other, by number, until they have
+    ended.
+    """
 
     shape: Shape
     open: dict[int, Live]
@@ -51,7 +58,9 @@ class Live:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a unit may run: not on `avoided` nodes, and by task the nodes that it gets a share of one of."""
+    """Where a unit may run: not on `avoided` nodes, and by task the nodes that it gets a share of
+    one of.
+    """
 
     among: Sequence[Alike | None]
     avoided: frozenset[str] = frozenset()
@@ -59,7 +68,9 @@ class Place:
 
 @dataclass(frozen=True)
 class Gang:
-    """The places that tasks have asked for together, and by task the nodes that it gets a share of one of."""
+    """The places that tasks have asked for together, and by task the nodes that it gets a share of
+    one of.
+    """
 
     group: PlacementGroup
     among: Sequence[Alike | None]
@@ -78,16 +89,29 @@ class Submitter:
         ray_environment: dict[str, Any],
         has_own_package: bool,
     ) -> None:
-        """Hand out attempts that start others through Ray in `ray_environment`, with a package of their own or not."""
+        """Hand out attempts that start others through Ray in `ray_environment`, with a package of
+        their own or not.
+        """
         self._plan = plan
         self._records = records
         self._packages = (runner, job)
-        # Ray ends a worker after each task that had a GPU, unless it is told not to (1.2-1.9 s each, measured).
+
+        # Ray ends a worker after each task that had a GPU, unless it is told not to (1.2-1.9 s
+        # each, measured).
         self._function = ray.remote(
-            max_calls=0, max_retries=0, num_returns="streaming", _generator_backpressure_num_objects=_HELD_BACK_AFTER
+            max_calls=0,
+            max_retries=0,
+            num_returns="streaming",
+            _generator_backpressure_num_objects=_HELD_BACK_AFTER,
         )(shipped.attempts)
-        # Only these tasks get the environment: the gate, and the runner itself, need none and start at once.
-        self._environment = {"runtime_env": plan.runtime_env} if plan.runtime_env else {}
+
+        # Only these tasks get the environment: the gate, and the runner itself, need none and start
+        # at once.
+        if plan.runtime_env:
+            self._environment = {"runtime_env": plan.runtime_env}
+        else:
+            self._environment = {}
+
         self._ray_environment = ray_environment
         self._has_own_package = has_own_package
         self._has_selectors = _accepts(self._function, label_selector={"a": "b"})
@@ -101,21 +125,27 @@ class Submitter:
         avoided: frozenset[str],
         among: Alike | None,
     ) -> dict[Any, RayTask]:
-        """Start the next attempts of single tasks of one shape, one after the other. Raises NodeMissingError.
+        """Start the next attempts of single tasks of one shape, one after the other. Raises
+        NodeMissingError.
 
         `among` are nodes of one size: tasks that want a share get one of these.
         """
         function = self._shaped(units[0].tasks[0], nodes, units[0].attempt, avoided, among)
         attempts = [(unit, unit.tasks[0]) for unit in units]
         started = self._start(attempts, function, master=None, among=among)
-        return {generator: replace(ray_task, avoided=avoided) for generator, ray_task in started.items()}
+        return {
+            generator: replace(ray_task, avoided=avoided) for generator, ray_task in started.items()
+        }
 
     def reserve(self, unit: Unit, nodes: Sequence[Node], among: Sequence[Alike | None]) -> Gang:
         """Ask Ray for the places of a gang. Raises NodeMissingError."""
         tasks = list(zip(unit.tasks, among, strict=True))
         bundles = [placing.bundle(_taken(task, alike)) for task, alike in tasks]
         labels = [placing.bundle_labels(task, nodes, among=alike) for task, alike in tasks]
-        selectors = {"bundle_label_selector": labels} if any(labels) else {}
+        if any(labels):
+            selectors = {"bundle_label_selector": labels}
+        else:
+            selectors = {}
         return Gang(placement_group(bundles, strategy="PACK", **selectors), among)
 
     def submit_gang(self, unit: Unit, gang: Gang) -> dict[Any, RayTask]:
@@ -131,21 +161,35 @@ class Submitter:
         return started
 
     def _start(
-        self, attempts: Sequence[tuple[Unit, Task]], function: Any, *, master: str | None, among: Alike | None
+        self,
+        attempts: Sequence[tuple[Unit, Task]],
+        function: Any,
+        *,
+        master: str | None,
+        among: Alike | None,
     ) -> dict[Any, RayTask]:
-        ordered = [self._order(unit, task, _taken(task, among), master=master) for unit, task in attempts]
+        ordered = [
+            self._order(unit, task, _taken(task, among), master=master) for unit, task in attempts
+        ]
         generator = function.remote([order for order, _ in ordered], *self._packages)
         live = {number: each for number, (_, each) in enumerate(ordered)}
         return {generator: RayTask(attempts[0][1].shape, live, among)}
 
-    def _order(self, unit: Unit, task: Task, taken: Task, *, master: str | None) -> tuple[dict[str, Any], Live]:
+    def _order(
+        self, unit: Unit, task: Task, taken: Task, *, master: str | None
+    ) -> tuple[dict[str, Any], Live]:
         record = AttemptRecord(task.name, unit.attempt)
-        # The first attempt has nothing before it: of thousands of quick tasks, none looks for a file.
+        # The first attempt has nothing before it: of thousands of quick tasks, none looks for a
+        # file.
         is_resumed = task.continues is not None or self._plan.resume is not None
         has_before = unit.attempt > 1 or is_resumed
         before = self._records.checkpoint_parts(task.name) if has_before else ()
         checkpoint = [ray.put(part) for part in before]
-        outputs = [(archive, [ray.put(part) for part in parts]) for archive, parts in self._records.outputs(task.name)]
+        outputs = []
+
+        for archive, parts in self._records.outputs(task.name):
+            outputs.append((archive, [ray.put(part) for part in parts]))
+
         order = {
             "run": self._plan.run,
             "task": task.name,
@@ -166,10 +210,15 @@ class Submitter:
             "together": len(unit.tasks) > 1,
             "every": self._plan.outputs_every,
             "limit": self._plan.outputs_limit,
-            "held": sum(archive.bytes for archive, _ in outputs if not archive.whole) if outputs else None,
+            "held": sum(archive.bytes for archive, _ in outputs if not archive.whole)
+            if outputs
+            else None,
             "checkpoint": checkpoint,
-            "restored": [{"removed": archive.removed, "parts": parts} for archive, parts in outputs],
+            "restored": [
+                {"removed": archive.removed, "parts": parts} for archive, parts in outputs
+            ],
         }
+
         held = [*checkpoint, *(part for _, parts in outputs for part in parts)]
         return order, Live(unit, task, taken, record, held)
 
@@ -181,10 +230,13 @@ class Submitter:
         avoided: frozenset[str],
         among: Alike | None,
     ) -> Any:
-        """Return the remote function for tasks of this shape; they share it while the nodes stay the same."""
+        """Return the remote function for tasks of this shape; they share it while the nodes stay
+        the same.
+        """
         if nodes is not self._known_nodes:
             self._known_nodes = nodes
             self._shapes = {}
+
         key = (task.shape, avoided, among and among.size)
         if key not in self._shapes:
             turn += task.index
@@ -196,10 +248,13 @@ class Submitter:
                 avoided=avoided,
                 among=among,
             )
+
             function = self._function.options(**asked, **self._environment)
             if not self._has_selectors and (task.node_group is not None or avoided or among):
                 return function
+
             self._shapes[key] = function
+
         return self._shapes[key]
 
 
@@ -208,10 +263,15 @@ def is_ready(gang: Gang) -> bool:
 
 
 def release(gang: Gang) -> None:
-    """Give a gang's places back, and wait until Ray has taken them, so that the next gang can have them."""
+    """Give a gang's places back, and wait until Ray has taken them, so that the next gang can have
+    them.
+    """
     remove_placement_group(gang.group)
     give_up = time.monotonic() + 5.0
-    while placement_group_table(gang.group).get("state") not in (None, "REMOVED") and time.monotonic() < give_up:
+    while (
+        placement_group_table(gang.group).get("state") not in (None, "REMOVED")
+        and time.monotonic() < give_up
+    ):
         time.sleep(0.02)
 
 

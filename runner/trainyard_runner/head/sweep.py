@@ -1,6 +1,8 @@
-"""A sweep: chooses the next configurations while the run goes, hears how their tasks do, and knows when it is enough.
+"""A sweep: chooses the next configurations while the run goes, hears how their tasks do, and knows
+when it is enough.
 
-Knows neither Ray nor Optuna: the scheduler asks it for tasks and for those to stop, `study` asks Optuna.
+Knows neither Ray nor Optuna: the scheduler asks it for tasks and for those to stop, `study` asks
+Optuna.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from trainyard_runner.wire.nodes import Node
 from trainyard_runner.wire.outcome import State
 from trainyard_runner.wire.plan import task_of
 
-# Where each of the first ones failed, the next would too: who asks for hours instead of samples would pay them all.
+# Where each of the first ones failed, the next would too: who asks for hours instead of samples
+# would pay them all.
 FIRST_FAILURES = 20
 
 
@@ -31,7 +34,8 @@ class Trial:
     number: int
     params: space.Params
     tasks: tuple[str, ...]
-    # By task, by step, the last one written last: what its metric was; a second attempt may write a step again.
+    # By task, by step, the last one written last: what its metric was; a second attempt may write a
+    # step again.
     curves: dict[str, dict[float, float]] = field(default_factory=dict)
     compared: int = 0
     # How it ends: complete, unless something else comes first, and then why.
@@ -66,6 +70,7 @@ class Sweep:
         self.reason: str | None = None
         # Tasks that should end, each with why.
         self.to_stop: dict[str, str] = {}
+
         for result in study.results():
             write("trial-started", trial=result.trial, params=result.params, tasks=[])
             self._count(result)
@@ -80,6 +85,7 @@ class Sweep:
         samples = self._spec["samples"]
         if limit is not None and self._clock() - self._began >= limit:
             self._finish(f"its time of {limit:g} s was over", stop=True)
+
         started: list[Unit] = []
         while self.reason is None and self._has_room(nodes):
             if samples is not None and self._tried + len(self._open) >= samples:
@@ -90,6 +96,7 @@ class Sweep:
                 self._finish("every configuration of its space was tried")
             else:
                 self._finish("no configuration was found that was not tried")
+
         return started
 
     def metric(self, record: AttemptRecord, values: Sequence[Sequence[float]]) -> None:
@@ -111,24 +118,38 @@ class Sweep:
         if state != "succeeded":
             self._stop(trial, state, f"{task}: {reason or 'the run was stopped'}")
         elif task not in trial.curves:
-            self._stop(trial, "failed", f"{task}: it has written no value of {self._spec['metric']}")
+            self._stop(
+                trial, "failed", f"{task}: it has written no value of {self._spec['metric']}"
+            )
         if not self._of_task.keys() & trial.tasks:
             self._conclude(trial)
 
     def result(self) -> dict[str, Any]:
         """Return what the run's last event says of it."""
-        best = self.best and {"trial": self.best.trial, "value": self.best.value, "params": self.best.params}
-        return {"reason": self.reason or "the run was stopped", "samples": self._tried, "best": best}
+        best = self.best and {
+            "trial": self.best.trial,
+            "value": self.best.value,
+            "params": self.best.params,
+        }
+        return {
+            "reason": self.reason or "the run was stopped",
+            "samples": self._tried,
+            "best": best,
+        }
 
     def problem(self) -> str | None:
         """Return why the sweep as a whole has failed, if it has."""
         limit = self._spec["stop"]["failures"]
         if self._failed and (self.best is None or (limit is not None and self._failed >= limit)):
             return f"{self._failed} of {self._tried} configurations failed"
-        return None if self.best else "no configuration was tried to its end"
+        if self.best:
+            return None
+        return "no configuration was tried to its end"
 
     def _has_room(self, nodes: Sequence[Node]) -> bool:
-        """Say whether another configuration may start; unless the job says how many, while a task of it would run."""
+        """Say whether another configuration may start; unless the job says how many, while a task
+        of it would run.
+        """
         limit: int | None = self._spec["concurrency"]
         if limit is not None:
             return len(self._open) < limit
@@ -139,23 +160,37 @@ class Sweep:
         trial = self._open[number] = Trial(number, params, tasks)
         self._write("trial-started", trial=number, params=params, tasks=list(tasks))
         units = []
+
         for repeat, name in enumerate(tasks):
-            raw = space.filled(self._spec["task"], {**params, "repeat": repeat}, self._spec["space"])
-            former = None if continues is None else _task_name(continues, repeat)
+            raw = space.filled(
+                self._spec["task"], {**params, "repeat": repeat}, self._spec["space"]
+            )
+            former = None
+            if continues is not None:
+                former = _task_name(continues, repeat)
             units.append(Unit((task_of(repeat, {**raw, "name": name, "continues": former}),)))
             self._of_task[name] = trial
+
         return units
 
     def _compare(self, trial: Trial) -> None:
-        """Report the mean of the repeats wherever all of them have a value; prune the trial if Optuna says so.
+        """Report the mean of the repeats wherever all of them have a value; prune the trial if
+        Optuna says so.
 
-        `statistics.mean` is exact: a sum of floats is infinite where two of the largest are averaged.
+        `statistics.mean` is exact: a sum of floats is infinite where two of the largest are
+        averaged.
         """
         curves = [list(trial.curves.get(task, {}).values()) for task in trial.tasks]
         for step in range(trial.compared, min(map(len, curves))):
             trial.compared = step + 1
-            if self._study.should_prune(trial.number, step, statistics.mean(curve[step] for curve in curves)):
-                self._stop(trial, "pruned", f"worse than others at value {step + 1} ({self._spec['prune']['by']})")
+            if self._study.should_prune(
+                trial.number, step, statistics.mean(curve[step] for curve in curves)
+            ):
+                self._stop(
+                    trial,
+                    "pruned",
+                    f"worse than others at value {step + 1} ({self._spec['prune']['by']})",
+                )
                 return
 
     def _stop(self, trial: Trial, outcome: str, reason: str) -> None:
@@ -163,13 +198,19 @@ class Sweep:
         if trial.outcome == "complete":
             trial.outcome = outcome
             trial.reason = reason
-            self.to_stop |= {task: f"trial {trial.number}: {reason}" for task in trial.tasks if task in self._of_task}
+            self.to_stop |= {
+                task: f"trial {trial.number}: {reason}"
+                for task in trial.tasks
+                if task in self._of_task
+            }
 
     def _conclude(self, trial: Trial) -> None:
         del self._open[trial.number]
         values = [self._objective(trial, task) for task in trial.tasks]
         known = [value for value in values if value is not None]
-        value = statistics.mean(known) if known and trial.outcome in ("complete", "pruned") else None
+        value = None
+        if known and trial.outcome in ("complete", "pruned"):
+            value = statistics.mean(known)
         result = Result(trial.number, trial.params, trial.outcome, value, values, trial.reason)
         if result.outcome != "stopped":
             # What was stopped stays open in the study: `tune.resume` tries it again.
@@ -179,23 +220,42 @@ class Sweep:
     def _objective(self, trial: Trial, task: str) -> float | None:
         values = list(trial.curves.get(task, {}).values())
         best: float | None = self._better(values, default=None)
-        return best if self._spec["objective"] == "best" else next(reversed(values), None)
+        if self._spec["objective"] == "best":
+            return best
+        return next(reversed(values), None)
 
     def _count(self, result: Result) -> None:
-        """Write how a configuration ended; see whether it is the best, and whether that is enough."""
-        self._write("trial-ended", **{name: value for name, value in asdict(result).items() if name != "params"})
+        """Write how a configuration ended; see whether it is the best, and whether that is
+        enough.
+        """
+        self._write(
+            "trial-ended",
+            **{name: value for name, value in asdict(result).items() if name != "params"},
+        )
+
         if result.outcome == "stopped":
             return
+
         self._tried += 1
         self._failed += result.outcome == "failed"
         best = self.best.value if self.best else None
-        is_best = result.outcome == "complete" and (best is None or self._better(best, result.value) != best)
-        self.best, self._since_best = (result, 0) if is_best else (self.best, self._since_best + 1)
+        is_best = result.outcome == "complete" and (
+            best is None or self._better(best, result.value) != best
+        )
+        if is_best:
+            self.best, self._since_best = (result, 0)
+        else:
+            self.best, self._since_best = (self.best, self._since_best + 1)
+
         stop = self._spec["stop"]
         limit = stop["failures"] or (FIRST_FAILURES if self._failed == self._tried else None)
         if limit is not None and self._failed >= limit:
             self._finish(f"{self._failed} configurations failed", stop=True)
-        elif stop["plateau"] is not None and self.best is not None and self._since_best >= stop["plateau"]:
+        elif (
+            stop["plateau"] is not None
+            and self.best is not None
+            and self._since_best >= stop["plateau"]
+        ):
             self._finish(f"{self._since_best} configurations in a row were no better")
 
     def _finish(self, reason: str, *, stop: bool = False) -> None:

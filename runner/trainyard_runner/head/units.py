@@ -1,4 +1,6 @@
-"""What is tried as one: a task, or all tasks of a job that runs together; and whether it is tried again."""
+"""What is tried as one: a task, or all tasks of a job that runs together; and whether it is tried
+again.
+"""
 
 from __future__ import annotations
 

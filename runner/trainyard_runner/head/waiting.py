@@ -25,7 +25,8 @@ _MOST_PACKAGES = 4
 
 @dataclass(frozen=True)
 class Line:
-    """Tasks that need the same and have not started: how many, and those that start at once (one, or a gang).
+    """Tasks that need the same and have not started: how many, and those that start at once (one,
+    or a gang).
 
     Where Ray has some of them already, `is_submitted`, room for their actors is kept.
     """
@@ -60,7 +61,9 @@ class Reason:
 
 @dataclass(frozen=True)
 class _Held:
-    """How much of a resource a run holds: by so many tasks, and by what they started through Ray."""
+    """How much of a resource a run holds: by so many tasks, and by what they started through
+    Ray.
+    """
 
     run: str
     value: float
@@ -68,32 +71,60 @@ class _Held:
     has_started: bool
 
     def by(self) -> str:
-        tasks = [f"{self.tasks} task{'s' * (self.tasks != 1)}"] if self.tasks else []
-        return " and ".join([*tasks, *(["what tasks started through Ray"] if self.has_started else [])])
+        if self.tasks:
+            tasks = [f"{self.tasks} task{'s' * (self.tasks != 1)}"]
+        else:
+            tasks = []
+        return " and ".join(
+            [*tasks, *(["what tasks started through Ray"] if self.has_started else [])]
+        )
 
 
 def explain(line: Line, gate: Gate, cluster: Cluster, *, run: str) -> Reason | None:
-    """Return for what tasks of `run` wait; None if there is room for them, and Ray only has to start them."""
+    """Return for what tasks of `run` wait; None if there is room for them, and Ray only has to
+    start them.
+    """
     line = replace(line, unit=tuple(in_numbers(task, cluster.alive) for task in line.unit))
     needs = fit.describe(fit.total(line.unit))
     if len(line.unit) > 1:
         who = f"{line.count} tasks that run together wait for {needs} in all"
     else:
-        who = f"1 task waits for {needs}" if line.count == 1 else f"{line.count} tasks wait for {needs} each"
+        if line.count == 1:
+            who = f"1 task waits for {needs}"
+        else:
+            who = f"{line.count} tasks wait for {needs} each"
+
     if not fit.fits_together(line.unit, cluster.alive) or fit.lacking(line.unit, cluster.alive):
-        task = next((task for task in line.unit if not nodes.slots(task, cluster.alive)), line.unit[0])
+        task = next(
+            (task for task in line.unit if not nodes.slots(task, cluster.alive)), line.unit[0]
+        )
         return Reason(line.count, needs, (), f"{who}: {fit.missing(task, gate, cluster.alive)}")
-    short = [] if line.is_submitted else kept_free(line.unit, cluster.alive, cluster.holdings)
+
+    if line.is_submitted:
+        short = []
+    else:
+        short = kept_free(line.unit, cluster.alive, cluster.holdings)
+
     if short:
         kept = [_kept(name, cluster, run=run) for name in short]
-        keepers = tuple(each.run for each in cluster.holdings if any(each.all_of(name) for name in short))
+        keepers = tuple(
+            each.run for each in cluster.holdings if any(each.all_of(name) for name in short)
+        )
         return Reason(line.count, needs, keepers, f"{who}: {'; '.join(kept)}")
-    places = [node for node in cluster.alive if any(nodes.slots(task, [node]) for task in line.unit)]
+
+    places = [
+        node for node in cluster.alive if any(nodes.slots(task, [node]) for task in line.unit)
+    ]
     free = [nodes.with_free(node, cluster.free.get(node.node_id, {})) for node in places]
     if fit.fits_together(line.unit, free):
         return None
+
     asked = list(dict.fromkeys(name for task in line.unit for name in nodes.amounts(task)))
-    short = [name for name in asked if not fit.fits_together([_only(task, name) for task in line.unit], free)]
+    short = []
+    for name in asked:
+        if not fit.fits_together([_only(task, name) for task in line.unit], free):
+            short.append(name)
+
     held = {name: list(_held(name, places, cluster)) for name in short or asked}
     holders = dict.fromkeys(each.run for found in held.values() for each in found)
     parts = [_in_use(name, places, free, found, run=run) for name, found in held.items()]
@@ -101,30 +132,58 @@ def explain(line: Line, gate: Gate, cluster: Cluster, *, run: str) -> Reason | N
 
 
 def installing(line: Line, runtime_env: Mapping[str, Any], *, seconds: float) -> Reason | None:
-    """Return the reason of tasks that have room and do not start: their packages. None where Ray installs none."""
+    """Return the reason of tasks that have room and do not start: their packages. None where Ray
+    installs none.
+    """
     packages: list[str] = []
     for kind in ("uv", "pip"):
         asked = runtime_env.get(kind) or []
         packages += asked if isinstance(asked, list) else asked.get("packages", [])
+
     if isinstance(runtime_env.get("conda"), dict):
         packages.append("a conda environment")
+
     if not packages:
         return None
+
     # A wheel of the job has a path of Ray's.
     named = [name.rpartition("/")[2] for name in packages[:_MOST_PACKAGES]]
-    more = f" and {len(packages) - len(named)} more" if len(packages) > len(named) else ""
-    who = "1 task waits" if line.count == 1 else f"{line.count} tasks wait"
-    since = f", for {int(seconds // 60)} min" if seconds >= 60 else ""
-    text = f"{who} for Ray, which first installs {', '.join(named)}{more} where a node lacks them{since}"
+    if len(packages) > len(named):
+        more = f" and {len(packages) - len(named)} more"
+    else:
+        more = ""
+
+    if line.count == 1:
+        who = "1 task waits"
+    else:
+        who = f"{line.count} tasks wait"
+
+    if seconds >= 60:
+        since = f", for {int(seconds // 60)} min"
+    else:
+        since = ""
+
+    text = (
+        f"{who} for Ray, which first installs {', '.join(named)}{more} where a node lacks "
+        f"them{since}"
+    )
+
     return Reason(line.count, "packages", (), text)
 
 
 def _kept(name: str, cluster: Cluster, *, run: str) -> str:
     """Say who holds a resource or wants it free."""
     taken = {each.run: each.all_of(name) for each in cluster.holdings if each.all_of(name)}
-    by = [f"{_bare(name, value)} by {'this run' if each == run else f'run {each}'}" for each, value in taken.items()]
+    by = []
+    for each, value in taken.items():
+        by.append(f"{_bare(name, value)} by {'this run' if each == run else f'run {each}'}")
     total = sum(node.resources.get(name, 0.0) for node in cluster.alive)
-    return ", ".join([f"{_bare(name, sum(taken.values()))} of {fit.amount(name, total)} in use or kept free", *by])
+    return ", ".join(
+        [
+            f"{_bare(name, sum(taken.values()))} of {fit.amount(name, total)} in use or kept free",
+            *by,
+        ]
+    )
 
 
 def _in_use(
@@ -140,13 +199,21 @@ def _in_use(
     used = total - sum(left)
     # Ray counts in ten-thousandths; the holders' files are a moment older than what is free.
     others = used - sum(each.value for each in held)
-    by = [
-        f"{_bare(name, each.value)} by {'this run' if each.run == run else f'run {each.run}'} ({each.by()})"
-        for each in held
-    ]
+    by = []
+
+    for each in held:
+        by.append(
+            f"{_bare(name, each.value)} by "
+            f"{'this run' if each.run == run else f'run {each.run}'} ({each.by()})"
+        )
+
     by += [f"{_bare(name, others)} by others"] if others > total / 1000 else []
     # What is free, but not on one node.
-    spare = [f"at most {_bare(name, max(left))} free on one node"] if max(left) > 0 else []
+    if max(left) > 0:
+        spare = [f"at most {_bare(name, max(left))} free on one node"]
+    else:
+        spare = []
+
     return ", ".join([f"{_bare(name, used)} of {fit.amount(name, total)} in use", *by, *spare])
 
 
@@ -159,7 +226,9 @@ def _held(name: str, places: Sequence[Node], cluster: Cluster) -> Iterator[_Held
         started = sum(of_run.get(node, {}).get(name, 0.0) for node in here)
         if own or started:
             tasks = int(sum(there["tasks"] for there in own))
-            yield _Held(holding.run, sum(there[name] for there in own) + started, tasks, started > 0)
+            yield _Held(
+                holding.run, sum(there[name] for there in own) + started, tasks, started > 0
+            )
 
 
 def _bare(name: str, value: float) -> str:
@@ -168,7 +237,9 @@ def _bare(name: str, value: float) -> str:
 
 def _only(task: Task, name: str) -> Task:
     others: dict[str, Any] = {key: 0 for each, key in RESOURCES.items() if each != name}
-    return replace(task, **others, custom={key: amount for key, amount in task.custom.items() if key == name})
+    return replace(
+        task, **others, custom={key: amount for key, amount in task.custom.items() if key == name}
+    )
 
 
 # Nothing has started for so long: then it is worth a line for what the rest waits.
@@ -178,7 +249,9 @@ _MOST_LINES = 3
 
 
 class Watch:
-    """Looks at the cluster once a second while tasks wait, and writes down what this run holds when that changes."""
+    """Looks at the cluster once a second while tasks wait, and writes down what this run holds when
+    that changes.
+    """
 
     def __init__(self, plan: Plan, holdings: Holdings, stream: EventStream) -> None:
         self._plan = plan
@@ -199,34 +272,49 @@ class Watch:
         idle: float,
         actors: Mapping[str, float],
     ) -> None:
-        """Publish what `live` attempts hold; after some idle seconds also say for what the rest waits, in `lines`.
+        """Publish what `live` attempts hold; after some idle seconds also say for what the rest
+        waits, in `lines`.
 
         `actors` is what tasks want free for what they start through Ray.
         """
         if time.monotonic() < self._next:
             return
+
         self._next = time.monotonic() + _EVERY
         started = [attempt for attempt in live if attempt.record.is_started]
         held = by_node((attempt.record.node, attempt.taken) for attempt in started)
-        unplaced = [attempt.task for attempt in live if not (attempt.record.is_started or attempt.record.is_ready)]
+        unplaced = []
+
+        for attempt in live:
+            if not (attempt.record.is_started or attempt.record.is_ready):
+                unplaced.append(attempt.task)
+
         lacking = _waiting(lines, unplaced)
         counts = {"running": len(started), "waiting": sum(line.count for line in lacking)}
         self.holdings.publish(tasks=counts, ended=ended, nodes=held, actors=actors)
+
         if actors != self._kept:
             self._kept = dict(actors)
-            self._stream.write("kept-free", room={key: actors.get(name, 0) for name, key in RESOURCES.items()})
+            self._stream.write(
+                "kept-free", room={key: actors.get(name, 0) for name, key in RESOURCES.items()}
+            )
+
         if idle < _QUIET or not lacking:
             self._said = ""
             return
+
         own = Holding(self._plan.run, held, actors)
         holdings = [own, *self.holdings.read_others()]
         of_drivers = drivers.held(drivers.TheRay(), {node.node_id: node.name for node in alive})
         cluster = Cluster(alive, state.available_resources_per_node(), holdings, of_drivers)
-        reasons = [
-            explain(line, self._plan.gate, cluster, run=self._plan.run)
-            or installing(line, self._plan.runtime_env or {}, seconds=idle)
-            for line in lacking[:_MOST_LINES]
-        ]
+        reasons = []
+
+        for line in lacking[:_MOST_LINES]:
+            reasons.append(
+                explain(line, self._plan.gate, cluster, run=self._plan.run)
+                or installing(line, self._plan.runtime_env or {}, seconds=idle)
+            )
+
         self._say([reason for reason in reasons if reason])
 
     def publish_soon(self) -> None:
@@ -236,6 +324,7 @@ class Watch:
         text = "; ".join(reason.text for reason in reasons)
         if not text or text == self._said:
             return
+
         self._said = text
         key = tuple((reason.needs, *reason.holders) for reason in reasons)
         self._stream.write(
@@ -246,6 +335,7 @@ class Watch:
             again=key in self._known,
             text=text,
         )
+
         self._known.add(key)
 
 

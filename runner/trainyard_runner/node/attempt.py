@@ -1,7 +1,9 @@
-"""One attempt of a task, on the node where it runs: start the command, send what it prints and leaves behind.
+"""One attempt of a task, on the node where it runs: start the command, send what it prints and
+leaves behind.
 
-Runs inside a Ray worker as a generator. Each thing it yields is a list of messages (kind, content); the runner's side
-reads them in `records`. Ray holds the generator back when the runner is slow, and so the command, through its pipe.
+Runs inside a Ray worker as a generator. Each thing it yields is a list of messages (kind, content);
+the runner's side reads them in `records`. Ray holds the generator back when the runner is slow, and
+so the command, through its pipe.
 """
 
 from __future__ import annotations
@@ -32,7 +34,13 @@ from trainyard_runner.wire.archive import Entries, LeftOut
 from trainyard_runner.wire.outcome import QUICK
 
 Batch = list[Message]
-NOTHING_RAN: dict[str, Any] = {"exit_code": None, "seconds": 0.0, "tail": [], "cpu_seconds": None, "max_rss": None}
+NOTHING_RAN: dict[str, Any] = {
+    "exit_code": None,
+    "seconds": 0.0,
+    "tail": [],
+    "cpu_seconds": None,
+    "max_rss": None,
+}
 _READ = 256 * 1024
 
 
@@ -50,7 +58,8 @@ class Attempt:
         own: OwnPackage | None,
         spare: Spare | None = None,
     ) -> None:
-        """Take what is to be done; `own` is the package of what the command starts through Ray, if it has one.
+        """Take what is to be done; `own` is the package of what the command starts through Ray, if
+        it has one.
 
         `spare` may have directories of the attempt before, and takes those of this one.
         """
@@ -81,11 +90,14 @@ class Attempt:
             except OSError as error:
                 yield [*self._flush(), ("ended", _not_prepared(error))]
                 return
+
             if self._order["together"]:
                 yield [("ready", None)]
                 if (asked := stop.wait_for_others(self._order["attempt"])) is not None:
-                    yield [*self._flush(), ("ended", {**NOTHING_RAN, "outcome": "stopped", "reason": asked.reason})]
+                    ended = {**NOTHING_RAN, "outcome": "stopped", "reason": asked.reason}
+                    yield [*self._flush(), ("ended", ended)]
                     return
+
             kept = OutputWatch(
                 self._outputs,
                 self._files_mapped_for_writing,
@@ -93,15 +105,21 @@ class Attempt:
                 limit=self._order["limit"],
                 held=self._order["held"],
             )
+
             checkpoint = CheckpointWatch(
                 self._place.checkpoint, self._files_open_for_writing, limit=self._order["limit"]
             )
             transfers = Transfers(checkpoint, kept)
             yield from self._run_command(transfers, stop)
-            yield from ([*self._flush(), *parts] for parts in transfers.last())
+
+            for parts in transfers.last():
+                yield [*self._flush(), *parts]
+
             # What was printed last is a part of the metric's last reading.
             yield self._flush()
-            yield from ([message] for message in (self._metric.last() if self._metric else ()))
+            for message in self._metric.last() if self._metric else ():
+                yield [message]
+
             yield [*self._flush(), *self._ending(kept)]
         finally:
             stop.close()
@@ -111,8 +129,10 @@ class Attempt:
                     self._child.stop(0.5)
                     self._child.ended()
                 self._child.close()
+
             if self._metric is not None:
                 self._metric.close()
+
             self._leave_place()
 
     def _leave_place(self) -> None:
@@ -132,21 +152,26 @@ class Attempt:
         if child.refused is not None:
             self._note_refusal(child, child.refused)
             return
+
         poll = select.poll()
         for descriptor in (child.output, child.guard.socket.fileno()):
             poll.register(descriptor, select.POLLIN)
+
         while not self._final:
             self._wait(child, poll, self._wait_ms(transfers))
             if self._final:
                 break
             if time.monotonic() - self._began < QUICK and not self._buffer.full():
                 continue
+
             self._look(child, stop)
             if self._buffer.due() or self._pending:
                 self._pending += self._buffer.take()
                 yield self._flush()
+
             if parts := transfers.step(begin=self._verdict is None):
                 yield parts
+
         yield from self._rest_of_output(child)
 
     def _note_refusal(self, child: Child, refused: str) -> None:
@@ -177,7 +202,8 @@ class Attempt:
         self._end_if_asked(child, stop)
 
     def _rest_of_output(self, child: Child) -> Iterator[Batch]:
-        # All writers are dead by now; a process that escaped and still holds the pipe is not waited for.
+        # All writers are dead by now; a process that escaped and still holds the pipe is not waited
+        # for.
         while self._buffer.read(child.output, _READ):
             if self._buffer.full():
                 self._pending += self._buffer.take()
@@ -203,6 +229,7 @@ class Attempt:
         timeout = self._order["timeout"]
         if self._verdict is not None:
             return
+
         if (asked := stop.asked()) is not None:
             self._verdict = ("stopped", asked.reason)
             child.stop(asked.grace)
@@ -215,7 +242,9 @@ class Attempt:
                 return
             self._verdict = ("failed", self._metric.broken[1])
             # Python calls it a fatal error of its own when it prints its threads.
-            self._buffer.add(f"trainyard: ended: {self._verdict[1]}; the threads of its Python processes:")
+            self._buffer.add(
+                f"trainyard: ended: {self._verdict[1]}; the threads of its Python processes:"
+            )
 
     def _wait_ms(self, transfers: Transfers) -> int:
         """Return how long to sleep when nothing happens."""
@@ -228,10 +257,14 @@ class Attempt:
         return max(0, int((min(until) - now) * 1000) + 1)
 
     def _files_open_for_writing(self) -> set[str]:
-        return self._child.files_open_for_writing(self._place.checkpoint) if self._child else set()
+        if self._child:
+            return self._child.files_open_for_writing(self._place.checkpoint)
+        return set()
 
     def _files_mapped_for_writing(self) -> set[str]:
-        return self._child.files_mapped_for_writing(self._place.root) if self._child else set()
+        if self._child:
+            return self._child.files_mapped_for_writing(self._place.root)
+        return set()
 
     def _outputs(self) -> tuple[Entries, list[LeftOut]]:
         """Look at what the task has left in its output directories."""
@@ -240,13 +273,21 @@ class Attempt:
             found, outside = self._declared(declared)
             entries.update(found)
             left_out += outside
-        left_out = [replace(item, is_lost=item.is_lost or self._is_own(item, entries)) for item in left_out]
+        left_out = [
+            replace(item, is_lost=item.is_lost or self._is_own(item, entries)) for item in left_out
+        ]
         return archive.without_loose_links(entries, left_out), left_out
 
     def _is_own(self, item: LeftOut, entries: Entries) -> bool:
-        """Tell whether a link leads to what goes with the attempt's directory, and is no output itself."""
+        """Tell whether a link leads to what goes with the attempt's directory, and is no output
+        itself.
+        """
         target = Path(item.target).resolve()
-        if not item.target or not target.is_relative_to(self._place.root.resolve()) or not target.exists():
+        if (
+            not item.target
+            or not target.is_relative_to(self._place.root.resolve())
+            or not target.exists()
+        ):
             return False
         places = (self._place.output.resolve(), self._place.directory.resolve())
         names = [str(target.relative_to(place)) for place in places if target.is_relative_to(place)]
@@ -265,32 +306,46 @@ class Attempt:
     def _ending(self, kept: OutputWatch) -> Batch:
         """Return the last words: what could not be brought back, and how the command ended."""
         left_out = kept.left_out
-        notes: Batch = [("note", f"not brought back: {outputs.in_words(left_out)}")] if left_out else []
+        notes: Batch = (
+            [("note", f"not brought back: {outputs.in_words(left_out)}")] if left_out else []
+        )
         lost = [str(item) for item in left_out if item.is_lost]
-        changed = job_files.changed(self._place.directory, self._copied, declared=self._order["outputs"])
+        changed = job_files.changed(
+            self._place.directory, self._copied, declared=self._order["outputs"]
+        )
+
         ended = {
             **self._verdict_in_full(),
             "lost_outputs": lost[: outputs.NAMED],
-            "absent_outputs": [declared for declared in self._order["outputs"] if not self._is_there(declared)],
+            "absent_outputs": [
+                declared for declared in self._order["outputs"] if not self._is_there(declared)
+            ],
             "brought": kept.held(),
             "not_brought": outputs.counted([str(item) for item in left_out]),
             "undeclared": outputs.counted(changed, by_directory=True),
         }
         if self._metric and ended["outcome"] == "succeeded" and (missing := self._metric.missing()):
             notes.append(("note", missing))
+
         return [*notes, ("ended", ended)]
 
     def _verdict_in_full(self) -> dict[str, Any]:
         status: int | None = self._final.get("exit")
-        memory_kills = 0 if self._memory_kills is None else _kernel_memory_kills() - self._memory_kills
+        if self._memory_kills is None:
+            memory_kills = 0
+        else:
+            memory_kills = _kernel_memory_kills() - self._memory_kills
+
         broken = self._metric.broken if self._metric else None
         outcome, reason = self._verdict or _verdict(status, memory_kills=memory_kills)
         # One that ended by itself was not silent for too long.
         if broken is not None and broken[0] == "nan" and outcome == "succeeded":
             outcome = "failed"
             reason = f"{broken[1]}; it ended by itself, with exit code 0"
+
         if self._final.get("left"):
             reason = f"{reason or 'ended'}; some of its processes could not be ended"
+
         return {
             "exit_code": status if status is None or status >= 0 else 128 - status,
             "outcome": outcome,
@@ -306,7 +361,9 @@ class Attempt:
     def _no_program(self) -> dict[str, str]:
         """Return what the runner completes the reason with: it knows what this node is called."""
         close = self._child.close_program if self._child else None
-        return {} if close is None else {"close_program": close}
+        if close is None:
+            return {}
+        return {"close_program": close}
 
     def _flush(self) -> Batch:
         batch = self._pending
@@ -324,7 +381,9 @@ def _not_prepared(error: OSError) -> dict[str, Any]:
 
 @functools.cache
 def _inherited() -> dict[str, str]:
-    """Return this worker's environment, which Ray sets once; to read it takes a tenth of a quick attempt."""
+    """Return this worker's environment, which Ray sets once; to read it takes a tenth of a quick
+    attempt.
+    """
     return dict(os.environ)
 
 
@@ -333,12 +392,21 @@ def _verdict(status: int | None, *, memory_kills: int) -> tuple[str, str | None]
     if status == 0:
         return "succeeded", None
     if status is None:
-        return "failed", "the task, or another program on its node, killed the guard process that had started it"
+        return (
+            "failed",
+            "the task, or another program on its node, killed the guard process that had started it",
+        )
     if status > 0:
         return "failed", f"exit code {status}"
-    name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"
+
+    if -status in set(signal.Signals):
+        name = signal.Signals(-status).name
+    else:
+        name = f"signal {-status}"
+
     if -status == signal.SIGKILL and memory_kills > 0:
         return "failed", "killed (SIGKILL): the node ran out of memory, its kernel ended a process"
+
     return "failed", f"killed by {name}"
 
 

@@ -1,8 +1,9 @@
 """Watches a task's checkpoint directory and sends it to the head: whole, or not at all.
 
-A directory is whole when it changed, is quiet again, nobody has a file of it open for writing, and it was the same
-before and after it was copied. A directory that is never quiet is taken file by file: those that are closed and were
-the same before and after; files that are being written are carried over from the snapshot before.
+A directory is whole when it changed, is quiet again, nobody has a file of it open for writing, and
+it was the same before and after it was copied. A directory that is never quiet is taken file by
+file: those that are closed and were the same before and after; files that are being written are
+carried over from the snapshot before.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ _OFTEN = 0.15
 
 
 class CheckpointWatch:
-    """One attempt's checkpoint directory. `writing` says which of its files (full paths) are open for writing."""
+    """One attempt's checkpoint directory. `writing` says which of its files (full paths) are open
+    for writing.
+    """
 
     def __init__(
         self,
@@ -53,16 +56,21 @@ class CheckpointWatch:
         """Look at the directory; send a snapshot if it is time for one."""
         began = self._clock()
         now, _ = archive.scan(str(self._directory))
-        # A directory of very many files is looked at less often: never more than a tenth of the time.
+        # A directory of very many files is looked at less often: never more than a tenth of the
+        # time.
         self._next = self._clock() + max(_OFTEN, 10 * (self._clock() - began))
+
         if now != self._seen:
             self._seen = now
             self._changed_at = began
+
         if now == self._taken and not self._skipped:
             self._dirty_at = -1.0
             return
+
         if self._dirty_at < 0:
             self._dirty_at = began
+
         quiet = began - self._changed_at >= QUIET
         restless = began - self._dirty_at >= RESTLESS
         if quiet or restless:
@@ -74,11 +82,15 @@ class CheckpointWatch:
         if now != self._taken or self._skipped:
             yield from self._send(now, skip=set(), strict=True)
 
-    def _take_if_whole(self, now: archive.Entries, *, quiet: bool, restless: bool) -> Iterator[Message]:
+    def _take_if_whole(
+        self, now: archive.Entries, *, quiet: bool, restless: bool
+    ) -> Iterator[Message]:
         open_files = self._writing()
         unsettled = {entry.name for entry in now.values() if entry.path in open_files}
         if now == self._taken and unsettled >= self._skipped:
-            self._dirty_at = -1.0  # only the files that were left out differ, and they are still being written
+            self._dirty_at = (
+                -1.0
+            )  # only the files that were left out differ, and they are still being written
         elif quiet and not unsettled:
             yield from self._send(now, skip=set(), strict=True)
         elif restless:
@@ -89,16 +101,23 @@ class CheckpointWatch:
             now, _ = archive.scan(str(self._directory))
             open_files = self._writing()
             recent = time.time_ns() - TICK_NS
-            unsettled = {e.name for e in now.values() if e.is_file and (e.path in open_files or e.mtime_ns > recent)}
+            unsettled = set()
+            for e in now.values():
+                if e.is_file and (e.path in open_files or e.mtime_ns > recent):
+                    unsettled.add(e.name)
             if (yield from self._send(now, skip=unsettled, strict=False)):
                 return
 
-    def _send(self, now: archive.Entries, *, skip: set[str], strict: bool) -> Generator[Message, None, bool]:
+    def _send(
+        self, now: archive.Entries, *, skip: set[str], strict: bool
+    ) -> Generator[Message, None, bool]:
         if (size := data_bytes(now)) > self._limit:
             yield from self._say_too_large(size)
             return False
+
         chosen = [entry for entry in now.values() if entry.name not in skip]
         files = [entry for entry in chosen if entry.is_file]
+
         try:
             for part in archive.parts(chosen):
                 yield ("checkpoint-part", part)
@@ -107,6 +126,7 @@ class CheckpointWatch:
         except archive.ChangedError:
             yield ("checkpoint-dropped", None)
             return False
+
         carry = sorted(skip & self._kept)
         self._taken = now
         self._skipped = skip
@@ -114,6 +134,7 @@ class CheckpointWatch:
         self._kept = {entry.name for entry in files} | set(carry)
         size = sum(entry.size for entry in files)
         yield ("checkpoint", {"bytes": size, "files": len(files) + len(carry), "carry": carry})
+
         return True
 
     def _say_too_large(self, size: int) -> Iterator[Message]:

@@ -1,4 +1,6 @@
-"""A worker's side of its guard: start a command, hear how it ended, be sure that nothing of it stays."""
+"""A worker's side of its guard: start a command, hear how it ended, be sure that nothing of it
+stays.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from trainyard_runner.node import proctree
 from trainyard_runner.node.guard import LENGTH
 
 _PIPE_BYTES = 1024 * 1024
-# A node that goes down may end a guard before its worker: who outlives its guard by this was not on such a node.
+# A node that goes down may end a guard before its worker: who outlives its guard by this was not on
+# such a node.
 _GOING_DOWN = 2.0
 _guard: GuardLink | None = None
 
@@ -29,10 +32,15 @@ class GuardLink:
 
     def __init__(self) -> None:
         self.socket, theirs = socket.socketpair()
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "TRAINYARD_"))}
+        environment = {}
+        for name, value in os.environ.items():
+            if not name.startswith(("RAY_", "TRAINYARD_")):
+                environment[name] = value
+
         with theirs:
             number = str(theirs.fileno())
-            # The started process leaves at once; its child is the guard, which Ray then does not know.
+            # The started process leaves at once; its child is the guard, which Ray then does not
+            # know.
             subprocess.run(
                 [sys.executable, "-S", "-I", str(Path(__file__).with_name("guard.py")), number],
                 pass_fds=[theirs.fileno()],
@@ -67,7 +75,9 @@ class GuardLink:
 
 
 def connected_guard() -> GuardLink:
-    """Return this worker's guard; start it the first time, and again if it is gone, which is all it says unasked."""
+    """Return this worker's guard; start it the first time, and again if it is gone, which is all it
+    says unasked.
+    """
     global _guard
     if _guard is None or select.select([_guard.socket], [], [], 0)[0]:
         _guard = GuardLink()
@@ -78,31 +88,50 @@ class Child:
     """One command under the guard; `output` reads what it prints."""
 
     def __init__(
-        self, command: list[str], *, directory: Path, environment: dict[str, str], mark: str, scratch: Path
+        self,
+        command: list[str],
+        *,
+        directory: Path,
+        environment: dict[str, str],
+        mark: str,
+        scratch: Path,
     ) -> None:
         """Start the command.
 
-        `mark` ("NAME=value", part of its environment) finds its processes if the guard dies; `scratch` is what the
-        guard removes if this worker dies.
+        `mark` ("NAME=value", part of its environment) finds its processes if the guard dies;
+        `scratch` is what the guard removes if this worker dies.
         """
         self._mark = mark
         self.guard = connected_guard()
         self.output, theirs = os.pipe()
         os.set_blocking(self.output, False)
-        with contextlib.suppress(AttributeError, OSError):  # Linux has it; a low limit of the system may forbid it
+
+        with contextlib.suppress(
+            AttributeError, OSError
+        ):  # Linux has it; a low limit of the system may forbid it
             fcntl.fcntl(self.output, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+
         try:
             self.guard.send(
-                {"argv": command, "cwd": str(directory), "env": environment, "scratch": str(scratch)}, theirs
+                {
+                    "argv": command,
+                    "cwd": str(directory),
+                    "env": environment,
+                    "scratch": str(scratch),
+                },
+                theirs,
             )
+
             answer = self.guard.receive()
         except ConnectionError:
             answer = None
         finally:
             os.close(theirs)
+
         if answer is None or "guard" in answer:
             answer = {"refused": "the guard process of this worker is gone"}
             self.abandon()
+
         self.refused: str | None = answer.get("refused")
         # Of a program that does not exist: the name of one that does, and where was searched.
         self.close_program: str | None = answer.get("close")
@@ -120,7 +149,9 @@ class Child:
         """
         self._ask({"stop": grace, "dump": True})
         message = self.guard.receive()
-        return None if message and "dumps" in message else self._final(message)
+        if message and "dumps" in message:
+            return None
+        return self._final(message)
 
     def ended(self) -> dict[str, Any]:
         """Return the guard's last word."""
@@ -131,7 +162,9 @@ class Child:
             self.guard.send(request)
 
     def _final(self, message: dict[str, Any] | None) -> dict[str, Any]:
-        """Return the last word; when the guard was killed, and its parent too, end its tree as well as can be."""
+        """Return the last word; when the guard was killed, and its parent too, end its tree as well
+        as can be.
+        """
         if message is not None and "guard" not in message:
             return message
         self.abandon()
@@ -139,22 +172,30 @@ class Child:
         return message or {"exit": None, "left": False}
 
     def files_open_for_writing(self, below: Path) -> set[str]:
-        """Return which files below a directory the command's processes have open for writing, or in their memory."""
+        """Return which files below a directory the command's processes have open for writing, or in
+        their memory.
+        """
         tree = self._processes()
         open_files = proctree.files_open_for_writing(tree, str(below))
         return open_files | proctree.files_mapped_for_writing(tree, str(below))
 
     def files_mapped_for_writing(self, below: Path) -> set[str]:
-        """Return which files below a directory the command's processes can write in their memory."""
+        """Return which files below a directory the command's processes can write in their
+        memory.
+        """
         return proctree.files_mapped_for_writing(self._processes(), str(below))
 
     def _processes(self) -> list[int]:
         # The guard is the command's parent, and of everything that left the command.
         guard = proctree.parent(self.pid)
-        return proctree.descendants(guard) if guard > 1 else []
+        if guard > 1:
+            return proctree.descendants(guard)
+        return []
 
     def abandon(self) -> None:
-        """End the command without its guard: everything that carries its mark, and its process group."""
+        """End the command without its guard: everything that carries its mark, and its process
+        group.
+        """
         global _guard
         _guard = None
         self.guard.socket.close()

@@ -1,4 +1,6 @@
-"""What a node says of itself: hardware, versions, disk, GPUs, torch; and how fast it gets other nodes' objects."""
+"""What a node says of itself: hardware, versions, disk, GPUs, torch; and how fast it gets other
+nodes' objects.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,28 @@ import ray
 
 # Looked up one by one: to list everything that is installed takes a second in a large image.
 _PACKAGES = (
-    *("torch", "jax", "tensorflow", "numpy", "gymnasium", "gym", "stable-baselines3", "sb3-contrib", "rsl-rl-lib"),
-    *("rl-games", "skrl", "isaaclab", "isaacsim", "schola", "mujoco", "transformers", "lightning", "tensorboard"),
+    *(
+        "torch",
+        "jax",
+        "tensorflow",
+        "numpy",
+        "gymnasium",
+        "gym",
+        "stable-baselines3",
+        "sb3-contrib",
+        "rsl-rl-lib",
+    ),
+    *(
+        "rl-games",
+        "skrl",
+        "isaaclab",
+        "isaacsim",
+        "schola",
+        "mujoco",
+        "transformers",
+        "lightning",
+        "tensorboard",
+    ),
     *("tensorboardX", "wandb", "mlflow", "optuna"),
 )
 # Prints {"version", "count", "wrong": [GPUs whose product of two matrices is not the known one]}.
@@ -34,7 +56,8 @@ for gpu in range(torch.cuda.device_count()):
         wrong.append(gpu)
 print(json.dumps({"version": torch.__version__, "count": torch.cuda.device_count(), "wrong": wrong}))
 """
-# Prints [{"name", "cpu": whether it is one}]. By vulkan_core.h: sType 1 is VkInstanceCreateInfo's, type 4 is a CPU.
+# Prints [{"name", "cpu": whether it is one}]. By vulkan_core.h: sType 1 is VkInstanceCreateInfo's,
+# type 4 is a CPU.
 _VULKAN = """
 import ctypes, json
 vulkan = ctypes.CDLL("libvulkan.so.1")
@@ -54,8 +77,9 @@ print(json.dumps(found))
 def gather(question: dict[str, Any]) -> dict[str, Any]:
     """Answer what the gate asks.
 
-    `question`: "gpus" (ask the node's own tools for real GPUs), "torch" (try it), "isolated" (Ray gave this task one
-    GPU), "graphics" (which devices Vulkan finds), "timeout" in seconds for each program.
+    `question`: "gpus" (ask the node's own tools for real GPUs), "torch" (try it), "isolated" (Ray
+    gave this task one GPU), "graphics" (which devices Vulkan finds), "timeout" in seconds for each
+    program.
     """
     worker = ray._private.worker.global_worker
     gpus = [str(gpu) for gpu in ray.get_gpu_ids()]
@@ -68,14 +92,18 @@ def gather(question: dict[str, Any]) -> dict[str, Any]:
         "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
         "machine": _machine(),
     }
+
     if question["gpus"]:
         found["nvidia_smi"] = _nvidia_smi(question["timeout"])
+
     if question["graphics"]:
         found["graphics"] = vulkan(question["timeout"], os.environ)
+
     if question["torch"]:
         found["torch"] = _torch(question["timeout"], visible=_visible_on_node())
         if question["isolated"] and found["torch"].get("count") is not None:
             found["torch_isolated"] = _torch(question["timeout"], visible=",".join(gpus))
+
     return found
 
 
@@ -87,7 +115,9 @@ def fetch(references: dict[str, list[Any]], timeout: float) -> dict[str, Any]:
         try:
             size = len(ray.get(reference, timeout=timeout))
         except Exception as error:  # anything Ray raises is the result
-            results[node] = {"error": f"{type(error).__name__} after {time.monotonic() - began:.0f} s"}
+            results[node] = {
+                "error": f"{type(error).__name__} after {time.monotonic() - began:.0f} s"
+            }
             continue
         results[node] = {"rate": round(size / 1e6 / max(time.monotonic() - began, 1e-6), 1)}
     return results
@@ -103,7 +133,9 @@ def _space(path: str) -> dict[str, int] | None:
 
 def _nvidia_smi(timeout: float) -> dict[str, Any]:
     try:
-        answer = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=timeout, check=False)
+        answer = subprocess.run(
+            ["nvidia-smi", "-L"], capture_output=True, text=True, timeout=timeout, check=False
+        )
     except FileNotFoundError:
         return {"error": "nvidia-smi is not installed there"}
     except subprocess.TimeoutExpired:
@@ -117,29 +149,39 @@ def _nvidia_smi(timeout: float) -> dict[str, Any]:
 def gpu_models(listing: str, *, visible: str | None) -> list[str]:
     """Return the models of the GPUs that `nvidia-smi -L` lists, as far as a node may use them.
 
-    nvidia-smi shows every GPU of the machine; two nodes on one machine have their own ones each. `visible` is the
-    node's CUDA_VISIBLE_DEVICES: indices or UUIDs, None for all.
+    nvidia-smi shows every GPU of the machine; two nodes on one machine have their own ones each.
+    `visible` is the node's CUDA_VISIBLE_DEVICES: indices or UUIDs, None for all.
     """
     listed = re.findall(r"^GPU (\d+): (.*?) \(UUID: ([^)]+)\)", listing, re.MULTILINE)
-    allowed = None if visible is None else {name.strip() for name in visible.split(",")}
+    allowed = None
+    if visible is not None:
+        allowed = {name.strip() for name in visible.split(",")}
     return [model for index, model, uuid in listed if allowed is None or {index, uuid} & allowed]
 
 
 def _visible_on_node() -> str | None:
-    """Return the CUDA_VISIBLE_DEVICES that the node was started with; a worker's own names the task's GPUs alone."""
+    """Return the CUDA_VISIBLE_DEVICES that the node was started with; a worker's own names the
+    task's GPUs alone.
+    """
     try:
         entries = Path("/proc", os.environ["RAY_RAYLET_PID"], "environ").read_bytes().split(b"\0")
     except (KeyError, OSError):
         return None
-    found = [entry.partition(b"=")[2] for entry in entries if entry.startswith(b"CUDA_VISIBLE_DEVICES=")]
+    found = [
+        entry.partition(b"=")[2] for entry in entries if entry.startswith(b"CUDA_VISIBLE_DEVICES=")
+    ]
     return found[0].decode() if found else None
 
 
 def _torch(timeout: float, *, visible: str | None) -> dict[str, Any]:
-    """Try torch in a process of its own: it is large, may hang in a driver, and must not stay in the worker."""
+    """Try torch in a process of its own: it is large, may hang in a driver, and must not stay in
+    the worker.
+    """
     if importlib.util.find_spec("torch") is None:
         return {"missing": True}
-    environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    environment = {
+        name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"
+    }
     if visible is not None:
         environment["CUDA_VISIBLE_DEVICES"] = visible
     result: dict[str, Any] = _printed("torch", _TORCH, timeout, environment)
@@ -147,9 +189,14 @@ def _torch(timeout: float, *, visible: str | None) -> dict[str, Any]:
 
 
 def vulkan(timeout: float, environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return the "devices" that Vulkan finds, or an "error"; and what NVIDIA's container runtime was asked to mount."""
+    """Return the "devices" that Vulkan finds, or an "error"; and what NVIDIA's container runtime
+    was asked to mount.
+    """
     found = _printed("Vulkan", _VULKAN, timeout, environ)
-    found = {"devices": found} if isinstance(found, list) else found
+    if isinstance(found, list):
+        found = {"devices": found}
+    else:
+        found = found
     return {**found, "capabilities": environ.get("NVIDIA_DRIVER_CAPABILITIES")}
 
 
@@ -157,12 +204,19 @@ def _printed(what: str, program: str, timeout: float, environ: Mapping[str, str]
     """Return what a Python program prints as JSON, or {"error": ...}."""
     try:
         answer = subprocess.run(
-            [sys.executable, "-c", program], env=environ, capture_output=True, text=True, timeout=timeout, check=False
+            [sys.executable, "-c", program],
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         return {"error": f"{what} did not answer within {timeout:.0f} s"}
+
     if answer.returncode != 0:
         return {"error": (answer.stderr.strip().splitlines() or ["no output"])[-1][:300]}
+
     return json.loads(answer.stdout.splitlines()[-1])
 
 
@@ -179,7 +233,11 @@ def _machine() -> dict[str, Any]:
 
 
 def _cpu() -> str:
-    return _matched(r"^model name\s*: (.+)$", "/proc/cpuinfo") or platform.processor() or platform.machine()
+    return (
+        _matched(r"^model name\s*: (.+)$", "/proc/cpuinfo")
+        or platform.processor()
+        or platform.machine()
+    )
 
 
 def _memory() -> int | None:

@@ -30,17 +30,21 @@ class GrowingFile:
         with self._path.open("rb") as file:
             self._find_place(file)
             block = file.read(MOST_AT_ONCE)
+
         self.has_more = len(block) == MOST_AT_ONCE
         end = block.rfind(b"\n") + 1
         lines = block[:end].split(b"\n")[:-1]
+
         if self._is_inside:
             lines = lines[1:]
+
         # A line that is longer than all that is read at once is passed over.
         self._is_inside = not end and (self.has_more or self._is_inside)
         taken = block if self._is_inside else block[:end]
         self._end += len(taken)
         self._last = (self._last + taken[-_COMPARED:])[-_COMPARED:]
         self._read += block.count(b"\n")
+
         return lines
 
     def pass_over(self) -> None:
@@ -49,7 +53,8 @@ class GrowingFile:
             pass
 
     def _find_place(self, file: BinaryIO) -> None:
-        """Go to where the last reading ended; in a file that was written again, behind as many lines as were read.
+        """Go to where the last reading ended; in a file that was written again, behind as many
+        lines as were read.
 
         Stable-Baselines3 writes its whole table again when there is one more column.
         """
@@ -57,7 +62,10 @@ class GrowingFile:
         file.seek(self._end - len(self._last))
         if self._end and (first, file.read(len(self._last))) != (self.first, self._last):
             end = _end_of(file, self._read)
-            self._read, self._end = (0, 0) if end is None else (self._read, end)
+            if end is None:
+                self._read, self._end = (0, 0)
+            else:
+                self._read, self._end = (self._read, end)
             self._last = b""
             self._is_inside = False
         self.first = first

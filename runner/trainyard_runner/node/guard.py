@@ -1,12 +1,14 @@
 """The guard: starts an attempt's command and never lets a process of it live longer than it may.
 
-One guard belongs to one Ray worker process and outlives it. It is a program of its own (`python -S -I guard.py FD`),
-put under no parent that Ray knows, because Ray ends only direct children and only when a worker exits in good order
-(ray#26118, ray#34125). It is a subreaper: whatever the command starts, in whichever session, stays below it, and is
-ended when the command ended, when the worker asks, and when the worker is gone (the socket closes).
+One guard belongs to one Ray worker process and outlives it. It is a program of its own (`python -S
+-I guard.py FD`), put under no parent that Ray knows, because Ray ends only direct children and only
+when a worker exits in good order (ray#26118, ray#34125). It is a subreaper: whatever the command
+starts, in whichever session, stays below it, and is ended when the command ended, when the worker
+asks, and when the worker is gone (the socket closes).
 
-A task can kill its guard: it is the task's parent. So the guard has a parent of its own, a subreaper too, which does
-nothing until the guard is gone; then it ends what the guard left, and tells the worker. A guard ends with its parent.
+A task can kill its guard: it is the task's parent. So the guard has a parent of its own, a
+subreaper too, which does nothing until the guard is gone; then it ends what the guard left, and
+tells the worker. A guard ends with its parent.
 """
 
 from __future__ import annotations
@@ -66,27 +68,47 @@ class Guard:
         self._cpu = 0.0
         self._rss = 0
         self._scratch = request["scratch"]
+
         try:
             self._main = _spawn(request)
         except NoProgramError as error:
             self._send({"refused": str(error), "close": error.close, "path": error.path})
             return
         except (OSError, ValueError) as error:
-            self._send({"refused": f"cannot start {request['argv'][0]!r}: {getattr(error, 'strerror', None) or error}"})
+            self._send(
+                {
+                    "refused": (
+                        f"cannot start {request['argv'][0]!r}: "
+                        f"{getattr(error, 'strerror', None) or error}"
+                    )
+                }
+            )
             return
         finally:
             os.close(request["output"])
+
         self._send({"pid": self._main})
         grace = self._watch()
         is_left = self._end_all(grace)
-        self._send({"exit": self._status, "cpu_seconds": round(self._cpu, 3), "max_rss": self._rss, "left": is_left})
+
+        self._send(
+            {
+                "exit": self._status,
+                "cpu_seconds": round(self._cpu, 3),
+                "max_rss": self._rss,
+                "left": is_left,
+            }
+        )
 
     def _watch(self) -> float:
-        """Wait until the command ended by itself or must end; return how long its tree has to go by itself."""
+        """Wait until the command ended by itself or must end; return how long its tree has to go by
+        itself.
+        """
         while True:
             self._reap()
             if self._status is not None:
                 return LEFTOVER_GRACE
+
             ready, _, _ = select.select([self._control.fileno(), self._wake], [], [])
             self._drain()
             if self._control.fileno() in ready:
@@ -95,7 +117,8 @@ class Guard:
                     self._abandon()
                 elif "stop" in request:
                     if request["dump"]:
-                        # A command that has just ended by itself gets no such answer, only the last word.
+                        # A command that has just ended by itself gets no such answer, only the last
+                        # word.
                         self._send({"dumps": True})
                         self._dump_stacks()
                     return float(request["stop"])
@@ -119,7 +142,9 @@ class Guard:
     def _tree(self) -> list[int]:
         self._reap()
         tree = proctree.descendants(os.getpid())
-        return tree if self._is_reaper else [*tree, *proctree.in_group(self._main)]
+        if self._is_reaper:
+            return tree
+        return [*tree, *proctree.in_group(self._main)]
 
     def _reap(self) -> bool:
         """Collect the dead; return whether no child is left (one system call in the usual case)."""
@@ -129,7 +154,9 @@ class Guard:
                 if pid == 0:
                     return False
                 self._cpu += usage.ru_utime + usage.ru_stime
-                self._rss = max(self._rss, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024))
+                self._rss = max(
+                    self._rss, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+                )
                 if pid == self._main:
                     self._status = os.waitstatus_to_exitcode(status)
         except ChildProcessError:
@@ -149,11 +176,14 @@ class Guard:
                 pass
 
     def _receive(self) -> dict[str, Any] | None:
-        """Return the next request; None when the worker is gone. A command's output descriptor travels with it."""
+        """Return the next request; None when the worker is gone. A command's output descriptor
+        travels with it.
+        """
         try:
             head, descriptors, _, _ = socket.recv_fds(self._control, LENGTH.size, 1)
             if len(head) < LENGTH.size:
                 return None
+
             body = b""
             size = LENGTH.unpack(head)[0]
             while len(body) < size:
@@ -163,11 +193,13 @@ class Guard:
                 body += part
         except ConnectionError:
             return None
+
         request: dict[str, Any] = json.loads(body)
         if descriptors:
             request["output"] = descriptors[0]
             # The command has it as its stdout and stderr, and as nothing else.
             os.set_inheritable(descriptors[0], False)
+
         return request
 
     def _send(self, message: dict[str, Any]) -> None:
@@ -183,17 +215,27 @@ def _spawn(request: dict[str, Any]) -> int:
     argv = request["argv"]
     environment = request["env"]
     os.chdir(request["cwd"])
+
     try:
         actions = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_DUP2, request["output"], 1),
             (os.POSIX_SPAWN_DUP2, request["output"], 2),
         ]
+
         program = _find(argv[0], environment.get("PATH", os.defpath))
-        own: dict[str, Any] = {"setsid": True} if sys.platform.startswith("linux") else {"setpgroup": 0}
+        own: dict[str, Any] = (
+            {"setsid": True} if sys.platform.startswith("linux") else {"setpgroup": 0}
+        )
         try:
             return os.posix_spawn(
-                program, argv, environment, file_actions=actions, setsigmask=[], setsigdef=_TO_DEFAULT, **own
+                program,
+                argv,
+                environment,
+                file_actions=actions,
+                setsigmask=[],
+                setsigdef=_TO_DEFAULT,
+                **own,
             )
         except FileNotFoundError as error:
             raise OSError(errno.ENOENT, _first_line_reason(program)) from error
@@ -202,7 +244,9 @@ def _spawn(request: dict[str, Any]) -> int:
 
 
 class NoProgramError(Exception):
-    """A program that does not exist; `close` is the name of one that does, in the `path` that was searched."""
+    """A program that does not exist; `close` is the name of one that does, in the `path` that was
+    searched.
+    """
 
     def __init__(self, program: str, path: list[str]) -> None:
         super().__init__(f"no program {program!r}")
@@ -221,8 +265,13 @@ def _closest(program: str, path: list[str]) -> str:
 
 
 def _find(program: str, path: str) -> str:
-    """Find a program as a shell would, relative to the current directory (`shutil` costs 10 ms to import)."""
-    places = [""] if "/" in program else list(dict.fromkeys(path.split(os.pathsep)))
+    """Find a program as a shell would, relative to the current directory (`shutil` costs 10 ms to
+    import).
+    """
+    if "/" in program:
+        places = [""]
+    else:
+        places = list(dict.fromkeys(path.split(os.pathsep)))
     for candidate in (Path(place, program) for place in places):
         if os.access(candidate, os.X_OK) and not candidate.is_dir():
             return str(candidate)
@@ -232,17 +281,27 @@ def _find(program: str, path: str) -> str:
 
 
 def _first_line_reason(script: str) -> str:
-    """Say why a script that is there could not be started: the interpreter that its first line names is not."""
+    """Say why a script that is there could not be started: the interpreter that its first line
+    names is not.
+    """
     with contextlib.suppress(OSError), Path(script).open("rb") as file:
         first = file.readline(256)
         if first.startswith(b"#!"):
-            ends = ", which ends with a carriage return: give it Unix line ends" if first.endswith(b"\r\n") else ""
-            return f"its first line names no program: {first.decode(errors='replace').rstrip(chr(10))!r}{ends}"
+            if first.endswith(b"\r\n"):
+                ends = ", which ends with a carriage return: give it Unix line ends"
+            else:
+                ends = ""
+            return (
+                "its first line names no program: "
+                f"{first.decode(errors='replace').rstrip(chr(10))!r}{ends}"
+            )
     return os.strerror(errno.ENOENT)
 
 
 def _outlive(guard: int, control: socket.socket) -> None:
-    """Wait for the guard's end, end what it left, then say so to the worker, if that is still there."""
+    """Wait for the guard's end, end what it left, then say so to the worker, if that is still
+    there.
+    """
     os.waitpid(guard, 0)
     is_clean = proctree.end(_orphans, grace=LEFTOVER_GRACE)
     body = json.dumps({"guard": "killed", "exit": None, "left": not is_clean}).encode()
@@ -261,18 +320,22 @@ def main() -> None:
     """Leave the worker's process tree, then serve it."""
     if os.fork():
         os._exit(0)
+
     os.setsid()
     os.chdir("/")
     is_reaper = proctree.become_subreaper()
     control = socket.socket(fileno=int(sys.argv[1]))
     # A command that held it would hide the guard's death from the worker.
     control.set_inheritable(False)
+
     if is_reaper and (guard := os.fork()):
         _outlive(guard, control)
         return
+
     if is_reaper:
         proctree.become_subreaper()
         proctree.end_with_parent()
+
     Guard(control, is_reaper=is_reaper).serve()
 
 

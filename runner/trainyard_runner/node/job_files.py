@@ -33,7 +33,8 @@ class JobFiles:
         self._fetch = fetch
 
     def copy(self, target: Path) -> dict[str, Identity]:
-        """Copy all files into `target`, around what is there; return how each copy is known again, by its name.
+        """Copy all files into `target`, around what is there; return how each copy is known again,
+        by its name.
 
         Raises OSError where that is not possible; the disk may be full.
         """
@@ -51,10 +52,13 @@ class JobFiles:
                             waiting.append(f"{name}/")
                     elif not os.path.lexists(path):
                         copied[name] = _copy(item, path)
+
         return copied
 
     def _unpacked(self) -> Path:
-        """Return where the files are on this node; the first to ask fetches them, and who finds them changed."""
+        """Return where the files are on this node; the first to ask fetches them, and who finds
+        them changed.
+        """
         if self._place.is_dir() and not _is_intact(self._place):
             self._remove()
         if not self._place.is_dir():
@@ -91,18 +95,31 @@ class JobFiles:
         tree.remove(aside)
 
 
-def changed(directory: Path, copied: dict[str, Identity], *, declared: Collection[str]) -> list[str]:
-    """Return the names of files that a task wrote or changed outside its declared outputs, in order."""
+def changed(
+    directory: Path, copied: dict[str, Identity], *, declared: Collection[str]
+) -> list[str]:
+    """Return the names of files that a task wrote or changed outside its declared outputs, in
+    order.
+    """
     outputs = {PurePosixPath(output) for output in declared}
     found, left_out = archive.scan(str(directory))
-    names = [entry.name for entry in found.values() if not stat.S_ISDIR(entry.mode) and _is_other(entry, copied)]
+    names = []
+    for entry in found.values():
+        if not stat.S_ISDIR(entry.mode) and _is_other(entry, copied):
+            names.append(entry.name)
     # No link, pipe or the like was sent.
-    names += [item.name for item in left_out]
+    for item in left_out:
+        names.append(item.name)
     return sorted(name for name in names if not _is_expected(PurePosixPath(name), outputs))
 
 
 def _is_other(entry: Entry, copied: dict[str, Identity]) -> bool:
-    return copied.get(entry.name) != (stat.S_IMODE(entry.mode), entry.inode, entry.size, entry.mtime_ns)
+    return copied.get(entry.name) != (
+        stat.S_IMODE(entry.mode),
+        entry.inode,
+        entry.size,
+        entry.mtime_ns,
+    )
 
 
 def _is_expected(path: PurePosixPath, outputs: Collection[PurePosixPath]) -> bool:
@@ -110,7 +127,9 @@ def _is_expected(path: PurePosixPath, outputs: Collection[PurePosixPath]) -> boo
 
 
 def _is_intact(place: Path) -> bool:
-    """Tell whether nothing below a package was touched since it was unpacked: no program sets the time of that."""
+    """Tell whether nothing below a package was touched since it was unpacked: no program sets the
+    time of that.
+    """
     try:
         sealed = (place / "sealed").stat().st_ctime_ns
         return all(moment <= sealed for moment in _touched(place / "files"))
@@ -119,7 +138,9 @@ def _is_intact(place: Path) -> bool:
 
 
 def _touched(directory: Path) -> Iterator[int]:
-    """Yield when each directory and file below was written, renamed, or given another mode: in ns."""
+    """Yield when each directory and file below was written, renamed, or given another mode: in
+    ns.
+    """
     yield directory.stat(follow_symlinks=False).st_ctime_ns
     waiting = [str(directory)]
     while waiting:
@@ -156,7 +177,9 @@ def _copy(item: os.DirEntry[str], path: Path) -> Identity:
 
 
 def _copy_content(source: int, target: int, size: int) -> None:
-    """Copy a large file the cheapest way that its filesystem has: XFS and Btrfs share its blocks (a reflink)."""
+    """Copy a large file the cheapest way that its filesystem has: XFS and Btrfs share its blocks (a
+    reflink).
+    """
     done = 0
     if hasattr(os, "copy_file_range"):
         try:

@@ -27,20 +27,28 @@ _MOST_NAMES = 1000
 class MetricReader:
     """Reads one metric. What an attempt before left is passed over: made when that is restored."""
 
-    def __init__(self, watch: dict[str, Any], *, roots: list[Path], environment: Mapping[str, str]) -> None:
-        """`roots` are the task's directory and its output directory; `environment` is the task's."""
+    def __init__(
+        self, watch: dict[str, Any], *, roots: list[Path], environment: Mapping[str, str]
+    ) -> None:
+        """`roots` are the task's directory and its output directory; `environment` is the
+        task's.
+        """
         self.names: set[str] = set()
         self._metric = plain(watch["metric"])
         self._values: list[list[float]] = []
         self._count = 0
         self._printed = _Printed(watch["step"])
         self._resources = contextlib.ExitStack()
+
         kinds: dict[str, Callable[[], Callable[[], Iterable[Point]]]] = {
             "tensorboard": lambda: _EventFiles(roots),
             "stdout": lambda: self._printed,
             "file": lambda: _TextFiles(roots, watch["path"], watch["step"]),
-            "mlflow": lambda: self._resources.enter_context(mlflow.client(watch, roots[0], environment)),
+            "mlflow": lambda: self._resources.enter_context(
+                mlflow.client(watch, roots[0], environment)
+            ),
         }
+
         names = ("tensorboard", "stdout") if watch["source"] == "auto" else (watch["source"],)
         self._sources = [kinds[name]() for name in names]
 
@@ -50,7 +58,8 @@ class MetricReader:
             self._printed.chunks.extend(output)
 
     def new(self) -> list[list[float]]:
-        """Return the values since the last time: [step, value, seconds since 1970] each; of a large file, some.
+        """Return the values since the last time: [step, value, seconds since 1970] each; of a large
+        file, some.
 
         Raises OSError or ValueError when they cannot be read now.
         """
@@ -78,7 +87,9 @@ class MetricReader:
 
 
 class _EventFiles:
-    """TensorBoard's files below directories; where a run.json says which run it is (Isaac Lab), the latest run's."""
+    """TensorBoard's files below directories; where a run.json says which run it is (Isaac Lab), the
+    latest run's.
+    """
 
     def __init__(self, roots: list[Path]) -> None:
         self._roots = roots
@@ -88,7 +99,10 @@ class _EventFiles:
         found = self._find()
         files = [path for path in found if ".tfevents." in path.name]
         runs = [path for path in found if path.name == "run.json" and path not in self._offsets]
-        latest = max(runs, key=lambda path: path.stat().st_mtime).parent if runs else Path("/")
+        if runs:
+            latest = max(runs, key=lambda path: path.stat().st_mtime).parent
+        else:
+            latest = Path("/")
         for path in [path for path in files if path.is_relative_to(latest)] or files:
             with path.open("rb") as file:
                 file.seek(self._offsets.get(path, 0))
@@ -97,14 +111,18 @@ class _EventFiles:
 
     def _find(self) -> list[Path]:
         names = [(root, name) for root in self._roots for name in tree.files(str(root))]
-        return sorted(root / name for root, name in names if ".tfevents." in name or name.endswith("run.json"))
+        return sorted(
+            root / name for root, name in names if ".tfevents." in name or name.endswith("run.json")
+        )
 
 
 class _Printed:
     """JSON lines among what a task prints."""
 
     def __init__(self, step: str) -> None:
-        self.chunks: deque[bytes] = deque(maxlen=64)  # of who prints faster than can be read, lines are lost
+        self.chunks: deque[bytes] = deque(
+            maxlen=64
+        )  # of who prints faster than can be read, lines are lost
         self._rest = b""
         self._step = step
 
@@ -117,7 +135,9 @@ class _Printed:
 
 
 class _TextFiles:
-    """JSON lines or CSV with a header; the name may be a pattern: a logger that makes a directory of each run."""
+    """JSON lines or CSV with a header; the name may be a pattern: a logger that makes a directory
+    of each run.
+    """
 
     def __init__(self, roots: list[Path], pattern: str, step: str) -> None:
         self._roots = roots
@@ -140,12 +160,16 @@ class _TextFiles:
                 yield from _points(row, self._step)
 
     def _paths(self) -> list[Path]:
-        return sorted(path for root in self._roots for path in root.glob(self._pattern) if path.is_file())
+        return sorted(
+            path for root in self._roots for path in root.glob(self._pattern) if path.is_file()
+        )
 
 
 def _json_row(line: bytes) -> dict[str, Any]:
     with contextlib.suppress(ValueError, RecursionError):
-        return dict(json.loads(line)) if line.lstrip().startswith(b"{") else {}
+        if line.lstrip().startswith(b"{"):
+            return dict(json.loads(line))
+        return {}
     return {}
 
 

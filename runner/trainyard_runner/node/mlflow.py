@@ -1,7 +1,9 @@
-"""A task's runs in MLflow, as MLflow's own client shows them: it knows every kind of store, and how to log in.
+"""A task's runs in MLflow, as MLflow's own client shows them: it knows every kind of store, and how
+to log in.
 
-The client is a process beside the task, with its directory, its environment and the `python` on its PATH: where a
-training logs to MLflow, that has it. MLflow gives every run the tags of $MLFLOW_RUN_CONTEXT; one is the attempt's.
+The client is a process beside the task, with its directory, its environment and the `python` on its
+PATH: where a training logs to MLflow, that has it. MLflow gives every run the tags of
+$MLFLOW_RUN_CONTEXT; one is the attempt's.
 """
 
 from __future__ import annotations
@@ -30,17 +32,28 @@ def context(attempt: str) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def client(watch: Mapping[str, Any], directory: Path, environment: Mapping[str, str]) -> Iterator[Callable[[], Any]]:
-    """Give what returns the new points. Without `path` or `uri`, MLflow looks where it does for the task itself."""
+def client(
+    watch: Mapping[str, Any], directory: Path, environment: Mapping[str, str]
+) -> Iterator[Callable[[], Any]]:
+    """Give what returns the new points. Without `path` or `uri`, MLflow looks where it does for the
+    task itself.
+    """
     found = (shutil.which(name, path=environment.get("PATH")) for name in ("python", "python3"))
     python = next(filter(None, found), sys.executable)
-    variables = {**environment, "PYTHONPATH": f"{Path(__file__).parents[2]}:{environment.get('PYTHONPATH', '')}"}
+    variables = {
+        **environment,
+        "PYTHONPATH": f"{Path(__file__).parents[2]}:{environment.get('PYTHONPATH', '')}",
+    }
+
     if uri := f"file:./{watch['path']}" if watch["path"] else watch["uri"]:
         variables["MLFLOW_TRACKING_URI"] = uri
+
     command = [python, "-m", __name__, plain(watch["metric"])]
     pipe = subprocess.PIPE
     null = subprocess.DEVNULL
-    with subprocess.Popen(command, cwd=directory, env=variables, stdin=pipe, stdout=pipe, stderr=null) as process:
+    with subprocess.Popen(
+        command, cwd=directory, env=variables, stdin=pipe, stdout=pipe, stderr=null
+    ) as process:
         questions = cast("IO[bytes]", process.stdin)
         answers = cast("IO[bytes]", process.stdout)
 
@@ -59,7 +72,9 @@ def client(watch: Mapping[str, Any], directory: Path, environment: Mapping[str, 
 
 
 def main(metric: str) -> None:
-    """Answer each line of stdin: [name, step, value, seconds since 1970] of every new point, or {"error": text}."""
+    """Answer each line of stdin: [name, step, value, seconds since 1970] of every new point, or
+    {"error": text}.
+    """
     answers = sys.stdout
     sys.stdout = sys.stderr  # whatever MLflow prints
     seen: dict[tuple[str, str], int] = {}
@@ -71,11 +86,14 @@ def main(metric: str) -> None:
         print(json.dumps(answer), file=answers, flush=True)
 
 
-def _new(metric: str, seen: dict[tuple[str, str], int]) -> Iterator[tuple[str, float | None, float, float]]:
+def _new(
+    metric: str, seen: dict[tuple[str, str], int]
+) -> Iterator[tuple[str, float | None, float, float]]:
     mlflow: Any = importlib.import_module("mlflow")
     local = _LOCAL.fullmatch(mlflow.get_tracking_uri())
     if local and not Path(urllib.parse.unquote(local[1])).exists():
         return  # MLflow would make it, just when the training does
+
     store = mlflow.MlflowClient()
     experiments = [experiment.experiment_id for experiment in store.search_experiments()]
     attempt = _quoted(os.environ["TRAINYARD_ATTEMPT_ID"])
@@ -91,7 +109,9 @@ def _new(metric: str, seen: dict[tuple[str, str], int]) -> Iterator[tuple[str, f
 
 
 def _quoted(attempt: str) -> str:
-    """Return an attempt as MLflow's filters can be given it: they know no way to write a quotation mark."""
+    """Return an attempt as MLflow's filters can be given it: they know no way to write a quotation
+    mark.
+    """
     return urllib.parse.quote(attempt, safe="/:=,")
 
 

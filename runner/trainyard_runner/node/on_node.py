@@ -1,7 +1,9 @@
-"""Attempts on their node, one after the other in one task of Ray's, with what Ray gave to this worker.
+"""Attempts on their node, one after the other in one task of Ray's, with what Ray gave to this
+worker.
 
-What yields costs as much as a quick command, and so does a task of Ray's: quick attempts share both. An attempt that
-turns out not to be quick is the last one here; those behind it are given back, and run elsewhere at once.
+What yields costs as much as a quick command, and so does a task of Ray's: quick attempts share
+both. An attempt that turns out not to be quick is the last one here; those behind it are given
+back, and run elsewhere at once.
 """
 
 from __future__ import annotations
@@ -42,14 +44,17 @@ def attempts(orders: Sequence[Order], job: Package | None) -> Iterator[Said]:
         for number, order in enumerate(orders):
             if number >= count:
                 return
+
             began = time.monotonic()
             with contextlib.closing(_attempt(order, job, spare)) as batches:
                 for batch in batches:
                     said.append((number, batch))
                     now = time.monotonic()
                     if now - began > QUICK:
-                        said += [(later, None) for later in range(number + 1, count)]
+                        for later in range(number + 1, count):
+                            said.append((later, None))
                         count = number + 1
+
                     if number + 1 == count or batch[-1][0] != "ended" or now - sent > QUICK:
                         yield said
                         said = []
@@ -66,12 +71,24 @@ def _attempt(order: Order, job: Package | None, spare: Spare) -> Generator[Batch
     worker = ray._private.worker.global_worker
     home = Path(worker.node.get_session_dir_path(), "trainyard")
     node = {"node_id": ray.get_runtime_context().get_node_id()}
-    gpus = [str(gpu) for gpu in ray.get_gpu_ids()] if order["gpus"] else []
+
+    if order["gpus"]:
+        gpus = [str(gpu) for gpu in ray.get_gpu_ids()]
+    else:
+        gpus = []
+
     order = {**order, "ray_address": worker.gcs_client.address}
-    files = JobFiles(home / "packages", job[0], lambda: b"".join(_parts(job[1]))) if job else None
-    own = OwnPackage(order["ray_environment"], attempt_id(order), STORE) if order["has_own_package"] else None
+    files = None
+    if job:
+        files = JobFiles(home / "packages", job[0], lambda: b"".join(_parts(job[1])))
+
+    own = None
+    if order["has_own_package"]:
+        own = OwnPackage(order["ray_environment"], attempt_id(order), STORE)
+
     if own is not None:
         order["ray_environment"] = own.environment
+
     try:
         attempt = Attempt(order, home=home, files=files, gpus=gpus, node=node, own=own, spare=spare)
         yield from attempt.run(_parts)

@@ -25,7 +25,9 @@ class OutputBuffer:
         return bool(self._bytes)
 
     def read(self, descriptor: int, size: int) -> bool:
-        """Take what is there, at most `size` bytes; return False at the end or when nothing is there."""
+        """Take what is there, at most `size` bytes; return False at the end or when nothing is
+        there.
+        """
         try:
             chunk = os.read(descriptor, size)
         except BlockingIOError:
@@ -47,7 +49,9 @@ class OutputBuffer:
         return self.full() or (bool(self._bytes) and time.monotonic() - self._since >= _EVERY)
 
     def take(self, *, everything: bool = False) -> list[tuple[str, Any]]:
-        """Return the chunks to send; the start of a line may stay, once, to be sent with its rest."""
+        """Return the chunks to send; the start of a line may stay, once, to be sent with its
+        rest.
+        """
         taken: list[tuple[str, Any]] = []
         while self._bytes:
             size = self._bytes.rfind(b"\n", 0, CHUNK) + 1
@@ -57,11 +61,13 @@ class OutputBuffer:
                     self._since = time.monotonic()
                     break
                 size = min(len(self._bytes), CHUNK)
+
             self._waited = False
             chunk = bytes(self._bytes[:size])
             del self._bytes[:size]
             self._tail = (self._tail + chunk)[-_TAIL_BYTES:]
             taken.append(("output", chunk))
+
         return taken
 
     def tail(self) -> list[str]:

@@ -1,7 +1,9 @@
-"""Sends what a task leaves behind to the head, while it runs and when it ended: what changed, as one archive at a time.
+"""Sends what a task leaves behind to the head, while it runs and when it ended: what changed, as
+one archive at a time.
 
-The head keeps a task's archives in order. A whole one replaces all before it, so that they never take much more than
-three times what the task holds; the next attempt, and whoever follows the run, apply them one after the other.
+The head keeps a task's archives in order. A whole one replaces all before it, so that they never
+take much more than three times what the task holds; the next attempt, and whoever follows the run,
+apply them one after the other.
 """
 
 from __future__ import annotations
@@ -28,11 +30,12 @@ NAMED = 5
 
 
 class OutputWatch:
-    """One attempt's outputs, looked at by `scan`; `mapped` says which files (full paths) programs have in memory.
+    """One attempt's outputs, looked at by `scan`; `mapped` says which files (full paths) programs
+    have in memory.
 
-    The time of a file does not always change when a program writes it there: such a file is sent once more at the end.
-    `held` is how many bytes the head has of changes since the last whole archive, which together are what is found now;
-    None: it has nothing yet.
+    The time of a file does not always change when a program writes it there: such a file is sent
+    once more at the end. `held` is how many bytes the head has of changes since the last whole
+    archive, which together are what is found now; None: it has nothing yet.
     """
 
     def __init__(
@@ -72,7 +75,9 @@ class OutputWatch:
         mapped |= self._mapped()
         self._were_mapped |= {entry.name for entry in entries.values() if entry.path in mapped}
         entries = within(entries, self._limit, left_out)
-        unsettled = {e.name for e in entries.values() if began_ns - TICK_NS < e.changed_ns <= self._wall_ns()}
+        unsettled = {
+            e.name for e in entries.values() if began_ns - TICK_NS < e.changed_ns <= self._wall_ns()
+        }
         yield from self._send(entries, left_out, unsettled)
         self.left_out = left_out
         # What takes long is done less often: looking and sending is at most a third of the time.
@@ -88,21 +93,33 @@ class OutputWatch:
         self._again |= self._were_mapped
         yield from self.look()
 
-    def _send(self, entries: Entries, left_out: list[LeftOut], unsettled: set[str]) -> Iterator[Message]:
+    def _send(
+        self, entries: Entries, left_out: list[LeftOut], unsettled: set[str]
+    ) -> Iterator[Message]:
         lost = {item.name for item in left_out if item.is_lost}
-        removed = [name for name, entry in self._sent.items() if _is_gone(entry, entries.get(name), lost)]
-        changed = [e for e in entries.values() if e.name in self._again or self._sent.get(e.name) != e]
+        removed = [
+            name for name, entry in self._sent.items() if _is_gone(entry, entries.get(name), lost)
+        ]
+        changed = [
+            e for e in entries.values() if e.name in self._again or self._sent.get(e.name) != e
+        ]
         if not changed and not removed:
             return
+
         whole = self._held is None or (self._is_much(entries, removed) and not lost)
         unread: list[LeftOut] = []
         size = 0
-        for part in archive.parts(sorted(entries.values() if whole else changed, key=_order), unread):
+
+        for part in archive.parts(
+            sorted(entries.values() if whole else changed, key=_order), unread
+        ):
             size += len(part)
             yield ("outputs-part", part)
+
         left_out += unread
         if not size and not removed:
             return
+
         bad = {item.name for item in unread}
         whole = self._held is None or (whole and not bad)
         self._held = 0 if whole else (self._held or 0) + size
@@ -112,31 +129,45 @@ class OutputWatch:
         self._again = unsettled | bad
         files = sum(1 for entry in changed if entry.is_file and entry.name not in bad)
         lines = [str(item) for item in left_out if item.is_lost][:NAMED]
+
         # A whole archive replaces everything: nothing has to be removed before it.
-        first, *others = [[]] if whole else _in_pieces(sorted(removed, key=lambda name: name not in entries))
+        if whole:
+            first, *others = [[]]
+        else:
+            first, *others = _in_pieces(sorted(removed, key=lambda name: name not in entries))
+
         yield ("outputs", {"files": files, "whole": whole, "removed": first, "left_out": lines})
         for names in others:
             yield ("outputs", {"files": 0, "whole": False, "removed": names, "left_out": []})
 
     def _is_much(self, entries: Entries, removed: list[str]) -> bool:
         """Tell whether what the head holds should be replaced, rather than added to."""
-        return (self._held or 0) > 2 * (data_bytes(entries) + _HEADERS * len(entries)) or len(removed) > _MOST_REMOVED
+        return (self._held or 0) > 2 * (data_bytes(entries) + _HEADERS * len(entries)) or len(
+            removed
+        ) > _MOST_REMOVED
 
 
 def within(entries: Entries, limit: int, left_out: list[LeftOut]) -> Entries:
-    """Return what fits into the limit, the smallest files first; the rest is appended to `left_out`."""
+    """Return what fits into the limit, the smallest files first; the rest is appended to
+    `left_out`.
+    """
     total = data_bytes(entries)
     if total <= limit:
         return entries
+
     reason = f"{sized(total)} of outputs are more than the job's outputs_limit of {sized(limit)}"
     kept = {}
     size = 0
-    for entry in sorted(entries.values(), key=lambda entry: (_order(entry)[0], entry.data_bytes, entry.name)):
+
+    for entry in sorted(
+        entries.values(), key=lambda entry: (_order(entry)[0], entry.data_bytes, entry.name)
+    ):
         if size + entry.data_bytes > limit:
             left_out.append(LeftOut(entry.name, reason, is_lost=True))
         else:
             size += entry.data_bytes
             kept[entry.name] = entry
+
     return kept
 
 
@@ -148,9 +179,15 @@ def counted(names: list[str], *, by_directory: bool = False) -> dict[str, Any]:
     some = dict.fromkeys(names, 1)
     if by_directory and len(names) > NAMED:
         tops = Counter(PurePosixPath(name).parts[0] for name in names)
-        some = {f"{top}/ ({count} files)" if count > 1 else _below(top, names): count for top, count in tops.items()}
+        some = {}
+        for top, count in tops.items():
+            some[f"{top}/ ({count} files)" if count > 1 else _below(top, names)] = count
     shown = [*some][:NAMED]
-    return {"count": len(names), "names": shown, "more": len(names) - sum(some[name] for name in shown)}
+    return {
+        "count": len(names),
+        "names": shown,
+        "more": len(names) - sum(some[name] for name in shown),
+    }
 
 
 def _below(top: str, names: list[str]) -> str:

@@ -32,7 +32,11 @@ def end_with_parent() -> None:
 
 def descendants(root: int) -> list[int]:
     """Return the processes below `root`, parents before children, without `root` itself."""
-    children = _children_from_kernel if Path(f"/proc/{root}/task/{root}/children").exists() else _children_from_table()
+    children = (
+        _children_from_kernel
+        if Path(f"/proc/{root}/task/{root}/children").exists()
+        else _children_from_table()
+    )
     found: list[int] = []
     frontier = [root]
     while frontier:
@@ -44,17 +48,26 @@ def descendants(root: int) -> list[int]:
 
 def parent(pid: int) -> int:
     """Return a process's parent; 0 when it is gone."""
-    return next((above for below, above in _parents([pid]) if below == pid), 0)
+    for below, above in _parents([pid]):
+        if below == pid:
+            return above
+    return 0
 
 
 def with_environment(entry: str) -> list[int]:
-    """Return the processes that were started with `entry` ("NAME=value") in their environment; Linux only."""
+    """Return the processes that were started with `entry` ("NAME=value") in their environment;
+    Linux only.
+    """
     wanted = os.fsencode(entry)
-    return [pid for pid in _all_pids() if wanted in _read(_PROC / str(pid) / "environ").split(b"\0")]
+    return [
+        pid for pid in _all_pids() if wanted in _read(_PROC / str(pid) / "environ").split(b"\0")
+    ]
 
 
 def in_group(group: int) -> list[int]:
-    """Return the group as something `send` can end, while it has members: for systems without subreapers."""
+    """Return the group as something `send` can end, while it has members: for systems without
+    subreapers.
+    """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, 0)
         return [-group]
@@ -109,19 +122,25 @@ def is_python(pid: int) -> bool:
 
 
 def files_open_for_writing(pids: list[int], below: str) -> set[str]:
-    """Return the paths below a directory that these processes have open for writing; empty where /proc is missing."""
+    """Return the paths below a directory that these processes have open for writing; empty where
+    /proc is missing.
+    """
     prefix = below.rstrip("/") + "/"
     return {path for pid in pids for path in _written_by(pid) if path.startswith(prefix)}
 
 
 def files_mapped_for_writing(pids: list[int], below: str) -> set[str]:
-    """Return the paths below a directory that these processes can write in their memory; empty without /proc."""
+    """Return the paths below a directory that these processes can write in their memory; empty
+    without /proc.
+    """
     prefix = below.rstrip("/") + "/"
     return {path for pid in pids for path in _mapped_by(pid) if path.startswith(prefix)}
 
 
 def _mapped_by(pid: int) -> Iterator[str]:
-    """Yield paths of "7f..-7f.. rw-s 00000000 fe:00 1234   /path" (proc(5)), where a new line is written as \\012."""
+    """Yield paths of "7f..-7f.. rw-s 00000000 fe:00 1234   /path" (proc(5)), where a new line is
+    written as \\012.
+    """
     for line in _read(_PROC / str(pid) / "maps").splitlines():
         fields = line.split(maxsplit=5)
         if len(fields) == 6 and fields[1][1:2] == b"w" and fields[1][3:4] == b"s":
@@ -132,7 +151,9 @@ def _written_by(pid: int) -> Iterator[str]:
     for descriptor in _listing(_PROC / str(pid) / "fd"):
         with contextlib.suppress(OSError):
             path = str(descriptor.readlink())
-            if path.startswith("/") and _is_writable(_read(_PROC / str(pid) / "fdinfo" / descriptor.name)):
+            if path.startswith("/") and _is_writable(
+                _read(_PROC / str(pid) / "fdinfo" / descriptor.name)
+            ):
                 yield path
 
 
@@ -145,7 +166,9 @@ def _is_writable(fdinfo: bytes) -> bool:
 
 
 def _children_from_kernel(parent: int) -> list[int]:
-    """Read /proc/PID/task/*/children (Linux with CONFIG_PROC_CHILDREN): each thread lists what it forked."""
+    """Read /proc/PID/task/*/children (Linux with CONFIG_PROC_CHILDREN): each thread lists what it
+    forked.
+    """
     threads = _listing(_PROC / str(parent) / "task")
     return [int(pid) for thread in threads for pid in _read(thread / "children").split()]
 
@@ -160,7 +183,9 @@ def _children_from_table() -> Callable[[int], list[int]]:
 
 def _parents(pids: list[int] | None = None) -> Iterator[tuple[int, int]]:
     if not _PROC.joinpath("self").exists():
-        listing = subprocess.run(["ps", "-axo", "pid=,ppid="], capture_output=True, check=True, text=True).stdout
+        listing = subprocess.run(
+            ["ps", "-axo", "pid=,ppid="], capture_output=True, check=True, text=True
+        ).stdout
         for line in listing.splitlines():
             pid, parent = line.split()
             yield int(pid), int(parent)

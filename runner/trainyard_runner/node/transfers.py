@@ -1,4 +1,6 @@
-"""What an attempt sends beside what it prints: part by part, so that nothing else has to wait for it."""
+"""What an attempt sends beside what it prints: part by part, so that nothing else has to wait for
+it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ class Transfers:
         self._going: dict[Watch, Iterator[Message]] = {}
 
     def due(self) -> float:
-        return 0.0 if self._going else min(watch.due() for watch in self._watches)
+        if self._going:
+            return 0.0
+        return min(watch.due() for watch in self._watches)
 
     def step(self, *, begin: bool) -> list[Message]:
         """Return the next part of everything that is on its way; `begin` what is due as well."""

@@ -1,4 +1,6 @@
-"""A task counts as started when its metric moves: an attempt whose metric does not is ended, and says why."""
+"""A task counts as started when its metric moves: an attempt whose metric does not is ended, and
+says why.
+"""
 
 from __future__ import annotations
 
@@ -56,31 +58,60 @@ class Rules:
         self.moved = self.changed = at
 
     def broken(self, *, at: float) -> tuple[str, str] | None:
-        """Return the rule that does not hold, and what happened; what was written comes from the reader."""
+        """Return the rule that does not hold, and what happened; what was written comes from the
+        reader.
+        """
         metric = self.watch["metric"]
         last = self.last
         known = self.before if self.not_finite else last
-        before = f"; before, it was {known[1]:g} at step {known[0]:g}" if known else ""
+        if known:
+            before = f"; before, it was {known[1]:g} at step {known[0]:g}"
+        else:
+            before = ""
+
         if self.not_finite:
-            return "nan", f"{metric} became {self.not_finite[1]} at step {self.not_finite[0]:g}{before}"
+            return (
+                "nan",
+                f"{metric} became {self.not_finite[1]} at step {self.not_finite[0]:g}{before}",
+            )
+
         if last is None:
             late = at >= self.watch["first"]
-            return ("first", f"no first value of {metric} within {_duration(self.watch['first'])}") if late else None
+            if late:
+                return (
+                    "first",
+                    f"no first value of {metric} within {_duration(self.watch['first'])}",
+                )
+            return None
+
         if at - self.moved >= self.watch["silence"]:
             return "silence", f"no value of {metric} for {_duration(self.watch['silence'])}{before}"
         if self.watch["constant"] and self.moved - self.changed >= self.watch["constant"]:
-            return "constant", f"{metric} has been {last[1]:g} for {_duration(self.watch['constant'])}"
+            return (
+                "constant",
+                f"{metric} has been {last[1]:g} for {_duration(self.watch['constant'])}",
+            )
+
         return None
 
 
 class MetricWatch:
-    """Reads the metric of one attempt in the background; quick attempts are read once, at their end."""
+    """Reads the metric of one attempt in the background; quick attempts are read once, at their
+    end.
+    """
 
-    def __init__(self, watch: dict[str, Any], *, roots: list[Path], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, watch: dict[str, Any], *, roots: list[Path], environment: Mapping[str, str]
+    ) -> None:
         self.broken: tuple[str, str] | None = None
         self._reader = MetricReader(watch, roots=roots, environment=environment)
         self._rules = Rules(watch)
-        self._every = _EVERY_OF_SERVER if watch["source"] == "mlflow" else _EVERY
+
+        if watch["source"] == "mlflow":
+            self._every = _EVERY_OF_SERVER
+        else:
+            self._every = _EVERY
+
         self._thread = ThreadPoolExecutor(1, "trainyard-metric")
         self._reading: Future[list[list[float]]] | None = None
         self._error: str | None = None
@@ -124,23 +155,33 @@ class MetricWatch:
 
     def missing(self) -> str | None:
         """Say that an attempt which has ended wrote no value, if so."""
-        return None if self._rules.last else f"no value of {self._rules.watch['metric']}{self._wrote()}"
+        if self._rules.last:
+            return None
+        return f"no value of {self._rules.watch['metric']}{self._wrote()}"
 
     def close(self) -> None:
         self._reader.close()
         self._thread.shutdown(wait=False)
 
-    def _take(self, reading: Future[list[list[float]]], *, has_ended: bool = False) -> list[tuple[str, Any]]:
+    def _take(
+        self, reading: Future[list[list[float]]], *, has_ended: bool = False
+    ) -> list[tuple[str, Any]]:
         error = reading.exception()  # whatever a program wrote, and however a server fails
         values = [] if error else reading.result()
-        self._error = f"{type(error).__name__}: {error}"[:_LONGEST_ERROR] if error else None
+        if error:
+            self._error = f"{type(error).__name__}: {error}"[:_LONGEST_ERROR]
+        else:
+            self._error = None
+
         if error:
             self._rules.hold(at=self._clock)
+
         self._rules.take(values, at=self._clock)
         # What was written while it was read comes with the next reading.
         broken = self._rules.broken(at=self._began)
         if broken and not self.broken and (broken[0] == "nan" or not has_ended):
             self.broken = broken[0], broken[1] + (self._wrote() if broken[0] == "first" else "")
+
         finite = [value for value in values if math.isfinite(value[1])]
         return [("metric", finite)] if finite else []
 
@@ -151,10 +192,17 @@ class MetricWatch:
         names = list(self._reader.names)
         if not names:
             return "; it wrote no values at all"
-        closest = difflib.get_close_matches(plain(self._rules.watch["metric"]), names, n=_NAMED, cutoff=0.0)
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        closest = difflib.get_close_matches(
+            plain(self._rules.watch["metric"]), names, n=_NAMED, cutoff=0.0
+        )
+        if len(names) > _NAMED:
+            more = f" and {len(names) - _NAMED} more"
+        else:
+            more = ""
         return f"; it wrote: {', '.join(closest)}{more}"
 
 
 def _duration(seconds: float) -> str:
-    return f"{seconds / 60:g} minutes" if seconds >= 120 else f"{seconds:g} s"
+    if seconds >= 120:
+        return f"{seconds / 60:g} minutes"
+    return f"{seconds:g} s"

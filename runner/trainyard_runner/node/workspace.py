@@ -25,7 +25,8 @@ DIRECTORIES = ("checkpoint", "job", "output")
 class Spare:
     """The directories of a quick attempt, for the next one on this worker.
 
-    To make four directories, and to remove them, is a third of what a quick attempt costs a busy node.
+    To make four directories, and to remove them, is a third of what a quick attempt costs a busy
+    node.
     """
 
     def __init__(self) -> None:
@@ -60,6 +61,7 @@ class Workspace:
             root = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
             for name in DIRECTORIES:
                 (root / name).mkdir()
+
         self.root = root
         self.checkpoint = root / "checkpoint"
         self.directory = root / "job"
@@ -68,33 +70,48 @@ class Workspace:
         self._as_made = self._looks() if spare else None
 
     def restore(self, order: Order, fetch: Callable[[list[Any]], Iterator[bytes]]) -> list[LeftOut]:
-        """Put back what the attempt before left: its checkpoint, its outputs, the declared ones in their places.
+        """Put back what the attempt before left: its checkpoint, its outputs, the declared ones in
+        their places.
 
         Returns what could not be put back.
         """
-        left_out = unpack(fetch(order["checkpoint"]), self.checkpoint) if order["checkpoint"] else []
+        if order["checkpoint"]:
+            left_out = unpack(fetch(order["checkpoint"]), self.checkpoint)
+        else:
+            left_out = []
+
         for before in order["restored"]:
-            left_out += outputs.apply(fetch(before["parts"]), self.output, removed=before["removed"])
+            left_out += outputs.apply(
+                fetch(before["parts"]), self.output, removed=before["removed"]
+            )
+
         # One that is below another one moves with that.
         for declared in sorted(order["outputs"]) if order["restored"] else ():
             if os.path.lexists(self.output / declared):
                 (self.directory / declared).parent.mkdir(parents=True, exist_ok=True)
                 (self.output / declared).rename(self.directory / declared)
+
         return left_out
 
     def copy_files(self, files: JobFiles | None, declared: list[str]) -> dict[str, Identity]:
         """Put copies of the job's files around what was restored; return how each is known again.
 
-        The parents of declared outputs are there, whoever makes those, unless the attempt before left a file there.
+        The parents of declared outputs are there, whoever makes those, unless the attempt before
+        left a file there.
         """
-        copied = files.copy(self.directory) if files is not None else {}
+        if files is not None:
+            copied = files.copy(self.directory)
+        else:
+            copied = {}
         for output in declared:
             with contextlib.suppress(FileExistsError, NotADirectoryError):
                 (self.directory / output).parent.mkdir(parents=True, exist_ok=True)
         return copied
 
     def keep_token(self, token: str) -> Path:
-        """Write the cluster's token where only the user of this node's Ray reads it; return the file."""
+        """Write the cluster's token where only the user of this node's Ray reads it; return the
+        file.
+        """
         file = self.root / "token"
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as opened:
@@ -105,7 +122,9 @@ class Workspace:
         _remove(self.root)
 
     def hand_on(self) -> None:
-        """Leave the directories to the next attempt, as new ones are; where they cannot be as new, remove them."""
+        """Leave the directories to the next attempt, as new ones are; where they cannot be as new,
+        remove them.
+        """
         if self._spare is not None and self._is_renewed():
             self._spare.keep(self.root)
         else:
@@ -124,7 +143,9 @@ class Workspace:
             return False
 
     def _looks(self) -> list[tuple[int, ...]]:
-        """Return what changes where something is done to a directory; the command's own gets the job's files."""
+        """Return what changes where something is done to a directory; the command's own gets the
+        job's files.
+        """
         found: list[tuple[int, ...]] = []
         for path in (self.root, self.directory, self.output, self.checkpoint):
             state = path.lstat()
@@ -133,22 +154,29 @@ class Workspace:
         return found
 
 
-def environment(order: Order, place: Workspace, *, inherited: dict[str, str], gpus: list[str]) -> dict[str, str]:
+def environment(
+    order: Order, place: Workspace, *, inherited: dict[str, str], gpus: list[str]
+) -> dict[str, str]:
     """Return the environment of an attempt's command.
 
-    The worker's own, without what belongs to another run (a worker may be one). The cluster's token is no
-    variable of it: programs print theirs, and send them to trackers. Pods have it as nothing else, and
-    a command that connects to Ray needs it: Ray reads it from a file.
+    The worker's own, without what belongs to another run (a worker may be one). The cluster's token
+    is no variable of it: programs print theirs, and send them to trackers. Pods have it as nothing
+    else, and a command that connects to Ray needs it: Ray reads it from a file.
     """
     kept = {name: value for name, value in inherited.items() if not name.startswith("TRAINYARD_")}
     token = kept.pop("RAY_AUTH_TOKEN", None)
     if token:
         kept["RAY_AUTH_TOKEN_PATH"] = str(place.keep_token(token))
+
     return {
         **kept,
         **_for_ray(order),
         **_defaults(order),
-        **({"PYTHONFAULTHANDLER": "1", **mlflow.context(attempt_id(order))} if order["watch"] else {}),
+        **(
+            {"PYTHONFAULTHANDLER": "1", **mlflow.context(attempt_id(order))}
+            if order["watch"]
+            else {}
+        ),
         **order["env"],
         "PYTHONPATH": _python_path(place, order["env"].get("PYTHONPATH"), kept.get("PYTHONPATH")),
         "CUDA_VISIBLE_DEVICES": ",".join(gpus),
@@ -167,17 +195,21 @@ def environment(order: Order, place: Workspace, *, inherited: dict[str, str], gp
 
 
 def _defaults(order: Order) -> dict[str, str]:
-    """Return variables that a command gets where its runtime_env, which its worker has, sets no others."""
+    """Return variables that a command gets where its runtime_env, which its worker has, sets no
+    others.
+    """
     found = {"OMP_NUM_THREADS": str(max(1, int(order["cpus"]))), "PYTHONUNBUFFERED": "1"}
     declared = order["ray_environment"].get("env_vars", {})
     return {name: value for name, value in found.items() if name not in declared}
 
 
 def _for_ray(order: Order) -> dict[str, str]:
-    """Return what makes a command that connects to Ray like one of `ray job submit --working-dir --runtime-env`.
+    """Return what makes a command that connects to Ray like one of `ray job submit --working-dir
+    --runtime-env`.
 
-    Ray reads it in `ray.init()`; its workers then have the job's files, packages and variables on every node. What the
-    program says to `ray.init(runtime_env=...)` comes on top, key by key, instead of being refused.
+    Ray reads it in `ray.init()`; its workers then have the job's files, packages and variables on
+    every node. What the program says to `ray.init(runtime_env=...)` comes on top, key by key,
+    instead of being refused.
     """
     environment = dict(order["ray_environment"])
     variables = {**environment.get("env_vars", {}), **order["env"]}
@@ -189,7 +221,9 @@ def _for_ray(order: Order) -> dict[str, str]:
 
 
 def _python_path(place: Workspace, *further: str | None) -> str:
-    """Return where Python looks first: the job's directory, as in what the command starts through Ray."""
+    """Return where Python looks first: the job's directory, as in what the command starts through
+    Ray.
+    """
     return os.pathsep.join([str(place.directory), *filter(None, further)])
 
 

@@ -1,1 +1,3 @@
-"""What operator, head and node tell each other, and what they work out alike; standard library only."""
+"""What operator, head and node tell each other, and what they work out alike; standard library
+only.
+"""

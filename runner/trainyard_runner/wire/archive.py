@@ -1,7 +1,9 @@
-"""Directories as tar archives in parts: read on a worker node, sent piece by piece, put together on the head.
+"""Directories as tar archives in parts: read on a worker node, sent piece by piece, put together on
+the head.
 
-Nothing is followed outside: a symbolic link is kept as a link if it stays inside the archive, and left out otherwise.
-Sockets, pipes and devices are left out. All of it by descriptor (`tree`): any depth, any length of path.
+Nothing is followed outside: a symbolic link is kept as a link if it stays inside the archive, and
+left out otherwise. Sockets, pipes and devices are left out. All of it by descriptor (`tree`): any
+depth, any length of path.
 """
 
 from __future__ import annotations
@@ -23,7 +25,12 @@ from trainyard_runner.wire.tree import Cursor
 PART = 1024 * 1024
 LONGEST_PATH = 64 * 1024
 _BLOCK = 512
-_KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
+_KINDS = {
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
 
 class ChangedError(Exception):
@@ -32,7 +39,9 @@ class ChangedError(Exception):
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What does not travel, and why; `is_lost` if it is a file or directory that could not be read or written."""
+    """What does not travel, and why; `is_lost` if it is a file or directory that could not be read
+    or written.
+    """
 
     name: str
     reason: str
@@ -46,7 +55,9 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Entry:
-    """A file, directory or link as it was found: `inside` the directory `root`, `name` in the archive."""
+    """A file, directory or link as it was found: `inside` the directory `root`, `name` in the
+    archive.
+    """
 
     name: str
     root: str
@@ -58,7 +69,8 @@ class Entry:
     changed_ns: int
     inode: int
     target: str | None = None
-    # What is sent of it: a sparse file's holes are not. Other than the rest, it may change without a write.
+    # What is sent of it: a sparse file's holes are not. Other than the rest, it may change without
+    # a write.
     data_bytes: int = field(default=0, compare=False)
 
     @property
@@ -75,9 +87,11 @@ Entries = dict[str, Entry]
 
 
 def scan(root: str, prefix: str = "") -> tuple[Entries, list[LeftOut]]:
-    """Return everything below `root`, named relative to it and below `prefix`, and what is left out.
+    """Return everything below `root`, named relative to it and below `prefix`, and what is left
+    out.
 
-    A directory that cannot be read is left out with everything in it. A root that is a link is not followed.
+    A directory that cannot be read is left out with everything in it. A root that is a link is not
+    followed.
     """
     found: Entries = {}
     left_out: list[LeftOut] = []
@@ -86,6 +100,7 @@ def scan(root: str, prefix: str = "") -> tuple[Entries, list[LeftOut]]:
             cursor = stack.enter_context(Cursor(root))
         except OSError as error:
             return {}, _lost(prefix or ".", error)
+
         waiting = [""]
         while waiting:
             inside = waiting.pop()
@@ -96,15 +111,19 @@ def scan(root: str, prefix: str = "") -> tuple[Entries, list[LeftOut]]:
                 found.pop(name, None)
                 left_out += _lost(name or ".", error)
                 continue
+
             for item in listing:
                 below = posixpath.join(inside, item)
-                entry = _entry(cursor.descriptor, posixpath.join(prefix, below), root=root, inside=below)
+                entry = _entry(
+                    cursor.descriptor, posixpath.join(prefix, below), root=root, inside=below
+                )
                 if isinstance(entry, LeftOut):
                     left_out.append(entry)
                 elif entry is not None:
                     found[entry.name] = entry
                     if stat.S_ISDIR(entry.mode):
                         waiting.append(below)
+
     return found, left_out
 
 
@@ -119,12 +138,14 @@ def scan_one(path: str, name: str) -> tuple[Entries, list[LeftOut]]:
             entry = _entry(cursor.descriptor, name, root=parent, inside=base)
     except OSError as error:
         return {}, _lost(name, error)
+
     if entry is None:
         return {}, []
     if isinstance(entry, LeftOut):
         return {}, [replace(entry, is_lost=True)]
     if not stat.S_ISDIR(entry.mode):
         return {name: entry}, []
+
     found, left_out = scan(path, name)
     return {name: entry, **found}, left_out
 
@@ -132,9 +153,9 @@ def scan_one(path: str, name: str) -> tuple[Entries, list[LeftOut]]:
 def parts(entries: Iterable[Entry], left_out: list[LeftOut] | None = None) -> Iterator[bytes]:
     """Return a tar archive of the entries in parts, without the end mark.
 
-    Without `left_out`, raises ChangedError when a file is not what the scan saw; one that is locked is missing then.
-    With it, a file is sent as it is by now, and one that cannot be read is added there; what is missing of one that
-    shrinks while it is read is zeros.
+    Without `left_out`, raises ChangedError when a file is not what the scan saw; one that is locked
+    is missing then. With it, a file is sent as it is by now, and one that cannot be read is added
+    there; what is missing of one that shrinks while it is read is zeros.
     """
     pending = bytearray()
     for root, group in itertools.groupby(entries, key=lambda entry: entry.root):
@@ -144,24 +165,35 @@ def parts(entries: Iterable[Entry], left_out: list[LeftOut] | None = None) -> It
             except OSError as error:
                 _missed(root, error, left_out)
                 continue
+
             for piece in (piece for entry in group for piece in _pieces(entry, cursor, left_out)):
                 pending += piece
                 if len(pending) >= PART:
                     yield bytes(pending)
                     pending.clear()
+
     if pending:
         yield bytes(pending)
 
 
 def without_loose_links(entries: Entries, left_out: list[LeftOut]) -> Entries:
-    """Return the entries without links to what is there but not among them, which are added to `left_out`."""
+    """Return the entries without links to what is there but not among them, which are added to
+    `left_out`.
+    """
     kept: Entries = {}
     for name, entry in entries.items():
-        target = entry.target and posixpath.normpath(posixpath.join(posixpath.dirname(name), entry.target))
+        target = entry.target and posixpath.normpath(
+            posixpath.join(posixpath.dirname(name), entry.target)
+        )
         if target and target != "." and target not in entries and Path(entry.path).exists():
-            left_out.append(LeftOut(name, f"a link to {ascii(target)[1:-1][:200]}, which is no output", is_lost=True))
+            left_out.append(
+                LeftOut(
+                    name, f"a link to {ascii(target)[1:-1][:200]}, which is no output", is_lost=True
+                )
+            )
         else:
             kept[name] = entry
+
     return kept
 
 
@@ -176,7 +208,9 @@ def stays_inside(name: str, target: str) -> bool:
 
 
 class Incoming:
-    """An archive that arrives on the head; it appears under its name when it is whole, and not before."""
+    """An archive that arrives on the head; it appears under its name when it is whole, and not
+    before.
+    """
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -206,7 +240,9 @@ class Incoming:
         return self._digest.hexdigest()
 
     def abandon(self) -> None:
-        with contextlib.suppress(OSError):  # a full disk: what was not written yet does not matter any more
+        with contextlib.suppress(
+            OSError
+        ):  # a full disk: what was not written yet does not matter any more
             self._file.close()
         self._part.unlink(missing_ok=True)
 
@@ -215,15 +251,19 @@ def _entry(directory: int, name: str, *, root: str, inside: str) -> Entry | Left
     base = posixpath.basename(inside)
     try:
         found = os.stat(base, dir_fd=directory, follow_symlinks=False)
-        target = os.readlink(base, dir_fd=directory) if stat.S_ISLNK(found.st_mode) else None
+        target = None
+        if stat.S_ISLNK(found.st_mode):
+            target = os.readlink(base, dir_fd=directory)
     except FileNotFoundError:
         return None
     except OSError as error:
         return _lost(name, error)[0]
+
     if len(name) > LONGEST_PATH:
         return LeftOut(name, f"its path is longer than {LONGEST_PATH} characters", is_lost=True)
     if (kind := _KINDS.get(stat.S_IFMT(found.st_mode))) is not None:
         return LeftOut(name, kind, is_lost=False)
+
     if target is not None:
         top = posixpath.normpath(root) + "/"
         if target.startswith(top):
@@ -232,17 +272,23 @@ def _entry(directory: int, name: str, *, root: str, inside: str) -> Entry | Left
             reason = f"a link that leads outside ({ascii(target)[1:-1][:200]})"
             end = posixpath.normpath(posixpath.join(top, posixpath.dirname(inside), target))
             return LeftOut(name, reason, is_lost=False, target=end)
+
     size = found.st_size if stat.S_ISREG(found.st_mode) else 0
     data_bytes = min(size, found.st_blocks * 512)
     moments = (found.st_mtime_ns, found.st_ctime_ns)
-    return Entry(name, root, inside, found.st_mode, size, *moments, found.st_ino, target, data_bytes)
+    return Entry(
+        name, root, inside, found.st_mode, size, *moments, found.st_ino, target, data_bytes
+    )
 
 
 def _lost(name: str, error: OSError) -> list[LeftOut]:
     if isinstance(error, FileNotFoundError):  # gone by itself
         return []
     is_replaced = error.errno in {errno.ENOTDIR, errno.ELOOP}
-    reason = "a link or file took its place" if is_replaced else f"it cannot be read: {error.strerror}"
+    if is_replaced:
+        reason = "a link or file took its place"
+    else:
+        reason = f"it cannot be read: {error.strerror}"
     return [LeftOut(name, reason, is_lost=True)]
 
 
@@ -257,23 +303,31 @@ def _pieces(entry: Entry, cursor: Cursor, left_out: list[LeftOut] | None) -> Ite
     if not entry.is_file:
         yield _header(entry.name, entry.mode, entry.mtime_ns, target=entry.target)
         return
+
     directory, base = posixpath.split(entry.inside)
     try:
         # What was a file a moment ago may be a link or a pipe by now.
-        descriptor = os.open(base, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=cursor.to(directory))
+        descriptor = os.open(
+            base, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=cursor.to(directory)
+        )
     except OSError as error:
         _missed(entry.name, error, left_out)
         return
+
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or (left_out is None and _changed(entry, descriptor)):
             _missed(entry.name, OSError(errno.ENOTDIR, ""), left_out)
             return
+
         is_whole = yield from _file(entry, descriptor, found)
         if left_out is None and (not is_whole or _changed(entry, descriptor)):
             raise ChangedError(entry.name)
+
         if left_out is not None and not is_whole:
-            left_out.append(LeftOut(entry.name, "it shrank while it was read: its end is zeros", is_lost=True))
+            left_out.append(
+                LeftOut(entry.name, "it shrank while it was read: its end is zeros", is_lost=True)
+            )
     finally:
         os.close(descriptor)
 
@@ -287,12 +341,17 @@ def _file(entry: Entry, descriptor: int, found: os.stat_result) -> Generator[byt
     """Yield a file's header and content; return whether all of it could be read."""
     size = found.st_size
     is_whole = True
-    segments = _segments(descriptor, size) if found.st_blocks * 512 < size else [(0, size)]
+    if found.st_blocks * 512 < size:
+        segments = _segments(descriptor, size)
+    else:
+        segments = [(0, size)]
+
     sent = sum(length for _, length in segments)
     if segments == [(0, size)]:
         yield _header(entry.name, found.st_mode, found.st_mtime_ns, size=size)
     else:
         yield _sparse_header(entry.name, found, segments, sent=sent)
+
     for offset, length in segments:
         end = offset + length
         while offset < end:
@@ -302,6 +361,7 @@ def _file(entry: Entry, descriptor: int, found: os.stat_result) -> Generator[byt
             is_whole = is_whole and bool(chunk)
             yield chunk or bytes(min(end - offset, PART))
             offset += len(chunk) or PART
+
     yield bytes(-sent % _BLOCK)
     return is_whole
 
@@ -315,18 +375,25 @@ def _segments(descriptor: int, size: int) -> list[tuple[int, int]]:
             start = min(size, os.lseek(descriptor, at, os.SEEK_DATA))
             at = min(size, os.lseek(descriptor, start, os.SEEK_HOLE))
         except OSError as error:
-            return found if error.errno == errno.ENXIO else [(0, size)]  # only a hole follows; cannot be asked
+            return (
+                found if error.errno == errno.ENXIO else [(0, size)]
+            )  # only a hole follows; cannot be asked
         found.append((start, at - start))
     return found
 
 
-def _sparse_header(name: str, found: os.stat_result, segments: list[tuple[int, int]], *, sent: int) -> bytes:
-    """Return what stands before the data of a sparse file (GNU's tar format 1.0, which `tarfile` reads).
+def _sparse_header(
+    name: str, found: os.stat_result, segments: list[tuple[int, int]], *, sent: int
+) -> bytes:
+    """Return what stands before the data of a sparse file (GNU's tar format 1.0, which `tarfile`
+    reads).
 
     Its real name and size, then where each piece of the data belongs and where the file ends.
     """
     listed = [*segments, (found.st_size, 0)]
-    extents = "".join([f"{len(listed)}\n", *(f"{offset}\n{length}\n" for offset, length in listed)]).encode()
+    extents = "".join(
+        [f"{len(listed)}\n", *(f"{offset}\n{length}\n" for offset, length in listed)]
+    ).encode()
     extents += bytes(-len(extents) % _BLOCK)
     member = tarfile.TarInfo("GNUSparseFile.0")
     member.mode = stat.S_IMODE(found.st_mode)
@@ -337,7 +404,9 @@ def _sparse_header(name: str, found: os.stat_result, segments: list[tuple[int, i
     return member.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape") + extents
 
 
-def _header(name: str, mode: int, mtime_ns: int, *, size: int = 0, target: str | None = None) -> bytes:
+def _header(
+    name: str, mode: int, mtime_ns: int, *, size: int = 0, target: str | None = None
+) -> bytes:
     member = tarfile.TarInfo(name)
     member.mode = stat.S_IMODE(mode)
     member.mtime = mtime_ns // 1_000_000_000

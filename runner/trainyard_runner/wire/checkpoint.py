@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# The variable of a head that names a directory on storage which outlives it: runs keep checkpoints there.
+# The variable of a head that names a directory on storage which outlives it: runs keep checkpoints
+# there.
 STORAGE = "TRAINYARD_CHECKPOINT_STORAGE"
 
 

@@ -1,4 +1,6 @@
-"""A driver of Ray's that a task's command started: the node says in its metadata to which attempt it belongs."""
+"""A driver of Ray's that a task's command started: the node says in its metadata to which attempt
+it belongs.
+"""
 
 from __future__ import annotations
 
@@ -39,4 +41,6 @@ class Driver:
         if _TASK not in metadata:
             return None
         attempt = metadata.get(_ATTEMPT, "")
-        return cls(metadata.get(_RUN, ""), metadata[_TASK], int(attempt) if attempt.isdecimal() else 0)
+        return cls(
+            metadata.get(_RUN, ""), metadata[_TASK], int(attempt) if attempt.isdecimal() else 0
+        )

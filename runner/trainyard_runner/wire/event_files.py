@@ -1,7 +1,8 @@
 """Scalars of a TensorBoard event file that grows.
 
-A file is a sequence of records (TFRecord): length, its checksum, the event, its checksum, all little-endian. An event
-is a protocol buffer (tensorflow/core/util/event.proto); a scalar takes few fields of it: a node needs no library.
+A file is a sequence of records (TFRecord): length, its checksum, the event, its checksum, all
+little-endian. An event is a protocol buffer (tensorflow/core/util/event.proto); a scalar takes few
+fields of it: a node needs no library.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import struct
 from collections.abc import Iterator
 from typing import BinaryIO
 
-# A scalar's record has about 50 bytes. What is larger holds images, histograms or text, and is passed over unread.
+# A scalar's record has about 50 bytes. What is larger holds images, histograms or text, and is
+# passed over unread.
 _LARGEST = 64 * 1024
 # tensorflow/core/framework/types.proto
 _FLOAT = 1
@@ -22,7 +24,8 @@ _LARGEST_STEP = 2**64
 
 
 def scalars(file: BinaryIO) -> Iterator[tuple[str, float, float, float]]:
-    """Yield (tag, step, value, seconds since 1970) from the file's position on; leave it after the last whole record.
+    """Yield (tag, step, value, seconds since 1970) from the file's position on; leave it after the
+    last whole record.
 
     A record that is not whole yet ends what can be read; a damaged one is passed over.
     """
@@ -32,7 +35,12 @@ def scalars(file: BinaryIO) -> Iterator[tuple[str, float, float, float]]:
         if end > size:
             file.seek(begin)
             return
-        record = file.read(end - 4 - file.tell()) if end - begin <= _LARGEST else b""
+
+        if end - begin <= _LARGEST:
+            record = file.read(end - 4 - file.tell())
+        else:
+            record = b""
+
         file.seek(end)
         try:
             yield from _scalars(record)
@@ -44,7 +52,12 @@ def _scalars(record: bytes) -> Iterator[tuple[str, float, float, float]]:
     event = dict(_fields(record))
     if 5 not in event:
         return
-    (time,) = struct.unpack("<d", event[1]) if 1 in event else (0.0,)
+
+    if 1 in event:
+        (time,) = struct.unpack("<d", event[1])
+    else:
+        (time,) = (0.0,)
+
     for number, entry in _fields(event[5]):
         fields = dict(_fields(entry)) if number == 1 else {}
         value = _value(fields)
@@ -56,18 +69,32 @@ def _scalars(record: bytes) -> Iterator[tuple[str, float, float, float]]:
 
 
 def _value(entry: dict[int, bytes]) -> float | None:
-    """Return an entry's number: plain, as PyTorch and tensorboardX write it, or a tensor, as TensorFlow 2 does."""
+    """Return an entry's number: plain, as PyTorch and tensorboardX write it, or a tensor, as
+    TensorFlow 2 does.
+    """
     if 2 in entry:
         return float(struct.unpack("<f", entry[2])[0])
+
     plugin = dict(_fields(dict(_fields(entry.get(9, b""))).get(1, b""))).get(1, b"")
-    tensor = dict(_fields(entry.get(8, b""))) if plugin in (b"", b"scalars") else {}
+    if plugin in (b"", b"scalars"):
+        tensor = dict(_fields(entry.get(8, b"")))
+    else:
+        tensor = {}
+
     content = tensor.get(4) or tensor.get(5) or tensor.get(6) or b""
-    kind = {(_FLOAT, 4): "<f", (_DOUBLE, 8): "<d"}.get((int.from_bytes(tensor.get(1, b""), "little"), len(content)))
-    return float(struct.unpack(kind, content)[0]) if kind else None
+    kind = {(_FLOAT, 4): "<f", (_DOUBLE, 8): "<d"}.get(
+        (int.from_bytes(tensor.get(1, b""), "little"), len(content))
+    )
+    if kind:
+        return float(struct.unpack(kind, content)[0])
+
+    return None
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the number and bytes of each field of a message; of whole numbers their little-endian bytes."""
+    """Yield the number and bytes of each field of a message; of whole numbers their little-endian
+    bytes.
+    """
     at = 0
     while at < len(message):
         key, at = _whole(message, at)
@@ -75,7 +102,10 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
             number, at = _whole(message, at)
             yield key >> 3, number.to_bytes(_LONGEST_VARINT, "little")
             continue
-        size, at = _whole(message, at) if kind == 2 else (_SIZES[kind], at)
+        if kind == 2:
+            size, at = _whole(message, at)
+        else:
+            size, at = (_SIZES[kind], at)
         yield key >> 3, message[at : at + size]
         at += size
 

@@ -1,4 +1,6 @@
-"""What fits: every task on some node, a gang as a whole; and how long a task is waited for that fits nowhere. Pure."""
+"""What fits: every task on some node, a gang as a whole; and how long a task is waited for that
+fits nowhere. Pure.
+"""
 
 from __future__ import annotations
 
@@ -21,19 +23,29 @@ MADE_ANEW = 3600.0
 _LEAST_AMOUNT = 1e-9
 # Ray's resources, and what a task calls them.
 RESOURCES = {"CPU": "cpus", "GPU": "gpus", "memory": "memory"}
-_ACTORS = "Ask for less in the job file (resources.actors), or make more or larger nodes in the cluster file."
+_ACTORS = (
+    "Ask for less in the job file (resources.actors), or make more or larger nodes in the "
+    "cluster file."
+)
 _HINT = "Ask for less in the job file (resources, node), or make larger nodes in the cluster file."
-_NAMES_CHANGE = "Nodes of this cluster get their names as they are made: say `node: {group: ...}` in the job file."
+_NAMES_CHANGE = (
+    "Nodes of this cluster get their names as they are made: say `node: {group: "
+    "...}` in the job file."
+)
 
 
-def room(tasks: Sequence[Task], gate: Gate, alive: Sequence[Node], *, together: bool) -> Check | None:
+def room(
+    tasks: Sequence[Task], gate: Gate, alive: Sequence[Node], *, together: bool
+) -> Check | None:
     """Check that the tasks can ever start; None when there are none."""
     if not tasks:
         return None
+
     places = [*alive, *members.later(gate, alive)]
     first: dict[Shape, Task] = {}
     for task in tasks:
         first.setdefault(task.shape, task)
+
     for task in first.values():
         unknown = _unknown_place(task, places, gate)
         if unknown is not None:
@@ -43,11 +55,15 @@ def room(tasks: Sequence[Task], gate: Gate, alive: Sequence[Node], *, together: 
             return Check("room", None, False, detail, hint=_HINT)
         if lacking([task], places):
             return _too_little([task], places, f"task {task.name!r} asks for {describe(task)}")
+
     if together and any(task.actors for task in tasks) and lacking(tasks, places):
-        return _too_little(tasks, places, f"{len(tasks)} tasks that run together ask for {describe(total(tasks))}")
+        return _too_little(
+            tasks, places, f"{len(tasks)} tasks that run together ask for {describe(total(tasks))}"
+        )
     if together and not fits_together(tasks, places):
         detail = f"{len(tasks)} tasks that run together do not fit on {len(places)} nodes at once"
         return Check("room", None, False, detail, hint=_HINT)
+
     return Check("room", None, True, f"{len(tasks)} task{'s' if len(tasks) != 1 else ''} fit")
 
 
@@ -55,18 +71,31 @@ def _unknown_place(task: Task, places: Sequence[Node], gate: Gate) -> Check | No
     """Check that the node or group that a task names is there, and is one; None if so."""
     groups = list(dict.fromkeys(node.group or "" for node in places))
     if task.node_group and task.node_group not in groups:
-        detail = f"task {task.name!r} is to run on group {task.node_group}, and there are {', '.join(groups)}"
+        detail = (
+            f"task {task.name!r} is to run on group {task.node_group}, and there are "
+            f"{', '.join(groups)}"
+        )
         return Check("room", None, False, detail, hint=_HINT)
 
     if not task.node_name:
         return None
+
     meant = nodes.called(task.node_name, places)
     if len(meant) == 1:
         return None
+
     names = ", ".join(node.name for node in meant or places)
-    there = f"{len(meant)} nodes are called so: {names}" if meant else f"there are {names}"
+    if meant:
+        there = f"{len(meant)} nodes are called so: {names}"
+    else:
+        there = f"there are {names}"
+
     detail = f"task {task.name!r} is to run on node {task.node_name}, and {there}"
-    hint = _NAMES_CHANGE if gate.names_change and not meant else _HINT
+    if gate.names_change and not meant:
+        hint = _NAMES_CHANGE
+    else:
+        hint = _HINT
+
     return Check("room", None, False, detail, hint=hint)
 
 
@@ -80,7 +109,9 @@ def _in_total(tasks: Sequence[Task], places: Sequence[Node]) -> str:
     return f"the cluster has {', '.join(has)} in all"
 
 
-def lacking(tasks: Sequence[Task], places: Sequence[Node], taken: Mapping[str, float] | None = None) -> list[str]:
+def lacking(
+    tasks: Sequence[Task], places: Sequence[Node], taken: Mapping[str, float] | None = None
+) -> list[str]:
     """Return the resources of which there is too little for tasks and the room that they want free.
 
     It counts the nodes together: Ray places what a task starts wherever there is room. `taken` is
@@ -97,8 +128,12 @@ def lacking(tasks: Sequence[Task], places: Sequence[Node], taken: Mapping[str, f
 
 def total(tasks: Sequence[Task]) -> Task:
     """Return a task that asks for as much as all of these."""
-    amounts: dict[str, Any] = {field: sum(getattr(task, field) or 0 for task in tasks) for field in RESOURCES.values()}
-    actors = {field: sum(getattr(task.actors, field) for task in tasks) for field in RESOURCES.values()}
+    amounts: dict[str, Any] = {
+        field: sum(getattr(task, field) or 0 for task in tasks) for field in RESOURCES.values()
+    }
+    actors = {
+        field: sum(getattr(task.actors, field) for task in tasks) for field in RESOURCES.values()
+    }
     custom: Counter[str] = Counter()
     for task in tasks:
         custom.update(task.custom)
@@ -111,11 +146,17 @@ def _in_all(name: str, places: Sequence[Node]) -> float:
 
 def describe(task: Task) -> str:
     """Return what a task asks for, in words."""
-    asked = _share(task, task.share) if task.share is not None else _amounts(task)
-    asked += [amount(name, value) for name, value in task.custom.items()]
+    if task.share is not None:
+        asked = _share(task, task.share)
+    else:
+        asked = _amounts(task)
+    for name, value in task.custom.items():
+        asked.append(amount(name, value))
     asked += [f"node {task.node_name}"] if task.node_name else []
     asked += [f"a node of group {task.node_group}"] if task.node_group else []
-    return ", ".join(asked) + (f", with {in_words(task.actors)} free for its actors" if task.actors else "")
+    return ", ".join(asked) + (
+        f", with {in_words(task.actors)} free for its actors" if task.actors else ""
+    )
 
 
 def in_words(amounts: Room) -> str:
@@ -130,7 +171,10 @@ def _share(task: Task, share: float) -> list[str]:
 
 def _amounts(task: Task) -> list[str]:
     has_others = task.gpus or task.memory or task.custom
-    asked = [amount("CPU", task.cpus)] if task.cpus or not has_others else []
+    if task.cpus or not has_others:
+        asked = [amount("CPU", task.cpus)]
+    else:
+        asked = []
     asked += [amount("GPU", task.gpus)] if task.gpus else []
     return asked + ([amount("memory", task.memory)] if task.memory else [])
 
@@ -143,7 +187,9 @@ def amount(resource: str, value: float) -> str:
 
 def largest(task: Task, places: Sequence[Node]) -> str:
     names = ["CPU", "GPU", *(["memory"] if task.memory else []), *task.custom]
-    most = {name: max((node.resources.get(name, 0) for node in places), default=0) for name in names}
+    most = {
+        name: max((node.resources.get(name, 0) for node in places), default=0) for name in names
+    }
     known = [amount(name, value) for name, value in most.items() if value < nodes.UNLIMITED]
     return f"the largest node has {', '.join(known)}"
 
@@ -160,7 +206,9 @@ def fitted(tasks: Sequence[Task], places: Sequence[Node]) -> list[Node] | None:
     """
     free = [dict(node.resources) for node in places]
     found: dict[int, Node] = {}
-    order = sorted(range(len(tasks)), key=lambda n: (-tasks[n].gpus, -(tasks[n].share or 0), -tasks[n].cpus))
+    order = sorted(
+        range(len(tasks)), key=lambda n: (-tasks[n].gpus, -(tasks[n].share or 0), -tasks[n].cpus)
+    )
     for number in order:
         task = tasks[number]
         for node, left in zip(places, free, strict=True):
@@ -172,20 +220,29 @@ def fitted(tasks: Sequence[Task], places: Sequence[Node]) -> list[Node] | None:
             break
         else:
             return None
+
     return [found[number] for number in range(len(tasks))]
 
 
 def patience(task: Task, gate: Gate, alive: Sequence[Node]) -> float:
-    """Return for how many seconds without any progress a node that has what a task asks for is waited for."""
+    """Return for how many seconds without any progress a node that has what a task asks for is
+    waited for.
+    """
     later = members.later(gate, alive)
     is_to_grow = nodes.slots(task, later) or (task.actors and has_all(task, [*alive, *later]))
-    return math.inf if is_to_grow else without_growth(task, gate, alive)
+    if is_to_grow:
+        return math.inf
+    return without_growth(task, gate, alive)
 
 
 def without_growth(task: Task, gate: Gate, alive: Sequence[Node]) -> float:
-    """Return the same where Ray does not know what the task waits for: no autoscaler adds a node for it."""
+    """Return the same where Ray does not know what the task waits for: no autoscaler adds a node
+    for it.
+    """
     again = members.made_anew(gate, alive)
-    is_to_return = nodes.slots(task, again) or (task.actors and again and has_all(task, [*alive, *again]))
+    is_to_return = nodes.slots(task, again) or (
+        task.actors and again and has_all(task, [*alive, *again])
+    )
     return MADE_ANEW if is_to_return else LEAST
 
 
@@ -200,7 +257,9 @@ def missing(task: Task, gate: Gate, alive: Sequence[Node]) -> str:
         return "Ray's autoscaler has not added a node with that yet"
     if nodes.slots(task, members.made_anew(gate, alive)):
         return "the node that was lost has not been replaced yet"
-    return _in_total([task], alive) if nodes.slots(task, alive) else f"no node has that; {largest(task, alive)}"
+    if nodes.slots(task, alive):
+        return _in_total([task], alive)
+    return f"no node has that; {largest(task, alive)}"
 
 
 def never(task: Task, alive: Sequence[Node]) -> str:

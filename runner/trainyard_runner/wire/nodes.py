@@ -1,4 +1,6 @@
-"""One node of Ray, and how many of a task fit on it. Pure: the command line asks it too, and may have no Ray."""
+"""One node of Ray, and how many of a task fit on it. Pure: the command line asks it too, and may
+have no Ray.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ _PARTS = 10_000
 
 @dataclass(frozen=True)
 class Node:
-    """One living Ray node. `whole` is what it has in all, where `resources` is only what is free of it.
+    """One living Ray node. `whole` is what it has in all, where `resources` is only what is free of
+    it.
 
     `host_name` is what its machine, container or pod calls itself.
     """
@@ -34,7 +37,9 @@ class Node:
 
     @property
     def total(self) -> dict[str, float]:
-        return self.resources if self.whole is None else self.whole
+        if self.whole is None:
+            return self.resources
+        return self.whole
 
     @property
     def gpus(self) -> float:
@@ -45,12 +50,16 @@ class Node:
         return HEAD in self.total
 
     def is_called(self, name: str) -> bool:
-        """Say whether a job means this node by a name: its own, its host's, its address, or Ray's id of it."""
+        """Say whether a job means this node by a name: its own, its host's, its address, or Ray's
+        id of it.
+        """
         return bool(name) and name in (self.name, self.host_name, self.address, self.node_id)
 
 
 def called(name: str, nodes: Iterable[Node]) -> list[Node]:
-    """Return the node of that name, else those on a host that is called so: on one machine these are several."""
+    """Return the node of that name, else those on a host that is called so: on one machine these
+    are several.
+    """
     found = [node for node in nodes if node.is_called(name)]
     return [node for node in found if node.name == name] or found
 
@@ -75,10 +84,16 @@ def amounts(task: Task) -> dict[str, float]:
 
 
 def share_of(total: Mapping[str, float], share: float) -> dict[str, float]:
-    """Return a share of a node's CPUs, GPUs and memory, rounded down to what Ray can give: no 1.5 GPUs."""
+    """Return a share of a node's CPUs, GPUs and memory, rounded down to what Ray can give: no 1.5
+    GPUs.
+    """
     cpus, gpus, memory = (total.get(name, 0.0) * share for name in ("CPU", "GPU", "memory"))
     gpus = _rounded_down(gpus)
-    return {"CPU": _rounded_down(cpus), "GPU": gpus if gpus < 1 else math.floor(gpus), "memory": math.floor(memory)}
+    return {
+        "CPU": _rounded_down(cpus),
+        "GPU": gpus if gpus < 1 else math.floor(gpus),
+        "memory": math.floor(memory),
+    }
 
 
 def _rounded_down(amount: float) -> float:
@@ -101,11 +116,15 @@ def _on_one(task: Task, node: Node) -> int:
     asked = wanted(task, node)
     fits = [_fitting(name, amount, node.resources.get(name, 0.0)) for name, amount in asked.items()]
     # Without any request a node takes as many as it has CPUs; Ray itself would take all at once.
-    return min(fits) if fits else max(1, int(node.resources.get("CPU", 1)))
+    if fits:
+        return min(fits)
+    return max(1, int(node.resources.get("CPU", 1)))
 
 
 def _may_be_shared(task: Task, node: Node) -> bool:
-    """Say whether a node has what a share is made of; without CPUs and GPUs it is kept free of tasks."""
+    """Say whether a node has what a share is made of; without CPUs and GPUs it is kept free of
+    tasks.
+    """
     if not (node.node_id or node.total.get("CPU")):
         # It may come later, and nobody has declared its CPUs.
         return False

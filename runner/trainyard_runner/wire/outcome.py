@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 State = Literal["succeeded", "failed", "stopped"]
-# Seconds: an attempt that takes longer is looked at while it runs, and has its task of Ray's for itself.
+# Seconds: an attempt that takes longer is looked at while it runs, and has its task of Ray's for
+# itself.
 QUICK = 0.05
 # The events carry the short words.
 _WORDS = {"lost": "was lost", "timeout": "ran out of time", "stopped": "was stopped"}

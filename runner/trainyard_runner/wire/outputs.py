@@ -29,4 +29,6 @@ def data_bytes(entries: Entries) -> int:
 
 def sized(count: int) -> str:
     """Return bytes in the larger of two units that leaves a digit before the point."""
-    return f"{count / _GIB:.3g} GiB" if count >= _GIB else f"{count / 1024**2:.3g} MiB"
+    if count >= _GIB:
+        return f"{count / _GIB:.3g} GiB"
+    return f"{count / 1024**2:.3g} MiB"

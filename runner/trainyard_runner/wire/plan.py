@@ -32,7 +32,8 @@ class Task:
     cpus: float = 1.0
     gpus: float = 0.0
     memory: int | None = None
-    # A part of one node, instead of `cpus`, `gpus` and `memory`: how much that is depends on the node.
+    # A part of one node, instead of `cpus`, `gpus` and `memory`: how much that is depends on the
+    # node.
     share: float | None = None
     on_gpus: bool = False  # the share is of a node with GPUs
     custom: Mapping[str, float] = field(default_factory=dict)  # of Ray's custom resources
@@ -48,13 +49,18 @@ class Task:
 
     @property
     def shape(self) -> Shape:
-        amounts = (self.cpus, self.gpus, self.memory) if self.share is None else (self.share, self.on_gpus)
-        return Shape(amounts, tuple(sorted(self.custom.items())), self.node_name, self.node_group, self.actors)
+        amounts: tuple[float | None, ...] = (self.cpus, self.gpus, self.memory)
+        if self.share is not None:
+            amounts = (self.share, self.on_gpus)
+        custom = tuple(sorted(self.custom.items()))
+        return Shape(amounts, custom, self.node_name, self.node_group, self.actors)
 
 
 @dataclass(frozen=True)
 class ExpectedNode:
-    """A node as the cluster file declares it; `optional` ones may be added later by an autoscaler."""
+    """A node as the cluster file declares it; `optional` ones may be added later by an
+    autoscaler.
+    """
 
     name: str
     group: str | None = None
@@ -67,7 +73,9 @@ class ExpectedNode:
 
 @dataclass(frozen=True)
 class Gate:
-    """What must hold before the first task starts. `names_change`: a node that is made anew gets another name."""
+    """What must hold before the first task starts. `names_change`: a node that is made anew gets
+    another name.
+    """
 
     skip: bool = False
     simulated_gpus: bool = False
@@ -101,7 +109,15 @@ class Plan:
     resume: Resume | None = None  # the run, without `tune`, that this one resumes
 
 
-_CHOICES = ("stop_grace", "outputs_each_attempt", "outputs_limit", "outputs_every", "sweep", "study", "former")
+_CHOICES = (
+    "stop_grace",
+    "outputs_each_attempt",
+    "outputs_limit",
+    "outputs_every",
+    "sweep",
+    "study",
+    "former",
+)
 
 
 def read(text: bytes) -> Plan:
@@ -109,12 +125,15 @@ def read(text: bytes) -> Plan:
     raw: dict[str, Any] = json.loads(text)
     if raw.get("version") != 1:
         raise ValueError(f"the plan has version {raw.get('version')!r}; this runner knows 1")
+
     return Plan(
         run=raw["run"],
         job=raw["job"],
         cluster=raw["cluster"],
         package=raw.get("package"),
-        package_parts=tuple(raw.get("package_parts") or ([raw["package"]] if raw.get("package") else ())),
+        package_parts=tuple(
+            raw.get("package_parts") or ([raw["package"]] if raw.get("package") else ())
+        ),
         runtime_env=raw.get("runtime_env") or None,
         together=bool(raw.get("together")),
         tasks=tuple(task_of(index, task) for index, task in enumerate(raw["tasks"])),
@@ -127,13 +146,19 @@ def read(text: bytes) -> Plan:
 def task_of(index: int, raw: dict[str, Any]) -> Task:
     """Return a task of a plan, or of a sweep."""
     chosen = {name: raw[name] for name in Task.__dataclass_fields__ if raw.get(name) is not None}
-    tuples = {name: tuple(raw.get(name) or ()) for name in ("command", "outputs", "final_exit_codes")}
-    return Task(**{"env": {}, **chosen, **tuples, "actors": Room.of(raw.get("actors")), "index": index})
+    tuples = {
+        name: tuple(raw.get(name) or ()) for name in ("command", "outputs", "final_exit_codes")
+    }
+    return Task(
+        **{"env": {}, **chosen, **tuples, "actors": Room.of(raw.get("actors")), "index": index}
+    )
 
 
 def _gate(raw: dict[str, Any]) -> Gate:
     nodes = raw.get("nodes")
-    expected = None if nodes is None else tuple(_node(node) for node in nodes)
+    expected = None
+    if nodes is not None:
+        expected = tuple(_node(node) for node in nodes)
     return Gate(
         skip=bool(raw.get("skip")),
         simulated_gpus=bool(raw.get("simulated_gpus")),
@@ -146,4 +171,10 @@ def _gate(raw: dict[str, Any]) -> Gate:
 
 
 def _node(raw: dict[str, Any]) -> ExpectedNode:
-    return ExpectedNode(**{name: raw[name] for name in ExpectedNode.__dataclass_fields__ if raw.get(name) is not None})
+    return ExpectedNode(
+        **{
+            name: raw[name]
+            for name in ExpectedNode.__dataclass_fields__
+            if raw.get(name) is not None
+        }
+    )

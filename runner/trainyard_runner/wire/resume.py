@@ -17,7 +17,9 @@ AHEAD = 2
 
 @dataclass(frozen=True)
 class Inherited:
-    """What a task begins with: whether the operator sends a checkpoint, and then whether outputs."""
+    """What a task begins with: whether the operator sends a checkpoint, and then whether
+    outputs.
+    """
 
     task: str
     checkpoint: bool

@@ -1,4 +1,6 @@
-"""Room that a task wants free for what it starts through Ray: its actors and Ray tasks, on any nodes."""
+"""Room that a task wants free for what it starts through Ray: its actors and Ray tasks, on any
+nodes.
+"""
 
 from __future__ import annotations
 

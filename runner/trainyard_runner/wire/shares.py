@@ -16,7 +16,9 @@ Free = Callable[[], Mapping[str, Mapping[str, float]]]
 
 @dataclass(frozen=True)
 class Alike:
-    """Nodes with the same CPUs and GPUs. `labels` keep Ray from other nodes that have room for a share of these."""
+    """Nodes with the same CPUs and GPUs. `labels` keep Ray from other nodes that have room for a
+    share of these.
+    """
 
     nodes: tuple[Node, ...]
     labels: Mapping[str, str]
@@ -40,14 +42,18 @@ class Alike:
 
 @dataclass
 class Asked:
-    """How many shares of nodes of one size a run has asked Ray for, and how many of them have no place yet."""
+    """How many shares of nodes of one size a run has asked Ray for, and how many of them have no
+    place yet.
+    """
 
     all: int = 0
     unplaced: int = 0
 
 
 def settled(tasks: Iterable[Task], gate: Gate, alive: Sequence[Node]) -> tuple[Task, ...]:
-    """Return tasks whose shares are of nodes with GPUs, if the cluster has some and no placement says otherwise."""
+    """Return tasks whose shares are of nodes with GPUs, if the cluster has some and no placement
+    says otherwise.
+    """
     has_gpus = any(node.gpus for node in alive) or any(node.gpus for node in gate.nodes or ())
     return tuple(replace(task, on_gpus=has_gpus and _is_anywhere(task)) for task in tasks)
 
@@ -63,9 +69,14 @@ def settled_plan(plan: Plan, alive: Sequence[Node]) -> Plan:
 
 
 def places(alive: Sequence[Node], later: Sequence[Node]) -> list[Node]:
-    """Return the nodes that there are and may be; those to come are as large as others of their group."""
+    """Return the nodes that there are and may be; those to come are as large as others of their
+    group.
+    """
     known = {node.group: node.total for node in alive}
-    return [*alive, *(replace(node, resources=known.get(node.group, node.resources)) for node in later)]
+    return [
+        *alive,
+        *(replace(node, resources=known.get(node.group, node.resources)) for node in later),
+    ]
 
 
 def alike(task: Task, places: Sequence[Node]) -> list[Alike]:
@@ -79,8 +90,11 @@ def alike(task: Task, places: Sequence[Node]) -> list[Alike]:
     return [Alike(tuple(members), _labels(members, fitting)) for members in by_size.values()]
 
 
-def chosen(task: Task, places: Sequence[Node], asked: Mapping[Size, Asked], free: Free) -> Alike | None:
-    """Return the nodes that Ray is asked for the next share of; None while the run has asked for all of them.
+def chosen(
+    task: Task, places: Sequence[Node], asked: Mapping[Size, Asked], free: Free
+) -> Alike | None:
+    """Return the nodes that Ray is asked for the next share of; None while the run has asked for
+    all of them.
 
     `free` is called only where nodes differ: then those come first that have room now.
     """
@@ -89,19 +103,25 @@ def chosen(task: Task, places: Sequence[Node], asked: Mapping[Size, Asked], free
         count = nodes.slots(task, one.nodes) - asked.get(one.size, Asked()).all
         if count > 0:
             left[one.size] = (count, one)
+
     if len(left) < 2:
         return next((one for _, one in left.values()), None)
+
     now = free()
 
     def room_now(one: Alike) -> int:
-        found = nodes.slots(task, [nodes.with_free(node, now.get(node.node_id, {})) for node in one.nodes])
+        found = nodes.slots(
+            task, [nodes.with_free(node, now.get(node.node_id, {})) for node in one.nodes]
+        )
         return found - asked.get(one.size, Asked()).unplaced
 
     return max(left.values(), key=lambda each: (room_now(each[1]), each[0]))[1]
 
 
 def together(tasks: Sequence[Task], places: Sequence[Node], free: Free) -> list[Alike] | None:
-    """Return the nodes for each task of a gang so that all fit at once, if they can now; None if they never do."""
+    """Return the nodes for each task of a gang so that all fit at once, if they can now; None if
+    they never do.
+    """
     kinds = [alike(task, places) for task in tasks]
     if all(len(each) == 1 for each in kinds):
         found = fit.fitted(tasks, places)
@@ -111,7 +131,10 @@ def together(tasks: Sequence[Task], places: Sequence[Node], free: Free) -> list[
         found = fit.fitted(tasks, open_now) or fit.fitted(tasks, places)
     if found is None:
         return None
-    return [next(one for one in each if one.size == _size(node)) for each, node in zip(kinds, found, strict=True)]
+    return [
+        next(one for one in each if one.size == _size(node))
+        for each, node in zip(kinds, found, strict=True)
+    ]
 
 
 def _is_anywhere(task: Task) -> bool:
@@ -123,7 +146,9 @@ def _size(node: Node) -> Size:
 
 
 def _labels(members: Sequence[Node], fitting: Sequence[Node]) -> dict[str, str]:
-    """Return what Ray selects nodes by: their groups, which an autoscaler knows, unless others are in them too."""
+    """Return what Ray selects nodes by: their groups, which an autoscaler knows, unless others are
+    in them too.
+    """
     groups = {node.group for node in members}
     others = {node.group for node in fitting if node not in members}
     if None in groups or groups & others:

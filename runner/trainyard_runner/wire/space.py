@@ -22,16 +22,23 @@ def fill(text: str, values: Mapping[str, str]) -> str:
 
 def text_of(value: str | bool | int | float) -> str:
     """Return a value as a command sees it: booleans as YAML writes them."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)
 
 
 def tidy(params: Params) -> Params:
     """Return a configuration with 0.3 where multiples of a step made 0.30000000000000004."""
-    return {name: float(f"{value:.15g}") if isinstance(value, float) else value for name, value in params.items()}
+    return {
+        name: float(f"{value:.15g}") if isinstance(value, float) else value
+        for name, value in params.items()
+    }
 
 
 def filled(template: Mapping[str, Any], values: Params, space: Collection[str]) -> dict[str, Any]:
-    """Return a task's command and environment; words that name a parameter which this configuration lacks are out."""
+    """Return a task's command and environment; words that name a parameter which this configuration
+    lacks are out.
+    """
     texts = {name: text_of(value) for name, value in values.items()}
     lacking = set(space) - set(texts)
 
@@ -49,15 +56,20 @@ def suggest(trial: Any, space: Space) -> Params:
     for name, parameter in space.items():
         if not _is_used(parameter, params):
             continue
+
         kind = parameter["kind"]
         of = parameter["of"]
         step = parameter["step"]
+
         if kind in ("randint", "lograndint"):
-            params[name] = trial.suggest_int(name, *of, step=int(step or 1), log=kind == "lograndint")
+            params[name] = trial.suggest_int(
+                name, *of, step=int(step or 1), log=kind == "lograndint"
+            )
         elif kind in ("uniform", "loguniform"):
             params[name] = trial.suggest_float(name, *of, step=step, log=kind == "loguniform")
         else:
             params[name] = trial.suggest_categorical(name, of)
+
     return tidy(params)
 
 
@@ -77,7 +89,9 @@ def is_finite(space: Space) -> bool:
 
 
 def shuffled(space: Space, seed: int) -> Space:
-    """Return a space with the values of each parameter in another order, so that what comes first is no corner."""
+    """Return a space with the values of each parameter in another order, so that what comes first
+    is no corner.
+    """
     chance = random.Random(seed)  # noqa: S311 - the order in which configurations are tried
     return {
         name: {**parameter, "values": chance.sample(parameter["values"], len(parameter["values"]))}
@@ -91,9 +105,13 @@ def key_of(params: Params) -> tuple[tuple[str, str], ...]:
 
 
 def _is_used(parameter: Mapping[str, Any], params: Params) -> bool:
-    return all(name in params and params[name] in values for name, values in parameter["when"].items())
+    return all(
+        name in params and params[name] in values for name, values in parameter["when"].items()
+    )
 
 
 def packages(search: str) -> tuple[str, ...]:
     """Return the packages that the head's Python needs for a search."""
-    return ("optuna", "cmaes") if search == "cmaes" else ("optuna",)
+    if search == "cmaes":
+        return ("optuna", "cmaes")
+    return ("optuna",)

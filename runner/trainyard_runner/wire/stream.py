@@ -1,4 +1,6 @@
-"""A run's event stream: files of one JSON object a line, rolled while they are small enough to be read again."""
+"""A run's event stream: files of one JSON object a line, rolled while they are small enough to be
+read again.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from typing import Any
 from trainyard_runner.wire import names
 
 ROLL_AT = 8 * 1024 * 1024
-# Readers take a longer line for something that is no stream. What a task prints in 256 KiB is six times as long here.
+# Readers take a longer line for something that is no stream. What a task prints in 256 KiB is six
+# times as long here.
 LONGEST_LINE = 16 * 1024 * 1024
 # Of an event that would be longer, each text and each list is cut to so many characters, or items.
 _CUT_TO = 1000
@@ -23,11 +26,13 @@ RESERVE = 4 * 1024 * 1024
 class EventStream:
     """Writes events in order, each at once and whole or not at all.
 
-    Every event has `seq` (0, 1, 2, ... without a gap over all segments) and `time`. The last line of a full segment is
-    the event "continues", which names the next one.
+    Every event has `seq` (0, 1, 2, ... without a gap over all segments) and `time`. The last line
+    of a full segment is the event "continues", which names the next one.
     """
 
-    def __init__(self, directory: Path, *, roll_at: int = ROLL_AT, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, directory: Path, *, roll_at: int = ROLL_AT, clock: Callable[[], float] = time.time
+    ) -> None:
         self._directory = directory
         self._roll_at = roll_at
         self._clock = clock
@@ -42,7 +47,8 @@ class EventStream:
     def write(self, event: str, **fields: Any) -> None:
         """Append one event.
 
-        Raises OSError when the disk is full: for what a task printed, and for the rest once the reserve is used up.
+        Raises OSError when the disk is full: for what a task printed, and for the rest once the
+        reserve is used up.
         """
         try:
             self._write(event, fields)
@@ -64,10 +70,12 @@ class EventStream:
 
     def _append(self, event: str, fields: dict[str, Any]) -> None:
         line = {"seq": self._seq, "time": round(self._clock(), 4), "event": event, **fields}
-        # ASCII only: lone surrogates, which stand for bytes that are not UTF-8, have no other spelling in a file.
+        # ASCII only: lone surrogates, which stand for bytes that are not UTF-8, have no other
+        # spelling in a file.
         encoded = json.dumps(line, separators=(",", ":")).encode() + b"\n"
         if len(encoded) > LONGEST_LINE:
             encoded = json.dumps(_cut(line), separators=(",", ":")).encode() + b"\n"
+
         try:
             written = 0
             while written < len(encoded):
@@ -76,12 +84,14 @@ class EventStream:
             self._file.truncate(self._size)
             self._file.seek(self._size)
             raise
+
         self._seq += 1
         self._size += len(encoded)
 
     def _roll(self) -> None:
         following = names.segment(self._number + 1)
-        # The next segment exists before it is announced, so that a follower never asks for a missing file.
+        # The next segment exists before it is announced, so that a follower never asks for a
+        # missing file.
         opened = (self._directory / following).open("wb", buffering=0)
         self._append("continues", {"next": following})
         self._file.close()
@@ -95,7 +105,9 @@ class EventStream:
 
 
 def _cut(value: Any) -> Any:
-    """Return a value of JSON without what makes an event too long: a run must not become unreadable by one event."""
+    """Return a value of JSON without what makes an event too long: a run must not become unreadable
+    by one event.
+    """
     if isinstance(value, str):
         return value[:_CUT_TO]
     if isinstance(value, dict):

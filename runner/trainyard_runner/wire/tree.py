@@ -16,9 +16,11 @@ _TRIES = 3
 
 
 class Cursor:
-    """One open directory that moves through the tree below a root, with two descriptors at any depth.
+    """One open directory that moves through the tree below a root, with two descriptors at any
+    depth.
 
-    The way up is "..", believed only if it is where the cursor came from; else it walks again from the root.
+    The way up is "..", believed only if it is where the cursor came from; else it walks again from
+    the root.
     """
 
     def __init__(self, root: str, *, dir_fd: int | None = None) -> None:
@@ -38,21 +40,26 @@ class Cursor:
     def to(self, path: str, *, make: bool = False) -> int:
         """Go to a directory below the root, named without "..", and return its descriptor.
 
-        With `make`, what is missing on the way is made, and a file or link that stands there is replaced.
+        With `make`, what is missing on the way is made, and a file or link that stands there is
+        replaced.
         """
         names = path.split("/") if path else []
         if names != self._names:
             common = min(len(names), len(self._names))
             while names[:common] != self._names[:common]:
                 common -= 1
+
             if common < len(self._names) - common:
                 self._restart(common)
+
             while len(self._names) > common:
                 self.up()
+
             for name in names[common:]:
                 if make:
                     _make_directory(name, self.descriptor)
                 self.enter(name)
+
         return self.descriptor
 
     def enter(self, name: str) -> None:
@@ -86,7 +93,9 @@ class Cursor:
 
 
 def files(root: str) -> Iterator[str]:
-    """Yield the files below a directory that can be opened by their path; links are none of them."""
+    """Yield the files below a directory that can be opened by their path; links are none of
+    them.
+    """
     waiting = [""]
     while waiting:
         inside = waiting.pop()
@@ -99,7 +108,8 @@ def files(root: str) -> Iterator[str]:
 
 
 def remove(path: str, *, dir_fd: int | None = None) -> None:
-    """Remove a file, a link, or a directory with all that is in it, locked or not; nothing there is fine.
+    """Remove a file, a link, or a directory with all that is in it, locked or not; nothing there is
+    fine.
 
     What cannot be removed does not keep the rest; the first such error is raised at the end.
     """
@@ -109,6 +119,7 @@ def remove(path: str, *, dir_fd: int | None = None) -> None:
             mode = os.stat(path, dir_fd=dir_fd, follow_symlinks=False).st_mode
         except FileNotFoundError:
             return
+
         try:
             if stat.S_ISDIR(mode):
                 _empty(path, dir_fd, errors)
@@ -138,12 +149,15 @@ def _empty(path: str, dir_fd: int | None, errors: list[OSError]) -> None:
                 with contextlib.suppress(OSError):
                     os.rmdir(name, dir_fd=cursor.descriptor)
                     continue
+
                 with _noted(errors):
                     _unlock(name, cursor.descriptor)
                     cursor.enter(name)
                     waiting.append([])
                     waiting[-1] = _unlink_files(cursor.descriptor, errors)
+
                 continue
+
             waiting.pop()
             if waiting:
                 name = cursor.up()
@@ -174,7 +188,9 @@ def _noted(errors: list[OSError]) -> Iterator[None]:
 
 
 def _make_directory(name: str, dir_fd: int) -> None:
-    """Make a directory that its owner can use, whatever stands there; one that stands there stays."""
+    """Make a directory that its owner can use, whatever stands there; one that stands there
+    stays.
+    """
     try:
         os.mkdir(name, dir_fd=dir_fd)
     except FileExistsError:
@@ -194,7 +210,9 @@ def _unlock(name: str, dir_fd: int | None) -> None:
         if not hasattr(os, "O_PATH"):  # macOS has another way
             os.chmod(name, mode | 0o700, dir_fd=dir_fd, follow_symlinks=False)
             return
-        # Linux before 6.6 has no chmod that stops at a link: a descriptor that needs no right on it stands for it.
+
+        # Linux before 6.6 has no chmod that stops at a link: a descriptor that needs no right on it
+        # stands for it.
         descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY, dir_fd=dir_fd)
         try:
             Path(f"/proc/self/fd/{descriptor}").chmod(stat.S_IMODE(mode) | 0o700)

@@ -1,4 +1,6 @@
-"""Unpack an archive that a task wrote, over what is there: nothing in it may reach outside the directory."""
+"""Unpack an archive that a task wrote, over what is there: nothing in it may reach outside the
+directory.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +21,22 @@ from trainyard_runner.wire.archive import LONGEST_PATH, PART, LeftOut, stays_ins
 def unpack(source: IO[bytes] | Iterable[bytes], directory: Path) -> list[LeftOut]:
     """Extract a tar stream, a file or pieces of bytes, file by file; return what was left out.
 
-    What had the same name is replaced by the new file when that is whole, and by a directory or link at once.
-    Raises tarfile.TarError for a damaged archive, and OSError for a full disk.
+    What had the same name is replaced by the new file when that is whole, and by a directory or
+    link at once. Raises tarfile.TarError for a damaged archive, and OSError for a full disk.
     """
     directory.mkdir(parents=True, exist_ok=True)
     stream: Any = source if hasattr(source, "read") else _Pieces(source)
     try:
-        with tree.Cursor(str(directory)) as cursor, tarfile.open(fileobj=stream, mode="r|", bufsize=PART) as archive:
+        with (
+            tree.Cursor(str(directory)) as cursor,
+            tarfile.open(fileobj=stream, mode="r|", bufsize=PART) as archive,
+        ):
             placing = _Placing(archive, cursor)
             return [left_out for member in archive if (left_out := _extract(member, placing))]
-    except (ValueError, LookupError) as error:  # `tarfile` does not check numbers in extended headers
+    except (
+        ValueError,
+        LookupError,
+    ) as error:  # `tarfile` does not check numbers in extended headers
         raise tarfile.ReadError(f"a damaged header: {error}") from error
 
 
@@ -42,7 +50,9 @@ def _extract(member: tarfile.TarInfo, placing: _Placing) -> LeftOut | None:
         if getattr(error, "errno", None) in {errno.ENOSPC, errno.EDQUOT}:
             raise
         reason = getattr(error, "strerror", None) or str(error)
-    return LeftOut(member.name, reason, is_lost=member.isreg() or member.isdir()) if reason else None
+    if reason:
+        return LeftOut(member.name, reason, is_lost=member.isreg() or member.isdir())
+    return None
 
 
 def _objection(member: tarfile.TarInfo, steps: list[str]) -> str | None:
@@ -60,11 +70,16 @@ def _objection(member: tarfile.TarInfo, steps: list[str]) -> str | None:
         return f"a link that leads outside ({ascii(member.linkname)[1:-1][:200]})"
     if not (member.isreg() or member.isdir() or member.issym()):
         return "a device or pipe"
-    return None if steps or member.isdir() else "a file without a name"
+    if steps or member.isdir():
+        return None
+
+    return "a file without a name"
 
 
 class _Placing:
-    """Puts members into their places: made under a name at the top that nobody uses, then renamed."""
+    """Puts members into their places: made under a name at the top that nobody uses, then
+    renamed.
+    """
 
     def __init__(self, archive: tarfile.TarFile, cursor: tree.Cursor) -> None:
         self._archive = archive
@@ -77,6 +92,7 @@ class _Placing:
             if steps:
                 os.fchmod(directory, (member.mode & 0o755) | 0o700)
             return
+
         directory = self._cursor.to("/".join(steps[:-1]), make=True)
         try:
             if member.issym():
@@ -93,7 +109,9 @@ class _Placing:
         content: Any = self._archive.extractfile(member)
         content = content.raw  # its buffer would not seek in a stream
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        with os.fdopen(os.open(self._part, flags, 0o600, dir_fd=self._cursor.root), "wb") as written:
+        with os.fdopen(
+            os.open(self._part, flags, 0o600, dir_fd=self._cursor.root), "wb"
+        ) as written:
             extents: Any = [(0, member.size)] if member.sparse is None else member.sparse
             for offset, size in extents:
                 content.seek(offset)
@@ -101,9 +119,11 @@ class _Placing:
                 while size > 0 and (chunk := content.read(min(size, PART))):
                     written.write(chunk)
                     size -= len(chunk)
+
             written.truncate(member.size)
             # Only what is ours to give: no setuid, nothing for the world to write.
             os.fchmod(written.fileno(), (member.mode & 0o755) | 0o600)
+
         os.utime(self._part, (member.mtime, member.mtime), dir_fd=self._cursor.root)
 
     def _rename(self, name: str, directory: int) -> None:

@@ -71,6 +71,7 @@ class Line:
         answer = states.TrainingState()
         if request.status == messages.CLOSED:
             return answer
+
         update = request.updates[0]
         if update.WhichOneof("update_msg") == "reset":
             if update.reset.WhichOneof("optional_seed"):
@@ -83,10 +84,12 @@ class Line:
         self.show(agent.observations)
         at_the_flag = self.place == self.flag
         agent.reward = 1.0 if at_the_flag else -0.05
+
         if at_the_flag:
             agent.status = states.COMPLETED
         elif self.moves >= LONGEST:
             agent.status = states.TRUNCATED
+
         return answer
 
     # ---- the game itself ----

@@ -1,4 +1,6 @@
-"""Head and workers as containers of one Docker host, here or reached by SSH; the dashboard on loopback only."""
+"""Head and workers as containers of one Docker host, here or reached by SSH; the dashboard on
+loopback only.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,17 @@ GONE_SECONDS = 30.0
 
 
 def up_steps(spec: ClusterSpec, tools: Tools) -> list[Stage]:
-    """Return the steps that make the cluster match its file; which they are, its Docker host knows."""
+    """Return the steps that make the cluster match its file; which they are, its Docker host
+    knows.
+    """
     ray_nodes.refuse_growing_groups(spec)
     return [Stage("docker-host", "Look at the Docker host", expand=lambda: _up_steps(spec, tools))]
 
 
 def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> list[Stage | Step]:
-    """Return the steps that remove the cluster, whatever its file says by now: what carries its label goes."""
+    """Return the steps that remove the cluster, whatever its file says by now: what carries its
+    label goes.
+    """
     return [
         Stage("docker-host", "Look at the Docker host", expand=lambda: _removals(spec, tools)),
         Step(
@@ -51,7 +57,9 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
 
 def diagnose(spec: ClusterSpec, tools: Tools) -> list[Finding]:
     engine = location.connect(spec, tools)
-    return [*full_disk(Path(str(engine.info().get("DockerRootDir") or "/nowhere")))] if engine.is_here else []
+    if engine.is_here:
+        return [*full_disk(Path(str(engine.info().get("DockerRootDir") or "/nowhere")))]
+    return []
 
 
 def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
@@ -65,7 +73,8 @@ def logs(spec: ClusterSpec, tools: Tools, *, follow: bool, node: str = "") -> It
 def shell(spec: ClusterSpec, tools: Tools, *, node: str, command: str, terminal: bool) -> list[str]:
     host = DockerHost(spec, tools, location.connect(spec, tools))
     container = contract.pick(host.containers(), node, cluster=spec.name).name
-    docker = ["docker", "--host", host.engine.address, "exec", "-it" if terminal else "-i", container]
+    interactive = "-it" if terminal else "-i"
+    docker = ["docker", "--host", host.engine.address, "exec", interactive, container]
     return [*docker, *contract.shell_words(command)]
 
 
@@ -73,12 +82,22 @@ def _up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
     location.refuse_other_host(spec, tools)
     engine = location.connect(spec, tools)
     location.refuse_taken_volume(spec, tools, engine)
-    made = {} if tools.recreate else DockerHost(spec, tools, engine).nodes()
+
+    if tools.recreate:
+        made = {}
+    else:
+        made = DockerHost(spec, tools, engine).nodes()
+
     running = {node.plan.get("group", ""): node.plan.get("image", "") for node in made.values()}
     head = running.get("head") or None
-    pinned = resolve.pinned(spec, tools.environ, directory=tools.directory, engine=engine, running=head)
-    others = resolve.of_groups(spec, tools.environ, directory=tools.directory, engine=engine, running=running)
+    pinned = resolve.pinned(
+        spec, tools.environ, directory=tools.directory, engine=engine, running=head
+    )
+    others = resolve.of_groups(
+        spec, tools.environ, directory=tools.directory, engine=engine, running=running
+    )
     pulls = [image.pull_step(engine, each) for each in resolve.distinct(pinned, others)]
+
     return node_steps(DockerHost(spec, tools, engine, pinned, others), pulls)
 
 
@@ -96,20 +115,35 @@ def _removals(spec: ClusterSpec, tools: Tools) -> list[Step]:
     ]
 
 
-def _removal(kind: str, listed: Callable[[], Sequence[Container | Labelled]], remove: Callable[[str], None]) -> Step:
+def _removal(
+    kind: str, listed: Callable[[], Sequence[Container | Labelled]], remove: Callable[[str], None]
+) -> Step:
     """Return the step after which there is nothing of a kind; its title says what there was."""
 
     def none() -> Answer:
         left = [thing.name for thing in listed()]
-        return no(f"still there: {named(left)}") if left else YES
+        if left:
+            return no(f"still there: {named(left)}")
+        return YES
 
     def remove_all() -> None:
         for thing in listed():
             remove(thing.name)
 
     present = [thing.name for thing in listed()]
-    title = f"Remove {counted(len(present), kind)}: {named(present)}" if present else f"Leave no {kind}"
-    return Step(f"remove-{kind}", title, none, remove_all, deadline=GONE_SECONDS, disruptive=kind == "container")
+    if present:
+        title = f"Remove {counted(len(present), kind)}: {named(present)}"
+    else:
+        title = f"Leave no {kind}"
+
+    return Step(
+        f"remove-{kind}",
+        title,
+        none,
+        remove_all,
+        deadline=GONE_SECONDS,
+        disruptive=kind == "container",
+    )
 
 
 # What Docker Compose gets is made for each command, and nobody else needs it: no documents.

@@ -18,7 +18,8 @@ from trainyard.spec.units import format_size
 
 GCS_PORT = 6379
 DASHBOARD_PORT = 8265
-# Where Ray's agent of each node answers (ray/_private/ray_constants.py, DEFAULT_DASHBOARD_AGENT_LISTEN_PORT).
+# Where Ray's agent of each node answers (ray/_private/ray_constants.py,
+# DEFAULT_DASHBOARD_AGENT_LISTEN_PORT).
 AGENT_PORT = 52365
 TOKEN_VARIABLE = "TRAINYARD_TOKEN"  # noqa: S105 (its name, not its value)
 TOKEN_FILE = "/run/secrets/trainyard-token"  # noqa: S105
@@ -28,12 +29,21 @@ def in_a_container(plan: NodePlan, spec: ClusterSpec) -> NodePlan:
     """Return the plan with what only containers have."""
     section = spec.compose
     shm_size, object_store = ray_nodes.shared_memory(plan.memory, section.shm_size)
-    mounts = {
-        f"mount {mount.source} at {mount.target}{' (read only)' * mount.read_only}": "yes" for mount in section.mounts
+    mounts = {}
+
+    for mount in section.mounts:
+        mounts[f"mount {mount.source} at {mount.target}{' (read only)' * mount.read_only}"] = "yes"
+
+    others = {
+        "shared memory": format_size(shm_size),
+        "outputs": section.outputs,
+        **mounts,
+        **_unusual(section),
     }
-    others = {"shared memory": format_size(shm_size), "outputs": section.outputs, **mounts, **_unusual(section)}
+
     if plan.is_head:
         others["dashboard_port"] = str(section.dashboard_port or "any")
+
     return replace(plan, object_store=object_store, others=others)
 
 
@@ -55,9 +65,11 @@ def document(
     logging: Mapping[str, Any],
     of_root: Collection[str],
 ) -> str:
-    """Render what Docker Compose gets; each node is labelled with its plan, by which it is compared later.
+    """Render what Docker Compose gets; each node is labelled with its plan, by which it is compared
+    later.
 
-    `logging` is what becomes of the nodes' output, if the file does not say; `of_root` are images that run as root.
+    `logging` is what becomes of the nodes' output, if the file does not say; `of_root` are images
+    that run as root.
     """
     hardened = spec.compose.hardened
     values = {
@@ -75,26 +87,50 @@ def document(
 
 
 def ray_start(plan: NodePlan) -> list[str]:
-    """Return the command of a node's container; the head answers in the cluster's own network only."""
+    """Return the command of a node's container; the head answers in the cluster's own network
+    only.
+    """
     dashboard = ("0.0.0.0", DASHBOARD_PORT)  # noqa: S104
     arguments = ray_nodes.start_arguments(plan, head="head", gcs_port=GCS_PORT, dashboard=dashboard)
-    return ["ray", "start", "--block", *arguments, "--log-color=false", *ray_nodes.own_arguments(plan)]
+    return [
+        "ray",
+        "start",
+        "--block",
+        *arguments,
+        "--log-color=false",
+        *ray_nodes.own_arguments(plan),
+    ]
 
 
-def _node(spec: ClusterSpec, plan: NodePlan, owner: str, of_root: Collection[str]) -> dict[str, Any]:
-    # An image may ask for every GPU (NVIDIA_VISIBLE_DEVICES=all in its ENV), and a host may grant it by default.
-    hidden = {} if plan.gpu_ids else {"NVIDIA_VISIBLE_DEVICES": "void"}
+def _node(
+    spec: ClusterSpec, plan: NodePlan, owner: str, of_root: Collection[str]
+) -> dict[str, Any]:
+    # An image may ask for every GPU (NVIDIA_VISIBLE_DEVICES=all in its ENV), and a host may grant
+    # it by default.
+    if plan.gpu_ids:
+        hidden = {}
+    else:
+        hidden = {"NVIDIA_VISIBLE_DEVICES": "void"}
+
     made_from = {naming.NODE: plan.name, naming.PLAN: json.dumps(plan.recorded(), sort_keys=True)}
     return {
         "name": plan.name,
         "container": naming.container(spec.name, plan.name),
         "image": plan.others["image"],
-        # What is not root has no capabilities, and cannot gain them; root needs Docker's own to read what others wrote.
-        "cap_drop": ["ALL"] if spec.compose.hardened and plan.others["image"] not in of_root else [],
+        # What is not root has no capabilities, and cannot gain them; root needs Docker's own to
+        # read what others wrote.
+        "cap_drop": ["ALL"]
+        if spec.compose.hardened and plan.others["image"] not in of_root
+        else [],
         "command": ray_start(plan),
-        "environment": {**hidden, **dict(plan.env), **ray_nodes.variables(plan, token_file=TOKEN_FILE)},
+        "environment": {
+            **hidden,
+            **dict(plan.env),
+            **ray_nodes.variables(plan, token_file=TOKEN_FILE),
+        },
         "labels": {**naming.common(spec.name, owner), **made_from},
-        # Its name must be known before anybody looks it up, and no worker may be older than its head.
+        # Its name must be known before anybody looks it up, and no worker may be older than its
+        # head.
         "after": [] if plan.is_head else ["head"],
         "ports": _published(spec) if plan.is_head else [],
         "shm_size": ray_nodes.shared_memory(plan.memory, spec.compose.shm_size)[0],
@@ -104,7 +140,9 @@ def _node(spec: ClusterSpec, plan: NodePlan, owner: str, of_root: Collection[str
 
 
 def _published(spec: ClusterSpec) -> list[str]:
-    """Return the ports of the head that its host reaches, on loopback: the dashboard's and Ray Client's."""
+    """Return the ports of the head that its host reaches, on loopback: the dashboard's and Ray
+    Client's.
+    """
     dashboard = f"127.0.0.1:{spec.compose.dashboard_port or ''}:{DASHBOARD_PORT}"
     return [dashboard, f"127.0.0.1::{ray_nodes.client_port(spec.head)}"]
 
@@ -124,13 +162,23 @@ def _limits(spec: ClusterSpec, plan: NodePlan) -> dict[str, str]:
     # What lies in /dev/shm counts as memory of its container.
     limits = {"memory": f"{plan.memory + shm_size}b"}
     # A head without CPUs for tasks runs Ray itself all the same.
-    return {**limits, "cpus": str(plan.cpus)} if plan.cpus else limits
+    if plan.cpus:
+        return {**limits, "cpus": str(plan.cpus)}
+    return limits
 
 
 def _health(plan: NodePlan) -> list[str]:
-    """Return the check of a node: bash alone, since starting a Python every 10 s costs more than an idle node."""
-    port, path = (DASHBOARD_PORT, "/api/gcs_healthz") if plan.is_head else (AGENT_PORT, "/api/local_raylet_healthz")
-    ask = f"exec 3<>/dev/tcp/127.0.0.1/{port} && printf 'GET {path} HTTP/1.0\\r\\n\\r\\n' >&3 && grep -q success <&3"
+    """Return the check of a node: bash alone, since starting a Python every 10 s costs more than an
+    idle node.
+    """
+    if plan.is_head:
+        port, path = (DASHBOARD_PORT, "/api/gcs_healthz")
+    else:
+        port, path = (AGENT_PORT, "/api/local_raylet_healthz")
+    ask = (
+        f"exec 3<>/dev/tcp/127.0.0.1/{port} && printf 'GET {path} HTTP/1.0\\r\\n\\r\\n' >&3 && "
+        "grep -q success <&3"
+    )
     return ["CMD", "bash", "-c", ask]
 
 
@@ -143,10 +191,12 @@ def _secrets(spec: ClusterSpec) -> dict[str, Any]:
 
 
 def _volumes(spec: ClusterSpec) -> list[dict[str, Any]]:
-    # Otherwise Docker would make a missing directory, owned by root, and a typing error would go unnoticed.
+    # Otherwise Docker would make a missing directory, owned by root, and a typing error would go
+    # unnoticed.
     bind = {"type": "bind", "bind": {"create_host_path": False}}
-    mounts = [
-        {**bind, "source": mount.source, "target": mount.target, "read_only": mount.read_only}
-        for mount in spec.compose.mounts
-    ]
+    mounts = []
+    for mount in spec.compose.mounts:
+        mounts.append(
+            {**bind, "source": mount.source, "target": mount.target, "read_only": mount.read_only}
+        )
     return [{"type": "volume", "source": "outputs", "target": spec.compose.outputs}, *mounts]

@@ -15,7 +15,8 @@ from trainyard.seams.docker.containers import Container
 from trainyard.seams.docker.engine import Engine
 from trainyard.wording import counted
 
-# Docker waits longer and longer before it starts a container again; the first two times may be chance.
+# Docker waits longer and longer before it starts a container again; the first two times may be
+# chance.
 RESTARTS = 3
 TAIL_LINES = 12
 _ANOTHER_NAME = "your cluster another name (`name:` in its file)"
@@ -31,7 +32,8 @@ RULES = (
     Rule(
         # No driver for such a request is registered (moby, daemon/devices.go).
         r"could not select device driver",
-        "Docker cannot give a container GPUs there: NVIDIA's container toolkit is missing, or Docker does not use it",
+        "Docker cannot give a container GPUs there: NVIDIA's container toolkit is missing, or "
+        "Docker does not use it",
         hint="Install nvidia-container-toolkit (from NVIDIA's repository), then: "
         "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker "
         "(the restart ends running containers)",
@@ -46,14 +48,16 @@ RULES = (
     Rule(
         r'container name "/(?P<container>[^"]+)" is already in use',
         "a container that this cluster did not make has the name of a node: {container}",
-        hint="See what it is: docker inspect {container}. Rename or remove it (docker rename, docker rm), or give "
+        hint="See what it is: docker inspect {container}. Rename or remove it (docker rename, "
+        "docker rm), or give "
         f"{_ANOTHER_NAME}.",
         error=RequestError,
     ),
     Rule(
         r"network (?P<network>\S+) was found but has incorrect label",
         "a network that this cluster did not make has the name of its own: {network}",
-        hint="See what it is: docker network inspect {network}. Remove it (docker network rm), or give "
+        hint="See what it is: docker network inspect {network}. Remove it (docker network rm), "
+        "or give "
         f"{_ANOTHER_NAME}.",
         error=RequestError,
     ),
@@ -66,8 +70,12 @@ RULES = (
 
 
 @contextmanager
-def explained(*, image: str, program: str = "ray", error: type[TrainyardError] | None = None) -> Iterator[None]:
-    """Raise what Docker refuses with its cause, if a rule knows it; as this kind of `error`, or as the rule's."""
+def explained(
+    *, image: str, program: str = "ray", error: type[TrainyardError] | None = None
+) -> Iterator[None]:
+    """Raise what Docker refuses with its cause, if a rule knows it; as this kind of `error`, or as
+    the rule's.
+    """
     try:
         yield
     except OutsideError as refusal:
@@ -80,7 +88,9 @@ def explained(*, image: str, program: str = "ray", error: type[TrainyardError] |
 def end_reason(engine: Engine, name: str, container: Container) -> OutsideError:
     """Return why a node ended by itself."""
     # Docker's own log has what `ray start` printed; why it could not is in the last lines of that.
-    lines = [line for line in docker_containers.tail(engine, container.name, lines=60) if line.strip()]
+    lines = [
+        line for line in docker_containers.tail(engine, container.name, lines=60) if line.strip()
+    ]
     return OutsideError(
         ended(name, lines[-TAIL_LINES:], code=container.exit_code),
         where=f"container {container.name}",
@@ -89,8 +99,12 @@ def end_reason(engine: Engine, name: str, container: Container) -> OutsideError:
 
 
 def runs(container: Container) -> bool:
-    """Say whether Docker keeps it running: between two tries it may be ended, and is still one that should run."""
-    return container.state == "running" or (container.state == "restarting" and container.restarts < RESTARTS)
+    """Say whether Docker keeps it running: between two tries it may be ended, and is still one that
+    should run.
+    """
+    return container.state == "running" or (
+        container.state == "restarting" and container.restarts < RESTARTS
+    )
 
 
 def describe(container: Container) -> str:
@@ -99,4 +113,6 @@ def describe(container: Container) -> str:
         return f"{container.state}, exit code {container.exit_code}"
     if container.state != "running":
         return container.state
-    return f"Docker started it again {counted(container.restarts, 'time')}" if container.restarts else ""
+    if container.restarts:
+        return f"Docker started it again {counted(container.restarts, 'time')}"
+    return ""

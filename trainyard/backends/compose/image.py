@@ -1,4 +1,6 @@
-"""The image of a cluster: which one exactly, how it comes to the Docker host, and whether it runs there."""
+"""The image of a cluster: which one exactly, how it comes to the Docker host, and whether it runs
+there.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ Report = Callable[[str], None]
 
 
 def pull_step(engine: Engine, image: PinnedImage) -> Step:
-    """Return the step after which the Docker host has the image; it is pulled in the background, and says how far."""
+    """Return the step after which the Docker host has the image; it is pulled in the background,
+    and says how far.
+    """
     begun: list[Future[None]] = []
     details = deque(["it is not there"], maxlen=1)
 
@@ -48,7 +52,10 @@ def pull_step(engine: Engine, image: PinnedImage) -> Step:
         if docker_images.inspect(engine, image.reference):
             return YES
         if ended:
-            raise OutsideError(f"Docker ended the pull of {image.name}, and does not have it", where=image.reference)
+            raise OutsideError(
+                f"Docker ended the pull of {image.name}, and does not have it",
+                where=image.reference,
+            )
         return no(details[0])
 
     def do() -> None:
@@ -63,12 +70,17 @@ def verify(spec: ClusterSpec, tools: Tools, *, report: Report) -> Verified:
     address = spec.compose.docker
     host = address or "here"
     began = time.monotonic()
+
     try:
         with docker_engine.connect(tools.environ, address) as engine:
             host = engine.host
             image = resolve.pinned(spec, tools.environ, directory=tools.directory, engine=engine)
-            others = resolve.of_groups(spec, tools.environ, directory=tools.directory, engine=engine)
-            return Verified(tuple(_verified(engine, each, report) for each in resolve.distinct(image, others)))
+            others = resolve.of_groups(
+                spec, tools.environ, directory=tools.directory, engine=engine
+            )
+            return Verified(
+                tuple(_verified(engine, each, report) for each in resolve.distinct(image, others))
+            )
     except TrainyardError as error:
         return Verified((HostResult(host, "", time.monotonic() - began, error.what, error),))
 
@@ -83,22 +95,28 @@ def _verified(engine: Engine, image: PinnedImage, report: Report) -> HostResult:
 
 
 def pull_and_run(engine: Engine, image: PinnedImage, report: Report) -> str:
-    """Return what the image answers: its Ray version. Raises what keeps it from being pulled or run."""
+    """Return what the image answers: its Ray version. Raises what keeps it from being pulled or
+    run.
+    """
     if image.digest is None and not image.remark:
         raise PrerequisiteError(
             f"no registry holds image {image.name}: there is nothing to pull",
             where=f"{engine.host} has it as {image.reference[:19]}",
             hint="Push it: trainyard image.push, and name the registry in the cluster file.",
         )
+
     _pull(engine, image, report)
     with explained(image=image.name, program=PROGRAM[0], error=OutsideError):
         ran = run_once(engine, image.reference, ASK, entrypoint=PROGRAM, seconds=RUN_SECONDS)
+
     version = ran.stdout.strip()
     if ran.code == 0 and version == versions.RAY:
         return f"ray {version}"
+
     raise OutsideError(
         f"image {image.name} does not run on {engine.host} as a Ray {versions.RAY} node",
-        where=f"{' '.join(PROGRAM + ASK)}: exit code {ran.code}; {(ran.stderr or version).strip()[-300:]}",
+        where=f"{' '.join(PROGRAM + ASK)}: exit code {ran.code}; "
+        f"{(ran.stderr or version).strip()[-300:]}",
         hint=LINT,
     )
 

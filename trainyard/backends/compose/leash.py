@@ -1,4 +1,6 @@
-"""The leash of a cluster of containers: one more container, which may tell the engine to remove them and itself."""
+"""The leash of a cluster of containers: one more container, which may tell the engine to remove
+them and itself.
+"""
 
 from __future__ import annotations
 
@@ -31,28 +33,39 @@ def observe(engine: Engine, cluster: str) -> LeashStatus | None:
     holds = container.state == "running" and any(line.endswith(HOLDS) for line in log)
     last = [line for line in log if line.strip()][-1:]
     state = diagnosis.describe(container) or "starting"
-    problem = "" if holds else ": ".join([f"container {container.name}: {state}", *last])
+    if holds:
+        problem = ""
+    else:
+        problem = ": ".join([f"container {container.name}: {state}", *last])
     return LeashStatus(written["idle"], written["deadline"], moment(container.started), problem)
 
 
-def start(engine: Engine, cluster: str, leash: LeashStatus, *, image: str, owner: str, token: str | None) -> None:
+def start(
+    engine: Engine, cluster: str, leash: LeashStatus, *, image: str, owner: str, token: str | None
+) -> None:
     """Start the container, in the place of one that is there.
 
-    Its root may use the engine's socket, and so the whole host: nothing of the cluster runs in it, and it listens
-    nowhere.
+    Its root may use the engine's socket, and so the whole host: nothing of the cluster runs in it,
+    and it listens nowhere.
     """
     name = naming.container(cluster, "leash")
     labels = naming.common(cluster, owner)
     remove(engine, cluster)
+
     target = {
         "socket": SOCKET,
         "labels": [f"{key}={value}" for key, value in labels.items()],
         "network": naming.project(cluster),
         "me": name,
     }
+
     given = settings(
-        leash, dashboard=f"http://head:{DASHBOARD_PORT}", token_file=TOKEN_FILE if token else None, docker=target
+        leash,
+        dashboard=f"http://head:{DASHBOARD_PORT}",
+        token_file=TOKEN_FILE if token else None,
+        docker=target,
     )
+
     new = docker_containers.NewContainer(
         image=image,
         entrypoint=source(),
@@ -63,9 +76,11 @@ def start(engine: Engine, cluster: str, leash: LeashStatus, *, image: str, owner
         network=naming.project(cluster),
         user="0:0",
     )
+
     docker_containers.create(engine, name, new)
     if token:
         docker_containers.put_files(engine, name, {TOKEN_FILE: token.encode()})
+
     docker_containers.start(engine, name)
 
 
@@ -75,4 +90,6 @@ def remove(engine: Engine, cluster: str) -> None:
 
 def moment(written: str) -> float | None:
     """Return a time of the engine's in Unix seconds."""
-    return _TIME.validate_python(written).timestamp() if written else None
+    if written:
+        return _TIME.validate_python(written).timestamp()
+    return None

@@ -18,7 +18,9 @@ from trainyard.spec.cluster import ClusterSpec
 
 
 def write(spec: ClusterSpec, tools: Tools, engine: Engine) -> None:
-    """Write down where a cluster is, so that it is found although its file, $DOCKER_HOST or our host name changed."""
+    """Write down where a cluster is, so that it is found although its file, $DOCKER_HOST or our
+    host name changed.
+    """
     record = {"name": spec.name, "docker": engine.address, "owner": owner(tools)}
     write_cluster(tools.state, tools.backend, record)
 
@@ -41,12 +43,19 @@ def owner(tools: Tools) -> str:
 def connect(spec: ClusterSpec, tools: Tools) -> Engine:
     """Connect to the engine that has the cluster, or is to have it.
 
-    Raises PrerequisiteError if it does not answer, RequestError if somebody else has a cluster of this name there.
+    Raises PrerequisiteError if it does not answer, RequestError if somebody else has a cluster of
+    this name there.
     """
     record = read(tools)
-    engine = docker_engine.connect(tools.environ, address=record["docker"] if record else _desired_address(spec, tools))
+    engine = docker_engine.connect(
+        tools.environ, address=record["docker"] if record else _desired_address(spec, tools)
+    )
     label = naming.of_cluster(spec.name)
-    for listed in (docker_containers.labelled, docker_containers.networks, docker_containers.volumes):
+    for listed in (
+        docker_containers.labelled,
+        docker_containers.networks,
+        docker_containers.volumes,
+    ):
         _refuse_foreign(spec, tools, listed(engine, label))
     return engine
 
@@ -57,7 +66,8 @@ def refuse_other_host(spec: ClusterSpec, tools: Tools) -> None:
     desired = _desired_address(spec, tools)
     if record and record["docker"] != desired:
         raise RequestError(
-            f"cluster {spec.name} is on the Docker host {record['docker']}; now {desired} is asked for",
+            f"cluster {spec.name} is on the Docker host {record['docker']}; now {desired} is "
+            "asked for",
             where=str(tools.source) if tools.source else None,
             hint="Remove it there first: trainyard cluster.down",
         )
@@ -68,19 +78,26 @@ def refuse_taken_volume(spec: ClusterSpec, tools: Tools, engine: Engine) -> None
 
     A container or a network of others with a name of ours Docker refuses itself.
     """
-    taken = [each for each in docker_containers.volumes(engine) if each.name == naming.outputs(spec.name)]
+    taken = [
+        each for each in docker_containers.volumes(engine) if each.name == naming.outputs(spec.name)
+    ]
     _refuse_foreign(spec, tools, taken)
 
 
-def _refuse_foreign(spec: ClusterSpec, tools: Tools, everything: Iterable[Container | Labelled]) -> None:
-    """Raise RequestError for what is not of our cluster: nothing of others is taken over or removed."""
+def _refuse_foreign(
+    spec: ClusterSpec, tools: Tools, everything: Iterable[Container | Labelled]
+) -> None:
+    """Raise RequestError for what is not of our cluster: nothing of others is taken over or
+    removed.
+    """
     we = owner(tools)
     for thing in everything:
         cluster, maker = (thing.labels.get(label) for label in (naming.CLUSTER, naming.OWNER))
         if (cluster, maker) != (spec.name, we):
             of_cluster = f", of the cluster {cluster}" if cluster else ""
             raise RequestError(
-                f"{thing.name} is on this Docker host{of_cluster}, and it was made by {maker or 'somebody unknown'}",
+                f"{thing.name} is on this Docker host{of_cluster}, and it was made by "
+                f"{maker or 'somebody unknown'}",
                 where=f"cluster {spec.name}; you are {we}",
                 hint="Give your cluster another name (`name:` in its file).",
             )
@@ -89,13 +106,18 @@ def _refuse_foreign(spec: ClusterSpec, tools: Tools, everything: Iterable[Contai
 def _desired_address(spec: ClusterSpec, tools: Tools) -> str:
     """Return the address of the engine that the file asks for, or that `docker` talks to here.
 
-    Raises RequestError for one that only Docker can be reached at: the dashboard is on that host's loopback.
+    Raises RequestError for one that only Docker can be reached at: the dashboard is on that host's
+    loopback.
     """
     address = spec.compose.docker or docker_engine.found_address(tools.environ)
     if not address.startswith(("unix://", "ssh://")):
         raise RequestError(
-            f"backend 'compose' needs a Docker host here or over SSH, and `docker` talks to {address}",
-            where="$DOCKER_HOST" if tools.environ.get("DOCKER_HOST") else "Docker's current context",
-            hint="Write `compose: {docker: ssh://user@host}`; Docker over plain TCP lets everybody in.",
+            "backend 'compose' needs a Docker host here or over SSH, and `docker` talks to "
+            f"{address}",
+            where="$DOCKER_HOST"
+            if tools.environ.get("DOCKER_HOST")
+            else "Docker's current context",
+            hint="Write `compose: {docker: ssh://user@host}`; Docker over plain TCP lets "
+            "everybody in.",
         )
     return address

@@ -36,7 +36,8 @@ MOST_STOPPED = 8
 
 @dataclass(frozen=True)
 class DockerHost(Machine):
-    """A Docker host: a node is a container. `images` are those of groups that run another one than the head's `image`.
+    """A Docker host: a node is a container. `images` are those of groups that run another one than
+    the head's `image`.
 
     Without an `image`, nodes should run what the nodes of their group run.
     """
@@ -47,7 +48,9 @@ class DockerHost(Machine):
 
     @property
     def host(self) -> str:
-        return LOOPBACK if self.engine.is_here else self.engine.host
+        if self.engine.is_here:
+            return LOOPBACK
+        return self.engine.host
 
     @property
     def tunnel(self) -> str | None:
@@ -59,17 +62,26 @@ class DockerHost(Machine):
         facts = self.engine.info()
         section = self.spec.compose
         # nvidia-smi may take seconds: it is asked only where GPUs matter.
-        gpu_ids = nvidia.gpu_ids(self.engine) if any(node.gpus for node in self.spec.nodes()) else ()
+        if any(node.gpus for node in self.spec.nodes()):
+            gpu_ids = nvidia.gpu_ids(self.engine)
+        else:
+            gpu_ids = ()
+
         # Ray's own share of a machine's memory is 70 %.
         room = Room(int(facts["NCPU"]), int(facts["MemTotal"]) * 7 // 10, gpu_ids)
         host = f"the Docker host ({self.engine.host})"
-        plans = ray_nodes.node_plans(self.spec, room, may_simulate=section.simulated_gpus, machine=host)
+        plans = ray_nodes.node_plans(
+            self.spec, room, may_simulate=section.simulated_gpus, machine=host
+        )
+
         return tuple(desired.in_a_container(plan, self.spec) for plan in plans)
 
     @property
     def plans(self) -> tuple[NodePlan, ...]:
         """Return the plan of every node; with the cluster's token, which may be made meanwhile."""
-        token = fingerprint(self.token) if self.token and self.spec.auth == "token" else "none"
+        token = "none"  # noqa: S105
+        if self.token and self.spec.auth == "token":
+            token = fingerprint(self.token)
         image_of = self._image_of()
         return tuple(
             replace(plan, others={**plan.others, "image": image_of(plan.group), "token": token})
@@ -90,7 +102,9 @@ class DockerHost(Machine):
 
     def containers(self) -> dict[str, Container]:
         """Return the containers of the nodes by their names, the head first."""
-        listed = docker_containers.labelled(self.engine, naming.of_cluster(self.spec.name), naming.NODE)
+        listed = docker_containers.labelled(
+            self.engine, naming.of_cluster(self.spec.name), naming.NODE
+        )
         named = {container.labels[naming.NODE]: container for container in listed}
         return dict(sorted(named.items(), key=lambda item: (item[0] != "head", item[0])))
 
@@ -99,12 +113,18 @@ class DockerHost(Machine):
         return {name: _observed(container) for name, container in self.containers().items()}
 
     def address(self) -> str | None:
-        """Return where the dashboard answers: on loopback, here or through a tunnel that ends with this process."""
+        """Return where the dashboard answers: on loopback, here or through a tunnel that ends with
+        this process.
+        """
         port = self._published(desired.DASHBOARD_PORT)
-        return None if port is None else f"http://{LOOPBACK}:{port}"
+        if port is None:
+            return None
+        return f"http://{LOOPBACK}:{port}"
 
     def ray_address(self) -> str:
-        """Return where Ray Client answers: on loopback, here or through a tunnel that ends with this process."""
+        """Return where Ray Client answers: on loopback, here or through a tunnel that ends with
+        this process.
+        """
         if self.address() is None:
             raise contract.not_up(self.spec.name)
         port = self._published(ray_nodes.client_port(self.spec.head))
@@ -117,7 +137,10 @@ class DockerHost(Machine):
     def _published(self, inside: int) -> int | None:
         """Return the port of this machine that ends at one of the head, None if no head runs."""
         head = self.containers().get("head")
-        ports = [port.outside for port in head.ports if port.inside == inside] if head else []
+        if head:
+            ports = [port.outside for port in head.ports if port.inside == inside]
+        else:
+            ports = []
         if not ports:
             return None
         ssh = self.engine.ssh
@@ -138,12 +161,15 @@ class DockerHost(Machine):
             yield from ray_files(address, self.token, node) if address else ()
 
     def start(self, missing: Sequence[str]) -> None:
-        """Make every missing container, let everybody in them write to the outputs, then start them."""
+        """Make every missing container, let everybody in them write to the outputs, then start
+        them.
+        """
         cli.require(self.engine, "compose", hint=cli.COMPOSE)
         location.write(self.spec, self.tools, self.engine)
         self.make_token()
         spec = self.spec
         token = self.token
+
         document = desired.document(
             spec,
             self.plans,
@@ -151,13 +177,24 @@ class DockerHost(Machine):
             logging=docker_containers.bounded_log(self.engine),
             of_root=self._of_root(),
         )
-        secrets = {desired.TOKEN_VARIABLE: token} if token and spec.auth == "token" else {}
-        compose = partial(cli.compose, self.engine, naming.project(spec.name), document, secrets=secrets)
+
+        if token and spec.auth == "token":
+            secrets = {desired.TOKEN_VARIABLE: token}
+        else:
+            secrets = {}
+
+        compose = partial(
+            cli.compose, self.engine, naming.project(spec.name), document, secrets=secrets
+        )
+
         with diagnosis.explained(image=self.image.name if self.image else ""):
             compose("create")
-            # The new volume belongs to root: it is opened before its first head runs, so that no running one lacks it.
+            # The new volume belongs to root: it is opened before its first head runs, so that no
+            # running one lacks it.
             if "head" in missing:
-                docker_containers.open_directory(self.engine, naming.container(spec.name, "head"), spec.compose.outputs)
+                docker_containers.open_directory(
+                    self.engine, naming.container(spec.name, "head"), spec.compose.outputs
+                )
             compose("up", "--detach")
 
     def _of_root(self) -> frozenset[str]:
@@ -170,7 +207,9 @@ class DockerHost(Machine):
         return frozenset(found)
 
     def remove(self, names: Iterable[str]) -> None:
-        """End these nodes; what is to leave a head that stays is stopped first, so that Ray learns of it at once."""
+        """End these nodes; what is to leave a head that stays is stopped first, so that Ray learns
+        of it at once.
+        """
         containers = {name: naming.container(self.spec.name, name) for name in names}
         if "head" not in containers:
             with ThreadPoolExecutor(MOST_STOPPED) as threads:
@@ -187,9 +226,21 @@ class DockerHost(Machine):
         def start(status: LeashStatus) -> None:
             owner = location.owner(self.tools)
             token = self.token if self.spec.auth == "token" else None
-            leash.start(engine, name, status, image=self.containers()["head"].image, owner=owner, token=token)
+            leash.start(
+                engine,
+                name,
+                status,
+                image=self.containers()["head"].image,
+                owner=owner,
+                token=token,
+            )
 
-        return Leash(lambda: leash.observe(engine, name), self.made, start, lambda: leash.remove(engine, name))
+        return Leash(
+            lambda: leash.observe(engine, name),
+            self.made,
+            start,
+            lambda: leash.remove(engine, name),
+        )
 
     def end_reason(self, name: str) -> TrainyardError:
         return diagnosis.end_reason(self.engine, name, self.containers()[name])

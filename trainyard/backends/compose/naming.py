@@ -1,4 +1,6 @@
-"""How everything of a cluster is called and labelled on its Docker host: that is how it is found again."""
+"""How everything of a cluster is called and labelled on its Docker host: that is how it is found
+again.
+"""
 
 from __future__ import annotations
 

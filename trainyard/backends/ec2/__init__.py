@@ -15,7 +15,9 @@ from trainyard.steps import Stage, Step
 
 
 def up_steps(spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
-    """Return the steps: look at the account, make what instances need, `ray up`, and prove that all nodes answer."""
+    """Return the steps: look at the account, make what instances need, `ray up`, and prove that all
+    nodes answer.
+    """
     locations.refuse_elsewhere(spec, tools)
     location = locations.find(spec, tools)
     return [
@@ -29,19 +31,24 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
 
 
 def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> Sequence[Step | Stage]:
-    """Return the steps that remove what carries the cluster's tag; with `--adopt` also what `ray up` made."""
+    """Return the steps that remove what carries the cluster's tag; with `--adopt` also what `ray
+    up` made.
+    """
     locations.refuse_elsewhere(spec, tools)
     location = locations.find(spec, tools)
     made: list[Step | Stage] = []
     if tools.adopt:
-        made.append(Stage("made-by-ray-up", "Look for what `ray up` made", lambda: account.adopt(location)))
+        made.append(
+            Stage("made-by-ray-up", "Look for what `ray up` made", lambda: account.adopt(location))
+        )
     made.append(Stage("account", "Look at the AWS account", lambda: down.steps(location, tools)))
     return [*made, forget_step(tools.state)]
 
 
 def verify(spec: ClusterSpec, tools: Tools, *, report: Callable[[str], None]) -> Verified:
     raise RequestError(
-        "instances pull the image as they start: there is nothing to verify before", hint="trainyard cluster.up"
+        "instances pull the image as they start: there is nothing to verify before",
+        hint="trainyard cluster.up",
     )
 
 

@@ -26,19 +26,33 @@ from trainyard.spec.groups import Head, WorkerGroup
 from trainyard.spec.ray_nodes import start_options
 from trainyard.wording import named
 
-# Who knows the cluster may also know where the files are; what they hold is in the fingerprint anyway.
+# Who knows the cluster may also know where the files are; what they hold is in the fingerprint
+# anyway.
 _PLACES = ("auth", "file_mounts")
 # What the autoscaler on a running head takes over from a new file.
 _OF_WORKERS = ("max_workers", "upscaling_speed", "idle_timeout_minutes")
 # Parameters of EC2 and of Ray, as the cluster file calls them.
-_WORDS = {"InstanceType": "instance_type", "ImageId": "ami", "VolumeSize": "disk", "InstanceMarketOptions": "spot"}
-_WORDS |= {"SubnetId": "subnet", "SubnetIds": "subnet", "KeyName": "key_name", "CPU": "cpus", "GPU": "gpus"}
+_WORDS = {
+    "InstanceType": "instance_type",
+    "ImageId": "ami",
+    "VolumeSize": "disk",
+    "InstanceMarketOptions": "spot",
+}
+_WORDS |= {
+    "SubnetId": "subnet",
+    "SubnetIds": "subnet",
+    "KeyName": "key_name",
+    "CPU": "cpus",
+    "GPU": "gpus",
+}
 # What it takes over for nodes that run.
 _OF_GROUPS = ("min_workers", "max_workers", "idle_timeout_s")
 
 
 class Group(NamedTuple):
-    """Nodes that are alike, or the head: how few and many, and of what. `ami`: an id or a parameter of SSM; bytes."""
+    """Nodes that are alike, or the head: how few and many, and of what. `ami`: an id or a parameter
+    of SSM; bytes.
+    """
 
     name: str
     least: int
@@ -54,9 +68,9 @@ class Group(NamedTuple):
 class Site:
     """What instances are launched with, as it is in the account.
 
-    `amis` are as EC2 describes them, by what the file calls them. `subnets` are where nodes may be if it names none.
-    `image` is a reference by digest, "" where training runs on the host; `images` are those of groups that run another
-    one than the head.
+    `amis` are as EC2 describes them, by what the file calls them. `subnets` are where nodes may be
+    if it names none. `image` is a reference by digest, "" where training runs on the host; `images`
+    are those of groups that run another one than the head.
     """
 
     location: Location
@@ -72,18 +86,28 @@ class Site:
 
 def groups(spec: ClusterSpec) -> dict[str, Group]:
     """Return the head, and the groups of workers, by name."""
-    sizes: dict[str, Head | WorkerGroup] = {naming.HEAD: spec.head, **{group.name: group for group in spec.workers}}
+    sizes: dict[str, Head | WorkerGroup] = {
+        naming.HEAD: spec.head,
+        **{group.name: group for group in spec.workers},
+    }
     found = {}
+
     for name, size in sizes.items():
-        least, most = (size.least, size.most) if isinstance(size, WorkerGroup) else (1, 1)
+        if isinstance(size, WorkerGroup):
+            least, most = (size.least, size.most)
+        else:
+            least, most = (1, 1)
         kind = spec.ec2.instances(name)
         own = kind.instance_type or "", kind.ami or "", kind.disk or 0, bool(kind.spot)
         found[name] = Group(name, least, most, size, *own)
+
     return found
 
 
 def document(spec: ClusterSpec, site: Site) -> dict[str, Any]:
-    """Return what `ray up` gets: the template, and what the cluster file adds. Raises RequestError."""
+    """Return what `ray up` gets: the template, and what the cluster file adds. Raises
+    RequestError.
+    """
     section = spec.ec2
     location = site.location
     shm_size = [f"--shm-size={section.shm_size}"] if section.shm_size else []
@@ -104,27 +128,42 @@ def document(spec: ClusterSpec, site: Site) -> dict[str, Any]:
         "head_start": f" {_start_options(spec.head)}" if spec.head.ray_start else "",
         "worker_start": _start_of_workers(spec),
     }
-    template = (paths.shipped("ray_autoscaler") / "cluster.yaml.j2").read_text(encoding="utf-8")
-    made: dict[str, Any] = yaml.safe_load(render.render(template, values))
-    result = _with_additions(made, section.ray)
+
+    result = _with_additions(_rendered(values), section.ray)
     if unknown := sorted({*result["available_node_types"]} - {*groups(spec)}):
         # Their instances would carry none of our tags, and stay.
         raise RequestError(
-            f"ec2.ray.available_node_types has {named(unknown)}, which the cluster file has no group for",
+            f"ec2.ray.available_node_types has {named(unknown)}, which the cluster file has no "
+            "group for",
             hint="Name them under `workers:`; ec2.ray can then add to them.",
         )
+
     for name, image in site.images.items():
         # It takes the place of what is said for all.
         own = {**values, "images": [image], "registries": _registries(image)}
-        commands = yaml.safe_load(render.render(template, own))["initialization_commands"]
+        commands = _rendered(own)["initialization_commands"]
         kind = result["available_node_types"][name]
-        kind["initialization_commands"] = [*commands, *section.ray.get("initialization_commands", ())]
+        kind["initialization_commands"] = [
+            *commands,
+            *section.ray.get("initialization_commands", ()),
+        ]
+
     _tag_types(result)
     return result
 
 
+def _rendered(values: Mapping[str, Any]) -> dict[str, Any]:
+    template = (paths.shipped("ray_autoscaler") / "cluster.yaml.j2").read_text(encoding="utf-8")
+    document: dict[str, Any] = yaml.safe_load(render.render(template, values))
+    return document
+
+
 def _provider(spec: ClusterSpec, location: Location) -> dict[str, Any]:
-    provider: dict[str, Any] = {"type": "aws", "region": location.aws.region, "cache_stopped_nodes": False}
+    provider: dict[str, Any] = {
+        "type": "aws",
+        "region": location.aws.region,
+        "cache_stopped_nodes": False,
+    }
     provider["use_internal_ips"] = spec.ec2.use_internal_ips
     if spec.ec2.zones:
         provider["availability_zone"] = ",".join(spec.ec2.zones)
@@ -132,13 +171,16 @@ def _provider(spec: ClusterSpec, location: Location) -> dict[str, Any]:
 
 
 def _with_additions(made: dict[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a document with what `ec2.ray` adds. Raises RequestError, also for files that are not on this machine."""
+    """Return a document with what `ec2.ray` adds. Raises RequestError, also for files that are not
+    on this machine.
+    """
     mounts = added.get("file_mounts")
-    problems = [
-        Problem(f"ec2.ray.file_mounts.{place}", f"no such file or directory here: {source}")
-        for place, source in (mounts.items() if isinstance(mounts, dict) else ())
-        if isinstance(source, str) and not Path(source).expanduser().exists()
-    ]
+    problems = []
+    for place, source in mounts.items() if isinstance(mounts, dict) else ():
+        if isinstance(source, str) and not Path(source).expanduser().exists():
+            problems.append(
+                Problem(f"ec2.ray.file_mounts.{place}", f"no such file or directory here: {source}")
+            )
     if problems:
         raise RequestError("files for the nodes are not here", problems=tuple(problems))
     return _merged(made, added)
@@ -147,14 +189,20 @@ def _with_additions(made: dict[str, Any], added: Mapping[str, Any]) -> dict[str,
 def _tag_types(document: Mapping[str, Any]) -> None:
     """Give the instances of each group the tag of what they are made from."""
     for kind in document["available_node_types"].values():
-        made_from = _fingerprint({key: value for key, value in kind.items() if key not in _OF_GROUPS})
+        made_from = _fingerprint(
+            {key: value for key, value in kind.items() if key not in _OF_GROUPS}
+        )
         _instance_tags(kind).extend(naming.pairs({naming.NODE_FROM: made_from}))
 
 
 def node_from(document: Mapping[str, Any], group: str) -> str:
-    """Return the tag of what the instances of a group are made from, "" if the document has no such group."""
+    """Return the tag of what the instances of a group are made from, "" if the document has no such
+    group.
+    """
     kind = document["available_node_types"].get(group)
-    return naming.read(_instance_tags(kind))[naming.NODE_FROM] if kind else ""
+    if kind:
+        return naming.read(_instance_tags(kind))[naming.NODE_FROM]
+    return ""
 
 
 def policy(name: str, role: str) -> str:
@@ -164,23 +212,32 @@ def policy(name: str, role: str) -> str:
 
 
 def files(image: str) -> str:
-    """Return where token and variables are on a node: of a container Ray guesses the home, and may be wrong."""
+    """Return where token and variables are on a node: of a container Ray guesses the home, and may
+    be wrong.
+    """
     return "/run/trainyard" if image else "~/.trainyard"
 
 
 def environment(spec: ClusterSpec, image: str) -> str:
-    """Return the file by which every shell on a node knows how Ray is set, and the variables of the cluster file."""
+    """Return the file by which every shell on a node knows how Ray is set, and the variables of the
+    cluster file.
+    """
     variables = {"RAY_AUTH_MODE": "token", **ray_nodes.settings(), **spec.env}
     lines = [f"export {name}={shlex.quote(value)}" for name, value in sorted(variables.items())]
     # Ray runs commands in login shells, for which /etc/profile takes the image's own PATH away.
-    path = "$(tr '\\0' '\\n' </proc/1/environ | sed -n 's/^PATH=//p')" if image else "$PATH:$HOME/.local/bin"
+    if image:
+        path = "$(tr '\\0' '\\n' </proc/1/environ | sed -n 's/^PATH=//p')"
+    else:
+        path = "$PATH:$HOME/.local/bin"
     token = f"{files(image).replace('~', '$HOME')}/token"
     lines += [f'export RAY_AUTH_TOKEN_PATH="{token}"', f'export PATH="{path}"']
     return "\n".join([*lines, ""])
 
 
 def fingerprints(made: Mapping[str, Any], environment_text: str) -> dict[str, str]:
-    """Return the tags of a head that was made from a document: of all of it, and of what needs a new head."""
+    """Return the tags of a head that was made from a document: of all of it, and of what needs a
+    new head.
+    """
     whole = {key: value for key, value in made.items() if key not in _PLACES}
     return {
         naming.MADE_FROM: _fingerprint(whole, environment_text),
@@ -195,7 +252,9 @@ def of_head(made: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def differences(before: Any, after: Any, at: Sequence[str] = ()) -> Iterator[str]:
-    """Yield where two documents of a head differ, by the words of the cluster file where it has one."""
+    """Yield where two documents of a head differ, by the words of the cluster file where it has
+    one.
+    """
     if isinstance(before, dict) and isinstance(after, dict):
         for key in {**before, **after}:
             yield from differences(before.get(key), after.get(key), (*at, key))
@@ -220,7 +279,11 @@ def _instance_tags(kind: Mapping[str, Any]) -> list[dict[str, str]]:
 def _node(spec: ClusterSpec, site: Site, group: Group) -> dict[str, Any]:
     size = group.size
     is_head = group.name == naming.HEAD
-    idle = size.idle_timeout if isinstance(size, WorkerGroup) else None
+    idle = None
+
+    if isinstance(size, WorkerGroup):
+        idle = size.idle_timeout
+
     resources = {"CPU": size.cpus, "memory": size.memory, "GPU": size.gpus, **size.resources}
     return {
         "name": group.name,
@@ -250,27 +313,48 @@ def _registries(image: str) -> list[dict[str, str]]:
     """Return the registry of an image, if AWS gives its logins."""
     registry = registry_of(image) if image else ""
     region = ecr.region(registry)
-    return [{"address": registry, "region": region}] if region else []
+    if region:
+        return [{"address": registry, "region": region}]
+    return []
 
 
 def _start_options(size: Head | WorkerGroup) -> str:
     """Return what the file gives `ray start` on the nodes of a group, as words of a shell."""
     given = start_options(size.ray_start)
-    return shlex.join(f"--{name}" if value is None else f"--{name}={value}" for name, value in given.items())
+    return shlex.join(
+        f"--{name}" if value is None else f"--{name}={value}" for name, value in given.items()
+    )
 
 
 def _start_of_workers(spec: ClusterSpec) -> str:
-    """Return the shell's words that make each group's options its arguments: the autoscaler has one command for all."""
-    cases = [f"{group.name}) set -- {_start_options(group)} ;;" for group in spec.workers if group.ray_start]
-    return f'set --; case "$RAY_NODE_TYPE_NAME" in {" ".join(cases)} esac; ' if cases else ""
+    """Return the shell's words that make each group's options its arguments: the autoscaler has one
+    command for all.
+    """
+    cases = []
+    for group in spec.workers:
+        if group.ray_start:
+            cases.append(f"{group.name}) set -- {_start_options(group)} ;;")
+    if cases:
+        return f'set --; case "$RAY_NODE_TYPE_NAME" in {" ".join(cases)} esac; '
+    return ""
 
 
 def _launch(spec: ClusterSpec, site: Site, group: Group) -> dict[str, Any]:
     """Return the parameters of RunInstances (AWS API reference)."""
     ami = {"ImageId": group.ami, "RootDeviceName": "/dev/sda1", **site.amis.get(group.ami, {})}
-    volume = {"VolumeSize": -(-group.disk // GIBIBYTE), "VolumeType": "gp3", "DeleteOnTermination": True}
+    volume = {
+        "VolumeSize": -(-group.disk // GIBIBYTE),
+        "VolumeType": "gp3",
+        "DeleteOnTermination": True,
+    }
+
     tags = {**spec.ec2.tags, naming.CLUSTER: spec.name, naming.OWNER: site.location.owner}
-    own = {naming.AMI: group.ami, naming.IMAGE: site.image_of(group.name), naming.SUBNETS: " ".join(site.subnets)}
+    own = {
+        naming.AMI: group.ami,
+        naming.IMAGE: site.image_of(group.name),
+        naming.SUBNETS: " ".join(site.subnets),
+    }
+
     own = {key: value for key, value in own.items() if value}
     config: dict[str, Any] = {
         "InstanceType": group.instance_type,
@@ -282,9 +366,13 @@ def _launch(spec: ClusterSpec, site: Site, group: Group) -> dict[str, Any]:
         "MetadataOptions": {"HttpTokens": "required", "HttpPutResponseHopLimit": 2},
         "TagSpecifications": [
             {"ResourceType": "instance", "Tags": naming.pairs(tags | own)},
-            *({"ResourceType": kind, "Tags": naming.pairs(tags)} for kind in ("volume", "network-interface")),
+            *(
+                {"ResourceType": kind, "Tags": naming.pairs(tags)}
+                for kind in ("volume", "network-interface")
+            ),
         ],
     }
+
     if spec.ec2.subnet:
         interface = {"DeviceIndex": 0, "SubnetId": spec.ec2.subnet, "Groups": [site.security_group]}
         interface["DeleteOnTermination"] = True
@@ -292,15 +380,20 @@ def _launch(spec: ClusterSpec, site: Site, group: Group) -> dict[str, Any]:
         config["NetworkInterfaces"] = [interface]
     else:
         config["SecurityGroupIds"] = [site.security_group]
-        # Otherwise Ray takes all that there are (aws/config.py, _configure_subnet): of others it makes another head.
+        # Otherwise Ray takes all that there are (aws/config.py, _configure_subnet): of others it
+        # makes another head.
         config["SubnetIds"] = [*site.subnets]
+
     if group.spot:
         config["InstanceMarketOptions"] = {"MarketType": "spot"}
+
     return config
 
 
 def _merged(made: dict[str, Any], added: Mapping[str, Any], at: str = "ec2.ray") -> dict[str, Any]:
-    """Return a document with what is added to it: keys merged, lists put at the end. Raises RequestError."""
+    """Return a document with what is added to it: keys merged, lists put at the end. Raises
+    RequestError.
+    """
     result = deepcopy(made)
     for key, value in added.items():
         before = result.get(key)
@@ -309,7 +402,11 @@ def _merged(made: dict[str, Any], added: Mapping[str, Any], at: str = "ec2.ray")
         elif isinstance(before, list) and isinstance(value, list):
             result[key] = [*before, *value]
         elif isinstance(before, dict | list):
-            raise RequestError(f"{at}.{key} must be {'keys' if isinstance(before, dict) else 'a list'}, not {value!r}")
+            raise RequestError(
+                f"{at}.{key} must be {'keys' if isinstance(before, dict) else 'a list'}, not "
+                f"{value!r}"
+            )
         else:
             result[key] = value
+
     return result

@@ -1,4 +1,6 @@
-"""Why instances do not become nodes: what `ray up`, the autoscaler and EC2 say, in words that say what to do."""
+"""Why instances do not become nodes: what `ray up`, the autoscaler and EC2 say, in words that say
+what to do.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,17 @@ from dataclasses import replace
 from trainyard.diagnosis import Diagnosis, Rule, explain
 from trainyard.errors import PrerequisiteError, RequestError
 
-# The lines by which causes are told from what is around them; `ray up` begins each with a time and a place.
+# The lines by which causes are told from what is around them; `ray up` begins each with a time and
+# a place.
 _BEGINNING = re.compile(r"^\d{4}-\d\d-\d\d [\d:,]+\s+\w+ \S+:\d+ (?:-- )?")
 _NOISE = re.compile(
-    r"^(?:!!!|(?:Shared c|C)onnection to|Warning: Perm|See above|Full |Creating AWS|NodeUpdater:|AWSNodeP|\s*$)"
+    r"^(?:!!!|(?:Shared c|C)onnection to|Warning: Perm|See above|Full |Creating "
+    r"AWS|NodeUpdater:|AWSNodeP|\s*$)"
 )
 TAIL_LINES = 12
 _SET_UP = (
-    "Correct what fails: a command of `ec2: {ray: {setup_commands: [...]}}`, the image or the AMI. Then repeat the "
+    "Correct what fails: a command of `ec2: {ray: {setup_commands: [...]}}`, the image or the "
+    "AMI. Then repeat the "
     "same command: it continues from here."
 )
 
@@ -25,18 +30,22 @@ RULES = (
     Rule(
         r"InsufficientInstanceCapacity|InsufficientHostCapacity|InsufficientReservedInstanceCapacity",
         "AWS has no {type} left in the zones that were tried",
-        "Try other zones (`ec2: {zones: [...]}`), another instance_type, or later; what was made stays.",
+        "Try other zones (`ec2: {zones: [...]}`), another instance_type, or later; what was made "
+        "stays.",
     ),
     Rule(
         r"MaxSpotInstanceCountExceeded|VcpuLimitExceeded|InstanceLimitExceeded",
         "the account's quota does not allow so many instances",
-        "Ask for more (Service Quotas, `Running On-Demand Standard instances` or the one of the type), or for fewer.",
+        "Ask for more (Service Quotas, `Running On-Demand Standard instances` or the one of the "
+        "type), or for fewer.",
         error=PrerequisiteError,
     ),
     Rule(
-        r"InvalidInstanceType\.NotFound|Instance type (?P<kind>\S+) is not available|Unsupported.*instance type",
+        r"InvalidInstanceType\.NotFound|Instance type (?P<kind>\S+) is not "
+        r"available|Unsupported.*instance type",
         "there is no such instance type in the region, or in this zone: {type}",
-        "Which there are: aws ec2 describe-instance-type-offerings. Correct `ec2: {instance_type: ...}`.",
+        "Which there are: aws ec2 describe-instance-type-offerings. Correct `ec2: "
+        "{instance_type: ...}`.",
         error=RequestError,
     ),
     Rule(
@@ -53,33 +62,38 @@ RULES = (
     Rule(
         r"UnauthorizedOperation|AccessDenied|is not authorized to perform",
         "AWS does not allow what is needed to launch instances",
-        "The permissions: ec2:RunInstances, ec2:CreateTags, and iam:PassRole on the role of the instance profile. Of "
+        "The permissions: ec2:RunInstances, ec2:CreateTags, and iam:PassRole on the role of the "
+        "instance profile. Of "
         "workers, the head's role needs them.",
         error=PrerequisiteError,
     ),
     Rule(
         r"Unable to locate credentials|NoCredentialsError",
         "there are no AWS credentials on {name}",
-        "It has those of its instance profile: does that have a role (`ec2: {instance_profile: ...}`)?",
+        "It has those of its instance profile: does that have a role (`ec2: {instance_profile: "
+        "...}`)?",
         error=PrerequisiteError,
     ),
     Rule(
         r"no space left on device",
         "the disk of {name} is full",
-        "Give it a larger one (`ec2: {disk: 300GiB}`), of at least three times the image, and replace it: "
+        "Give it a larger one (`ec2: {disk: 300GiB}`), of at least three times the image, and "
+        "replace it: "
         "trainyard cluster.up --recreate",
         error=PrerequisiteError,
     ),
     Rule(
         r"Permission denied \((?P<ways>[^)]*)\)",
         "{name} lets nobody in as {user}",
-        "Is `ec2: {user: ...}` the one of the AMI (ubuntu, ec2-user, admin), and the key pair's private part here?",
+        "Is `ec2: {user: ...}` the one of the AMI (ubuntu, ec2-user, admin), and the key pair's "
+        "private part here?",
         error=PrerequisiteError,
     ),
     Rule(
         r"node detected as terminated",
         "the instance of {name} was terminated while it was set up",
-        "If nobody did: a spot instance that was taken away, or a full disk quota. Repeat: trainyard cluster.up",
+        "If nobody did: a spot instance that was taken away, or a full disk quota. Repeat: "
+        "trainyard cluster.up",
     ),
     Rule(
         r"Failed to connect to GCS at address (?P<head>[\d.]+)",
@@ -89,16 +103,19 @@ RULES = (
     Rule(
         r"wait_ready timeout exceeded|Connection refused|Connection timed out|No route to host",
         "{name} is not reached by SSH",
-        "Does the subnet lead here, does the security group let port 22 in from this machine's address, and does the "
+        "Does the subnet lead here, does the security group let port 22 in from this machine's "
+        "address, and does the "
         "AMI run sshd? What it printed as it booted: aws ec2 get-console-output",
     ),
     Rule(
         r"(?:no basic auth credentials|pull access denied|denied: |unauthorized|manifest unknown)",
         "the image cannot be pulled on {name}",
-        "Registries in ECR need `registry: {login: ecr}`; others must let the instances pull without a login.",
+        "Registries in ECR need `registry: {login: ecr}`; others must let the instances pull "
+        "without a login.",
     ),
     Rule(
-        r"protocol version mismatch -- is your shell clean|exec: \"rsync\"|rsync: (?:command )?not found",
+        r"protocol version mismatch -- is your shell clean|exec: \"rsync\"|rsync: (?:command "
+        r")?not found",
         "the image has no rsync, with which Ray copies files into its containers",
         "Put rsync, openssh-client and boto3 into the image.",
         error=PrerequisiteError,
@@ -116,7 +133,9 @@ def last(lines: Sequence[str]) -> str:
 
 
 def cause(lines: Sequence[str], *, name: str, type_: str = "", user: str = "") -> Diagnosis | None:
-    """Return the cause that the first rule knows in what was printed, with the line that says it; None if none does."""
+    """Return the cause that the first rule knows in what was printed, with the line that says it;
+    None if none does.
+    """
     printed = _before_the_end(lines)
     for rule in RULES:
         for line in reversed(printed):
@@ -138,10 +157,14 @@ def with_lines(found: Diagnosis, lines: Sequence[str]) -> Diagnosis:
 
 
 def _before_the_end(lines: Sequence[str]) -> list[str]:
-    """Return what was printed of the last try until Ray gave it up: after that it shows where its own code was."""
+    """Return what was printed of the last try until Ray gave it up: after that it shows where its
+    own code was.
+    """
     printed = [clean(line) for line in lines]
     ends = [index for index, line in enumerate(printed) if line == "New status: update-failed"]
     if not ends:
         return printed
     began = max(ends[:-1], default=-1)
-    return printed[began + 1 : ends[-1]] + [line for line in printed[ends[-1] :] if line.startswith("Error message: ")]
+    return printed[began + 1 : ends[-1]] + [
+        line for line in printed[ends[-1] :] if line.startswith("Error message: ")
+    ]

@@ -24,11 +24,19 @@ GONE_SECONDS = 600.0
 # A new instance is not in every answer at once (EC2's eventual consistency).
 AGAIN_SECONDS = 1.0
 # What AWS says of something that another thing still uses.
-HELD = ("DependencyViolation", "VolumeInUse", "IncorrectState", "DeleteConflict", "InvalidNetworkInterface.InUse")
+HELD = (
+    "DependencyViolation",
+    "VolumeInUse",
+    "IncorrectState",
+    "DeleteConflict",
+    "InvalidNetworkInterface.InUse",
+)
 
 
 class Kind(NamedTuple):
-    """What of a cluster may be in the account: how it is listed and removed, by ids, and the command for one."""
+    """What of a cluster may be in the account: how it is listed and removed, by ids, and the
+    command for one.
+    """
 
     noun: str
     listed: Callable[[], list[str]]
@@ -50,22 +58,34 @@ TAGGED: Mapping[str, tuple[str, Mapping[str, Sequence[str]]]] = {
 
 
 def steps(location: Location, tools: Tools) -> list[Step]:
-    """Return the steps after which nothing is left. The head goes first, which would launch others; asks AWS.
+    """Return the steps after which nothing is left. The head goes first, which would launch others;
+    asks AWS.
 
-    Raises RequestError for a cluster in another account, or of somebody else unless `--set` names it.
+    Raises RequestError for a cluster in another account, or of somebody else unless `--set` names
+    it.
     """
     locations.refuse_other_account(location)
     tags = {naming.CLUSTER: location.name}
     if not tools.overriding("name"):
         objects.refuse_foreign(location, adopt=tools.adopt)
         tags[naming.OWNER] = location.owner
-    objects_of = [_tagged(location, tags, each) for each in TAGGED if not (tools.keep_disks and each == "volume")]
-    roles = [] if location.section.instance_profile else [_role(location)]
+
+    objects_of = []
+    for each in TAGGED:
+        if not (tools.keep_disks and each == "volume"):
+            objects_of.append(_tagged(location, tags, each))
+
+    if location.section.instance_profile:
+        roles = []
+    else:
+        roles = [_role(location)]
+
     kinds = [_instances(location, "head"), _instances(location, "worker"), *objects_of, *roles]
     found = [_removal(kind) for kind in kinds]
     if tools.keep_disks:
         keep, release = disks.steps(location)
         found = [keep, *found[:2], release, *found[2:]]
+
     removed = [replace(step, do=partial(_naming_what_is_left, step.do, kinds)) for step in found]
     return [*removed, *_stays(location, tools)]
 
@@ -73,14 +93,19 @@ def steps(location: Location, tools: Tools) -> list[Step]:
 def _stays(location: Location, tools: Tools) -> Iterator[Step]:
     """Yield a step for each thing that is left on purpose, besides the disks that are kept now."""
     if any(each.tags.get(naming.HEAD_FROM) == naming.RAY_UP for each in _existing(location)):
-        text = "key pair, security group and role that `ray up` made stay: they may be those of other clusters"
+        text = (
+            "key pair, security group and role that `ray up` made stay: they may be those of "
+            "other clusters"
+        )
         yield _stay("made-by-ray-up", text)
     if not tools.keep_disks and (kept := disks.kept(location)):
         yield _stay("disks", disks.remark(location.aws, kept, location.aws.region))
 
 
 def _stay(what: str, text: str) -> Step:
-    return Step(f"stays:{what}", "See what stays", partial(Answer, True, text), nothing, kind="stays")
+    return Step(
+        f"stays:{what}", "See what stays", partial(Answer, True, text), nothing, kind="stays"
+    )
 
 
 def _naming_what_is_left(do: Callable[[], None], kinds: Sequence[Kind]) -> None:
@@ -88,9 +113,18 @@ def _naming_what_is_left(do: Callable[[], None], kinds: Sequence[Kind]) -> None:
     try:
         do()
     except TrainyardError as error:
-        left = [Problem(f"{kind.noun} {name}", f"{kind.command} {name}") for kind in kinds for name in kind.listed()]
-        hint = "Repeat the same command: it continues from here. Or remove each by its command, in this order."
-        raise LeftoverError(error.what, where=error.where, hint=hint, problems=tuple(left)) from error
+        left = []
+        for kind in kinds:
+            for name in kind.listed():
+                left.append(Problem(f"{kind.noun} {name}", f"{kind.command} {name}"))
+
+        hint = (
+            "Repeat the same command: it continues from here. Or remove each by its command, "
+            "in this order."
+        )
+        raise LeftoverError(
+            error.what, where=error.where, hint=hint, problems=tuple(left)
+        ) from error
 
 
 def _existing(location: Location) -> list[Instance]:
@@ -109,8 +143,11 @@ def _instances(location: Location, noun: str) -> Kind:
         return listed()
 
     def terminate(_: list[str]) -> None:
-        # Workers need not wait for the head's end; what it launches until then, the workers' own step finds.
-        location.aws.call("ec2", "terminate_instances", InstanceIds=[each.id for each in _existing(location)])
+        # Workers need not wait for the head's end; what it launches until then, the workers' own
+        # step finds.
+        location.aws.call(
+            "ec2", "terminate_instances", InstanceIds=[each.id for each in _existing(location)]
+        )
 
     command = f"aws ec2 terminate-instances --region {location.aws.region} --instance-ids"
     return Kind(noun, listed_twice, terminate, command, ends_nodes=True)
@@ -119,7 +156,10 @@ def _instances(location: Location, noun: str) -> Kind:
 def _tagged(location: Location, tags: Mapping[str, str], kind: str) -> Kind:
     key, only = TAGGED[kind]
     chosen = {**only, **{f"tag:{name}": [value] for name, value in tags.items()}}
-    verb, plural = ("release", "addresses") if kind == "address" else ("delete", f"{kind}s")
+    if kind == "address":
+        verb, plural = ("release", "addresses")
+    else:
+        verb, plural = ("delete", f"{kind}s")
 
     def listed() -> list[str]:
         return [each[key] for each in location.aws.described(plural, chosen)]
@@ -140,16 +180,23 @@ def _role(location: Location) -> Kind:
 
     def listed() -> list[str]:
         found = (objects.role(aws, name), objects.profile(aws, name))
-        return [name] if location.name in (naming.read(each.get("Tags")).get(naming.CLUSTER) for each in found) else []
+        if location.name in (naming.read(each.get("Tags")).get(naming.CLUSTER) for each in found):
+            return [name]
+        return []
 
     def remove(_: list[str]) -> None:
-        aws.find("iam", "remove_role_from_instance_profile", InstanceProfileName=name, RoleName=name)
+        aws.find(
+            "iam", "remove_role_from_instance_profile", InstanceProfileName=name, RoleName=name
+        )
         _once_free(partial(aws.find, "iam", "delete_instance_profile", InstanceProfileName=name))
         aws.find("iam", "delete_role_policy", RoleName=name, PolicyName=name)
         _once_free(partial(aws.find, "iam", "delete_role", RoleName=name))
 
     return Kind(
-        "role", listed, remove, "its policy and its instance profile first, then aws iam delete-role --role-name"
+        "role",
+        listed,
+        remove,
+        "its policy and its instance profile first, then aws iam delete-role --role-name",
     )
 
 
@@ -169,12 +216,20 @@ def _once_free(remove: Callable[[], object]) -> None:
 def _removal(kind: Kind) -> Step:
     def none() -> Answer:
         left = kind.listed()
-        return no(f"still there: {named(left)}") if left else YES
+        if left:
+            return no(f"still there: {named(left)}")
+        return YES
 
     def remove() -> None:
         kind.remove(kind.listed())
 
     present = kind.listed()
-    title = f"Remove {counted(len(present), kind.noun)}: {named(present)}" if present else f"Leave no {kind.noun}"
+    if present:
+        title = f"Remove {counted(len(present), kind.noun)}: {named(present)}"
+    else:
+        title = f"Leave no {kind.noun}"
+
     id = f"remove-{kind.noun.replace(' ', '-')}"
-    return Step(id, title, none, remove, deadline=GONE_SECONDS, every=1.0, disruptive=kind.ends_nodes)
+    return Step(
+        id, title, none, remove, deadline=GONE_SECONDS, every=1.0, disruptive=kind.ends_nodes
+    )

@@ -1,4 +1,6 @@
-"""A cluster file of `ray up` on AWS -> one with the backend ec2; what Ray alone knows goes below `ec2.ray`."""
+"""A cluster file of `ray up` on AWS -> one with the backend ec2; what Ray alone knows goes below
+`ec2.ray`.
+"""
 
 from __future__ import annotations
 
@@ -25,32 +27,53 @@ def is_one(document: Mapping[str, Any]) -> bool:
 def convert(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Return a cluster file's content, and sentences about what has no place in it, or another one.
 
-    Raises RequestError for another cloud than AWS, and for a file as Ray had them before 1.2 (head_node).
+    Raises RequestError for another cloud than AWS, and for a file as Ray had them before 1.2
+    (head_node).
     """
     provider = document["provider"].get("type")
     if provider != "aws":
-        hint = "A cluster that runs there is used as it is: trainyard cluster.new NAME --backend existing."
-        raise RequestError(f"the file is for {provider}, and instances are made on AWS alone", hint=hint)
+        hint = (
+            "A cluster that runs there is used as it is: trainyard cluster.new NAME --backend "
+            "existing."
+        )
+        raise RequestError(
+            f"the file is for {provider}, and instances are made on AWS alone", hint=hint
+        )
+
     if "available_node_types" not in document:
         if document.keys() & {"head_node", "worker_nodes"}:
-            hint = "Ray itself takes no such file any more: write available_node_types, as its examples have them."
+            hint = (
+                "Ray itself takes no such file any more: write available_node_types, as its "
+                "examples have them."
+            )
         else:
             hint = (
-                "Ray makes nodes of its own choice then. Write them: available_node_types, as its examples have them."
+                "Ray makes nodes of its own choice then. Write them: available_node_types, as "
+                "its examples have them."
             )
+
         raise RequestError("the file has no available_node_types", hint=hint)
-    types = {name: _with_plain_network(kind) for name, kind in document["available_node_types"].items()}
+
+    types = {
+        name: _with_plain_network(kind) for name, kind in document["available_node_types"].items()
+    }
     notes = []
+
     if "head_node_type" not in document and _HEAD_TYPE in types:
         document = {**document, "head_node_type": _HEAD_TYPE}
-    if document.get("max_workers") is None and any("max_workers" not in kind for kind in types.values()):
+
+    if document.get("max_workers") is None and any(
+        "max_workers" not in kind for kind in types.values()
+    ):
         document = {**document, "max_workers": _MAX_WORKERS}
         notes.append(f"max_workers is {_MAX_WORKERS} where the file says nothing, as Ray has it")
+
     head_type = str(document.get("head_node_type"))
     if head_type in types and _makes_workers(types[head_type]) and document.get("max_workers") != 0:
         name = f"{as_name(head_type.removeprefix('ray.'))}-workers"
         types[name] = types[head_type]
         notes.append(f"node type {head_type} has workers, too: they are group {name} here")
+
     found, others = _Conversion({**document, "available_node_types": types}).run()
     return found, [*notes, *others]
 
@@ -61,17 +84,23 @@ def _makes_workers(kind: Mapping[str, Any]) -> bool:
 
 
 def _with_plain_network(kind: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a node type whose only network interface is written as EC2 takes it too: SubnetIds, SecurityGroupIds."""
+    """Return a node type whose only network interface is written as EC2 takes it too: SubnetIds,
+    SecurityGroupIds.
+    """
     config = {**(kind.get("node_config") or {})}
     interfaces = config.get("NetworkInterfaces") or []
     if len(interfaces) != 1 or config.keys() & {"SubnetIds", "SecurityGroupIds"}:
         return {**kind}
 
-    rest = {key: value for key, value in interfaces[0].items() if (key, value) != ("DeviceIndex", 0)}
+    rest = {
+        key: value for key, value in interfaces[0].items() if (key, value) != ("DeviceIndex", 0)
+    }
     if subnet := rest.pop("SubnetId", None):
         config["SubnetIds"] = [subnet]
+
     if groups := rest.pop("Groups", None):
         config["SecurityGroupIds"] = groups
+
     config["NetworkInterfaces"] = [rest] if rest else []
     return {**kind, "node_config": config}
 
@@ -90,6 +119,7 @@ class _Conversion:
         name = as_name(written)
         if name != written:
             self._notes.append(f"the cluster is called {name} here, not {written}")
+
         self._provider()
         self._login()
         image, workers_image = self._images()
@@ -97,18 +127,22 @@ class _Conversion:
         head_type = take("head_node_type")
         types = list(self._from.see("available_node_types"))
         if head_type not in types:
-            wrong = (
-                f"head_node_type {head_type!r} is none of" if head_type else "the file has no head_node_type, one of"
-            )
+            if head_type:
+                wrong = f"head_node_type {head_type!r} is none of"
+            else:
+                wrong = "the file has no head_node_type, one of"
             raise RequestError(f"{wrong} available_node_types: {', '.join(types)}")
 
         head = self._group(head_type, "head")
         for key in ("min_workers", "max_workers"):
             take("available_node_types", head_type, key)
+
         kinds = [each for each in types if each != head_type]
         workers = [self._workers(each, idle=idle) for each in kinds]
         most = take("max_workers")
-        if most is not None and most < sum(group.get("max", group.get("count", 0)) for group in workers):
+        if most is not None and most < sum(
+            group.get("max", group.get("count", 0)) for group in workers
+        ):
             self._notes.append(f"max_workers {most}: here each group has its own")
 
         for kind, group in zip(kinds, workers, strict=True):
@@ -121,8 +155,10 @@ class _Conversion:
         self._started("worker_start_ray_commands", "workers", workers)
         file: dict[str, Any] = {"name": name, "backend": "ec2"}
         sections = {"image": image, "head": head, "workers": workers, "ec2": self._ec2}
+
         if self._ray:
             self._ec2["ray"] = self._ray
+
         file |= {key: value for key, value in sections.items() if value}
         return file, [*self._notes, *(f"{path}: has no place here" for path in self._from.left())]
 
@@ -131,13 +167,19 @@ class _Conversion:
         take("provider", "type")
         # Trainyard terminates what it ends.
         if take("provider", "cache_stopped_nodes") is not False:
-            self._notes.append("provider.cache_stopped_nodes: instances are terminated, not stopped")
+            self._notes.append(
+                "provider.cache_stopped_nodes: instances are terminated, not stopped"
+            )
+
         if region := take("provider", "region"):
             self._ec2["region"] = region
+
         if zones := take("provider", "availability_zone"):
             self._ec2["zones"] = [zone.strip() for zone in zones.split(",")]
+
         if take("provider", "use_internal_ips"):
             self._ec2["use_internal_ips"] = True
+
         if profile := take("provider", "aws_credentials", "aws_profile"):
             self._ec2["profile"] = profile
 
@@ -150,18 +192,26 @@ class _Conversion:
             self._ec2 |= {"key_name": names, "key_file": key}
 
     def _images(self) -> tuple[str | None, str | None]:
-        """Return the image of the head, and that of workers; None where instances run no containers."""
+        """Return the image of the head, and that of workers; None where instances run no
+        containers.
+        """
         take = self._from.take
-        image, head, workers = (take("docker", key) for key in ("image", "head_image", "worker_image"))
+        image, head, workers = (
+            take("docker", key) for key in ("image", "head_image", "worker_image")
+        )
         take("docker", "container_name")
         if options := take("docker", "run_options"):
             self._ec2["docker_options"] = options
         return head or image, workers or image
 
     def _in_all(self, key: str, *, at_most: int | None = None) -> Any:
-        """Take a value that all node types have alike; None if they differ, or if it is a list of more than that."""
+        """Take a value that all node types have alike; None if they differ, or if it is a list of
+        more than that.
+        """
         types = list(self._from.see("available_node_types"))
-        values = [self._from.see("available_node_types", each, "node_config", key) for each in types]
+        values = [
+            self._from.see("available_node_types", each, "node_config", key) for each in types
+        ]
         if values[0] is None or any(value != values[0] for value in values):
             return None
         if at_most is not None and len(values[0]) > at_most:
@@ -186,7 +236,9 @@ class _Conversion:
 
     def _group(self, kind: str, name: str) -> dict[str, Any]:
         """Return the head or a group of workers; its instances go to ec2.groups."""
-        found, notes = resources(self._from.take("available_node_types", kind, "resources") or {}, kind)
+        found, notes = resources(
+            self._from.take("available_node_types", kind, "resources") or {}, kind
+        )
         self._notes += notes
         if labels := self._from.take("available_node_types", kind, "labels"):
             found["labels"] = labels
@@ -200,17 +252,21 @@ class _Conversion:
         take = self._from.take
         place = ("available_node_types", kind)
         instances: dict[str, Any] = {}
+
         for theirs, ours in (("InstanceType", "instance_type"), ("ImageId", "ami")):
             if value := take(*place, "node_config", theirs):
                 instances[ours] = value
+
         market = (*place, "node_config", "InstanceMarketOptions", "MarketType")
         if self._from.see(*market) == "spot":
             take(*market)
             instances["spot"] = True
+
         disk = take(*place, "node_config", "BlockDeviceMappings", 0, "Ebs", "VolumeSize")
         if disk:
             take(*place, "node_config", "BlockDeviceMappings", 0, "DeviceName")
             instances["disk"] = f"{disk}GiB"
+
         return instances
 
     def _of_ray(self, kind: str, name: str) -> None:
@@ -221,8 +277,13 @@ class _Conversion:
                 path = [*section.split("."), key] if section else [key]
                 if key in ("node_config", "docker") and not section:
                     continue
-                if (value := self._from.take("available_node_types", kind, *path)) not in (None, [], {}):
+                if (value := self._from.take("available_node_types", kind, *path)) not in (
+                    None,
+                    [],
+                    {},
+                ):
                     _put(own, path, value)
+
         if own:
             self._ray.setdefault("available_node_types", {})[name] = own
 
@@ -232,13 +293,16 @@ class _Conversion:
                 continue
             if (value := self._from.take(key)) not in (None, [], {}):
                 self._ray[key] = value
+
         for section, keys in OPEN_BELOW.items():
             for key in keys:
                 if (value := self._from.take(section, key)) not in (None, [], {}):
                     _put(self._ray, [section, key], value)
+
         for theirs, ours in (("SubnetIds", "subnet"), ("SecurityGroupIds", "security_group")):
             if found := self._in_all(theirs, at_most=1):
                 self._ec2[ours] = found[0]
+
         if profile := self._in_all("IamInstanceProfile"):
             arn = str(profile.get("Name") or profile.get("Arn", ""))
             self._ec2["instance_profile"] = PurePosixPath(arn).name
@@ -261,7 +325,9 @@ class _Conversion:
 
 
 def _of_ray_start(line: str) -> dict[str, str] | None:
-    """Return the parameters of `ray start` in a command that starts or stops Ray, and does nothing else; or None."""
+    """Return the parameters of `ray start` in a command that starts or stops Ray, and does nothing
+    else; or None.
+    """
     told: dict[str, str] = {}
     every = commands(line)
     if not every:

@@ -1,4 +1,6 @@
-"""The leash of a cluster on EC2: a process beside Ray on the head, which ends the workers, then itself."""
+"""The leash of a cluster on EC2: a process beside Ray on the head, which ends the workers, then
+itself.
+"""
 
 from __future__ import annotations
 
@@ -46,23 +48,34 @@ def of(location: Location) -> Leash:
 
 
 def made(head: Instance | None) -> float | None:
-    return head.launched.timestamp() if head and head.launched else None
+    if head and head.launched:
+        return head.launched.timestamp()
+    return None
 
 
 def observe(location: Location, head: Instance | None) -> LeashStatus | None:
-    """Return what the process was started with, and why it does not hold; None where the head does not say."""
+    """Return what the process was started with, and why it does not hold; None where the head does
+    not say.
+    """
     if head is None or head.state != "running":
         return None
+
     try:
         found = _run(location, head, _OBSERVE, check=False).stdout.splitlines()
     except TrainyardError:
         return None
+
     if len(found) < 4:
         return None
+
     written, since, state, holds, *last = found
     given = json.loads(written)
     is_held = state == "running" and holds != "0"
-    problem = "" if is_held else ": ".join([f"its process on the head: {state}", *filter(None, last)])
+    if is_held:
+        problem = ""
+    else:
+        problem = ": ".join([f"its process on the head: {state}", *filter(None, last)])
+
     return LeashStatus(given["idle"], given["deadline"], float(since), problem)
 
 
@@ -75,9 +88,13 @@ def _start(location: Location, head: Instance, leash: LeashStatus) -> None:
     _run(location, head, f". {files}/environment; {_END}{_START}", *source()[1:], given)
 
 
-def _run(location: Location, head: Instance, script: str, *arguments: str, check: bool = True) -> Ran:
+def _run(
+    location: Location, head: Instance, script: str, *arguments: str, check: bool = True
+) -> Ran:
     words = snapshot.inside(head, ["bash", "-c", script, "leash", *arguments], terminal=False)
     ran = snapshot.reach(location, head).run(words)
     if check and ran.code != 0:
-        raise OutsideError("the head does not take its leash", where=ran.stderr.strip().rpartition("\n")[2] or None)
+        raise OutsideError(
+            "the head does not take its leash", where=ran.stderr.strip().rpartition("\n")[2] or None
+        )
     return ran

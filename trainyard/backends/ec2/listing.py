@@ -1,4 +1,6 @@
-"""Clusters of ours on EC2, by their tag: in the accounts and regions that files and records here name, or in all."""
+"""Clusters of ours on EC2, by their tag: in the accounts and regions that files and records here
+name, or in all.
+"""
 
 from __future__ import annotations
 
@@ -40,6 +42,7 @@ def discover(
             places[spec.name] = aws.profile, aws.region
         except TrainyardError as error:
             problems[spec.name] = in_a_line(error)
+
     default = environ.get("AWS_PROFILE")
     records = [read_json(state / "cluster.json") for state in states]
     recorded = [(record["profile"] or default, record["region"]) for record in records]
@@ -47,13 +50,18 @@ def discover(
     remarks: list[str] = []
     others = []
     shown = {name: place for name, (_, place) in places.items()}
+
     if region:
-        everywhere = _everywhere(environ, [*(profile for profile, _ in accounts), default], region, remarks)
+        everywhere = _everywhere(
+            environ, [*(profile for profile, _ in accounts), default], region, remarks
+        )
         accounts |= dict.fromkeys(everywhere)
+
     profiles = {profile: Aws(environ, region=HOME, profile=profile) for profile, _ in accounts}
     with ThreadPoolExecutor(AT_ONCE) as pool:
         asked = pool.map(lambda account: _ask(profiles[account[0]], account[1]), accounts)
         answers = list(zip(accounts, asked, strict=True))
+
     for account, answer in answers:
         if isinstance(answer, TrainyardError):
             there = [name for name, place in places.items() if place == account]
@@ -61,28 +69,41 @@ def discover(
             # The rows of its clusters say so already.
             remarks += [] if there else [f"EC2 in {account[1]}: {in_a_line(answer)}"]
             continue
+
         found, kept = answer
         shown |= {each.name: each.location for each in found if places.get(each.name) == account}
-        others += [each for each in found if places.get(each.name) != account]
+        for each in found:
+            if places.get(each.name) != account:
+                others.append(each)
+
         remarks += [kept] if kept else []
+
     return Discovered(shown, problems, tuple(others), tuple(remarks))
 
 
 def _everywhere(
     environ: Mapping[str, str], profiles: Sequence[str | None], region: str, remarks: list[str]
 ) -> Iterator[Account]:
-    """Yield a region, or with "all" those that it may use, of each account that these profiles are of."""
+    """Yield a region, or with "all" those that it may use, of each account that these profiles are
+    of.
+    """
     seen: set[str] = set()
     for profile in dict.fromkeys(profiles):
         aws = Aws(environ, region=HOME if region == "all" else region, profile=profile)
         try:
             account = aws.caller["Account"]
-            regions = [each["RegionName"] for each in aws.described("regions")] if region == "all" else [region]
+            if region == "all":
+                regions = [each["RegionName"] for each in aws.described("regions")]
+            else:
+                regions = [region]
         except TrainyardError as error:
             remarks.append(f"EC2: {in_a_line(error)}")
             continue
+
         if account not in seen:
-            yield from ((profile, each) for each in regions)
+            for each in regions:
+                yield (profile, each)
+
         seen.add(account)
 
 
@@ -90,7 +111,10 @@ def _ask(aws: Aws, region: str) -> tuple[list[FoundCluster], str] | TrainyardErr
     """Return the clusters, and what is to be said of disks that were kept."""
     try:
         kept = disks.tagged(aws, naming.KEPT, "*", region=region)
-        words = f"{region}: {disks.remark(aws, kept, region)}" if kept else ""
+        if kept:
+            words = f"{region}: {disks.remark(aws, kept, region)}"
+        else:
+            words = ""
         return list(_clusters(aws, region)), words
     except TrainyardError as error:
         return error
@@ -99,13 +123,23 @@ def _ask(aws: Aws, region: str) -> tuple[list[FoundCluster], str] | TrainyardErr
 def _clusters(aws: Aws, region: str) -> Iterator[FoundCluster]:
     """Yield what carries our tag: instances, and what stays when a leash has ended them."""
     tags = aws.described("tags", {"key": [naming.CLUSTER]}, region=region)
-    instances = snapshot.instances(aws, {naming.CLUSTER: "*"}, region=region) if tags else []
-    flags = f"--set ec2.region={region}" + (f" --set ec2.profile={aws.profile}" if aws.profile else "")
+    if tags:
+        instances = snapshot.instances(aws, {naming.CLUSTER: "*"}, region=region)
+    else:
+        instances = []
+
+    flags = f"--set ec2.region={region}" + (
+        f" --set ec2.profile={aws.profile}" if aws.profile else ""
+    )
+
     for name in dict.fromkeys(tag["Value"] for tag in tags):
         found = [each for each in instances if each.exists and each.tags[naming.CLUSTER] == name]
         kinds = {tag["ResourceType"] for tag in tags if tag["Value"] == name} - _OF_INSTANCES
         is_up = any(each.is_head and each.runs for each in found)
-        text = _shown(aws, region, found) if found else f"no instance; left: {named(sorted(kinds))}"
+        if found:
+            text = _shown(aws, region, found)
+        else:
+            text = f"no instance; left: {named(sorted(kinds))}"
         if found or kinds:
             yield FoundCluster(name, f"{region}: {text}", is_up, flags)
 

@@ -25,10 +25,11 @@ _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 @dataclass(frozen=True)
 class Location:
-    """A cluster's place in AWS. `state` is the directory of what is kept here; `owner` is who we are to others.
+    """A cluster's place in AWS. `state` is the directory of what is kept here; `owner` is who we
+    are to others.
 
-    `account` is the AWS account that it was made in, None before.
-    `environ` names the profile that the cluster file names, also to boto3 elsewhere, and to `ray up`.
+    `account` is the AWS account that it was made in, None before. `environ` names the profile that
+    the cluster file names, also to boto3 elsewhere, and to `ray up`.
     """
 
     name: str
@@ -66,7 +67,9 @@ class Location:
 
     @property
     def token(self) -> str | None:
-        return self.token_file.read_text().strip() if self.token_file.exists() else None
+        if self.token_file.exists():
+            return self.token_file.read_text().strip()
+        return None
 
     @property
     def log(self) -> Path:
@@ -89,12 +92,16 @@ def find(spec: ClusterSpec, tools: Tools) -> Location:
     aws = Aws(tools.environ, region=region, profile=profile)
     environ = tools.environ
     if aws.profile:
-        environ = {key: value for key, value in environ.items() if key not in _KEYS} | {"AWS_PROFILE": aws.profile}
+        environ = {key: value for key, value in environ.items() if key not in _KEYS} | {
+            "AWS_PROFILE": aws.profile
+        }
     return Location(spec.name, aws, tools.state, owner, spec.ec2, environ, record.get("account"))
 
 
 def record_step(location: Location, tools: Tools) -> Step:
-    """Return the step that comes first: a cluster is found although its file, or the environment, changed."""
+    """Return the step that comes first: a cluster is found although its file, or the environment,
+    changed.
+    """
 
     def facts() -> dict[str, Any]:
         aws = location.aws
@@ -103,7 +110,9 @@ def record_step(location: Location, tools: Tools) -> Step:
 
     def is_recorded() -> Answer:
         recorded = read_cluster(tools.state, tools.backend) or {}
-        return YES if facts().items() <= recorded.items() else no("it is not written down")
+        if facts().items() <= recorded.items():
+            return YES
+        return no("it is not written down")
 
     def write() -> None:
         write_cluster(tools.state, tools.backend, facts())
@@ -125,38 +134,49 @@ def refuse_elsewhere(spec: ClusterSpec, tools: Tools) -> None:
     record = read_cluster(tools.state, tools.backend)
     if record and spec.ec2.region not in (None, record["region"]):
         raise RequestError(
-            f"cluster {spec.name} is in the region {record['region']}; now {spec.ec2.region} is asked for",
+            f"cluster {spec.name} is in the region {record['region']}; now {spec.ec2.region} is "
+            "asked for",
             where=str(tools.source) if tools.source else None,
-            hint=f"Remove it there first: trainyard cluster.down --set ec2.region={record['region']}",
+            hint="Remove it there first: trainyard cluster.down --set "
+            f"ec2.region={record['region']}",
         )
 
 
 def refuse_other_account(location: Location) -> None:
-    """Raise RequestError if the cluster is in another account than these credentials are of; asks AWS."""
+    """Raise RequestError if the cluster is in another account than these credentials are of; asks
+    AWS.
+    """
     if location.account and location.account != (account := location.aws.caller["Account"]):
         raise RequestError(
-            f"cluster {location.name} is in the AWS account {location.account}; these credentials are of {account}",
+            f"cluster {location.name} is in the AWS account {location.account}; these "
+            f"credentials are of {account}",
             where=f"profile {location.aws.profile}" if location.aws.profile else None,
             hint="Use the profile, or the keys, that made it: AWS_PROFILE, AWS_ACCESS_KEY_ID.",
         )
 
 
 def refuse_foreign(location: Location, tags: Mapping[str, str]) -> None:
-    """Raise RequestError for something with these tags that is of no cluster of ours, or was made elsewhere."""
+    """Raise RequestError for something with these tags that is of no cluster of ours, or was made
+    elsewhere.
+    """
     name = location.name
     maker = tags.get(naming.OWNER)
     aws = location.aws
+
     if tags.get(naming.CLUSTER) != name:
         raise RequestError(
             f"a cluster {name} that Trainyard did not make is in this account and region",
-            hint="Give yours another name (`name:` in its file). To take that one over, and remove it: "
+            hint="Give yours another name (`name:` in its file). To take that one over, and "
+            "remove it: "
             "trainyard cluster.down --adopt",
         )
+
     if maker != location.owner:
         raise RequestError(
             f"cluster {name} was made by {maker}, where its key and its token are",
             where=f"you are {location.owner}",
-            hint="Use it there, or give yours another name (`name:` in its file). Runs there end, and their outputs "
+            hint="Use it there, or give yours another name (`name:` in its file). Runs there "
+            "end, and their outputs "
             "are lost, if you remove it: "
             f"trainyard cluster.down --set name={name} --backend ec2 --set ec2.region={aws.region}"
             + (f" --set ec2.profile={aws.profile}" if aws.profile else ""),

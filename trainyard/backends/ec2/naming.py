@@ -10,7 +10,8 @@ CLUSTER = "trainyard-cluster"
 KEPT = "trainyard-kept"
 # Where it was made: only who made it there has its key and its token.
 OWNER = "trainyard-owner"
-# On the head, once Ray runs there: fingerprints of what it was made from, and of that part which needs a new head.
+# On the head, once Ray runs there: fingerprints of what it was made from, and of that part which
+# needs a new head.
 MADE_FROM = "trainyard-made-from"
 HEAD_FROM = "trainyard-head-from"
 # Instead of that, where plain `ray up` made it: of no file of ours.
@@ -18,7 +19,8 @@ RAY_UP = "ray up"
 # On every instance: the fingerprint of what its group was then, and what runs on it, by digest.
 NODE_FROM = "trainyard-node-from"
 IMAGE = "trainyard-image"
-# What was asked for, of which the answer stays while the cluster runs: the AMI's name, and the subnets that were found.
+# What was asked for, of which the answer stays while the cluster runs: the AMI's name, and the
+# subnets that were found.
 AMI = "trainyard-ami"
 SUBNETS = "trainyard-subnets"
 
@@ -38,13 +40,19 @@ def resource(name: str) -> str:
 
 
 def role(name: str, region: str) -> str:
-    """Return what the cluster's role and instance profile are called: IAM knows no regions, and 64 characters."""
+    """Return what the cluster's role and instance profile are called: IAM knows no regions, and 64
+    characters.
+    """
     return f"{resource(name)[: 63 - len(region)]}-{region}"
 
 
 def node(group: str, instance: str) -> str:
-    """Return the Ray node's name of an instance; ray_autoscaler/cluster.yaml.j2 makes the same name."""
-    return HEAD if group == HEAD else f"{group}-{instance[-8:]}"
+    """Return the Ray node's name of an instance; ray_autoscaler/cluster.yaml.j2 makes the same
+    name.
+    """
+    if group == HEAD:
+        return HEAD
+    return f"{group}-{instance[-8:]}"
 
 
 def pairs(tags: Mapping[str, str]) -> list[dict[str, str]]:

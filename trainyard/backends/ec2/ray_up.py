@@ -1,4 +1,6 @@
-"""`ray up`, as steps: how far it came is read from what it prints, and what came of it is asked of AWS and of Ray."""
+"""`ray up`, as steps: how far it came is read from what it prints, and what came of it is asked of
+AWS and of Ray.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ _WARNING = re.compile(r"\bWARN(?:ING)?\b|Attempt failed")
 
 
 class _RayStage(NamedTuple):
-    """What `ray up` does, until it comes to the stage `before` of Ray's own; None: until its end."""
+    """What `ray up` does, until it comes to the stage `before` of Ray's own; None: until its
+    end.
+    """
 
     id: str
     title: str
@@ -56,7 +60,9 @@ AGAIN = "Run `ray up` again"
 
 @dataclass
 class Launch:
-    """One way from what there is to a head that is as the file says. `run` is the `ray up` that is under way."""
+    """One way from what there is to a head that is as the file says. `run` is the `ray up` that is
+    under way.
+    """
 
     location: Location
     document: dict[str, Any]
@@ -71,7 +77,9 @@ class Launch:
         return desired.fingerprints(self.document, self.environment)
 
     def steps(self) -> list[Step]:
-        """Return the steps: Ray's stages, and last of all what says that it came to its end; one if it did before."""
+        """Return the steps: Ray's stages, and last of all what says that it came to its end; one if
+        it did before.
+        """
         if self.head is not None and is_made_from(self.head, self.made_from):
             return [Step("head", "The head is as the file says", self._is_written, nothing)]
 
@@ -79,7 +87,11 @@ class Launch:
         for stage in STAGES:
             has_passed = partial(self._has_passed, stage.before)
             after = made[-1].id if made else None
-            made.append(Step(stage.id, stage.title, has_passed, nothing, deadline=RAY_UP_SECONDS, after=after))
+            made.append(
+                Step(
+                    stage.id, stage.title, has_passed, nothing, deadline=RAY_UP_SECONDS, after=after
+                )
+            )
 
         title = made[0].title if self.head is None else AGAIN
         made[0] = replace(made[0], title=title, do=self._start, disruptive=self.ends_workers)
@@ -90,12 +102,15 @@ class Launch:
         locations.write_mounted(self.location, self.environment)
         file = self.location.state / "ray-cluster.yaml"
         write_private(file, yaml.safe_dump(self.document, sort_keys=False, width=120))
-        # Without --no-restart Ray starts what `ray up` was killed before; a head that runs is left alone either way.
+        # Without --no-restart Ray starts what `ray up` was killed before; a head that runs is left
+        # alone either way.
         is_new = self.head is None or naming.MADE_FROM not in self.head.tags
         self.run = RayUp(file, self.location.log, self.location.environ, restart=is_new)
 
     def _has_passed(self, stage: int | None) -> Answer:
-        """Say whether `ray up` came to a stage, to its end if that is None. Raises what ended it before."""
+        """Say whether `ray up` came to a stage, to its end if that is None. Raises what ended it
+        before.
+        """
         if self.run is None:
             return no(self.cost if self.head is None else "it is not as the file says")
         lines = self.run.tail
@@ -103,7 +118,9 @@ class Launch:
         if code not in (None, 0):
             raise self._error(self.run.of_stage)
         if code == 0 or (stage is not None and self.run.stage >= stage):
-            return Answer(True, "; ".join(dict.fromkeys(filter(_WARNING.search, map(diagnosis.clean, lines)))))
+            return Answer(
+                True, "; ".join(dict.fromkeys(filter(_WARNING.search, map(diagnosis.clean, lines))))
+            )
         return no(diagnosis.last(lines))
 
     def _error(self, lines: Sequence[str]) -> TrainyardError:
@@ -119,7 +136,9 @@ class Launch:
         head = snapshot.head(snapshot.of_cluster(self.location))
         if head is None:
             return no("there is no head")
-        return YES if is_made_from(head, self.made_from) else no("the head is not as the file says")
+        if is_made_from(head, self.made_from):
+            return YES
+        return no("the head is not as the file says")
 
     def _write(self) -> None:
         head = snapshot.head(snapshot.of_cluster(self.location))
@@ -130,11 +149,15 @@ class Launch:
                 where=f"all that it printed: {self.location.log}",
                 hint="Repeat the same command: it continues from here.",
             )
-        self.location.aws.call("ec2", "create_tags", Resources=[head.id], Tags=naming.pairs(self.made_from))
+        self.location.aws.call(
+            "ec2", "create_tags", Resources=[head.id], Tags=naming.pairs(self.made_from)
+        )
 
 
 def steps(spec: ClusterSpec, tools: Tools, location: Location, site: Site) -> list[Step]:
-    """Return the steps from the instances that there are to nodes that answer; asks AWS for those."""
+    """Return the steps from the instances that there are to nodes that answer; asks AWS for
+    those.
+    """
     found = snapshot.of_cluster(location)
     before = frozenset(instance.id for instance in found)
     document = desired.document(spec, site)
@@ -143,26 +166,31 @@ def steps(spec: ClusterSpec, tools: Tools, location: Location, site: Site) -> li
     staying = [each for each in found if each.exists and each not in surplus]
     outdated = _outdated(staying, document)
     head = snapshot.head(staying)
-    launch = Launch(location, document, environment, head, bool(outdated) or _has_surplus(spec, staying))
+    launch = Launch(
+        location, document, environment, head, bool(outdated) or _has_surplus(spec, staying)
+    )
     launch.cost = "" if head else _cost(spec, location)
     made: list[Step] = []
+
     if head and _needs_another(head, launch.made_from):
-        error = RequestError(
-            "the head in the cluster file is not the head that runs; to replace it ends everything on the cluster",
-            where=_differences(launch, head),
-            hint="If that is meant: trainyard cluster.up --recreate",
-        )
-        made.append(replace_head.step(error, title="Replace the head that runs"))
+        made.append(_replacing(launch, head))
+
     if surplus:
         title = f"Terminate {counted(len(surplus), 'instance')}"
         made.append(_termination(location, surplus, id="terminate-surplus", title=title))
+
     first, *others = launch.steps()
     ray_steps = [replace(first, after=made[-1].id if made else None), *others]
     last = ray_steps[-1].id
+
     if outdated:
-        # The autoscaler launches others; it ends none by itself (v2/instance_manager, disable_launch_config_check).
+        # The autoscaler launches others; it ends none by itself (v2/instance_manager,
+        # disable_launch_config_check).
         title = f"End {counted(len(outdated), 'worker')} that the file describes otherwise"
-        ray_steps.append(_termination(location, outdated, id="end-outdated", title=title, after=last))
+        ray_steps.append(
+            _termination(location, outdated, id="end-outdated", title=title, after=last)
+        )
+
     held = leash.of(location)
     has_had = spec.leash or leashes.is_recorded(tools.state)
     return [
@@ -174,11 +202,27 @@ def steps(spec: ClusterSpec, tools: Tools, location: Location, site: Site) -> li
     ]
 
 
+def _replacing(launch: Launch, head: Instance) -> Step:
+    error = RequestError(
+        "the head in the cluster file is not the head that runs; to replace it ends "
+        "everything on the cluster",
+        where=_differences(launch, head),
+        hint="If that is meant: trainyard cluster.up --recreate",
+    )
+    return replace_head.step(error, title="Replace the head that runs")
+
+
 def _cost(spec: ClusterSpec, location: Location) -> str:
-    """Return what a new cluster consists of, and costs: `1 head m5.large, 0 to 3 gpu g5.xlarge; at most 3.11 USD`."""
+    """Return what a new cluster consists of, and costs: `1 head m5.large, 0 to 3 gpu g5.xlarge; at
+    most 3.11 USD`.
+    """
     groups = desired.groups(spec).values()
-    sizes = [str(each.most) if each.least == each.most else f"{each.least} to {each.most}" for each in groups]
-    parts = [f"{size} {each.name} {each.instance_type}" for size, each in zip(sizes, groups, strict=True)]
+    sizes = []
+    for each in groups:
+        sizes.append(str(each.most) if each.least == each.most else f"{each.least} to {each.most}")
+    parts = [
+        f"{size} {each.name} {each.instance_type}" for size, each in zip(sizes, groups, strict=True)
+    ]
     types = [each.instance_type for each in groups for _ in range(each.most)]
     is_bound = any(each.spot or each.least < each.most for each in groups)
     price = nodes.cost(location.aws, location.aws.region, types, at_most=is_bound)
@@ -193,16 +237,25 @@ def _differences(launch: Launch, head: Instance) -> str:
     if file.exists() and mounted.exists():
         before = yaml.safe_load(file.read_text())
         environment = mounted.read_text()
-        if head.tags.get(naming.HEAD_FROM) == desired.fingerprints(before, environment)[naming.HEAD_FROM]:
+        if (
+            head.tags.get(naming.HEAD_FROM)
+            == desired.fingerprints(before, environment)[naming.HEAD_FROM]
+        ):
             parts = desired.differences(desired.of_head(before), desired.of_head(launch.document))
             lines = {*environment.splitlines()} ^ {*launch.environment.splitlines()}
             variables = sorted({line.removeprefix("export ").partition("=")[0] for line in lines})
-            return "; ".join([*parts, *(f"env.{name} differs" for name in variables)]) or "ec2.tags differ"
+            return (
+                "; ".join([*parts, *(f"env.{name} differs" for name in variables)])
+                or "ec2.tags differ"
+            )
+
     return "what it was made from is not known here"
 
 
 def _has_surplus(spec: ClusterSpec, found: Sequence[Instance]) -> bool:
-    """Say whether the autoscaler will end workers that run, since they are more than the file allows."""
+    """Say whether the autoscaler will end workers that run, since they are more than the file
+    allows.
+    """
     running = Counter(each.group for each in found if each.runs and not each.is_head)
     return any(running[group.name] > group.most for group in spec.workers)
 
@@ -210,7 +263,11 @@ def _has_surplus(spec: ClusterSpec, found: Sequence[Instance]) -> bool:
 def _outdated(found: Sequence[Instance], document: Mapping[str, Any]) -> list[Instance]:
     """Return the workers that are not as the document describes their group."""
     workers = [each for each in found if not each.is_head]
-    return [each for each in workers if each.tags.get(naming.NODE_FROM) != desired.node_from(document, each.group)]
+    return [
+        each
+        for each in workers
+        if each.tags.get(naming.NODE_FROM) != desired.node_from(document, each.group)
+    ]
 
 
 def is_made_from(head: Instance, made_from: Mapping[str, str]) -> bool:
@@ -218,30 +275,46 @@ def is_made_from(head: Instance, made_from: Mapping[str, str]) -> bool:
 
 
 def _needs_another(head: Instance, made_from: Mapping[str, str]) -> bool:
-    """Say whether a head that once ran is another one than the file asks for; one that never did is not missed."""
+    """Say whether a head that once ran is another one than the file asks for; one that never did is
+    not missed.
+    """
     written = head.tags.get(naming.HEAD_FROM)
     return naming.CLUSTER not in head.tags or written not in (None, made_from[naming.HEAD_FROM])
 
 
 def _surplus(found: Sequence[Instance], *, recreate: bool) -> list[Instance]:
-    """Return what has to go first: all of it without a head, and what was stopped, which Ray would not find again."""
+    """Return what has to go first: all of it without a head, and what was stopped, which Ray would
+    not find again.
+    """
     existing = [instance for instance in found if instance.exists]
     has_head = any(instance.is_head and instance.runs for instance in existing)
     return [instance for instance in existing if recreate or not has_head or not instance.runs]
 
 
 def _termination(
-    location: Location, surplus: Sequence[Instance], *, id: str, title: str, after: str | None = None
+    location: Location,
+    surplus: Sequence[Instance],
+    *,
+    id: str,
+    title: str,
+    after: str | None = None,
 ) -> Step:
     ids = [instance.id for instance in surplus]
 
     def are_gone() -> Answer:
         now = snapshot.of_cluster(location)
-        left = [instance.name for instance in now if instance.id in ids and instance.state != "terminated"]
-        return no(f"still there: {', '.join(left)}") if left else YES
+        left = []
+        for instance in now:
+            if instance.id in ids and instance.state != "terminated":
+                left.append(instance.name)
+        if left:
+            return no(f"still there: {', '.join(left)}")
+        return YES
 
     def terminate() -> None:
         location.aws.call("ec2", "terminate_instances", InstanceIds=ids)
 
     disruptive = any(instance.state == "running" for instance in surplus)
-    return Step(id, title, are_gone, terminate, ENDED_SECONDS, every=1.0, after=after, disruptive=disruptive)
+    return Step(
+        id, title, are_gone, terminate, ENDED_SECONDS, every=1.0, after=after, disruptive=disruptive
+    )

@@ -20,7 +20,9 @@ ENDED = ("shutting-down", "terminated")
 
 @dataclass(frozen=True)
 class Instance:
-    """One instance. `group` is its worker group, or "head"; `status` is what Ray last wrote about its set-up."""
+    """One instance. `group` is its worker group, or "head"; `status` is what Ray last wrote about
+    its set-up.
+    """
 
     id: str
     group: str
@@ -52,7 +54,8 @@ class Instance:
 
 
 def of_cluster(location: Location) -> list[Instance]:
-    """Return the instances of Ray's cluster of that name, whoever made it, in every state, the head first.
+    """Return the instances of Ray's cluster of that name, whoever made it, in every state, the head
+    first.
 
     Raises RequestError where there are none because these credentials are another account's.
     """
@@ -65,16 +68,23 @@ def of_cluster(location: Location) -> list[Instance]:
 def instances(aws: Aws, tags: Mapping[str, str], *, region: str | None = None) -> list[Instance]:
     """Return the instances with these tags, in every state, the head first."""
     found = [_instance(described) for described in aws.instances(tags, region=region)]
-    return sorted(found, key=lambda instance: (not instance.is_head, instance.group, str(instance.launched)))
+    return sorted(
+        found, key=lambda instance: (not instance.is_head, instance.group, str(instance.launched))
+    )
 
 
 def head(found: list[Instance]) -> Instance | None:
-    return next((instance for instance in found if instance.is_head and instance.exists), None)
+    for instance in found:
+        if instance.is_head and instance.exists:
+            return instance
+    return None
 
 
 def ip(section: Ec2Section, instance: Instance) -> str | None:
     """Return the address at which this machine reaches an instance."""
-    return instance.private_ip if section.use_internal_ips else instance.public_ip or instance.private_ip
+    if section.use_internal_ips:
+        return instance.private_ip
+    return instance.public_ip or instance.private_ip
 
 
 def login(location: Location, instance: Instance) -> tuple[Address, Identity]:

@@ -24,7 +24,8 @@ from trainyard.seams.ssh.login import HostError
 from trainyard.spec.cluster import ClusterSpec
 
 ANSWER_SECONDS = 20.0
-# Whether it runs, when it last wrote, and what time it is there. The brackets: or it would find itself.
+# Whether it runs, when it last wrote, and what time it is there. The brackets: or it would find
+# itself.
 _ASK = (
     "grep -qsz '[a]utoscaler/v2/monitor.py' /proc/[0-9]*/cmdline && echo yes || echo no; "
     "stat -c %Y /tmp/ray/session_latest/logs/monitor.log; date +%s"
@@ -39,7 +40,12 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
     names, detail = nodes.alive(location, head)
     every = nodes.statuses(spec, found, names)
     held = leash.observe(location, head) if names else None
-    remark = _autoscaler(location, head) if head and names else _no_leash(spec, found)
+
+    if head and names:
+        remark = _autoscaler(location, head)
+    else:
+        remark = _no_leash(spec, found)
+
     return ClusterStatus(
         name=spec.name,
         backend=tools.backend,
@@ -47,7 +53,11 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
         nodes=every,
         address=nodes.address(location, head) if head and names else None,
         token_file=location.token_file if location.token else None,
-        detail="; ".join(filter(None, (detail, *(f"{node.name}: {node.detail}" for node in every if node.detail)))),
+        detail="; ".join(
+            filter(
+                None, (detail, *(f"{node.name}: {node.detail}" for node in every if node.detail))
+            )
+        ),
         tunnel=f"{head.id} by SSH" if head and names else None,
         remark="; ".join(filter(None, (_stranger(location, found), remark))),
         token=location.token,
@@ -71,11 +81,15 @@ def _no_leash(spec: ClusterSpec, found: Sequence[Instance]) -> str:
     """Say that instances run which no leash ends: it is set once Ray runs on the head."""
     is_set_up = any(each.is_head and each.runs and naming.HEAD_FROM in each.tags for each in found)
     runs = any(each.runs for each in found)
-    return "the leash of the file is not set: trainyard cluster.up" if spec.leash and runs and not is_set_up else ""
+    if spec.leash and runs and not is_set_up:
+        return "the leash of the file is not set: trainyard cluster.up"
+    return ""
 
 
 def _autoscaler(location: Location, head: Instance) -> str:
-    """Say when the autoscaler on the head wrote its last line, or that it is dead, which nothing of Ray's says."""
+    """Say when the autoscaler on the head wrote its last line, or that it is dead, which nothing of
+    Ray's says.
+    """
     ran = snapshot.reach(location, head).run(
         snapshot.inside(head, ["bash", "-c", _ASK], terminal=False), seconds=ANSWER_SECONDS
     )
@@ -84,31 +98,46 @@ def _autoscaler(location: Location, head: Instance) -> str:
         return "whether the autoscaler on the head runs is not known"
     if runs == "no":
         return (
-            "the autoscaler on the head is dead: no node is launched, set up or ended any more. To replace all of "
+            "the autoscaler on the head is dead: no node is launched, set up or ended any more. "
+            "To replace all of "
             "it, which ends everything on the cluster: trainyard cluster.up --recreate"
         )
+
     age = duration(float(now) - float(last))
-    return f"the autoscaler on the head runs; it wrote its last line {age} ago, and writes when something changes"
+    return (
+        f"the autoscaler on the head runs; it wrote its last line {age} ago, and writes when "
+        "something changes"
+    )
 
 
 def billed(spec: ClusterSpec, tools: Tools) -> list[str]:
     found = snapshot.of_cluster(locations.find(spec, tools))
-    return [f"{each.name} {each.id} {each.type}" for each in found if each.runs and naming.CLUSTER in each.tags]
+    return [
+        f"{each.name} {each.id} {each.type}"
+        for each in found
+        if each.runs and naming.CLUSTER in each.tags
+    ]
 
 
 def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
-    """Return the endpoint, a port that ends at the head's dashboard. Raises NotReadyError if no head runs."""
+    """Return the endpoint, a port that ends at the head's dashboard. Raises NotReadyError if no
+    head runs.
+    """
     location = locations.find(spec, tools)
     found = snapshot.of_cluster(location)
     head = snapshot.head(found)
     # One that plain `ray up` made may have runs.
-    never_ran = head is not None and naming.CLUSTER in head.tags and naming.HEAD_FROM not in head.tags
+    never_ran = (
+        head is not None and naming.CLUSTER in head.tags and naming.HEAD_FROM not in head.tags
+    )
     if head is None or head.state != "running" or never_ran:
         raise contract.not_up(spec.name)
+
     try:
         address = nodes.address(location, head)
     except HostError as error:
         raise LockedOutError(error.what, where=error.where, hint=error.hint) from error
+
     broken = ((each.name, each.state) for each in found if each.exists and not each.runs)
     return Endpoint(
         cluster=spec.name,
@@ -124,12 +153,17 @@ def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
     )
 
 
-def log_lines(spec: ClusterSpec, tools: Tools, *, follow: bool, node: str = "") -> Iterator[LogLine]:
-    """Return the last lines of the nodes' files, of the head's autoscaler, and of `ray up`, which set the head up."""
+def log_lines(
+    spec: ClusterSpec, tools: Tools, *, follow: bool, node: str = ""
+) -> Iterator[LogLine]:
+    """Return the last lines of the nodes' files, of the head's autoscaler, and of `ray up`, which
+    set the head up.
+    """
     location = locations.find(spec, tools)
     found = {each.name: each for each in snapshot.of_cluster(location) if each.exists}
     if node or not found:
         contract.pick(found, node, cluster=spec.name)
+
     head = found.get(naming.HEAD)
 
     def files() -> Iterator[LogFile]:
@@ -147,7 +181,9 @@ def log_lines(spec: ClusterSpec, tools: Tools, *, follow: bool, node: str = "") 
 
 
 def shell(spec: ClusterSpec, tools: Tools, *, node: str, command: str, terminal: bool) -> list[str]:
-    """Return the `ssh` to a node's instance; where nodes are containers, what goes into the container there."""
+    """Return the `ssh` to a node's instance; where nodes are containers, what goes into the
+    container there.
+    """
     location = locations.find(spec, tools)
     found = {each.name: each for each in snapshot.of_cluster(location) if each.exists}
     ids = {each.id: each.name for each in found.values()}
@@ -157,5 +193,7 @@ def shell(spec: ClusterSpec, tools: Tools, *, node: str, command: str, terminal:
         # As in a shell that is interactive: ~/.bashrc reads it.
         command = f". {desired.files(instance.tags.get(naming.IMAGE, ''))}/environment; {command}"
     if naming.IMAGE in instance.tags:
-        command = shlex.join(snapshot.inside(instance, contract.shell_words(command), terminal=terminal))
+        command = shlex.join(
+            snapshot.inside(instance, contract.shell_words(command), terminal=terminal)
+        )
     return address.shell(command, terminal=terminal, identity=identity)

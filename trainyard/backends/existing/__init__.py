@@ -1,4 +1,6 @@
-"""A Ray cluster that somebody else runs: an address or a service, perhaps a token; never made, never removed."""
+"""A Ray cluster that somebody else runs: an address or a service, perhaps a token; never made,
+never removed.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,15 @@ from pathlib import Path
 from typing import cast
 
 from trainyard.backends import contract
-from trainyard.backends.contract import Backend, ClusterStatus, Finding, LogLine, NodeStatus, Tools, Traits
+from trainyard.backends.contract import (
+    Backend,
+    ClusterStatus,
+    Finding,
+    LogLine,
+    NodeStatus,
+    Tools,
+    Traits,
+)
 from trainyard.backends.existing import service as services
 from trainyard.backends.shared.logs import followed, ray_files
 from trainyard.backends.shared.ray_nodes import ANSWER_SECONDS
@@ -29,7 +39,16 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
     """Return the step that checks the cluster; nothing is made."""
     section = _section(spec)
     title = f"Ray answers at {section.address or section.service}"
-    return [Step("ray-answers", title, lambda: _answer(spec, tools), nothing, deadline=DEADLINE_SECONDS, every=1.0)]
+    return [
+        Step(
+            "ray-answers",
+            title,
+            lambda: _answer(spec, tools),
+            nothing,
+            deadline=DEADLINE_SECONDS,
+            every=1.0,
+        )
+    ]
 
 
 def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> list[Step]:
@@ -43,14 +62,23 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
         endpoint = connect(spec, tools)
     except (NotReadyError, services.MissingServiceError) as error:
         return ClusterStatus(spec.name, tools.backend, "absent", (), detail=error.what)
+
     now = ClusterStatus(
-        spec.name, tools.backend, "broken", (), address=endpoint.address, tunnel=endpoint.tunnel, token=endpoint.token
+        spec.name,
+        tools.backend,
+        "broken",
+        (),
+        address=endpoint.address,
+        tunnel=endpoint.tunnel,
+        token=endpoint.token,
     )
+
     try:
         with RayApi(endpoint.address, endpoint.token, answer_seconds=ANSWER_SECONDS) as ray:
             nodes = tuple(_node_status(node) for node in ray.nodes() if node.alive)
     except UnreachableError as error:
         return replace(now, detail=_last_error(endpoint) or error.what)
+
     return replace(now, state="up" if nodes else "partial", nodes=nodes)
 
 
@@ -64,7 +92,8 @@ def diagnose(spec: ClusterSpec, tools: Tools) -> list[Finding]:
 
 
 def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
-    """Return the endpoint that the file names; of a service on Kubernetes, a port-forward that ends with this process.
+    """Return the endpoint that the file names; of a service on Kubernetes, a port-forward that ends
+    with this process.
 
     Raises PrerequisiteError when the token is not where the file says, or there is no such service.
     """
@@ -75,18 +104,26 @@ def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
         is_on_a_node = "RAY_ADDRESS" in tools.environ
         ray_address = (lambda: "auto") if is_on_a_node else None
         return Endpoint(spec.name, address, _token(section, tools), ray_address=ray_address)
+
     service = services.named(section, tools)
     secret = section.token_secret
     token = services.token(service, secret) if secret else _token(section, tools)
     address = services.address(service)
-    return Endpoint(spec.name, address, token, tunnel=service.tunnel, is_in_reach=service.kube.answers)
+
+    return Endpoint(
+        spec.name, address, token, tunnel=service.tunnel, is_in_reach=service.kube.answers
+    )
 
 
 def logs(spec: ClusterSpec, tools: Tools, *, follow: bool, node: str = "") -> Iterator[LogLine]:
-    """Return the ends of the nodes' log files, as Ray serves them; with `follow`, then what is added."""
+    """Return the ends of the nodes' log files, as Ray serves them; with `follow`, then what is
+    added.
+    """
     endpoint = connect(spec, tools)
     if node:
-        contract.pick({known.name: known for known in status(spec, tools).nodes}, node, cluster=spec.name)
+        contract.pick(
+            {known.name: known for known in status(spec, tools).nodes}, node, cluster=spec.name
+        )
     return followed(lambda: ray_files(endpoint.address, endpoint.token, node), lambda: follow)
 
 
@@ -96,7 +133,9 @@ def _section(spec: ClusterSpec) -> ExistingSection:
 
 
 def _token(section: ExistingSection, tools: Tools) -> str | None:
-    """Return the token from where the file says that it is. Raises PrerequisiteError if it is not there."""
+    """Return the token from where the file says that it is. Raises PrerequisiteError if it is not
+    there.
+    """
     if section.token_file:
         # A relative path is the cluster file's neighbour.
         beside = tools.source.parent if tools.source else Path()
@@ -109,6 +148,7 @@ def _token(section: ExistingSection, tools: Tools) -> str | None:
                 where=str(path),
                 hint="Ask whoever runs the cluster for the file.",
             ) from error
+
     name = section.token_env
     token = tools.environ.get(name, "").strip() if name else ""
     if name and not token:
@@ -117,6 +157,7 @@ def _token(section: ExistingSection, tools: Tools) -> str | None:
             where=str(tools.source) if tools.source else None,
             hint=f"Set it without showing it: read -rs {name} && export {name}",
         )
+
     return token or None
 
 
@@ -135,8 +176,12 @@ def _answer(spec: ClusterSpec, tools: Tools) -> Answer:
 
 
 def _last_error(endpoint: Endpoint) -> str:
-    """Return why nobody answers, "" if that is not known; a port-forward knows more than whoever uses it."""
-    return forward.last_error(int(endpoint.address.rpartition(":")[2])) if endpoint.tunnel else ""
+    """Return why nobody answers, "" if that is not known; a port-forward knows more than whoever
+    uses it.
+    """
+    if endpoint.tunnel:
+        return forward.last_error(int(endpoint.address.rpartition(":")[2]))
+    return ""
 
 
 def _node_status(node: Node) -> NodeStatus:

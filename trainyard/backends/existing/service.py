@@ -37,7 +37,9 @@ class Service:
 
 
 def named(section: ExistingSection, tools: Tools) -> Service:
-    """Return the service that the file names. Raises PrerequisiteError when there is no such kubeconfig or context."""
+    """Return the service that the file names. Raises PrerequisiteError when there is no such
+    kubeconfig or context.
+    """
     kube = api.connect(
         config.access(
             tools.environ,
@@ -53,15 +55,18 @@ def named(section: ExistingSection, tools: Tools) -> Service:
 def address(service: Service) -> str:
     """Return where the service's port answers for us, as long as this process lives.
 
-    Raises MissingServiceError, NotReadyError when no pod behind it runs, or RequestError when it has no such port.
+    Raises MissingServiceError, NotReadyError when no pod behind it runs, or RequestError when it
+    has no such port.
     """
     described = service.kube.get(SERVICE, service.name, service.namespace)
     if described is None:
         raise MissingServiceError(
             f"there is no service {service.name}",
             where=service.location,
-            hint=f"Look: kubectl get services -n {service.namespace}. That of a RayCluster NAME is NAME-head-svc.",
+            hint=f"Look: kubectl get services -n {service.namespace}. That of a RayCluster NAME "
+            "is NAME-head-svc.",
         )
+
     pod = pod_behind(service, described)
     if pod is None:
         raise NotReadyError(
@@ -69,6 +74,7 @@ def address(service: Service) -> str:
             where=service.location,
             hint="Is the Ray cluster up? Whoever runs it can say.",
         )
+
     here = forward.forward(
         service.kube,
         namespace=service.namespace,
@@ -76,23 +82,30 @@ def address(service: Service) -> str:
         port=port_of(service, described, pod),
         what=f"service {service.name}",
     )
+
     return f"http://{forward.LOOPBACK}:{here}"
 
 
 def token(service: Service, secret: str) -> str:
-    """Return the token that a Secret beside the service holds. Raises PrerequisiteError if it does not."""
+    """Return the token that a Secret beside the service holds. Raises PrerequisiteError if it does
+    not.
+    """
     held = secret_token(service.kube.get(SECRET, secret, service.namespace) or {})
     if held is None:
         raise PrerequisiteError(
-            f"the cluster's token is expected in Secret {secret}, key {TOKEN_KEY}, which is not there or empty",
+            f"the cluster's token is expected in Secret {secret}, key {TOKEN_KEY}, which is not "
+            "there or empty",
             where=service.location,
-            hint="KubeRay's Secrets are called like their RayCluster: kubectl get rayclusters --all-namespaces",
+            hint="KubeRay's Secrets are called like their RayCluster: kubectl get rayclusters "
+            "--all-namespaces",
         )
     return held
 
 
 def pod_behind(service: Service, described: Object) -> Object | None:
-    """Return a pod behind the service that runs, a ready one if there is one; None also if it selects no pods."""
+    """Return a pod behind the service that runs, a ready one if there is one; None also if it
+    selects no pods.
+    """
     selector = described["spec"].get("selector") or {}
     labels = ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
     every = service.kube.list(POD, namespace=service.namespace, labels=labels) if selector else ()
@@ -101,16 +114,26 @@ def pod_behind(service: Service, described: Object) -> Object | None:
 
 
 def port_of(service: Service, described: Object, pod: Object) -> int:
-    """Return the port of the pod that a port of the service leads to (core/v1, ServicePort.targetPort)."""
-    ports = {int(port["port"]): port.get("targetPort") or port["port"] for port in described["spec"].get("ports") or ()}
-    containers = [port for container in pod["spec"]["containers"] for port in container.get("ports") or ()]
+    """Return the port of the pod that a port of the service leads to (core/v1,
+    ServicePort.targetPort).
+    """
+    ports = {}
+    for port in described["spec"].get("ports") or ():
+        ports[int(port["port"])] = port.get("targetPort") or port["port"]
+
+    containers = [
+        port for container in pod["spec"]["containers"] for port in container.get("ports") or ()
+    ]
     named = {port.get("name"): int(port["containerPort"]) for port in containers}
     target = ports.get(service.port)
     inside = target if isinstance(target, int) else named.get(target)
     if inside is None:
         raise RequestError(
-            f"service {service.name} has no port {service.port} of its pods; it has {', '.join(map(str, ports))}",
+            f"service {service.name} has no port {service.port} of its pods; it has "
+            f"{', '.join(map(str, ports))}",
             where=service.location,
-            hint="Write in the cluster file: existing: {port: ...}. Ray's dashboard is 8265 by default.",
+            hint="Write in the cluster file: existing: {port: ...}. Ray's dashboard is 8265 by "
+            "default.",
         )
+
     return inside

@@ -1,6 +1,7 @@
 """A RayCluster on Kubernetes, made by the KubeRay operator; its dashboard is behind a port-forward.
 
-Another backend that makes a Kubernetes first calls these with a section of its own: its kubeconfig, context, namespace.
+Another backend that makes a Kubernetes first calls these with a section of its own: its kubeconfig,
+context, namespace.
 """
 
 from __future__ import annotations
@@ -8,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from trainyard.backends.contract import Backend, ClusterStatus, Finding, LogLine, Tools, Traits, Verified, pick
+from trainyard.backends.contract import (
+    Backend,
+    ClusterStatus,
+    Finding,
+    LogLine,
+    Tools,
+    Traits,
+    Verified,
+    pick,
+)
 from trainyard.backends.kuberay import (
     doctor,
     down,
@@ -43,27 +53,48 @@ Section = KuberaySection | None
 
 
 def up_steps(spec: ClusterSpec, tools: Tools, section: Section = None) -> list[Stage]:
-    """Return the steps that make the cluster match its file; which those are, Kubernetes and the registry say."""
+    """Return the steps that make the cluster match its file; which those are, Kubernetes and the
+    registry say.
+    """
     at = section or spec.kuberay
-    return [Stage("kubernetes", "Ask Kubernetes and the registry", lambda: _steps(read(spec, tools, at)))]
+    return [
+        Stage(
+            "kubernetes", "Ask Kubernetes and the registry", lambda: _steps(read(spec, tools, at))
+        )
+    ]
 
 
 def documents(spec: ClusterSpec, tools: Tools, section: Section = None) -> list[Object]:
-    """Return what Kubernetes would get, but for Secrets and the values of variables that are called like one.
+    """Return what Kubernetes would get, but for Secrets and the values of variables that are called
+    like one.
 
     Raises what the steps do.
     """
-    desired = read(spec.model_copy(update={"env": hidden(spec.env)}), tools, section or spec.kuberay)
+    desired = read(
+        spec.model_copy(update={"env": hidden(spec.env)}), tools, section or spec.kuberay
+    )
     every = desired.documents
-    made = (every.namespace, every.claim, ray_cluster.document(desired), every.budget, every.network_policy)
+    made = (
+        every.namespace,
+        every.claim,
+        ray_cluster.document(desired),
+        every.budget,
+        every.network_policy,
+    )
     return [document for document in made if document]
 
 
-def down_steps(spec: ClusterSpec, tools: Tools, section: Section = None, *, purge: bool) -> list[Stage]:
-    """Return the steps that remove the cluster, whatever its file says by now: what is recorded and labelled counts."""
+def down_steps(
+    spec: ClusterSpec, tools: Tools, section: Section = None, *, purge: bool
+) -> list[Stage]:
+    """Return the steps that remove the cluster, whatever its file says by now: what is recorded and
+    labelled counts.
+    """
 
     def steps() -> list[Step]:
-        return down.steps(location.find(spec, tools, section or spec.kuberay), tools, with_purge=purge)
+        return down.steps(
+            location.find(spec, tools, section or spec.kuberay), tools, with_purge=purge
+        )
 
     return [Stage("find-cluster", f"Find cluster {spec.name}", steps)]
 
@@ -89,10 +120,15 @@ def logs(
 def shell(spec: ClusterSpec, tools: Tools, *, node: str, command: str, terminal: bool) -> list[str]:
     where = location.find(spec, tools, spec.kuberay)
     pod = pick(node_pods(where), node, cluster=spec.name)
-    return [*location.kubectl_words(where), *location.exec_words(where, pod, command, terminal=terminal)]
+    return [
+        *location.kubectl_words(where),
+        *location.exec_words(where, pod, command, terminal=terminal),
+    ]
 
 
-def verify(spec: ClusterSpec, tools: Tools, section: Section = None, *, report: Callable[[str], None]) -> Verified:
+def verify(
+    spec: ClusterSpec, tools: Tools, section: Section = None, *, report: Callable[[str], None]
+) -> Verified:
     return verify_hosts(spec, tools, section or spec.kuberay, report=report)
 
 
@@ -107,6 +143,7 @@ def _steps(desired: Desired) -> list[Step]:
         # What follows is shown as it would be with --recreate, which nothing that never ran needs.
         desired = replace(desired, tools=replace(desired.tools, recreate=True))
         changes = ()
+
     refused = None if desired.never_started else refused
     where = desired.location
     documents = desired.documents
@@ -117,6 +154,7 @@ def _steps(desired: Desired) -> list[Step]:
     is_changed = bool(changes) or former is not None
     if is_changed:
         rights.refuse_missing(where, rights.needed(desired.spec, where.section))
+
     return [
         *([replace_head.step(refused, title="Replace the whole cluster")] if refused else []),
         *_owner_steps(desired, changes=is_changed, set_leash=set_leash),
@@ -137,7 +175,9 @@ def _steps(desired: Desired) -> list[Step]:
 
 
 def _owner_steps(desired: Desired, *, changes: bool, set_leash: Sequence[Step]) -> list[Step]:
-    """Return the step that refuses to change somebody else's cluster, or that takes it over where that is meant."""
+    """Return the step that refuses to change somebody else's cluster, or that takes it over where
+    that is meant.
+    """
     where = desired.location
     tools = desired.tools
     theirs = ownership.of(where, desired.live)
@@ -145,9 +185,17 @@ def _owner_steps(desired: Desired, *, changes: bool, set_leash: Sequence[Step]) 
         return []
     if tools.adopt:
         return [ownership.take_step(where, theirs)]
+
     changes = changes or desired.live is None or any(not step.done().holds for step in set_leash)
-    command = "cluster.up --recreate" if tools.recreate else "cluster.up"
-    return [owners.step(ownership.refused(where, theirs, command=command))] if changes else []
+    if tools.recreate:
+        command = "cluster.up --recreate"
+    else:
+        command = "cluster.up"
+
+    if changes:
+        return [owners.step(ownership.refused(where, theirs, command=command))]
+
+    return []
 
 
 def _record_step(desired: Desired) -> Step:
@@ -159,7 +207,10 @@ def _record_step(desired: Desired) -> Step:
 
     def done() -> Answer:
         is_same = location.read(tools) == location.record_of(where)
-        missing = "" if is_same else "nothing is written down, or another location"
+        if is_same:
+            missing = ""
+        else:
+            missing = "nothing is written down, or another location"
         return Answer(is_same, "; ".join(filter(None, (missing, *remarks))))
 
     title = "Write down where the cluster is"
@@ -175,7 +226,9 @@ BACKEND = Backend(
         leaves="namespace and KubeRay operator stay",
         waits="kuberay.wait_for_machines",
         flags=(owners.ADOPT,),
-        storage_stays=lambda spec: spec.kuberay.storage is not None and spec.kuberay.storage.claim is not None,
+        storage_stays=lambda spec: (
+            spec.kuberay.storage is not None and spec.kuberay.storage.claim is not None
+        ),
     ),
     up_steps=up_steps,
     down_steps=down_steps,

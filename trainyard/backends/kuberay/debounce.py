@@ -10,10 +10,12 @@ from trainyard.diagnosis import Diagnosis, merged
 # The times that all waiting for Kubernetes goes by.
 # Kubelet, scheduler and operator try again within seconds: what they say then stays.
 SOON = 5.0
-# An API server that is started again is away for half a minute, and calls hosts lost for 40 s after that (Kubernetes
-# 1.34); an operator is installed, DNS started, a Secret handed to a busy kubelet within that time too.
+# An API server that is started again is away for half a minute, and calls hosts lost for 40 s after
+# that (Kubernetes 1.34); an operator is installed, DNS started, a Secret handed to a busy kubelet
+# within that time too.
 MINUTE = 60.0
-# Ray gives its dashboard 150 s (ray_settings.py); while no image is pulled, nothing takes longer than this.
+# Ray gives its dashboard 150 s (ray_settings.py); while no image is pulled, nothing takes longer
+# than this.
 STILL = 300.0
 # Isaac Sim's image is 20 GB: an hour at 50 Mbit/s.
 PULL = 2 * 3600.0
@@ -27,7 +29,9 @@ class Debounce:
         self._since: dict[tuple[str, tuple[str, ...]], float] = {}
 
     def expired(self, causes: Sequence[Diagnosis]) -> Diagnosis | None:
-        """Return the first cause that lasted longer than it may, with all nodes that have it; None if there is none."""
+        """Return the first cause that lasted longer than it may, with all nodes that have it; None
+        if there is none.
+        """
         now = self._now()
         # What a cause says may change while it lasts; its key does not.
         self._since = {_key(cause): self._since.get(_key(cause), now) for cause in causes}
@@ -37,7 +41,9 @@ class Debounce:
         return None
 
     def others(self, first: Diagnosis, causes: Sequence[Diagnosis]) -> list[Diagnosis]:
-        """Return the other causes that lasted too long: whoever mends the first one meets them next."""
+        """Return the other causes that lasted too long: whoever mends the first one meets them
+        next.
+        """
         now = self._now()
         lasting = [cause for cause in causes if now - self._since[_key(cause)] >= cause.tolerates]
         return [each for each in merged(lasting) if each.message != first.message]

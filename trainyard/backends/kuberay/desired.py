@@ -1,7 +1,8 @@
-"""What `cluster.up` is to make on Kubernetes, and what was there when the command began; the image and its login.
+"""What `cluster.up` is to make on Kubernetes, and what was there when the command began; the image
+and its login.
 
-Kubelets know users and passwords only (core/v1, kubernetes.io/dockerconfigjson): tokens that stand for both, as some
-`docker login`s leave them, mean nothing to them.
+Kubelets know users and passwords only (core/v1, kubernetes.io/dockerconfigjson): tokens that stand
+for both, as some `docker login`s leave them, mean nothing to them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import location, naming, operator, pods, rights
@@ -29,7 +31,8 @@ from trainyard.seams.kube.types import Object
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection
 
-# Kubelets look for Docker Hub under this name alone (kubernetes, pkg/credentialprovider/keyring.go).
+# Kubelets look for Docker Hub under this name alone (kubernetes,
+# pkg/credentialprovider/keyring.go).
 HUB_KEY = "https://index.docker.io/v1/"
 
 
@@ -37,9 +40,9 @@ HUB_KEY = "https://index.docker.io/v1/"
 class Desired:
     """A cluster as it should be, and what there was.
 
-    `live` is the RayCluster, None if there was none; `pods` are those that KubeRay made for it, or for one before it.
-    `pull_secret` is None where the images need no login of ours. `images` are those of groups that run another one
-    than the head's `image`.
+    `live` is the RayCluster, None if there was none; `pods` are those that KubeRay made for it, or
+    for one before it. `pull_secret` is None where the images need no login of ours. `images` are
+    those of groups that run another one than the head's `image`.
     """
 
     spec: ClusterSpec
@@ -56,11 +59,15 @@ class Desired:
     @property
     def running(self) -> Object | None:
         """Return the RayCluster that is to be kept or changed: not one that is being removed."""
-        return None if self.live is None or pods.is_leaving(self.live) else self.live
+        if self.live is None or pods.is_leaving(self.live):
+            return None
+        return self.live
 
     @property
     def keeps_logins(self) -> bool:
-        """Say whether the cluster's own images stay: they go with the logins that it was made with."""
+        """Say whether the cluster's own images stay: they go with the logins that it was made
+        with.
+        """
         return any(image.is_kept for image in (self.image, *self.images.values()))
 
     @property
@@ -68,7 +75,9 @@ class Desired:
         """Say whether nothing can run on the RayCluster that is there: its head was never ready."""
         live = self.live
         started = ("HeadPodReady", "RayClusterProvisioned")
-        return live is not None and not any(pods.condition(live, kind).get("status") == "True" for kind in started)
+        return live is not None and not any(
+            pods.condition(live, kind).get("status") == "True" for kind in started
+        )
 
     @property
     def is_new(self) -> bool:
@@ -79,28 +88,37 @@ def read(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Desired:
     """Find out what the file means on its Kubernetes. Raises what stands in the way."""
     where = location.of_section(spec, tools, section)
     location.refuse_other(tools, where)
-    # Who is not known, or not answered, hears it once, and from the first question.
+    # Asked for alone first: a rejected login or a silent server is then one error, not several.
     live = _live(where, spec)
     if live is None or tools.recreate:
         rights.refuse_missing(where, rights.needed(spec, section))
+
     running = _running(live) if live else {}
     kept = {} if tools.recreate else running
     with ThreadPoolExecutor(3) as pool:
-        directory = tools.directory
-        pinning = pool.submit(resolve.pinned, spec, tools.environ, directory=directory, running=kept.get(HEAD))
-        others = pool.submit(resolve.of_groups, spec, tools.environ, directory=directory, running=kept)
+        pinned = partial(resolve.pinned, spec, tools.environ, directory=tools.directory)
+        of_groups = partial(resolve.of_groups, spec, tools.environ, directory=tools.directory)
+        pinning = pool.submit(pinned, running=kept.get(HEAD))
+        others = pool.submit(of_groups, running=kept)
         own = pool.submit(cluster_pods, where)
         kuberay = operator.read(where, tools)
         image = pinning.result()
         images = others.result()
-    name = naming.pull_secret(spec.name)
+
     every = resolve.distinct(image, images)
-    # The cluster's own image goes with the logins that it was made with.
-    is_kept = any(each.is_kept for each in every)
-    made = None if is_kept else pull_secret(spec.name, every, others=section.pull_secrets, name=name)
-    used = _pull_secrets(live) if is_kept and live else (*([name] if made else []), *section.pull_secrets)
-    references = {group: _reference(each, running.get(group)) for group, each in {HEAD: image, **images}.items()}
-    inputs = Inputs(spec, section, references.pop(HEAD), pull_secrets=used, owner=where.owner, images=references)
+    made = None
+    if live and any(each.is_kept for each in every):
+        # The cluster's own image keeps the logins that it was made with.
+        used = _pull_secrets(live)
+    else:
+        name = naming.pull_secret(spec.name)
+        made = pull_secret(spec.name, every, others=section.pull_secrets, name=name)
+        used = (*([name] if made else []), *section.pull_secrets)
+
+    references = _references({HEAD: image, **images}, running)
+    inputs = Inputs(
+        spec, section, references.pop(HEAD), pull_secrets=used, owner=where.owner, images=references
+    )
     return Desired(
         spec=spec,
         tools=tools,
@@ -118,12 +136,23 @@ def read(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Desired:
 def _running(live: Object) -> dict[str, str]:
     """Return the images of a RayCluster, by group."""
     every = {HEAD: live["spec"]["headGroupSpec"], **groups(live)}
-    return {name: str(group["template"]["spec"]["containers"][0].get("image", "")) for name, group in every.items()}
+    return {
+        name: str(group["template"]["spec"]["containers"][0].get("image", ""))
+        for name, group in every.items()
+    }
+
+
+def _references(images: Mapping[str, PinnedImage], running: Mapping[str, str]) -> dict[str, str]:
+    return {group: _reference(image, running.get(group)) for group, image in images.items()}
 
 
 def _reference(image: PinnedImage, running: str | None) -> str:
-    """Return what to run: what a group runs stays if it is the same image, whatever registry it names."""
-    return running if running and image.digest and running.endswith(f"@{image.digest}") else image.reference
+    """Return what to run: what a group runs stays if it is the same image, whatever registry it
+    names.
+    """
+    if running and image.digest and running.endswith(f"@{image.digest}"):
+        return running
+    return image.reference
 
 
 def _live(where: Location, spec: ClusterSpec) -> Object | None:
@@ -135,11 +164,13 @@ def _live(where: Location, spec: ClusterSpec) -> Object | None:
         raise
 
 
-def pull_secret(cluster: str, images: Sequence[PinnedImage], *, others: Sequence[str], name: str) -> Object | None:
+def pull_secret(
+    cluster: str, images: Sequence[PinnedImage], *, others: Sequence[str], name: str
+) -> Object | None:
     """Return the Secret to pull a cluster's images with, None when they need no login.
 
-    `others` are the Secrets that the file names in kuberay.pull_secrets. Raises PrerequisiteError for a login that
-    only Docker can use, unless there are such.
+    `others` are the Secrets that the file names in kuberay.pull_secrets. Raises PrerequisiteError
+    for a login that only Docker can use, unless there are such.
     """
     logins: dict[str, dict[str, str]] = {}
     for image in images:
@@ -157,19 +188,25 @@ def pull_secret(cluster: str, images: Sequence[PinnedImage], *, others: Sequence
 
 
 def _login(image: PinnedImage, *, others: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return the login of an image's registry by its name, as kubelets look for it; nothing if it needs none."""
+    """Return the login of an image's registry by its name, as kubelets look for it; nothing if it
+    needs none.
+    """
     login = image.login
     if login is None or (others and not login.password):
         return {}
+
     registry = docker_images.registry_of(image.reference)
     if not login.password:
         raise PrerequisiteError(
-            f"the login for registry {registry} is a token that only Docker can use: Kubernetes pulls with a user and "
+            f"the login for registry {registry} is a token that only Docker can use: Kubernetes "
+            "pulls with a user and "
             "a password",
             where=login.source,
-            hint="Name a user in the cluster file (registry.username with password_env or password_file), or a pull "
+            hint="Name a user in the cluster file (registry.username with password_env or "
+            "password_file), or a pull "
             "Secret of the namespace: kuberay.pull_secrets.",
         )
+
     token = base64.b64encode(f"{login.username}:{login.password}".encode()).decode()
     entry = {"username": login.username, "password": login.password, "auth": token}
     return {HUB_KEY if registry == docker_images.HUB else registry: entry}

@@ -1,4 +1,6 @@
-"""What will break below a cluster on Kubernetes: an operator that is gone or old, hosts under its pods in trouble."""
+"""What will break below a cluster on Kubernetes: an operator that is gone or old, hosts under its
+pods in trouble.
+"""
 
 from __future__ import annotations
 
@@ -15,25 +17,38 @@ OPERATOR = "KubeRay operator"
 
 
 def findings(where: Location) -> list[Finding]:
-    """Look at the operator and the hosts of a cluster that has pods; what the user may not see is left out."""
+    """Look at the operator and the hosts of a cluster that has pods; what the user may not see is
+    left out.
+    """
     own = cluster_pods(where)
     names = sorted({pods.host(pod) for pod in own} - {""})
     hosts = if_allowed(side_by_side, lambda name: where.kube.get(NODE, name), names) or []
-    found = [finding for host in hosts if host for finding in of_host(host, location.kubectl(where))]
+    found = [
+        finding for host in hosts if host for finding in of_host(host, location.kubectl(where))
+    ]
     operators = operator.find(where.kube) if own else None
-    return found if operators is None else [*of_operators(operators, where), *found]
+    if operators is None:
+        return found
+    return [*of_operators(operators, where), *found]
 
 
 def of_operators(operators: tuple[Object, ...], where: Location) -> Iterator[Finding]:
     """Yield that none runs, and those that are too old."""
     if not any(pods.condition(each, "Available").get("status") == "True" for each in operators):
-        message = "none runs: no node that ends is made again, and no change of the file takes effect"
+        message = (
+            "none runs: no node that ends is made again, and no change of the file takes effect"
+        )
         yield Finding(OPERATOR, message, "trainyard cluster.up")
+
     for each in filter(operator.is_old, operators):
         at = f"deployment {each['metadata']['name']} in namespace {each['metadata']['namespace']}"
-        remedy = f"Have it upgraded, its CRDs first: {operator.how_to_apply(where.section.operator)}"
+        remedy = (
+            f"Have it upgraded, its CRDs first: {operator.how_to_apply(where.section.operator)}"
+        )
         yield Finding(
-            OPERATOR, f"{at} is older than {versions.OLDEST_KUBERAY}: it starts nodes without a token", remedy
+            OPERATOR,
+            f"{at} is older than {versions.OLDEST_KUBERAY}: it starts nodes without a token",
+            remedy,
         )
 
 
@@ -45,5 +60,8 @@ def of_host(host: Object, kubectl: str) -> Iterator[Finding]:
         is_true = condition["status"] == "True"
         if is_true != (kind == "Ready"):
             said = condition.get("message") or condition.get("reason") or ""
-            trouble = f"{kind}: Kubernetes ends pods there" if is_true else "it is not ready: its pods count as lost"
+            if is_true:
+                trouble = f"{kind}: Kubernetes ends pods there"
+            else:
+                trouble = "it is not ready: its pods count as lost"
             yield Finding(name, f"{trouble} ({said})", f"{kubectl} describe node {name}")

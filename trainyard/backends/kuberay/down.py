@@ -14,35 +14,49 @@ from trainyard.steps import Step
 
 
 def steps(where: Location, tools: Tools, *, with_purge: bool) -> list[Step]:
-    """Return the steps that remove what belongs to the cluster at this location, and our own directory of it."""
+    """Return the steps that remove what belongs to the cluster at this location, and our own
+    directory of it.
+    """
     # These refuse before anything is removed.
     rights.refuse_missing(where, rights.REMOVE)
     besides = purge.steps(where, tools) if with_purge else []
     live = where.kube.get(RAY_CLUSTER, where.name, namespace=where.namespace)
     title = f"Remove the RayCluster {where.name} in {where}"
+
     if live is not None and not is_ours(live, where.name):
         title = f"Leave the RayCluster {where.name} alone: Trainyard did not make it"
+
     uids = removal.uids(where, live, cluster_pods(where))
     cluster = removal.ray_cluster_step(where, "remove-ray-cluster", title, uids, disruptive=True)
     theirs = ownership.of(where, live)
     foreign: list[Step] = []
+
     if ownership.is_other(where, theirs) and not tools.adopt:
-        command = "cluster.down --purge" if with_purge else "cluster.down"
+        if with_purge:
+            command = "cluster.down --purge"
+        else:
+            command = "cluster.down"
         foreign = [owner.step(ownership.refused(where, theirs, command=command))]
+
     return [*foreign, cluster, _rest_step(where), *besides, forget_step(tools.state)]
 
 
 def _rest_step(where: Location) -> Step:
     """Return the step after which nothing carries the cluster's label."""
     now = _labelled(where)
-    title = f"Remove what belongs to it: {removal.names(now)}" if now else "Leave nothing with the cluster's label"
+    if now:
+        title = f"Remove what belongs to it: {removal.names(now)}"
+    else:
+        title = "Leave nothing with the cluster's label"
     return removal.step(where, "remove-labelled", title, lambda: _labelled(where))
 
 
 def _labelled(where: Location) -> Left:
-    """Return what we made besides the RayCluster; what has an owner goes with that, as do pods of a copy of ours.
+    """Return what we made besides the RayCluster; what has an owner goes with that, as do pods of a
+    copy of ours.
 
-    Secrets and the claim are asked for by their names: who may list Secrets may read all of the namespace.
+    Secrets and the claim are asked for by their names: who may list Secrets may read all of the
+    namespace.
     """
     kube = where.kube
     name = where.name
@@ -55,4 +69,7 @@ def _labelled(where: Location) -> Left:
         *((POD, pod) for pod in pods),
         *((kind, found) for (kind, _), found in zip(known, existing, strict=True) if found),
     ]
-    return [(kind, found) for kind, found in every if is_ours(found, where.name) and not owners(found)]
+
+    return [
+        (kind, found) for kind, found in every if is_ours(found, where.name) and not owners(found)
+    ]

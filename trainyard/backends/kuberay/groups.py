@@ -1,4 +1,6 @@
-"""The groups of nodes of a cluster: as its file names them, and as its RayCluster was made; pure."""
+"""The groups of nodes of a cluster: as its file names them, and as its RayCluster was made;
+pure.
+"""
 
 from __future__ import annotations
 
@@ -35,15 +37,24 @@ def of_cluster(cluster: Object | None) -> dict[str, Group]:
     if cluster is None:
         return {}
     workers = cluster["spec"].get("workerGroupSpecs") or ()
-    head = {**cluster["spec"]["headGroupSpec"], "groupName": HEAD, "minReplicas": 1, "maxReplicas": 1}
+    head = {
+        **cluster["spec"]["headGroupSpec"],
+        "groupName": HEAD,
+        "minReplicas": 1,
+        "maxReplicas": 1,
+    }
     return {str(group["groupName"]): _group(group) for group in (head, *workers)}
 
 
 def of_file(spec: ClusterSpec, cluster: Object | None) -> dict[str, Group]:
-    """Return the groups that the file names, as large as it says; their nodes are as they were made."""
+    """Return the groups that the file names, as large as it says; their nodes are as they were
+    made.
+    """
     made = of_cluster(cluster)
     head = _declared(HEAD, spec.head, least=1, most=1)
-    workers = [_declared(each.name, each, least=each.least, most=each.most) for each in spec.workers]
+    workers = [
+        _declared(each.name, each, least=each.least, most=each.most) for each in spec.workers
+    ]
     return {
         group.name: replace(made.get(group.name, group), least=group.least, most=group.most)
         for group in (head, *workers)
@@ -51,7 +62,9 @@ def of_file(spec: ClusterSpec, cluster: Object | None) -> dict[str, Group]:
 
 
 def differences(spec: ClusterSpec, cluster: Object | None) -> Iterator[str]:
-    """Return of which groups the cluster has other numbers than its file says: `cpu: 2 nodes now, 3 nodes desired`."""
+    """Return of which groups the cluster has other numbers than its file says: `cpu: 2 nodes now, 3
+    nodes desired`.
+    """
     if cluster is None:
         return
     made = of_cluster(cluster)
@@ -63,14 +76,18 @@ def differences(spec: ClusterSpec, cluster: Object | None) -> Iterator[str]:
 
 
 def members(group: str, own: Sequence[Object]) -> list[Object]:
-    """Return the pods of a group, those that are ready first and those that are being removed last; only one head."""
+    """Return the pods of a group, those that are ready first and those that are being removed last;
+    only one head.
+    """
     ours = [pod for pod in own if pods.group(pod) == group]
     ours.sort(key=lambda pod: (pods.is_leaving(pod), not pods.is_ready(pod)))
     return ours[:1] if group == HEAD else ours
 
 
 def awaited(cluster: Object | None, own: Sequence[Object]) -> list[Object]:
-    """Return the pods that must run: of a group that grows, its fewest; nobody waits for what Ray adds."""
+    """Return the pods that must run: of a group that grows, its fewest; nobody waits for what Ray
+    adds.
+    """
     made = of_cluster(cluster)
     grows = {group.name: group.least for group in made.values() if group.most > group.least}
     names = dict.fromkeys(pods.group(pod) for pod in own)
@@ -80,7 +97,11 @@ def awaited(cluster: Object | None, own: Sequence[Object]) -> list[Object]:
 def missing(cluster: Object, own: Sequence[Object]) -> list[str]:
     """Return the groups that have too few pods; those that leave count until they are gone."""
     existing = [pods.group(pod) for pod in own]
-    return [group.name for group in of_cluster(cluster).values() if existing.count(group.name) < group.least]
+    return [
+        group.name
+        for group in of_cluster(cluster).values()
+        if existing.count(group.name) < group.least
+    ]
 
 
 def _declared(name: str, size: Head | WorkerGroup, *, least: int, most: int) -> Group:

@@ -54,7 +54,9 @@ def is_one(document: Mapping[str, Any]) -> bool:
 
 
 def convert(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return a cluster file's content, and sentences about what has no place in it, or another one."""
+    """Return a cluster file's content, and sentences about what has no place in it, or another
+    one.
+    """
     key = _CLUSTER_OF.get(document["kind"])
     if key is None:
         return _Conversion(document).run()
@@ -62,7 +64,9 @@ def convert(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     found, notes = _Conversion({**document, "kind": "RayCluster", "spec": rest.pop(key)}).run()
     for theirs, ours in _OF_A_JOB.items():
         if value := rest.pop(theirs, None):
-            notes.append(f"spec.{theirs} is the `{ours}:` of a job.yaml: {' '.join(str(value).split())}")
+            notes.append(
+                f"spec.{theirs} is the `{ours}:` of a job.yaml: {' '.join(str(value).split())}"
+            )
     return found, [*notes, *(f"spec.{name}: has no place here" for name in rest)]
 
 
@@ -78,28 +82,40 @@ class _Conversion:
         take = self._from.take
         for key in ("apiVersion", "kind"):
             take(key)
+
         name = self._named(str(take("metadata", "name") or "ray"), "the cluster")
         if namespace := take("metadata", "namespace"):
             self._kuberay["namespace"] = namespace
+
         if version := take("spec", "rayVersion"):
-            self._notes.append(f"spec.rayVersion {version}: the image's Ray counts, and cluster.up asks it")
+            self._notes.append(
+                f"spec.rayVersion {version}: the image's Ray counts, and cluster.up asks it"
+            )
 
         grows = take("spec", "enableInTreeAutoscaling") is True
         idle = take("spec", "autoscalerOptions", "idleTimeoutSeconds")
         self._autoscaler()
         head = self._group(("spec", "headGroupSpec"), "head")
         workers = []
+
         for index in range(len(self._from.see("spec", "workerGroupSpecs") or ())):
-            workers.append(self._workers(("spec", "workerGroupSpecs", index), grows=grows, idle=idle))
+            workers.append(
+                self._workers(("spec", "workerGroupSpecs", index), grows=grows, idle=idle)
+            )
 
         places: dict[str, tuple[Step, ...]] = {"head": ("spec", "headGroupSpec")}
-        places |= {group["name"]: ("spec", "workerGroupSpecs", index) for index, group in enumerate(workers)}
+        places |= {
+            group["name"]: ("spec", "workerGroupSpecs", index)
+            for index, group in enumerate(workers)
+        }
         env = self._shared_env(places)
         self._shared_pods(list(places.values()))
         file: dict[str, Any] = {"name": name, "backend": "kuberay", **_one_image([head, *workers])}
         sections = {"head": head, "workers": workers, "env": env, "kuberay": self._kuberay}
+
         if self._groups:
             self._kuberay["groups"] = self._groups
+
         file |= {key: value for key, value in sections.items() if value}
         return file, [*self._notes, *(f"{path}: has no place here" for path in self._from.left())]
 
@@ -120,13 +136,20 @@ class _Conversion:
             self._notes.append(f"{what} is called {name} here, not {written}")
         return name
 
-    def _workers(self, place: tuple[Step, ...], *, grows: bool, idle: float | None) -> dict[str, Any]:
+    def _workers(
+        self, place: tuple[Step, ...], *, grows: bool, idle: float | None
+    ) -> dict[str, Any]:
         """Return a group of workers."""
         take = self._from.take
-        group: dict[str, Any] = {"name": self._named(str(take(*place, "groupName") or "workers"), "a group")}
+        group: dict[str, Any] = {
+            "name": self._named(str(take(*place, "groupName") or "workers"), "a group")
+        }
         hosts = take(*place, "numOfHosts") or 1
         if hosts > 1:
-            self._notes.append(f"group {group['name']}: {hosts} hosts of each replica are nodes of their own here")
+            self._notes.append(
+                f"group {group['name']}: {hosts} hosts of each replica are nodes of their own here"
+            )
+
         least, wanted, most = self._replicas(place, group["name"], grows=grows)
         own_idle = take(*place, "idleTimeoutSeconds")
         if grows and most > least:
@@ -135,111 +158,171 @@ class _Conversion:
                 group["idle_timeout"] = f"{idle}s"
         else:
             group["count"] = wanted * hosts
+
         return {**group, **self._group(place, group["name"])}
 
     def _replicas(self, place: tuple[Step, ...], name: str, *, grows: bool) -> tuple[int, int, int]:
-        """Return the least, the wanted and the most replicas, as KubeRay takes them (GetWorkerGroupDesiredReplicas)."""
-        replicas, least, most = (self._from.take(*place, f"{key}eplicas") for key in ("r", "minR", "maxR"))
+        """Return the least, the wanted and the most replicas, as KubeRay takes them
+        (GetWorkerGroupDesiredReplicas).
+        """
+        replicas, least, most = (
+            self._from.take(*place, f"{key}eplicas") for key in ("r", "minR", "maxR")
+        )
         least = least or 0
         most = _UNBOUNDED if most is None else most
         wanted = min(max(replicas or 0, least), most)
+
         if self._from.take(*place, "suspend"):
             self._notes.append(f"group {name}: suspended, so it has no nodes")
             return 0, 0, 0
+
         if replicas is not None and wanted != replicas:
-            self._notes.append(f"group {name} has {wanted}, not {replicas}: minReplicas and maxReplicas bound it")
+            self._notes.append(
+                f"group {name} has {wanted}, not {replicas}: minReplicas and maxReplicas bound it"
+            )
+
         if grows and most == _UNBOUNDED:
             most = max(wanted, least + 1)
             self._notes.append(
-                f"group {name}: grows without a limit there; `max: {most}` is written, which may be too few"
+                f"group {name}: grows without a limit there; `max: {most}` is written, which may "
+                "be too few"
             )
+
         return least, wanted, most
 
     def _group(self, place: tuple[Step, ...], name: str) -> dict[str, Any]:
-        """Return what the head and a group of workers have alike; pods' own words go to kuberay.groups."""
+        """Return what the head and a group of workers have alike; pods' own words go to
+        kuberay.groups.
+        """
         found = self._sizes(place, name)
         if self._from.see(*place, "serviceType") == "ClusterIP":
             self._from.take(*place, "serviceType")
+
         if image := self._from.take(*_container(place), "image"):
             found["image"] = image
+
         for key in _OURS:
             self._from.take(*_container(place), key)
+
         found |= self._start(place, name, found)
 
         pods: dict[str, Any] = self._groups.get(name, {})
         template = (*place, "template")
+
         for key in ("labels", "annotations"):
             value = self._from.take(*template, "metadata", key) or {}
             taken = [each for each in value if is_set_by_kuberay(each)]
-            self._notes += [f"{key} of {name}: {each} is set by KubeRay or Trainyard" for each in taken]
+            self._notes += [
+                f"{key} of {name}: {each} is set by KubeRay or Trainyard" for each in taken
+            ]
             if own := {each: text for each, text in value.items() if each not in taken}:
                 pods[key] = own
+
         for theirs, ours in {**_PODS, **_CLASSES}.items():
             if value := self._from.take(*template, "spec", theirs):
-                pods[ours] = [_toleration(each) for each in value] if ours == "tolerations" else value
+                pods[ours] = (
+                    [_toleration(each) for each in value] if ours == "tolerations" else value
+                )
+
         if pods:
             self._groups[name] = pods
+
         return found
 
     def _sizes(self, place: tuple[Step, ...], name: str) -> dict[str, Any]:
-        """Return CPUs, memory and GPUs: what the container may use, and what it asks for if that is less."""
+        """Return CPUs, memory and GPUs: what the container may use, and what it asks for if that is
+        less.
+        """
         resources = (*_container(place), "resources")
-        limits, requests = (self._from.take(*resources, kind) or {} for kind in ("limits", "requests"))
+        limits, requests = (
+            self._from.take(*resources, kind) or {} for kind in ("limits", "requests")
+        )
         asked = {**requests, **limits}
         found: dict[str, Any] = {}
         own: dict[str, Any] = {}
+
         if without := sorted({"cpu", "memory"} & requests.keys() - limits.keys()):
-            self._notes.append(f"{' and '.join(without)} of {name}: what is requested is the limit, too")
+            self._notes.append(
+                f"{' and '.join(without)} of {name}: what is requested is the limit, too"
+            )
+
         if "cpu" in asked:
             cpus = quantity(str(asked["cpu"]))
             found["cpus"] = ceil(cpus)
             if cpus != ceil(cpus):
-                self._notes.append(f"{asked['cpu']} CPUs of {name} became {ceil(cpus)}: nodes have whole ones")
+                self._notes.append(
+                    f"{asked['cpu']} CPUs of {name} became {ceil(cpus)}: nodes have whole ones"
+                )
             if "cpu" in requests and quantity(str(requests["cpu"])) < cpus:
                 own["cpus"] = quantity(str(requests["cpu"]))
+
         if "memory" in asked:
             found["memory"] = format_size(int(quantity(str(asked["memory"]))))
-            if "memory" in requests and quantity(str(requests["memory"])) < quantity(str(asked["memory"])):
+            if "memory" in requests and quantity(str(requests["memory"])) < quantity(
+                str(asked["memory"])
+            ):
                 own["memory"] = format_size(int(quantity(str(requests["memory"]))))
+
         if GPU in asked:
             found["gpus"] = int(quantity(str(asked[GPU])))
+
         others = sorted(asked.keys() - {"cpu", "memory", GPU})
         for key in others:
             # A vendor's resource has a domain.
-            why = f"kuberay.gpu_resource names another GPU than {GPU}" if "/" in key else "has no place here"
+            why = (
+                f"kuberay.gpu_resource names another GPU than {GPU}"
+                if "/" in key
+                else "has no place here"
+            )
             self._notes.append(f"{key} of {name}: {why}")
+
         if own:
             self._groups[name] = {"requests": own}
+
         return found
 
-    def _start(self, place: tuple[Step, ...], name: str, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    def _start(
+        self, place: tuple[Step, ...], name: str, sizes: Mapping[str, Any]
+    ) -> dict[str, Any]:
         """Return what `ray start` is told, in the words of a cluster file."""
         told: dict[str, Any] = self._from.take(*place, "rayStartParams") or {}
         found: dict[str, Any] = {}
-        words = {key: value for key, value in told.items() if key in _WORDS and not is_for_a_shell(value)}
+        words = {
+            key: value for key, value in told.items() if key in _WORDS and not is_for_a_shell(value)
+        }
         if "num-cpus" in words:
             found["cpus"] = int(words["num-cpus"])
+
         if "num-gpus" in words:
             found["gpus"] = int(words["num-gpus"])
+
         if "resources" in words:
             found |= self._resources(name, _quoted(words["resources"]))
+
         if "labels" in words:
             found["labels"] = dict(pair.split("=", 1) for pair in str(words["labels"]).split(","))
+
         # KubeRay 1.5: what the group itself says counts before its rayStartParams.
         found |= self._resources(name, self._from.take(*place, "resources") or {})
         if labels := self._from.take(*place, "labels"):
             found["labels"] = labels
 
-        ray_start, notes = placed({key: value for key, value in told.items() if key not in words}, name)
+        ray_start, notes = placed(
+            {key: value for key, value in told.items() if key not in words}, name
+        )
         if ray_start:
             found["ray_start"] = ray_start
+
         self._notes += notes
         if found.get("cpus") == 0 and sizes.get("cpus", 0) > 1:
             self._request_all(name, sizes["cpus"])
+
         return found
 
     def _request_all(self, name: str, cpus: int) -> None:
-        """Request all CPUs for Ray itself: without CPUs for tasks a node may use what it requests."""
+        """Request all CPUs for Ray itself: without CPUs for tasks a node may use what it
+        requests.
+        """
         requests = self._groups.setdefault(name, {}).setdefault("requests", {})
         if "cpus" in requests:
             self._notes.append(f"{name} requests all of its {cpus} CPUs, not {requests['cpus']:g}")
@@ -251,40 +334,58 @@ class _Conversion:
         return found
 
     def _shared_env(self, places: Mapping[str, tuple[Step, ...]]) -> dict[str, str]:
-        """Return the variables that all containers have with the same value; the others become their group's."""
+        """Return the variables that all containers have with the same value; the others become
+        their group's.
+        """
         each = {}
         for group, place in places.items():
             entries = self._from.take(*_container(place), "env") or []
             each[group] = {entry["name"]: entry.get("value") for entry in entries}
+
         shared = {
             name: str(value)
             for name, value in each["head"].items()
             if value is not None and all(env.get(name) == value for env in each.values())
         }
+
         ours = [name for name, value in shared.items() if is_set_here(name, value)]
         if ours:
             self._notes.append(f"{', '.join(ours)}: Trainyard sets this itself")
             shared = {name: value for name, value in shared.items() if name not in ours}
+
         for group, env in each.items():
-            others = {name: value for name, value in env.items() if name not in shared and name not in ours}
+            others = {
+                name: value
+                for name, value in env.items()
+                if name not in shared and name not in ours
+            }
             if from_elsewhere := [name for name, value in others.items() if value is None]:
                 self._notes.append(f"{', '.join(from_elsewhere)} of {group}: `env` has text alone")
+
             own = {name: str(value) for name, value in others.items() if value is not None}
             if taken := [name for name, value in own.items() if is_set_here(name, value)]:
                 self._notes.append(f"{', '.join(taken)} of {group}: Trainyard sets this itself")
+
             if own := {name: value for name, value in own.items() if name not in taken}:
                 self._groups.setdefault(group, {})["env"] = own
+
         return shared
 
     def _shared_pods(self, places: Sequence[tuple[Step, ...]]) -> None:
         """Take account, pull secrets and volumes, where all pods have the same."""
         specs = [(*place, "template", "spec") for place in places]
-        for theirs, ours in (("serviceAccountName", "service_account"), ("imagePullSecrets", "pull_secrets")):
+        for theirs, ours in (
+            ("serviceAccountName", "service_account"),
+            ("imagePullSecrets", "pull_secrets"),
+        ):
             values = [self._from.see(*spec, theirs) for spec in specs]
             if values[0] and all(value == values[0] for value in values):
                 for spec in specs:
                     self._from.take(*spec, theirs)
-                self._kuberay[ours] = values[0] if ours == "service_account" else [one["name"] for one in values[0]]
+                if ours == "service_account":
+                    self._kuberay[ours] = values[0]
+                else:
+                    self._kuberay[ours] = [one["name"] for one in values[0]]
 
         volumes = [self._mounted(place) for place in places]
         self._shared_memory(volumes)
@@ -292,19 +393,27 @@ class _Conversion:
         own = [volume for volume in shared if not _is_everywhere(volume)]
         if own:
             self._kuberay["volumes"] = own
+
         for place, mounted in zip(places, volumes, strict=True):
-            taken = [volume["target"] for volume in mounted if volume in own or _is_everywhere(volume)]
+            taken = [
+                volume["target"] for volume in mounted if volume in own or _is_everywhere(volume)
+            ]
             self._forget_mounts(place, taken)
 
     def _shared_memory(self, volumes: Sequence[Sequence[dict[str, Any]]]) -> None:
         """Take the size of shared memory, where all that say one say the same."""
-        mounted = [volume for each in volumes for volume in each if volume["target"] == SHARED_MEMORY]
-        sizes = {volume["empty_dir"].get("size") for volume in mounted if "empty_dir" in volume} - {None}
+        mounted = [
+            volume for each in volumes for volume in each if volume["target"] == SHARED_MEMORY
+        ]
+        sizes = {volume["empty_dir"].get("size") for volume in mounted if "empty_dir" in volume} - {
+            None
+        }
         if len(sizes) == 1:
             self._kuberay["shm_size"] = sizes.pop()
         elif sizes:
             self._notes.append(
-                f"{SHARED_MEMORY} of {' or '.join(sorted(sizes))}: kuberay.shm_size is one for all nodes"
+                f"{SHARED_MEMORY} of {' or '.join(sorted(sizes))}: kuberay.shm_size is one for "
+                "all nodes"
             )
 
     def _mounted(self, place: tuple[Step, ...]) -> list[dict[str, Any]]:
@@ -312,6 +421,7 @@ class _Conversion:
         volumes = self._from.see(*place, "template", "spec", "volumes") or []
         sources = {volume["name"]: volume for volume in volumes}
         found = []
+
         for mount in self._from.see(*_container(place), "volumeMounts") or []:
             volume = sources.get(mount["name"], {})
             for ours, (theirs, key) in _VOLUMES.items():
@@ -319,8 +429,15 @@ class _Conversion:
                 if theirs in volume and is_plain and volume[theirs].keys() <= {key, "type"}:
                     entry = {"target": mount["mountPath"], ours: volume[theirs][key]}
                     found.append({**entry, "read_only": True} if mount.get("readOnly") else entry)
+
             if "emptyDir" in volume and is_plain:
-                found.append({"target": mount["mountPath"], "empty_dir": _empty_dir(volume["emptyDir"] or {})})
+                found.append(
+                    {
+                        "target": mount["mountPath"],
+                        "empty_dir": _empty_dir(volume["emptyDir"] or {}),
+                    }
+                )
+
         return found
 
     def _forget_mounts(self, place: tuple[Step, ...], targets: Sequence[str]) -> None:
@@ -358,7 +475,9 @@ def _empty_dir(written: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if size := written.get("sizeLimit"):
         found["size"] = format_size(int(quantity(str(size))))
-    return {**found, "memory": True} if written.get("medium") == "Memory" else found
+    if written.get("medium") == "Memory":
+        return {**found, "memory": True}
+    return found
 
 
 def _quoted(value: str) -> dict[str, Any]:

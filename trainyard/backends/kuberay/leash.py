@@ -1,4 +1,6 @@
-"""The leash of a cluster on Kubernetes: a pod of its own, which may delete this one RayCluster and nothing else."""
+"""The leash of a cluster on Kubernetes: a pod of its own, which may delete this one RayCluster and
+nothing else.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,15 @@ from trainyard.backends.kuberay.manifest import rendered
 from trainyard.backends.kuberay.snapshot import if_allowed
 from trainyard.backends.shared.leash import Leash, settings, source
 from trainyard.backends.shared.record import TOKEN_KEY
-from trainyard.seams.kube.types import DEPLOYMENT, RAY_CLUSTER, ROLE, ROLE_BINDING, SECRET, SERVICE_ACCOUNT, Object
+from trainyard.seams.kube.types import (
+    DEPLOYMENT,
+    RAY_CLUSTER,
+    ROLE,
+    ROLE_BINDING,
+    SECRET,
+    SERVICE_ACCOUNT,
+    Object,
+)
 
 KINDS = (SERVICE_ACCOUNT, ROLE, ROLE_BINDING, DEPLOYMENT)
 READY = "/tmp/trainyard-leash"  # noqa: S108 (in its own container)
@@ -21,7 +31,9 @@ _PART = "io.trainyard/part"
 
 
 def of(where: Location) -> Leash:
-    """Return the leash of the cluster at this location; it counts from when its RayCluster was made."""
+    """Return the leash of the cluster at this location; it counts from when its RayCluster was
+    made.
+    """
     return Leash(
         lambda: observe(where),
         lambda: made(location.ray_cluster(where)),
@@ -31,7 +43,9 @@ def of(where: Location) -> Leash:
 
 
 def made(ray_cluster: Object | None) -> float | None:
-    return None if ray_cluster is None else pods.seconds(ray_cluster["metadata"]["creationTimestamp"])
+    if ray_cluster is None:
+        return None
+    return pods.seconds(ray_cluster["metadata"]["creationTimestamp"])
 
 
 def _name(where: Location) -> str:
@@ -41,15 +55,28 @@ def _name(where: Location) -> str:
 def observe(where: Location) -> LeashStatus | None:
     """Return what its Deployment was made for, and why it is not there, if it is not."""
     deployment = if_allowed(where.kube.get, DEPLOYMENT, _name(where), namespace=where.namespace)
-    written = ((deployment or {"metadata": {}})["metadata"].get("annotations") or {}).get(naming.LEASH)
+    written = ((deployment or {"metadata": {}})["metadata"].get("annotations") or {}).get(
+        naming.LEASH
+    )
     if deployment is None or written is None:
         return None
+
     found = json.loads(written)
     available = pods.condition(deployment, "Available")
-    is_current = (deployment.get("status") or {}).get("observedGeneration") == deployment["metadata"].get("generation")
+    is_current = (deployment.get("status") or {}).get("observedGeneration") == deployment[
+        "metadata"
+    ].get("generation")
     holds = available.get("status") == "True" and is_current
-    since = pods.seconds(available["lastTransitionTime"]) if holds else None
-    problem = f"its pod is not ready: {kubectl(where)} -n {where.namespace} logs deployment/{_name(where)}"
+    since = None
+
+    if holds:
+        since = pods.seconds(available["lastTransitionTime"])
+
+    problem = (
+        f"its pod is not ready: {kubectl(where)} -n {where.namespace} logs "
+        f"deployment/{_name(where)}"
+    )
+
     return LeashStatus(found["idle"], found["deadline"], since, "" if holds else problem)
 
 
@@ -58,25 +85,36 @@ def put(where: Location, leash: LeashStatus) -> None:
     live = location.ray_cluster(where)
     if live is None:
         return
-    owner = {"apiVersion": RAY_CLUSTER.api, "kind": RAY_CLUSTER.name, "name": where.name, "uid": pods.uid(live)}
+
+    owner = {
+        "apiVersion": RAY_CLUSTER.api,
+        "kind": RAY_CLUSTER.name,
+        "name": where.name,
+        "uid": pods.uid(live),
+    }
     for document in documents(where, leash, live, owner):
         kind = next(kind for kind in KINDS if kind.name == document["kind"])
         where.kube.apply(kind, document, namespace=where.namespace)
+
     for secret in _secrets(where):
         _own(where, secret, [owner])
 
 
 def documents(where: Location, leash: LeashStatus, live: Object, owner: Object) -> Sequence[Object]:
-    """Return the objects: on hosts, with logins and as the user as the head, whose image it runs."""
+    """Return the objects: on hosts, with logins and as the user as the head, whose image it
+    runs.
+    """
     head = live["spec"]["headGroupSpec"]["template"]["spec"]
     container = head["containers"][0]
     labels = {**naming.labels(where.name), _PART: "leash"}
+
     metadata = {
         "name": _name(where),
         "namespace": where.namespace,
         "labels": naming.labels(where.name),
         "ownerReferences": [owner],
     }
+
     given = settings(
         leash,
         dashboard=f"http://{where.name}-head-svc:{naming.DASHBOARD_PORT}",
@@ -84,7 +122,15 @@ def documents(where: Location, leash: LeashStatus, live: Object, owner: Object) 
         ready=READY,
         kubernetes={"namespace": where.namespace, "name": where.name, "uid": owner["uid"]},
     )
-    of_head = ("imagePullSecrets", "nodeSelector", "tolerations", "priorityClassName", "securityContext")
+
+    of_head = (
+        "imagePullSecrets",
+        "nodeSelector",
+        "tolerations",
+        "priorityClassName",
+        "securityContext",
+    )
+
     values = {
         "metadata": metadata,
         "deployment_metadata": {**metadata, "annotations": {naming.LEASH: settings(leash)}},
@@ -98,6 +144,7 @@ def documents(where: Location, leash: LeashStatus, live: Object, owner: Object) 
         "ready": READY,
         "secret": naming.token_secret(where.name),
     }
+
     items: Sequence[Object] = rendered("leash", values)["items"]
     return items
 
@@ -119,7 +166,8 @@ def _secrets(where: Location) -> list[Object]:
     return [
         secret
         for name in (naming.token_secret(where.name), naming.pull_secret(where.name))
-        if (secret := where.kube.get(SECRET, name, namespace=where.namespace)) and is_ours(secret, where.name)
+        if (secret := where.kube.get(SECRET, name, namespace=where.namespace))
+        and is_ours(secret, where.name)
     ]
 
 

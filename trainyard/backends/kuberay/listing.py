@@ -1,4 +1,6 @@
-"""Clusters of ours on Kubernetes, by their label: where the files and records of this machine say that clusters are."""
+"""Clusters of ours on Kubernetes, by their label: where the files and records of this machine say
+that clusters are.
+"""
 
 from __future__ import annotations
 
@@ -37,33 +39,43 @@ def discover(
             locations[spec.name] = location.find(spec, tools, spec.kuberay)
         except TrainyardError as error:
             problems[spec.name] = in_a_line(error)
+
     every = [*(where.kube for where in locations.values()), *_recorded(states, environ)]
     kubes = {(kube.context, kube.server): kube for kube in every}
     answers = dict(zip(kubes, side_by_side(ask, kubes.values()), strict=True))
     refused = {key: answer for key, answer in answers.items() if isinstance(answer, TrainyardError)}
+
     for name, where in locations.items():
         refusal = refused.get((where.kube.context, where.kube.server))
         if refusal and not isinstance(refusal, ForbiddenError):
             problems[name] = f"Kubernetes of {where.kube.place}: {refusal.what}"
+
     known = {(where.kube.server, where.namespace, name) for name, where in locations.items()}
     others: dict[tuple[str, str, str], FoundCluster] = {}
     for key, answer in answers.items():
         for cluster in () if isinstance(answer, TrainyardError) else answer:
             # Several contexts may lead to one server.
             metadata = cluster["metadata"]
-            others.setdefault((key[1], metadata["namespace"], metadata["name"]), found_cluster(kubes[key], cluster))
+            others.setdefault(
+                (key[1], metadata["namespace"], metadata["name"]),
+                found_cluster(kubes[key], cluster),
+            )
+
     return Discovered(
         locations={name: str(where) for name, where in locations.items()},
         problems=problems,
         others=tuple(others[key] for key in sorted(others) if key not in known),
         remarks=tuple(
-            f"Kubernetes of {kubes[key].place} ({kubes[key].server}): {error.what}" for key, error in refused.items()
+            f"Kubernetes of {kubes[key].place} ({kubes[key].server}): {error.what}"
+            for key, error in refused.items()
         ),
     )
 
 
 def ask(kube: Kube, *, seconds: float = ANSWER_SECONDS) -> list[Object] | TrainyardError:
-    """Return the RayClusters with our label; or why one Kubernetes did not, or may not, tell them."""
+    """Return the RayClusters with our label; or why one Kubernetes did not, or may not, tell
+    them.
+    """
     try:
         return within(seconds, lambda: kube.list(RAY_CLUSTER, labels=naming.CLUSTER))
     except ForbiddenError as error:
@@ -78,18 +90,27 @@ def found_cluster(kube: Kube, cluster: Object) -> FoundCluster:
     """Return a RayCluster of ours with the flags that mean it."""
     metadata = cluster["metadata"]
     where = Location(kube, metadata["namespace"], metadata["name"])
-    is_ready = (cluster.get("status") or {}).get("state") == "ready" and not metadata.get("deletionTimestamp")
+    is_ready = (cluster.get("status") or {}).get("state") == "ready" and not metadata.get(
+        "deletionTimestamp"
+    )
     flags = f"--set kuberay.namespace={where.namespace} --set kuberay.context={kube.context}"
     return FoundCluster(where.name, str(where), is_ready, flags)
 
 
 def _recorded(states: Sequence[Path], environ: Mapping[str, str]) -> Iterator[Kube]:
-    """Yield where clusters without a file here are recorded to be, as far as a kubeconfig still leads there."""
+    """Yield where clusters without a file here are recorded to be, as far as a kubeconfig still
+    leads there.
+    """
     for state in states:
         record = read_json(state / "cluster.json") or {}
-        files = {"KUBECONFIG": record["kubeconfig"]} if record.get("kubeconfig") else {}
+        if record.get("kubeconfig"):
+            files = {"KUBECONFIG": record["kubeconfig"]}
+        else:
+            files = {}
         try:
-            yield api.connect(config.access({**environ, **files}, context=record.get("context") or None))
+            yield api.connect(
+                config.access({**environ, **files}, context=record.get("context") or None)
+            )
         except TrainyardError:
             # Its record is listed with what removes it.
             continue

@@ -1,4 +1,6 @@
-"""Where a cluster lives on Kubernetes: the API server, the namespace, and what is written down about them."""
+"""Where a cluster lives on Kubernetes: the API server, the namespace, and what is written down
+about them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from trainyard.seams.kube.types import RAY_CLUSTER, Object
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection
 
-# Keys of the section that say where a cluster is; given on the command line, they are meant for this very command.
+# Keys of the section that say where a cluster is; given on the command line, they are meant for
+# this very command.
 _KEYS = ("namespace", "context", "kubeconfig")
 
 
@@ -27,8 +30,8 @@ _KEYS = ("namespace", "context", "kubeconfig")
 class Location:
     """A namespace of one Kubernetes, and the name of the cluster that lives there, or is to.
 
-    `section` is what the caller says about kubeconfig, pods and operator: of a cluster file's `kuberay`, or its own.
-    `owner` is who we are to others.
+    `section` is what the caller says about kubeconfig, pods and operator: of a cluster file's
+    `kuberay`, or its own. `owner` is who we are to others.
     """
 
     kube: Kube
@@ -43,7 +46,8 @@ class Location:
 
 @dataclass(frozen=True)
 class Record:
-    """What is written down, so that a cluster is found although its file or the kubeconfig's context changed.
+    """What is written down, so that a cluster is found although its file or the kubeconfig's
+    context changed.
 
     `kubeconfig` is written as $KUBECONFIG is.
     """
@@ -60,27 +64,35 @@ class Record:
 
 
 def find(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Location:
-    """Return where the cluster is, or is to be: what is written down counts, whatever the file says by now.
+    """Return where the cluster is, or is to be: what is written down counts, whatever the file says
+    by now.
 
-    Raises RequestError if the recorded context leads to another server by now, or another location was given on the
-    command line: whoever types it means that one.
+    Raises RequestError if the recorded context leads to another server by now, or another location
+    was given on the command line: whoever types it means that one.
     """
     record = read(tools)
     if record is None:
         return of_section(spec, tools, section)
     if _given(tools):
         refuse_other(tools, of_section(spec, tools, section))
-    kube = api.connect(config.access({**tools.environ, "KUBECONFIG": record.kubeconfig}, context=record.context))
+    kube = api.connect(
+        config.access({**tools.environ, "KUBECONFIG": record.kubeconfig}, context=record.context)
+    )
     location = Location(kube, record.namespace, spec.name, section, _owner(tools))
     refuse_other(tools, location)
     return location
 
 
 def of_section(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Location:
-    """Return where the section wants the cluster to be, whatever is written down. Raises PrerequisiteError."""
+    """Return where the section wants the cluster to be, whatever is written down. Raises
+    PrerequisiteError.
+    """
     kube = api.connect(
         config.access(
-            tools.environ, kubeconfig=section.kubeconfig, context=section.context, relative_to=tools.directory
+            tools.environ,
+            kubeconfig=section.kubeconfig,
+            context=section.context,
+            relative_to=tools.directory,
         )
     )
     return Location(kube, section.namespace, spec.name, section, _owner(tools))
@@ -94,18 +106,30 @@ def _owner(tools: Tools) -> str:
 
 
 def refuse_other(tools: Tools, location: Location) -> None:
-    """Raise RequestError if the cluster was made in another namespace, or on another Kubernetes, than this one."""
+    """Raise RequestError if the cluster was made in another namespace, or on another Kubernetes,
+    than this one.
+    """
     record = read(tools)
-    if record is None or (record.namespace, record.server) == (location.namespace, location.kube.server):
+    if record is None or (record.namespace, record.server) == (
+        location.namespace,
+        location.kube.server,
+    ):
         return
+
     given = " and ".join(f"--set {override}" for override in _given(tools))
     raise RequestError(
-        f"cluster {record.name} is in {record}; now {location} ({location.kube.server}) is asked for",
+        f"cluster {record.name} is in {record}; now {location} ({location.kube.server}) is asked "
+        "for",
         where=str(tools.source) if tools.source else None,
         hint="To mean that one, "
-        + (f"leave out {given}. " if given else "change the file back, or give its kubeconfig (KUBECONFIG=...). ")
+        + (
+            f"leave out {given}. "
+            if given
+            else "change the file back, or give its kubeconfig (KUBECONFIG=...). "
+        )
         + "For a second cluster, give it another name: a name is one cluster on this machine. "
-        "To move this one, remove it there first: trainyard cluster.down. If that Kubernetes is gone for good, or only "
+        "To move this one, remove it there first: trainyard cluster.down. If that Kubernetes is "
+        "gone for good, or only "
         f"got another address: rm -r {tools.state}",
     )
 
@@ -119,7 +143,10 @@ def read(tools: Tools) -> Record | None:
 
 def record_of(location: Location) -> Record:
     kube = location.kube
-    return Record(location.name, kube.context, kubeconfig(kube), location.namespace, kube.server, location.owner)
+    file = kubeconfig(kube)
+    return Record(
+        location.name, kube.context, file, location.namespace, kube.server, location.owner
+    )
 
 
 def write(tools: Tools, location: Location) -> None:
@@ -136,27 +163,40 @@ def kubectl(location: Location) -> str:
 
 
 def kubectl_words(location: Location) -> list[str]:
-    """Return how to call kubectl for the same Kubernetes; that several files are one it knows of $KUBECONFIG only."""
+    """Return how to call kubectl for the same Kubernetes; that several files are one it knows of
+    $KUBECONFIG only.
+    """
     files = location.kube.access.files
-    named = ["--kubeconfig", str(files[0])] if len(files) == 1 else []
+    if len(files) == 1:
+        named = ["--kubeconfig", str(files[0])]
+    else:
+        named = []
     return ["kubectl", *named, "--context", location.kube.context]
 
 
 def exec_words(location: Location, pod: Object, command: str, *, terminal: bool) -> list[str]:
-    """Return what kubectl is given for a shell in a node's container, or for a command line there."""
-    container = naming.HEAD_CONTAINER if pods.is_head(pod) else naming.WORKER_CONTAINER
+    """Return what kubectl is given for a shell in a node's container, or for a command line
+    there.
+    """
+    if pods.is_head(pod):
+        container = naming.HEAD_CONTAINER
+    else:
+        container = naming.WORKER_CONTAINER
     words = ["--namespace", location.namespace, "exec", "-it" if terminal else "-i", pods.name(pod)]
     return [*words, "--container", container, "--", *shell_words(command)]
 
 
 def ray_cluster(location: Location) -> Object | None:
-    """Return the cluster's RayCluster, None if there is none. Raises RequestError if it is somebody else's."""
+    """Return the cluster's RayCluster, None if there is none. Raises RequestError if it is somebody
+    else's.
+    """
     live = location.kube.get(RAY_CLUSTER, location.name, namespace=location.namespace)
     if live is None or is_ours(live, location.name):
         return live
     service = f"{location.namespace}/{location.name}-head-svc"
     raise RequestError(
-        f"a RayCluster called {location.name} is in namespace {location.namespace}, and Trainyard did not make it",
+        f"a RayCluster called {location.name} is in namespace {location.namespace}, and "
+        "Trainyard did not make it",
         where=location.kube.place,
         hint="Give yours another name (`name:` in the cluster file); "
         f"or use that one: `backend: existing` with `existing: {{service: {service}}}`.",
@@ -170,7 +210,9 @@ def is_ours(found: Object, name: str) -> bool:
 def owners(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return name and uid of each RayCluster that an object belongs to."""
     every = found["metadata"].get("ownerReferences") or ()
-    return [(owner["name"], str(owner["uid"])) for owner in every if owner["kind"] == RAY_CLUSTER.name]
+    return [
+        (owner["name"], str(owner["uid"])) for owner in every if owner["kind"] == RAY_CLUSTER.name
+    ]
 
 
 def _given(tools: Tools) -> list[str]:

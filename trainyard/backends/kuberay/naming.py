@@ -1,4 +1,6 @@
-"""How everything of a cluster is called and labelled on Kubernetes: that is how it is found again."""
+"""How everything of a cluster is called and labelled on Kubernetes: that is how it is found
+again.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 CLUSTER = "io.trainyard/cluster"
-# On what we made besides clusters: a namespace, the operator; `cluster.down --purge` removes nothing else.
+# On what we made besides clusters: a namespace, the operator; `cluster.down --purge` removes
+# nothing else.
 MADE_BY = "app.kubernetes.io/managed-by"
 US = "trainyard"
 # Annotations of the RayCluster.
@@ -44,8 +47,8 @@ def token_secret(name: str) -> str:
     return name
 
 
-# Secrets that images are pulled with; no cluster's token can have these names, for their dots. `image.verify` has one
-# of its own: the cluster's may come or go meanwhile.
+# Secrets that images are pulled with; no cluster's token can have these names, for their dots.
+# `image.verify` has one of its own: the cluster's may come or go meanwhile.
 def pull_secret(name: str) -> str:
     return f"{name}.pull"
 
@@ -59,12 +62,15 @@ def claim(name: str) -> str:
 
 
 def of_pods(name: str) -> str:
-    """Return the name of what is about the cluster's pods: its disruption budget, its network policy."""
+    """Return the name of what is about the cluster's pods: its disruption budget, its network
+    policy.
+    """
     return f"{name}-nodes"
 
 
 def node_name(pod: Mapping[str, Any]) -> str:
-    """Return the Ray node's name of a pod: `head`, or the group and the end of the pod's name, such as `gpu-x7k2p`.
+    """Return the Ray node's name of a pod: `head`, or the group and the end of the pod's name, such
+    as `gpu-x7k2p`.
 
     The pod's own command makes the same name of $HOSTNAME (kuberay/raycluster.yaml.j2).
     """

@@ -25,8 +25,12 @@ class _Seen(NamedTuple):
     is_pulling: bool = False
 
 
-def statuses(declared: Iterable[Group], snapshot: Snapshot, alive: frozenset[str]) -> tuple[NodeStatus, ...]:
-    """Return the nodes of these groups, and those that only have pods; `alive` are the names that Ray calls alive."""
+def statuses(
+    declared: Iterable[Group], snapshot: Snapshot, alive: frozenset[str]
+) -> tuple[NodeStatus, ...]:
+    """Return the nodes of these groups, and those that only have pods; `alive` are the names that
+    Ray calls alive.
+    """
     known = {group.name: group for group in declared}
     for pod in snapshot.pods:
         known.setdefault(pods.group(pod), Group(pods.group(pod), 0, 0))
@@ -34,11 +38,15 @@ def statuses(declared: Iterable[Group], snapshot: Snapshot, alive: frozenset[str
 
 
 def text(nodes: Iterable[NodeStatus]) -> str:
-    """Return what there is to say of nodes, each thing once: `head: pulls the image; a, b: waits for the head`."""
+    """Return what there is to say of nodes, each thing once: `head: pulls the image; a, b: waits
+    for the head`.
+    """
     named: dict[str, list[str]] = {}
     for node in nodes:
         named.setdefault(node.detail, []).append(node.name)
-    return "; ".join(f"{wording.named(names)}: {detail}" for detail, names in named.items() if detail)
+    return "; ".join(
+        f"{wording.named(names)}: {detail}" for detail, names in named.items() if detail
+    )
 
 
 def expected(made: Iterable[Group], nodes: Iterable[NodeStatus]) -> Iterator[ExpectedNode]:
@@ -47,7 +55,10 @@ def expected(made: Iterable[Group], nodes: Iterable[NodeStatus]) -> Iterator[Exp
     Of a group that has more than its fewest nodes, Ray may remove any.
     """
     for group in made:
-        existing = [node.name for node in nodes if node.group == group.name and node.state not in ("absent", "surplus")]
+        existing = []
+        for node in nodes:
+            if node.group == group.name and node.state not in ("absent", "surplus"):
+                existing.append(node.name)
         optional = group.most > group.least and len(existing) > group.least
         for name in existing:
             yield _expected(name, group, optional=optional)
@@ -57,7 +68,9 @@ def expected(made: Iterable[Group], nodes: Iterable[NodeStatus]) -> Iterator[Exp
 
 
 def _expected(name: str, group: Group, *, optional: bool) -> ExpectedNode:
-    return ExpectedNode(name, group.name, group.cpus, group.gpus, group.memory, optional, group.resources)
+    return ExpectedNode(
+        name, group.name, group.cpus, group.gpus, group.memory, optional, group.resources
+    )
 
 
 def _statuses(group: Group, snapshot: Snapshot, alive: frozenset[str]) -> Iterator[NodeStatus]:
@@ -76,28 +89,36 @@ def _statuses(group: Group, snapshot: Snapshot, alive: frozenset[str]) -> Iterat
             seen.detail,
             is_pulling=seen.is_pulling,
         )
+
     for index in range(len(members), group.least):
-        yield NodeStatus(_unmade(group, index), group.name, "", "absent", group.cpus, group.gpus, "no pod")
+        yield NodeStatus(
+            _unmade(group, index), group.name, "", "absent", group.cpus, group.gpus, "no pod"
+        )
 
 
 def _unmade(group: Group, index: int) -> str:
-    return HEAD if group.name == HEAD else f"{group.name}-?{index + 1}"
+    if group.name == HEAD:
+        return HEAD
+    return f"{group.name}-?{index + 1}"
 
 
 def _seen(pod: Object, snapshot: Snapshot, alive: frozenset[str], *, surplus: bool) -> _Seen:
     cause = diagnosis.of_pod(pod, snapshot)
-    # What Ray calls alive runs tasks, whatever Kubernetes says: a kubelet that was started again calls its pods
-    # unready, and a control plane that was away calls hosts not ready.
+    # What Ray calls alive runs tasks, whatever Kubernetes says: a kubelet that was started again
+    # calls its pods unready, and a control plane that was away calls hosts not ready.
     lives = pods.runs_ray(pod) and naming.node_name(pod) in alive
     if cause and not (lives and cause.key == NOT_READY):
         # Every worker waits for its head for a while.
-        return _Seen("starting" if cause.key == diagnosis.WAITS_FOR_HEAD else "broken", cause.summary)
+        return _Seen(
+            "starting" if cause.key == diagnosis.WAITS_FOR_HEAD else "broken", cause.summary
+        )
     if surplus:
         return _Seen("surplus", LEAVES if pods.is_leaving(pod) else "is one too many")
     if lives:
         return _Seen("up", cause.summary if cause else "")
     if pods.is_leaving(pod):
         return _Seen("broken", LEAVES)
+
     return _Seen("starting", _doing(pod, snapshot), is_pulling=_is_pulling(pod, snapshot))
 
 

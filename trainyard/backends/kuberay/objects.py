@@ -1,4 +1,6 @@
-"""What a cluster needs beside its RayCluster: a namespace, its token, a login for its image, a claim for outputs."""
+"""What a cluster needs beside its RayCluster: a namespace, its token, a login for its image, a
+claim for outputs.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from trainyard.steps import YES, Answer, Step, no
 
 
 def namespace_step(location: Location, document: Object) -> Step:
-    """Return the step after which the namespace is there; one that we may not look at is taken to be."""
+    """Return the step after which the namespace is there; one that we may not look at is taken to
+    be.
+    """
 
     def done() -> Answer:
         try:
@@ -24,7 +28,9 @@ def namespace_step(location: Location, document: Object) -> Step:
             return YES
         if found is None:
             return no("there is none")
-        return no("it is being removed") if (found.get("status") or {}).get("phase") == "Terminating" else YES
+        if (found.get("status") or {}).get("phase") == "Terminating":
+            return no("it is being removed")
+        return YES
 
     title = f"Make namespace {location.namespace}"
     return Step("namespace", title, done, lambda: make(location, NAMESPACE, document))
@@ -40,33 +46,53 @@ def token_step(location: Location) -> Step:
             return no("there is none")
         if not any(owner == location.name for owner, _ in owners(secret)):
             refuse_foreign(secret, location, SECRET)
-        return YES if record.secret_token(secret) else no(f"the Secret {name} has none: remove it")
+        if record.secret_token(secret):
+            return YES
+        return no(f"the Secret {name} has none: remove it")
 
     def make_token() -> None:
         metadata = {"name": name, "labels": naming.labels(location.name)}
-        document = {"apiVersion": SECRET.api, "kind": SECRET.name, "metadata": metadata, "type": "Opaque"}
-        make(location, SECRET, {**document, "stringData": {record.TOKEN_KEY: secrets.token_hex(32)}})
+        document = {
+            "apiVersion": SECRET.api,
+            "kind": SECRET.name,
+            "metadata": metadata,
+            "type": "Opaque",
+        }
+
+        make(
+            location, SECRET, {**document, "stringData": {record.TOKEN_KEY: secrets.token_hex(32)}}
+        )
 
     return Step("token", "Make the cluster's token", done, make_token)
 
 
 def token(location: Location) -> str | None:
-    secret = location.kube.get(SECRET, naming.token_secret(location.name), namespace=location.namespace)
+    secret = location.kube.get(
+        SECRET, naming.token_secret(location.name), namespace=location.namespace
+    )
     return record.secret_token(secret) if secret else None
 
 
 def login_step(location: Location, document: Object | None) -> Step:
-    """Return the step after which kubelets have this login for the image, or none of ours where it needs none."""
+    """Return the step after which kubelets have this login for the image, or none of ours where it
+    needs none.
+    """
     name = naming.pull_secret(location.name)
 
     def done() -> Answer:
         secret = location.kube.get(SECRET, name, namespace=location.namespace)
         if document is None:
-            return no("one is there that is not needed") if secret and is_ours(secret, location.name) else YES
+            if secret and is_ours(secret, location.name):
+                return no("one is there that is not needed")
+            return YES
         if secret is None:
             return no("there is none")
+
         refuse_foreign(secret, location, SECRET)
-        return YES if secret.get("data") == document["data"] else no("it is another login")
+        if secret.get("data") == document["data"]:
+            return YES
+
+        return no("it is another login")
 
     def apply() -> None:
         if document is None:
@@ -78,28 +104,41 @@ def login_step(location: Location, document: Object | None) -> Step:
 
 
 def claim_step(location: Location, document: Object) -> Step:
-    """Return the step after which the claim for outputs is there, as the file wants it; claims can only grow."""
+    """Return the step after which the claim for outputs is there, as the file wants it; claims can
+    only grow.
+    """
     name = document["metadata"]["name"]
 
     def done() -> Answer:
         claim = location.kube.get(CLAIM, name, namespace=location.namespace)
         if claim is None:
             return no("there is none")
+
         refuse_foreign(claim, location, CLAIM)
-        is_same = {**claim["spec"], **document["spec"], "resources": None} == {**claim["spec"], "resources": None}
-        return YES if is_same and _size(claim) == _size(document) else no("the file wants another")
+        is_same = {**claim["spec"], **document["spec"], "resources": None} == {
+            **claim["spec"],
+            "resources": None,
+        }
+        if is_same and _size(claim) == _size(document):
+            return YES
+
+        return no("the file wants another")
 
     def make_or_change() -> None:
         try:
             if location.kube.get(CLAIM, name, namespace=location.namespace) is None:
                 make(location, CLAIM, document)
             else:
-                location.kube.patch(CLAIM, name, {"spec": document["spec"]}, namespace=location.namespace)
+                location.kube.patch(
+                    CLAIM, name, {"spec": document["spec"]}, namespace=location.namespace
+                )
         except InvalidError as error:
             raise RequestError(
-                f"the claim {name} cannot be changed to what the file asks for; the outputs are on it",
+                f"the claim {name} cannot be changed to what the file asks for; the outputs are "
+                "on it",
                 where=error.what,
-                hint="Change kuberay.storage back; or fetch what is on it, and remove it with the cluster: "
+                hint="Change kuberay.storage back; or fetch what is on it, and remove it with "
+                "the cluster: "
                 "trainyard cluster.down",
             ) from error
 
@@ -115,7 +154,8 @@ def refuse_foreign(found: Object, location: Location, kind: Kind) -> None:
     if is_ours(found, location.name):
         return
     raise RequestError(
-        f"a {kind.name} called {found['metadata']['name']} is in namespace {location.namespace}, and Trainyard did "
+        f"a {kind.name} called {found['metadata']['name']} is in namespace {location.namespace}, "
+        "and Trainyard did "
         "not make it",
         where=location.kube.place,
         hint="Give the cluster another name (`name:` in the cluster file).",
@@ -125,4 +165,6 @@ def refuse_foreign(found: Object, location: Location, kind: Kind) -> None:
 def make(location: Location, kind: Kind, document: Object) -> None:
     """Make an object, unless somebody else was faster."""
     with suppress(ConflictError):
-        location.kube.create(kind, document, namespace=location.namespace if kind.namespaced else None)
+        location.kube.create(
+            kind, document, namespace=location.namespace if kind.namespaced else None
+        )

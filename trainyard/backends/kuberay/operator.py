@@ -1,4 +1,6 @@
-"""The KubeRay operator: used where there is one, installed by Helm where there is none, its CRDs first."""
+"""The KubeRay operator: used where there is one, installed by Helm where there is none, its CRDs
+first.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,18 @@ from trainyard.steps import YES, Answer, Step, no, nothing
 # The chart's label (helm-chart/kuberay-operator/templates/deployment.yaml).
 LABELLED = "app.kubernetes.io/name=kuberay-operator"
 RAY_CLUSTERS = "rayclusters.ray.io"
-# How Helm releases of ours describe themselves. A Helm that was killed, or that failed, has written its own words.
+# How Helm releases of ours describe themselves. A Helm that was killed, or that failed, has written
+# its own words.
 BY_US = "by trainyard"
-# Without --wait, Helm takes seconds: a release that is pending for longer was left by a command that was killed.
+# Without --wait, Helm takes seconds: a release that is pending for longer was left by a command
+# that was killed.
 PENDING_SECONDS = 15
-# The operator's image is some 60 MB, and may come from far away. Longer than any cause is tolerated (debounce.STILL).
+# The operator's image is some 60 MB, and may come from far away. Longer than any cause is tolerated
+# (debounce.STILL).
 AVAILABLE_SECONDS = 360.0
-_IMAGE = re.compile(r"(?:^|/)(?:kuberay/operator|kuberay-operator)(?::v?(?P<version>\d+(?:\.\d+)+))?(?=[-:@]|$)")
+_IMAGE = re.compile(
+    r"(?:^|/)(?:kuberay/operator|kuberay-operator)(?::v?(?P<version>\d+(?:\.\d+)+))?(?=[-:@]|$)"
+)
 
 
 @dataclass(frozen=True)
@@ -50,24 +57,37 @@ class Kuberay:
 
 
 def read(location: Location, tools: Tools) -> Kuberay:
-    """Ask what there is. Raises PrerequisiteError where KubeRay is lacking, or too old, and not ours to install."""
+    """Ask what there is. Raises PrerequisiteError where KubeRay is lacking, or too old, and not
+    ours to install.
+    """
     kube = location.kube
     section = location.section.operator
-    kuberay = Kuberay(location, helm_of(location, tools), _chart(section, tools), kube.serves(RAY_CLUSTER), find(kube))
+    kuberay = Kuberay(
+        location,
+        helm_of(location, tools),
+        _chart(section, tools),
+        kube.serves(RAY_CLUSTER),
+        find(kube),
+    )
     if not section.install and (kuberay.operators == () or not kuberay.serves):
         raise PrerequisiteError(
             "there is no KubeRay operator, and the cluster file says that somebody else installs it",
             where="kuberay.operator.install: false",
-            hint=f"Have {versions.OLDEST_KUBERAY} or newer installed; or leave `install` out, and cluster.up does it.",
+            hint=f"Have {versions.OLDEST_KUBERAY} or newer installed; or leave `install` out, "
+            "and cluster.up does it.",
         )
+
     if kuberay.operators is None and not kuberay.serves:
         raise PrerequisiteError(
             "there is no KubeRay on this Kubernetes, and you may not install it",
             hint="Ask whoever runs it for the KubeRay operator with its CRDs, "
-            f"{versions.OLDEST_KUBERAY} or newer; or run cluster.up once with the rights to install it.",
+            f"{versions.OLDEST_KUBERAY} or newer; or run cluster.up once with the rights to "
+            "install it.",
         )
+
     if kuberay.operators and all(is_old(deployment) for deployment in kuberay.operators):
         raise _too_old(kuberay.operators[0], section)
+
     return kuberay
 
 
@@ -84,22 +104,32 @@ def helm_of(location: Location, tools: Tools) -> Helm:
 
 
 def how_to_apply(section: Section) -> str:
-    """Return how somebody brings CRDs up to a KubeRay: Helm installs them once, and never upgrades them."""
+    """Return how somebody brings CRDs up to a KubeRay: Helm installs them once, and never upgrades
+    them.
+    """
     return f"helm show crds {section.chart} | kubectl apply --server-side --force-conflicts -f -"
 
 
 def find(kube: Kube) -> tuple[Object, ...] | None:
-    """Return the Deployment of every operator, in any namespace; None if the user may not look for them."""
+    """Return the Deployment of every operator, in any namespace; None if the user may not look for
+    them.
+    """
     labelled = if_allowed(kube.list, DEPLOYMENT, labels=LABELLED)
-    return tuple(labelled or filter(_image, kube.list(DEPLOYMENT))) if labelled is not None else None
+    if labelled is not None:
+        return tuple(labelled or filter(_image, kube.list(DEPLOYMENT)))
+    return None
 
 
 def release_of_ours(helm: Helm, kube: Kube, section: Section) -> Release | None:
-    """Return the operator's Helm release if we installed it, or began to: then its namespace says so."""
+    """Return the operator's Helm release if we installed it, or began to: then its namespace says
+    so.
+    """
     release = helm.release(section.release, section.namespace)
     if release is None or release.description.startswith(BY_US):
         return release
-    return release if release.status != "deployed" and made_by_us(kube, section.namespace) else None
+    if release.status != "deployed" and made_by_us(kube, section.namespace):
+        return release
+    return None
 
 
 def made_by_us(kube: Kube, namespace: str) -> bool:
@@ -109,14 +139,19 @@ def made_by_us(kube: Kube, namespace: str) -> bool:
 
 def _chart(section: Section, tools: Tools) -> Chart:
     if section.chart.startswith((".", "/", "~")) or section.chart.endswith(".tgz"):
-        return Chart(str(tools.directory / section.chart.replace("~", tools.environ.get("HOME", "~"), 1)))
+        return Chart(
+            str(tools.directory / section.chart.replace("~", tools.environ.get("HOME", "~"), 1))
+        )
     return Chart(section.chart, repository=section.repository, version=section.version)
 
 
 def _image(deployment: Object) -> re.Match[str] | None:
     """Return what the image of a Deployment says, None if it is no operator's."""
     containers = deployment["spec"]["template"]["spec"].get("containers") or ()
-    return next(filter(None, (_IMAGE.search(container.get("image") or "") for container in containers)), None)
+    return next(
+        filter(None, (_IMAGE.search(container.get("image") or "") for container in containers)),
+        None,
+    )
 
 
 def is_old(deployment: Object) -> bool:
@@ -129,20 +164,26 @@ def is_old(deployment: Object) -> bool:
 def _too_old(deployment: Object, section: Section) -> PrerequisiteError:
     metadata = deployment["metadata"]
     return PrerequisiteError(
-        f"the KubeRay operator that is there is older than {versions.OLDEST_KUBERAY}, which clusters with a token need",
+        f"the KubeRay operator that is there is older than {versions.OLDEST_KUBERAY}, which "
+        "clusters with a token need",
         where=f"deployment {metadata['name']}, namespace {metadata['namespace']}",
-        hint="Trainyard replaces no operator, as other clusters depend on it. Have it upgraded, its CRDs first, "
+        hint="Trainyard replaces no operator, as other clusters depend on it. Have it upgraded, "
+        "its CRDs first, "
         f"for example to {versions.KUBERAY}: {how_to_apply(section)}",
     )
 
 
 def _crds_step(kuberay: Kuberay) -> Step:
-    """Return the step after which Kubernetes serves what the chart defines; the CRD of RayClusters comes last."""
+    """Return the step after which Kubernetes serves what the chart defines; the CRD of RayClusters
+    comes last.
+    """
     kube = kuberay.location.kube
     version = kuberay.chart.version
 
     def done() -> Answer:
-        return YES if kube.serves(RAY_CLUSTER) else no("RayClusters are not served yet")
+        if kube.serves(RAY_CLUSTER):
+            return YES
+        return no("RayClusters are not served yet")
 
     def apply() -> None:
         crds = kuberay.helm.crds(kuberay.chart)
@@ -163,8 +204,12 @@ def _operator_step(kuberay: Kuberay, *, after: str | None) -> Step:
         deployments = find(kube)
         if not deployments:
             return no("it is not installed")
-        if any(pods.condition(deployment, "Available").get("status") == "True" for deployment in deployments):
+        if any(
+            pods.condition(deployment, "Available").get("status") == "True"
+            for deployment in deployments
+        ):
             return YES
+
         _refuse_broken(kube, deployments[0], debounce, has_run=bool(kuberay.operators))
         return no("it does not run yet")
 
@@ -197,32 +242,51 @@ def _install(kuberay: Kuberay) -> None:
     kube = kuberay.location.kube
     _remove_half_made(kuberay)
     metadata = {"name": section.namespace, "labels": {naming.MADE_BY: naming.US}}
+
     if kube.get(NAMESPACE, section.namespace) is None:
-        objects.make(kuberay.location, NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+        objects.make(
+            kuberay.location,
+            NAMESPACE,
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata},
+        )
+
     helm.install(
-        section.release, kuberay.chart, section.namespace, section.values, description=f"{BY_US}: {section.version}"
+        section.release,
+        kuberay.chart,
+        section.namespace,
+        section.values,
+        description=f"{BY_US}: {section.version}",
     )
 
 
 def _remove_half_made(kuberay: Kuberay) -> None:
-    """Uninstall what a killed Helm of ours left behind. Raises PrerequisiteError for somebody else's release."""
+    """Uninstall what a killed Helm of ours left behind. Raises PrerequisiteError for somebody
+    else's release.
+    """
     section = kuberay.section
     helm = kuberay.helm
     release = helm.release(section.release, section.namespace)
+
     for _ in range(PENDING_SECONDS):
         if release is None or not release.status.startswith("pending-"):
             break
         time.sleep(1.0)
         release = helm.release(section.release, section.namespace)
+
     if release is None:
         return
+
     if release_of_ours(helm, kuberay.location.kube, section) is None:
         raise PrerequisiteError(
-            f"there is a Helm release {section.release} in namespace {section.namespace} that Trainyard did not make",
+            f"there is a Helm release {section.release} in namespace {section.namespace} that "
+            "Trainyard did not make",
             where=f"its status is {release.status}; {release.description}".rstrip("; "),
-            hint="If its operator runs by now, repeat the command, and it is used. If nobody needs that release: "
-            f"helm uninstall {section.release} -n {section.namespace}. Or name another one: kuberay.operator.release.",
+            hint="If its operator runs by now, repeat the command, and it is used. If nobody "
+            "needs that release: "
+            f"helm uninstall {section.release} -n {section.namespace}. Or name another one: "
+            "kuberay.operator.release.",
         )
+
     if release.status != "deployed":
         helm.uninstall(section.release, section.namespace)
 

@@ -1,4 +1,6 @@
-"""RayClusters that somebody else made on a Kubernetes, and the cluster file by which each is used as it is."""
+"""RayClusters that somebody else made on a Kubernetes, and the cluster file by which each is used
+as it is.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +16,26 @@ from trainyard.seams.kube.errors import ForbiddenError
 from trainyard.seams.kube.types import RAY_CLUSTER, Object
 
 
-def discover(environ: Mapping[str, str], *, context: str, namespace: str | None = None) -> list[OthersCluster]:
+def discover(
+    environ: Mapping[str, str], *, context: str, namespace: str | None = None
+) -> list[OthersCluster]:
     """Return them, of one namespace or of all that the context's user may list.
 
-    Raises PrerequisiteError without that context, and OutsideError where its Kubernetes does not tell them.
+    Raises PrerequisiteError without that context, and OutsideError where its Kubernetes does not
+    tell them.
     """
     kube = api.connect(config.access(environ, context=context))
     try:
         found = kube.list(RAY_CLUSTER, namespace=namespace)
     except ForbiddenError as error:
-        hint = None if namespace else "Name a namespace whose RayClusters you may list: --namespace NAME"
+        hint = None
+        if not namespace:
+            hint = "Name a namespace whose RayClusters you may list: --namespace NAME"
         raise OutsideError(error.what, where=kube.place, hint=hint) from error
-    others = [cluster for cluster in found if naming.CLUSTER not in (cluster["metadata"].get("labels") or {})]
+    others = []
+    for cluster in found:
+        if naming.CLUSTER not in (cluster["metadata"].get("labels") or {}):
+            others.append(cluster)
     return [_described(cluster, context) for cluster in others]
 
 
@@ -37,7 +47,10 @@ def _described(cluster: Object, context: str) -> OthersCluster:
     service = (status.get("head") or {}).get("serviceName")
     if not service:
         service = f"{name}-head-svc"
-        notes.append(f"RayCluster {namespace}/{name} has no head service yet: {service} is what KubeRay will call it")
+        notes.append(
+            f"RayCluster {namespace}/{name} has no head service yet: {service} is what KubeRay "
+            "will call it"
+        )
 
     section: dict[str, Any] = {"service": f"{namespace}/{service}", "context": context}
     file: dict[str, Any] = {"name": as_name(name), "backend": "existing", "existing": section}
@@ -46,6 +59,10 @@ def _described(cluster: Object, context: str) -> OthersCluster:
         section["token_secret"] = name
     else:
         file["auth"] = "none"
-        notes.append(f"RayCluster {namespace}/{name} has no token: whoever reaches its service runs code there")
+        notes.append(
+            f"RayCluster {namespace}/{name} has no token: whoever reaches its service runs code "
+            "there"
+        )
+
     is_up = status.get("state") == "ready" and not cluster["metadata"].get("deletionTimestamp")
     return OthersCluster(name, namespace, is_up=is_up, file=file, notes=tuple(notes))

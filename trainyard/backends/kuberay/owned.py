@@ -1,4 +1,6 @@
-"""Objects that belong to the RayCluster, and go with it: its disruption budget, its network policy."""
+"""Objects that belong to the RayCluster, and go with it: its disruption budget, its network
+policy.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ _TITLES = {
 
 
 def steps(where: Location, documents: Documents, *, after: str) -> Iterator[Step]:
-    """Yield the steps after which there is what the file asks for, and no longer what it does not."""
+    """Yield the steps after which there is what the file asks for, and no longer what it does
+    not.
+    """
     wanted = {BUDGET: documents.budget, NETWORK_POLICY: documents.network_policy}
     for kind, document in wanted.items():
         if document is not None:
@@ -31,7 +35,11 @@ def steps(where: Location, documents: Documents, *, after: str) -> Iterator[Step
 def left(where: Location, uids: frozenset[str]) -> list[tuple[Kind, Object]]:
     """Return what belongs to RayClusters with these uids."""
     every = ((kind, _of_ours(where, kind)) for kind in _TITLES)
-    return [(kind, found) for kind, found in every if found and any(uid in uids for _, uid in owners(found))]
+    return [
+        (kind, found)
+        for kind, found in every
+        if found and any(uid in uids for _, uid in owners(found))
+    ]
 
 
 def _step(where: Location, kind: Kind, document: Object, *, after: str) -> Step:
@@ -44,18 +52,22 @@ def _step(where: Location, kind: Kind, document: Object, *, after: str) -> Step:
             return no("there is none")
         refuse_foreign(found, where, kind)
         is_owned = any(uid == pods.uid(live) for _, uid in owners(found))
-        return YES if is_owned else no("it is the former cluster's")
+        if is_owned:
+            return YES
+        return no("it is the former cluster's")
 
     def apply() -> None:
         live = location.ray_cluster(where)
         if live is None:
             return
+
         owner = {
             "apiVersion": RAY_CLUSTER.api,
             "kind": RAY_CLUSTER.name,
             "name": where.name,
             "uid": pods.uid(live),
         }
+
         metadata = {**document["metadata"], "ownerReferences": [owner]}
         where.kube.apply(kind, {**document, "metadata": metadata}, namespace=where.namespace)
 
@@ -66,7 +78,9 @@ def _removal(where: Location, kind: Kind, found: Object) -> Step:
     name = found["metadata"]["name"]
 
     def done() -> Answer:
-        return no(f"still there: {name}") if _of_ours(where, kind) else YES
+        if _of_ours(where, kind):
+            return no(f"still there: {name}")
+        return YES
 
     def remove() -> None:
         where.kube.delete(kind, name, namespace=where.namespace)
@@ -76,4 +90,6 @@ def _removal(where: Location, kind: Kind, found: Object) -> Step:
 
 def _of_ours(where: Location, kind: Kind) -> Object | None:
     found = if_allowed(where.kube.get, kind, naming.of_pods(where.name), namespace=where.namespace)
-    return found if found and location.is_ours(found, where.name) else None
+    if found and location.is_ours(found, where.name):
+        return found
+    return None

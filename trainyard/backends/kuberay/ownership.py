@@ -1,4 +1,6 @@
-"""Whose a cluster on Kubernetes is: the owner that its RayCluster names, or the claim that outlived one."""
+"""Whose a cluster on Kubernetes is: the owner that its RayCluster names, or the claim that outlived
+one.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ def of(where: Location, live: Object | None) -> str:
     Without a RayCluster (`live`), what was written to the claim for outputs is still somebody's.
     """
     found = live or where.kube.get(CLAIM, naming.claim(where.name), namespace=where.namespace)
-    return named_by(found) if found and location.is_ours(found, where.name) else ""
+    if found and location.is_ours(found, where.name):
+        return named_by(found)
+    return ""
 
 
 def named_by(found: Object) -> str:
@@ -36,11 +40,18 @@ def take_step(where: Location, owner: str) -> Step:
 
     def marked() -> list[tuple[Kind, Object]]:
         names = {RAY_CLUSTER: where.name, CLAIM: naming.claim(where.name)}
-        every = ((kind, where.kube.get(kind, name, namespace=where.namespace)) for kind, name in names.items())
-        return [(kind, found) for kind, found in every if found and is_other(where, named_by(found))]
+        every = (
+            (kind, where.kube.get(kind, name, namespace=where.namespace))
+            for kind, name in names.items()
+        )
+        return [
+            (kind, found) for kind, found in every if found and is_other(where, named_by(found))
+        ]
 
     def done() -> Answer:
-        return no(f"it belongs to {owner}") if marked() else YES
+        if marked():
+            return no(f"it belongs to {owner}")
+        return YES
 
     def take() -> None:
         change = {"metadata": {"annotations": {naming.OWNER: where.owner}}}

@@ -10,7 +10,8 @@ from typing import Any
 from trainyard.backends.kuberay import naming
 from trainyard.seams.kube.types import Object
 
-# What a container waits for while the kubelet lets time pass (kubernetes/pkg/kubelet/images/types.go).
+# What a container waits for while the kubelet lets time pass
+# (kubernetes/pkg/kubelet/images/types.go).
 BACKING_OFF = ("ErrImagePull", "ImagePullBackOff", "CrashLoopBackOff")
 _RAY = (naming.HEAD_CONTAINER, naming.WORKER_CONTAINER)
 
@@ -43,7 +44,9 @@ class Container:
     def failed(self) -> Ended | None:
         """Return how it ended the last time, if that was no success."""
         ended = self.ended or self.last
-        return ended if ended and (ended.code != 0 or ended.reason == "OOMKilled") else None
+        if ended and (ended.code != 0 or ended.reason == "OOMKilled"):
+            return ended
+        return None
 
 
 def uid(pod: Object) -> str:
@@ -60,7 +63,9 @@ def host(pod: Object) -> str:
 
 
 def group(pod: Object) -> str:
-    return "head" if is_head(pod) else str((pod["metadata"].get("labels") or {}).get(naming.RAY_GROUP, ""))
+    if is_head(pod):
+        return "head"
+    return str((pod["metadata"].get("labels") or {}).get(naming.RAY_GROUP, ""))
 
 
 def is_head(pod: Object) -> bool:
@@ -87,7 +92,10 @@ def condition(owner: Object, kind: str) -> Mapping[str, Any]:
 def internal_ip(host: Object) -> str:
     """Return the address by which a Kubernetes node is reached, "" where it has none."""
     addresses = host["status"].get("addresses") or ()
-    return next((str(address["address"]) for address in addresses if address["type"] == "InternalIP"), "")
+    for address in addresses:
+        if address["type"] == "InternalIP":
+            return str(address["address"])
+    return ""
 
 
 def offered(host: Object, resource: str) -> int:
@@ -100,19 +108,25 @@ def runs_ray(pod: Object) -> bool:
 
 
 def ray_started(pod: Object) -> float:
-    """Return when the Ray that runs in a pod was started, in Unix seconds of the cluster; 0 if none runs."""
+    """Return when the Ray that runs in a pod was started, in Unix seconds of the cluster; 0 if none
+    runs.
+    """
     ray = next((each for each in containers(pod) if each.name in _RAY), None)
     return seconds(ray.running_since) if ray else 0.0
 
 
 def is_backing_off(pod: Object) -> bool:
-    """Say whether its Ray does not run, and the kubelet waits, for up to five minutes, until it tries again."""
+    """Say whether its Ray does not run, and the kubelet waits, for up to five minutes, until it
+    tries again.
+    """
     waits = any(container.waiting in BACKING_OFF for container in containers(pod))
     return waits and not is_leaving(pod) and not runs_ray(pod)
 
 
 def containers(pod: Object) -> tuple[Container, ...]:
-    """Return its containers that Kubernetes says something about, the ones that start first at the front."""
+    """Return its containers that Kubernetes says something about, the ones that start first at the
+    front.
+    """
     status = pod.get("status") or {}
     return tuple(
         _container(each, is_init=key == "initContainerStatuses")
@@ -129,7 +143,9 @@ def declared(pod: Object, container: str) -> Mapping[str, Any]:
 
 
 def limit(pod: Object, container: str, resource: str) -> str:
-    return str(((declared(pod, container).get("resources") or {}).get("limits") or {}).get(resource, ""))
+    return str(
+        ((declared(pod, container).get("resources") or {}).get("limits") or {}).get(resource, "")
+    )
 
 
 def gpus(pod: Object, resource: str) -> int:
@@ -164,7 +180,9 @@ def _container(status: Mapping[str, Any], *, is_init: bool) -> Container:
 def _ended(terminated: Mapping[str, Any] | None) -> Ended | None:
     if not terminated:
         return None
-    reason, message, started = (str(terminated.get(key) or "") for key in ("reason", "message", "startedAt"))
+    reason, message, started = (
+        str(terminated.get(key) or "") for key in ("reason", "message", "startedAt")
+    )
     return Ended(reason, int(terminated.get("exitCode") or 0), message, started)
 
 
@@ -182,4 +200,7 @@ def message(event: Object) -> str:
 
 
 def newest(events: Sequence[Object], *reasons: str) -> Object | None:
-    return next((event for event in reversed(events) if reason(event) in reasons), None)
+    for event in reversed(events):
+        if reason(event) in reasons:
+            return event
+    return None

@@ -1,4 +1,6 @@
-"""`cluster.down --purge`: the KubeRay operator, its CRDs and namespaces go, if we made them and nobody needs them."""
+"""`cluster.down --purge`: the KubeRay operator, its CRDs and namespaces go, if we made them and
+nobody needs them.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,14 @@ TENANTS = (kinds.POD, kinds.CLAIM, kinds.DEPLOYMENT)
 def steps(where: Location, tools: Tools) -> list[Step]:
     """Return the steps; each says what stays, and why.
 
-    Raises RequestError if others live from what would go, PrerequisiteError where that may not be asked, or cannot be
-    done for want of Helm.
+    Raises RequestError if others live from what would go, PrerequisiteError where that may not be
+    asked, or cannot be done for want of Helm.
     """
     section = where.section.operator
     helm = operator.helm_of(where, tools)
     crds = _crds(where)
     leave = "there is none that Trainyard installed"
+
     try:
         release = operator.release_of_ours(helm, where.kube, section)
     except PrerequisiteError as error:
@@ -39,17 +42,23 @@ def steps(where: Location, tools: Tools) -> list[Step]:
             raise
         release = None
         leave = f"who made it cannot be told ({error.what})"
+
     if release or crds:
         refuse_users(where)
+
     return [
-        _operator_step(where, helm) if release else _leave("operator", f"Leave the KubeRay operator: {leave}"),
+        _operator_step(where, helm)
+        if release
+        else _leave("operator", f"Leave the KubeRay operator: {leave}"),
         _crds_step(where, crds),
         *_namespace_steps(where, [*dict.fromkeys([section.namespace, where.namespace])]),
     ]
 
 
 def refuse_users(where: Location, what: str = "the KubeRay operator") -> None:
-    """Raise RequestError, before `what` goes, if others have Ray clusters, jobs or services in any namespace."""
+    """Raise RequestError, before `what` goes, if others have Ray clusters, jobs or services in any
+    namespace.
+    """
     users = sorted(
         f"{kind.name} {found['metadata']['namespace']}/{found['metadata']['name']}"
         for kind in (kinds.RAY_CLUSTER, kinds.RAY_JOB, kinds.RAY_SERVICE)
@@ -57,7 +66,10 @@ def refuse_users(where: Location, what: str = "the KubeRay operator") -> None:
         if not _is_the_cluster(kind, found, where)
     )
     if users:
-        live = "1 other lives" if len(users) == 1 else f"{len(users)} others live"
+        if len(users) == 1:
+            live = "1 other lives"
+        else:
+            live = f"{len(users)} others live"
         raise RequestError(
             f"{what} does not go: {live} from it",
             where=wording.named(users),
@@ -79,7 +91,9 @@ def _operator_step(where: Location, helm: Helm) -> Step:
         return [(kind, found) for kind in (kinds.DEPLOYMENT, kinds.POD) for found in listed(kind)]
 
     def done() -> Answer:
-        return no("it is there") if helm.release(section.release, section.namespace) or left() else YES
+        if helm.release(section.release, section.namespace) or left():
+            return no("it is there")
+        return YES
 
     def uninstall() -> None:
         refuse_users(where)
@@ -93,10 +107,13 @@ def _operator_step(where: Location, helm: Helm) -> Step:
 def _crds_step(where: Location, crds: Left) -> Step:
     if not crds:
         return _leave("crds", "Leave KubeRay's CRDs: there are none that Trainyard made")
+
     spaces = [found["metadata"]["namespace"] for found in operator.find(where.kube) or ()]
     others = [space for space in spaces if space != where.section.operator.namespace]
     if others:
-        return _leave("crds", f"Leave KubeRay's CRDs: the operator in namespace {others[0]} needs them")
+        return _leave(
+            "crds", f"Leave KubeRay's CRDs: the operator in namespace {others[0]} needs them"
+        )
 
     def remove() -> None:
         refuse_users(where)
@@ -107,7 +124,9 @@ def _crds_step(where: Location, crds: Left) -> Step:
 
 
 def _namespace_steps(where: Location, names: Sequence[str]) -> list[Step]:
-    """Return the step that removes the namespaces of ours with nothing of others in them, and why others stay."""
+    """Return the step that removes the namespaces of ours with nothing of others in them, and why
+    others stay.
+    """
     reasons = {name: _why_it_stays(where, name) for name in names}
     ours = [name for name, reason in reasons.items() if not reason]
 
@@ -115,9 +134,11 @@ def _namespace_steps(where: Location, names: Sequence[str]) -> list[Step]:
         every = (where.kube.get(kinds.NAMESPACE, name) for name in ours)
         return [(kinds.NAMESPACE, found) for found in every if found]
 
-    stay = [
-        _leave(f"namespace:{name}", f"Leave namespace {name}: {reason}") for name, reason in reasons.items() if reason
-    ]
+    stay = []
+    for name, reason in reasons.items():
+        if reason:
+            stay.append(_leave(f"namespace:{name}", f"Leave namespace {name}: {reason}"))
+
     # Together: Kubernetes takes 5 s for each.
     title = f"Remove namespace{'s' * (len(ours) > 1)} {' and '.join(ours)}"
     return [*([removal.step(where, "remove-namespaces", title, left)] if ours else []), *stay]
@@ -127,17 +148,25 @@ def _why_it_stays(where: Location, name: str) -> str:
     if not operator.made_by_us(where.kube, name):
         return "there is none that Trainyard made"
     others = _tenants(where, name)
-    return f"{wording.named(others)} {'is' if len(others) == 1 else 'are'} in it" if others else ""
+    if others:
+        return f"{wording.named(others)} {'is' if len(others) == 1 else 'are'} in it"
+    return ""
 
 
 def _tenants(where: Location, namespace: str) -> list[str]:
-    """Return what others would lose with a namespace, besides the cluster and the operator, which go anyway."""
+    """Return what others would lose with a namespace, besides the cluster and the operator, which
+    go anyway.
+    """
     label, _, value = operator.LABELLED.partition("=")
     others = []
     for kind in TENANTS:
         for found in if_allowed(where.kube.list, kind, namespace=namespace) or ():
             is_operator = (found["metadata"].get("labels") or {}).get(label) == value
-            if not (is_operator or is_ours(found, where.name) or found["metadata"].get("ownerReferences")):
+            if not (
+                is_operator
+                or is_ours(found, where.name)
+                or found["metadata"].get("ownerReferences")
+            ):
                 others.append(f"{kind.name} {found['metadata']['name']}")
     return others
 

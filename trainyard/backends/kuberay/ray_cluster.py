@@ -1,8 +1,9 @@
-"""The RayCluster itself: in what it differs from the file, the former one's end, and the step that makes it.
+"""The RayCluster itself: in what it differs from the file, the former one's end, and the step that
+makes it.
 
-Judged by KubeRay 1.5 (ray-operator/controllers/ray/raycluster_controller.go, reconcilePods): on a running cluster it
-carries out sizes of groups and new groups. What stands in the template of a pod counts only for pods that are made
-later, and pods of a group that is gone stay.
+Judged by KubeRay 1.5 (ray-operator/controllers/ray/raycluster_controller.go, reconcilePods): on a
+running cluster it carries out sizes of groups and new groups. What stands in the template of a pod
+counts only for pods that are made later, and pods of a group that is gone stay.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ _OF_GROUP = ("count", "min", "max", "idle_timeout", *_OPTIONS.values())
 _SIMULATED = "kuberay.simulated_gpus"
 _AUTOSCALER = "the head's autoscaler, which groups that grow need,"
 # What follows from the size of a node, and is not said beside it.
-_FOLLOWS = re.compile(r"resources|object-store|volumes|NVIDIA_VISIBLE_DEVICES|runtimeClassName|tolerations")
+_FOLLOWS = re.compile(
+    r"resources|object-store|volumes|NVIDIA_VISIBLE_DEVICES|runtimeClassName|tolerations"
+)
 _OF_SIZE = (*_OPTIONS.values(), _SIMULATED)
 # All that a RayCluster says, by group and word.
 Words = dict[tuple[str, str], Any]
@@ -50,7 +53,8 @@ class Change:
 
 
 def changes(live: Object, desired: Object) -> tuple[Change, ...]:
-    """Return every difference; `desired` is what the API server would make of what we send: a dry run.
+    """Return every difference; `desired` is what the API server would make of what we send: a dry
+    run.
 
     How many nodes a growing group has right now is the autoscaler's business, and no difference.
     """
@@ -61,25 +65,34 @@ def changes(live: Object, desired: Object) -> tuple[Change, ...]:
     differing = [(group, word) for group, word in differing if not word or group not in moved]
     if any(word in _OF_SIZE for _, word in differing):
         differing = [(group, word) for group, word in differing if not _FOLLOWS.search(word)]
-    resized = [group for group, word in differing if word == "count" and (group, "max") in differing]
-    found = [_resized(group, old, new) for group in resized]
-    found += [
-        _change(group, word, old.get((group, word)), new.get((group, word)))
-        for group, word in differing
-        if group not in resized or word not in _OF_SIZES
+
+    resized = [
+        group for group, word in differing if word == "count" and (group, "max") in differing
     ]
+    found = [_resized(group, old, new) for group in resized]
+
+    for group, word in differing:
+        if group not in resized or word not in _OF_SIZES:
+            found.append(_change(group, word, old.get((group, word)), new.get((group, word))))
+
     return tuple(dict.fromkeys(found))
 
 
 def _resized(group: str, old: Words, new: Words) -> Change:
-    """Return the change of a group that is fixed in the one and grows in the other (`kubectl edit`)."""
+    """Return the change of a group that is fixed in the one and grows in the other (`kubectl
+    edit`).
+    """
     now, then = (
         (words.get((group, "count")), words.get((group, "count")))
         if (group, "count") in words
         else (words.get((group, "min")), words.get((group, "max")))
         for words in (old, new)
     )
-    shown = ["to".join(f" {size or 0} " for size in dict.fromkeys(sizes)).strip() for sizes in (now, then)]
+
+    shown = []
+    for sizes in (now, then):
+        shown.append("to".join(f" {size or 0} " for size in dict.fromkeys(sizes)).strip())
+
     return Change(
         f"{group}: {shown[0]} nodes now, {shown[1]} desired",
         applied=True,
@@ -88,23 +101,39 @@ def _resized(group: str, old: Words, new: Words) -> Change:
 
 
 def _described(ray_cluster: Object) -> Words:
-    """Return all that a RayCluster says, by group, "" for the whole, and a word: the file's where it has one.
+    """Return all that a RayCluster says, by group, "" for the whole, and a word: the file's where
+    it has one.
 
     A group itself has no word. Values of what is not of a group are the same for all.
     """
     spec = ray_cluster["spec"]
     simulated = (ray_cluster["metadata"].get("annotations") or {}).get(naming.SIMULATED)
-    words = {("", _SIMULATED): simulated, ("", "auth"): spec.get("authOptions"), ("", "Ray"): spec.get("rayVersion")}
+    words = {
+        ("", _SIMULATED): simulated,
+        ("", "auth"): spec.get("authOptions"),
+        ("", "Ray"): spec.get("rayVersion"),
+    }
+
     words["", _AUTOSCALER] = spec.get("enableInTreeAutoscaling"), spec.get("autoscalerOptions")
     every = {f"workers.{name}": group for name, group in groups(ray_cluster).items()}
     for name, group in {"head": spec["headGroupSpec"], **every}.items():
         template = group["template"]
         container = group["template"]["spec"]["containers"][0]
-        pod = {**template["spec"], **template["metadata"], **container, "containers": None, "env": None}
+        pod = {
+            **template["spec"],
+            **template["metadata"],
+            **container,
+            "containers": None,
+            "env": None,
+        }
+
         least = group.get("minReplicas")
         most = group.get("maxReplicas")
         of_group = {
-            **{_OPTIONS.get(option, option): value for option, value in group["rayStartParams"].items()},
+            **{
+                _OPTIONS.get(option, option): value
+                for option, value in group["rayStartParams"].items()
+            },
             **({"count": group.get("replicas")} if least == most else {"min": least, "max": most}),
             "idle_timeout": group.get("idleTimeoutSeconds"),
             "Ray's labels": group.get("labels"),
@@ -112,18 +141,23 @@ def _described(ray_cluster: Object) -> Words:
             **{f"env.{variable['name']}": variable for variable in container.get("env") or ()},
             "image": container["image"],
         }
+
         words |= {(name, ""): True, **{(name, word): value for word, value in of_group.items()}}
+
     return words
 
 
 def carried(desired: Object, live: Object | None) -> Object:
     """Return what to send over a live RayCluster: what Ray's autoscaler decided about groups stays.
 
-    The groups are one list to the API server (the CRD names no key): whoever sends it, sends all of it.
+    The groups are one list to the API server (the CRD names no key): whoever sends it, sends all of
+    it.
     """
     now = groups(live) if live else {}
     every = [{**group, **_decided(group, now.get(name))} for name, group in groups(desired).items()]
-    return {**desired, "spec": {**desired["spec"], "workerGroupSpecs": every}} if every else desired
+    if every:
+        return {**desired, "spec": {**desired["spec"], "workerGroupSpecs": every}}
+    return desired
 
 
 def _decided(group: Object, live: Object | None) -> Object:
@@ -139,7 +173,9 @@ def _change(group: str, word: str, old: Any, new: Any) -> Change:
         return Change(f"{group} is {'new' if old is None else 'gone'}", applied=old is None)
     if word not in (*_OF_GROUP, _SIMULATED, "image"):
         return Change(f"{word} differs")
-    shown = [format_size(int(value)) if word == "memory" and value else value or 0 for value in (old, new)]
+    shown = []
+    for value in (old, new):
+        shown.append(format_size(int(value)) if word == "memory" and value else value or 0)
     is_size = word in ("count", "min", "max")
     return Change(
         f"{f'{group}.' if word in _OF_GROUP else ''}{word}: {shown[0]} now, {shown[1]} desired",
@@ -149,23 +185,30 @@ def _change(group: str, word: str, old: Any, new: Any) -> Change:
 
 
 def differences(desired: Desired) -> tuple[Change, ...]:
-    """Return in what the RayCluster that runs differs from the file; the API server says it, and keeps nothing."""
+    """Return in what the RayCluster that runs differs from the file; the API server says it, and
+    keeps nothing.
+    """
     if desired.running is None:
         return ()
     return changes(desired.running, _send(desired, desired.running, dry_run=True))
 
 
 def document(desired: Desired) -> Object:
-    return carried(desired.documents.ray_cluster, None if desired.tools.recreate else desired.running)
+    return carried(
+        desired.documents.ray_cluster, None if desired.tools.recreate else desired.running
+    )
 
 
 def refusal(desired: Desired, found: Sequence[Change]) -> RequestError | None:
-    """Return why a running cluster cannot become what the file asks, None if KubeRay makes it so."""
+    """Return why a running cluster cannot become what the file asks, None if KubeRay makes it
+    so.
+    """
     ignored = [change.text for change in found if not change.applied]
     if not ignored or desired.tools.recreate:
         return None
     return RequestError(
-        "the cluster file asks for what KubeRay does not change on a running cluster; to replace it ends everything "
+        "the cluster file asks for what KubeRay does not change on a running cluster; to replace "
+        "it ends everything "
         "on it",
         where="; ".join(ignored),
         hint="If that is meant: trainyard cluster.up --recreate",
@@ -180,7 +223,9 @@ def step(desired: Desired, found: Sequence[Change], *, after: str | None) -> Ste
         if live is None or pods.is_leaving(live):
             return no("there is none")
         # What differs is in the title.
-        return no("") if changes(live, _send(desired, live, dry_run=True)) else YES
+        if changes(live, _send(desired, live, dry_run=True)):
+            return no("")
+        return YES
 
     def apply() -> None:
         _send(desired, location.ray_cluster(desired.location), dry_run=False)
@@ -188,6 +233,7 @@ def step(desired: Desired, found: Sequence[Change], *, after: str | None) -> Ste
     title = f"Make the RayCluster {desired.spec.name}"
     if found and not desired.is_new:
         title = f"Change the RayCluster: {named([change.text for change in found])}"
+
     disruptive = any(change.ends_nodes for change in found)
     return Step("ray-cluster", title, done, apply, after=after, disruptive=disruptive)
 
@@ -201,7 +247,10 @@ def replace_step(desired: Desired) -> Step | None:
     uids = removal.uids(where, live, desired.pods)
     if not uids:
         return None
-    title = "Remove the cluster that never started" if desired.never_started else "Remove the former cluster"
+    if desired.never_started:
+        title = "Remove the cluster that never started"
+    else:
+        title = "Remove the former cluster"
     disruptive = desired.tools.recreate and not desired.never_started
     return removal.ray_cluster_step(where, "former-ray-cluster", title, uids, disruptive=disruptive)
 
@@ -218,7 +267,9 @@ def _owned(body: Object, live: Object | None) -> Object:
 
 
 def _send(desired: Desired, live: Object | None, *, dry_run: bool) -> Object:
-    """Apply the RayCluster over the live one, if there is one; return what the API server makes of it."""
+    """Apply the RayCluster over the live one, if there is one; return what the API server makes of
+    it.
+    """
     where = desired.location
     body = _owned(carried(desired.documents.ray_cluster, live), live)
     try:
@@ -227,7 +278,8 @@ def _send(desired: Desired, live: Object | None, *, dry_run: bool) -> Object:
         if _UNKNOWN_FIELD not in str(error):
             raise
         raise PrerequisiteError(
-            "Kubernetes knows an older RayCluster than its KubeRay operator: Helm does not upgrade CRDs",
+            "Kubernetes knows an older RayCluster than its KubeRay operator: Helm does not "
+            "upgrade CRDs",
             where=error.what,
             hint=f"Have its CRDs applied: {operator.how_to_apply(where.section.operator)}",
         ) from error

@@ -1,4 +1,6 @@
-"""Objects are removed, and gone only when Kubernetes says so; what holds one that does not go, and what helps."""
+"""Objects are removed, and gone only when Kubernetes says so; what holds one that does not go, and
+what helps.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,20 @@ Left = Sequence[tuple[Kind, Object]]
 
 
 def uids(location: Location, live: Object | None, own: Sequence[Object]) -> frozenset[str]:
-    """Return the uids of the cluster's RayClusters: one of ours that is there, and former ones that pods outlive."""
+    """Return the uids of the cluster's RayClusters: one of ours that is there, and former ones that
+    pods outlive.
+    """
     former = {uid for pod in own for name, uid in owners(pod) if name == location.name}
     if live is None:
         return frozenset(former)
-    return frozenset(former | {pods.uid(live)} if is_ours(live, location.name) else former - {pods.uid(live)})
+    return frozenset(
+        former | {pods.uid(live)} if is_ours(live, location.name) else former - {pods.uid(live)}
+    )
 
 
-def ray_cluster_step(location: Location, id: str, title: str, uids: frozenset[str], *, disruptive: bool) -> Step:
+def ray_cluster_step(
+    location: Location, id: str, title: str, uids: frozenset[str], *, disruptive: bool
+) -> Step:
     """Return the step after which RayClusters are gone with all that KubeRay made for them.
 
     A service that goes late would take its successor's name.
@@ -40,8 +48,16 @@ def ray_cluster_step(location: Location, id: str, title: str, uids: frozenset[st
     def left() -> Left:
         live = kube.get(RAY_CLUSTER, name, namespace=namespace)
         # The pods first: what holds them holds the RayCluster.
-        own = [pod for pod in snapshot.cluster_pods(location) if any(uid in uids for _, uid in owners(pod))]
-        clusters = [(RAY_CLUSTER, live)] if live and pods.uid(live) in uids else []
+        own = []
+        for pod in snapshot.cluster_pods(location):
+            if any(uid in uids for _, uid in owners(pod)):
+                own.append(pod)
+
+        if live and pods.uid(live) in uids:
+            clusters = [(RAY_CLUSTER, live)]
+        else:
+            clusters = []
+
         return [*((POD, pod) for pod in own), *clusters, *owned.left(location, uids)]
 
     def remove() -> None:
@@ -73,7 +89,9 @@ def step(
 
     def done() -> Answer:
         remaining = left()
-        return no(f"still there: {names(remaining)}") if remaining else YES
+        if remaining:
+            return no(f"still there: {names(remaining)}")
+        return YES
 
     return Step(id, title, done, do, disruptive=disruptive)
 
@@ -83,7 +101,9 @@ def delete(location: Location, objects: Left) -> None:
         # By its uid: one that is made anew meanwhile is another one.
         name = found["metadata"]["name"]
         uid = found["metadata"]["uid"]
-        location.kube.delete(kind, name, namespace=location.namespace if kind.namespaced else None, uid=uid)
+        location.kube.delete(
+            kind, name, namespace=location.namespace if kind.namespaced else None, uid=uid
+        )
 
 
 def names(left: Left) -> str:
@@ -105,11 +125,21 @@ def leftover(location: Location, left: Left) -> LeftoverError:
     kind, first = left[0]
     name = first["metadata"]["name"]
     command = kubectl(location)
-    command += f" -n {first['metadata'].get('namespace') or location.namespace}" if kind.namespaced else ""
-    held = ", ".join(each for each in first["metadata"].get("finalizers") or () if each != _FOREGROUND)
-    silent = kind == POD and explain_host(first, snapshot.of_pods(location.kube, location.namespace, [first]).hosts)
+    command += (
+        f" -n {first['metadata'].get('namespace') or location.namespace}" if kind.namespaced else ""
+    )
+    held = ", ".join(
+        each for each in first["metadata"].get("finalizers") or () if each != _FOREGROUND
+    )
+    silent = kind == POD and explain_host(
+        first, snapshot.of_pods(location.kube, location.namespace, [first]).hosts
+    )
+
     if held:
-        resource = f"{kind.plural}.{kind.group}" if kind.group else kind.plural
+        if kind.group:
+            resource = f"{kind.plural}.{kind.group}"
+        else:
+            resource = kind.plural
         why = f"is held by its finalizer {held}"
         hint = "Does the program run that put it there? If it is gone for good: "
         hint += f"""{command} patch {resource} {name} --type=merge -p '{{"metadata":{{"finalizers":null}}}}'"""
@@ -121,6 +151,7 @@ def leftover(location: Location, left: Left) -> LeftoverError:
     else:
         why = "is still there"
         hint = f"Why: {command} describe {kind.plural} {name}"
+
     return LeftoverError(
         f"{kind.name} {name} is to be removed, and {why}",
         where=f"{location}: {names(left)}",

@@ -1,4 +1,6 @@
-"""The rights that a cluster needs in its namespace: Kubernetes is asked about all of them at once."""
+"""The rights that a cluster needs in its namespace: Kubernetes is asked about all of them at
+once.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,8 @@ STORAGE: Verbs = {(CLAIM, ""): _CHANGES}
 BUDGETS: Verbs = {(BUDGET, ""): _CHANGES}
 POLICIES: Verbs = {(NETWORK_POLICY, ""): _CHANGES}
 LEASH: Verbs = {(kind, ""): _CHANGES for kind in (SERVICE_ACCOUNT, ROLE, ROLE_BINDING, DEPLOYMENT)}
-# Without these a cluster is made, used and removed all the same: image.verify, causes, logs, a shell.
+# Without these a cluster is made, used and removed all the same: image.verify, causes, logs, a
+# shell.
 MORE: Verbs = {
     (POD, ""): ("get", "list", "create", "delete"),
     (POD, "log"): ("get",),
@@ -74,15 +77,18 @@ def refuse_missing(where: Location, verbs: Verbs) -> None:
     everything = Right("*", "*", "*")
     if where.kube.may(everything, namespace=where.namespace):
         return
+
     wanted = list(_rights(verbs))
     answers = side_by_side(lambda right: where.kube.may(right, namespace=where.namespace), wanted)
     lacking = [right for right, may in zip(wanted, answers, strict=True) if not may]
     if lacking:
         raise ForbiddenError(
-            f"user {where.kube.access.user or '(nobody)'} lacks rights that cluster {where.name} needs",
+            f"user {where.kube.access.user or '(nobody)'} lacks rights that cluster {where.name} "
+            "needs",
             where=str(where),
             problems=tuple(_problems(lacking)),
-            hint="A Role with all of them is in docs/kuberay.md, under `Rights`: have it applied by whoever runs "
+            hint="A Role with all of them is in docs/kuberay.md, under `Rights`: have it applied "
+            "by whoever runs "
             "this Kubernetes.",
         )
 
@@ -90,12 +96,16 @@ def refuse_missing(where: Location, verbs: Verbs) -> None:
 def _rights(verbs: Verbs) -> Iterator[Right]:
     for (kind, part), of_kind in verbs.items():
         resource = f"{kind.plural}/{part}" if part else kind.plural
-        yield from (Right(verb, kind.group, resource) for verb in of_kind)
+        for verb in of_kind:
+            yield Right(verb, kind.group, resource)
 
 
 def _problems(lacking: Iterable[Right]) -> Iterator[Problem]:
     by_resource: dict[str, list[str]] = {}
     for right in lacking:
-        name = f"{right.resource}.{right.group}" if right.group else right.resource
+        if right.group:
+            name = f"{right.resource}.{right.group}"
+        else:
+            name = right.resource
         by_resource.setdefault(name, []).append(right.verb)
     return (Problem(name, ", ".join(verbs)) for name, verbs in by_resource.items())

@@ -1,4 +1,6 @@
-"""What Kubernetes says at one moment about what should run: one read, side by side; details only when they matter."""
+"""What Kubernetes says at one moment about what should run: one read, side by side; details only
+when they matter.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ Subject = TypeVar("Subject")
 TAIL_LINES = 60
 
 
-def if_allowed(ask: Callable[Asked, Found], *given: Asked.args, **named: Asked.kwargs) -> Found | None:
+def if_allowed(
+    ask: Callable[Asked, Found], *given: Asked.args, **named: Asked.kwargs
+) -> Found | None:
     """Return what the API answers; None where the user may not ask."""
     try:
         return ask(*given, **named)
@@ -31,17 +35,20 @@ def if_allowed(ask: Callable[Asked, Found], *given: Asked.args, **named: Asked.k
 
 
 def side_by_side(ask: Callable[[Subject], Found], subjects: Iterable[Subject]) -> list[Found]:
-    """Return the answers in the order of what was asked about; the first question that fails raises."""
+    """Return the answers in the order of what was asked about; the first question that fails
+    raises.
+    """
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return list(pool.map(ask, subjects))
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Pods, the head first; what they belong to (`owner`: RayCluster or Deployment, None if there is none); and events.
+    """Pods, the head first; what they belong to (`owner`: RayCluster or Deployment, None if there
+    is none); and events.
 
-    The events are the namespace's, the oldest first. `name` is what messages call a pod; `wait_for_machines` is how
-    many seconds one may find no room.
+    The events are the namespace's, the oldest first. `name` is what messages call a pod;
+    `wait_for_machines` is how many seconds one may find no room.
     """
 
     kube: Kube
@@ -59,20 +66,34 @@ class Snapshot:
 
     @cached_property
     def hosts(self) -> Mapping[str, Object | None]:
-        """Return the hosts of pods that are not ready, None for one that is gone; {} if the user may not see them."""
-        hosts = sorted({pods.host(pod) for pod in self.pods if pods.host(pod) and not pods.is_ready(pod)})
+        """Return the hosts of pods that are not ready, None for one that is gone; {} if the user
+        may not see them.
+        """
+        hosts = sorted(
+            {pods.host(pod) for pod in self.pods if pods.host(pod) and not pods.is_ready(pod)}
+        )
         found = if_allowed(side_by_side, lambda host: self.kube.get(NODE, host), hosts)
-        return {} if found is None else dict(zip(hosts, found, strict=True))
+        if found is None:
+            return {}
+        return dict(zip(hosts, found, strict=True))
 
     def events_of(self, about: Object) -> tuple[Object, ...]:
         uid = pods.uid(about)
-        return tuple(event for event in self.events if (event.get("involvedObject") or {}).get("uid") == uid)
+        return tuple(
+            event for event in self.events if (event.get("involvedObject") or {}).get("uid") == uid
+        )
 
     def log(self, pod: Object, container: str, *, former: bool) -> str:
-        """Return the last lines of a container, or of its former run; or that they cannot be read."""
+        """Return the last lines of a container, or of its former run; or that they cannot be
+        read.
+        """
         try:
             return self.kube.logs(
-                pods.name(pod), namespace=self.namespace, container=container, previous=former, lines=TAIL_LINES
+                pods.name(pod),
+                namespace=self.namespace,
+                container=container,
+                previous=former,
+                lines=TAIL_LINES,
             )
         except TrainyardError as error:
             return f"(its log cannot be read: {error.what})"
@@ -95,15 +116,24 @@ def read(where: Location) -> Snapshot:
 
 
 def cluster_pods(where: Location) -> list[Object]:
+    """Return the cluster's pods: the head's first, then by age."""
     own = where.kube.list(POD, namespace=where.namespace, labels=naming.of_ray_cluster(where.name))
-    return sorted(
-        own, key=lambda pod: (not pods.is_head(pod), pod["metadata"].get("creationTimestamp") or "", pods.name(pod))
-    )
+
+    def order(pod: Object) -> tuple[bool, str, str]:
+        made = pod["metadata"].get("creationTimestamp") or ""
+        return (not pods.is_head(pod), made, pods.name(pod))
+
+    return sorted(own, key=order)
 
 
 def node_pods(where: Location) -> dict[str, Object]:
-    """Return the pod of each node by the node's name; one that is being removed only while there is no other."""
-    return {naming.node_name(pod): pod for pod in sorted(cluster_pods(where), key=pods.is_leaving, reverse=True)}
+    """Return the pod of each node by the node's name; one that is being removed only while there is
+    no other.
+    """
+    return {
+        naming.node_name(pod): pod
+        for pod in sorted(cluster_pods(where), key=pods.is_leaving, reverse=True)
+    }
 
 
 def of_pods(

@@ -10,13 +10,28 @@ from functools import partial
 
 from trainyard import versions
 from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Tools, pick
-from trainyard.backends.kuberay import groups, leash, location, naming, nodes, objects, ownership, pods
+from trainyard.backends.kuberay import (
+    groups,
+    leash,
+    location,
+    naming,
+    nodes,
+    objects,
+    ownership,
+    pods,
+)
 from trainyard.backends.kuberay import snapshot as snapshots
 from trainyard.backends.kuberay.dashboard import Dashboard
 from trainyard.backends.kuberay.diagnosis.operator import explain_operator
 from trainyard.backends.kuberay.location import Location
 from trainyard.backends.kuberay.pods import Container
-from trainyard.backends.kuberay.snapshot import Snapshot, cluster_pods, if_allowed, node_pods, side_by_side
+from trainyard.backends.kuberay.snapshot import (
+    Snapshot,
+    cluster_pods,
+    if_allowed,
+    node_pods,
+    side_by_side,
+)
 from trainyard.backends.shared import leash as leashes
 from trainyard.backends.shared import record
 from trainyard.backends.shared.logs import TAIL_LINES, Follower, LogFile
@@ -27,10 +42,12 @@ from trainyard.seams.kube.types import NODE, Object
 from trainyard.spec.cluster import ClusterSpec
 
 POLL_SECONDS = 1.0
-# The container's output is named after it, beside the names of Ray's files; that of its former run has this before it.
+# The container's output is named after it, beside the names of Ray's files; that of its former run
+# has this before it.
 FORMER = "former "
 DEVICE_PLUGIN = (
-    "Does NVIDIA's device plugin run there? It takes GPUs away that are broken: kubectl describe node {host}"
+    "Does NVIDIA's device plugin run there? It takes GPUs away that are broken: "
+    "kubectl describe node {host}"
 )
 _Run = tuple[Object, Container, bool]
 
@@ -45,7 +62,10 @@ def status(spec: ClusterSpec, tools: Tools, dashboard: Dashboard) -> ClusterStat
     alive, problem = _ask_ray(dashboard, token, snapshot)
     every = nodes.statuses(groups.of_file(spec, snapshot.owner).values(), snapshot, alive)
     # Of a head that ends again and again, the container runs for a moment.
-    runs = _runs(snapshot.head) and not any(node.group == groups.HEAD and node.state == "broken" for node in every)
+    runs = _runs(snapshot.head) and not any(
+        node.group == groups.HEAD and node.state == "broken" for node in every
+    )
+
     return ClusterStatus(
         name=spec.name,
         backend=tools.backend,
@@ -55,7 +75,9 @@ def status(spec: ClusterSpec, tools: Tools, dashboard: Dashboard) -> ClusterStat
         token_command=_token_command(where, tools) if token else None,
         simulated_gpus=_annotation(snapshot, naming.SIMULATED) == "true",
         tunnel=_tunnel(where) if runs else None,
-        detail="; ".join(filter(None, (_progress(snapshot, every), problem))) if snapshot.owner else "",
+        detail="; ".join(filter(None, (_progress(snapshot, every), problem)))
+        if snapshot.owner
+        else "",
         differences=(
             *groups.differences(spec, snapshot.owner),
             *leashes.differences(spec, leash.made(snapshot.owner), held),
@@ -67,19 +89,28 @@ def status(spec: ClusterSpec, tools: Tools, dashboard: Dashboard) -> ClusterStat
 
 
 def connect(spec: ClusterSpec, dashboard: Dashboard) -> Endpoint:
-    """Return the endpoint, a port-forward that ends with this process. Raises NotReadyError if there is none."""
+    """Return the endpoint, a port-forward that ends with this process. Raises NotReadyError if
+    there is none.
+    """
     where = dashboard.location
     snapshot = snapshots.read(where)
     made = groups.of_cluster(snapshot.owner).values()
     # Ray is asked by whoever uses the endpoint.
-    every = nodes.statuses(made, snapshot, frozenset(map(naming.node_name, filter(pods.runs_ray, snapshot.pods))))
+    every = nodes.statuses(
+        made, snapshot, frozenset(map(naming.node_name, filter(pods.runs_ray, snapshot.pods)))
+    )
+
     if snapshot.owner is None or not _runs(snapshot.head):
         why = _progress(snapshot, every)
         what = f"cluster {where.name} is not up" + (f": {why}" if why else "")
         raise NotReadyError(what, hint="Make it: trainyard cluster.up")
+
     expected = tuple(nodes.expected(made, every))
     optional = {node.name for node in expected if node.optional}
-    down = ((node.name, node.detail) for node in every if node.state in ("absent", "broken", "starting"))
+    down = (
+        (node.name, node.detail) for node in every if node.state in ("absent", "broken", "starting")
+    )
+
     return Endpoint(
         cluster=spec.name,
         address=dashboard.address(),
@@ -93,20 +124,26 @@ def connect(spec: ClusterSpec, dashboard: Dashboard) -> Endpoint:
         checks=lambda: gpu_checks(where, snapshot.pods),
         is_in_reach=where.kube.answers,
         names_change=True,
-        refused=f"Secret {naming.token_secret(where.name)} in {where} holds another token than the nodes were started "
-        "with: it was changed, or deleted and made again. docs/tokens.md says how to put theirs back; "
+        refused=f"Secret {naming.token_secret(where.name)} in {where} holds another token than "
+        "the nodes were started "
+        "with: it was changed, or deleted and made again. docs/tokens.md says how to put theirs "
+        "back; "
         "or give all nodes the new one, which ends all that runs: trainyard cluster.up --recreate.",
         ray_address=lambda: dashboard.ray_client(client_port(spec.head)),
     )
 
 
 def gpu_checks(where: Location, own: Iterable[Object]) -> tuple[BackendCheck, ...]:
-    """Check of each pod that holds GPUs that its host offers what all pods of the cluster there hold together.
+    """Check of each pod that holds GPUs that its host offers what all pods of the cluster there
+    hold together.
 
     What the user may not ask is no failure, and said.
     """
     resource = where.section.gpu_resource
-    held = {naming.node_name(pod): (pods.host(pod), pods.gpus(pod, resource)) for pod in own if _runs(pod)}
+    held = {}
+    for pod in own:
+        if _runs(pod):
+            held[naming.node_name(pod)] = (pods.host(pod), pods.gpus(pod, resource))
 
     def check(node: str) -> BackendCheck:
         host, _ = held[node]
@@ -114,24 +151,33 @@ def gpu_checks(where: Location, own: Iterable[Object]) -> tuple[BackendCheck, ..
             found = where.kube.get(NODE, host) or {}
         except PrerequisiteError as error:
             return BackendCheck("allocatable", node, True, error.what, skipped=True)
+
         offer = pods.offered(found, resource)
         needed = sum(gpus for other, gpus in held.values() if other == host)
         detail = f"Kubernetes node {host} offers {offer} {resource}"
+
         if offer >= needed:
             return BackendCheck("allocatable", node, True, detail)
+
         hint = DEVICE_PLUGIN.format(host=host)
-        return BackendCheck("allocatable", node, False, f"{detail}, and the cluster holds {needed} there", hint=hint)
+        return BackendCheck(
+            "allocatable", node, False, f"{detail}, and the cluster holds {needed} there", hint=hint
+        )
 
     return tuple(side_by_side(check, [node for node, (_, gpus) in held.items() if gpus]))
 
 
 def _progress(snapshot: Snapshot, every: Sequence[NodeStatus]) -> str:
-    """Return what is wrong, and what the nodes do: `head: pulls the image; cpu-a, cpu-b: waits for the head`."""
+    """Return what is wrong, and what the nodes do: `head: pulls the image; cpu-a, cpu-b: waits for
+    the head`.
+    """
     problems = (cause.summary for cause in explain_operator(snapshot))
     return "; ".join(filter(None, (*problems, nodes.text(every))))
 
 
-def _ask_ray(dashboard: Dashboard, token: str | None, snapshot: Snapshot) -> tuple[frozenset[str], str]:
+def _ask_ray(
+    dashboard: Dashboard, token: str | None, snapshot: Snapshot
+) -> tuple[frozenset[str], str]:
     """Return the names of the nodes that Ray itself calls alive, and why there are none."""
     if not _runs(snapshot.head):
         return frozenset(), "the head does not run"
@@ -151,7 +197,9 @@ def _runs(head: Object | None) -> bool:
 
 def _annotation(snapshot: Snapshot, name: str) -> str | None:
     annotations = (snapshot.owner or {"metadata": {}})["metadata"].get("annotations") or {}
-    return str(annotations[name]) if name in annotations else None
+    if name in annotations:
+        return str(annotations[name])
+    return None
 
 
 def _token_command(where: Location, tools: Tools) -> str:
@@ -162,13 +210,21 @@ def _token_command(where: Location, tools: Tools) -> str:
 
 
 def logs(
-    dashboard: Dashboard, *, follow: bool, node: str = "", sleep: Callable[[float], None] = time.sleep
+    dashboard: Dashboard,
+    *,
+    follow: bool,
+    node: str = "",
+    sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[LogLine]:
-    """Return the last lines of every node, or of one; with `follow`, then each new one until no pod is left."""
+    """Return the last lines of every node, or of one; with `follow`, then each new one until no pod
+    is left.
+    """
     where = dashboard.location
     own = node_pods(where)
     if not own:
-        raise NotReadyError(f"cluster {where.name} is not up: it has no pods", hint="Make it: trainyard cluster.up")
+        raise NotReadyError(
+            f"cluster {where.name} is not up: it has no pods", hint="Make it: trainyard cluster.up"
+        )
     if node:
         pick(own, node, cluster=where.name)
     return _lines(dashboard, objects.token(where), sleep if follow else None, node)
@@ -193,14 +249,20 @@ def _lines(
 def _file(where: Location, run: _Run) -> LogFile:
     pod, container, former = run
     name = pods.name(pod)
-    text = where.kube.logs(name, namespace=where.namespace, container=container.name, previous=former, lines=TAIL_LINES)
+    text = where.kube.logs(
+        name, namespace=where.namespace, container=container.name, previous=former, lines=TAIL_LINES
+    )
     # A run keeps its number when it becomes the former one.
     key = (pods.uid(pod), container.name, container.restarts - former)
-    return LogFile(key, naming.node_name(pod), f"{FORMER if former else ''}{container.name}", text.splitlines())
+    return LogFile(
+        key, naming.node_name(pod), f"{FORMER if former else ''}{container.name}", text.splitlines()
+    )
 
 
 def _runs_of(pod: Object) -> Iterator[_Run]:
-    """Return the runs of a pod's containers whose output Kubernetes still has: the one now, and the one before."""
+    """Return the runs of a pod's containers whose output Kubernetes still has: the one now, and the
+    one before.
+    """
     for container in pods.containers(pod):
         if container.last:
             yield pod, container, True

@@ -1,4 +1,6 @@
-"""`image.verify` on Kubernetes: a probe pod on every host that the cluster could run on pulls the image and runs it."""
+"""`image.verify` on Kubernetes: a probe pod on every host that the cluster could run on pulls the
+image and runs it.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +32,18 @@ POLL_SECONDS = 0.5
 # `import ray` takes 150 MB; asked for is next to nothing, so that a full host has room.
 REQUESTS = {"cpu": "10m", "memory": "16Mi"}
 LIMITS = {"cpu": "2", "memory": "4Gi"}
-# How a container ends that ran; any other reason is Kubernetes' (OOMKilled, StartError, ContainerCannotRun).
+# How a container ends that ran; any other reason is Kubernetes' (OOMKilled, StartError,
+# ContainerCannotRun).
 _RAN = ("Completed", "Error")
 
 
-def verify(spec: ClusterSpec, tools: Tools, section: KuberaySection, *, report: Callable[[str], None]) -> Verified:
+def verify(
+    spec: ClusterSpec, tools: Tools, section: KuberaySection, *, report: Callable[[str], None]
+) -> Verified:
     """Let every host that could run the cluster pull the image by its digest and run it.
 
-    Raises what the registry says where it does not hold the image, and PrerequisiteError if no host takes the pod.
+    Raises what the registry says where it does not hold the image, and PrerequisiteError if no host
+    takes the pod.
     """
     where = location.find(spec, tools, section)
     image = resolve.pinned(spec, tools.environ, directory=tools.directory)
@@ -58,31 +64,44 @@ def _verified_on(
     report: Callable[[str], None],
 ) -> Verified:
     with login(where, image) as pull_secrets:
-        probes = {host or "the node": probe(where, spec, image, pull_secrets, host) for host in hosts}
+        probes = {
+            host or "the node": probe(where, spec, image, pull_secrets, host) for host in hosts
+        }
         found = verified(run(where, image, probes, report=report), image)
     if None in hosts:
-        remark = "you may not list the Kubernetes nodes, so that only one was tried, of Kubernetes' choice"
+        remark = (
+            "you may not list the Kubernetes nodes, so that only one was tried, of "
+            "Kubernetes' choice"
+        )
         return Verified(found.hosts, "; ".join(filter(None, (image.remark, remark))))
     return found
 
 
 def hosts_of(where: Location, spec: ClusterSpec, groups: Sequence[str]) -> list[str | None]:
-    """Return the hosts with the labels that one of some groups asks for; [None], any, where they may not be listed."""
+    """Return the hosts with the labels that one of some groups asks for; [None], any, where they
+    may not be listed.
+    """
     hosts = if_allowed(where.kube.list, NODE)
     if hosts is None:
         return [None]
+
     selectors = [_placement(where.section, spec, name).node_selector for name in groups]
-    names: list[str | None] = [
-        pods.name(host)
-        for host in sorted(hosts, key=pods.name)
-        if any(selector.items() <= (host["metadata"].get("labels") or {}).items() for selector in selectors)
-    ]
+    names: list[str | None] = []
+    for host in sorted(hosts, key=pods.name):
+        if any(
+            selector.items() <= (host["metadata"].get("labels") or {}).items()
+            for selector in selectors
+        ):
+            names.append(pods.name(host))
+
     if not names:
         raise PrerequisiteError(
             f"no Kubernetes node has the labels that cluster {spec.name} asks for",
             where=where.kube.place,
-            hint="See node_selector under `kuberay:` in the cluster file, and kubectl get nodes --show-labels.",
+            hint="See node_selector under `kuberay:` in the cluster file, and kubectl get nodes "
+            "--show-labels.",
         )
+
     return names
 
 
@@ -95,23 +114,30 @@ def verified(results: Sequence[HostResult], image: PinnedImage) -> Verified:
     if len(refused) == len(results) and refused[0].error:
         raise refused[0].error
     names = ", ".join(result.host for result in refused)
-    remark = f"not tried, for they take no pod of this cluster now: {names}" if refused else ""
+    if refused:
+        remark = f"not tried, for they take no pod of this cluster now: {names}"
+    else:
+        remark = ""
     tried = tuple(result for result in results if result not in refused)
     return Verified(tried, "; ".join(filter(None, (image.remark, remark))))
 
 
 @contextmanager
 def login(where: Location, image: PinnedImage) -> Iterator[tuple[str, ...]]:
-    """Hand over a login for the image, yield the names of all Secrets to pull with, and take it back."""
+    """Hand over a login for the image, yield the names of all Secrets to pull with, and take it
+    back.
+    """
     named = where.section.pull_secrets
     name = naming.verify_secret(where.name)
     secret = desired.pull_secret(where.name, [image], others=named, name=name)
     if secret is None:
         yield tuple(named)
         return
+
     existing = where.kube.get(SECRET, name, namespace=where.namespace)
     if existing is not None:
         objects.refuse_foreign(existing, where, SECRET)
+
     where.kube.apply(SECRET, secret, namespace=where.namespace)
     try:
         yield (name, *named)
@@ -120,12 +146,19 @@ def login(where: Location, image: PinnedImage) -> Iterator[tuple[str, ...]]:
 
 
 def _placement(section: KuberaySection, spec: ClusterSpec, group: str) -> PodGroup:
-    gpus = 0 if section.simulated_gpus else spec.groups()[group].gpus
+    if section.simulated_gpus:
+        gpus = 0
+    else:
+        gpus = spec.groups()[group].gpus
     return section.pods(group, gpus=gpus)
 
 
 def probe(
-    where: Location, spec: ClusterSpec, image: PinnedImage, pull_secrets: Sequence[str], host: str | None
+    where: Location,
+    spec: ClusterSpec,
+    image: PinnedImage,
+    pull_secrets: Sequence[str],
+    host: str | None,
 ) -> Object:
     """Return a pod with the cluster's account, user, labels and logins, and next to no resources.
 
@@ -137,9 +170,16 @@ def probe(
     tolerations = [each for group in groups for each in group.tolerations]
     if spec.head.gpus or any(group.gpus for group in spec.workers):
         tolerations.append(Toleration(key=section.gpu_resource, effect="NoSchedule"))
-    # This ties a pod to a host without keeping the scheduler from saying why it has no room (as DaemonSets).
+
+    # This ties a pod to a host without keeping the scheduler from saying why it has no room (as
+    # DaemonSets).
     this = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [host]}]}
-    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [this]}}}
+    affinity = {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [this]}
+        }
+    }
+
     pod = {
         "restartPolicy": "Never",
         "activeDeadlineSeconds": int(PULL),
@@ -156,14 +196,21 @@ def probe(
         "securityContext": pod_parts.pod_security(section.security),
         "containers": [_container(section, image)],
     }
+
     name = f"{where.name}-verify-{secrets.token_hex(3)}"
     labels = {**section.labels, **naming.labels(where.name)}
-    metadata = {"name": name, "labels": {**labels, LABEL: "verify"}, "annotations": dict(section.annotations)}
+    metadata = {
+        "name": name,
+        "labels": {**labels, LABEL: "verify"},
+        "annotations": dict(section.annotations),
+    }
+
     return {"apiVersion": POD.api, "kind": POD.name, "metadata": metadata, "spec": pod}
 
 
 def _container(section: KuberaySection, image: PinnedImage) -> Object:
-    # An image may ask for every GPU (NVIDIA_VISIBLE_DEVICES=all in its ENV), and a host may grant it by default.
+    # An image may ask for every GPU (NVIDIA_VISIBLE_DEVICES=all in its ENV), and a host may grant
+    # it by default.
     env = {**pod_parts.home(section.security, directory="/tmp"), "NVIDIA_VISIBLE_DEVICES": "void"}  # noqa: S108
     return {
         "name": "probe",
@@ -186,7 +233,8 @@ def run(
     report: Callable[[str], None] = lambda text: None,
     clock: Clock | None = None,
 ) -> list[HostResult]:
-    """Run the probe pods, by the names of their hosts, each to its end; raise what the API refuses to all of them.
+    """Run the probe pods, by the names of their hosts, each to its end; raise what the API refuses
+    to all of them.
 
     What an earlier command left is removed first.
     """
@@ -196,7 +244,8 @@ def run(
             where.kube.create(POD, each, namespace=where.namespace)
         return _results(where, image, probes, report, clock or Clock())
     finally:
-        # If that breaks, it must not hide why they are removed: the next command removes what is left.
+        # If that breaks, it must not hide why they are removed: the next command removes what is
+        # left.
         with suppress(TrainyardError):
             _remove(where)
 
@@ -214,43 +263,59 @@ def _results(
     results: dict[str, HostResult] = {}
     began = clock.now()
     reported = ""
+
     while running := [name for name in titles if name not in results]:
         names = wording.named([titles[name] for name in running])
         if names != reported:
             reported = names
             report(f"pulls and runs on {names}")
+
         clock.sleep(POLL_SECONDS)
         listed = {pods.name(pod): pod for pod in _listed(where)}
         observed = snapshot.of_pods(
-            where.kube, where.namespace, listed.values(), name=lambda pod: f"the pod on {titles[pods.name(pod)]}"
+            where.kube,
+            where.namespace,
+            listed.values(),
+            name=lambda pod: f"the pod on {titles[pods.name(pod)]}",
         )
+
         for name in running:
             pod = listed.get(name)
             end = _end(titles[name], pod, observed, debounces[name])
             if end:
                 host = pods.host(pod) if pod else ""
                 results[name] = result(end, host or titles[name], image, clock.now() - began)
+
     return [results[name] for name in titles]
 
 
-def _end(title: str, pod: Object | None, observed: Snapshot, debounce: Debounce) -> Ended | TrainyardError | None:
+def _end(
+    title: str, pod: Object | None, observed: Snapshot, debounce: Debounce
+) -> Ended | TrainyardError | None:
     """Return how a probe ended, or why it does not; None while it may still end."""
     if pod is None or pods.is_leaving(pod):
         hint = "Did somebody else give the same command, or was the node drained? Repeat it."
         return OutsideError(f"{title}: its pod was removed while it ran", hint=hint)
+
     ended = next((each.ended for each in pods.containers(pod) if each.ended), None)
     if ended and ended.reason in _RAN:
         return ended
+
     cause = diagnosis.of_pod(pod, observed)
     expired = debounce.expired([cause] if cause else [])
     if pods.phase(pod) != "Failed" and not expired:
         return None
     if cause:
         return diagnosis.to_error(cause, f"namespace {observed.namespace}")
-    return OutsideError(f"{title}: its pod failed", where=str((pod.get("status") or {}).get("reason") or ""))
+
+    return OutsideError(
+        f"{title}: its pod failed", where=str((pod.get("status") or {}).get("reason") or "")
+    )
 
 
-def result(end: Ended | TrainyardError, host: str, image: PinnedImage, seconds: float) -> HostResult:
+def result(
+    end: Ended | TrainyardError, host: str, image: PinnedImage, seconds: float
+) -> HostResult:
     """Return what the end of a pod says about its host."""
     if isinstance(end, TrainyardError):
         return HostResult(host, image.reference, seconds, end.what, end)

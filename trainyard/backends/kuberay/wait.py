@@ -1,7 +1,8 @@
-"""The last step of `cluster.up`: wait until Kubernetes, KubeRay and Ray all say that every node is ready.
+"""The last step of `cluster.up`: wait until Kubernetes, KubeRay and Ray all say that every node is
+ready.
 
-KubeRay alone does not know: it calls a cluster ready whose dashboard does not answer, and its condition
-RayClusterProvisioned never returns to False.
+KubeRay alone does not know: it calls a cluster ready whose dashboard does not answer, and its
+condition RayClusterProvisioned never returns to False.
 """
 
 from __future__ import annotations
@@ -26,17 +27,21 @@ from trainyard.seams.kube.types import POD, RAY_CLUSTER
 from trainyard.seams.ray_api import RefusedError
 from trainyard.steps import YES, Answer, Step, no
 
-# Any change makes the operator try again at once what it failed to do; by itself it waits up to a quarter of an hour.
-# From then on events count, too: what they said before is about pods that are being replaced.
+# Any change makes the operator try again at once what it failed to do; by itself it waits up to a
+# quarter of an hour. From then on events count, too: what they said before is about pods that are
+# being replaced.
 TRIED_AGAIN = "io.trainyard/asked-again"
 
 
 def step(location: Location, count: int, *, after: str | None = None) -> Step:
     waiting = Waiting(location, Dashboard(location))
-    # A pull takes what it takes, and what comes after it no longer than that; machines have to come first.
+    # A pull takes what it takes, and what comes after it no longer than that; machines have to come
+    # first.
     deadline = PULL + STILL + (location.section.wait_for_machines or 0.0)
     title = wording.all_answer(count)
-    return Step("nodes-answer", title, waiting.done, waiting.begin, deadline, every=1.0, after=after)
+    return Step(
+        "nodes-answer", title, waiting.done, waiting.begin, deadline, every=1.0, after=after
+    )
 
 
 # Pods that wait hold their share of a quota.
@@ -44,9 +49,13 @@ _STAYS = Problem("what was made stays", "to remove it: trainyard cluster.down")
 
 
 class Waiting:
-    """Waits for one cluster. Until `begin`, `done` only says what it observes; from then on it raises the cause."""
+    """Waits for one cluster. Until `begin`, `done` only says what it observes; from then on it
+    raises the cause.
+    """
 
-    def __init__(self, location: Location, dashboard: Dashboard, *, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, location: Location, dashboard: Dashboard, *, now: Callable[[], float] = time.monotonic
+    ) -> None:
         self._location = location
         self._dashboard = dashboard
         self._now = now
@@ -59,7 +68,8 @@ class Waiting:
         snapshot = snapshots.read(self._location)
         kube = self._location.kube
         namespace = self._location.namespace
-        # KubeRay makes others, whose image is pulled now, and which start now; who may not do that waits.
+        # KubeRay makes others, whose image is pulled now, and which start now; who may not do that
+        # waits.
         with suppress(ForbiddenError):
             for pod in filter(pods.is_backing_off, snapshot.pods):
                 kube.delete(POD, pods.name(pod), namespace=namespace, uid=pods.uid(pod))
@@ -76,17 +86,23 @@ class Waiting:
             if not self._began or self._now() - self._last_contact > MINUTE:
                 raise
             return no("the Kubernetes API does not answer")
+
         self._last_contact = self._now()
         missing, causes = self._missing(snapshot)
         if not missing:
             return YES
-        expired = self._debounce.expired(causes) if self._began else None
+
+        expired = None
+        if self._began:
+            expired = self._debounce.expired(causes)
+
         if expired:
             error = diagnosis.to_error(expired, f"cluster {self._location.name}, {self._location}")
             others = self._debounce.others(expired, causes)
             seen = tuple(Problem("seen as well", cause.sentence()) for cause in others)
             error.problems = (*error.problems, *seen, _STAYS)
             raise error
+
         return no(missing)
 
     def _missing(self, snapshot: Snapshot) -> tuple[str, Sequence[Diagnosis]]:
@@ -98,20 +114,27 @@ class Waiting:
             raise NotReadyError(
                 f"cluster {self._location.name} was removed while it came up",
                 where=str(self._location),
-                hint="Somebody else gave cluster.down, or removed the RayCluster or its namespace. If it is to exist: "
+                hint="Somebody else gave cluster.down, or removed the RayCluster or its "
+                "namespace. If it is to exist: "
                 "trainyard cluster.up",
             )
+
         ready = frozenset(naming.node_name(pod) for pod in snapshot.pods if pods.is_ready(pod))
         unready = _unready(snapshot, ready)
         if unready:
-            return nodes.text(unready), (*diagnosis.of_cluster(snapshot), *_standstill(unready, snapshot))
+            return nodes.text(unready), (
+                *diagnosis.of_cluster(snapshot),
+                *_standstill(unready, snapshot),
+            )
         if pods.condition(cluster, "HeadPodReady").get("status") != "True":
             return "KubeRay has not seen yet that the head is ready", ()
+
         # What Kubernetes once refused may still stand in the status; all that is needed runs.
         try:
             alive = self._dashboard.alive(token(self._location), snapshot.pods)
         except OutsideError as error:
             return "waiting for the dashboard", (_silent(error, self._dashboard.last_error()),)
+
         unknown = sorted(ready - alive)
         return (f"Ray does not know {wording.named(unknown)} yet" if unknown else ""), ()
 
@@ -120,7 +143,11 @@ def _unready(snapshot: Snapshot, ready: frozenset[str]) -> list[NodeStatus]:
     """Return the nodes that are waited for: that they come, or that they go."""
     awaited = {naming.node_name(pod) for pod in groups.awaited(snapshot.owner, snapshot.pods)}
     every = nodes.statuses(groups.of_cluster(snapshot.owner).values(), snapshot, ready)
-    return [node for node in every if node.state != "up" and (node.state == "absent" or node.name in awaited)]
+    return [
+        node
+        for node in every
+        if node.state != "up" and (node.state == "absent" or node.name in awaited)
+    ]
 
 
 def _standstill(unready: Sequence[NodeStatus], snapshot: Snapshot) -> Sequence[Diagnosis]:
@@ -129,14 +156,23 @@ def _standstill(unready: Sequence[NodeStatus], snapshot: Snapshot) -> Sequence[D
         return ()
     seconds = max(STILL, snapshot.wait_for_machines)
     message = f"nothing has changed for {seconds:.0f} s: {nodes.text(unready)}"
-    return (Diagnosis(message, "What the nodes say: trainyard cluster.logs", error=NotReadyError, tolerates=seconds),)
+    return (
+        Diagnosis(
+            message,
+            "What the nodes say: trainyard cluster.logs",
+            error=NotReadyError,
+            tolerates=seconds,
+        ),
+    )
 
 
 def _silent(error: OutsideError, forward: str) -> Diagnosis:
     return Diagnosis(
         "is ready for Kubernetes, and its dashboard does not answer through the port-forward",
-        "May you forward ports (kubectl auth can-i create pods/portforward)? If it refuses the token, that of the "
-        "cluster's Secret is given to every node, which ends all that runs, by: trainyard cluster.up --recreate",
+        "May you forward ports (kubectl auth can-i create pods/portforward)? If it refuses the "
+        "token, that of the "
+        "cluster's Secret is given to every node, which ends all that runs, by: trainyard "
+        "cluster.up --recreate",
         error=OutsideError if isinstance(error, RefusedError) else NotReadyError,
         raw=forward or error.what,
         tolerates=MINUTE,

@@ -1,4 +1,6 @@
-"""Head and workers as real Ray processes of this machine: own ports, own directories, own token, loopback only."""
+"""Head and workers as real Ray processes of this machine: own ports, own directories, own token,
+loopback only.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,15 @@ from trainyard.wording import counted
 
 def gpus_here(spec: ClusterSpec, environ: Mapping[str, str]) -> int | None:
     """Return how many GPUs nodes can have at most; None where they may be simulated."""
-    return None if spec.local.simulated_gpus else len(gpu_ids(environ))
+    if spec.local.simulated_gpus:
+        return None
+    return len(gpu_ids(environ))
 
 
 def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
-    """Return the steps that make the cluster match its file; which they are, files of this machine say."""
+    """Return the steps that make the cluster match its file; which they are, files of this machine
+    say.
+    """
     ray_nodes.refuse_growing_groups(spec)
     return node_steps(ThisMachine(spec, tools))
 
@@ -69,12 +75,16 @@ def logs(spec: ClusterSpec, tools: Tools, *, follow: bool, node: str = "") -> It
 
 def _nothing_runs(files: ClusterFiles) -> Answer:
     left = node_processes.of_cluster(files)
-    return no(f"{len(left)} processes run") if left else YES
+    if left:
+        return no(f"{len(left)} processes run")
+    return YES
 
 
 def _no_files(files: ClusterFiles) -> Answer:
     left = [str(path) for path in (files.state, files.temp) if path.exists()]
-    return no(f"still there: {', '.join(left)}") if left else YES
+    if left:
+        return no(f"still there: {', '.join(left)}")
+    return YES
 
 
 BACKEND = Backend(

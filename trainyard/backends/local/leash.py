@@ -1,4 +1,6 @@
-"""The leash of a local cluster: a process beside its keepers, which is found and ended as they are."""
+"""The leash of a local cluster: a process beside its keepers, which is found and ended as they
+are.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +38,16 @@ def observe(files: ClusterFiles) -> LeashStatus | None:
     log = files.node_log(_MARK)
     holds = log.exists() and HOLDS in log.read_text(errors="replace")
     state = "starting" if processes.alive(process) else "ended"
-    problem = "" if holds and state == "starting" else f"its process is {state}; see {log}"
+    if holds and state == "starting":
+        problem = ""
+    else:
+        problem = f"its process is {state}; see {log}"
     return LeashStatus(record["idle"], record["deadline"], processes.started_at(process), problem)
 
 
-def start(files: ClusterFiles, leash: LeashStatus, address: str, *, environ: Mapping[str, str]) -> None:
+def start(
+    files: ClusterFiles, leash: LeashStatus, address: str, *, environ: Mapping[str, str]
+) -> None:
     """Start the process, in the place of one that is there, and write it down."""
     end(files)
     files.node_log(_MARK).unlink(missing_ok=True)
@@ -50,7 +57,9 @@ def start(files: ClusterFiles, leash: LeashStatus, address: str, *, environ: Map
     given = settings(leash, dashboard=address, token_file=token, local=target)
     command = [sys.executable, str(PROGRAM), given]
     environment = {**environ, processes.MARKER: files.marker(_MARK)}
-    process = processes.start(command, env=environment, log=files.node_log(_MARK), directory=Path("/"))
+    process = processes.start(
+        command, env=environment, log=files.node_log(_MARK), directory=Path("/")
+    )
     record = {"idle": leash.idle, "deadline": leash.deadline, "process": asdict(process)}
     write_private(_record(files), json.dumps(record))
 

@@ -1,4 +1,6 @@
-"""This machine, as it holds the nodes of a cluster: what it has for them, how they are, why one ended by itself."""
+"""This machine, as it holds the nodes of a cluster: what it has for them, how they are, why one
+ended by itself.
+"""
 
 from __future__ import annotations
 
@@ -64,13 +66,20 @@ class ThisMachine(Machine):
 
     @cached_property
     def plans(self) -> tuple[NodePlan, ...]:
-        """Return the plan of every node; one that does not say how much it needs may use the whole machine."""
+        """Return the plan of every node; one that does not say how much it needs may use the whole
+        machine.
+        """
         # nvidia-smi may take seconds: it is asked only where GPUs matter.
-        real = gpu_ids(self.tools.environ) if any(node.gpus for node in self.spec.nodes()) else ()
+        if any(node.gpus for node in self.spec.nodes()):
+            real = gpu_ids(self.tools.environ)
+        else:
+            real = ()
         # Ray's own share of a machine's memory is 70 %.
         room = Room(os.cpu_count() or 1, psutil.virtual_memory().total * 7 // 10, real)
         may_simulate = self.spec.local.simulated_gpus
-        return ray_nodes.node_plans(self.spec, room, may_simulate=may_simulate, machine="this machine")
+        return ray_nodes.node_plans(
+            self.spec, room, may_simulate=may_simulate, machine="this machine"
+        )
 
     def nodes(self) -> dict[str, ObservedNode]:
         """Return the recorded nodes."""
@@ -91,16 +100,22 @@ class ThisMachine(Machine):
     def address(self) -> str | None:
         head = self.nodes().get("head")
         ports = self._ports()
-        return f"http://{LOOPBACK}:{ports.dashboard}" if head and head.runs and ports else None
+        if head and head.runs and ports:
+            return f"http://{LOOPBACK}:{ports.dashboard}"
+        return None
 
     @property
     def gcs(self) -> str | None:
         head = self.nodes().get("head")
         ports = self._ports()
-        return f"{LOOPBACK}:{ports.gcs}" if head and head.runs and ports else None
+        if head and head.runs and ports:
+            return f"{LOOPBACK}:{ports.gcs}"
+        return None
 
     def ray_address(self) -> str:
-        """Return where Ray's GCS answers: a program of this machine is a driver like those of tasks."""
+        """Return where Ray's GCS answers: a program of this machine is a driver like those of
+        tasks.
+        """
         if self.gcs is None:
             raise contract.not_up(self.spec.name)
         return self.gcs
@@ -110,7 +125,10 @@ class ThisMachine(Machine):
         for name, record in node_processes.read(self.files).items():
             if node not in ("", name):
                 continue
-            for path in (self.files.node_log(name), *(self.files.ray_logs(name) / file for file in HEAD_FILES)):
+            for path in (
+                self.files.node_log(name),
+                *(self.files.ray_logs(name) / file for file in HEAD_FILES),
+            ):
                 if path.is_file():
                     yield LogFile((record.process, path.name), name, path.name, _tail(path))
 
@@ -122,8 +140,12 @@ class ThisMachine(Machine):
         ports = self._ports()
         if ports is None or "head" in missing:
             ports = Ports(*processes.free_ports(2))
-            record = {"name": self.spec.name, "ports": {"gcs": ports.gcs, "dashboard": ports.dashboard}}
+            record = {
+                "name": self.spec.name,
+                "ports": {"gcs": ports.gcs, "dashboard": ports.dashboard},
+            }
             write_cluster(self.tools.state, self.tools.backend, record)
+
         for plan in self.plans:
             if plan.name in missing:
                 node_processes.start(self.files, plan, ports, environ=self.tools.environ)
@@ -134,7 +156,9 @@ class ThisMachine(Machine):
         if head is None or not (command := processes.command(head.process)):
             return None
         ended = programs.run([command[0], "-c", _MISSING, *packages], env=self.tools.environ)
-        return MissingPackage(ended.tail[-1], command[0]) if ended.code == _LACKS else None
+        if ended.code == _LACKS:
+            return MissingPackage(ended.tail[-1], command[0])
+        return None
 
     def remove(self, names: Iterable[str]) -> None:
         node_processes.end(self.files, names)
@@ -144,14 +168,19 @@ class ThisMachine(Machine):
         def start(status: LeashStatus) -> None:
             leash.start(self.files, status, str(self.address()), environ=self.tools.environ)
 
-        return Leash(lambda: leash.observe(self.files), self.made, start, lambda: leash.end(self.files))
+        return Leash(
+            lambda: leash.observe(self.files), self.made, start, lambda: leash.end(self.files)
+        )
 
     def end_reason(self, name: str) -> TrainyardError:
-        """Return why a node ended by itself: NotReadyError when the machine was only too busy, else OutsideError."""
+        """Return why a node ended by itself: NotReadyError when the machine was only too busy, else
+        OutsideError.
+        """
         path, lines = log_tail(self.files, name)
         if lines and lines[-1].startswith(GAVE_UP):
             return NotReadyError(
-                f"{name} did not start in several tries: this machine is too busy for Ray's own time limits",
+                f"{name} did not start in several tries: this machine is too busy for Ray's own "
+                "time limits",
                 where=str(path),
                 hint="Repeat the same command when it is less busy (`uptime`), or want fewer nodes.",
             )
@@ -167,9 +196,16 @@ class ThisMachine(Machine):
 
 
 def gpu_ids(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the indices that nvidia-smi lists, less those that CUDA_VISIBLE_DEVICES hides from us."""
-    ran = programs.run(["nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader"], env=environ, seconds=20.0)
-    rows = [[cell.strip() for cell in line.split(",")] for line in ran.tail if "," in line and ran.code == 0]
+    """Return the indices that nvidia-smi lists, less those that CUDA_VISIBLE_DEVICES hides from
+    us.
+    """
+    ran = programs.run(
+        ["nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader"], env=environ, seconds=20.0
+    )
+    rows = []
+    for line in ran.tail:
+        if "," in line and ran.code == 0:
+            rows.append([cell.strip() for cell in line.split(",")])
     if "CUDA_VISIBLE_DEVICES" not in environ:
         return tuple(row[0] for row in rows)
     visible = [device.strip() for device in environ["CUDA_VISIBLE_DEVICES"].split(",")]
@@ -177,16 +213,20 @@ def gpu_ids(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def check(nodes: int, *, memory: int) -> None:
-    """Raise PrerequisiteError for what this machine lacks to start so many nodes; `memory` is free, in bytes."""
+    """Raise PrerequisiteError for what this machine lacks to start so many nodes; `memory` is free,
+    in bytes.
+    """
     try:
         ray = f"ray {version('ray')}"
     except PackageNotFoundError:
         ray = "no ray"
+
     if ray != f"ray {versions.RAY}":
         raise PrerequisiteError(
             f"the local backend needs ray {versions.RAY}, and {ray} is installed in this Python",
             hint=f"Install it: {versions.installing('local')}",
         )
+
     needed = MEMORY_OF_A_NODE * nodes
     if memory < needed:
         raise PrerequisiteError(
@@ -197,29 +237,47 @@ def check(nodes: int, *, memory: int) -> None:
 
 
 def log_tail(files: ClusterFiles, name: str) -> tuple[Path, list[str]]:
-    """Return the last lines of what a node printed, or of the daemon of it that ended, and where they stand."""
+    """Return the last lines of what a node printed, or of the daemon of it that ended, and where
+    they stand.
+    """
     started = _lines(files.node_log(name))
     if started and started[-1].startswith(GAVE_UP):
         return files.node_log(name), started[-1:]
+
     died = [line.removeprefix(DIED) for line in started if line.startswith(DIED)][-1:]
-    daemons = died or (["gcs_server", "raylet"] if any("Ray runtime started" in line for line in started) else [])
-    for path in (files.ray_logs(name) / f"{daemon}{ending}" for daemon in daemons for ending in (".err", ".out")):
+    daemons = died or (
+        ["gcs_server", "raylet"] if any("Ray runtime started" in line for line in started) else []
+    )
+    for path in (
+        files.ray_logs(name) / f"{daemon}{ending}"
+        for daemon in daemons
+        for ending in (".err", ".out")
+    ):
         if lines := _lines(path):
             return path, lines[-LAST_LINES:]
+
     return files.node_log(name), started[-LAST_LINES:]
 
 
 def _lines(path: Path) -> list[str]:
-    """Return the lines of a log that say something: not the frames of a C++ stack, which follow the reason."""
+    """Return the lines of a log that say something: not the frames of a C++ stack, which follow the
+    reason.
+    """
     try:
         text = path.read_text(errors="replace")
     except OSError:
         return []
-    return [line.rstrip() for line in text.splitlines() if line.strip() and not _STACK_FRAME.search(line)]
+    return [
+        line.rstrip()
+        for line in text.splitlines()
+        if line.strip() and not _STACK_FRAME.search(line)
+    ]
 
 
 def _tail(path: Path) -> list[str]:
-    """Return the last whole lines of a file; none of one that was removed meanwhile, with its node."""
+    """Return the last whole lines of a file; none of one that was removed meanwhile, with its
+    node.
+    """
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - TAIL_BYTES))

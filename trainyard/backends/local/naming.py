@@ -12,7 +12,8 @@ from trainyard_runner.wire import tree
 
 from trainyard.errors import LeftoverError, OutsideError
 
-# Short, since the path of a UNIX socket has at most 107 bytes (unix(7)) and Ray's own part takes 64 of them.
+# Short, since the path of a UNIX socket has at most 107 bytes (unix(7)) and Ray's own part takes 64
+# of them.
 TEMP_PARENT = "/tmp"  # noqa: S108 (the directory below is ours alone: see private_directory)
 
 
@@ -53,7 +54,9 @@ class ClusterFiles:
 
     def marker(self, name: str | None = None) -> str:
         """Return what every process of the cluster, or of a node, has in its environment."""
-        return f"{self.key}/" if name is None else f"{self.key}/{name}/"
+        if name is None:
+            return f"{self.key}/"
+        return f"{self.key}/{name}/"
 
     def prepare(self) -> None:
         self.nodes.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -63,7 +66,9 @@ class ClusterFiles:
         private_directory(self.temp)
 
     def forget(self, name: str) -> None:
-        """Remove what is written about a node, and its temporary directory. Raises LeftoverError."""
+        """Remove what is written about a node, and its temporary directory. Raises
+        LeftoverError.
+        """
         _remove(self.node_temp(name))
         self.node_record(name).unlink(missing_ok=True)
         self.node_log(name).unlink(missing_ok=True)
@@ -74,7 +79,9 @@ class ClusterFiles:
 
 
 def private_directory(path: Path) -> None:
-    """Make a directory that only we can look into. Raises OutsideError if somebody else made it before us."""
+    """Make a directory that only we can look into. Raises OutsideError if somebody else made it
+    before us.
+    """
     path.mkdir(mode=0o700, exist_ok=True)
     made = path.lstat()
     if not stat.S_ISDIR(made.st_mode) or made.st_uid != os.getuid() or made.st_mode & 0o077:
@@ -91,5 +98,6 @@ def _remove(directory: Path) -> None:
     except OSError as error:
         raise LeftoverError(
             f"not all of {directory} can be removed: {error.filename}: {error.strerror}",
-            hint="Repeat the same command once the cause is gone: a file of another user, something mounted there?",
+            hint="Repeat the same command once the cause is gone: a file of another user, "
+            "something mounted there?",
         ) from error

@@ -1,4 +1,6 @@
-"""The nodes of a local cluster as processes: how they are started, written down, found again and ended."""
+"""The nodes of a local cluster as processes: how they are started, written down, found again and
+ended.
+"""
 
 from __future__ import annotations
 
@@ -42,14 +44,24 @@ class NodeRecord:
 def start(files: ClusterFiles, plan: NodePlan, ports: Ports, *, environ: Mapping[str, str]) -> None:
     """Start a node's keeper, and write it down."""
     temp_dir = files.node_temp(plan.name)
-    # Only this user can look into the directory above. Ray opens this one to all; on a busy machine a process of the
-    # node before, which had ended, was seen to leave it behind.
+    # Only this user can look into the directory above. Ray opens this one to all; on a busy machine
+    # a process of the node before, which had ended, was seen to leave it behind.
     temporary(files, plan.name).mkdir(parents=True, exist_ok=True, mode=0o700)
-    # Not resolved: the interpreter of a virtual environment is a link, and its place is what makes it one.
+    # Not resolved: the interpreter of a virtual environment is a link, and its place is what makes
+    # it one.
     python = Path(sys.executable)
     environment = node_environment(files, plan, environ, programs=python.parent)
     log = files.node_log(plan.name)
-    keeper = [str(python), str(KEEPER), str(files.node_record(plan.name)), str(log), str(python), str(LAUNCHER)]
+
+    keeper = [
+        str(python),
+        str(KEEPER),
+        str(files.node_record(plan.name)),
+        str(log),
+        str(python),
+        str(LAUNCHER),
+    ]
+
     command = [*keeper, "start", f"--temp-dir={temp_dir}", *ray_arguments(plan, ports)]
     write(files, plan, processes.start(command, env=environment, log=log, directory=temp_dir))
 
@@ -75,13 +87,19 @@ def ray_arguments(plan: NodePlan, ports: Ports) -> list[str]:
 def node_environment(
     files: ClusterFiles, plan: NodePlan, environ: Mapping[str, str], *, programs: Path
 ) -> dict[str, str]:
-    """Return the environment of a node: the caller's without its Ray settings, the file's, and what we need."""
-    kept = {key: value for key, value in environ.items() if not key.startswith(("RAY_", "TRAINYARD_"))}
+    """Return the environment of a node: the caller's without its Ray settings, the file's, and what
+    we need.
+    """
+    kept = {
+        key: value for key, value in environ.items() if not key.startswith(("RAY_", "TRAINYARD_"))
+    }
+
     if plan.gpu_ids is None:
         # Ray refuses --num-gpus above what CUDA_VISIBLE_DEVICES lists.
         kept.pop("CUDA_VISIBLE_DEVICES", None)
     else:
         kept["CUDA_VISIBLE_DEVICES"] = ",".join(plan.gpu_ids)
+
     # What Python's multiprocessing leaves of a process that was killed goes with the node.
     kept["TMPDIR"] = str(temporary(files, plan.name))
     desired = {**kept, **dict(plan.env)}
@@ -103,19 +121,24 @@ def write(files: ClusterFiles, plan: NodePlan, process: ProcessId) -> None:
 def read(files: ClusterFiles) -> dict[str, NodeRecord]:
     """Return what is written down about every node, the head first."""
     rows = {path.stem: read_json(path) for path in sorted(files.nodes.glob("*.json"))}
-    records = {
-        name: NodeRecord(row.get("made_from", {}), ProcessId(**row["process"])) for name, row in rows.items() if row
-    }
+    records = {}
+    for name, row in rows.items():
+        if row:
+            records[name] = NodeRecord(row.get("made_from", {}), ProcessId(**row["process"]))
     return dict(sorted(records.items(), key=lambda item: item[0] != "head"))
 
 
 def of_cluster(files: ClusterFiles) -> frozenset[ProcessId]:
     """Return every running process of the cluster, recorded or not."""
-    return processes.members([record.process for record in read(files).values()], marker=files.marker())
+    return processes.members(
+        [record.process for record in read(files).values()], marker=files.marker()
+    )
 
 
 def end(files: ClusterFiles, names: Iterable[str]) -> None:
-    """End some nodes side by side and forget them. Raises LeftoverError with the processes that will not go."""
+    """End some nodes side by side and forget them. Raises LeftoverError with the processes that
+    will not go.
+    """
     recorded = read(files)
     chosen = [name for name in names if name in recorded]
     _end([recorded[name] for name in chosen], [files.marker(name) for name in chosen])
@@ -141,5 +164,6 @@ def _end(records: Iterable[NodeRecord], markers: Sequence[str]) -> None:
         raise LeftoverError(
             f"{len(left)} processes of the cluster do not end",
             where=f"pids {', '.join(sorted(str(process.pid) for process in left))}",
-            hint="Repeat the same command; `ps -o pid,stat,wchan,args -p PID` says what one waits for.",
+            hint="Repeat the same command; `ps -o pid,stat,wchan,args -p PID` says what one "
+            "waits for.",
         )

@@ -1,4 +1,6 @@
-"""A multi-node MicroK8s on hosts that are reached by SSH, and then a cluster on it as on any Kubernetes."""
+"""A multi-node MicroK8s on hosts that are reached by SSH, and then a cluster on it as on any
+Kubernetes.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,17 @@ from pathlib import Path
 from typing import Any, cast
 
 from trainyard.backends import kuberay
-from trainyard.backends.contract import Backend, ClusterStatus, Finding, LogLine, Tools, Traits, Verified, not_up, pick
+from trainyard.backends.contract import (
+    Backend,
+    ClusterStatus,
+    Finding,
+    LogLine,
+    Tools,
+    Traits,
+    Verified,
+    not_up,
+    pick,
+)
 from trainyard.backends.kuberay import location, pods
 from trainyard.backends.kuberay.location import Location
 from trainyard.backends.kuberay.purge import refuse_users
@@ -54,7 +66,11 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
     """Return the steps: make the hosts a Kubernetes, then what `kuberay` does on any."""
     hosts = len(_section(spec).hosts)
     return [
-        Stage("hosts", f"Look at {counted(hosts, 'host')}", lambda: _host_steps(spec, tools, _lab(spec, tools))),
+        Stage(
+            "hosts",
+            f"Look at {counted(hosts, 'host')}",
+            lambda: _host_steps(spec, tools, _lab(spec, tools)),
+        ),
         Stage(
             "kuberay",
             "KubeRay",
@@ -65,18 +81,26 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
 
 
 def documents(spec: ClusterSpec, tools: Tools) -> list[dict[str, Any]]:
-    """Return what each host would get, the values of the KubeRay operator, and what Kubernetes would get."""
+    """Return what each host would get, the values of the KubeRay operator, and what Kubernetes
+    would get.
+    """
     found = shown.documents(spec, _lab(spec, tools), tools.environ)
     # What Kubernetes would get depends on what it is: before there is one, it is not known.
-    return [*found, *kuberay.documents(spec, tools, _kubernetes(spec, tools))] if _kubeconfig(tools).exists() else found
+    if _kubeconfig(tools).exists():
+        return [*found, *kuberay.documents(spec, tools, _kubernetes(spec, tools))]
+    return found
 
 
 def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> Sequence[Step | Stage]:
-    """Return the steps that remove the cluster; with `purge`, MicroK8s from the hosts on which we installed it."""
+    """Return the steps that remove the cluster; with `purge`, MicroK8s from the hosts on which we
+    installed it.
+    """
     # What never was a Kubernetes, or is none any more, holds no cluster.
     removal: list[Step | Stage] = []
     if _kubeconfig(tools).exists():
-        removal.append(Stage("kuberay", "KubeRay", lambda: _cluster_removal(spec, tools, purge=purge)))
+        removal.append(
+            Stage("kuberay", "KubeRay", lambda: _cluster_removal(spec, tools, purge=purge))
+        )
     if not purge:
         return removal
     # Whatever the hosts refuse, they refuse before anything is removed.
@@ -113,7 +137,9 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
 
 
 def diagnose(spec: ClusterSpec, tools: Tools) -> list[Finding]:
-    """Look at the hosts; once there is a Kubernetes, ask also what `up` would do to them, and KubeRay."""
+    """Look at the hosts; once there is a Kubernetes, ask also what `up` would do to them, and
+    KubeRay.
+    """
     hosts = _lab(spec, tools)
     now = snapshot.read(hosts)
     found = [*doctor.findings(hosts, now)]
@@ -137,7 +163,9 @@ def logs(spec: ClusterSpec, tools: Tools, *, follow: bool, node: str = "") -> It
 
 
 def shell(spec: ClusterSpec, tools: Tools, *, node: str, command: str, terminal: bool) -> list[str]:
-    """Return the program: `ssh` to a host; to a node by its first control plane, where kubectl is."""
+    """Return the program: `ssh` to a host; to a node by its first control plane, where kubectl
+    is.
+    """
     host = _named(spec, tools, node)
     if not isinstance(host, Host):
         words = location.exec_words(_where(spec, tools), host, command, terminal=terminal)
@@ -147,7 +175,9 @@ def shell(spec: ClusterSpec, tools: Tools, *, node: str, command: str, terminal:
 
 
 def _named(spec: ClusterSpec, tools: Tools, name: str) -> Host | Object:
-    """Return the host, by its address or Kubernetes' name, or the pod of the node. Raises RequestError with all."""
+    """Return the host, by its address or Kubernetes' name, or the pod of the node. Raises
+    RequestError with all.
+    """
     hosts = _lab(spec, tools).hosts
     known: dict[str, Host | Object] = {host.name: host for host in hosts}
     if name not in known and _kubeconfig(tools).exists():
@@ -173,7 +203,11 @@ def _host_steps(spec: ClusterSpec, tools: Tools, hosts: Lab) -> Sequence[Step | 
     facts, errors = hosts.ask(hosts.hosts)
     # Who has MicroK8s may have the image too.
     is_new = any(fact.snap is None for fact in facts.values())
-    pulled = resolve.pulled_bytes(spec, tools.environ, directory=tools.directory) if is_new else 0
+    if is_new:
+        pulled = resolve.pulled_bytes(spec, tools.environ, directory=tools.directory)
+    else:
+        pulled = 0
+
     desired = preflight.Desired(cluster.gpus(spec), pulled, _section(spec).registry)
     preflight.refuse(hosts.hosts, facts, desired, by_host(errors))
     refuse(errors)
@@ -186,8 +220,11 @@ def _host_steps(spec: ClusterSpec, tools: Tools, hosts: Lab) -> Sequence[Step | 
     installed = install.steps(hosts, upgrade=_section(spec).upgrade)
     ready, *joined = join.steps(hosts)
     last = [ready, *joined][-1].id
-    former = Stage("left-hosts", "Look at the nodes", lambda: leaving.steps(hosts, tools), after=ready.id)
+    former = Stage(
+        "left-hosts", "Look at the nodes", lambda: leaving.steps(hosts, tools), after=ready.id
+    )
     rest = cluster.steps(spec, hosts, tools.environ, _kubeconfig(tools), after=last)
+
     made: list[Step | Stage] = [
         *checks,
         *installed,
@@ -197,8 +234,13 @@ def _host_steps(spec: ClusterSpec, tools: Tools, hosts: Lab) -> Sequence[Step | 
         leaving.address_step(hosts, tools, after=last),
         *rest,
     ]
+
     is_asked_later = _kubeconfig(tools).exists() or _section(spec).registry
-    image = [] if is_asked_later else [resolve.step(spec, tools.environ, directory=tools.directory)]
+    if is_asked_later:
+        image = []
+    else:
+        image = [resolve.step(spec, tools.environ, directory=tools.directory)]
+
     return [*image, *before_each(made, question=hosts.look_again, change=hosts.lock)]
 
 
@@ -210,7 +252,9 @@ def _removal_steps(spec: ClusterSpec, tools: Tools) -> list[Step | Stage]:
     hosts = _lab(spec, tools)
     leaving.refuse_left(hosts)
     return before_each(
-        remove.steps(hosts, [_kubeconfig(tools), addresses.file(tools)]), question=hosts.look_again, change=hosts.lock
+        remove.steps(hosts, [_kubeconfig(tools), addresses.file(tools)]),
+        question=hosts.look_again,
+        change=hosts.lock,
     )
 
 
@@ -227,7 +271,9 @@ def _kubernetes(spec: ClusterSpec, tools: Tools) -> KuberaySection:
     if not _kubeconfig(tools).exists():
         raise not_up(spec.name)
     control_planes = _lab(spec, tools).control_planes
-    kubeconfig.choose_server(tools, _kubeconfig(tools), [host.server for host in control_planes if host.ip])
+    kubeconfig.choose_server(
+        tools, _kubeconfig(tools), [host.server for host in control_planes if host.ip]
+    )
     operator = spec.kuberay.operator.model_copy(update={"values": files.operator_values(spec)})
     found = {"kubeconfig": str(_kubeconfig(tools)), "context": None, "operator": operator}
     return spec.kuberay.model_copy(update=found)

@@ -1,7 +1,8 @@
 """SSH addresses of a lab's hosts, as cluster files on this machine named them.
 
-A node's annotation says where its host is, and a kubelet may change the annotations of its own node: by itself it
-could choose where this machine logs in, sends the password of sudo, and runs commands as root.
+A node's annotation says where its host is, and a kubelet may change the annotations of its own
+node: by itself it could choose where this machine logs in, sends the password of sudo, and runs
+commands as root.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from trainyard.backends.shared.record import read_json, write_private
 
 
 def file(tools: Tools) -> Path:
-    """Return the file of the addresses; like the kubeconfig it outlives the cluster, as the lab does."""
+    """Return the file of the addresses; like the kubeconfig it outlives the cluster, as the lab
+    does.
+    """
     return tools.state.with_name(f"{tools.state.name}.hosts")
 
 

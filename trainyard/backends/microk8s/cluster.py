@@ -1,4 +1,6 @@
-"""What the cluster of hosts has besides nodes: addons, trust in a registry, and a kubeconfig here."""
+"""What the cluster of hosts has besides nodes: addons, trust in a registry, and a kubeconfig
+here.
+"""
 
 from __future__ import annotations
 
@@ -24,19 +26,36 @@ _DEPLOYED = "jsonpath={.status.availableReplicas}"
 PROOFS: Mapping[str, tuple[str, ...]] = {
     "dns": ("get", "deployment/coredns", "--namespace", "kube-system", "--output", _DEPLOYED),
     "hostpath-storage": ("get", "storageclass/microk8s-hostpath", "--output", "name"),
-    "registry": ("get", "deployment/registry", "--namespace", "container-registry", "--output", _DEPLOYED),
+    "registry": (
+        "get",
+        "deployment/registry",
+        "--namespace",
+        "container-registry",
+        "--output",
+        _DEPLOYED,
+    ),
 }
 
 
-def steps(spec: ClusterSpec, lab: Lab, environ: Mapping[str, str], kubeconfig_file: Path, *, after: str) -> list[Step]:
-    """Return the steps after which pods are scheduled, find each other, and pull from the cluster's registry."""
-    chosen = [name for name in PROOFS if name != "registry" or (spec.microk8s and spec.microk8s.registry)]
-    addons = [_addon_step(lab, [name], partial(_deployed, lab, name), after=after) for name in chosen]
+def steps(
+    spec: ClusterSpec, lab: Lab, environ: Mapping[str, str], kubeconfig_file: Path, *, after: str
+) -> list[Step]:
+    """Return the steps after which pods are scheduled, find each other, and pull from the cluster's
+    registry.
+    """
+    chosen = [
+        name for name in PROOFS if name != "registry" or (spec.microk8s and spec.microk8s.registry)
+    ]
+    addons = [
+        _addon_step(lab, [name], partial(_deployed, lab, name), after=after) for name in chosen
+    ]
+
     if asked := gpus(spec):
-        # By itself it looks for a driver on this host alone, and lets others install one that they have (microk8s-core-
-        # addons, addons/nvidia/enable:181-187).
+        # By itself it looks for a driver on this host alone, and lets others install one that they
+        # have (microk8s-core- addons, addons/nvidia/enable:181-187).
         words = ["nvidia", "--gpu-operator-driver=host"]
         addons.append(_addon_step(lab, words, partial(_offered, lab, asked), after=after))
+
     return [
         _lookup_step(lab, after),
         *addons,
@@ -48,33 +67,43 @@ def steps(spec: ClusterSpec, lab: Lab, environ: Mapping[str, str], kubeconfig_fi
 def _lookup_step(lab: Lab, after: str) -> Step:
     """Return the step after which pods on every host look names up in the cluster's DNS.
 
-    A host takes over the arguments of the kubelet that it joins, and `enable dns` does nothing where DNS is there.
+    A host takes over the arguments of the kubelet that it joins, and `enable dns` does nothing
+    where DNS is there.
     """
     written = "".join(f"{flag}={value}\n" for flag, value in KUBELET_ARGUMENTS.items())
 
     def lacks(_: Host, fact: Facts) -> str:
-        return "" if fact.cluster_dns else "its kubelet knows no DNS"
+        if fact.cluster_dns:
+            return ""
+        return "its kubelet knows no DNS"
 
     def write(host: Host) -> None:
         host.root("sh", "-euc", f"cat >> {DATA}/args/kubelet", stdin=written.encode())
         host.root("snap", "restart", "microk8s.daemon-kubelite", seconds=START_SECONDS)
 
-    return each_step(lab, "cluster-dns", "Pods of every host look names up", lacks, write, after=after)
+    return each_step(
+        lab, "cluster-dns", "Pods of every host look names up", lacks, write, after=after
+    )
 
 
 def _addon_step(lab: Lab, words: Sequence[str], done: Callable[[], Answer], *, after: str) -> Step:
     def enable() -> None:
-        # It may exit 0 and have done nothing, or 1 since it is enabled already: what it is for decides.
+        # It may exit 0 and have done nothing, or 1 since it is enabled already: what it is for
+        # decides.
         lab.first.microk8s("enable", *words, seconds=ENABLE_SECONDS, check=False)
         lab.changed()
 
     title = f"Enable {words[0]}"
-    return Step(f"addon:{words[0]}", title, done, enable, deadline=ENABLE_SECONDS, every=1.0, after=after)
+    return Step(
+        f"addon:{words[0]}", title, done, enable, deadline=ENABLE_SECONDS, every=1.0, after=after
+    )
 
 
 def _deployed(lab: Lab, name: str) -> Answer:
     ran = lab.first.microk8s("kubectl", *PROOFS[name], check=False)
-    return YES if ran.code == 0 and ran.stdout.strip() not in ("", "0") else no("it is not there yet")
+    if ran.code == 0 and ran.stdout.strip() not in ("", "0"):
+        return YES
+    return no("it is not there yet")
 
 
 def gpus(spec: ClusterSpec) -> int:
@@ -90,12 +119,17 @@ def _offered(lab: Lab, least: int) -> Answer:
     if sum(offered.values()) >= least:
         return YES
     having = [f"{name}: {count}" for name, count in offered.items() if count]
-    seen = f"{sum(offered.values())} of {least} GPUs are offered ({named(having) or 'no host has any'})"
+    seen = (
+        f"{sum(offered.values())} of {least} GPUs are offered "
+        f"({named(having) or 'no host has any'})"
+    )
     return no(seen, moved=lab.pulled(lab.hosts))
 
 
 def _trust_steps(spec: ClusterSpec, lab: Lab, environ: Mapping[str, str], after: str) -> list[Step]:
-    """Return the steps after which containerd knows the cluster's registry and the mirrors on every host."""
+    """Return the steps after which containerd knows the cluster's registry and the mirrors on every
+    host.
+    """
     return [_trust_step(lab, known, after) for known in files.registries(spec, environ)]
 
 
@@ -103,15 +137,23 @@ def _trust_step(lab: Lab, known: Known, after: str) -> Step:
     def lacks(_: Host, fact: Facts) -> str:
         if fact.trust.get(known.name, "") == known.hosts_toml:
             return ""
-        return "does not know the mirror" if known.is_mirror else "does not know the registry"
+        if known.is_mirror:
+            return "does not know the mirror"
+        return "does not know the registry"
 
     def write(host: Host) -> None:
         host.root("mkdir", "-p", f"{CERTS_D}/{known.name}")
         for path, content in known.files.items():
             host.connection.put(path, content, sudo=True)
 
-    what = f"mirror of {known.name}" if known.is_mirror else f"registry {known.name}"
-    return each_step(lab, f"trust:{known.name}", f"Every host knows the {what}", lacks, write, after=after)
+    if known.is_mirror:
+        what = f"mirror of {known.name}"
+    else:
+        what = f"registry {known.name}"
+
+    return each_step(
+        lab, f"trust:{known.name}", f"Every host knows the {what}", lacks, write, after=after
+    )
 
 
 def _kubeconfig_step(lab: Lab, path: Path, after: str) -> Step:
@@ -119,4 +161,6 @@ def _kubeconfig_step(lab: Lab, path: Path, after: str) -> Step:
         return lab.first.root("cat", f"{DATA}/certs/ca.crt").stdout
 
     # Its server is the address of its default route, which need not be the one that is reached.
-    return kubeconfig.step(path, ca, lambda: lab.first.microk8s("config").stdout, lab.first.server, after=after)
+    return kubeconfig.step(
+        path, ca, lambda: lab.first.microk8s("config").stdout, lab.first.server, after=after
+    )

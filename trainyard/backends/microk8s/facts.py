@@ -18,18 +18,26 @@ DATA = "/var/snap/microk8s/current"
 LOCKS = f"{DATA}/var/lock"
 COMMON = "/var/snap/microk8s/common"
 LAUNCH_FILE = f"{COMMON}/.microk8s.yaml"
-# Images in this directory are loaded by containerd, which looks every 5 s, and then called NAME.tar.loaded (canonical/
-# microk8s, microk8s-sideload-images-plugin.patch).
+# Images in this directory are loaded by containerd, which looks every 5 s, and then called
+# NAME.tar.loaded (canonical/ microk8s, microk8s-sideload-images-plugin.patch).
 SIDELOAD = f"{COMMON}/etc/sideload"
 LOADED = ".loaded"
 # The first line of the launch file of a MicroK8s that we installed.
 MARK = "# made by trainyard"
 SYSCTL_FILE = "/etc/sysctl.d/60-trainyard-microk8s.conf"
-# `snap version` says so where no daemon answers, with an exit code of 0: `snap list` then lists nothing.
+# `snap version` says so where no daemon answers, with an exit code of 0: `snap list` then lists
+# nothing.
 UNAVAILABLE = "unavailable"
 # dqlite stops at the limit of aio; watchers of files at those of inotify.
-SYSCTLS = {"fs.inotify.max_user_instances": 1024, "fs.inotify.max_user_watches": 1048576, "fs.aio-max-nr": 1048576}
-_PLACES = f"data={DATA} common={COMMON} sideload={SIDELOAD} locks={LOCKS} limits={SYSCTL_FILE} launch={LAUNCH_FILE}"
+SYSCTLS = {
+    "fs.inotify.max_user_instances": 1024,
+    "fs.inotify.max_user_watches": 1048576,
+    "fs.aio-max-nr": 1048576,
+}
+_PLACES = (
+    f"data={DATA} common={COMMON} sideload={SIDELOAD} locks={LOCKS} limits={SYSCTL_FILE} "
+    f"launch={LAUNCH_FILE}"
+)
 _NAMES = f"{_PLACES} mark='{MARK}' sysctls='{' '.join(SYSCTLS)}'"
 SCRIPT = r"""
 [ -d /var/snap ] && disk=/var/snap || disk=/var
@@ -82,13 +90,15 @@ class Member:
 
 @dataclass(frozen=True)
 class Facts(host_facts.Facts):
-    """A host at one moment. `disk`: bytes that are free; `certificates`: the ends of those in use, in Unix seconds.
+    """A host at one moment. `disk`: bytes that are free; `certificates`: the ends of those in use,
+    in Unix seconds.
 
-    `snap_bytes`: the size of the snap that is installed; `pulled`: bytes of images that came so far; `images`: sizes of
-    the files of images that were put there, by name.
-    `foreign_launch`: a launch file of somebody else, which an installation would read, or ours take the place of.
-    `cluster_dns`: the address at which its pods look names up, as its kubelet is told, "" where it is not.
-    `is_ours`: MicroK8s was installed by us, or is about to be; `has_our_limits`: so were the kernel's limits written.
+    `snap_bytes`: the size of the snap that is installed; `pulled`: bytes of images that came so
+    far; `images`: sizes of the files of images that were put there, by name. `foreign_launch`: a
+    launch file of somebody else, which an installation would read, or ours take the place of.
+    `cluster_dns`: the address at which its pods look names up, as its kubelet is told, "" where it
+    is not. `is_ours`: MicroK8s was installed by us, or is about to be; `has_our_limits`: so were
+    the kernel's limits written.
     """
 
     disk: int
@@ -128,12 +138,16 @@ class Facts(host_facts.Facts):
 
     @property
     def is_half_joined(self) -> bool:
-        """Say whether a join was cut off or refused here: one that succeeds takes its lock away (join.py:1012)."""
+        """Say whether a join was cut off or refused here: one that succeeds takes its lock away
+        (join.py:1012).
+        """
         return "join-in-progress" in self.locks
 
     @property
     def has_joined(self) -> bool:
-        """Say whether it is a node of a cluster with others: what it does alone goes on for ever."""
+        """Say whether it is a node of a cluster with others: what it does alone goes on for
+        ever.
+        """
         return self.is_worker or any(not member.host.startswith("127.") for member in self.members)
 
 
@@ -148,7 +162,9 @@ def read(connection: Connection, *, now: float) -> Facts:
 
 
 def of(fields: Fields, facts: host_facts.Facts) -> Facts:
-    """Return the facts of a host, with those in the fields that this script printed. Raises OddFactError."""
+    """Return the facts of a host, with those in the fields that this script printed. Raises
+    OddFactError.
+    """
     trust = under(fields, "trust.")
     ends = under(fields, "certificate.")
     limits = under(fields, "sysctl.")
@@ -179,7 +195,8 @@ def _sizes(listed: str) -> dict[str, int]:
 
 
 def _members(text: str) -> tuple[Member, ...]:
-    """Read dqlite's cluster.yaml: a list of Address, ID, Role (0 votes; left out, it is 0). Raises ValueError.
+    """Read dqlite's cluster.yaml: a list of Address, ID, Role (0 votes; left out, it is 0). Raises
+    ValueError.
 
     MicroK8s writes it again every 30 s, so that it can be read in the middle of that.
     """

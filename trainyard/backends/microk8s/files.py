@@ -1,4 +1,6 @@
-"""The files that hosts get, filled in from the templates in microk8s/; nothing here asks or changes a host."""
+"""The files that hosts get, filled in from the templates in microk8s/; nothing here asks or changes
+a host.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ ADDONS = ("dns", "hostpath-storage")
 
 @dataclass(frozen=True)
 class Known:
-    """A registry that containerd is to know, or its mirror: `files` by path, of which `hosts_toml` is the last."""
+    """A registry that containerd is to know, or its mirror: `files` by path, of which `hosts_toml`
+    is the last.
+    """
 
     name: str
     files: Mapping[str, bytes]
@@ -36,7 +40,9 @@ class Known:
 
 
 def launch(*, is_first: bool, mirrors: Mapping[str, str]) -> bytes:
-    """Return the launch configuration of a host; the first brings DNS and storage, so that kubelets know of them."""
+    """Return the launch configuration of a host; the first brings DNS and storage, so that kubelets
+    know of them.
+    """
     values = {
         "kubelet_arguments": KUBELET_ARGUMENTS,
         "addons": [{"name": name} for name in ADDONS] if is_first else [],
@@ -52,13 +58,17 @@ def limits(now: Mapping[str, int]) -> bytes:
 
 
 def registries(spec: ClusterSpec, environ: Mapping[str, str]) -> list[Known]:
-    """Return what containerd is to know of the cluster's registry, unless all trust it, and of mirrors.
+    """Return what containerd is to know of the cluster's registry, unless all trust it, and of
+    mirrors.
 
-    https://github.com/containerd/containerd/blob/main/docs/hosts.md. Raises PrerequisiteError where a CA cannot be
-    read.
+    https://github.com/containerd/containerd/blob/main/docs/hosts.md. Raises PrerequisiteError where
+    a CA cannot be read.
     """
     mirrors = spec.microk8s.mirror if spec.microk8s else {}
-    found = [_trusted(spec.registry, environ)] if spec.registry else []
+    if spec.registry:
+        found = [_trusted(spec.registry, environ)]
+    else:
+        found = []
     for name, url in mirrors.items():
         content = _hosts_toml(url).encode()
         found.append(Known(name, {f"{CERTS_D}/{name}/hosts.toml": content}, is_mirror=True))

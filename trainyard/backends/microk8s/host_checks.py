@@ -12,19 +12,28 @@ from trainyard.seams.ssh.facts import Facts
 from trainyard.wording import counted, named
 
 ARCHITECTURES = ("x86_64", "aarch64")
-# The least that runs containers of today's Kubernetes (MicroK8s' documentation asks for 4.15 and newer).
+# The least that runs containers of today's Kubernetes (MicroK8s' documentation asks for 4.15 and
+# newer).
 KERNEL = (4, 15)
 # Certificates and leases of hosts whose clocks are further apart are not valid for each other.
 SKEW_SECONDS = 30.0
 GIB = 2**30
 
 
-def alone(fact: Facts, ip: str, ports: Mapping[int, str], gpus: int, *, address: str = "") -> Iterator[str]:
+def alone(
+    fact: Facts, ip: str, ports: Mapping[int, str], gpus: int, *, address: str = ""
+) -> Iterator[str]:
     """Yield what is wrong with one host: others reach it by `ip`, and the file by `address`.
 
     `ports` are to be free, and `gpus` are asked of all hosts.
     """
-    rules = (_architecture(fact), _kernel(fact), _route(fact), _address(fact, ip), _ports(fact, ports))
+    rules = (
+        _architecture(fact),
+        _kernel(fact),
+        _route(fact),
+        _address(fact, ip),
+        _ports(fact, ports),
+    )
     for message in (*rules, _hostname(fact, address), _driver(fact) if gpus else None):
         if message:
             yield message
@@ -38,7 +47,9 @@ def memory(fact: Facts, role: str, least: int) -> str | None:
 
 
 def overlap(fact: Facts, ranges: Iterable[str], skipped: re.Pattern[str], *, of: str) -> str | None:
-    """Return which of its networks overlaps with a range that somebody is to use; routes that are `skipped` do not."""
+    """Return which of its networks overlaps with a range that somebody is to use; routes that are
+    `skipped` do not.
+    """
     for line in fact.routes.splitlines():
         target = line.partition(" ")[0]
         if "/" not in target or skipped.search(line):
@@ -51,17 +62,24 @@ def overlap(fact: Facts, ranges: Iterable[str], skipped: re.Pattern[str], *, of:
 
 def together(facts: Mapping[str, Facts], gpus: int) -> Iterator[Problem]:
     """Yield what all of them show only beside each other."""
-    yield from _alike(facts, "host name", lambda fact: fact.hostname.lower(), "sudo hostnamectl set-hostname NAME")
+    yield from _alike(
+        facts, "host name", lambda fact: fact.hostname.lower(), "sudo hostnamectl set-hostname NAME"
+    )
     again = "sudo rm /etc/machine-id && sudo systemd-machine-id-setup, then reboot"
     yield from _alike(facts, "machine id", lambda fact: fact.machine_id, again)
     yield from _skewed(facts)
     # Those without a driver are said one by one.
     has = sum(max(fact.gpus, fact.displays) for fact in facts.values())
     if has < gpus:
-        yield Problem("all hosts", f"have {counted(has, 'GPU')} together, and the nodes of the cluster ask for {gpus}")
+        yield Problem(
+            "all hosts",
+            f"have {counted(has, 'GPU')} together, and the nodes of the cluster ask for {gpus}",
+        )
 
 
-def _alike(facts: Mapping[str, Facts], what: str, value: Callable[[Facts], str], remedy: str) -> Iterator[Problem]:
+def _alike(
+    facts: Mapping[str, Facts], what: str, value: Callable[[Facts], str], remedy: str
+) -> Iterator[Problem]:
     first: dict[str, str] = {}
     for host, fact in facts.items():
         earlier = first.setdefault(value(fact), host)
@@ -77,8 +95,13 @@ def _skewed(facts: Mapping[str, Facts]) -> Iterator[Problem]:
         off = fact.skew - middle
         if abs(off) > SKEW_SECONDS:
             direction = "ahead of" if off > 0 else "behind"
-            much = f"{abs(off):.0f} s" if abs(off) < 120 else f"{abs(off) / 60:.0f} min"
-            yield Problem(host, f"its clock is {much} {direction} the others': sudo timedatectl set-ntp true")
+            if abs(off) < 120:
+                much = f"{abs(off):.0f} s"
+            else:
+                much = f"{abs(off) / 60:.0f} min"
+            yield Problem(
+                host, f"its clock is {much} {direction} the others': sudo timedatectl set-ntp true"
+            )
 
 
 def _architecture(fact: Facts) -> str | None:
@@ -95,14 +118,17 @@ def _kernel(fact: Facts) -> str | None:
 
 
 def _hostname(fact: Facts, address: str) -> str | None:
-    # It is the node's name, but for capitals, and each host gets it into /etc/hosts: there an address, or a name that
-    # another machine has in DNS, would lead elsewhere.
+    # It is the node's name, but for capitals, and each host gets it into /etc/hosts: there an
+    # address, or a name that another machine has in DNS, would lead elsewhere.
     label = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
     name = fact.hostname.lower()
     if re.fullmatch(rf"{label}(?:\.{label})+", name) and not re.fullmatch(r"[0-9.]+", name):
         if name == address.lower():
             return None
-        return f"its host name {name} may be another machine's in DNS: name the host so in the file, or rename it"
+        return (
+            f"its host name {name} may be another machine's in DNS: name the host so in the "
+            "file, or rename it"
+        )
     if re.fullmatch(label, name) and name != "localhost" and not name.isdigit():
         return None
     return f"its host name {fact.hostname} is no name of a node: sudo hostnamectl set-hostname NAME"
@@ -112,20 +138,30 @@ def _address(fact: Facts, ip: str) -> str | None:
     if ip in fact.addresses:
         return None
     has = named(sorted(address for address, name in fact.addresses.items() if name != "lo"))
-    what = f"{ip} is no address of its interfaces" if ip else "its name is not known here"
+    if ip:
+        what = f"{ip} is no address of its interfaces"
+    else:
+        what = "its name is not known here"
     return f"{what} ({has}): say by which the others reach it, `ip:`"
 
 
 def _driver(fact: Facts) -> str | None:
     if fact.gpus or not fact.displays:
         return None
-    return f"has {counted(fact.displays, 'NVIDIA GPU')} and no driver: sudo ubuntu-drivers install --gpgpu"
+    return (
+        f"has {counted(fact.displays, 'NVIDIA GPU')} and no driver: sudo ubuntu-drivers "
+        "install --gpgpu"
+    )
 
 
 def _route(fact: Facts) -> str | None:
-    return None if re.search("^default ", fact.routes, re.MULTILINE) else "has no default route"
+    if re.search("^default ", fact.routes, re.MULTILINE):
+        return None
+    return "has no default route"
 
 
 def _ports(fact: Facts, ports: Mapping[int, str]) -> str | None:
     taken = [f"{port} ({what})" for port, what in ports.items() if port in fact.listening]
-    return f"something else listens on {named(taken)}" if taken else None
+    if taken:
+        return f"something else listens on {named(taken)}"
+    return None

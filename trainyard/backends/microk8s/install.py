@@ -1,4 +1,6 @@
-"""MicroK8s on every host: what must be there before it, the snap of one channel, held, and running."""
+"""MicroK8s on every host: what must be there before it, the snap of one channel, held, and
+running.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from trainyard.wording import counted
 INSTALL_SECONDS = 900.0
 START_SECONDS = 180.0
 INFO_SECONDS = 20
-# What `snap info` shows in the place of a version (snapd, cmd/snap/cmd_info.go), and what comes of an installation.
+# What `snap info` shows in the place of a version (snapd, cmd/snap/cmd_info.go), and what comes of
+# an installation.
 CLOSED = {
     "^": "what is installed is of the next safer channel, and nothing new comes here",
     "--": "nothing can be installed from it",
@@ -31,7 +34,10 @@ def steps(lab: Lab, *, upgrade: bool) -> list[Step]:
     install = _install_step(lab)
     start = _start_step(lab, install.id)
     put = [offline.put_step(lab)] if lab.images else []
-    loaded = [offline.loaded_step(lab, after=start.id)] if lab.images else []
+    if lab.images:
+        loaded = [offline.loaded_step(lab, after=start.id)]
+    else:
+        loaded = []
     upgrades = _upgrade_steps(lab, upgrade=upgrade, after=install.id)
     return [_prepare_step(lab), *put, install, *upgrades, start, *loaded]
 
@@ -39,7 +45,8 @@ def steps(lab: Lab, *, upgrade: bool) -> list[Step]:
 def closed_channel(lab: Lab, facts: Mapping[str, Facts]) -> str:
     """Return what to know of the channel before MicroK8s is installed from it, "" where nothing is.
 
-    The store is asked by the first host without MicroK8s; where it does not answer, the installation says so.
+    The store is asked by the first host without MicroK8s; where it does not answer, the
+    installation says so.
     """
     bare = [host for host in lab.hosts if facts[host.name].is_bare]
     if lab.snaps or not bare:
@@ -49,22 +56,32 @@ def closed_channel(lab: Lab, facts: Mapping[str, Facts]) -> str:
     listed = bare[0].root(*asked, check=False).stdout
     shown = re.search(rf"^\s+{re.escape(lab.channel)}:\s+(\S+)", listed, re.MULTILINE)
     what = CLOSED.get(shown[1]) if shown else None
-    return f"{lab.channel} is closed: {what}; snap info microk8s lists the open ones" if what else ""
+    if what:
+        return f"{lab.channel} is closed: {what}; snap info microk8s lists the open ones"
+    return ""
 
 
 def _prepare_step(lab: Lab) -> Step:
-    """Return the step after which kernel limits, host names and the launch file are as MicroK8s needs them."""
+    """Return the step after which kernel limits, host names and the launch file are as MicroK8s
+    needs them.
+    """
     facts = lab.facts()
     names = host_names(lab, facts)
 
     def lacks(_: Host, fact: Facts) -> str:
         if any(fact.sysctls[name] < least for name, least in SYSCTLS.items()):
             return "lacks kernel limits, at which MicroK8s stops"
+
         known = hosts_file.lines_of(fact.hosts_file)
         if known != names:
             is_lacking = {*names.splitlines()} - {*known.splitlines()}
-            return "lacks names of the others" if is_lacking else "has names of hosts that are not in the file"
-        return "lacks MicroK8s' launch file" if fact.snap is None and not fact.is_ours else ""
+            if is_lacking:
+                return "lacks names of the others"
+            return "has names of hosts that are not in the file"
+        if fact.snap is None and not fact.is_ours:
+            return "lacks MicroK8s' launch file"
+
+        return ""
 
     def prepare(host: Host) -> None:
         fact = lab.fact(host)
@@ -79,7 +96,9 @@ def _prepare_step(lab: Lab) -> Step:
 
 
 def host_names(lab: Lab, facts: Mapping[str, Facts]) -> str:
-    """Return the lines of /etc/hosts: control planes look up the names of those that join (microk8s#2967, #3225)."""
+    """Return the lines of /etc/hosts: control planes look up the names of those that join
+    (microk8s#2967, #3225).
+    """
     # Sorted, since another control plane may be the first one tomorrow.
     return "".join(sorted(f"{host.ip} {facts[host.name].hostname}\n" for host in lab.hosts))
 
@@ -94,7 +113,9 @@ def _install_step(lab: Lab) -> Step:
     def lacks(_: Host, fact: Facts) -> str:
         if fact.snap is None:
             return "not installed"
-        return "" if fact.snap.is_held else "not held: snapd refreshes it at any hour"
+        if fact.snap.is_held:
+            return ""
+        return "not held: snapd refreshes it at any hour"
 
     title = f"Install MicroK8s {lab.release} on {counted(len(lab.hosts), 'host')}"
     return each_step(lab, "install-microk8s", title, lacks, lambda host: _install(host, lab))
@@ -107,7 +128,15 @@ def _install(host: Host, lab: Lab) -> None:
             offline.install(host, lab)
     else:
         # One that is there already says so, and exits 0.
-        host.root("snap", "install", "microk8s", "--classic", f"--channel={lab.channel}", seconds=INSTALL_SECONDS)
+        host.root(
+            "snap",
+            "install",
+            "microk8s",
+            "--classic",
+            f"--channel={lab.channel}",
+            seconds=INSTALL_SECONDS,
+        )
+
     # Refreshes in the night end clusters (microk8s#1022, #2491).
     host.root("snap", "refresh", "--hold", "microk8s")
 
@@ -121,7 +150,8 @@ def install_again(host: Host, lab: Lab) -> None:
 
 
 def _upgrade_steps(lab: Lab, *, upgrade: bool, after: str) -> list[Step]:
-    """Return a step for each host whose channel is another, control planes first, one minor at a time.
+    """Return a step for each host whose channel is another, control planes first, one minor at a
+    time.
 
     Raises RequestError unless that was asked for, and for a downgrade.
     """
@@ -137,30 +167,42 @@ def _upgrade_steps(lab: Lab, *, upgrade: bool, after: str) -> list[Step]:
         if snap.channel == FROM_FILE:
             _refuse_other_minor(lab, host, snap.version)
             continue
+
         now = _minor(snap.channel)
         then = _minor(lab.channel)
         what = f"{host.name} runs MicroK8s {snap.channel}, and the file says {lab.channel}"
+
         if then < now:
             hint = f"Write `channel: {snap.channel}`, or remove MicroK8s from the host."
             raise RequestError(f"{what}: there is no way back", hint=hint)
         if not upgrade:
-            hint = "Upgrade it, a host and a minor at a time: trainyard cluster.up --set microk8s.upgrade=true"
+            hint = (
+                "Upgrade it, a host and a minor at a time: trainyard cluster.up --set "
+                "microk8s.upgrade=true"
+            )
             raise RequestError(what, hint=hint)
-        # All of it but the minor: `1.34-strict/stable` is another snap than `1.34/stable`, which wants --classic.
+
+        # All of it but the minor: `1.34-strict/stable` is another snap than `1.34/stable`, which
+        # wants --classic.
         rest = re.sub(r"^1\.\d+", "", lab.channel)
         for minor in range(now + (now != then), then + 1):
             channel = f"1.{minor}{rest}" if minor != then else lab.channel
             found.append((minor, _upgrade_step(lab, host, channel, after)))
+
     # No API server may be two minors ahead of another.
     return [step for _, step in sorted(found, key=lambda step: step[0])]
 
 
 def _refuse_other_minor(lab: Lab, host: Host, version: str) -> None:
-    """Raise RequestError where a MicroK8s that was installed from a file, and has no channel, is of another minor."""
+    """Raise RequestError where a MicroK8s that was installed from a file, and has no channel, is of
+    another minor.
+    """
     if _minor(version.removeprefix("v")) != _minor(lab.channel):
         raise RequestError(
-            f"{host.name} runs MicroK8s {version}, which was installed from a file, and the file says {lab.channel}",
-            hint=f"There: sudo snap refresh microk8s --channel={lab.channel}; or name the files: microk8s.snap.",
+            f"{host.name} runs MicroK8s {version}, which was installed from a file, and the file "
+            f"says {lab.channel}",
+            hint=f"There: sudo snap refresh microk8s --channel={lab.channel}; or name the files: "
+            "microk8s.snap.",
         )
 
 
@@ -171,7 +213,9 @@ def _upgrade_step(lab: Lab, host: Host, channel: str, after: str) -> Step:
         if now != channel and (fact.snap is None or _minor(now) <= _minor(channel)):
             return no(f"{now} is installed")
         # One that has not joined is no node yet.
-        return no("its node is not Ready") if fact.node in lab.nodes() and not lab.is_ready(host) else YES
+        if fact.node in lab.nodes() and not lab.is_ready(host):
+            return no("its node is not Ready")
+        return YES
 
     def refresh() -> None:
         host.root("snap", "refresh", "microk8s", f"--channel={channel}", seconds=INSTALL_SECONDS)
@@ -194,13 +238,19 @@ def _minor(channel: str) -> int:
 
 
 def _start_step(lab: Lab, after: str) -> Step:
-    """Return the step after which the services of every host run; on workers `microk8s start` does nothing."""
+    """Return the step after which the services of every host run; on workers `microk8s start` does
+    nothing.
+    """
 
     def lacks(_: Host, fact: Facts) -> str:
-        return "its kubelet does not run" if fact.is_stopped or KUBELET_PORT not in fact.listening else ""
+        if fact.is_stopped or KUBELET_PORT not in fact.listening:
+            return "its kubelet does not run"
+        return ""
 
     title = "MicroK8s runs on every host"
-    return each_step(lab, "start-microk8s", title, lacks, start, deadline=START_SECONDS, after=after)
+    return each_step(
+        lab, "start-microk8s", title, lacks, start, deadline=START_SECONDS, after=after
+    )
 
 
 def start(host: Host) -> None:

@@ -1,4 +1,6 @@
-"""From hosts that each run a MicroK8s of their own to one cluster: control planes one by one, workers side by side."""
+"""From hosts that each run a MicroK8s of their own to one cluster: control planes one by one,
+workers side by side.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,10 @@ TOKENS = "/var/snap/microk8s/current/credentials/*-tokens.txt"
 def steps(lab: Lab) -> list[Step]:
     ready = _first_step(lab)
     joins = [_control_plane_step(lab, host, after=ready.id) for host in lab.control_planes[1:]]
-    workers = [_workers_step(lab, after=ready.id)] if lab.workers else []
+    if lab.workers:
+        workers = [_workers_step(lab, after=ready.id)]
+    else:
+        workers = []
     return [ready, *joins, *workers]
 
 
@@ -37,14 +42,20 @@ def is_part(lab: Lab, host: Host) -> bool:
     """Say whether host and cluster agree that it is a node, in the role that the file gives it."""
     fact = lab.fact(host)
     # One that was cut off in mid-join can be a node all the same, and would never be let out again.
-    if fact.is_half_joined or fact.node not in lab.nodes() or fact.is_worker == host.is_control_plane:
+    if (
+        fact.is_half_joined
+        or fact.node not in lab.nodes()
+        or fact.is_worker == host.is_control_plane
+    ):
         return False
     return fact.is_worker or lab.first.ip in {member.host for member in fact.members}
 
 
 def _first_step(lab: Lab) -> Step:
     def done() -> Answer:
-        return YES if lab.is_ready(lab.first) else lab.not_ready(lab.first)
+        if lab.is_ready(lab.first):
+            return YES
+        return lab.not_ready(lab.first)
 
     # What is waited for is asked anew, as after a change.
     title = f"{lab.first.name} is a control plane"
@@ -57,19 +68,27 @@ def _control_plane_step(lab: Lab, host: Host, *, after: str) -> Step:
             return no("it has not joined")
         if not lab.is_ready(host):
             return lab.not_ready(host)
+
         members = lab.members()
-        is_safe = len(members) < VOTERS or sum(member.is_voter for member in members.values()) >= VOTERS
-        return YES if is_safe and host.ip in members else no("it does not vote yet")
+        is_safe = (
+            len(members) < VOTERS or sum(member.is_voter for member in members.values()) >= VOTERS
+        )
+        if is_safe and host.ip in members:
+            return YES
+
+        return no("it does not vote yet")
 
     def join() -> None:
         if not is_part(lab, host):
             refuse_dead_members(lab)
-            # No flag: `--controlplane` sets the parameter of `--worker` to "as-master", of which join.py:689 asks only
-            # whether it is true, and the host goes the worker's way.
+            # No flag: `--controlplane` sets the parameter of `--worker` to "as-master", of which
+            # join.py:689 asks only whether it is true, and the host goes the worker's way.
             _join(lab, [host])
 
     title = f"Join {host.name} as a control plane"
-    return Step(f"join:{host.name}", title, done, join, deadline=READY_SECONDS, every=1.0, after=after)
+    return Step(
+        f"join:{host.name}", title, done, join, deadline=READY_SECONDS, every=1.0, after=after
+    )
 
 
 def _workers_step(lab: Lab, *, after: str) -> Step:
@@ -77,7 +96,9 @@ def _workers_step(lab: Lab, *, after: str) -> Step:
         # All at once, and not one by one.
         lab.facts()
         # Where nobody answers, nobody is known to be missing.
-        return [host for host in lab.workers if not is_part(lab, host)] if lab.nodes() else []
+        if lab.nodes():
+            return [host for host in lab.workers if not is_part(lab, host)]
+        return []
 
     def done() -> Answer:
         if absent := missing():
@@ -98,7 +119,9 @@ def _workers_step(lab: Lab, *, after: str) -> Step:
 
 
 def _join(lab: Lab, hosts: Sequence[Host], *flags: str) -> None:
-    """Let hosts join, side by side, with one token for all: one without a TTL is used up by a join that fails."""
+    """Let hosts join, side by side, with one token for all: one without a TTL is used up by a join
+    that fails.
+    """
     first = lab.first
     added = first.microk8s("add-node", "--token-ttl", str(TOKEN_SECONDS), "--format", "json").stdout
     # TOKEN/CHECK; by way of the input, since what stands in a command is seen by every user there.
@@ -117,14 +140,20 @@ def _join_one(host: Host, first: Host, token: str, flags: Sequence[str]) -> None
             raise PrerequisiteError(
                 f"{host.name} does not reach {what} of {first.name}",
                 where=f"{first.ip}:{port}",
-                hint=f"Let it through the firewalls between them; or name the one that works: `ip:` of {first.name}.",
+                hint="Let it through the firewalls between them; or name the one that works: "
+                f"`ip:` of {first.name}.",
             )
+
     join = " ".join([*ALONE, MICROK8S, "join", f'{first.ip}:{AGENT_PORT}/"$token"', *flags])
     script = f"read -r token; exec {join}"
-    ran = host.root("sh", "-euc", script, stdin=f"{token}\n".encode(), seconds=JOIN_SECONDS, check=False)
+    ran = host.root(
+        "sh", "-euc", script, stdin=f"{token}\n".encode(), seconds=JOIN_SECONDS, check=False
+    )
     # What it printed last is the reason, a traceback's too; a code of 0 is proven by the node.
     if ran.code != 0:
-        printed = "; ".join(filter(None, (text.strip().rpartition("\n")[2] for text in (ran.stdout, ran.stderr))))
+        printed = "; ".join(
+            filter(None, (text.strip().rpartition("\n")[2] for text in (ran.stdout, ran.stderr)))
+        )
         raise OutsideError(
             f"{host.name} could not join",
             where=printed or f"exit code {ran.code}",
@@ -133,14 +162,17 @@ def _join_one(host: Host, first: Host, token: str, flags: Sequence[str]) -> None
 
 
 def refuse_dead_members(lab: Lab, *, but: str = "") -> None:
-    """Raise OutsideError while the database of another member is dead: see microk8s#2348, where all were lost.
+    """Raise OutsideError while the database of another member is dead: see microk8s#2348, where all
+    were lost.
 
     Its port is asked: without a quorum nobody can write any more that a node is not Ready.
     """
     dead = [ip for ip in lab.members() if ip != but and not lab.first.reaches(ip, DQLITE_PORT)]
     if dead:
         raise OutsideError(
-            f"no control plane may join or leave while the database of {named(dead)} is dead: the others could lose it",
-            hint="Bring it back: there, sudo snap start microk8s. If the host is gone for good, take it out of the "
+            f"no control plane may join or leave while the database of {named(dead)} is dead: "
+            "the others could lose it",
+            hint="Bring it back: there, sudo snap start microk8s. If the host is gone for good, "
+            "take it out of the "
             "file, and: trainyard cluster.up --remove --force",
         )

@@ -20,15 +20,23 @@ from trainyard.steps import YES, Answer, Step, no
 STEP = "kubeconfig"
 
 
-def step(path: Path, ca: Callable[[], str], text: Callable[[], str], server: str, *, after: str) -> Step:
-    """Return the step after which the kubeconfig is here; `ca` and `text` ask Kubernetes for its CA, and for one."""
+def step(
+    path: Path, ca: Callable[[], str], text: Callable[[], str], server: str, *, after: str
+) -> Step:
+    """Return the step after which the kubeconfig is here; `ca` and `text` ask Kubernetes for its
+    CA, and for one.
+    """
 
     def done() -> Answer:
         if not path.exists():
             return no("it is not there")
-        return YES if _ca(yaml.safe_load(path.read_text())).strip() == ca().strip() else no("it is of another cluster")
+        if _ca(yaml.safe_load(path.read_text())).strip() == ca().strip():
+            return YES
+        return no("it is of another cluster")
 
-    return Step(STEP, "Write its kubeconfig", done, lambda: write(path, text(), server), after=after)
+    return Step(
+        STEP, "Write its kubeconfig", done, lambda: write(path, text(), server), after=after
+    )
 
 
 def write(path: Path, text: str, server: str) -> None:
@@ -44,17 +52,21 @@ def write(path: Path, text: str, server: str) -> None:
 def choose_server(tools: Tools, path: Path, servers: Sequence[str]) -> None:
     """Let it name another of the Kubernetes' servers, where the one that it names does not answer.
 
-    What is written down about the cluster follows. Where none of their CA answers, whoever asks Kubernetes says why.
+    What is written down about the cluster follows. Where none of their CA answers, whoever asks
+    Kubernetes says why.
     """
     text = path.read_text()
     document = yaml.safe_load(text)
     now = _cluster(document)["server"]
     ca = _ca(document)
     parts = {server: urlsplit(server) for server in (now, *servers)}
-    answering = (server for server, at in parts.items() if answers(str(at.hostname), at.port or 443, ca=ca))
+    answering = (
+        server for server, at in parts.items() if answers(str(at.hostname), at.port or 443, ca=ca)
+    )
     server = next(answering, now)
     if server == now:
         return
+
     write(path, text, server)
     written = record.read_cluster(tools.state, tools.backend)
     if written:

@@ -40,17 +40,20 @@ class Host(ssh_hosts.Host):
         return f"https://{self.ip}:{API_PORT}"
 
     def microk8s(self, *words: str, seconds: float = 60.0, check: bool = True) -> Ran:
-        """Run `microk8s WORDS` as root. That it exits 0 proves nothing; with `check`, another code is an error."""
+        """Run `microk8s WORDS` as root. That it exits 0 proves nothing; with `check`, another code
+        is an error.
+        """
         return self.root(MICROK8S, *words, seconds=seconds, check=check)
 
 
 @dataclass
 class Lab:
-    """The hosts that a cluster file names, the first control plane first, and what is installed on them.
+    """The hosts that a cluster file names, the first control plane first, and what is installed on
+    them.
 
-    MicroK8s is that of `channel`, or of the files `snaps`, of which the last is its own; `images` are files, `mirrors`
-    URLs by registry. What the hosts are is asked once, and after something was changed again for each question of a
-    step.
+    MicroK8s is that of `channel`, or of the files `snaps`, of which the last is its own; `images`
+    are files, `mirrors` URLs by registry. What the hosts are is asked once, and after something was
+    changed again for each question of a step.
     """
 
     hosts: Sequence[Host]
@@ -71,7 +74,9 @@ class Lab:
     @property
     def release(self) -> str:
         """Return which MicroK8s is installed: its channel, or its file."""
-        return f"from {self.snaps[-1].name}" if self.snaps else self.channel
+        if self.snaps:
+            return f"from {self.snaps[-1].name}"
+        return self.channel
 
     @property
     def control_planes(self) -> list[Host]:
@@ -82,7 +87,9 @@ class Lab:
         return [host for host in self.hosts if not host.is_control_plane]
 
     def facts(self, hosts: Iterable[Host] = ()) -> Mapping[str, Facts]:
-        """Return the facts of some hosts, of all by default. Raises the error that names every host without."""
+        """Return the facts of some hosts, of all by default. Raises the error that names every host
+        without.
+        """
         found, errors = self.ask(list(hosts) or self.hosts)
         refuse(errors)
         return found
@@ -90,21 +97,29 @@ class Lab:
     def fact(self, host: Host) -> Facts:
         return self.facts([host])[host.name]
 
-    def ask(self, hosts: Sequence[Host]) -> tuple[Mapping[str, Facts], Mapping[str, TrainyardError]]:
+    def ask(
+        self, hosts: Sequence[Host]
+    ) -> tuple[Mapping[str, Facts], Mapping[str, TrainyardError]]:
         """Ask hosts for their facts, once; return them, and the errors of those that gave none."""
         unknown = [host for host in hosts if host.name not in self._facts]
         found, errors = try_each(unknown, lambda host: facts.read(host.connection, now=time.time()))
         self._facts.update(found)
-        return {host.name: self._facts[host.name] for host in hosts if host.name not in errors}, errors
+        return {
+            host.name: self._facts[host.name] for host in hosts if host.name not in errors
+        }, errors
 
     def put_members_first(self) -> None:
         """Let the first control plane be one that others have joined, wherever the file has it."""
         whole = {name: fact for name, fact in self.facts().items() if not fact.is_half_joined}
         joined = {name for name, fact in whole.items() if fact.has_joined and not fact.is_worker}
-        self.hosts = sorted(self.hosts, key=lambda host: not (host.is_control_plane and host.name in joined))
+        self.hosts = sorted(
+            self.hosts, key=lambda host: not (host.is_control_plane and host.name in joined)
+        )
 
     def changed(self) -> None:
-        """Note that something was changed: what was answered before does not count, and changes from now on."""
+        """Note that something was changed: what was answered before does not count, and changes
+        from now on.
+        """
         self._changed = True
         self.look_again()
 
@@ -115,7 +130,9 @@ class Lab:
             self._nodes = None
 
     def nodes(self) -> Mapping[str, Object]:
-        """Return Kubernetes' nodes by name, as the first control plane that answers knows them; {} if none does."""
+        """Return Kubernetes' nodes by name, as the first control plane that answers knows them; {}
+        if none does.
+        """
         if self._nodes is None:
             self._nodes = self._ask_nodes()
         return self._nodes
@@ -129,9 +146,14 @@ class Lab:
         return node is not None and pods.is_ready(node)
 
     def not_ready(self, host: Host) -> Answer:
-        """Say that a host's node is not Ready, which image it waits for, and how much came to it so far."""
+        """Say that a host's node is not Ready, which image it waits for, and how much came to it so
+        far.
+        """
         found = self.first.microk8s(*_pods_on(self.fact(host).node), check=False)
-        waits = pulls.waited_for(json.loads(found.stdout)["items"]) if found.stdout.startswith("{") else ""
+        if found.stdout.startswith("{"):
+            waits = pulls.waited_for(json.loads(found.stdout)["items"])
+        else:
+            waits = ""
         return no(f"its node is not Ready{waits and f': {waits}'}", moved=self.pulled([host]))
 
     def pulled(self, hosts: Sequence[Host]) -> int:
@@ -139,7 +161,9 @@ class Lab:
         return sum(fact.pulled for fact in self.facts(hosts).values())
 
     def lock(self) -> None:
-        """Be the only command that changes the hosts, to its end. Raises NotReadyError that names another one."""
+        """Be the only command that changes the hosts, to its end. Raises NotReadyError that names
+        another one.
+        """
         # A host that was rebooted meanwhile has forgotten it.
         if self._lock is None or not self._lock.runs:
             self._lock = lock.take(self.first.connection, LOCK_FILE)
@@ -149,9 +173,13 @@ class Lab:
         for host in self.control_planes:
             found, _ = self.ask([host])
             # One that runs alone would answer with itself.
-            if host.name not in found or (host is not self.first and not found[host.name].has_joined):
+            if host.name not in found or (
+                host is not self.first and not found[host.name].has_joined
+            ):
                 continue
-            ran = host.microk8s("kubectl", "get", "nodes", "-o", "json", "--request-timeout=10s", check=False)
+            ran = host.microk8s(
+                "kubectl", "get", "nodes", "-o", "json", "--request-timeout=10s", check=False
+            )
             if ran.code == 0 and ran.stdout.startswith("{"):
                 return {node["metadata"]["name"]: node for node in json.loads(ran.stdout)["items"]}
         return {}
@@ -172,7 +200,9 @@ def each_step(
     deadline: float = 0.0,
     after: str | None = None,
 ) -> Step:
-    """Return the step after which no host lacks anything: `lacks` says what, "" where nothing; it is mended there."""
+    """Return the step after which no host lacks anything: `lacks` says what, "" where nothing; it
+    is mended there.
+    """
 
     def lacking() -> list[tuple[str, Host]]:
         observed = lab.facts()
@@ -180,8 +210,12 @@ def each_step(
 
     def done() -> Answer:
         found = lacking()
-        by_what = {what: named([host.name for other, host in found if other == what]) for what, _ in found}
-        return no("; ".join(f"{hosts}: {what}" for what, hosts in by_what.items())) if found else YES
+        by_what = {
+            what: named([host.name for other, host in found if other == what]) for what, _ in found
+        }
+        if found:
+            return no("; ".join(f"{hosts}: {what}" for what, hosts in by_what.items()))
+        return YES
 
     def mend_all() -> None:
         each([host for _, host in lacking()], mend)
@@ -191,11 +225,18 @@ def each_step(
 
 
 def of_section(section: Microk8sSection, environ: Mapping[str, str]) -> Lab:
-    """Return the hosts of a cluster file; nothing is asked of them yet, and no file is looked for."""
+    """Return the hosts of a cluster file; nothing is asked of them yet, and no file is looked
+    for.
+    """
     control_planes = section.control_planes
     desired = (*control_planes, *section.workers)
     found = ssh_hosts.of_addresses({host.ssh: host.ip for host in desired}, environ)
-    made = [Host(**vars(host), is_control_plane=index < len(control_planes)) for index, host in enumerate(found)]
+    made = []
+    for index, host in enumerate(found):
+        made.append(Host(**vars(host), is_control_plane=index < len(control_planes)))
     # snapd calls every channel by its full name.
-    channel = section.channel if "/" in section.channel else f"{section.channel}/stable"
+    if "/" in section.channel:
+        channel = section.channel
+    else:
+        channel = f"{section.channel}/stable"
     return Lab(made, channel, mirrors=section.mirror)

@@ -1,4 +1,6 @@
-"""Nodes for which no host of the file answers: what is left of one that is to join, and hosts that left the file."""
+"""Nodes for which no host of the file answers: what is left of one that is to join, and hosts that
+left the file.
+"""
 
 from __future__ import annotations
 
@@ -20,42 +22,75 @@ from trainyard.seams.ssh.login import HostError
 from trainyard.steps import YES, Answer, Step, no, nothing, warning
 from trainyard.wording import named
 
-# An annotation of each host's node: how the file reached it, so that it is found when the file no longer names it.
+# An annotation of each host's node: how the file reached it, so that it is found when the file no
+# longer names it.
 ADDRESS = "io.trainyard/ssh"
 DRAIN = ("--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=300s")
 # dqlite writes its members down every 30 s.
 SETTLE_SECONDS = 60.0
-# The exit code of `leave` on the host that holds the only copy of the database (scripts/wrappers/leave.py).
+# The exit code of `leave` on the host that holds the only copy of the database
+# (scripts/wrappers/leave.py).
 ONLY_COPY = 3
-# `leave` refuses without the file that a join writes last, and which a join that was cut off never wrote
-# (wrappers/microk8s-leave.wrapper); the lock of that join it leaves.
+# `leave` refuses without the file that a join writes last, and which a join that was cut off never
+# wrote (wrappers/microk8s-leave.wrapper); the lock of that join it leaves.
 LEAVE = f"touch {LOCKS}/no-cert-reissue; {MICROK8S} leave; rm -f {LOCKS}/join-in-progress"
-ONLY_VOTER = "If it alone votes: let it stay in the file, and another control plane leave, or name three of them."
-NOT_OURS = "MicroK8s there is not of Trainyard's making: sudo snap remove microk8s --purge, and repeat the command."
+ONLY_VOTER = (
+    "If it alone votes: let it stay in the file, and another control plane leave, or "
+    "name three of them."
+)
+NOT_OURS = (
+    "MicroK8s there is not of Trainyard's making: sudo snap remove microk8s --purge, and "
+    "repeat the command."
+)
 BACKUP = "/var/snap/microk8s/common/trainyard-backup"
 
 
 def steps(lab: Lab, tools: Tools) -> list[Step]:
-    """Return the steps that come before any host joins; with `tools.remove`, hosts that left the file go."""
+    """Return the steps that come before any host joins; with `tools.remove`, hosts that left the
+    file go.
+    """
     # Who is no node where nobody answers would be told to leave.
     if not lab.nodes():
-        raise OutsideError("no control plane answers", hint="Repeat the same command: it continues from here.")
+        raise OutsideError(
+            "no control plane answers", hint="Repeat the same command: it continues from here."
+        )
+
     if tools.remove:
         _refuse_unknown_addresses(lab, tools)
-    left = [
-        Host(name, internal_ip(node), _address(node), connect(_address(node), tools.environ), is_control_plane=False)
-        for name, node in left_file(lab.hosts, lab.facts(), lab.nodes()).items()
-    ]
+
+    left = []
+    for name, node in left_file(lab.hosts, lab.facts(), lab.nodes()).items():
+        left.append(
+            Host(
+                name,
+                internal_ip(node),
+                _address(node),
+                connect(_address(node), tools.environ),
+                is_control_plane=False,
+            )
+        )
+
     remains = [_remains_step(lab, host) for host in lab.hosts if _has_remains(lab, host)]
     if tools.remove or not left:
         return [*(_removal_step(lab, host, forced=tools.force) for host in left), *remains]
+
     hosts = named([f"{host.name} ({host.ssh})" for host in left])
-    found = warning(f"{hosts}: still in the cluster, and no longer in the file: trainyard cluster.up --remove")
-    return [*remains, Step("check-left-hosts", "Check which hosts left the file", lambda: found, nothing)]
+    found = warning(
+        f"{hosts}: still in the cluster, and no longer in the file: trainyard cluster.up --remove"
+    )
+
+    return [
+        *remains,
+        Step("check-left-hosts", "Check which hosts left the file", lambda: found, nothing),
+    ]
 
 
-def left_file(hosts: Iterable[Host], known: Mapping[str, Facts], nodes: Mapping[str, Object]) -> dict[str, Object]:
-    """Return the nodes of hosts that the file named once; hosts that answered are `known` by their nodes too."""
+def left_file(
+    hosts: Iterable[Host], known: Mapping[str, Facts], nodes: Mapping[str, Object]
+) -> dict[str, Object]:
+    """Return the nodes of hosts that the file named once; hosts that answered are `known` by their
+    nodes too.
+    """
     names = {fact.node for fact in known.values()}
     ips = {host.ip for host in hosts}
     # The dead first: while one is a member, no other may leave.
@@ -65,47 +100,65 @@ def left_file(hosts: Iterable[Host], known: Mapping[str, Facts], nodes: Mapping[
 
 
 def refuse_left(lab: Lab) -> None:
-    """Raise RequestError where hosts that left the file are in the cluster: without it nothing would find them."""
+    """Raise RequestError where hosts that left the file are in the cluster: without it nothing
+    would find them.
+    """
     if left := left_file(lab.hosts, lab.facts(), lab.nodes()):
         raise RequestError(
-            f"in the cluster, and not in the file: {named([f'{name} ({_address(left[name])})' for name in left])}",
-            hint="Write it into the file again, or let it leave first: trainyard cluster.up --remove",
+            "in the cluster, and not in the file: "
+            f"{named([f'{name} ({_address(left[name])})' for name in left])}",
+            hint="Write it into the file again, or let it leave first: trainyard cluster.up "
+            "--remove",
         )
 
 
 def _refuse_unknown_addresses(lab: Lab, tools: Tools) -> None:
-    """Raise RequestError for a host to remove whose address no cluster file on this machine ever named."""
+    """Raise RequestError for a host to remove whose address no cluster file on this machine ever
+    named.
+    """
     known = addresses.known(tools)
     left = left_file(lab.hosts, lab.facts(), lab.nodes())
-    unknown = [f"{name} ({_address(node)})" for name, node in left.items() if _address(node) not in known]
+    unknown = [
+        f"{name} ({_address(node)})" for name, node in left.items() if _address(node) not in known
+    ]
     if unknown:
         raise RequestError(
-            f"no cluster file on this machine named the addresses that these nodes give: {named(unknown)}",
-            hint="If they are right, name those hosts in the file, run trainyard cluster.up, and then take them out.",
+            "no cluster file on this machine named the addresses that these nodes give: "
+            f"{named(unknown)}",
+            hint="If they are right, name those hosts in the file, run trainyard cluster.up, and "
+            "then take them out.",
         )
 
 
 def address_step(lab: Lab, tools: Tools, *, after: str) -> Step:
-    """Return the step after which each host's node carries its address, and this machine has it written down."""
+    """Return the step after which each host's node carries its address, and this machine has it
+    written down.
+    """
     every = {host.ssh for host in lab.hosts}
 
     def lacks(host: Host, fact: Facts) -> str:
         if not every <= addresses.known(tools):
             return "its address is not written down here"
         node = lab.nodes().get(fact.node)
-        return "its node does not say how the file reaches it" if node and _address(node) != host.ssh else ""
+        if node and _address(node) != host.ssh:
+            return "its node does not say how the file reaches it"
+        return ""
 
     def annotate(host: Host) -> None:
         addresses.write(tools, every)
         annotation = f"{ADDRESS}={host.ssh}"
-        lab.first.microk8s("kubectl", "annotate", "--overwrite", "node", lab.fact(host).node, annotation)
+        lab.first.microk8s(
+            "kubectl", "annotate", "--overwrite", "node", lab.fact(host).node, annotation
+        )
 
     title = "Write each host's address on its node"
     return each_step(lab, "node-addresses", title, lacks, annotate, after=after)
 
 
 def back_up(control_plane: Host) -> None:
-    """Back the database up. Raises NotReadyError where it does not answer: MicroK8s then waits for ever."""
+    """Back the database up. Raises NotReadyError where it does not answer: MicroK8s then waits for
+    ever.
+    """
     control_plane.microk8s("dbctl", "backup", "-o", BACKUP)
 
 
@@ -128,40 +181,57 @@ def _has_remains(lab: Lab, host: Host) -> bool:
 
 def _remains_step(lab: Lab, host: Host) -> Step:
     def done() -> Answer:
-        return no("installed again, half joined, or joined otherwise") if _has_remains(lab, host) else YES
+        if _has_remains(lab, host):
+            return no("installed again, half joined, or joined otherwise")
+        return YES
 
     def clear() -> None:
         fact = lab.fact(host)
         if host.ip in lab.members():
             _before_a_member_leaves(lab, host)
+
         refused = _refused_to_leave(host, fact)
         is_purged = refused is not None and _may_be_purged(lab, host, fact, refused)
         if is_purged:
             remove.purge(host)
+
         for name in (host.ip, fact.node):
             # It exits 1 where Kubernetes has no such node, although it removed the member.
             lab.first.microk8s("remove-node", name, "--force", check=False)
+
         if is_purged:
             install.install_again(host, lab)
+
         lab.changed()
 
     title = f"Remove what is left of {host.name}"
     id = f"remains:{host.name}"
-    return Step(id, title, done, clear, deadline=SETTLE_SECONDS, every=1.0, disruptive=lab.is_ready(host))
+    return Step(
+        id, title, done, clear, deadline=SETTLE_SECONDS, every=1.0, disruptive=lab.is_ready(host)
+    )
 
 
 def _refused_to_leave(host: Host, fact: Facts) -> Ran | None:
-    """Let a host leave, once a join that still runs there has ended; return what `leave` said if it is still joined."""
+    """Let a host leave, once a join that still runs there has ended; return what `leave` said if it
+    is still joined.
+    """
     if fact.is_stopped:
         # It refuses there, too (wrappers/microk8s-leave.wrapper: exit_if_stopped).
         install.start(host)
-    script = LEAVE if fact.has_joined else f"rm -f {LOCKS}/join-in-progress"
+    if fact.has_joined:
+        script = LEAVE
+    else:
+        script = f"rm -f {LOCKS}/join-in-progress"
     ran = host.root(*ALONE, "sh", "-euc", script, seconds=JOIN_SECONDS, check=False)
-    return ran if facts.read(host.connection, now=0.0).has_joined else None
+    if facts.read(host.connection, now=0.0).has_joined:
+        return ran
+    return None
 
 
 def _may_be_purged(lab: Lab, host: Host, fact: Facts, refused: Ran) -> bool:
-    """Say whether a host that does not leave is ours, and the database keeps its quorum without it."""
+    """Say whether a host that does not leave is ours, and the database keeps its quorum without
+    it.
+    """
     voters = {member.host for member in lab.members().values() if member.is_voter}
     return fact.is_ours and refused.code != ONLY_COPY and 2 * len(voters - {host.ip}) > len(voters)
 
@@ -172,24 +242,35 @@ def _before_a_member_leaves(lab: Lab, host: Host) -> None:
 
 
 def _removal_step(lab: Lab, host: Host, *, forced: bool) -> Step:
-    """Return the step that takes a host out of the cluster; its node goes last, since it says where the host is."""
+    """Return the step that takes a host out of the cluster; its node goes last, since it says where
+    the host is.
+    """
 
     def done() -> Answer:
         is_left = host.name in lab.nodes() or host.ip in lab.members()
-        return no(f"no longer in the file; Ray's pods there, which end: {_ray_pods(lab, host)}") if is_left else YES
+        if is_left:
+            return no(f"no longer in the file; Ray's pods there, which end: {_ray_pods(lab, host)}")
+        return YES
 
     def take_out() -> None:
         try:
             host.root("true")
         except HostError as error:
             if not forced:
-                what = f"{host.name} is no longer in the file, and cannot be told to leave: {error.what}"
-                hint = "Bring it back. If it is gone for good: trainyard cluster.up --remove --force"
+                what = (
+                    f"{host.name} is no longer in the file, and cannot be told to leave: "
+                    f"{error.what}"
+                )
+                hint = (
+                    "Bring it back. If it is gone for good: trainyard cluster.up --remove --force"
+                )
                 raise HostError(what, where=error.where, hint=hint) from error
+
             if host.ip in lab.members():
                 back_up(lab.first)
         else:
             _give_back(lab, host)
+
         lab.first.microk8s("remove-node", host.name, "--force")
         lab.changed()
 
@@ -199,8 +280,16 @@ def _removal_step(lab: Lab, host: Host, *, forced: bool) -> Step:
 
 
 def _ray_pods(lab: Lab, host: Host) -> str:
-    asked = ("get", "pods", "--all-namespaces", f"--selector={naming.RAY_NODE_TYPE}", "--output=name")
-    ran = lab.first.microk8s("kubectl", *asked, f"--field-selector=spec.nodeName={host.name}", check=False)
+    asked = (
+        "get",
+        "pods",
+        "--all-namespaces",
+        f"--selector={naming.RAY_NODE_TYPE}",
+        "--output=name",
+    )
+    ran = lab.first.microk8s(
+        "kubectl", *asked, f"--field-selector=spec.nodeName={host.name}", check=False
+    )
     return named(ran.stdout.replace("pod/", "").split()) or "none"
 
 
@@ -209,17 +298,27 @@ def _give_back(lab: Lab, host: Host) -> None:
     node = lab.nodes()[host.name]
     fact = facts.read(host.connection, now=0.0)
     if fact.machine_id != node["status"]["nodeInfo"]["machineID"]:
-        hint = "If the host is gone for good: take it out of Kubernetes with microk8s remove-node --force."
+        hint = (
+            "If the host is gone for good: take it out of Kubernetes with microk8s "
+            "remove-node --force."
+        )
         raise OutsideError(f"another machine than {host.name} answers at {host.ssh}", hint=hint)
+
     if host.ip in lab.members():
         _before_a_member_leaves(lab, host)
+
     # A kubelet that does not run ends no pod.
     if is_ready(node):
         lab.first.microk8s("kubectl", "drain", host.name, *DRAIN, seconds=330)
+
     refused = _refused_to_leave(host, fact)
     if refused is not None and not _may_be_purged(lab, host, fact, refused):
         lab.first.microk8s("kubectl", "uncordon", host.name)
-        hint = ONLY_VOTER if fact.is_ours or refused.code == ONLY_COPY else NOT_OURS
+        if fact.is_ours or refused.code == ONLY_COPY:
+            hint = ONLY_VOTER
+        else:
+            hint = NOT_OURS
         where = refused.stderr.strip().rpartition("\n")[2] or refused.stdout.partition("\n")[0]
         raise OutsideError(f"{host.name} does not leave", where=where, hint=hint)
+
     remove.give_back(host, fact)

@@ -1,4 +1,6 @@
-"""Hosts that reach neither snapd's store nor a registry: snaps and images come as files of this machine."""
+"""Hosts that reach neither snapd's store nor a registry: snaps and images come as files of this
+machine.
+"""
 
 from __future__ import annotations
 
@@ -18,22 +20,35 @@ ON_HOST = "/var/tmp"  # noqa: S108 (root writes there; a name of its own is made
 
 
 def snap_files(section: Microk8sSection, directory: Path) -> tuple[Path, ...]:
-    """Return the snaps that a cluster file names. Raises PrerequisiteError for one that is not there."""
+    """Return the snaps that a cluster file names. Raises PrerequisiteError for one that is not
+    there.
+    """
     found = tuple(_path(name, directory) for name in section.snap)
     if missing := [str(path) for path in found if not path.is_file()]:
-        hint = "On a machine that reaches the store: snap download, of snapd, core22 and microk8s --channel=1.34/stable"
+        hint = (
+            "On a machine that reaches the store: snap download, of snapd, core22 and "
+            "microk8s --channel=1.34/stable"
+        )
         raise PrerequisiteError(f"no such file: {named(missing)}", where="microk8s.snap", hint=hint)
     return found
 
 
 def unverified(lab: Lab) -> str:
-    """Return which snaps have no assertion, "" where all have: such a snap is installed as it is."""
+    """Return which snaps have no assertion, "" where all have: such a snap is installed as it
+    is.
+    """
     found = [path.name for path in lab.snaps if not path.with_suffix(".assert").is_file()]
-    return f"{named(found)}: no .assert next to it, so that snapd verifies nothing (--dangerous)" if found else ""
+    if found:
+        return (
+            f"{named(found)}: no .assert next to it, so that snapd verifies nothing (--dangerous)"
+        )
+    return ""
 
 
 def image_files(section: Microk8sSection, directory: Path) -> tuple[Path, ...]:
-    """Return the files of images that a cluster file names. Raises PrerequisiteError where there are none."""
+    """Return the files of images that a cluster file names. Raises PrerequisiteError where there
+    are none.
+    """
     if section.images is None:
         return ()
     place = _path(section.images, directory)
@@ -45,7 +60,9 @@ def image_files(section: Microk8sSection, directory: Path) -> tuple[Path, ...]:
 
 
 def put_step(lab: Lab) -> Step:
-    """Return the step after which every host has the files of images, before MicroK8s is there or later."""
+    """Return the step after which every host has the files of images, before MicroK8s is there or
+    later.
+    """
 
     def lacks(_: Host, fact: Facts) -> str:
         missing = [path.name for path in _missing(lab, fact, among=("", LOADED))]
@@ -64,14 +81,20 @@ def loaded_step(lab: Lab, *, after: str) -> Step:
 
     def lacks(_: Host, fact: Facts) -> str:
         waiting = [path.name for path in _missing(lab, fact, among=(LOADED,))]
-        return f"has not loaded {named(waiting)}: snap logs microk8s.daemon-containerd says why" if waiting else ""
+        if waiting:
+            return f"has not loaded {named(waiting)}: snap logs microk8s.daemon-containerd says why"
+        return ""
 
     title = f"Load {_files(lab)} on every host"
-    return each_step(lab, "load-images", title, lacks, lambda _: nothing(), deadline=LOAD_SECONDS, after=after)
+    return each_step(
+        lab, "load-images", title, lacks, lambda _: nothing(), deadline=LOAD_SECONDS, after=after
+    )
 
 
 def install(host: Host, lab: Lab) -> None:
-    """Install the snaps, each with the assertion beside it; what MicroK8s needs, and the host has, stays as it is."""
+    """Install the snaps, each with the assertion beside it; what MicroK8s needs, and the host has,
+    stays as it is.
+    """
     *needed, microk8s = lab.snaps
     for path in needed:
         name = path.name.partition("_")[0].removesuffix(".snap")
@@ -88,7 +111,8 @@ def refuse_another(lab: Lab, host: Host, fact: Facts) -> None:
     raise RequestError(
         f"{host.name} runs another MicroK8s ({fact.snap.version}) than {file.name} is",
         where="microk8s.snap",
-        hint="Trainyard upgrades along a channel alone. There, host by host: sudo snap ack FILE.assert, and "
+        hint="Trainyard upgrades along a channel alone. There, host by host: sudo snap ack "
+        "FILE.assert, and "
         "sudo snap install FILE.snap --classic",
     )
 
@@ -110,9 +134,15 @@ def _install(host: Host, path: Path, *flags: str) -> None:
 
 
 def _missing(lab: Lab, fact: Facts, *, among: tuple[str, ...]) -> list[Path]:
-    """Return the files that a host has under none of the names with these endings, in their size."""
+    """Return the files that a host has under none of the names with these endings, in their
+    size.
+    """
     sizes = {path: path.stat().st_size for path in lab.images}
-    return [path for path, size in sizes.items() if not any(fact.images.get(path.name + end) == size for end in among)]
+    return [
+        path
+        for path, size in sizes.items()
+        if not any(fact.images.get(path.name + end) == size for end in among)
+    ]
 
 
 def _files(lab: Lab) -> str:

@@ -1,4 +1,6 @@
-"""What is wrong with the hosts before anything is done to them: every rule, every host, one table."""
+"""What is wrong with the hosts before anything is done to them: every rule, every host, one
+table.
+"""
 
 from __future__ import annotations
 
@@ -35,28 +37,47 @@ REGISTRY_PORT = 32000
 
 @dataclass(frozen=True)
 class Desired:
-    """What the cluster file asks of all hosts together. `image` is how many bytes of its image each pulls."""
+    """What the cluster file asks of all hosts together. `image` is how many bytes of its image each
+    pulls.
+    """
 
     gpus: int = 0
     image: int = 0
     has_registry: bool = False
 
 
-def refuse(hosts: Sequence[Host], facts: Mapping[str, Facts], desired: Desired, silent: Sequence[Problem] = ()) -> None:
-    """Raise PrerequisiteError with everything that is wrong, host by host; and with those that give no facts."""
+def refuse(
+    hosts: Sequence[Host],
+    facts: Mapping[str, Facts],
+    desired: Desired,
+    silent: Sequence[Problem] = (),
+) -> None:
+    """Raise PrerequisiteError with everything that is wrong, host by host; and with those that give
+    no facts.
+    """
     if found := tuple(problems(hosts, facts, desired)):
-        raise PrerequisiteError("some hosts cannot become a Kubernetes yet", problems=(*silent, *found), hint=AGAIN)
+        raise PrerequisiteError(
+            "some hosts cannot become a Kubernetes yet", problems=(*silent, *found), hint=AGAIN
+        )
 
 
-def problems(hosts: Sequence[Host], facts: Mapping[str, Facts], desired: Desired) -> Iterator[Problem]:
+def problems(
+    hosts: Sequence[Host], facts: Mapping[str, Facts], desired: Desired
+) -> Iterator[Problem]:
     """Yield what is wrong, by host: first what each shows alone, then what they show together."""
     answered = [host for host in hosts if host.name in facts]
     for host in answered:
         fact = facts[host.name]
         ports = PORTS if fact.is_bare else {}
-        found = [*host_checks.alone(fact, host.ip, ports, desired.gpus, address=host.name), _disk(fact, desired)]
+        found = [
+            *host_checks.alone(fact, host.ip, ports, desired.gpus, address=host.name),
+            _disk(fact, desired),
+        ]
         found += [_registry_port(fact, desired), *(rule(fact, host) for rule in RULES)]
-        yield from (Problem(host.name, message) for message in found if message)
+        for message in found:
+            if message:
+                yield Problem(host.name, message)
+
     # Who gives no facts may have the GPUs.
     yield from host_checks.together(facts, desired.gpus if len(answered) == len(hosts) else 0)
     yield from _of_others(facts, {host.ip for host in hosts})
@@ -66,23 +87,33 @@ def _of_others(facts: Mapping[str, Facts], ours: set[str]) -> Iterator[Problem]:
     """Yield the hosts that are nodes of a cluster with hosts that the file does not name."""
     for host, fact in facts.items():
         members = {member.host for member in fact.members if not member.host.startswith("127.")}
-        control = set(re.findall(r"\d+(?:\.\d+){3}", fact.endpoints)) if fact.is_worker else members
+        if fact.is_worker:
+            control = set(re.findall(r"\d+(?:\.\d+){3}", fact.endpoints))
+        else:
+            control = members
         if control and not control & ours:
-            yield Problem(host, f"is a node of another cluster, of {named(sorted(control))}: microk8s leave, if it may")
+            yield Problem(
+                host,
+                f"is a node of another cluster, of {named(sorted(control))}: microk8s leave, if "
+                "it may",
+            )
 
 
 def remarks(hosts: Sequence[Host], facts: Mapping[str, Facts]) -> str:
-    """Return what may keep pods from each other on hosts that are still bare, "" where nothing does.
+    """Return what may keep pods from each other on hosts that are still bare, "" where nothing
+    does.
 
-    MicroK8s accepts the packets of its pods itself (wrappers/run-kubelite-with-args), as Docker does.
+    MicroK8s accepts the packets of its pods itself (wrappers/run-kubelite-with-args), as Docker
+    does.
     """
-    dropping = [
-        host.name
-        for host in hosts
-        if (fact := facts[host.name]).is_bare and fact.forward == "DROP" and not fact.has_docker
-    ]
+    dropping = []
+    for host in hosts:
+        if (fact := facts[host.name]).is_bare and fact.forward == "DROP" and not fact.has_docker:
+            dropping.append(host.name)
     remedy = "if pods do not reach each other: sudo iptables -P FORWARD ACCEPT"
-    return f"{named(dropping)}: the firewall drops what is forwarded; {remedy}" if dropping else ""
+    if dropping:
+        return f"{named(dropping)}: the firewall drops what is forwarded; {remedy}"
+    return ""
 
 
 def _snapd(fact: Facts, host: Host) -> str | None:
@@ -94,11 +125,16 @@ def _snapd(fact: Facts, host: Host) -> str | None:
     if found is None or (int(found[1]), int(found[2])) >= SNAPD:
         return None
     least = ".".join(map(str, SNAPD))
-    return f"its snapd is {fact.snapd}, and a refresh is held by {least} and newer: sudo snap install snapd"
+    return (
+        f"its snapd is {fact.snapd}, and a refresh is held by {least} and newer: sudo snap "
+        "install snapd"
+    )
 
 
 def _memory(fact: Facts, host: Host) -> str | None:
-    return host_checks.memory(fact, *(("a control plane", 2 * GIB) if host.is_control_plane else ("a worker", GIB)))
+    return host_checks.memory(
+        fact, *(("a control plane", 2 * GIB) if host.is_control_plane else ("a worker", GIB))
+    )
 
 
 def _disk(fact: Facts, desired: Desired) -> str | None:
@@ -110,27 +146,51 @@ def _disk(fact: Facts, desired: Desired) -> str | None:
 
 
 def _ranges(fact: Facts, host: Host) -> str | None:
-    return host_checks.overlap(fact, RANGES, _OWN_INTERFACES, of="MicroK8s'") if fact.is_bare else None
+    if fact.is_bare:
+        return host_checks.overlap(fact, RANGES, _OWN_INTERFACES, of="MicroK8s'")
+    return None
 
 
 def _registry_port(fact: Facts, desired: Desired) -> str | None:
     # The addon itself is a NodePort: packets are led there, and nobody listens.
     if not desired.has_registry or REGISTRY_PORT not in fact.listening:
         return None
-    return f"something else listens on {REGISTRY_PORT}, where MicroK8s' registry is to be: microk8s.registry: false"
+    return (
+        f"something else listens on {REGISTRY_PORT}, where MicroK8s' registry is to be: "
+        "microk8s.registry: false"
+    )
 
 
 def _launch(fact: Facts, host: Host) -> str | None:
     if not fact.is_bare or not fact.foreign_launch:
         return None
-    return f"has a launch configuration that is not of Trainyard's making: sudo mv {fact.foreign_launch} elsewhere"
+    return (
+        "has a launch configuration that is not of Trainyard's making: sudo mv "
+        f"{fact.foreign_launch} elsewhere"
+    )
 
 
 def _docker_later(fact: Facts, host: Host) -> str | None:
-    """Say that MicroK8s will take Docker's bridge for a change of its address, and remove every container."""
-    if fact.snap is None or fact.has_joined or not fact.has_docker or "docker0" in fact.addresses.values():
+    """Say that MicroK8s will take Docker's bridge for a change of its address, and remove every
+    container.
+    """
+    if (
+        fact.snap is None
+        or fact.has_joined
+        or not fact.has_docker
+        or "docker0" in fact.addresses.values()
+    ):
         return None
-    return "Docker came after MicroK8s, which has not joined and takes new addresses for its own: start Docker first"
+    return (
+        "Docker came after MicroK8s, which has not joined and takes new addresses for its "
+        "own: start Docker first"
+    )
 
 
-RULES: Sequence[Callable[[Facts, Host], str | None]] = (_snapd, _memory, _ranges, _launch, _docker_later)
+RULES: Sequence[Callable[[Facts, Host], str | None]] = (
+    _snapd,
+    _memory,
+    _ranges,
+    _launch,
+    _docker_later,
+)

@@ -26,7 +26,9 @@ def waited_for(pods: Sequence[Object]) -> str:
 
 
 def _begun(pod: Object) -> Sequence[Object]:
-    """Return the containers that are begun now: init containers one by one, then the others together."""
+    """Return the containers that are begun now: init containers one by one, then the others
+    together.
+    """
     status = pod.get("status") or {}
     for init in status.get("initContainerStatuses") or ():
         if "terminated" not in (init.get("state") or {}):

@@ -16,23 +16,45 @@ from trainyard.spec.cluster import ClusterSpec
 def documents(spec: ClusterSpec, lab: Lab, environ: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return a document of each host, and one of the KubeRay operator's values. Asks the hosts.
 
-    A host's launch configuration is among its files while MicroK8s is to be installed: nothing reads it later.
+    A host's launch configuration is among its files while MicroK8s is to be installed: nothing
+    reads it later.
     """
     facts = lab.facts()
     lab.put_members_first()
-    known = {path: text.decode() for one in files.registries(spec, environ) for path, text in one.files.items()}
+    known = {}
+
+    for one in files.registries(spec, environ):
+        for path, text in one.files.items():
+            known[path] = text.decode()
+
     names = hosts_file.block(host_names(lab, facts))
-    hosts = [_host(lab, host, facts[host.name], {hosts_file.PATH: names, **known}) for host in lab.hosts]
+    hosts = [
+        _host(lab, host, facts[host.name], {hosts_file.PATH: names, **known}) for host in lab.hosts
+    ]
     operator = spec.kuberay.operator
     values = files.operator_values(spec)
+
     return [
         *hosts,
-        {"kind": "HelmRelease", "name": operator.release, "namespace": operator.namespace, "values": values},
+        {
+            "kind": "HelmRelease",
+            "name": operator.release,
+            "namespace": operator.namespace,
+            "values": values,
+        },
     ]
 
 
 def _host(lab: Lab, host: Host, fact: Facts, of_all: Mapping[str, str]) -> dict[str, Any]:
     written = {SYSCTL_FILE: files.limits(fact.sysctls).decode(), **of_all}
     if fact.snap is None:
-        written[LAUNCH_FILE] = files.launch(is_first=host is lab.first, mirrors=lab.mirrors).decode()
-    return {"kind": "Host", "name": host.name, "address": host.ssh, "microk8s": lab.release, "files": written}
+        written[LAUNCH_FILE] = files.launch(
+            is_first=host is lab.first, mirrors=lab.mirrors
+        ).decode()
+    return {
+        "kind": "Host",
+        "name": host.name,
+        "address": host.ssh,
+        "microk8s": lab.release,
+        "files": written,
+    }

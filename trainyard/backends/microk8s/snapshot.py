@@ -1,4 +1,6 @@
-"""What the hosts of a lab, and the Kubernetes on them, answered at one moment: also which hosts did not."""
+"""What the hosts of a lab, and the Kubernetes on them, answered at one moment: also which hosts did
+not.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ LEFT = "not in the file any more: trainyard cluster.up --remove"
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Facts of the hosts that answered, errors of the others; Kubernetes' nodes, and which members vote, by address."""
+    """Facts of the hosts that answered, errors of the others; Kubernetes' nodes, and which members
+    vote, by address.
+    """
 
     facts: Mapping[str, Facts]
     errors: Mapping[str, TrainyardError]
@@ -30,21 +34,32 @@ class Snapshot:
 
 
 def read(lab: Lab) -> Snapshot:
-    """Ask every host side by side, then Kubernetes by way of the first control plane that answered."""
+    """Ask every host side by side, then Kubernetes by way of the first control plane that
+    answered.
+    """
     found, errors = lab.ask(lab.hosts)
-    planes = [host for host in lab.control_planes if host.name in found and found[host.name].members]
+    planes = [
+        host for host in lab.control_planes if host.name in found and found[host.name].members
+    ]
     if not planes:
         return Snapshot(found, errors, {}, {})
+
     alive = Lab(planes, lab.channel, dict(found))
     alive.put_members_first()
     nodes = {pods.internal_ip(node): node for node in alive.nodes().values()}
     # One that is alone is a member at loopback.
-    votes = {alive.first.ip if ip.startswith("127.") else ip: each.is_voter for ip, each in alive.members().items()}
+    votes = {}
+
+    for ip, each in alive.members().items():
+        votes[alive.first.ip if ip.startswith("127.") else ip] = each.is_voter
+
     return Snapshot(found, errors, nodes, votes)
 
 
 def statuses(lab: Lab, nodes: Sequence[NodeStatus]) -> tuple[HostStatus, ...]:
-    """Ask every host how it is, and Kubernetes about those that left the file; `nodes` are named by their hosts."""
+    """Ask every host how it is, and Kubernetes about those that left the file; `nodes` are named by
+    their hosts.
+    """
     return of(lab.hosts, read(lab), nodes)
 
 
@@ -60,6 +75,7 @@ def status(host: Host, now: Snapshot, nodes: Sequence[NodeStatus]) -> HostStatus
     node = now.nodes.get(host.ip)
     ends = sorted((end, name) for name, end in (fact.certificates if fact else {}).items())
     state, detail = _state(host, now)
+
     return HostStatus(
         name=host.name,
         address=host.ip,
@@ -76,7 +92,9 @@ def status(host: Host, now: Snapshot, nodes: Sequence[NodeStatus]) -> HostStatus
     )
 
 
-def _status_of_left(name: str, node: Object, now: Snapshot, nodes: Sequence[NodeStatus]) -> HostStatus:
+def _status_of_left(
+    name: str, node: Object, now: Snapshot, nodes: Sequence[NodeStatus]
+) -> HostStatus:
     """Return how a host is that is no longer in the file, as far as Kubernetes knows."""
     ip = pods.internal_ip(node)
     on_it = tuple(ray.name for ray in nodes if ray.host == name)
@@ -94,6 +112,7 @@ def days(end: float) -> int:
 def _state(host: Host, now: Snapshot) -> tuple[HostState, str]:
     if error := now.errors.get(host.name):
         return "unreachable", in_a_line(error)
+
     fact = now.facts[host.name]
     node = now.nodes.get(host.ip)
     if fact.is_bare:
@@ -105,4 +124,7 @@ def _state(host: Host, now: Snapshot) -> tuple[HostState, str]:
         return "not ready", "no control plane answers"
     if node is None:
         return "not joined", "it is no node of this Kubernetes"
-    return ("ready", "") if pods.is_ready(node) else ("not ready", "Kubernetes hears nothing of its kubelet")
+    if pods.is_ready(node):
+        return ("ready", "")
+
+    return ("not ready", "Kubernetes hears nothing of its kubelet")

@@ -1,1 +1,3 @@
-"""What several backends are made of: nodes of one machine, leashes, logs, records, and steps that refuse."""
+"""What several backends are made of: nodes of one machine, leashes, logs, records, and steps that
+refuse.
+"""

@@ -1,4 +1,6 @@
-"""What `cluster.doctor` says of several backends: a disk that is full, what `up` would do, or why it cannot."""
+"""What `cluster.doctor` says of several backends: a disk that is full, what `up` would do, or why
+it cannot.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,18 @@ UP = "trainyard cluster.up"
 LEAST_FREE = 0.05
 
 
-def full_disk(path: Path, usage: Callable[[Path], tuple[int, int, int]] = shutil.disk_usage) -> Iterator[Finding]:
-    """Yield that the disk of a directory of this machine is too full for Ray; `usage` is total, used, free in bytes."""
+def full_disk(
+    path: Path, usage: Callable[[Path], tuple[int, int, int]] = shutil.disk_usage
+) -> Iterator[Finding]:
+    """Yield that the disk of a directory of this machine is too full for Ray; `usage` is total,
+    used, free in bytes.
+    """
     with suppress(OSError):
         total, _, free = usage(path)
         if free < LEAST_FREE * total:
             message = (
-                f"the disk of {path} is {100 - 100 * free // total} % full: from 95 % on Ray spills no objects to it"
+                f"the disk of {path} is {100 - 100 * free // total} % full: from 95 % on "
+                "Ray spills no objects to it"
             )
             yield Finding("this machine", message, "Make room there.")
 
@@ -40,7 +47,10 @@ def unmet(steps: Callable[[], Sequence[Step | Stage]]) -> list[Finding]:
     places: dict[str, int] = {}
     try:
         for step, planned in asked(steps()):
-            mends = step if isinstance(step, Step) and not step.disruptive else None
+            mends = None
+            if isinstance(step, Step) and not step.disruptive:
+                mends = step
+
             place = places.get(step.after or "")
             if mends and planned.state == "after" and place is not None:
                 places[step.id] = place
@@ -52,7 +62,8 @@ def unmet(steps: Callable[[], Sequence[Step | Stage]]) -> list[Finding]:
                 found.append(Finding(step.title, planned.detail, FIX if mends else UP, mends))
     except TrainyardError as error:
         remedy = error.hint or UP
-        found += [Finding(problem.where, problem.message, remedy) for problem in error.problems] or [
-            Finding(error.where or "hosts", error.what, remedy)
-        ]
+        found += [
+            Finding(problem.where, problem.message, remedy) for problem in error.problems
+        ] or [Finding(error.where or "hosts", error.what, remedy)]
+
     return found

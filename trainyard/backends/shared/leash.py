@@ -1,6 +1,8 @@
-"""The leash of a cluster: the step that sets it, what is written down about it, and how people read it.
+"""The leash of a cluster: the step that sets it, what is written down about it, and how people read
+it.
 
-What ends the cluster runs there (runner/trainyard_runner/leash.py); each backend says how it gets there.
+What ends the cluster runs there (runner/trainyard_runner/leash.py); each backend says how it gets
+there.
 """
 
 from __future__ import annotations
@@ -33,8 +35,9 @@ _RECORD = "leash.json"
 class Leash:
     """A leash as the backend of a cluster knows it.
 
-    `observe` returns the one that the cluster has; `made` when the cluster was made, in Unix seconds, None where there
-    is none; `set` puts one in the place of what is there, `take_off` removes it.
+    `observe` returns the one that the cluster has; `made` when the cluster was made, in Unix
+    seconds, None where there is none; `set` puts one in the place of what is there, `take_off`
+    removes it.
     """
 
     observe: Callable[[], LeashStatus | None]
@@ -44,9 +47,13 @@ class Leash:
 
 
 def steps(spec: ClusterSpec, tools: Tools, leash: Leash, *, after: str) -> list[Step]:
-    """Return the step after which the cluster is given the leash of its file, or none; runs go on meanwhile."""
+    """Return the step after which the cluster is given the leash of its file, or none; runs go on
+    meanwhile.
+    """
     if spec.leash is None:
-        return [_take_off(tools, leash)] if leash.observe() else []
+        if leash.observe():
+            return [_take_off(tools, leash)]
+        return []
 
     def done() -> Answer:
         observed = leash.observe()
@@ -61,19 +68,29 @@ def steps(spec: ClusterSpec, tools: Tools, leash: Leash, *, after: str) -> list[
         if desired is None:
             return
         leash.set(desired)
-        write_private(tools.state / _RECORD, json.dumps({"idle": desired.idle, "deadline": desired.deadline}))
+        write_private(
+            tools.state / _RECORD, json.dumps({"idle": desired.idle, "deadline": desired.deadline})
+        )
 
     settings = {"idle": spec.leash.idle, "deadline": spec.leash.deadline}
-    title = ", ".join(f"{key} {format_duration(value)}" for key, value in settings.items() if value is not None)
+    title = ", ".join(
+        f"{key} {format_duration(value)}" for key, value in settings.items() if value is not None
+    )
+
     return [Step("leash", f"Set the leash: {title}", done, do, after=after, kind="leash")]
 
 
 def proof(spec: ClusterSpec, leash: Leash, *, after: str) -> list[Step]:
-    """Return the step after which the leash has proven that it can end the cluster; one that has ended is set anew."""
+    """Return the step after which the leash has proven that it can end the cluster; one that has
+    ended is set anew.
+    """
 
     def done() -> Answer:
         observed = leash.observe()
-        problem = observed.problem if observed else "the cluster has none"
+        if observed:
+            problem = observed.problem
+        else:
+            problem = "the cluster has none"
         return no(problem) if problem else YES
 
     def do() -> None:
@@ -83,29 +100,61 @@ def proof(spec: ClusterSpec, leash: Leash, *, after: str) -> list[Step]:
 
     if spec.leash is None:
         return []
-    return [Step("leash-holds", "The leash holds", done, do, deadline=HOLDS_SECONDS, every=0.5, after=after)]
+
+    return [
+        Step(
+            "leash-holds",
+            "The leash holds",
+            done,
+            do,
+            deadline=HOLDS_SECONDS,
+            every=0.5,
+            after=after,
+        )
+    ]
 
 
 def desired_leash(spec: ClusterSpec, made: float | None) -> LeashStatus | None:
-    """Return the leash of the file for a cluster that was made then; None without a leash, or without a cluster."""
+    """Return the leash of the file for a cluster that was made then; None without a leash, or
+    without a cluster.
+    """
     if spec.leash is None or made is None:
         return None
-    return LeashStatus(spec.leash.idle, None if spec.leash.deadline is None else made + spec.leash.deadline)
+    return LeashStatus(
+        spec.leash.idle, None if spec.leash.deadline is None else made + spec.leash.deadline
+    )
 
 
-def differences(spec: ClusterSpec, made: float | None, observed: LeashStatus | None) -> Iterator[str]:
-    """Yield in what the leash of a cluster that was made then is not as its file says; nothing where nobody knows."""
+def differences(
+    spec: ClusterSpec, made: float | None, observed: LeashStatus | None
+) -> Iterator[str]:
+    """Yield in what the leash of a cluster that was made then is not as its file says; nothing
+    where nobody knows.
+    """
     desired = desired_leash(spec, made)
-    if made is not None and (desired or observed) and not (desired and observed and _is_same(observed, desired)):
-        yield f"leash: {words(observed) if observed else 'none'} now, {words(desired) if desired else 'none'} desired"
+    if (
+        made is not None
+        and (desired or observed)
+        and not (desired and observed and _is_same(observed, desired))
+    ):
+        yield (
+            f"leash: {words(observed) if observed else 'none'} now, "
+            f"{words(desired) if desired else 'none'} desired"
+        )
     elif observed and observed.problem:
         yield f"leash: {observed.problem}"
 
 
 def words(leash: LeashStatus) -> str:
     """Return when a cluster ends: `ends at 2026-11-23 20:00:00 UTC, or after 2h without a job`."""
-    deadline = f"at {utc(leash.deadline, readable=True)}" if leash.deadline is not None else ""
-    idle = f"after {format_duration(leash.idle)} without a job" if leash.idle is not None else ""
+    if leash.deadline is not None:
+        deadline = f"at {utc(leash.deadline, readable=True)}"
+    else:
+        deadline = ""
+    if leash.idle is not None:
+        idle = f"after {format_duration(leash.idle)} without a job"
+    else:
+        idle = ""
     return f"ends {', or '.join(filter(None, (deadline, idle)))}"
 
 
@@ -115,20 +164,29 @@ def settings(leash: LeashStatus, **more: Any) -> str:
 
 
 def source() -> list[str]:
-    """Return the command that is the program, without its settings: nothing has to be in the image but Python."""
+    """Return the command that is the program, without its settings: nothing has to be in the image
+    but Python.
+    """
     return ["python3", "-c", Path(program.__file__).read_text(encoding="utf-8")]
 
 
 def ended(now: ClusterStatus, state: Path) -> str:
-    """Return what is to be said of a cluster that does not run any more, and had a leash; else ""."""
+    """Return what is to be said of a cluster that does not run any more, and had a leash; else
+    "".
+    """
     found = read_json(state / _RECORD)
     if not found or now.state not in ("absent", "broken") or (now.leash and not now.leash.problem):
         return ""
     leash = LeashStatus(found["idle"], found["deadline"], since=(state / _RECORD).stat().st_mtime)
     first = program.ends_at(leash.deadline, leash.idle, leash.since)
     if first and first > time.time() + CLOCK_SECONDS:
-        return f"it is {'gone' if now.state == 'absent' else 'broken'}, and not by its leash ({words(leash)})"
-    return f"it had a leash ({words(leash)}); outputs of runs that were not fetched by then are lost"
+        return (
+            f"it is {'gone' if now.state == 'absent' else 'broken'}, and not by its leash "
+            f"({words(leash)})"
+        )
+    return (
+        f"it had a leash ({words(leash)}); outputs of runs that were not fetched by then are lost"
+    )
 
 
 def is_recorded(state: Path) -> bool:
@@ -147,7 +205,9 @@ def _refuse_over(spec: ClusterSpec, desired: LeashStatus | None) -> None:
 def _take_off(tools: Tools, leash: Leash) -> Step:
     def done() -> Answer:
         observed = leash.observe()
-        return no(f"now: {words(observed)}") if observed else YES
+        if observed:
+            return no(f"now: {words(observed)}")
+        return YES
 
     def do() -> None:
         leash.take_off()
@@ -159,4 +219,6 @@ def _take_off(tools: Tools, leash: Leash) -> Step:
 def _is_same(observed: LeashStatus, desired: LeashStatus) -> bool:
     if observed.deadline is None or desired.deadline is None:
         return observed == replace(desired, since=observed.since, problem=observed.problem)
-    return observed.idle == desired.idle and abs(observed.deadline - desired.deadline) < CLOCK_SECONDS
+    return (
+        observed.idle == desired.idle and abs(observed.deadline - desired.deadline) < CLOCK_SECONDS
+    )

@@ -1,6 +1,7 @@
 """The log files of a cluster's nodes, as Ray serves them, and what is added to them.
 
-They are asked for again and again: a stream that is left open on a quiet file wears Ray's dashboard out.
+They are asked for again and again: a stream that is left open on a quiet file wears Ray's dashboard
+out.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ ACCESS = " web_log.py:"
 
 @dataclass(frozen=True)
 class LogFile:
-    """The last lines of a file of a node; `key` is what no other file has, also of a node that had the name before."""
+    """The last lines of a file of a node; `key` is what no other file has, also of a node that had
+    the name before.
+    """
 
     key: Hashable
     node: str
@@ -34,29 +37,39 @@ class LogFile:
 
 
 class Follower:
-    """Remembers what was shown of each file; `first` is how many of its last lines are shown at first."""
+    """Remembers what was shown of each file; `first` is how many of its last lines are shown at
+    first.
+    """
 
     def __init__(self, first: int = FIRST_LINES) -> None:
         self._first = first
         self._before: dict[Hashable, list[str]] = {}
 
     def fresh(self, address: str, token: str | None, node: str = "") -> Iterator[LogLine]:
-        """Return what was added to Ray's files since the last time; at first, the last few lines of each."""
+        """Return what was added to Ray's files since the last time; at first, the last few lines of
+        each.
+        """
         return self.added(ray_files(address, token, node))
 
     def added(self, files: Iterable[LogFile]) -> Iterator[LogLine]:
         """Return what was added since the last time; at first, the last few lines of every file."""
         for file in files:
             before = self._before.get(file.key)
-            fresh = file.lines[-self._first :] if before is None else added(before, file.lines)
+            if before is None:
+                fresh = file.lines[-self._first :]
+            else:
+                fresh = added(before, file.lines)
             self._before[file.key] = file.lines
-            yield from (LogLine(file.node, file.name, line) for line in fresh)
+            for line in fresh:
+                yield LogLine(file.node, file.name, line)
 
 
 def followed(
     read: Callable[[], Iterable[LogFile]], goes_on: Callable[[], bool], *, first: int = FIRST_LINES
 ) -> Iterator[LogLine]:
-    """Yield the last lines of every file, then what is added, once a second for as long as it goes on."""
+    """Yield the last lines of every file, then what is added, once a second for as long as it goes
+    on.
+    """
     follower = Follower(first)
     while True:
         yield from follower.added(read())
@@ -69,12 +82,18 @@ def ray_files(address: str, token: str | None, only: str = "") -> Iterator[LogFi
     """Yield the ends of the files that Ray serves. Raises OutsideError when it does not answer."""
     with RayApi(address, token, answer_seconds=ANSWER_SECONDS) as ray:
         for node in ray.nodes():
-            for name in (HEAD_FILES if node.is_head else NODE_FILES) if node.alive and only in ("", node.name) else ():
+            for name in (
+                (HEAD_FILES if node.is_head else NODE_FILES)
+                if node.alive and only in ("", node.name)
+                else ()
+            ):
                 yield LogFile((node.node_id, name), node.name, name, _tail(ray, node, name))
 
 
 def added(before: list[str], now: list[str]) -> list[str]:
-    """Return what was added, given the last lines of a file then and now: as little as both can mean."""
+    """Return what was added, given the last lines of a file then and now: as little as both can
+    mean.
+    """
     for start in range(len(before)):
         known = before[start:]
         if now[: len(known)] == known:

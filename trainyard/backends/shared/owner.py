@@ -1,4 +1,6 @@
-"""The owner of a cluster: a name on what is made of it, by which others see that it is not theirs."""
+"""The owner of a cluster: a name on what is made of it, by which others see that it is not
+theirs.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,16 @@ def refused(cluster: str, theirs: str, *, ours: str, command: str) -> RequestErr
     return RequestError(
         f"cluster {cluster} belongs to {theirs}",
         where=f"you are {ours}",
-        hint=f"Ask them, or give yours another name (`name:` in its file). If it is yours on another machine: "
+        hint="Ask them, or give yours another name (`name:` in its file). If it is yours on "
+        "another machine: "
         f"export {VARIABLE}={theirs}. To take it over: trainyard {command} --adopt",
     )
 
 
 def step(error: RequestError) -> Step:
-    """Return the step that stops there, before anything is changed; a plan shows it and all that would follow."""
+    """Return the step that stops there, before anything is changed; a plan shows it and all that
+    would follow.
+    """
 
     def refuse() -> None:
         raise error

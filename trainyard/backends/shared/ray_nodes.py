@@ -1,4 +1,6 @@
-"""Nodes of Ray, whoever starts them: what each should be, how Ray is set on it, what Ray says about it."""
+"""Nodes of Ray, whoever starts them: what each should be, how Ray is set on it, what Ray says about
+it.
+"""
 
 from __future__ import annotations
 
@@ -21,19 +23,23 @@ from trainyard.wording import counted
 MEBIBYTE = 1024**2
 SMALLEST_OBJECT_STORE = 100 * MEBIBYTE
 LARGEST_OBJECT_STORE = 1024 * MEBIBYTE
-# Shared memory also serves others on a node, such as PyTorch's data loaders; it costs only what is used.
+# Shared memory also serves others on a node, such as PyTorch's data loaders; it costs only what is
+# used.
 SPARE_SHARED_MEMORY = 512 * MEBIBYTE
-# Ray's job supervisor gives a runner this long from SIGTERM to SIGKILL; its default of 3 s is too short to bring
-# outputs back (ray/dashboard/modules/job/job_manager.py).
+# Ray's job supervisor gives a runner this long from SIGTERM to SIGKILL; its default of 3 s is too
+# short to bring outputs back (ray/dashboard/modules/job/job_manager.py).
 JOB_STOP_SECONDS = 8
-# Five refused checks make a node dead, and only then are its tasks tried again; Ray's default takes 15 to 20 s. A check
-# that a busy node does not answer still counts only after 10 s (ray/common/ray_config_def.h, health_check_*).
+# Five refused checks make a node dead, and only then are its tasks tried again; Ray's default takes
+# 15 to 20 s. A check that a busy node does not answer still counts only after 10 s
+# (ray/common/ray_config_def.h, health_check_*).
 HEALTH_CHECK_MS = 1000
-# A machine that stands still with its connections open (frozen, paused, hung) refuses no call: only gRPC's keepalive
-# ends one, by default after 300 + 120 s (ray_config_def.h, grpc_client_keepalive_*). Dead after 46 s instead of 55 s.
+# A machine that stands still with its connections open (frozen, paused, hung) refuses no call: only
+# gRPC's keepalive ends one, by default after 300 + 120 s (ray_config_def.h,
+# grpc_client_keepalive_*). Dead after 46 s instead of 55 s.
 KEEPALIVE_MS = 10_000
 KEEPALIVE_TIMEOUT_MS = 15_000
-# pip and uv try again by themselves what the network broke; Ray's default of 3 tells a wrong package after 54 s.
+# pip and uv try again by themselves what the network broke; Ray's default of 3 tells a wrong
+# package after 54 s.
 RUNTIME_ENV_TRIES = 2
 # Ray's own default (ray/scripts/scripts.py).
 RAY_CLIENT_PORT = 10001
@@ -41,7 +47,8 @@ RAY_CLIENT_PORT = 10001
 DASHBOARD_SECONDS = 150
 # The dashboard of a loaded machine may be slow, but a question must not hold up the loop.
 ANSWER_SECONDS = 10.0
-# The system counts when a process started from a boot time in whole seconds; a new node joins seconds after its start.
+# The system counts when a process started from a boot time in whole seconds; a new node joins
+# seconds after its start.
 CLOCK_SECONDS = 1.0
 
 
@@ -51,7 +58,9 @@ _OF_RAY = ("resources", "labels", "ray_start")
 
 @dataclass(frozen=True)
 class Room:
-    """What the machine has: a node that does not say how much it needs may use all of it. Memory in bytes."""
+    """What the machine has: a node that does not say how much it needs may use all of it. Memory in
+    bytes.
+    """
 
     cpus: int
     memory: int
@@ -62,8 +71,8 @@ class Room:
 class NodePlan:
     """A node as it should run. Two equal plans mean that nothing has to be done.
 
-    `gpu_ids` are the real GPUs it gets; None if its GPUs are simulated. `others` are what its backend alone knows, by
-    the words of the cluster file.
+    `gpu_ids` are the real GPUs it gets; None if its GPUs are simulated. `others` are what its
+    backend alone knows, by the words of the cluster file.
     """
 
     name: str
@@ -85,7 +94,9 @@ class NodePlan:
         return self.name == "head"
 
     def recorded(self) -> dict[str, Any]:
-        """Return the plan as it is recorded; values of variables may be secrets, and are only fingerprints there."""
+        """Return the plan as it is recorded; values of variables may be secrets, and are only
+        fingerprints there.
+        """
         fields = asdict(self)
         others = fields.pop("others")
         # No node that runs differs because a key is new.
@@ -100,27 +111,35 @@ def fingerprint(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()[:12]
 
 
-def node_plans(spec: ClusterSpec, room: Room, *, may_simulate: bool, machine: str) -> tuple[NodePlan, ...]:
+def node_plans(
+    spec: ClusterSpec, room: Room, *, may_simulate: bool, machine: str
+) -> tuple[NodePlan, ...]:
     """Return the plan of every node; real GPUs are dealt out by index, each to one node.
 
-    Raises PrerequisiteError when nodes need more GPUs than `machine` ("this machine") has and may not simulate them.
+    Raises PrerequisiteError when nodes need more GPUs than `machine` ("this machine") has and may
+    not simulate them.
     """
     nodes = spec.nodes()
     gpus = sum(node.gpus for node in nodes)
     simulated = gpus > len(room.gpu_ids)
     if simulated and not may_simulate:
         raise PrerequisiteError(
-            f"the cluster file wants {counted(gpus, 'GPU')}, {machine} has {len(room.gpu_ids) or 'none'}",
+            f"the cluster file wants {counted(gpus, 'GPU')}, {machine} has "
+            f"{len(room.gpu_ids) or 'none'}",
             where=", ".join(f"{node.name}: {node.gpus}" for node in nodes if node.gpus),
             hint="`nvidia-smi` shows what it has. Ask for fewer GPUs, "
             f"or set `{spec.backend}: {{simulated_gpus: true}}` to try the layout without them.",
         )
+
     plans = []
     taken = 0
     for node in nodes:
-        own = None if simulated and node.gpus else room.gpu_ids[taken : taken + node.gpus]
+        own = None
+        if not (simulated and node.gpus):
+            own = room.gpu_ids[taken : taken + node.gpus]
         plans.append(_node_plan(spec, node, room, gpu_ids=own))
         taken += node.gpus
+
     return tuple(plans)
 
 
@@ -140,7 +159,8 @@ def object_store(memory: int) -> int:
 def shared_memory(memory: int, shm_size: int | None) -> tuple[int, int]:
     """Return the size of a container's /dev/shm, and of Ray's object store in it; all in bytes.
 
-    The object store must be smaller than /dev/shm, or Ray puts it on the disk (ray/_private/services.py).
+    The object store must be smaller than /dev/shm, or Ray puts it on the disk
+    (ray/_private/services.py).
     """
     if shm_size is None:
         return object_store(memory) + SPARE_SHARED_MEMORY, object_store(memory)
@@ -149,7 +169,10 @@ def shared_memory(memory: int, shm_size: int | None) -> tuple[int, int]:
 
 def refuse_growing_groups(spec: ClusterSpec) -> None:
     """Raise RequestError if the file asks for groups that grow and shrink."""
-    growing = [f"{group.name}: {group.least} to {group.most} nodes" for group in spec.workers if group.grows]
+    growing = []
+    for group in spec.workers:
+        if group.grows:
+            growing.append(f"{group.name}: {group.least} to {group.most} nodes")
     if growing:
         raise RequestError(
             f"the {spec.backend} backend cannot grow and shrink worker groups",
@@ -159,11 +182,14 @@ def refuse_growing_groups(spec: ClusterSpec) -> None:
         )
 
 
-def start_arguments(plan: NodePlan, *, head: str, gcs_port: int, dashboard: tuple[str, int]) -> list[str]:
-    """Return the arguments of `ray start`: which node it is, what Ray may hand out on it, where it finds the others.
+def start_arguments(
+    plan: NodePlan, *, head: str, gcs_port: int, dashboard: tuple[str, int]
+) -> list[str]:
+    """Return the arguments of `ray start`: which node it is, what Ray may hand out on it, where it
+    finds the others.
 
-    `head` is the host that others know the head by; `dashboard` is the address and port that it listens on. Any other
-    port is free for Ray to choose.
+    `head` is the host that others know the head by; `dashboard` is the address and port that it
+    listens on. Any other port is free for Ray to choose.
     """
     labels = {"ray.io/node-group": plan.group, **plan.labels}
     arguments = [
@@ -178,10 +204,19 @@ def start_arguments(plan: NodePlan, *, head: str, gcs_port: int, dashboard: tupl
         "--disable-usage-stats",
         *([f"--resources={json.dumps(dict(plan.resources))}"] if plan.resources else []),
     ]
+
     if not plan.is_head:
         return [*arguments, f"--address={head}:{gcs_port}"]
+
     listening = [f"--dashboard-host={dashboard[0]}", f"--dashboard-port={dashboard[1]}"]
-    return [*arguments, "--head", f"--port={gcs_port}", "--include-dashboard=true", *listening, "--no-monitor"]
+    return [
+        *arguments,
+        "--head",
+        f"--port={gcs_port}",
+        "--include-dashboard=true",
+        *listening,
+        "--no-monitor",
+    ]
 
 
 def client_port(head: Head) -> int:
@@ -190,17 +225,26 @@ def client_port(head: Head) -> int:
 
 
 def own_arguments(plan: NodePlan) -> list[str]:
-    """Return the arguments of `ray start` that the file gives a group; the last of several counts."""
+    """Return the arguments of `ray start` that the file gives a group; the last of several
+    counts.
+    """
     given = start_options(plan.ray_start)
     return [f"--{name}" if value is None else f"--{name}={value}" for name, value in given.items()]
 
 
 def variables(plan: NodePlan, *, token_file: str) -> dict[str, str]:
-    """Return Ray's settings that are environment variables: who may ask, and what makes it quick."""
+    """Return Ray's settings that are environment variables: who may ask, and what makes it
+    quick.
+    """
     auth = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": token_file}
-    # Without an autoscaler of any kind Ray's dashboard says only then what its nodes have free (/nodes?view=summary).
+    # Without an autoscaler of any kind Ray's dashboard says only then what its nodes have free
+    # (/nodes?view=summary).
     autoscaler = {"RAY_enable_autoscaler_v2": "1"}
-    return {**(auth if plan.auth == "token" else {"RAY_AUTH_MODE": "disabled"}), **settings(), **autoscaler}
+    return {
+        **(auth if plan.auth == "token" else {"RAY_AUTH_MODE": "disabled"}),
+        **settings(),
+        **autoscaler,
+    }
 
 
 def settings() -> dict[str, str]:
@@ -210,11 +254,14 @@ def settings() -> dict[str, str]:
         "RAY_JOB_STOP_WAIT_TIME_S": str(JOB_STOP_SECONDS),
         "RUNTIME_ENV_RETRY_TIMES": str(RUNTIME_ENV_TRIES),
         "RAY_USAGE_STATS_ENABLED": "0",
-        # Ray Client's proxy forks while its gRPC has threads, whose handlers of a fork crash the child (ray#63202).
+        # Ray Client's proxy forks while its gRPC has threads, whose handlers of a fork crash the
+        # child (ray#63202).
         "GRPC_ENABLE_FORK_SUPPORT": "0",
-        # Workers start as soon as tasks wait, side by side: a no-op run takes 3.5 s instead of 5.7 s.
+        # Workers start as soon as tasks wait, side by side: a no-op run takes 3.5 s instead of 5.7
+        # s.
         "RAY_enable_worker_prestart": "1",
-        # Ray runs its workers at 15, and so would be the tasks; `ray job submit` runs a command at 0.
+        # Ray runs its workers at 15, and so would be the tasks; `ray job submit` runs a command at
+        # 0.
         "RAY_worker_niceness": "0",
         "RAY_health_check_initial_delay_ms": str(HEALTH_CHECK_MS),
         "RAY_health_check_period_ms": str(HEALTH_CHECK_MS),
@@ -224,13 +271,17 @@ def settings() -> dict[str, str]:
 
 
 def alive(address: str, token: str | None, *, started: Mapping[str, float]) -> frozenset[str]:
-    """Return the names of the nodes that Ray calls alive. Raises OutsideError when it does not answer.
+    """Return the names of the nodes that Ray calls alive. Raises OutsideError when it does not
+    answer.
 
-    `started` is when what runs now under each name was started, in Unix seconds of the cluster's machine: Ray takes 5
-    to 20 s to notice that a node is dead, and until then its successor of the same name is not there.
+    `started` is when what runs now under each name was started, in Unix seconds of the cluster's
+    machine: Ray takes 5 to 20 s to notice that a node is dead, and until then its successor of the
+    same name is not there.
     """
     with RayApi(address, token, answer_seconds=ANSWER_SECONDS) as ray:
-        return frozenset(node.name for node in ray.nodes() if node.alive and not is_predecessor(node, started))
+        return frozenset(
+            node.name for node in ray.nodes() if node.alive and not is_predecessor(node, started)
+        )
 
 
 def is_predecessor(node: Node, started: Mapping[str, float]) -> bool:
@@ -247,7 +298,9 @@ def cluster_state(nodes: Iterable[NodeState]) -> ClusterState:
     return "up" if states == {"up"} else "partial"
 
 
-def _node_plan(spec: ClusterSpec, node: NodeSpec, room: Room, *, gpu_ids: tuple[str, ...] | None) -> NodePlan:
+def _node_plan(
+    spec: ClusterSpec, node: NodeSpec, room: Room, *, gpu_ids: tuple[str, ...] | None
+) -> NodePlan:
     memory = node.memory or room.memory
     return NodePlan(
         name=node.name,

@@ -1,4 +1,6 @@
-"""Parameters of `ray start` in files of other tools: their place in a cluster file, or why they have none."""
+"""Parameters of `ray start` in files of other tools: their place in a cluster file, or why they
+have none.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,12 @@ from trainyard.spec.units import format_size
 
 # Every node here has these.
 _ALWAYS = ("address", "autoscaling-config", "block", "head")
-_ALIKE = {"dashboard-host": "0.0.0.0", "dashboard-port": "8265", "include-dashboard": "true", "port": "6379"}  # noqa: S104
+_ALIKE = {
+    "dashboard-host": "0.0.0.0",  # noqa: S104
+    "dashboard-port": "8265",
+    "include-dashboard": "true",
+    "port": "6379",
+}
 
 
 def is_for_a_shell(value: object) -> bool:
@@ -20,7 +27,8 @@ def is_for_a_shell(value: object) -> bool:
 
 
 def placed(told: Mapping[str, object], name: str) -> tuple[dict[str, Any], list[str]]:
-    """Return the `ray_start` of a group that this name calls, and a sentence about each parameter without a place.
+    """Return the `ray_start` of a group that this name calls, and a sentence about each parameter
+    without a place.
 
     `told` is without those that have words of their own in a cluster file, such as num-cpus.
     """
@@ -29,6 +37,7 @@ def placed(told: Mapping[str, object], name: str) -> tuple[dict[str, Any], list[
     for key, value in told.items():
         if key in _ALWAYS or _ALIKE.get(key) == str(value):
             continue
+
         if is_for_a_shell(value):
             notes.append(f"{key} of {name}: {value} is read by a shell there, and by none here")
         elif may_be_given(key):
@@ -37,11 +46,14 @@ def placed(told: Mapping[str, object], name: str) -> tuple[dict[str, Any], list[
             notes.append(f"{key} of {name} ({value}): follows from {MADE_FROM[key]} here")
         else:
             notes.append(f"{key} of {name}: no parameter of `ray start` that has a place here")
+
     return found, notes
 
 
 def commands(line: str) -> list[list[str]] | None:
-    """Return the words of each command of a shell's line; None where it is more than a list of commands."""
+    """Return the words of each command of a shell's line; None where it is more than a list of
+    commands.
+    """
     lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|<>()")
     lexer.whitespace_split = True
     found: list[list[str]] = [[]]
@@ -55,11 +67,14 @@ def commands(line: str) -> list[list[str]] | None:
                 found[-1].append(word)
     except ValueError:
         return None
+
     return [each for each in found if each]
 
 
 def parameters(words: Sequence[str]) -> dict[str, str] | None:
-    """Return the parameters of `ray start` behind these words, a flag as ""; None where there is another word."""
+    """Return the parameters of `ray start` behind these words, a flag as ""; None where there is
+    another word.
+    """
     found: dict[str, str] = {}
     rest = list(words)
     while rest:
@@ -75,7 +90,8 @@ def parameters(words: Sequence[str]) -> dict[str, str] | None:
 def resources(
     written: Mapping[str, Any], name: str, *, amount_of: Callable[[Any], float] = float
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return what a node tells Ray that it has, in the words of a cluster file, and a sentence about what has none.
+    """Return what a node tells Ray that it has, in the words of a cluster file, and a sentence
+    about what has none.
 
     `amount_of` reads an amount as it is written there; `name` is what the node's group is called.
     """
@@ -84,7 +100,10 @@ def resources(
     notes = []
     rest = {**written}
     if store := rest.pop("object_store_memory", None):
-        notes.append(f"object_store_memory of {name} ({store}): follows from {MADE_FROM['object-store-memory']} here")
+        notes.append(
+            f"object_store_memory of {name} ({store}): follows from "
+            f"{MADE_FROM['object-store-memory']} here"
+        )
 
     for key, value in rest.items():
         amount = amount_of(value)
@@ -96,8 +115,10 @@ def resources(
             found[f"{key.lower()}s"] = int(amount)
         else:
             custom[key] = int(amount)
+
     if custom:
         found["resources"] = custom
+
     return found, notes
 
 

@@ -1,4 +1,6 @@
-"""What is written down about a cluster, in files that only we can read: what made it from which file, its token."""
+"""What is written down about a cluster, in files that only we can read: what made it from which
+file, its token.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ _MADE_FROM = "made-from"
 def write_private(path: Path, text: str) -> None:
     """Write a file that only we can read, whole or not at all."""
     # A name that no other thread writes to either; tempfile gives it mode 0600.
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+    with tempfile.NamedTemporaryFile(
+        "w", dir=path.parent, prefix=f".{path.name}.", delete=False
+    ) as file:
         file.write(text)
     Path(file.name).replace(path)
 
@@ -39,7 +43,9 @@ def forget_step(state: Path) -> Step:
 
 
 def read_json(path: Path) -> Any:
-    """Return what a file of ours holds, None if there is none. Raises OutsideError for one that is damaged."""
+    """Return what a file of ours holds, None if there is none. Raises OutsideError for one that is
+    damaged.
+    """
     try:
         return json.loads(path.read_text())
     except FileNotFoundError:
@@ -49,19 +55,25 @@ def read_json(path: Path) -> Any:
 
 
 def write_cluster(state: Path, backend: str, facts: Mapping[str, Any]) -> None:
-    """Write down what makes a cluster, and what is needed to find it whatever its file says by then."""
+    """Write down what makes a cluster, and what is needed to find it whatever its file says by
+    then.
+    """
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     state.chmod(0o700)
     write_private(state / _RECORD, json.dumps({"backend": backend, **facts}, indent=2))
 
 
 def read_cluster(state: Path, backend: str) -> dict[str, Any] | None:
-    return _record(state) if recorded_backend(state) == backend else None
+    if recorded_backend(state) == backend:
+        return _record(state)
+    return None
 
 
 def recorded_backend(state: Path) -> str | None:
     record = _record(state)
-    return None if record is None else str(record["backend"])
+    if record is None:
+        return None
+    return str(record["backend"])
 
 
 def _record(state: Path) -> dict[str, Any] | None:
@@ -78,7 +90,8 @@ def _damaged(path: Path, reason: str) -> OutsideError:
     return OutsideError(
         f"what was written down about a cluster is damaged: {reason}",
         where=str(path),
-        hint="Remove this file. Then trainyard cluster.down ends what still runs; trainyard cluster.up makes it again.",
+        hint="Remove this file. Then trainyard cluster.down ends what still runs; trainyard "
+        "cluster.up makes it again.",
     )
 
 
@@ -87,7 +100,9 @@ def write_made_from(state: Path, file: Path, overrides: Sequence[str]) -> None:
 
 
 def made_from(state: Path) -> Path | None:
-    """Return the file that the cluster of a state directory was made from, None if that is not known."""
+    """Return the file that the cluster of a state directory was made from, None if that is not
+    known.
+    """
     found = _made_from(state)
     return None if found is None else Path(found["file"])
 
@@ -95,7 +110,9 @@ def made_from(state: Path) -> Path | None:
 def made_with(state: Path) -> tuple[str, ...] | None:
     """Return the `--set` that the cluster was made with, None if that is not known."""
     found = _made_from(state)
-    return None if found is None or "overrides" not in found else tuple(found["overrides"])
+    if found is None or "overrides" not in found:
+        return None
+    return tuple(found["overrides"])
 
 
 def _made_from(state: Path) -> dict[str, Any] | None:

@@ -9,7 +9,9 @@ RECREATE = "--recreate"
 
 
 def step(error: RequestError, *, title: str) -> Step:
-    """Return the step that stops there, before anything is changed; a plan shows it and all that would follow."""
+    """Return the step that stops there, before anything is changed; a plan shows it and all that
+    would follow.
+    """
 
     def refuse() -> None:
         raise error

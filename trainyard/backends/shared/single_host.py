@@ -1,4 +1,6 @@
-"""A cluster whose nodes we make ourselves on one machine, as processes or containers: its steps, how it is."""
+"""A cluster whose nodes we make ourselves on one machine, as processes or containers: its steps,
+how it is.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ from trainyard.wording import all_answer, counted, named
 
 # What a node was made from, or should be: a NodePlan as it is recorded.
 Plan = Mapping[str, Any]
-# A head and two workers took 5 to 8 s on 2 idle cores; a busy machine may need many times that, and several tries.
+# A head and two workers took 5 to 8 s on 2 idle cores; a busy machine may need many times that, and
+# several tries.
 READY_SECONDS = 300.0
 # The ids of two steps.
 _REMOVE = "remove-nodes"
@@ -38,10 +41,12 @@ _START = "start-nodes"
 
 @dataclass(frozen=True)
 class ObservedNode:
-    """A node that was made, and from which plan. `identity` is what no successor of the same name has.
+    """A node that was made, and from which plan. `identity` is what no successor of the same name
+    has.
 
-    `runs`: its machine keeps it running. `has_run`: Ray may have run on it. `started` and `made`, which a restart does
-    not change, are in Unix seconds of its machine; `detail` is what its machine says, if it does not simply run.
+    `runs`: its machine keeps it running. `has_run`: Ray may have run on it. `started` and `made`,
+    which a restart does not change, are in Unix seconds of its machine; `detail` is what its
+    machine says, if it does not simply run.
     """
 
     plan: Plan
@@ -73,7 +78,9 @@ class Difference:
 
 @dataclass(frozen=True)
 class Machine(ABC):
-    """One machine that is to hold a cluster, or holds it: the same for processes as for containers."""
+    """One machine that is to hold a cluster, or holds it: the same for processes as for
+    containers.
+    """
 
     spec: ClusterSpec
     tools: Tools
@@ -95,7 +102,9 @@ class Machine(ABC):
 
     @abstractmethod
     def ray_address(self) -> str:
-        """Return what `ray.init` of a program of this machine takes. Raises NotReadyError if no head runs."""
+        """Return what `ray.init` of a program of this machine takes. Raises NotReadyError if no
+        head runs.
+        """
 
     @property
     def token_file(self) -> Path:
@@ -103,7 +112,9 @@ class Machine(ABC):
 
     @property
     def token(self) -> str | None:
-        return self.token_file.read_text().strip() if self.token_file.exists() else None
+        if self.token_file.exists():
+            return self.token_file.read_text().strip()
+        return None
 
     @abstractmethod
     def nodes(self) -> dict[str, ObservedNode]:
@@ -120,7 +131,9 @@ class Machine(ABC):
 
     @abstractmethod
     def log_files(self, node: str) -> Iterator[LogFile]:
-        """Yield the ends of what the nodes, and Ray on them, write; of one node if that is named."""
+        """Yield the ends of what the nodes, and Ray on them, write; of one node if that is
+        named.
+        """
 
     @abstractmethod
     def start(self, missing: Sequence[str]) -> None:
@@ -153,7 +166,9 @@ class Machine(ABC):
         """
         desired = self.desired()
         nodes = self.nodes()
-        fitting = {name for name, node in nodes.items() if node.runs and node.plan == desired.get(name)}
+        fitting = {
+            name for name, node in nodes.items() if node.runs and node.plan == desired.get(name)
+        }
         if "head" not in fitting:
             fitting = set()
         return Difference(
@@ -189,7 +204,11 @@ class Machine(ABC):
             for name in {**declared, **nodes}
         )
         leash = self.leash.observe() if nodes else None
-        details = [detail, *(f"{status.name}: {status.detail}" for status in statuses if status.detail)]
+        details = [
+            detail,
+            *(f"{status.name}: {status.detail}" for status in statuses if status.detail),
+        ]
+
         return ClusterStatus(
             name=self.spec.name,
             backend=self.tools.backend,
@@ -201,7 +220,10 @@ class Machine(ABC):
             simulated_gpus=any(node.is_simulated for node in nodes.values()),
             detail="; ".join(filter(None, details)),
             tunnel=self.tunnel,
-            differences=(*self._differences(nodes), *leashes.differences(self.spec, self.made(), leash)),
+            differences=(
+                *self._differences(nodes),
+                *leashes.differences(self.spec, self.made(), leash),
+            ),
             token=self.token,
             leash=leash,
         )
@@ -212,6 +234,7 @@ class Machine(ABC):
         address = self.address()
         if address is None:
             raise contract.not_up(self.spec.name)
+
         return Endpoint(
             cluster=self.spec.name,
             address=address,
@@ -226,24 +249,35 @@ class Machine(ABC):
         )
 
     def logs(self, *, follow: bool, node: str = "") -> Iterator[LogLine]:
-        """Return the last lines of every file; with `follow`, then each new one until no node runs."""
+        """Return the last lines of every file; with `follow`, then each new one until no node
+        runs.
+        """
         nodes = self.nodes()
         if node or not nodes:
             contract.pick(nodes, node, cluster=self.spec.name)
 
         def goes_on() -> bool:
-            return follow and any(made.runs for name, made in self.nodes().items() if node in ("", name))
+            return follow and any(
+                made.runs for name, made in self.nodes().items() if node in ("", name)
+            )
 
         return followed(lambda: self.log_files(node), goes_on)
 
-    def _status(self, name: str, declared: NodeSpec | None, node: ObservedNode | None, *, answers: bool) -> NodeStatus:
+    def _status(
+        self, name: str, declared: NodeSpec | None, node: ObservedNode | None, *, answers: bool
+    ) -> NodeStatus:
         made = node.expected(name) if node else declared
-        group, cpus, gpus = (made.group, made.cpus, made.gpus) if made else ("", None, 0)
+        if made:
+            group, cpus, gpus = (made.group, made.cpus, made.gpus)
+        else:
+            group, cpus, gpus = ("", None, 0)
         state = _state(node, is_declared=declared is not None, answers=answers)
         details = ["it runs, and is not in Ray (yet, or any more)" if state == "starting" else ""]
         if node and state != "up":
             details.append(node.detail)
-        return NodeStatus(name, group, self.host, state, cpus, gpus, "; ".join(filter(None, details)))
+        return NodeStatus(
+            name, group, self.host, state, cpus, gpus, "; ".join(filter(None, details))
+        )
 
     def _differences(self, nodes: Mapping[str, ObservedNode]) -> Iterator[str]:
         """Yield in what the nodes are not as the file says."""
@@ -254,14 +288,18 @@ class Machine(ABC):
             return
         for name, plan in desired.items():
             if name in nodes:
-                yield from (f"{name}: {change}" for change in ray_nodes.changes(nodes[name].plan, plan))
+                for change in ray_nodes.changes(nodes[name].plan, plan):
+                    yield f"{name}: {change}"
 
 
 def node_steps(machine: Machine, preparations: Sequence[Step] = ()) -> list[Step]:
-    """Return the preparations, then the steps that remove what does not fit and start what is missing."""
+    """Return the preparations, then the steps that remove what does not fit and start what is
+    missing.
+    """
     surplus = machine.nodes()
     difference = machine.difference()
     missing: Sequence[str] = ()
+
     if not machine.tools.recreate:
         surplus = {name: surplus[name] for name in difference.surplus}
         missing = difference.missing
@@ -274,6 +312,7 @@ def node_steps(machine: Machine, preparations: Sequence[Step] = ()) -> list[Step
         deadline=READY_SECONDS,
         after=_START,
     )
+
     return [
         *_refusal(machine),
         *preparations,
@@ -288,8 +327,13 @@ def node_steps(machine: Machine, preparations: Sequence[Step] = ()) -> list[Step
 def _removal_step(machine: Machine, surplus: Mapping[str, ObservedNode]) -> Step:
     def are_gone() -> Answer:
         now = machine.nodes()
-        left = [name for name, node in surplus.items() if name in now and now[name].identity == node.identity]
-        return no(f"still there: {', '.join(left)}") if left else YES
+        left = []
+        for name, node in surplus.items():
+            if name in now and now[name].identity == node.identity:
+                left.append(name)
+        if left:
+            return no(f"still there: {', '.join(left)}")
+        return YES
 
     def remove() -> None:
         if "head" in surplus:
@@ -302,31 +346,56 @@ def _removal_step(machine: Machine, surplus: Mapping[str, ObservedNode]) -> Step
 
 
 def _start_step(machine: Machine, missing: Sequence[str], *, after: str | None) -> Step:
-    """Return the step after which every node runs; its title names those that are `missing`, if only some are."""
+    """Return the step after which every node runs; its title names those that are `missing`, if
+    only some are.
+    """
 
     def are_started() -> Answer:
         left = machine.difference().missing
-        return no(f"not there: {', '.join(left)}") if left else YES
+        if left:
+            return no(f"not there: {', '.join(left)}")
+        return YES
 
     count = len(machine.spec.nodes())
     # The whole cluster where that is all of it, or nothing is missing.
-    what = f"the head and {counted(count - 1, 'worker')}" if count > 1 else "the head"
+    if count > 1:
+        what = f"the head and {counted(count - 1, 'worker')}"
+    else:
+        what = "the head"
+
     if 0 < len(missing) < count:
         what = named(missing)
-    return Step(_START, f"Start {what}", are_started, lambda: machine.start(machine.difference().missing), after=after)
+
+    return Step(
+        _START,
+        f"Start {what}",
+        are_started,
+        lambda: machine.start(machine.difference().missing),
+        after=after,
+    )
 
 
 def _refusal(machine: Machine) -> list[Step]:
-    """Return the step that refuses to replace a head that runs: all runs end with it, so that it must be asked for."""
+    """Return the step that refuses to replace a head that runs: all runs end with it, so that it
+    must be asked for.
+    """
     head = machine.nodes().get("head")
     desired = machine.desired()["head"]
-    if head is None or machine.tools.recreate or not (head.runs and head.has_run) or head.plan == desired:
+    if (
+        head is None
+        or machine.tools.recreate
+        or not (head.runs and head.has_run)
+        or head.plan == desired
+    ):
         return []
+
     error = RequestError(
-        "the head in the cluster file is not the head that runs; to replace it ends everything on the cluster",
+        "the head in the cluster file is not the head that runs; to replace it ends everything "
+        "on the cluster",
         where="; ".join(ray_nodes.changes(head.plan, desired)),
         hint="If that is meant: trainyard cluster.up --recreate",
     )
+
     return [replace_head.step(error, title="Replace the head that runs")]
 
 
@@ -335,6 +404,7 @@ def _all_answer(machine: Machine) -> Answer:
     for name, node in nodes.items():
         if not node.runs:
             raise machine.end_reason(name)
+
     alive, detail = machine.alive(nodes)
     started = nodes["head"].started if "head" in nodes else None
     if not alive and started and time.time() - started > READY_SECONDS:
@@ -343,12 +413,17 @@ def _all_answer(machine: Machine) -> Answer:
             where=f"last seen: {detail}",
             hint="Replace the cluster: trainyard cluster.up --recreate",
         )
+
     silent = [node.name for node in machine.spec.nodes() if node.name not in alive]
     if silent:
         return no(detail or f"waiting for {', '.join(silent)}")
+
     # Ray would place tasks on a node that is gone, and they would be lost with it.
     gone = sorted(alive - nodes.keys())
-    return no(f"Ray still counts {', '.join(gone)}") if gone else YES
+    if gone:
+        return no(f"Ray still counts {', '.join(gone)}")
+
+    return YES
 
 
 def _state(node: ObservedNode | None, *, is_declared: bool, answers: bool) -> NodeState:

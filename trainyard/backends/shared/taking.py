@@ -1,4 +1,6 @@
-"""A document of another tool from which keys are taken; what remains has no place here, and is named."""
+"""A document of another tool from which keys are taken; what remains has no place here, and is
+named.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ Step = str | int
 
 
 class Taking:
-    """A document, without what was taken from it. Lists keep their length, so that paths stay right."""
+    """A document, without what was taken from it. Lists keep their length, so that paths stay
+    right.
+    """
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         # What an anchor of YAML names twice is taken twice.
@@ -41,12 +45,16 @@ class Taking:
         return found
 
     def left(self) -> list[str]:
-        """Return the paths of all single values that nobody took: `spec.headGroupSpec.serviceType`."""
+        """Return the paths of all single values that nobody took:
+        `spec.headGroupSpec.serviceType`.
+        """
         return list(_paths(self._left))
 
 
 def as_name(written: str) -> str:
-    """Return the name of a cluster or group that a cluster file can have, as near as it gets to another tool's."""
+    """Return the name of a cluster or group that a cluster file can have, as near as it gets to
+    another tool's.
+    """
     name = re.sub(r"[^a-z0-9]+", "-", written.lower()).strip("-") or "ray"
     name = name if name[0].isalpha() else f"ray-{name}"
     return name[:40].rstrip("-")
@@ -55,7 +63,9 @@ def as_name(written: str) -> str:
 def _copied(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _copied(inner) for key, inner in value.items()}
-    return [_copied(inner) for inner in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_copied(inner) for inner in value]
+    return value
 
 
 def _paths(value: object, path: str = "") -> Iterator[str]:

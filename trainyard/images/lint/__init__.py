@@ -27,7 +27,9 @@ OTHERS = ImageFile(base="scratch", lint=LintSection(wget=False))
 
 @dataclass(frozen=True)
 class LintReport:
-    """What all checks found. `cached`: nothing was run, since the same image was asked the same before."""
+    """What all checks found. `cached`: nothing was run, since the same image was asked the same
+    before.
+    """
 
     reference: str
     findings: tuple[Finding, ...]
@@ -54,8 +56,12 @@ class LintReport:
         if not self.failed:
             return None
         number = f"{len(self.failed)} of {len(self.findings)} checks failed"
-        problems = tuple(Problem(each.check, f"{each.detail}\n    -> {each.hint}") for each in self.failed)
-        return LintError(f"the image is not fit to be run: {number}", where=self.reference, problems=problems)
+        problems = tuple(
+            Problem(each.check, f"{each.detail}\n    -> {each.hint}") for each in self.failed
+        )
+        return LintError(
+            f"the image is not fit to be run: {number}", where=self.reference, problems=problems
+        )
 
 
 def check(
@@ -65,7 +71,8 @@ def check(
     *,
     on_progress: Callable[[str], None] = lambda text: None,
 ) -> LintReport:
-    """Look at an image of the engine in every way; `image` has what is expected of it beyond what all need.
+    """Look at an image of the engine in every way; `image` has what is expected of it beyond what
+    all need.
 
     Raises PrerequisiteError when the engine does not have it.
     """
@@ -74,13 +81,17 @@ def check(
     if not named.ok:
         # No engine takes such a name: there is nothing to ask.
         return LintReport(reference, (named,), time.monotonic() - began)
+
     facts = docker_images.inspect(engine, reference)
     if facts is None:
         raise PrerequisiteError(
             f"no such image: {reference}",
             where=f"Docker engine {engine.host}",
-            hint=f"Build it: trainyard image.build {image.name}" if image else f"Fetch it: docker pull {reference}",
+            hint=f"Build it: trainyard image.build {image.name}"
+            if image
+            else f"Fetch it: docker pull {reference}",
         )
+
     file = image.file if image else OTHERS
     questions = questions_of(file.lint)
     # An image id names its content, so what it answered to the same questions holds still.
@@ -89,6 +100,7 @@ def check(
     kept = read_cache(cache)
     if kept is None:
         on_progress("asking the image about itself")
+
     probed = kept or ask(engine, facts, questions)
     history = docker_images.history(engine, facts.id)
     findings = checks.judge(Inspection(file, facts, history, probed))
@@ -96,6 +108,7 @@ def check(
     if not report.failed:
         # Only what is fine is kept: a busy machine may have been the reason for what is not.
         write_cache(cache, probed)
+
     return report
 
 

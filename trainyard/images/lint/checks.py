@@ -1,4 +1,6 @@
-"""The checks of an image: how it starts, its Ray, what image.yaml asks of it, its size, and what its history shows."""
+"""The checks of an image: how it starts, its Ray, what image.yaml asks of it, its size, and what
+its history shows.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,10 @@ from trainyard.versions import RAY
 MAX_SIZE = 40 * 1024**3
 # Meant for other machines, an image is no worse: it is the look at it that cannot be had here.
 _OTHER_MACHINE = (
-    "Meant for other machines, it can be pushed without being run here: trainyard image.push --skip-lint. Install QEMU "
-    "(qemu-user-static, binfmt) to run it here all the same, or build it for this machine: leave out --platform."
+    "Meant for other machines, it can be pushed without being run here: trainyard image.push "
+    "--skip-lint. Install QEMU "
+    "(qemu-user-static, binfmt) to run it here all the same, or build it for this machine: leave "
+    "out --platform."
 )
 _PATH_HINT = "Put the directory of Ray's Python first: ENV PATH=/opt/ray/bin:$PATH"
 
@@ -51,38 +55,54 @@ def reference(text: str) -> Finding:
     try:
         check_image(text)
     except ValueError:
-        hint = "Name it in lower case, as in registry:5000/team/schola:1.2; only host and tag may have capitals."
+        hint = (
+            "Name it in lower case, as in registry:5000/team/schola:1.2; only host and tag "
+            "may have capitals."
+        )
         return Finding("reference", False, f"{text} is a name that no registry takes", hint)
     return Finding("reference", True, text)
 
 
 def judge(inspection: Inspection) -> tuple[Finding, ...]:
-    """Return the findings of all checks that apply; where one cause explains others, these are not tested."""
+    """Return the findings of all checks that apply; where one cause explains others, these are not
+    tested.
+    """
     runs_nothing = _runs_nothing(inspection)
     causes = {"": None, "shell": runs_nothing, "ray": runs_nothing or _no_jobs(inspection)}
     findings = []
+
     for name, needs, look, keys in CHECKS:
         cause = causes[needs]
         if keys and not any(getattr(inspection.lint, key) for key in keys):
             continue
+
         if cause is None:
             found = look(inspection)
-            findings.append(Finding(name, False, *found) if isinstance(found, Wrong) else Finding(name, True, found))
+            findings.append(
+                Finding(name, False, *found)
+                if isinstance(found, Wrong)
+                else Finding(name, True, found)
+            )
         elif cause.check == name:
             findings.append(cause)
         else:
             findings.append(Finding(name, True, f"mend `{cause.check}` first", skipped=True))
+
     return tuple(findings)
 
 
 def _runs_nothing(inspection: Inspection) -> Finding | None:
-    """Return why the image ran nothing of ours: it is for other machines, its entry point, or no shell."""
+    """Return why the image ran nothing of ours: it is for other machines, its entry point, or no
+    shell.
+    """
     probed = inspection.probed
     words = " ".join(inspection.image.entrypoint or ())
     if probed.facts:
         return None
     if "exec format error" in probed.refusal:
-        detail = f"is for {inspection.image.platform}, which this engine cannot run: exec format error"
+        detail = (
+            f"is for {inspection.image.platform}, which this engine cannot run: exec format error"
+        )
         return Finding("platform", False, detail, _OTHER_MACHINE)
     if words:
         return Finding("entrypoint", False, *_swallows(words, probed.refusal))
@@ -91,29 +111,50 @@ def _runs_nothing(inspection: Inspection) -> Finding | None:
 
 
 def _swallows(words: str, said: str) -> Wrong:
-    detail = f"ENTRYPOINT {words} swallows the command that it is given, such as `ray start`: {said}"
+    detail = (
+        f"ENTRYPOINT {words} swallows the command that it is given, such as `ray start`: {said}"
+    )
     return Wrong(detail, 'Reset it in the Dockerfile: ENTRYPOINT [], or let it end with: exec "$@"')
 
 
 def _no_jobs(inspection: Inspection) -> Finding | None:
-    """Return what keeps Ray's Python from running jobs; the other checks of Ray would only show what follows."""
+    """Return what keeps Ray's Python from running jobs; the other checks of Ray would only show
+    what follows.
+    """
     probed = inspection.probed
     user = inspection.user
     lint = inspection.lint
     program = probed.text("ray.program")
     first = probed.text("ray.first_line")
+
     if not program:
         hint = f"Install ray[default]=={RAY}. {_PATH_HINT}"
         return Finding("ray", False, "there is no ray on PATH", hint)
+
     if lint.ray_interpreter and first.removeprefix("#!").split()[:1] != [lint.ray_interpreter]:
         detail = f"{program} starts with {first or 'no #! line'}, not #!{lint.ray_interpreter}"
-        hint = f"Write it again after the installation: RUN sed -i '1c #!{lint.ray_interpreter}' {program}"
+        hint = (
+            f"Write it again after the installation: RUN sed -i '1c #!{lint.ray_interpreter}' "
+            f"{program}"
+        )
         return Finding("interpreter", False, detail, hint)
+
     if not probed.text("python.program"):
         return Finding("python", False, "there is no python on PATH", _PATH_HINT)
+
     if lint.python and not probed.text("asked.prefix"):
-        detail = f"{lint.python} does not run: {probed.failure(f'python:{lint.python}') or 'it printed nothing'}"
-        return Finding("python", False, detail, "image.yaml names it as the Python of Ray and the jobs: lint.python")
+        detail = (
+            f"{lint.python} does not run: "
+            f"{probed.failure(f'python:{lint.python}') or 'it printed nothing'}"
+        )
+
+        return Finding(
+            "python",
+            False,
+            detail,
+            "image.yaml names it as the Python of Ray and the jobs: lint.python",
+        )
+
     prefixes = {"python": probed.text("python.prefix"), "ray": probed.text("ray.python")}
     prefixes |= {lint.python: probed.text("asked.prefix")} if lint.python else {}
     if len(set(prefixes.values())) > 1 and all(prefixes.values()):
@@ -123,6 +164,7 @@ def _no_jobs(inspection: Inspection) -> Finding | None:
         detail = f'`python -c "import ray"` fails as {user}: {reason}'
         hint = f"What was installed by root must be readable by {user}; WORKDIR has no ray/."
         return Finding("import", False, detail, hint)
+
     return None
 
 
@@ -130,15 +172,23 @@ def _entrypoint(inspection: Inspection) -> Verdict:
     words = " ".join(inspection.image.entrypoint or ())
     if inspection.probed.swallowed:
         return _swallows(words, inspection.probed.swallowed)
-    return f"{words}: hands commands on" if words else "none: commands run as they are given"
+    if words:
+        return f"{words}: hands commands on"
+    return "none: commands run as they are given"
 
 
 def _interpreter(inspection: Inspection) -> str:
-    return f"{inspection.probed.text('ray.program')} starts with {inspection.probed.text('ray.first_line')}"
+    return (
+        f"{inspection.probed.text('ray.program')} starts with "
+        f"{inspection.probed.text('ray.first_line')}"
+    )
 
 
 def _python(inspection: Inspection) -> str:
-    return f"{inspection.probed.text('python.program')} ({inspection.probed.text('python.prefix') or 'unknown'})"
+    return (
+        f"{inspection.probed.text('python.program')} "
+        f"({inspection.probed.text('python.prefix') or 'unknown'})"
+    )
 
 
 def _import(inspection: Inspection) -> str:
@@ -148,7 +198,9 @@ def _import(inspection: Inspection) -> str:
 def _bash(inspection: Inspection) -> Verdict:
     if inspection.probed.text("bash"):
         return "/bin/bash"
-    return Wrong("there is no /bin/bash", "Install bash: KubeRay and Ray's autoscaler start nodes with it.")
+    return Wrong(
+        "there is no /bin/bash", "Install bash: KubeRay and Ray's autoscaler start nodes with it."
+    )
 
 
 def _user(inspection: Inspection) -> Verdict:
@@ -156,14 +208,21 @@ def _user(inspection: Inspection) -> Verdict:
     is_root = inspection.probed.text("uid") == "0"
     if expected == "non-root" and is_root:
         detail = "runs as root, and image.yaml says non-root: its programs refuse to run as root"
-        return Wrong(detail, "Let the Dockerfile end with a USER that it made: RUN useradd ..., USER ...")
+        return Wrong(
+            detail, "Let the Dockerfile end with a USER that it made: RUN useradd ..., USER ..."
+        )
     if expected == "root" and not is_root:
         detail = f"runs as {inspection.user}, and image.yaml says root"
         return Wrong(detail, "Let the Dockerfile end with: USER root")
     if is_root or inspection.image.user.partition(":")[0].isdigit():
         return inspection.user
+
     uid = inspection.probed.text("uid")
-    note = f"`restricted: true` on Kubernetes takes no name: USER {uid}, or kuberay.security.run_as_user"
+    note = (
+        f"`restricted: true` on Kubernetes takes no name: USER {uid}, or "
+        "kuberay.security.run_as_user"
+    )
+
     return f"{inspection.user}; {note}"
 
 
@@ -197,7 +256,9 @@ def _ray(inspection: Inspection) -> Verdict:
 
 
 def _answers(kind: str, *, missing: str = "gave no answer") -> Callable[[Inspection], Verdict]:
-    """Return the check of all that image.yaml asks of one kind: modules, files, programs or commands."""
+    """Return the check of all that image.yaml asks of one kind: modules, files, programs or
+    commands.
+    """
 
     def problem(inspection: Inspection, question: str) -> str:
         name = question.removeprefix(f"{kind}:")
@@ -207,10 +268,18 @@ def _answers(kind: str, *, missing: str = "gave no answer") -> Callable[[Inspect
         return reason and f"{name} fails as {inspection.user}: {reason}"
 
     def look(inspection: Inspection) -> Verdict:
-        questions = [question for question in questions_of(inspection.lint) if question.startswith(f"{kind}:")]
+        questions = []
+        for question in questions_of(inspection.lint):
+            if question.startswith(f"{kind}:"):
+                questions.append(question)
+
         problems = [text for question in questions if (text := problem(inspection, question))]
         if problems:
-            return Wrong("; ".join(problems), "image.yaml asks for it. Try it: docker run --rm -it IMAGE bash")
+            return Wrong(
+                "; ".join(problems),
+                "image.yaml asks for it. Try it: docker run --rm -it IMAGE bash",
+            )
+
         return ", ".join(question.removeprefix(f"{kind}:") for question in questions)
 
     return look
@@ -222,7 +291,9 @@ def _search_paths(inspection: Inspection) -> Verdict:
     environ = inspection.image.env
     expected = [("PATH", path) for path in lint.path_contains]
     expected += [("LD_LIBRARY_PATH", path) for path in lint.ld_library_path_contains]
-    missing = [(name, path) for name, path in expected if path not in environ.get(name, "").split(":")]
+    missing = [
+        (name, path) for name, path in expected if path not in environ.get(name, "").split(":")
+    ]
     if not missing:
         return ", ".join(f"{path} in {name}" for name, path in expected)
     name, path = missing[0]
@@ -233,11 +304,13 @@ def _search_paths(inspection: Inspection) -> Verdict:
 def _environ(inspection: Inspection) -> Verdict:
     expected = inspection.lint.environ
     environ = inspection.image.env
-    wrong = [
-        f"{name} is {shlex.quote(environ[name]) if name in environ else 'not set'}, not {value!r}"
-        for name, value in expected.items()
-        if environ.get(name) != value
-    ]
+    wrong = []
+    for name, value in expected.items():
+        if environ.get(name) != value:
+            wrong.append(
+                f"{name} is {shlex.quote(environ[name]) if name in environ else 'not set'}, not "
+                f"{value!r}"
+            )
     if wrong:
         return Wrong("; ".join(wrong), "Set it in the Dockerfile: ENV NAME=VALUE")
     return ", ".join(expected)
@@ -247,9 +320,12 @@ def _size(inspection: Inspection) -> Verdict:
     limit = inspection.lint.max_size or MAX_SIZE
     size = inspection.image.size
     layer = max(inspection.history, key=lambda made: made.size, default=MadeBy(""))
-    largest = (
-        f"; its largest layer: {shown_size(layer.size)} by {secrets.masked(layer.instruction)}" if layer.size else ""
-    )
+    if layer.size:
+        largest = (
+            f"; its largest layer: {shown_size(layer.size)} by {secrets.masked(layer.instruction)}"
+        )
+    else:
+        largest = ""
     if size <= limit:
         return f"{shown_size(size)} of at most {shown_size(limit)}{largest}"
     detail = f"takes {shown_size(size)}, and at most {shown_size(limit)} are allowed{largest}"
@@ -260,22 +336,31 @@ def _history(inspection: Inspection) -> Verdict:
     """Look for secrets in environment variables, labels, and the commands that made the layers."""
     image = inspection.image
     steps = inspection.history
-    places = {secret: f"the variable {secret}" for secret in secrets.secrets_in_environment(image.env)}
-    places |= {secret: f"the label {secret}" for secret in secrets.secrets_in_environment(image.labels)}
+    places = {
+        secret: f"the variable {secret}" for secret in secrets.secrets_in_environment(image.env)
+    }
+    places |= {
+        secret: f"the label {secret}" for secret in secrets.secrets_in_environment(image.labels)
+    }
+
     for step in steps:
         for secret in secrets.secrets_in_command(step.instruction):
             # What a variable or label still shows stands in the history too, where it was set.
             places.setdefault(secret, f"{secret} in `{secrets.masked(step.instruction)}`")
-    files = [key.removeprefix("secret:") for key in inspection.probed.facts if key.startswith("secret:")]
+
+    files = [
+        key.removeprefix("secret:") for key in inspection.probed.facts if key.startswith("secret:")
+    ]
     places |= {file: f"the file {file}" for file in files}
     if not places:
         return f"no secret in {len(steps)} steps"
+
     hint = "Change the secret, then pass it to the build as one: RUN --mount=type=secret,id=..."
     return Wrong(f"shows secrets: {', '.join(places.values())}", hint)
 
 
-# Name, what it needs (a shell that runs in the image, a Ray that runs jobs), how it is judged, and the keys of
-# image.yaml that ask for it, if it is not one for all; in printed order.
+# Name, what it needs (a shell that runs in the image, a Ray that runs jobs), how it is judged, and
+# the keys of image.yaml that ask for it, if it is not one for all; in printed order.
 CHECKS: tuple[tuple[str, str, Callable[[Inspection], Verdict], tuple[str, ...]], ...] = (
     ("platform", "shell", lambda inspection: inspection.image.platform, ()),
     ("entrypoint", "shell", _entrypoint, ()),

@@ -1,4 +1,6 @@
-"""Ask an image about itself: one run of probe.sh in a container of it, as its user, through its entry point."""
+"""Ask an image about itself: one run of probe.sh in a container of it, as its user, through its
+entry point.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,17 @@ SECONDS = 180.0
 SHELL = ("/bin/sh",)
 NAME = "trainyard-probe"
 _MARK = "trainyard: "
-_CANNOT_RUN = re.compile(r'exec: "[^"]*"|no such file or directory|executable file not found|exec format error')
+_CANNOT_RUN = re.compile(
+    r'exec: "[^"]*"|no such file or directory|executable file not found|exec format error'
+)
 # No line of a program is worth more than this.
 _LONGEST = 300
 
 
 @dataclass(frozen=True)
 class Probed:
-    """What the image printed: facts, and answers to questions. Nothing, if it ran nothing of ours: see `refusal`.
+    """What the image printed: facts, and answers to questions. Nothing, if it ran nothing of ours:
+    see `refusal`.
 
     `swallowed` is what its entry point printed instead of handing our command on.
     """
@@ -42,12 +47,16 @@ class Probed:
     def failure(self, key: str) -> str:
         """Return why a command failed: its last error or line. "" if it ended well."""
         code, _, output = self.text(key).partition(" ")
-        return "" if code == "0" else output or (f"exit code {code}" if code else "it printed nothing")
+        if code == "0":
+            return ""
+        return output or (f"exit code {code}" if code else "it printed nothing")
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """One image: what the engine knows, what it printed about itself, and what its image.yaml expects."""
+    """One image: what the engine knows, what it printed about itself, and what its image.yaml
+    expects.
+    """
 
     file: ImageFile
     image: ImageFacts
@@ -61,7 +70,10 @@ class Inspection:
     @property
     def user(self) -> str:
         """Return what the image runs as, in words."""
-        return f"{self.probed.text('user') or self.image.user or '?'} (uid {self.probed.text('uid') or '?'})"
+        return (
+            f"{self.probed.text('user') or self.image.user or '?'} (uid "
+            f"{self.probed.text('uid') or '?'})"
+        )
 
 
 def questions_of(lint: LintSection) -> tuple[str, ...]:
@@ -84,16 +96,21 @@ def script() -> str:
 def ask(engine: Engine, image: ImageFacts, questions: Sequence[str]) -> Probed:
     """Run the probe through the image's entry point; where that swallows it, without.
 
-    Raises NotReadyError when it does not end in time, OutsideError when it is killed or cannot be run at all.
+    Raises NotReadyError when it does not end in time, OutsideError when it is killed or cannot be
+    run at all.
     """
     probed = _run(engine, image, questions)
     if probed.facts or not image.entrypoint:
         return probed
     without = _run(engine, image, questions, entrypoint=SHELL)
-    return replace(without, swallowed=probed.refusal) if without.facts else probed
+    if without.facts:
+        return replace(without, swallowed=probed.refusal)
+    return probed
 
 
-def _run(engine: Engine, image: ImageFacts, questions: Sequence[str], *, entrypoint: Sequence[str] = ()) -> Probed:
+def _run(
+    engine: Engine, image: ImageFacts, questions: Sequence[str], *, entrypoint: Sequence[str] = ()
+) -> Probed:
     words = [*([] if entrypoint else SHELL), "-c", script(), NAME, *questions]
     try:
         ran = run_once(engine, image.id, words, entrypoint=entrypoint or None, seconds=SECONDS)
@@ -101,21 +118,31 @@ def _run(engine: Engine, image: ImageFacts, questions: Sequence[str], *, entrypo
         if not _CANNOT_RUN.search(error.where or ""):
             raise
         return Probed({}, _last_line(error.where or ""))
+
     facts = parse(ran.stdout, questions)
     if not facts or "end" in facts:
         return Probed(facts, "" if facts else _last_line(ran.stderr or ran.stdout))
+
     ended = f"ended with exit code {ran.code}"
-    kind, how = (NotReadyError, f"was not done after {SECONDS:.0f} s") if ran.code == KILLED else (OutsideError, ended)
+    kind, how = (
+        (NotReadyError, f"was not done after {SECONDS:.0f} s")
+        if ran.code == KILLED
+        else (OutsideError, ended)
+    )
+
     raise kind(
         f"the image was asked about itself, and {how}",
         where=f"{image.id[:19]}: its last answer was: {' '.join(list(facts.items())[-1]).strip()}",
-        hint="Is the machine very busy, or short of memory? Repeat the same command; if it ends the same way: "
+        hint="Is the machine very busy, or short of memory? Repeat the same command; if it ends "
+        "the same way: "
         "docker run --rm -it IMAGE /bin/sh",
     )
 
 
 def parse(output: str, questions: Sequence[str]) -> dict[str, str]:
-    """Return what probe.sh printed, answers by their questions; other lines are the entry point's own."""
+    """Return what probe.sh printed, answers by their questions; other lines are the entry point's
+    own.
+    """
     facts: dict[str, str] = {}
     for line in output.splitlines():
         if line.startswith(_MARK):

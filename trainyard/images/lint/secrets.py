@@ -1,4 +1,5 @@
-"""What looks like a secret in a variable, a label, or a command that made a layer: all that `docker history` shows.
+"""What looks like a secret in a variable, a label, or a command that made a layer: all that `docker
+history` shows.
 
 Named are the place and the kind, never the secret. What lies in the layers' files is not read.
 """
@@ -19,7 +20,9 @@ from trainyard.spec.secrets import (
 
 # What Docker and BuildKit put around an instruction.
 _NOISE = re.compile(r"^/bin/sh -c #\(nop\)\s+|\s*# buildkit$")
-_FLAG = re.compile(r"(?i)(-u\s+\S+:|--?[a-z-]*(?:token|passw|secret|key|user)[a-z-]*[ =]+)[^\s;&|]+")
+_FLAG = re.compile(
+    r"(?i)(-u\s+\S+:|--?[a-z-]*(?:token|passw|secret|key|user)[a-z-]*[ =]+)[^\s;&|]+"
+)
 LONGEST = 80
 _SETTING = re.compile(r"""(?<![\w$])([A-Za-z_][A-Za-z0-9_-]*)=("[^"]*"|'[^']*'|[^\s"']+)""")
 
@@ -43,10 +46,16 @@ def secrets_in_command(command: str) -> Iterator[str]:
 
 
 def masked(command: str) -> str:
-    """Return a command that made a layer as it can be shown: without what is, or may be, a secret in it."""
+    """Return a command that made a layer as it can be shown: without what is, or may be, a secret
+    in it.
+    """
     # What follows the head of a private key is the key.
     text, private_key, _ = _NOISE.sub("", command).partition("-----BEGIN ")
-    text = _SETTING.sub(lambda found: f"{found[1]}={HIDDEN}" if is_likely_name(found[1]) else found[0], text)
+    text = _SETTING.sub(
+        lambda found: f"{found[1]}={HIDDEN}" if is_likely_name(found[1]) else found[0], text
+    )
     text = without_secrets(_FLAG.sub(rf"\1{HIDDEN}", text))
     text = " ".join(text.split()) + (HIDDEN if private_key else "")
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+    if len(text) <= LONGEST:
+        return text
+    return f"{text[:LONGEST]}..."

@@ -1,4 +1,6 @@
-"""What only the `docker` command can do: build an image with buildx, and make containers with Compose."""
+"""What only the `docker` command can do: build an image with buildx, and make containers with
+Compose.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +16,20 @@ from trainyard.seams.docker.engine import Engine
 from trainyard.seams.programs import Ended
 
 BUILDX = (
-    "Install Docker 23 or newer with its command line and its buildx plugin (Debian, Ubuntu: docker-buildx, or "
+    "Install Docker 23 or newer with its command line and its buildx plugin (Debian, Ubuntu: "
+    "docker-buildx, or "
     "docker-buildx-plugin from Docker)."
 )
 COMPOSE = (
-    "Install Docker's Compose plugin, 2.20 or newer: sudo apt-get install docker-compose-v2 (or docker-compose-plugin)"
+    "Install Docker's Compose plugin, 2.20 or newer: sudo apt-get install "
+    "docker-compose-v2 (or docker-compose-plugin)"
 )
 IGNORE_FILE = ".dockerignore"
-# Builders know these without ARG, and keep them out of history and cache keys ("Predefined ARGs" of the reference).
+# Builders know these without ARG, and keep them out of history and cache keys ("Predefined ARGs" of
+# the reference).
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY", "ALL_PROXY")
-# Compose gives every container of a project a moment; an engine on a busy machine needs much longer.
+# Compose gives every container of a project a moment; an engine on a busy machine needs much
+# longer.
 COMPOSE_SECONDS = 600.0
 LAST_LINES = 5
 
@@ -32,17 +38,25 @@ def require(engine: Engine, plugin: str, *, hint: str) -> None:
     """Raise PrerequisiteError where the command lacks a plugin: buildx or compose."""
     ended = programs.run(["docker", plugin, "version"], env=engine.cli_environment(), seconds=30.0)
     if ended.code != 0:
-        raise PrerequisiteError(f"`docker {plugin}` does not work here", where=" ".join(ended.tail[:1]), hint=hint)
+        raise PrerequisiteError(
+            f"`docker {plugin}` does not work here", where=" ".join(ended.tail[:1]), hint=hint
+        )
 
 
 def build(
-    engine: Engine, command: list[str], *, context: Callable[[IO[bytes]], None], on_line: Callable[[str], None]
+    engine: Engine,
+    command: list[str],
+    *,
+    context: Callable[[IO[bytes]], None],
+    on_line: Callable[[str], None],
 ) -> Ended:
     """Build with BuildKit; the image is named only if all went well.
 
-    `context` writes what the build sees, with its Dockerfile, as a tar stream. Every line goes to `on_line`.
+    `context` writes what the build sees, with its Dockerfile, as a tar stream. Every line goes to
+    `on_line`.
     """
-    # What an image is must not depend on the builder's version: no attestations beside the manifest.
+    # What an image is must not depend on the builder's version: no attestations beside the
+    # manifest.
     environment = {**engine.cli_environment(), "BUILDX_NO_DEFAULT_ATTESTATIONS": "1"}
     return programs.run(command, env=environment, stdin=context, on_line=on_line)
 
@@ -58,43 +72,60 @@ def build_command(
     platform: str | None,
     network: str,
 ) -> list[str]:
-    """Return the command that builds. Values of proxies stay out of it: buildx reads them from its environment.
+    """Return the command that builds. Values of proxies stay out of it: buildx reads them from its
+    environment.
 
-    `secrets` are files that stages may mount by these names; they do not get into the image. `cached` is the image
-    whose layers may be used again; None: none may.
+    `secrets` are files that stages may mount by these names; they do not get into the image.
+    `cached` is the image whose layers may be used again; None: none may.
     """
-    # `default` is the builder inside of the engine itself, which has its images: no other could build on a base that
-    # exists only there.
+    # `default` is the builder inside of the engine itself, which has its images: no other could
+    # build on a base that exists only there.
     words = ["docker", "buildx", "build", "--builder", "default", "--load", "--progress", "plain"]
     words += ["--tag", reference, "--network", network]
     words += ["--platform", platform] if platform else []
-    # The image records what each layer was made of: a machine that has the image need not make them again.
+    # The image records what each layer was made of: a machine that has the image need not make them
+    # again.
     words += ["--cache-to", "type=inline", f"--cache-from={cached}" if cached else "--no-cache"]
+
     for name, value in sorted(arguments.items()):
         words += ["--build-arg", f"{name}={value}"]
-    for name in sorted(name for upper in _PROXIES for name in (upper, upper.lower()) if environ.get(name)):
+
+    for name in sorted(
+        name for upper in _PROXIES for name in (upper, upper.lower()) if environ.get(name)
+    ):
         words += ["--build-arg", name]
+
     for name, value in sorted(labels.items()):
         words += ["--label", f"{name}={value}"]
+
     for name, path in sorted(secrets.items()):
         words += ["--secret", f"id={name},src={path}"]
+
     return [*words, "-"]
 
 
 def context_files(directory: Path) -> list[str]:
-    """Return files and directories by their path in a directory, without what its .dockerignore leaves out.
+    """Return files and directories by their path in a directory, without what its .dockerignore
+    leaves out.
 
     This is Docker's own reading of that file.
     """
     ignore = directory / IGNORE_FILE
-    lines = ignore.read_text(encoding="utf-8").splitlines() if ignore.exists() else []
+    if ignore.exists():
+        lines = ignore.read_text(encoding="utf-8").splitlines()
+    else:
+        lines = []
     patterns = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     paths = exclude_paths(str(directory), patterns, dockerfile="Dockerfile")
     return sorted(path for path in paths if path != IGNORE_FILE)
 
 
-def compose(engine: Engine, project: str, document: str, *words: str, secrets: Mapping[str, str]) -> None:
-    """Run a command of Compose on a document that is on no disk; `secrets` are variables of it, and of nothing else."""
+def compose(
+    engine: Engine, project: str, document: str, *words: str, secrets: Mapping[str, str]
+) -> None:
+    """Run a command of Compose on a document that is on no disk; `secrets` are variables of it, and
+    of nothing else.
+    """
     command = ["docker", "compose", "--project-directory", "/", "-p", project, "-f", "-", *words]
     ended = programs.run(
         [*command, "--no-recreate", "--remove-orphans", "--no-build"],

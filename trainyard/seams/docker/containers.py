@@ -1,4 +1,5 @@
-"""Containers, volumes and networks of a Docker engine: found again by label or name, made, looked at, removed.
+"""Containers, volumes and networks of a Docker engine: found again by label or name, made, looked
+at, removed.
 
 All of ours carry labels; nothing about them is kept anywhere else, so nothing can go stale.
 """
@@ -24,10 +25,12 @@ from trainyard.seams.programs import Ran
 
 # What a container of one command carries.
 ONCE = "io.trainyard.once"
-# Docker's default driver keeps all that a container ever printed. Others have other options, and bounds of their own.
+# Docker's default driver keeps all that a container ever printed. Others have other options, and
+# bounds of their own.
 _KEEPS_ALL = "json-file"
 LOG_LIMITS = {"max-size": "10m", "max-file": "3"}
-# No program in a container of ours gains rights by being started (setuid), as nodes of a cluster may not either.
+# No program in a container of ours gains rights by being started (setuid), as nodes of a cluster
+# may not either.
 HARDENED = ("no-new-privileges:true",)
 # As the exit code of a process that had to be killed.
 KILLED = -9
@@ -45,9 +48,10 @@ class Port(NamedTuple):
 class Container:
     """A container as the engine describes it now.
 
-    `state` is the engine's word: created, running, restarting, exited, paused, removing or dead. `health` is the health
-    check's: starting, healthy or unhealthy, None without a check. `image` is the reference it was made with; `started`
-    is when its program was last started, in the engine's time, as is `created`.
+    `state` is the engine's word: created, running, restarting, exited, paused, removing or dead.
+    `health` is the health check's: starting, healthy or unhealthy, None without a check. `image` is
+    the reference it was made with; `started` is when its program was last started, in the engine's
+    time, as is `created`.
     """
 
     id: str
@@ -72,18 +76,27 @@ class Labelled:
 
 
 def labelled(engine: Engine, *labels: str) -> tuple[Container, ...]:
-    """Return the containers that carry every label ("key" or "key=value"), stopped ones too, by name."""
+    """Return the containers that carry every label ("key" or "key=value"), stopped ones too, by
+    name.
+    """
     listed = _listed(engine, all=True, filters={"label": list(labels)})
     return tuple(sorted(listed, key=lambda container: container.name))
 
 
 def port_holder(engine: Engine, address: str, port: int) -> str | None:
-    """Return who answers at an address of the engine's host, as far as that can be told; None if nobody does."""
+    """Return who answers at an address of the engine's host, as far as that can be told; None if
+    nobody does.
+    """
     for each in _listed(engine, filters={"publish": str(port)}):
-        if any(own.outside == port and own.address in (address, *addresses.ANY, "") for own in each.ports):
+        if any(
+            own.outside == port and own.address in (address, *addresses.ANY, "")
+            for own in each.ports
+        ):
             return f"the container {each.name} ({each.image})"
     # Also what nobody listens for, such as a Kubernetes node port.
-    return "another program" if addresses.answers(address, port) else None
+    if addresses.answers(address, port):
+        return "another program"
+    return None
 
 
 def container(engine: Engine, name: str) -> Container | None:
@@ -96,6 +109,7 @@ def container(engine: Engine, name: str) -> Container | None:
         state = described["State"]
         config = described["Config"]
         published = described["NetworkSettings"].get("Ports") or {}
+
         return Container(
             id=described["Id"],
             name=described["Name"].lstrip("/"),
@@ -113,20 +127,26 @@ def container(engine: Engine, name: str) -> Container | None:
             started=state.get("StartedAt") or "",
             created=described.get("Created") or "",
         )
+
     return None
 
 
 def bounded_log(engine: Engine) -> dict[str, Any]:
-    """Return the driver and options with which containers keep their last 30 MB; {} where the host has its own."""
+    """Return the driver and options with which containers keep their last 30 MB; {} where the host
+    has its own.
+    """
     driver = engine.info().get("LoggingDriver")
-    return {"driver": driver, "options": dict(LOG_LIMITS)} if driver == _KEEPS_ALL else {}
+    if driver == _KEEPS_ALL:
+        return {"driver": driver, "options": dict(LOG_LIMITS)}
+    return {}
 
 
 @dataclass(frozen=True)
 class NewContainer:
     """A container to be made.
 
-    `ports` maps a port inside to the host's (address, port); `volumes` names, or paths of the host, to paths.
+    `ports` maps a port inside to the host's (address, port); `volumes` names, or paths of the host,
+    to paths.
     """
 
     image: str
@@ -140,7 +160,9 @@ class NewContainer:
 
 
 def create(engine: Engine, name: str, new: NewContainer) -> str:
-    """Make a container that restarts with Docker, and do not start it; return its id. The engine has the image."""
+    """Make a container that restarts with Docker, and do not start it; return its id. The engine
+    has the image.
+    """
     log = bounded_log(engine)
     with refusals(f"make the container {name}"):
         host = engine.api.create_host_config(
@@ -151,6 +173,7 @@ def create(engine: Engine, name: str, new: NewContainer) -> str:
             security_opt=list(HARDENED),
             log_config=LogConfig(type=log["driver"], config=log["options"]) if log else None,
         )
+
         made = engine.api.create_container(
             new.image,
             list(new.command),
@@ -161,6 +184,7 @@ def create(engine: Engine, name: str, new: NewContainer) -> str:
             entrypoint=None if new.entrypoint is None else list(new.entrypoint),
             user=new.user,
         )
+
     return str(made["Id"])
 
 
@@ -170,7 +194,9 @@ def start(engine: Engine, name: str) -> None:
 
 
 def stop(engine: Engine, name: str) -> None:
-    """End a container's program: SIGTERM, after some seconds SIGKILL; no change if it does not run or is gone."""
+    """End a container's program: SIGTERM, after some seconds SIGKILL; no change if it does not run
+    or is gone.
+    """
     with refusals(f"stop the container {name}"), suppress(NotFound):
         engine.api.stop(name)
 
@@ -200,7 +226,9 @@ def packed(files: Mapping[str, bytes]) -> bytes:
 
 
 def open_directory(engine: Engine, name: str, path: str) -> None:
-    """Let everybody in a container write to a directory, also one of a volume; the container need not run."""
+    """Let everybody in a container write to a directory, also one of a volume; the container need
+    not run.
+    """
     member = tarfile.TarInfo(path.strip("/") + "/")
     member.type = tarfile.DIRTYPE
     member.mode = 0o1777
@@ -232,10 +260,12 @@ def run_once(
     entrypoint: Sequence[str] | None = None,
     seconds: float = 60.0,
 ) -> Ran:
-    """Run a command in a container of an image; the image's own entry point runs it unless one is given.
+    """Run a command in a container of an image; the image's own entry point runs it unless one is
+    given.
 
-    The container is removed in any case, also on Ctrl-C. One that runs after `seconds` has the exit code KILLED. Raises
-    OutsideError when the engine cannot start it, which is also how it reports that a program does not exist.
+    The container is removed in any case, also on Ctrl-C. One that runs after `seconds` has the exit
+    code KILLED. Raises OutsideError when the engine cannot start it, which is also how it reports
+    that a program does not exist.
     """
     # Named here, so that it can be removed even if Ctrl-C comes before the engine's answer.
     name = f"trainyard-once-{secrets.token_hex(6)}"
@@ -248,14 +278,21 @@ def run_once(
                 name=name,
                 entrypoint=list(entrypoint) if entrypoint is not None else None,
                 labels={ONCE: "true"},
-                host_config=api.create_host_config(network_mode="none", security_opt=list(HARDENED)),
+                host_config=api.create_host_config(
+                    network_mode="none", security_opt=list(HARDENED)
+                ),
             )
+
             api.start(name)
             code = KILLED
-            # urllib3 reports a time-out of a Unix socket in either way; an engine that is gone fails the next call.
+            # urllib3 reports a time-out of a Unix socket in either way; an engine that is gone
+            # fails the next call.
             with suppress(requests.exceptions.ReadTimeout, requests.exceptions.ConnectionError):
                 code = int(api.wait(name, timeout=math.ceil(seconds))["StatusCode"])
-            stdout, stderr = (api.logs(name, stdout=wanted, stderr=not wanted) for wanted in (True, False))
+
+            stdout, stderr = (
+                api.logs(name, stdout=wanted, stderr=not wanted) for wanted in (True, False)
+            )
             return Ran(code, stdout.decode(errors="replace"), stderr.decode(errors="replace"))
     finally:
         with suppress(DockerException, requests.RequestException):
@@ -263,7 +300,9 @@ def run_once(
 
 
 def volumes(engine: Engine, *labels: str) -> tuple[Labelled, ...]:
-    """Return the volumes that carry every label ("key" or "key=value"), by name; without labels all."""
+    """Return the volumes that carry every label ("key" or "key=value"), by name; without labels
+    all.
+    """
     with refusals("list volumes"):
         return _by_name(engine.api.volumes(filters={"label": list(labels)})["Volumes"] or ())
 

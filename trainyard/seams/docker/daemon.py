@@ -1,4 +1,5 @@
-"""The daemon behind a Docker socket of this machine: how it was started, its settings, and making it read them again.
+"""The daemon behind a Docker socket of this machine: how it was started, its settings, and making
+it read them again.
 
 Nothing of it is guessed from names: the kernel knows whose process answers on the socket.
 """
@@ -42,22 +43,32 @@ class Daemon:
 
 
 def find(engine: Engine) -> Daemon | None:
-    """Return the daemon that answers on the engine's socket, or None if it is no dockerd that root runs here."""
+    """Return the daemon that answers on the engine's socket, or None if it is no dockerd that root
+    runs here.
+    """
     if sys.platform != "linux" or not engine.is_here:
         return None
+
     with suppress(psutil.Error, OSError, ValueError):
         peer = psutil.Process(_peer(engine.address.removeprefix("unix://")))
         if peer.name() != "systemd":
             return _daemon(peer)
-        # Where systemd listens for dockerd (`-H fd://`, as Debian has it), the socket's owner is systemd.
+
+        # Where systemd listens for dockerd (`-H fd://`, as Debian has it), the socket's owner is
+        # systemd.
         for process in psutil.process_iter(["name", "cmdline"]):
-            if process.info["name"] == "dockerd" and any("fd://" in word for word in process.info["cmdline"] or ()):
+            if process.info["name"] == "dockerd" and any(
+                "fd://" in word for word in process.info["cmdline"] or ()
+            ):
                 return _daemon(process)
+
     return None
 
 
 def reload(daemon: Daemon) -> None:
-    """Make a daemon read its settings again, as `systemctl reload docker` does; containers go on running."""
+    """Make a daemon read its settings again, as `systemctl reload docker` does; containers go on
+    running.
+    """
     try:
         os.kill(daemon.pid, signal.SIGHUP)
     except PermissionError as error:
@@ -65,15 +76,21 @@ def reload(daemon: Daemon) -> None:
 
 
 def _peer(path: str) -> int:
-    """Return the pid of the process that listens on a Unix socket; 0 if it is outside of this container."""
+    """Return the pid of the process that listens on a Unix socket; 0 if it is outside of this
+    container.
+    """
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(path)
         # struct ucred of unix(7): pid, uid, gid.
-        return int(struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])
+        return int(
+            struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+        )
 
 
 def _daemon(process: psutil.Process) -> Daemon | None:
-    """Return the daemon that a process is; None for another program, a rootless one, or one in a container."""
+    """Return the daemon that a process is; None for another program, a rootless one, or one in a
+    container.
+    """
     program, *arguments = process.cmdline()
     if Path(program).name != "dockerd" or process.uids().real != 0:
         return None

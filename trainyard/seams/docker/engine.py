@@ -1,7 +1,8 @@
 """One Docker engine: where it is, and the errors of every call to it.
 
-`docker` finds its engine by $DOCKER_HOST or by its current context (Docker Desktop, Colima and rootless engines use
-contexts); docker-py only knows the variable. Both must talk to the same engine, so it is looked up here, once.
+`docker` finds its engine by $DOCKER_HOST or by its current context (Docker Desktop, Colima and
+rootless engines use contexts); docker-py only knows the variable. Both must talk to the same
+engine, so it is looked up here, once.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ from trainyard.seams.forwarding import last_error
 from trainyard.seams.ssh import config, forward
 from trainyard.seams.ssh.connection import connect as reach
 
-# What Docker's own client runs there (docker/cli, cli/connhelper): it finds the engine as `docker` on that host does.
+# What Docker's own client runs there (docker/cli, cli/connhelper): it finds the engine as `docker`
+# on that host does.
 DIAL = ("docker", "system", "dial-stdio")
 DEFAULT_SOCKET = "unix:///var/run/docker.sock"
-# A question must not hang; what takes longer (pull, push, build) streams, and every part of it comes sooner.
+# A question must not hang; what takes longer (pull, push, build) streams, and every part of it
+# comes sooner.
 ANSWER_SECONDS = 60
 
 
@@ -33,7 +36,8 @@ ANSWER_SECONDS = 60
 class Engine:
     """A connection to a Docker engine. `api` is docker-py's, for modules of `seams` only.
 
-    `socket` is where programs of ours reach it, if that is not its address: the end of a connection by SSH.
+    `socket` is where programs of ours reach it, if that is not its address: the end of a connection
+    by SSH.
     """
 
     address: str
@@ -48,12 +52,16 @@ class Engine:
     @property
     def host(self) -> str:
         """Return what messages call the machine of this engine: "here", or a host name."""
-        return "here" if self.is_here else urlsplit(self.address).hostname or self.address
+        if self.is_here:
+            return "here"
+        return urlsplit(self.address).hostname or self.address
 
     @property
     def ssh(self) -> str | None:
         """Return ssh://user@host for an engine that is reached by SSH."""
-        return self.address if self.address.startswith("ssh://") else None
+        if self.address.startswith("ssh://"):
+            return self.address
+        return None
 
     @property
     def platform(self) -> str:
@@ -85,14 +93,23 @@ def connect(environ: Mapping[str, str], address: str | None = None) -> Engine:
     Raises PrerequisiteError when no engine answers there.
     """
     where = address or found_address(environ)
-    host = reach(where, environ) if where.startswith("ssh://") else None
-    socket = f"unix://{forward.local_socket(host, DIAL)}" if host else where
+    host = None
+    if where.startswith("ssh://"):
+        host = reach(where, environ)
+
+    if host:
+        socket = f"unix://{forward.local_socket(host, DIAL)}"
+    else:
+        socket = where
+
     try:
-        # version="auto" asks the engine: that nobody answers comes out here, and not in the middle of a command.
+        # version="auto" asks the engine: that nobody answers comes out here, and not in the middle
+        # of a command.
         api = docker.APIClient(base_url=socket, version="auto", timeout=ANSWER_SECONDS)
     except (DockerException, requests.RequestException, OSError) as error:
         last = last_error(socket.removeprefix("unix://"))
         raise unreachable(where, DockerException(last) if last else error) from error
+
     return Engine(where, api, environ, socket)
 
 
@@ -104,23 +121,35 @@ def found_address(environ: Mapping[str, str]) -> str:
         context = ContextAPI.get_context(environ.get("DOCKER_CONTEXT"))
     except DockerException as error:
         raise PrerequisiteError(
-            f"Docker's context cannot be read: {error}", hint="Look at the contexts: docker context ls"
+            f"Docker's context cannot be read: {error}",
+            hint="Look at the contexts: docker context ls",
         ) from error
-    return str(context.Host) if context is not None and context.Host else DEFAULT_SOCKET
+    if context is not None and context.Host:
+        return str(context.Host)
+    return DEFAULT_SOCKET
 
 
 def unreachable(address: str, error: Exception) -> PrerequisiteError:
     """Return the error for an engine that does not answer, with the likely cause."""
-    ssh = f"ssh {config.parse(address)} " if address.startswith("ssh://") else ""
+    if address.startswith("ssh://"):
+        ssh = f"ssh {config.parse(address)} "
+    else:
+        ssh = ""
     hint = f"Is Docker installed and running there? Try: {ssh}docker info"
     if "permission denied" in str(error).lower():
-        hint = f"That user may not use Docker: {ssh}sudo usermod -aG docker $USER, then log in again."
-    return PrerequisiteError("the Docker engine does not answer", where=f"{address}: {error}", hint=hint)
+        hint = (
+            f"That user may not use Docker: {ssh}sudo usermod -aG docker $USER, then log in again."
+        )
+    return PrerequisiteError(
+        "the Docker engine does not answer", where=f"{address}: {error}", hint=hint
+    )
 
 
 @contextmanager
 def refusals(doing: str) -> Iterator[None]:
-    """Turn what docker-py raises into OutsideError: "Docker refused to DOING", with Docker's own words."""
+    """Turn what docker-py raises into OutsideError: "Docker refused to DOING", with Docker's own
+    words.
+    """
     try:
         yield
     except (DockerException, requests.RequestException) as error:

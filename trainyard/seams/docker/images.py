@@ -24,7 +24,8 @@ TINY = b"Trainyard pulled this to prove that Docker here can.\n"
 
 @dataclass(frozen=True)
 class ImageFacts:
-    """What an engine knows about an image. `digests` are references by digest: where it was pulled from or pushed to.
+    """What an engine knows about an image. `digests` are references by digest: where it was pulled
+    from or pushed to.
 
     `entrypoint` is None where the image has none; `layers` are diff ids, the base's first.
     """
@@ -52,19 +53,26 @@ class ImageFacts:
     def digest_in(self, repository: str) -> str | None:
         """Return the digest that the image has in a repository, as far as the engine noted one."""
         names = (reference.partition("@") for reference in self.digests)
-        return next((digest for name, _, digest in names if _familiar(name) == _familiar(repository)), None)
+        for name, _, digest in names:
+            if _familiar(name) == _familiar(repository):
+                return digest
+        return None
 
 
 @dataclass(frozen=True)
 class MadeBy:
-    """An instruction of the Dockerfiles that made an image, and the bytes of the layer that it added."""
+    """An instruction of the Dockerfiles that made an image, and the bytes of the layer that it
+    added.
+    """
 
     instruction: str
     size: int = 0
 
 
 def inspect(engine: Engine, reference: str) -> ImageFacts | None:
-    """Return what the engine knows about an image (by name, digest or id), or None if it does not have it."""
+    """Return what the engine knows about an image (by name, digest or id), or None if it does not
+    have it.
+    """
     with refusals(f"look at the image {reference}"), suppress(ImageNotFound):
         return facts(engine.api.inspect_image(reference))  # type: ignore[no-untyped-call]
     return None
@@ -83,7 +91,9 @@ def facts(described: Mapping[str, Any]) -> ImageFacts:
         env=dict(entry.partition("=")[::2] for entry in config.get("Env") or ()),
         size=described.get("Size") or 0,
         layers=tuple((described.get("RootFS") or {}).get("Layers") or ()),
-        platform="/".join(described[key] for key in ("Os", "Architecture", "Variant") if described.get(key)),
+        platform="/".join(
+            described[key] for key in ("Os", "Architecture", "Variant") if described.get(key)
+        ),
         created=described.get("Created") or "",
     )
 
@@ -92,7 +102,9 @@ def history(engine: Engine, reference: str) -> tuple[MadeBy, ...]:
     """Return what made an image, the oldest first."""
     with refusals(f"look at the history of {reference}"):
         entries = engine.api.history(reference)  # type: ignore[no-untyped-call]
-    return tuple(MadeBy(entry.get("CreatedBy") or "", entry.get("Size") or 0) for entry in reversed(entries))
+    return tuple(
+        MadeBy(entry.get("CreatedBy") or "", entry.get("Size") or 0) for entry in reversed(entries)
+    )
 
 
 def ours(engine: Engine) -> list[ImageFacts]:
@@ -108,13 +120,17 @@ def tag(engine: Engine, reference: str, *, as_: str) -> None:
 
 
 def remove(engine: Engine, reference: str) -> None:
-    """Take a name from an image, and the image from the engine if that was its last; no change if it is gone."""
+    """Take a name from an image, and the image from the engine if that was its last; no change if
+    it is gone.
+    """
     with refusals(f"remove the image {reference}"), suppress(ImageNotFound):
         engine.api.remove_image(reference)
 
 
 def make_tiny(engine: Engine, reference: str) -> None:
-    """Make an image of a few bytes under this name, which must have a tag: to send through a registry as a proof."""
+    """Make an image of a few bytes under this name, which must have a tag: to send through a
+    registry as a proof.
+    """
     repository, name = split_tag(reference)
     with refusals(f"make the image {reference}"):
         engine.api.import_image_from_data(packed({"README": TINY}), repository=repository, tag=name)
@@ -127,9 +143,13 @@ def split_tag(reference: str) -> tuple[str, str]:
 
 
 def registry_of(reference: str) -> str:
-    """Return the registry in a reference, by Docker's rule: a host has a dot or a port, or is localhost."""
+    """Return the registry in a reference, by Docker's rule: a host has a dot or a port, or is
+    localhost.
+    """
     first, slash, _ = reference.partition("/")
-    return first if slash and (any(mark in first for mark in ".:") or first == "localhost") else HUB
+    if slash and (any(mark in first for mark in ".:") or first == "localhost"):
+        return first
+    return HUB
 
 
 def _familiar(repository: str) -> str:

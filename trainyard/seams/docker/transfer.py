@@ -1,4 +1,6 @@
-"""Let a Docker engine push or pull an image, or ask it what a registry has: with its own network, CAs and proxies."""
+"""Let a Docker engine push or pull an image, or ask it what a registry has: with its own network,
+CAs and proxies.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from trainyard.seams.registry.auth import Login
 from trainyard.seams.registry.errors import MissingError, RegistryError, refused
 
 CONNECT_SECONDS = 10.0
-# Docker reports while it sends; a registry that takes a whole layer in and then is silent for longer is stuck.
+# Docker reports while it sends; a registry that takes a whole layer in and then is silent for
+# longer is stuck.
 SILENCE_SECONDS = 300.0
 MB = 1_000_000
 # What Docker reports when a layer needs nothing more (docker/distribution, pull and push).
@@ -37,8 +40,9 @@ def push(
 ) -> None:
     """Push REGISTRY/NAME:TAG, which the engine must have.
 
-    `on_retry` is called when Docker itself will try a layer again: for up to a minute and without a reason. It may
-    raise, which ends the push. `on_sent` gets the short id of each layer that was sent. Raises RegistryError.
+    `on_retry` is called when Docker itself will try a layer again: for up to a minute and without a
+    reason. It may raise, which ends the push. `on_sent` gets the short id of each layer that was
+    sent. Raises RegistryError.
     """
 
     tally = LayerTally(on_progress)
@@ -53,7 +57,16 @@ def push(
 
     repository, tag = split_tag(reference)
     path = f"{quote(repository, safe='/:')}/push"
-    _transfer(engine, reference, login, f"push {reference}", path, {"tag": tag}, watch, silence=SILENCE_SECONDS)
+    _transfer(
+        engine,
+        reference,
+        login,
+        f"push {reference}",
+        path,
+        {"tag": tag},
+        watch,
+        silence=SILENCE_SECONDS,
+    )
 
 
 def pull(
@@ -64,16 +77,21 @@ def pull(
     platform: str | None = None,
     on_progress: Callable[[str], None] = lambda text: None,
 ) -> None:
-    """Fetch an image from its registry. Raises RegistryError: what is wrong with it, or with what it holds."""
+    """Fetch an image from its registry. Raises RegistryError: what is wrong with it, or with what
+    it holds.
+    """
     repository, tag = split_tag(reference)
     parameters = {"fromImage": repository, "tag": tag, "platform": platform}
     # As long as it takes: engines with containerd's image store unpack a layer without a word.
     watch = LayerTally(on_progress).count
-    _transfer(engine, reference, login, f"pull {reference}", "create", parameters, watch, silence=None)
+    _transfer(
+        engine, reference, login, f"pull {reference}", "create", parameters, watch, silence=None
+    )
 
 
 def registry_digest(engine: Engine, reference: str, *, login: Login | None) -> str | None:
-    """Return the digest of what a registry has under this name now, as this engine sees it; None if it has nothing.
+    """Return the digest of what a registry has under this name now, as this engine sees it; None if
+    it has nothing.
 
     (Engine API, GET /distribution/{name}/json.) Raises RegistryError.
     """
@@ -90,7 +108,9 @@ def registry_digest(engine: Engine, reference: str, *, login: Login | None) -> s
 
 
 class LayerTally:
-    """Counts layers and bytes of one pull or push: Docker reports every layer by itself, people want one line."""
+    """Counts layers and bytes of one pull or push: Docker reports every layer by itself, people
+    want one line.
+    """
 
     def __init__(self, on_progress: Callable[[str], None]) -> None:
         self._on_progress = on_progress
@@ -104,6 +124,7 @@ class LayerTally:
         status = entry.get("status", "")
         if not layer or status.startswith(("Pulling from", "Digest", "Status")):
             return
+
         self._ended[layer] = status in _ENDED or status.startswith("Mounted from")
         self._is_push = self._is_push or status == "Pushing"
         detail = entry.get("progressDetail") or {}
@@ -111,14 +132,20 @@ class LayerTally:
             self._bytes[layer] = (detail.get("current", 0), detail["total"])
         elif layer in self._bytes:
             self._bytes[layer] = (self._bytes[layer][1],) * 2
-        moved, total = (sum(counts) / MB for counts in zip((0, 0), *self._bytes.values(), strict=True))
+
+        moved, total = (
+            sum(counts) / MB for counts in zip((0, 0), *self._bytes.values(), strict=True)
+        )
+
         if status in _ANNOUNCED:
             return
+
         layers = f"{sum(self._ended.values())} of {len(self._ended)} layers"
         if total < 1:
             self._on_progress(layers)
         elif self._is_push:
-            # Docker counts what it reads, and knows the size of a layer once it begins with it: no total holds.
+            # Docker counts what it reads, and knows the size of a layer once it begins with it: no
+            # total holds.
             self._on_progress(f"{layers}, {moved:.0f} MB before compression")
         else:
             self._on_progress(f"{layers}, {moved:.0f} of {total:.0f} MB")
@@ -135,7 +162,9 @@ def _transfer(
     *,
     silence: float | None,
 ) -> None:
-    """Hand over what the engine reports, as it comes. An error of `on_entry` closes the connection: that ends it."""
+    """Hand over what the engine reports, as it comes. An error of `on_entry` closes the connection:
+    that ends it.
+    """
     credentials = json.dumps(_credentials(reference, login)).encode()
     try:
         # docker-py's own push and pull cannot be ended: they keep the connection to themselves.
@@ -154,11 +183,15 @@ def _transfer(
                     raise _refused(str(entry["error"]), doing, reference, login)
                 on_entry(entry)
     except (requests.RequestException, ValueError) as error:
-        raise _refused(f"the connection to Docker broke: {error}", doing, reference, login) from error
+        raise _refused(
+            f"the connection to Docker broke: {error}", doing, reference, login
+        ) from error
 
 
 def _credentials(reference: str, login: Login | None) -> dict[str, str]:
-    return login.for_engine(registry_of(reference)) if login else {}
+    if login:
+        return login.for_engine(registry_of(reference))
+    return {}
 
 
 def _refused(raw: str, doing: str, reference: str, login: Login | None) -> RegistryError:

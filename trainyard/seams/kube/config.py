@@ -1,7 +1,8 @@
 """Which Kubernetes cluster is meant: a context of kubeconfig files.
 
-Several files merge into one, and the first that says something counts (kubernetes.io/docs/concepts/configuration/
-organize-cluster-access-kubeconfig). The library reads them again to log in, but by the last file's current context.
+Several files merge into one, and the first that says something counts
+(kubernetes.io/docs/concepts/configuration/ organize-cluster-access-kubeconfig). The library reads
+them again to log in, but by the last file's current context.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ def access(
 ) -> Access:
     """Return a context, by default the current one.
 
-    Without `kubeconfig` it is of $KUBECONFIG, else ~/.kube/config. Raises PrerequisiteError without one or the context.
+    Without `kubeconfig` it is of $KUBECONFIG, else ~/.kube/config. Raises PrerequisiteError without
+    one or the context.
     """
     listed = _files(environ, kubeconfig, relative_to)
     files = tuple(file for file in listed if file.is_file())
@@ -64,38 +66,57 @@ def access(
         raise _broken(files, "it is not a kubeconfig") from error
 
 
-def _files(environ: Mapping[str, str], named: str | None, relative_to: Path | None) -> tuple[Path, ...]:
-    home = Path(environ["HOME"]) if environ.get("HOME") else Path.home()
+def _files(
+    environ: Mapping[str, str], named: str | None, relative_to: Path | None
+) -> tuple[Path, ...]:
+    if environ.get("HOME"):
+        home = Path(environ["HOME"])
+    else:
+        home = Path.home()
+
     if named:
-        path = home / named[2:] if named.startswith("~/") else Path(named)
+        if named.startswith("~/"):
+            path = home / named[2:]
+        else:
+            path = Path(named)
         return ((relative_to or Path.cwd()) / path,)
-    listed = [Path(file).absolute() for file in environ.get("KUBECONFIG", "").split(os.pathsep) if file]
+
+    listed = [
+        Path(file).absolute() for file in environ.get("KUBECONFIG", "").split(os.pathsep) if file
+    ]
     return tuple(listed) or (home / ".kube" / "config",)
 
 
 def _access(files: tuple[Path, ...], context: str | None) -> Access:
     documents = [_parse(file) for file in files]
     contexts, clusters, users = (_named(documents, key) for key in ("context", "cluster", "user"))
-    name = context or next(filter(None, (document.get("current-context") for document in documents)), "")
+    name = context or next(
+        filter(None, (document.get("current-context") for document in documents)), ""
+    )
     if name not in contexts:
         unknown = f"the kubeconfig has no context {name!r}{did_you_mean(name, contexts)}"
         raise PrerequisiteError(
             unknown if name else "the kubeconfig has no current context",
             where=", ".join(map(str, files)),
-            hint=f"Name one in the cluster file (context: ...); it has {', '.join(sorted(contexts)) or 'none'}.",
+            hint="Name one in the cluster file (context: ...); it has "
+            f"{', '.join(sorted(contexts)) or 'none'}.",
         )
+
     chosen = contexts[name]
     user = str(chosen.get("user") or "")
-    # The library does not act as somebody else, and would silently act with all the rights of the user instead.
+    # The library does not act as somebody else, and would silently act with all the rights of the
+    # user instead.
     if any(key.split("-")[0] == "as" for key in users.get(user, {})):
         raise PrerequisiteError(
             f"user {user} of the kubeconfig acts as somebody else (`as`), which Trainyard cannot",
             where=", ".join(map(str, files)),
             hint="Use a context whose user has these rights itself.",
         )
+
     server = str(clusters.get(str(chosen.get("cluster")), {}).get("server") or "").rstrip("/")
     if not server:
         raise _broken(files, f"context {name} names no cluster that has a server")
+
     return Access(name, server, user, files)
 
 
@@ -108,7 +129,9 @@ def _parse(file: Path) -> Mapping[str, Any]:
     try:
         return dict(yaml.safe_load(file.read_bytes()))
     except OSError as error:
-        raise PrerequisiteError(f"the kubeconfig cannot be read: {error.strerror}", where=str(file)) from error
+        raise PrerequisiteError(
+            f"the kubeconfig cannot be read: {error.strerror}", where=str(file)
+        ) from error
     except (yaml.YAMLError, ValueError):
         # The error's own text quotes the line, and a key may stand there.
         raise _broken((file,), "it is not YAML, or says nothing") from None
@@ -116,4 +139,6 @@ def _parse(file: Path) -> Mapping[str, Any]:
 
 def _broken(files: tuple[Path, ...], why: str) -> PrerequisiteError:
     hint = "`kubectl config view` shows what it says."
-    return PrerequisiteError(f"the kubeconfig cannot be used: {why}", where=", ".join(map(str, files)), hint=hint)
+    return PrerequisiteError(
+        f"the kubeconfig cannot be used: {why}", where=", ".join(map(str, files)), hint=hint
+    )

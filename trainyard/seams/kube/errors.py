@@ -40,11 +40,13 @@ RULES = (
     Rule(
         "",
         "the Kubernetes API does not accept the login of user {user}: {detail}",
-        "Log in again, or fetch the kubeconfig again: tokens and certificates end. `kubectl get pods` logs in alike.",
+        "Log in again, or fetch the kubeconfig again: tokens and certificates end. `kubectl get "
+        "pods` logs in alike.",
         error=PrerequisiteError,
         reasons=("401",),
     ),
-    # RBAC's words (k8s.io/apiserver, responsewriters.ForbiddenMessage); everything else with 403 is an admission rule.
+    # RBAC's words (k8s.io/apiserver, responsewriters.ForbiddenMessage); everything else with 403 is
+    # an admission rule.
     Rule(
         r'User "(?P<user>[^"]*)" cannot (?P<verb>\w+) (?:resource|path) "(?P<resource>[^"]*)"'
         r'(?:.*(?P<scope> in the namespace "[^"]*"| at the cluster scope))?',
@@ -61,24 +63,43 @@ RULES = (
         reasons=("403",),
     ),
     Rule("", "Kubernetes does not allow it: {detail}", error=InvalidError, reasons=("403",)),
-    Rule("", "the Kubernetes API cannot answer now: {detail}", _REPEAT, error=ApiUnreachableError, reasons=_BUSY),
+    Rule(
+        "",
+        "the Kubernetes API cannot answer now: {detail}",
+        _REPEAT,
+        error=ApiUnreachableError,
+        reasons=_BUSY,
+    ),
     Rule("", "Kubernetes does not have it: {detail}", error=KubeError, reasons=("404",)),
-    Rule("", "Kubernetes has it otherwise: {detail}", _REPEAT, error=ConflictError, reasons=("409",)),
+    Rule(
+        "", "Kubernetes has it otherwise: {detail}", _REPEAT, error=ConflictError, reasons=("409",)
+    ),
     Rule("", "Kubernetes does not take it: {detail}", error=InvalidError, reasons=("400", "422")),
-    Rule("", "something else than a Kubernetes API answered {status}: {detail}", error=KubeError, reasons=("foreign",)),
+    Rule(
+        "",
+        "something else than a Kubernetes API answered {status}: {detail}",
+        error=KubeError,
+        reasons=("foreign",),
+    ),
     Rule("", "the Kubernetes API answered {status}: {detail}", error=KubeError),
 )
 
 
 def refused(status: int, body: bytes, request: str, access: Access) -> TrainyardError:
-    """Return the error for an answer that is not what was asked for; `request` is its method and path."""
+    """Return the error for an answer that is not what was asked for; `request` is its method and
+    path.
+    """
     text = _message(body)
     known = text is not None or str(status) in ("401", "404", *_BUSY)
     detail = text or body.decode(errors="replace").strip()[-300:] or "(nothing)"
     words = {"user": access.user or "(nobody)", "status": str(status), "detail": detail}
     # The last rule fits everything.
-    cause = cast(Diagnosis, explain(detail, RULES, reason=str(status) if known else "foreign", **words))
-    return cause.to_error(f"{access}, from {access.source}" if status == 401 else f"{request}: {access}")
+    cause = cast(
+        Diagnosis, explain(detail, RULES, reason=str(status) if known else "foreign", **words)
+    )
+    return cause.to_error(
+        f"{access}, from {access.source}" if status == 401 else f"{request}: {access}"
+    )
 
 
 def unreachable(error: Exception, access: Access) -> TrainyardError:
@@ -86,27 +107,37 @@ def unreachable(error: Exception, access: Access) -> TrainyardError:
     deepest: BaseException = error
     while deepest.__cause__ or deepest.__context__:
         deepest = deepest.__cause__ or deepest.__context__ or deepest
+
     if isinstance(deepest, ssl.SSLCertVerificationError):
         return PrerequisiteError(
             f"the Kubernetes API's certificate is not to be trusted: {deepest.verify_message}",
             where=f"{access}, from {access.source}",
             hint="Is the kubeconfig of another cluster, or older than this one? Fetch it again.",
         )
-    text = (deepest.strerror if isinstance(deepest, OSError) else None) or str(error) or type(error).__name__
+
+    text = (
+        (deepest.strerror if isinstance(deepest, OSError) else None)
+        or str(error)
+        or type(error).__name__
+    )
+
     late = isinstance(deepest, TimeoutError) or "timed out" in str(error)
     return ApiUnreachableError(
         f"the Kubernetes API does not answer: {'it took too long' if late else text}",
         where=str(access),
-        hint="Is the cluster up, and in reach of this machine? `kubectl version` asks the same server.",
+        hint="Is the cluster up, and in reach of this machine? `kubectl version` asks the same "
+        "server.",
     )
 
 
 def _message(body: bytes) -> str | None:
-    """Return what the API's own description of what is wrong says (meta/v1 Status); None if it is none."""
+    """Return what the API's own description of what is wrong says (meta/v1 Status); None if it is
+    none.
+    """
     try:
         document = json.loads(body)
     except ValueError:
         return None
-    return (
-        str(document.get("message") or "") if isinstance(document, dict) and document.get("kind") == "Status" else None
-    )
+    if isinstance(document, dict) and document.get("kind") == "Status":
+        return str(document.get("message") or "")
+    return None

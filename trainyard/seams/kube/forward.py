@@ -1,9 +1,9 @@
 """Ports of this machine that end in pods, for as long as this process lives.
 
-Each connection here becomes a connection of its own to the pod that is meant at that moment: a pod that was replaced,
-an API server that was away, a proxy that closed an idle connection cost the connections that were open, and no other.
-Each is a websocket with the login and trust of every other question: `kubernetes.stream` opens one without any timeout
-and by another TLS context.
+Each connection here becomes a connection of its own to the pod that is meant at that moment: a pod
+that was replaced, an API server that was away, a proxy that closed an idle connection cost the
+connections that were open, and no other. Each is a websocket with the login and trust of every
+other question: `kubernetes.stream` opens one without any timeout and by another TLS context.
 """
 
 from __future__ import annotations
@@ -24,14 +24,18 @@ from trainyard.seams.kube.types import POD
 __all__ = ["LOOPBACK", "forward", "last_error"]
 
 PART = 64 * 1024
-# The API's own framing: the first byte of each message is its channel (k8s.io/apimachinery, httpstream/wsstream).
+# The API's own framing: the first byte of each message is its channel (k8s.io/apimachinery,
+# httpstream/wsstream).
 PROTOCOL = "v4.channel.k8s.io"
 DATA = 0
 COMPLAINT = 1
 
 
-def forward(kube: Kube, *, namespace: str, find: Callable[[], str | None], port: int, what: str) -> int:
-    """Return a port of 127.0.0.1 that ends at a port of the pod that `find` names when somebody connects.
+def forward(
+    kube: Kube, *, namespace: str, find: Callable[[], str | None], port: int, what: str
+) -> int:
+    """Return a port of 127.0.0.1 that ends at a port of the pod that `find` names when somebody
+    connects.
 
     `what` is what the pod is called in messages, and with the other arguments tells forwards apart.
     """
@@ -42,11 +46,14 @@ def forward(kube: Kube, *, namespace: str, find: Callable[[], str | None], port:
         pod = find()
         if pod is None:
             return f"{what} has no pod that runs in namespace {namespace}"
+
         path = POD.path(namespace, pod, part="portforward")
         stream = _connect(kube.transport, path, port)
         try:
             said = _relay(local, stream)
-            return f"{what} does not listen on port {port}" if "connection refused" in said else said
+            if "connection refused" in said:
+                return f"{what} does not listen on port {port}"
+            return said
         except (OSError, WebSocketException):
             # Whoever uses the port sees the end.
             return ""
@@ -54,7 +61,9 @@ def forward(kube: Kube, *, namespace: str, find: Callable[[], str | None], port:
             with suppress(Exception):
                 stream.shutdown()
 
-    return int(shared((kube.access, namespace, what, port), lambda: Forward(loopback(), serve)).address)
+    return int(
+        shared((kube.access, namespace, what, port), lambda: Forward(loopback(), serve)).address
+    )
 
 
 def _connect(transport: Transport, path: str, port: int) -> Any:
@@ -75,9 +84,12 @@ def _connect(transport: Transport, path: str, port: int) -> Any:
             **_proxy(session),
         )
     except WebSocketBadStatusException as error:
-        raise errors.refused(error.status_code, error.resp_body or b"", f"GET {path}", transport.access) from error
+        raise errors.refused(
+            error.status_code, error.resp_body or b"", f"GET {path}", transport.access
+        ) from error
     except (WebSocketException, OSError) as error:
         raise errors.unreachable(error, transport.access) from error
+
     keep_alive(made.sock)
     return made
 
@@ -85,8 +97,9 @@ def _connect(transport: Transport, path: str, port: int) -> Any:
 def _relay(local: socket.socket, stream: Any) -> str:
     """Pass bytes both ways until one side ends; return what the kubelet complained about.
 
-    One thread does all of it, because a TLS connection must not be used by two. A side that does not take what there is
-    for it holds up the other one as well, so that memory does not grow with what is sent.
+    One thread does all of it, because a TLS connection must not be used by two. A side that does
+    not take what there is for it holds up the other one as well, so that memory does not grow with
+    what is sent.
     """
     local.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     stream.settimeout(None)
@@ -95,16 +108,22 @@ def _relay(local: socket.socket, stream: Any) -> str:
     poll.register(stream.sock, select.POLLIN)
     # The first message of each channel repeats the port's number.
     greeted: set[int] = set()
+
     while True:
         # TLS may have decrypted more than was read.
         pending = stream.is_ssl() and stream.sock.pending()
-        ready = {stream.sock.fileno()} if pending else {number for number, _ in poll.poll()}
+        if pending:
+            ready = {stream.sock.fileno()}
+        else:
+            ready = {number for number, _ in poll.poll()}
+
         if local.fileno() in ready:
             content = local.recv(PART)
             if not content:
                 # The protocol has no end of one direction only.
                 return ""
             stream.send_binary(bytes([DATA]) + content)
+
         if stream.sock.fileno() in ready:
             channel, content = _message(stream)
             if channel is None:
@@ -123,11 +142,15 @@ def _message(stream: Any) -> tuple[int | None, bytes]:
     opcode, content = stream.recv_data(control_frame=True)
     if opcode == ABNF.OPCODE_CLOSE:
         return None, b""
-    return (content[0], content[1:]) if opcode == ABNF.OPCODE_BINARY and content else (-1, b"")
+    if opcode == ABNF.OPCODE_BINARY and content:
+        return (content[0], content[1:])
+    return (-1, b"")
 
 
 def _proxy(session: Session) -> dict[str, object]:
-    """Return the proxy that the library decided on; websockets would look for one by rules of their own."""
+    """Return the proxy that the library decided on; websockets would look for one by rules of their
+    own.
+    """
     proxy = session.client.pool_manager.proxy
     if proxy is None:
         return {"http_no_proxy": ["*"]}

@@ -22,19 +22,23 @@ from trainyard.seams.kube.types import Object
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 10.0
-# Admission webhooks may take this long (admissionregistration/v1, timeoutSeconds), and CRDs are megabytes.
+# Admission webhooks may take this long (admissionregistration/v1, timeoutSeconds), and CRDs are
+# megabytes.
 CHANGE_SECONDS = 30.0
 # 500 pods are some 10 MiB; more is cut off, and is then no JSON.
 ANSWER_LIMIT = 256 * 1024 * 1024
 # Requests that the API server sheds (429), each after as long as it asks for.
 TRIES = 4
-# The library's modules import each other: of two threads that begin at once, one would find it half imported.
+# The library's modules import each other: of two threads that begin at once, one would find it half
+# imported.
 _importing = threading.Lock()
 
 
 @dataclass(frozen=True)
 class Session:
-    """A login: the library's client and configuration, and the TLS context of both it and websockets."""
+    """A login: the library's client and configuration, and the TLS context of both it and
+    websockets.
+    """
 
     client: Any
     configuration: Any
@@ -77,7 +81,9 @@ class Transport:
         content_type: str = "application/json",
         accept: tuple[int, ...] = (),
     ) -> Response:
-        """Return the server's answer; `accept` are statuses besides 2xx. Raises KubeError, PrerequisiteError."""
+        """Return the server's answer; `accept` are statuses besides 2xx. Raises KubeError,
+        PrerequisiteError.
+        """
         url = f"{self.access.server}{path}" + (f"?{urlencode(params)}" if params else "")
         session = self.session()
         response = self._call(session, method, url, body, content_type)
@@ -101,22 +107,34 @@ class Transport:
         return {"authorization": token} if token else {}
 
     def _renew(self, refused: Session) -> Session:
-        """Return another login than the one that was refused: a program that logs in is asked again, files are read."""
+        """Return another login than the one that was refused: a program that logs in is asked
+        again, files are read.
+        """
         with self._lock:
             if self._session is refused:
                 self._session = None
         return self.session()
 
-    def _call(self, session: Session, method: str, url: str, body: Any, content_type: str) -> Response:
+    def _call(
+        self, session: Session, method: str, url: str, body: Any, content_type: str
+    ) -> Response:
         from kubernetes.client import ApiException
         from urllib3.exceptions import HTTPError
 
-        headers = {"User-Agent": "trainyard", "Accept": "application/json", **self.authorization(session)}
+        headers = {
+            "User-Agent": "trainyard",
+            "Accept": "application/json",
+            **self.authorization(session),
+        }
+
         if body is not None:
             headers["Content-Type"] = content_type
+
         timeouts = (CONNECT_SECONDS, ANSWER_SECONDS if method == "GET" else CHANGE_SECONDS)
         try:
-            reply = session.client.request(method, url, headers=headers, body=body, _request_timeout=timeouts)
+            reply = session.client.request(
+                method, url, headers=headers, body=body, _request_timeout=timeouts
+            )
             return Response(reply.status, reply.response.read(ANSWER_LIMIT))
         except (OSError, HTTPError, ApiException) as error:
             raise errors.unreachable(error, self.access) from error
@@ -126,32 +144,41 @@ def _log_in(access: Access) -> Session:
     with _importing:
         from kubernetes.client import ApiClient
         from kubernetes.config import ConfigException
+
     try:
         configuration = _configuration(access)
         client = ApiClient(configuration).rest_client
         if not access.server.startswith("https:"):
             return Session(client, configuration, None)
+
         tls = _tls(configuration)
         if not configuration.verify_ssl:
             unchecked = f"the certificate of {access.server} is not checked"
-            warnings.warn(f"{unchecked}: its kubeconfig says insecure-skip-tls-verify", stacklevel=1)
+            warnings.warn(
+                f"{unchecked}: its kubeconfig says insecure-skip-tls-verify", stacklevel=1
+            )
     except (ConfigException, OSError, ValueError, KeyError, TypeError) as error:
         raise PrerequisiteError(
             f"user {access.user or '(nobody)'} cannot log in to the Kubernetes cluster: {error}",
             where=f"{access}, from {access.source}",
-            hint="Log in by hand and repeat the command; `kubectl get pods` logs in in the same way.",
+            hint="Log in by hand and repeat the command; `kubectl get pods` logs in in the same "
+            "way.",
         ) from error
+
     # One context for all connections, instead of one that reads the same files for each.
     keywords = client.pool_manager.connection_pool_kw
     for name in ("ca_certs", "cert_file", "key_file", "ca_cert_data", "cert_reqs"):
         keywords.pop(name, None)
+
     keywords["ssl_context"] = tls
     return Session(client, configuration, tls)
 
 
 @contextlib.contextmanager
 def _failed_logins() -> Iterator[list[str]]:
-    """Collect what the library says of a login that fails: it logs that, and carries on as nobody."""
+    """Collect what the library says of a login that fails: it logs that, and carries on as
+    nobody.
+    """
     said: list[str] = []
     here = threading.get_ident()
     handler = logging.Handler(logging.ERROR)
@@ -172,8 +199,10 @@ def _configuration(access: Access) -> Any:
     from urllib3 import Retry
 
     made = Configuration()
-    # Keys go into files for as long as this process lives; this directory is the user's own, and in memory.
+    # Keys go into files for as long as this process lives; this directory is the user's own, and in
+    # memory.
     private = os.environ.get("XDG_RUNTIME_DIR", "")
+
     with _failed_logins() as failed:
         load_kube_config(
             os.pathsep.join(map(str, access.files)),
@@ -182,11 +211,14 @@ def _configuration(access: Access) -> Any:
             persist_config=False,
             temp_file_path=private if private and os.access(private, os.W_OK) else None,
         )
+
     if failed:
         raise ValueError("; ".join(failed))
+
     if urlsplit(access.server).hostname in ("127.0.0.1", "::1", "localhost"):
         # As kubectl has it; the library would ask the environment's proxy for its own loopback.
         made.proxy = None
+
     made.retries = Retry(
         TRIES - 1,
         connect=0,
@@ -198,15 +230,17 @@ def _configuration(access: Access) -> Any:
         backoff_factor=1,
         raise_on_status=False,
     )
+
     made.keep_alive = True
     return made
 
 
 class _Shared(ssl.SSLContext):
-    """A context that threads may share, although urllib3 sets its protocols anew before each connection.
+    """A context that threads may share, although urllib3 sets its protocols anew before each
+    connection.
 
-    To set them while another thread opens one sends freed memory, and the server refuses the handshake with
-    TLSV1_ALERT_DECODE_ERROR or worse (python/cpython issue 141012).
+    To set them while another thread opens one sends freed memory, and the server refuses the
+    handshake with TLSV1_ALERT_DECODE_ERROR or worse (python/cpython issue 141012).
     """
 
     def set_alpn_protocols(self, alpn_protocols: Iterable[str]) -> None:
@@ -214,9 +248,11 @@ class _Shared(ssl.SSLContext):
 
 
 def _tls(configuration: Any) -> ssl.SSLContext:
-    """Return what TLS needs: the server's CA, our certificate. Raises OSError if one cannot be used."""
-    # Not ssl.create_default_context: since Python 3.13 it refuses CAs as Kubernetes makes them (VERIFY_X509_STRICT;
-    # canonical/microk8s#4864).
+    """Return what TLS needs: the server's CA, our certificate. Raises OSError if one cannot be
+    used.
+    """
+    # Not ssl.create_default_context: since Python 3.13 it refuses CAs as Kubernetes makes them
+    # (VERIFY_X509_STRICT; canonical/microk8s#4864).
     tls = _Shared(ssl.PROTOCOL_TLS_CLIENT)
     if not configuration.verify_ssl:
         tls.check_hostname = False
@@ -226,6 +262,7 @@ def _tls(configuration: Any) -> ssl.SSLContext:
     else:
         tls.load_default_certs()
     if configuration.cert_file:
-        # Without a password, a key that has one is an error: OpenSSL would ask for it on the terminal.
+        # Without a password, a key that has one is an error: OpenSSL would ask for it on the
+        # terminal.
         tls.load_cert_chain(configuration.cert_file, configuration.key_file, password="")
     return tls

@@ -11,7 +11,9 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of objects: `api` is its group and version ("v1", "ray.io/v1"), `plural` its word in paths."""
+    """A kind of objects: `api` is its group and version ("v1", "ray.io/v1"), `plural` its word in
+    paths.
+    """
 
     api: str
     plural: str
@@ -24,12 +26,21 @@ class Kind:
 
     @property
     def root(self) -> str:
-        return f"/apis/{self.api}" if self.group else f"/api/{self.api}"
+        if self.group:
+            return f"/apis/{self.api}"
+        return f"/api/{self.api}"
 
     def path(self, namespace: str | None, name: str = "", *, part: str = "") -> str:
-        """Return the path of an object, of a part of it (`log`, `exec`), or of all; no namespace: of all namespaces."""
-        within = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
-        return "".join([self.root, within, f"/{self.plural}", f"/{name}" * bool(name), f"/{part}" * bool(part)])
+        """Return the path of an object, of a part of it (`log`, `exec`), or of all; no namespace:
+        of all namespaces.
+        """
+        if self.namespaced and namespace:
+            within = f"/namespaces/{namespace}"
+        else:
+            within = ""
+        return "".join(
+            [self.root, within, f"/{self.plural}", f"/{name}" * bool(name), f"/{part}" * bool(part)]
+        )
 
 
 @dataclass(frozen=True)
@@ -61,7 +72,12 @@ BUDGET = Kind("policy/v1", "poddisruptionbudgets", "PodDisruptionBudget")
 NETWORK_POLICY = Kind("networking.k8s.io/v1", "networkpolicies", "NetworkPolicy")
 ROLE = Kind("rbac.authorization.k8s.io/v1", "roles", "Role")
 ROLE_BINDING = Kind("rbac.authorization.k8s.io/v1", "rolebindings", "RoleBinding")
-CRD = Kind("apiextensions.k8s.io/v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
+CRD = Kind(
+    "apiextensions.k8s.io/v1",
+    "customresourcedefinitions",
+    "CustomResourceDefinition",
+    namespaced=False,
+)
 RAY_CLUSTER = Kind("ray.io/v1", "rayclusters", "RayCluster")
 RAY_JOB = Kind("ray.io/v1", "rayjobs", "RayJob")
 RAY_SERVICE = Kind("ray.io/v1", "rayservices", "RayService")

@@ -1,4 +1,5 @@
-"""A container registry, as far as we ask one: manifests, repositories, tags (OCI distribution specification 1.1).
+"""A container registry, as far as we ask one: manifests, repositories, tags (OCI distribution
+specification 1.1).
 
 Images are pushed and pulled by Docker; this is how we learn what the registry then really holds.
 """
@@ -26,11 +27,14 @@ CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
 PAGE = 500
 TRIAL_BYTES = 1024 * 1024
-# What no registry answers to GET /v2/, which every registry has (OCI distribution specification, "end-1").
+# What no registry answers to GET /v2/, which every registry has (OCI distribution specification,
+# "end-1").
 NO_REGISTRY = (404, 405, 501)
-# Docker Hub's API is not at the name that references have (distribution/reference, Docker's RegistryInfo).
+# Docker Hub's API is not at the name that references have (distribution/reference, Docker's
+# RegistryInfo).
 API_HOSTS = {"docker.io": "registry-1.docker.io"}
-# Docker's own media types and OCI's are alike enough to be read as one (OCI image specification 1.1).
+# Docker's own media types and OCI's are alike enough to be read as one (OCI image specification
+# 1.1).
 MEDIA_TYPES = (
     "application/vnd.docker.distribution.manifest.v2+json",
     "application/vnd.docker.distribution.manifest.list.v2+json",
@@ -40,7 +44,9 @@ MEDIA_TYPES = (
 
 
 class Blob(NamedTuple):
-    """A part of an image, by digest: its config, or a layer; `size` is in bytes, as sent (layers are compressed)."""
+    """A part of an image, by digest: its config, or a layer; `size` is in bytes, as sent (layers
+    are compressed).
+    """
 
     digest: str
     size: int
@@ -50,7 +56,8 @@ class Blob(NamedTuple):
 class Manifest:
     """A manifest as the registry gave it.
 
-    The index of a multi-platform image has neither config nor layers, but `platforms`: the digests of their manifests.
+    The index of a multi-platform image has neither config nor layers, but `platforms`: the digests
+    of their manifests.
     """
 
     digest: str
@@ -64,9 +71,10 @@ class Manifest:
 class RegistryApi:
     """A connection to one registry; use it as a context manager. Threads may share it.
 
-    `address` is HOST[:PORT]; `insecure` means plain HTTP. `ca_file` is the CA of the registry's certificate; None
-    trusts the usual ones, and those that this system trusts, as Docker does. `transport` replaces the network in
-    tests. Every method raises a RegistryError: gone, certificate, login...
+    `address` is HOST[:PORT]; `insecure` means plain HTTP. `ca_file` is the CA of the registry's
+    certificate; None trusts the usual ones, and those that this system trusts, as Docker does.
+    `transport` replaces the network in tests. Every method raises a RegistryError: gone,
+    certificate, login...
     """
 
     def __init__(
@@ -107,26 +115,36 @@ class RegistryApi:
             raise self._refused(answer, doing, before=f"{NOT_A_REGISTRY}: ")
 
     def manifest(self, name: str, reference: str) -> Manifest | None:
-        """Return what a tag or digest points to, or None; the bytes are hashed and must be what was asked for.
+        """Return what a tag or digest points to, or None; the bytes are hashed and must be what was
+        asked for.
 
         Raises DamagedError when they are not.
         """
         doing = f"read the manifest {name}:{reference}"
         headers = {"Accept": ", ".join(MEDIA_TYPES)}
-        answer = self._send("GET", f"{name}/manifests/{reference}", doing=doing, accept=(404,), headers=headers)
+        answer = self._send(
+            "GET", f"{name}/manifests/{reference}", doing=doing, accept=(404,), headers=headers
+        )
         if answer.status_code == 404:
             return None
+
         try:
             manifest = read_manifest(answer.content, answer.headers.get("Content-Type", ""))
-            claimed = reference if reference.startswith("sha256:") else answer.headers.get("Docker-Content-Digest")
+            if reference.startswith("sha256:"):
+                claimed = reference
+            else:
+                claimed = answer.headers.get("Docker-Content-Digest")
             if claimed and claimed != manifest.digest:
                 raise ValueError(f"expected {claimed}, got {manifest.digest}")
         except (ValueError, KeyError, TypeError) as error:
             raise refused(f"digest mismatch: {error}", self.address, doing=doing) from error
+
         return manifest
 
     def repositories(self) -> Iterator[str]:
-        """Yield every repository's name; a registry may refuse to list them (ECR and Docker Hub do)."""
+        """Yield every repository's name; a registry may refuse to list them (ECR and Docker Hub
+        do).
+        """
         return self._listed("_catalog", "repositories", doing="list the repositories")
 
     def tags(self, name: str) -> tuple[str, ...]:
@@ -136,10 +154,13 @@ class RegistryApi:
     def put_manifest(self, name: str, tag: str, manifest: Manifest) -> None:
         headers = {"Content-Type": manifest.media_type}
         doing = f"tag {name}@{manifest.digest} as {tag}"
-        self._send("PUT", f"{name}/manifests/{tag}", doing=doing, content=manifest.content, headers=headers)
+        self._send(
+            "PUT", f"{name}/manifests/{tag}", doing=doing, content=manifest.content, headers=headers
+        )
 
     def try_upload(self, name: str) -> None:
-        """Send some bytes and take them back: Docker keeps to itself why an upload fails, this answer says it.
+        """Send some bytes and take them back: Docker keeps to itself why an upload fails, this
+        answer says it.
 
         Raises RegistryError, such as for a full disk.
         """
@@ -169,7 +190,13 @@ class RegistryApi:
             url = answer.url.join(target) if target else None
 
     def _send(
-        self, method: str, path: str | httpx.URL, *, doing: str, accept: tuple[int, ...] = (), **request: Any
+        self,
+        method: str,
+        path: str | httpx.URL,
+        *,
+        doing: str,
+        accept: tuple[int, ...] = (),
+        **request: Any,
     ) -> httpx.Response:
         try:
             answer = self._http.request(method, path, **request)
@@ -180,7 +207,9 @@ class RegistryApi:
         return answer
 
     def _refused(self, answer: httpx.Response, doing: str, *, before: str = "") -> RegistryError:
-        """Return the error for an answer; a challenge that we could not answer is a missing login."""
+        """Return the error for an answer; a challenge that we could not answer is a missing
+        login.
+        """
         text = f"{before}{answer.status_code} {answer.reason_phrase}: {answer.text.strip()}"
         if answer.status_code == 401 and self._login is None:
             text = f"no basic auth credentials ({text})"
@@ -210,12 +239,16 @@ def read_manifest(content: bytes, media_type: str) -> Manifest:
 
 
 def trusting(ca_file: Path | None) -> ssl.SSLContext:
-    """Return what a registry's certificate is checked with. Raises PrerequisiteError for a CA that cannot be read."""
+    """Return what a registry's certificate is checked with. Raises PrerequisiteError for a CA that
+    cannot be read.
+    """
     if ca_file is None:
-        # certifi's, for systems that keep none where OpenSSL looks for them; then a company's, from the system's store.
+        # certifi's, for systems that keep none where OpenSSL looks for them; then a company's, from
+        # the system's store.
         context = httpx.create_ssl_context()
         context.load_default_certs()
         return context
+
     try:
         return ssl.create_default_context(cafile=str(ca_file))
     except OSError as error:  # ssl.SSLError is one too

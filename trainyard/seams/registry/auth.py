@@ -1,4 +1,5 @@
-"""Answer a registry's challenge: Basic, or Bearer with a token from its realm (distribution's token authentication).
+"""Answer a registry's challenge: Basic, or Bearer with a token from its realm (distribution's token
+authentication).
 
 Nothing is sent before the registry asks for it, and never to a host that the registry did not name.
 """
@@ -29,7 +30,9 @@ class Login:
     @property
     def who(self) -> str:
         """Return whose login it is, to follow the word: " of ray from $PASSWORD"."""
-        return f" of {self.username} from {self.source}" if self.username else f" from {self.source}"
+        if self.username:
+            return f" of {self.username} from {self.source}"
+        return f" from {self.source}"
 
     def for_engine(self, registry: str) -> dict[str, str]:
         if self.identity_token:
@@ -52,29 +55,50 @@ class ChallengeAuth(httpx.Auth):
         repository = re.sub(r"^/v2/|/(manifests|blobs|tags)/.*$", "", request.url.path)
         if repository in self._accepted:
             request.headers["Authorization"] = self._accepted[repository]
+
         answer = yield request
-        # A redirect may have led to another host (blob stores): its challenges are not the registry's.
+        # A redirect may have led to another host (blob stores): its challenges are not the
+        # registry's.
         if answer.status_code != 401 or answer.url.host != request.url.host:
             return
+
         scheme, _, parameters = answer.headers.get("WWW-Authenticate", "").partition(" ")
         authorization = None
         if scheme.lower() == "bearer":
-            authorization = _bearer((yield self._token_request(dict(_PARAMETER.findall(parameters)), answer.url)))
+            authorization = _bearer(
+                (yield self._token_request(dict(_PARAMETER.findall(parameters)), answer.url))
+            )
         elif scheme.lower() == "basic" and self._login and self._login.password:
             authorization = _basic(self._login)
+
         if authorization:
             self._accepted[repository] = request.headers["Authorization"] = authorization
             yield request
 
     def _token_request(self, parameters: dict[str, str], registry: httpx.URL) -> httpx.Request:
-        """Ask the realm for a token: anonymously, with user and password, or with a token that stands for both."""
+        """Ask the realm for a token: anonymously, with user and password, or with a token that
+        stands for both.
+        """
         realm = registry.join(parameters.get("realm", ""))
         scope = {key: parameters[key] for key in ("service", "scope") if parameters.get(key)}
-        login = self._login if registry.scheme == "http" or realm.scheme == "https" else None
+        login = None
+
+        if registry.scheme == "http" or realm.scheme == "https":
+            login = self._login
+
         if login and login.identity_token:
-            form = {"grant_type": "refresh_token", "refresh_token": login.identity_token, "client_id": CLIENT}
+            form = {
+                "grant_type": "refresh_token",
+                "refresh_token": login.identity_token,
+                "client_id": CLIENT,
+            }
             return httpx.Request("POST", realm, data={**scope, **form})
-        headers = {"Authorization": _basic(login)} if login and login.password else {}
+
+        if login and login.password:
+            headers = {"Authorization": _basic(login)}
+        else:
+            headers = {}
+
         return httpx.Request("GET", realm.copy_merge_params(scope), headers=headers)
 
 
@@ -86,5 +110,7 @@ def _bearer(answer: httpx.Response) -> str | None:
     with suppress(ValueError, AttributeError):
         document = answer.json()
         token = document.get("token") or document.get("access_token")
-        return f"Bearer {token}" if token and answer.status_code == 200 else None
+        if token and answer.status_code == 200:
+            return f"Bearer {token}"
+        return None
     return None

@@ -1,7 +1,9 @@
-"""What a registry, or the Docker engine or kubelet that speaks to it, says when it refuses: in words that help.
+"""What a registry, or the Docker engine or kubelet that speaks to it, says when it refuses: in
+words that help.
 
-All say the same things differently: we hear OpenSSL and the registry's JSON, the others are written in Go. The texts
-were seen with Docker 20.10, containerd 1.6 and docker-registry 2.8; the x509 texts are those of Go's crypto/x509.
+All say the same things differently: we hear OpenSSL and the registry's JSON, the others are written
+in Go. The texts were seen with Docker 20.10, containerd 1.6 and docker-registry 2.8; the x509 texts
+are those of Go's crypto/x509.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ class RegistryError(OutsideError):
 
 
 class GoneError(RegistryError):
-    """Nobody answers, the connection broke, or the registry answers with an error of its own: it may pass."""
+    """Nobody answers, the connection broke, or the registry answers with an error of its own: it
+    may pass.
+    """
 
 
 class LoginError(RegistryError):
@@ -46,21 +50,25 @@ NOT_A_REGISTRY = "no registry answers like this"
 # A web page: nobody wants to read its source.
 _PAGE = re.compile(r"[\s:\"]*<(?:!DOCTYPE|html)\b.*", re.IGNORECASE | re.DOTALL)
 
-# The one table of what is said about a failed push or pull. {registry} is its address, {who} whose login was used,
-# {client} who pulls: Docker, or the kubelet of a node, for which kuberay replaces some hints, found by `key`.
+# The one table of what is said about a failed push or pull. {registry} is its address, {who} whose
+# login was used, {client} who pulls: Docker, or the kubelet of a node, for which kuberay replaces
+# some hints, found by `key`.
 RULES: tuple[Rule, ...] = (
-    # Go: `error parsing HTTP 404 response body: invalid character '<' looking for beginning of value: "<!DOCTYPE...`.
+    # Go: `error parsing HTTP 404 response body: invalid character '<' looking for beginning of
+    # value: "<!DOCTYPE...`.
     Rule(
         rf"^{NOT_A_REGISTRY}|error parsing HTTP (404|405|501) response body: invalid character",
         "what answers at {registry} is not a registry",
-        "Is registry.address right, with its port? To start a registry of your own: trainyard registry.up",
+        "Is registry.address right, with its port? To start a registry of your own: trainyard "
+        "registry.up",
         error=RegistryError,
     ),
     # Go: "x509: certificate has expired or is not yet valid"; OpenSSL: "certificate has expired".
     Rule(
         r"certificate has expired|certificate is not yet valid",
         "the certificate of registry {registry}, or of its CA, has expired or is not valid yet",
-        "Its operator makes a new one. One that Trainyard made lasts ten years: trainyard registry.down --purge. "
+        "Its operator makes a new one. One that Trainyard made lasts ten years: trainyard "
+        "registry.down --purge. "
         "If only this clock is wrong: timedatectl",
         key="expired",
         error=CertificateError,
@@ -68,12 +76,14 @@ RULES: tuple[Rule, ...] = (
     Rule(
         r"x509: certificate signed by unknown authority|x509: certificate is not authorized to sign",
         "{client} does not trust the CA of registry {registry}",
-        "Make Docker trust it, on every host that pushes or pulls: trainyard registry.trust (where registry.up did not "
+        "Make Docker trust it, on every host that pushes or pulls: trainyard registry.trust "
+        "(where registry.up did not "
         "run, name a copy of its CA: registry.ca_file)",
         key="untrusted",
         error=CertificateError,
     ),
-    # Docker's own words: the cluster file says `insecure: true` by then, or our question had failed before.
+    # Docker's own words: the cluster file says `insecure: true` by then, or our question had failed
+    # before.
     Rule(
         r"server gave HTTP response to HTTPS client",
         "registry {registry} speaks plain HTTP, and {client} expects TLS",
@@ -84,21 +94,25 @@ RULES: tuple[Rule, ...] = (
     Rule(
         r"WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE|UNKNOWN_PROTOCOL",
         "registry {registry} speaks plain HTTP, and TLS is expected",
-        "If that is meant: `insecure: true` under `registry:` in the cluster file. Docker is then told by: trainyard "
+        "If that is meant: `insecure: true` under `registry:` in the cluster file. Docker is "
+        "then told by: trainyard "
         "registry.trust; how Kubernetes' hosts are told, docs/registry.md says.",
         error=CertificateError,
     ),
     Rule(
         r"x509:|CERTIFICATE_VERIFY_FAILED|tls: ",
         "the certificate of registry {registry} is not accepted",
-        "Name its CA in the cluster file (registry.ca_file), and as registry.address exactly what the certificate is "
+        "Name its CA in the cluster file (registry.ca_file), and as registry.address exactly "
+        "what the certificate is "
         "for: localhost and 127.0.0.1 are two.",
         key="no_tls",
         error=CertificateError,
     ),
-    # The registry about itself (distribution: the errno of a write, in JSON), or the engine about its own disk.
+    # The registry about itself (distribution: the errno of a write, in JSON), or the engine about
+    # its own disk.
     Rule(
-        r'"errors":.*(no space left on device|"Err":28\b|disk quota exceeded)|DISKFULL|insufficient storage',
+        r'"errors":.*(no space left on device|"Err":28\b|disk quota '
+        r"exceeded)|DISKFULL|insufficient storage",
         "the disk of registry {registry} is full",
         "Make room there (its images: trainyard registry.status), then repeat the command: "
         "layers that arrived are not sent again.",
@@ -113,18 +127,24 @@ RULES: tuple[Rule, ...] = (
     Rule(
         r"no match(ing manifest)? for|does not match the specified platform|exec format error",
         "the image is for another kind of processor than the host's",
-        "Build it for that one (`build: {platform: linux/arm64}` or linux/amd64), and push it again.",
+        "Build it for that one (`build: {platform: linux/arm64}` or linux/amd64), and push it "
+        "again.",
         error=RegistryError,
     ),
     Rule(
-        r"verification failed|digest mismatch|unexpected commit digest|DIGEST_INVALID|failed commit|invalid checksum",
+        r"verification failed|digest mismatch|unexpected commit digest|DIGEST_INVALID|failed "
+        r"commit|invalid checksum",
         "what registry {registry} holds is damaged: it is not what its digest says",
-        # Another push alone mends nothing: Docker asks whether a layer is there, not whether it is whole.
-        "Nothing uses it. The registry's disk lost data: remove the damaged part there (its data has it in "
-        "docker/registry/v2/blobs/sha256), or all of it (trainyard registry.down --purge), then push again.",
+        # Another push alone mends nothing: Docker asks whether a layer is there, not whether it is
+        # whole.
+        "Nothing uses it. The registry's disk lost data: remove the damaged part there (its data "
+        "has it in "
+        "docker/registry/v2/blobs/sha256), or all of it (trainyard registry.down --purge), then "
+        "push again.",
         error=DamagedError,
     ),
-    # ECR: "cannot be overwritten because the repository is immutable"; Harbor: "configured as immutable".
+    # ECR: "cannot be overwritten because the repository is immutable"; Harbor: "configured as
+    # immutable".
     Rule(
         r"(is|as) immutable|TAG_IMMUTABLE",
         "registry {registry} does not let a tag lead to another image",
@@ -150,20 +170,24 @@ RULES: tuple[Rule, ...] = (
     Rule(
         r"(?i)unauthorized|authentication required|authorization failed|\b401\b|token has expired",
         "registry {registry} refuses the login{who}",
-        "Check username and password of `registry:` in the cluster file, or log in again: docker login {registry}",
+        "Check username and password of `registry:` in the cluster file, or log in again: docker "
+        "login {registry}",
         key="login",
         error=LoginError,
     ),
     Rule(
         r"(?i)denied|\b403\b|forbidden",
         "registry {registry} does not allow this login to do that",
-        "Ask its operator for the right to push to this repository; in ECR the repository must exist.",
+        "Ask its operator for the right to push to this repository; in ECR the repository must "
+        "exist.",
         key="login",
         error=LoginError,
     ),
     Rule(
-        r"(?i)no such host|server misbehaving|connection refused|connection reset|broken pipe|no route to host|"
-        r"name or service not known|name resolution|timed out|timeout|deadline exceeded|\bEOF\b|server closed|"
+        r"(?i)no such host|server misbehaving|connection refused|connection reset|broken pipe|no "
+        r"route to host|"
+        r"name or service not known|name resolution|timed out|timeout|deadline "
+        r"exceeded|\bEOF\b|server closed|"
         r"disconnected|closed connection|network is unreachable|closed network connection",
         "registry {registry} does not answer",
         "Start it (your own: trainyard registry.up), or the way to it; then repeat the command: "
@@ -187,7 +211,8 @@ RULES: tuple[Rule, ...] = (
 
 
 def refused(text: str, registry: str, *, doing: str, who: str = "") -> RegistryError:
-    """Return the error for what was said, kept word by word in `where`; unknown texts get no invented cause.
+    """Return the error for what was said, kept word by word in `where`; unknown texts get no
+    invented cause.
 
     `who` is whose login was used: " of ray from $PASSWORD".
     """

@@ -1,6 +1,8 @@
-"""Who logs in to a registry: the cluster file's user, what `docker login` keeps, or what AWS gives for 12 hours.
+"""Who logs in to a registry: the cluster file's user, what `docker login` keeps, or what AWS gives
+for 12 hours.
 
-No secret gets into an argument list, a log or a text: only into requests to the registry and to the Docker engine.
+No secret gets into an argument list, a log or a text: only into requests to the registry and to the
+Docker engine.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ def login(registry: Registry, environ: Mapping[str, str]) -> Login | None:
 
 
 def named_login(registry: Registry, environ: Mapping[str, str]) -> Login | None:
-    """Return the login that the cluster file names, if it names one. Raises PrerequisiteError when it is not there."""
+    """Return the login that the cluster file names, if it names one. Raises PrerequisiteError when
+    it is not there.
+    """
     if registry.login == "ecr":
         return ecr.login(registry.address, environ)
     if not registry.username:
@@ -36,13 +40,20 @@ def named_login(registry: Registry, environ: Mapping[str, str]) -> Login | None:
 
 
 def docker_login(address: str, environ: Mapping[str, str]) -> Login | None:
-    """Return what Docker's own configuration holds for a registry: an entry, or what a credential helper answers."""
-    directory = environ.get("DOCKER_CONFIG") or Path(environ.get("HOME", "~")).expanduser() / ".docker"
+    """Return what Docker's own configuration holds for a registry: an entry, or what a credential
+    helper answers.
+    """
+    directory = (
+        environ.get("DOCKER_CONFIG") or Path(environ.get("HOME", "~")).expanduser() / ".docker"
+    )
     path = Path(directory) / "config.json"
     if not path.exists():
         return None
+
     try:
-        entry = load_config(str(path), credstore_env=dict(environ)).resolve_authconfig(address) or {}
+        entry = (
+            load_config(str(path), credstore_env=dict(environ)).resolve_authconfig(address) or {}
+        )
     except (DockerException, ValueError, OSError) as error:
         # Docker ends with the helper's words; so do we, rather than pushing without a login.
         raise PrerequisiteError(
@@ -50,11 +61,13 @@ def docker_login(address: str, environ: Mapping[str, str]) -> Login | None:
             where=str(path),
             hint=f"Log in again: docker login {address}",
         ) from error
+
     known = {key.lower(): str(value) for key, value in entry.items() if value}
     if known.get("identitytoken"):
         return Login(str(path), identity_token=known["identitytoken"])
     if known.get("username") and known.get("password"):
         return Login(str(path), known["username"], known["password"])
+
     return None
 
 
@@ -65,9 +78,12 @@ def _password(registry: Registry, user: str, environ: Mapping[str, str]) -> tupl
         if environ.get(variable):
             return f"${variable}", environ[variable]
         raise PrerequisiteError(
-            f"${variable} is not set: it is to hold the password of {user} for registry {registry.address}",
-            hint=f"Set it for this shell without writing it into its history: read -rs {variable} && export {variable}",
+            f"${variable} is not set: it is to hold the password of {user} for registry "
+            f"{registry.address}",
+            hint="Set it for this shell without writing it into its history: read -rs "
+            f"{variable} && export {variable}",
         )
+
     path = Path(registry.password_file or "").expanduser()
     try:
         if password := path.read_text().strip("\r\n"):

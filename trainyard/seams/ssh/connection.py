@@ -1,4 +1,6 @@
-"""One host by SSH: connected when first needed, and again when the connection broke; commands, sudo, files."""
+"""One host by SSH: connected when first needed, and again when the connection broke; commands,
+sudo, files.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,8 @@ PUT_SECONDS = 600.0
 SLOWEST = 250_000
 # A command that is held prints its line at once, unless its host is under load.
 HOLD_SECONDS = 60.0
-# A file appears whole or not at all: what a broken connection cut short is never moved into its place.
+# A file appears whole or not at all: what a broken connection cut short is never moved into its
+# place.
 PUT = """umask 077
 cat > "$1" && [ "$(wc -c < "$1")" -eq "$2" ] && chmod "$3" "$1" && mv -f "$1" "$4" && exit
 rm -f "$1"
@@ -49,8 +52,12 @@ _connections: dict[tuple[str, str, Identity | None], Connection] = {}
 _lock = threading.Lock()
 
 
-def connect(address: str, environ: Mapping[str, str], identity: Identity | None = None) -> Connection:
-    """Return the connection to [ssh://][user@]host[:port], the same one for the same address; nothing is sent yet."""
+def connect(
+    address: str, environ: Mapping[str, str], identity: Identity | None = None
+) -> Connection:
+    """Return the connection to [ssh://][user@]host[:port], the same one for the same address;
+    nothing is sent yet.
+    """
     with _lock:
         key = address, environ.get("HOME", ""), identity
         if key not in _connections:
@@ -74,9 +81,9 @@ class Held:
 class Connection:
     """A host; threads may share it.
 
-    All raise HostError where it cannot be reached or does not let us in, BrokenError where the connection broke.
-    `via` is the host from which it is reached; without, its configuration may name jump hosts. `identity` is a key of
-    our own.
+    All raise HostError where it cannot be reached or does not let us in, BrokenError where the
+    connection broke. `via` is the host from which it is reached; without, its configuration may
+    name jump hosts. `identity` is a key of our own.
     """
 
     def __init__(
@@ -102,10 +109,14 @@ class Connection:
     def transport(self) -> Transport:
         """Return the open connection; connects if there is none."""
         with self._lock:
-            transport = self._client.get_transport() if self._client else None
+            transport = None
+            if self._client:
+                transport = self._client.get_transport()
             if transport and transport.is_active():
                 return transport
-            self._client = self._connect(config.settings(self.address, self.environ, self._identity))
+            self._client = self._connect(
+                config.settings(self.address, self.environ, self._identity)
+            )
             return cast(Transport, self._client.get_transport())
 
     def session(self) -> Channel:
@@ -114,20 +125,36 @@ class Connection:
             return self._open("session", None)
         except ChannelException as error:
             if not self._spares:
-                raise BrokenError(f"{self.address.host} opens no session", where=f"ssh {self.address}") from error
-            # sshd opens ten for each connection (sshd_config(5), MaxSessions): the next ten on one more.
+                raise BrokenError(
+                    f"{self.address.host} opens no session", where=f"ssh {self.address}"
+                ) from error
+
+            # sshd opens ten for each connection (sshd_config(5), MaxSessions): the next ten on one
+            # more.
             with self._lock:
                 self._spare = self._spare or Connection(
-                    self._given, self.environ, self._via, spares=self._spares - 1, identity=self._identity
+                    self._given,
+                    self.environ,
+                    self._via,
+                    spares=self._spares - 1,
+                    identity=self._identity,
                 )
+
             return self._spare.session()
 
     def reach(self, host: str, port: int) -> Channel:
-        """Open a connection from this host to a port, of itself or of another one. Raises ChannelException."""
+        """Open a connection from this host to a port, of itself or of another one. Raises
+        ChannelException.
+        """
         return self._open("direct-tcpip", (host, port))
 
     def run(
-        self, command: Sequence[str], *, stdin: bytes = b"", then: Path | None = None, seconds: float = 60.0
+        self,
+        command: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        then: Path | None = None,
+        seconds: float = 60.0,
     ) -> Ran:
         """Run a command to its end; its input is `stdin`, and then the content of a file.
 
@@ -147,44 +174,70 @@ class Connection:
                 raise self._broke(error) from error
             finally:
                 channel.close()
+
         if late:
-            raise NotReadyError(f"{_name(command)} did not end within {seconds:.0f} s", where=f"ssh {self.address}")
+            raise NotReadyError(
+                f"{_name(command)} did not end within {seconds:.0f} s", where=f"ssh {self.address}"
+            )
         if code.result() < 0 and not channel.get_transport().is_active():
             raise self._broke(SSHException(f"{_name(command)} may still run there"))
+
         return Ran(code.result(), stdout.result(), stderr.result())
 
     def sudo(
-        self, command: Sequence[str], *, stdin: bytes = b"", then: Path | None = None, seconds: float = 60.0
+        self,
+        command: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        then: Path | None = None,
+        seconds: float = 60.0,
     ) -> Ran:
-        """Run a command as root: without a password, or with the one in $TRAINYARD_SUDO_PASSWORD."""
+        """Run a command as root: without a password, or with the one in
+        $TRAINYARD_SUDO_PASSWORD.
+        """
         words, password = self._sudo_words()
-        return self.run([*words, "--", *command], stdin=password + stdin, then=then, seconds=seconds)
+        return self.run(
+            [*words, "--", *command], stdin=password + stdin, then=then, seconds=seconds
+        )
 
     def hold(self, command: Sequence[str]) -> Held:
-        """Start a command as root that prints a line, and runs until its input ends: with `Held`, or this process.
+        """Start a command as root that prints a line, and runs until its input ends: with `Held`,
+        or this process.
 
         Raises NotReadyError if the line does not come in time.
         """
         words, password = self._sudo_words()
         channel = self.session()
         channel.settimeout(HOLD_SECONDS)
+
         try:
             channel.exec_command(shlex.join([*words, "--", *command]))
             channel.sendall(password)
             return Held(str(channel.makefile().readline()).strip(), channel)
         except TimeoutError as error:
             where = f"ssh {self.address}"
-            raise NotReadyError(f"{command[0]} printed nothing within {HOLD_SECONDS:.0f} s", where=where) from error
+            raise NotReadyError(
+                f"{command[0]} printed nothing within {HOLD_SECONDS:.0f} s", where=where
+            ) from error
         except (SSHException, OSError) as error:
             raise self._broke(error) from error
 
     def root_shell(self, command: Sequence[str], *, terminal: bool) -> list[str]:
-        """Return what runs a command there as root, with this process' input; on a terminal sudo asks by itself."""
-        words, password = (["sudo"], b"") if terminal else self._sudo_words()
+        """Return what runs a command there as root, with this process' input; on a terminal sudo
+        asks by itself.
+        """
+        if terminal:
+            words, password = (["sudo"], b"")
+        else:
+            words, password = self._sudo_words()
         ssh = self.address.shell(shlex.join([*words, "--", *command]), terminal=terminal)
-        return ["sh", "-c", FEED_SUDO, "sh", *ssh] if password else ssh
+        if password:
+            return ["sh", "-c", FEED_SUDO, "sh", *ssh]
+        return ssh
 
-    def put(self, path: str, content: bytes | Path, *, mode: int = 0o644, sudo: bool = False) -> None:
+    def put(
+        self, path: str, content: bytes | Path, *, mode: int = 0o644, sudo: bool = False
+    ) -> None:
         """Write a file there, as a whole or not at all; its directory must exist."""
         then = content if isinstance(content, Path) else None
         stdin = b"" if isinstance(content, Path) else content
@@ -208,15 +261,23 @@ class Connection:
             raise login.unreachable(error, self.address, settings) from error
 
     def _socket(self, settings: config.Settings) -> socket.socket | Channel | ProxyCommand:
-        """Return the way to the host's port: direct, through its jump hosts, or what a program of the user's makes."""
+        """Return the way to the host's port: direct, through its jump hosts, or what a program of
+        the user's makes.
+        """
         via = self._via
         if via is None and settings.proxy_command:
             return ProxyCommand(settings.proxy_command)
+
         if via is None:
             for jump in settings.jumps:
-                via = Connection(jump, self.environ, via) if via else connect(jump, self.environ)
+                if via:
+                    via = Connection(jump, self.environ, via)
+                else:
+                    via = connect(jump, self.environ)
+
         if via:
             return via.reach(settings.host, settings.port)
+
         plain = socket.create_connection((settings.host, settings.port), timeout=CONNECT_SECONDS)
         keep_alive(plain)
         return plain
@@ -225,13 +286,21 @@ class Connection:
         for _ in range(2):
             transport = self.transport()
             try:
-                return transport.open_channel(kind, target, ("127.0.0.1", 0), timeout=CONNECT_SECONDS)
+                return transport.open_channel(
+                    kind, target, ("127.0.0.1", 0), timeout=CONNECT_SECONDS
+                )
             except (SSHException, EOFError, OSError) as error:
                 broken = error
-                # Of several refusals at once paramiko gives its reason to the first who asks for it.
+                # Of several refusals at once paramiko gives its reason to the first who asks for
+                # it.
                 if transport.is_active():
-                    raise error if isinstance(error, ChannelException) else ChannelException(0, str(error)) from error
+                    raise (
+                        error
+                        if isinstance(error, ChannelException)
+                        else ChannelException(0, str(error))
+                    ) from error
             # The connection has broken since it was used last: once more, by another.
+
         raise self._broke(broken)
 
     def _sudo_words(self) -> tuple[list[str], bytes]:
@@ -245,17 +314,24 @@ class Connection:
         password = self.environ.get(SUDO_PASSWORD)
         if free.code == 0:
             return ["sudo", "-n"], b""
+
         words = ["sudo", "-k", "-S", "-p", ""]
         line = f"{password}\n".encode()
-        tried = self.run([*words, "true"], stdin=line) if password else free
+        if password:
+            tried = self.run([*words, "true"], stdin=line)
+        else:
+            tried = free
+
         if tried.code == 0:
             return words, line
+
         user = config.settings(self.address, self.environ, self._identity).user
         last = tried.stderr.strip().rpartition("\n")[2] or "it said nothing"
         raise HostError(
             f"sudo of {self.address.host} refuses",
             where=f"ssh {self.address}: {last}",
-            hint=f"Set {SUDO_PASSWORD} to the password of user {user} there, or allow it sudo without one "
+            hint=f"Set {SUDO_PASSWORD} to the password of user {user} there, or allow it sudo "
+            "without one "
             f"(NOPASSWD in sudoers). To try the password: ssh -t {self.address} sudo -k true",
         )
 

@@ -14,8 +14,8 @@ from typing import TypeVar
 from trainyard.seams.ssh.connection import Connection
 from trainyard.seams.ssh.login import HostError
 
-# Each line is NAME VALUE; of what has lines itself the value is base64. What a host lacks is left out.
-# sudo keeps LANG, and programs translate what is read here: snapd the notes of a snap.
+# Each line is NAME VALUE; of what has lines itself the value is base64. What a host lacks is left
+# out. sudo keeps LANG, and programs translate what is read here: snapd the notes of a snap.
 SCRIPT = r"""
 export LC_ALL=C
 field() { printf '%s %s\n' "$1" "$2"; }
@@ -45,7 +45,10 @@ class OddFactError(Exception):
     """A field of a host's answer is not what it stands for."""
 
     def __init__(self, name: str, text: str) -> None:
-        given = text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
+        if len(text) <= LONGEST_SHOWN:
+            given = text
+        else:
+            given = f"{text[:LONGEST_SHOWN]}..."
         super().__init__(f"its {name} cannot be read: {given!r}")
 
 
@@ -57,16 +60,18 @@ def naming(connection: Connection) -> Iterator[None]:
     except OddFactError as error:
         raise HostError(
             f"{connection.address.host} answers oddly: {error}",
-            hint="Repeat the same command: facts are asked for again. If it stays, look at that host.",
+            hint="Repeat the same command: facts are asked for again. If it stays, look at that "
+            "host.",
         ) from error
 
 
 @dataclass(frozen=True)
 class Facts:
-    """A host at one moment. `memory` is bytes; `skew` is what its clock is ahead of ours, in seconds.
+    """A host at one moment. `memory` is bytes; `skew` is what its clock is ahead of ours, in
+    seconds.
 
-    `addresses` are IPv4, each with its interface; `listening` are ports. `gpus` are NVIDIA's that its driver has,
-    `displays` those that are on its PCI bus.
+    `addresses` are IPv4, each with its interface; `listening` are ports. `gpus` are NVIDIA's that
+    its driver has, `displays` those that are on its PCI bus.
     """
 
     hostname: str
@@ -94,7 +99,10 @@ def read(connection: Connection, script: str, *, now: float) -> tuple[Fields, Fa
     ran = connection.sudo(["sh", "-c", SCRIPT + script])
     if ran.code != 0:
         last = ran.stderr.strip().rpartition("\n")[2]
-        raise HostError(f"{connection.address.host} does not answer what it is", where=last or f"exit code {ran.code}")
+        raise HostError(
+            f"{connection.address.host} does not answer what it is",
+            where=last or f"exit code {ran.code}",
+        )
     fields = fields_of(ran.stdout)
     seconds = time.monotonic() - began
     with naming(connection):
@@ -107,7 +115,9 @@ def fields_of(printed: str) -> Fields:
 
 
 def fact(fields: Fields, name: str, read: Callable[[str], Fact]) -> Fact:
-    """Return what a field says, "" where the host left it out. Raises OddFactError with its name and text."""
+    """Return what a field says, "" where the host left it out. Raises OddFactError with its name
+    and text.
+    """
     text = fields.get(name, "")
     try:
         return read(text)
@@ -116,7 +126,8 @@ def fact(fields: Fields, name: str, read: Callable[[str], Fact]) -> Fact:
 
 
 def parse(fields: Fields, *, now: float, seconds: float = 0.0) -> Facts:
-    """Return the facts in the fields that a host printed; it was asked at `now`, and answered after `seconds`.
+    """Return the facts in the fields that a host printed; it was asked at `now`, and answered after
+    `seconds`.
 
     Raises OddFactError.
     """
@@ -129,7 +140,12 @@ def parse(fields: Fields, *, now: float, seconds: float = 0.0) -> Facts:
         memory=fact(fields, "memory", lambda text: int(float(text))),
         # A host that answers late is not ahead for that.
         skew=max(ahead - seconds, min(ahead, 0.0)),
-        addresses={ip: name for name, ip in re.findall(r"(?m)^\d+: (\S+)\s+inet ([\d.]+)", block(fields, "addresses"))},
+        addresses={
+            ip: name
+            for name, ip in re.findall(
+                r"(?m)^\d+: (\S+)\s+inet ([\d.]+)", block(fields, "addresses")
+            )
+        },
         routes=fact(fields, "routes", _routes),
         listening=fact(fields, "listening", _ports),
         forward=fields.get("forward", ""),
@@ -165,4 +181,8 @@ def _ports(text: str) -> frozenset[int]:
 
 def under(fields: Fields, prefix: str) -> dict[str, str]:
     """Return the fields whose names begin so, by the rest of their names."""
-    return {name.removeprefix(prefix): value for name, value in fields.items() if name.startswith(prefix)}
+    return {
+        name.removeprefix(prefix): value
+        for name, value in fields.items()
+        if name.startswith(prefix)
+    }

@@ -1,7 +1,7 @@
 """Ports and sockets of this machine that end at another host.
 
-Each connection becomes a channel of its own; the connection that carries them is made again when it breaks, which costs
-the channels that were open, and no other.
+Each connection becomes a channel of its own; the connection that carries them is made again when it
+breaks, which costs the channels that were open, and no other.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from paramiko.ssh_exception import SSHException
 from trainyard.seams.forwarding import LOOPBACK, WAITING, Forward, loopback, shared
 from trainyard.seams.ssh.connection import PART, Connection
 
-# What sending raises once the connection is closed, as it is at exit (paramiko's packet.py, write_all: EOFError).
+# What sending raises once the connection is closed, as it is at exit (paramiko's packet.py,
+# write_all: EOFError).
 _BROKEN = (OSError, EOFError, SSHException)
 
 
@@ -38,7 +39,9 @@ def local_port(connection: Connection, port: int) -> int:
 
 
 def local_socket(connection: Connection, command: Sequence[str]) -> Path:
-    """Return a socket here; each connection to it is the input and output of a command there. Raises HostError."""
+    """Return a socket here; each connection to it is the input and output of a command there.
+    Raises HostError.
+    """
 
     def serve(local: socket.socket) -> str:
         channel = connection.session()
@@ -63,11 +66,19 @@ def _relay(local: socket.socket, channel: Channel) -> str:
     with channel:
         threading.Thread(target=_send, args=(local, channel), daemon=True).start()
         _copy(channel.recv, local.sendall)
-        printed = channel.recv_stderr(PART).decode(errors="replace") if channel.recv_stderr_ready() else ""
+        if channel.recv_stderr_ready():
+            printed = channel.recv_stderr(PART).decode(errors="replace")
+        else:
+            printed = ""
         # Wakes the sender, which may wait for more.
         with suppress(OSError):
             local.shutdown(socket.SHUT_RD)
-    return next((line.strip() for line in reversed(printed.splitlines()) if line.strip()), "")
+
+    for line in reversed(printed.splitlines()):
+        if line.strip():
+            return line.strip()
+
+    return ""
 
 
 def _send(local: socket.socket, channel: Channel) -> None:

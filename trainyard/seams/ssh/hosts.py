@@ -1,4 +1,6 @@
-"""Hosts that are reached by SSH: who they are, commands as root there, and things done on many of them side by side."""
+"""Hosts that are reached by SSH: who they are, commands as root there, and things done on many of
+them side by side.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +33,17 @@ class Host:
     ssh: str
     connection: Connection
 
-    def root(self, *command: str, seconds: float = 60.0, check: bool = True, stdin: bytes = b"") -> Ran:
+    def root(
+        self, *command: str, seconds: float = 60.0, check: bool = True, stdin: bytes = b""
+    ) -> Ran:
         """Run a command as root. Raises OutsideError with its last words if it fails."""
         ran = self.connection.sudo(list(command), seconds=seconds, stdin=stdin)
         if check and ran.code != 0:
             words = [word for word in command if len(word) < 60 and "\n" not in word]
             raise OutsideError(
                 f"{self.name}: {' '.join(words[:3])} failed",
-                where=last_words(ran.stderr.strip() or ran.stdout) or f"exit code {ran.code}, and no word",
+                where=last_words(ran.stderr.strip() or ran.stdout)
+                or f"exit code {ran.code}, and no word",
                 hint="When that is mended, or has ended, repeat the same command: it continues.",
             )
         return ran
@@ -49,13 +54,19 @@ class Host:
 
 
 def last_words(printed: str) -> str:
-    """Return the last line with words that a program printed, whole: snapd folds what it says at 79 columns.
+    """Return the last line with words that a program printed, whole: snapd folds what it says at 79
+    columns.
 
     What is folded is indented; below what it quotes snapd draws a line.
     """
     lines = [line for line in printed.splitlines() if re.search(r"\w", line)]
-    first = next((index for index in reversed(range(len(lines))) if not lines[index][:1].isspace()), 0)
-    folded = lines[first:] if len(lines) - first <= MOST_FOLDED else lines[-1:]
+    first = next(
+        (index for index in reversed(range(len(lines))) if not lines[index][:1].isspace()), 0
+    )
+    if len(lines) - first <= MOST_FOLDED:
+        folded = lines[first:]
+    else:
+        folded = lines[-1:]
     return " ".join(line.strip() for line in folded)
 
 
@@ -63,17 +74,21 @@ AnyHost = TypeVar("AnyHost", bound=Host)
 
 
 def of_addresses(ips: Mapping[str, str | None], environ: Mapping[str, str]) -> list[Host]:
-    """Return hosts by their addresses [user@]host[:port], each with the IP address that is given, or that it has.
+    """Return hosts by their addresses [user@]host[:port], each with the IP address that is given,
+    or that it has.
 
-    Nothing is asked of them yet. One whose name is not known here has "": who connects to it says so, unless a jump
-    host knows the name.
+    Nothing is asked of them yet. One whose name is not known here has "": who connects to it says
+    so, unless a jump host knows the name.
     """
     names = Counter(config.parse(address).host for address in ips)
 
     def host(address: str) -> Host:
         parsed = config.parse(address)
         # Behind one address hosts differ by the port.
-        name = parsed.host if names[parsed.host] == 1 else f"{parsed.host}:{parsed.port}"
+        if names[parsed.host] == 1:
+            name = parsed.host
+        else:
+            name = f"{parsed.host}:{parsed.port}"
         return Host(name, ips[address] or _ip(address, environ), address, connect(address, environ))
 
     # Names are looked up one by one otherwise, and each that is unknown takes its time.
@@ -85,7 +100,8 @@ def of_addresses(ips: Mapping[str, str | None], environ: Mapping[str, str]) -> l
 def each(hosts: Sequence[AnyHost], act: Callable[[AnyHost], Result]) -> dict[str, Result]:
     """Do it with every host side by side; return the results by host.
 
-    Raises the host's error if one fails, and one with all of them if several do; the others were done.
+    Raises the host's error if one fails, and one with all of them if several do; the others were
+    done.
     """
     results, errors = try_each(hosts, act)
     refuse(errors)

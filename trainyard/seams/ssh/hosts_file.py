@@ -9,7 +9,8 @@ from trainyard.seams.ssh.hosts import Host
 PATH = "/etc/hosts"
 _BEGIN = "# trainyard: begin"
 _END = "# trainyard: end"
-# Written in place: /etc/hosts may be a mount of its own. The last line of somebody else's may lack its end.
+# Written in place: /etc/hosts may be a mount of its own. The last line of somebody else's may lack
+# its end.
 _WRITE = rf"""sed -e '/^{_BEGIN}$/,/^{_END}$/d' -e '$a\' /etc/hosts > /run/trainyard-hosts
 cat >> /run/trainyard-hosts
 cat /run/trainyard-hosts > /etc/hosts

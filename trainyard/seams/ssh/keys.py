@@ -18,7 +18,9 @@ def new() -> str:
 
 
 def public_key(file: Path) -> str | None:
-    """Return the public part of a private key, as `TYPE BASE64`; None if the file is none, or needs a passphrase."""
+    """Return the public part of a private key, as `TYPE BASE64`; None if the file is none, or needs
+    a passphrase.
+    """
     try:
         key = PKey.from_path(file)
     except (OSError, ValueError, TypeError, SSHException, UnknownKeyType):

@@ -18,14 +18,19 @@ exec cat > /dev/null"""
 
 
 def take(connection: Connection, path: str) -> Held:
-    """Lock a file there as long as what is returned exists. Raises NotReadyError that names who has it."""
-    held = connection.hold(["sh", "-c", LOCK, "sh", path, f"{getpass.getuser()}@{socket.gethostname()}"])
+    """Lock a file there as long as what is returned exists. Raises NotReadyError that names who has
+    it.
+    """
+    held = connection.hold(
+        ["sh", "-c", LOCK, "sh", path, f"{getpass.getuser()}@{socket.gethostname()}"]
+    )
     if held.line == "locked":
         return held
     process = re.search(r"\(process (\d+)\)", held.line)
     raise NotReadyError(
         "another command is changing these hosts",
         where=f"{connection.address.host}: {held.line}",
-        hint="Wait for it, and repeat this one. If the machine that it runs on is gone, end that process: "
+        hint="Wait for it, and repeat this one. If the machine that it runs on is gone, end that "
+        "process: "
         f"ssh {connection.address} sudo kill {process[1] if process else 'PROCESS'}",
     )

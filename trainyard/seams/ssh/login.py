@@ -1,4 +1,6 @@
-"""Log in to a host over a socket that leads there: check its key, and offer ours; why that cannot be."""
+"""Log in to a host over a socket that leads there: check its key, and offer ours; why that cannot
+be.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ from trainyard.seams.ssh.config import Address, Settings
 
 LOGIN_SECONDS = 20.0
 _HASHED = re.compile(r"\|1\|([A-Za-z0-9+/]{27}=)\|([A-Za-z0-9+/]{27}=)\s")
-# Read against "EXCEPTION: its text", as paramiko and the system name them. {host} is what follows `ssh`.
+# Read against "EXCEPTION: its text", as paramiko and the system name them. {host} is what follows
+# `ssh`.
 REACH = (
     Rule(
         "gaierror",
@@ -36,7 +39,8 @@ REACH = (
     Rule(
         "BadHostKeyException",
         "the host key of {name} has changed",
-        "Another machine may be answering. If you know that the change is right: ssh-keygen -R '{known}'",
+        "Another machine may be answering. If you know that the change is right: ssh-keygen -R "
+        "'{known}'",
     ),
     Rule(
         "not found in known_hosts",
@@ -56,7 +60,8 @@ REACH = (
     Rule(
         "",
         "{name} cannot be reached by SSH on port {port}",
-        "Is the name right, is it on, and does sshd run there? It must work without a question: ssh {host} true",
+        "Is the name right, is it on, and does sshd run there? It must work without a question: "
+        "ssh {host} true",
     ),
 )
 
@@ -81,6 +86,7 @@ def client(plain: socket.socket | Channel | ProxyCommand, settings: Settings) ->
     for file in settings.known_hosts:
         if file.is_file():
             _remember(made, settings.known_as, file.read_text(errors="replace"))
+
     made.set_missing_host_key_policy(_Policy(settings))
     try:
         made.connect(
@@ -96,6 +102,7 @@ def client(plain: socket.socket | Channel | ProxyCommand, settings: Settings) ->
         made.close()
         plain.close()
         raise
+
     return made
 
 
@@ -108,7 +115,9 @@ def unreachable(error: Exception, address: Address, settings: Settings) -> Train
     words = {"user": settings.user, "port": str(settings.port), "known": settings.known_as}
     # The last rule fits everything.
     cause = cast(Diagnosis, explain(text, REACH, name=address.host, host=str(address), **words))
-    return HostError(cause.message, where=f"ssh {address}: {cause.raw.partition(': ')[2]}", hint=cause.hint)
+    return HostError(
+        cause.message, where=f"ssh {address}: {cause.raw.partition(': ')[2]}", hint=cause.hint
+    )
 
 
 def known_lines(host: str, text: str) -> Iterator[str]:
@@ -121,13 +130,17 @@ def known_lines(host: str, text: str) -> Iterator[str]:
         if hashed is None:
             is_about = host in line and host in line.split(None, 1)[0].split(",")
         else:
-            is_about = hmac.digest(b64decode(hashed[1]), host.encode(), "sha1") == b64decode(hashed[2])
+            is_about = hmac.digest(b64decode(hashed[1]), host.encode(), "sha1") == b64decode(
+                hashed[2]
+            )
         if is_about:
             yield line
 
 
 def _remember(client: SSHClient, host: str, known: str) -> None:
-    """Tell a client what is known of one host: paramiko's reader compares each line of a file with all before it."""
+    """Tell a client what is known of one host: paramiko's reader compares each line of a file with
+    all before it.
+    """
     for line in known_lines(host, known):
         with suppress(SSHException, InvalidHostKey):
             entry = HostKeyEntry.from_line(line.strip())
@@ -160,7 +173,8 @@ class _Keys(AuthStrategy):
 
     def get_sources(self) -> Iterator[AuthSource]:
         held = _Agent(self._settings.agent).get_keys() if self._settings.agent else ()
-        # With IdentitiesOnly the agent's stand behind those that are named: sshd ends a login after six.
+        # With IdentitiesOnly the agent's stand behind those that are named: sshd ends a login after
+        # six.
         keys = (self._files(), held) if self._settings.only_named else (held, self._files())
         for key in itertools.chain(*keys):
             yield InMemoryPrivateKey(self._settings.user, key)

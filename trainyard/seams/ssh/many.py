@@ -24,12 +24,18 @@ class Outcome(Generic[Result]):
     error: TrainyardError | None = None
 
 
-def gather(hosts: Iterable[str], act: Callable[[str], Result]) -> tuple[dict[str, Result], dict[str, TrainyardError]]:
-    """Do it with every host side by side; return the results and the errors, by host and in the order of hosts."""
+def gather(
+    hosts: Iterable[str], act: Callable[[str], Result]
+) -> tuple[dict[str, Result], dict[str, TrainyardError]]:
+    """Do it with every host side by side; return the results and the errors, by host and in the
+    order of hosts.
+    """
     named = list(hosts)
     outcomes = {outcome.host: outcome for outcome in side_by_side(named, act)}
     errors = {host: error for host in named if (error := outcomes[host].error)}
-    return {host: cast(Result, outcomes[host].result) for host in named if host not in errors}, errors
+    return {
+        host: cast(Result, outcomes[host].result) for host in named if host not in errors
+    }, errors
 
 
 def refuse(errors: Mapping[str, TrainyardError]) -> None:
@@ -37,9 +43,13 @@ def refuse(errors: Mapping[str, TrainyardError]) -> None:
     for first in errors.values():
         if len(errors) == 1:
             raise first
-        hint = first.hint if len({error.hint for error in errors.values()}) == 1 else None
+        hint = None
+        if len({error.hint for error in errors.values()}) == 1:
+            hint = first.hint
         problems = by_host(errors, hints=hint is None)
-        raise type(first)(f"{counted(len(errors), 'host')} failed", problems=problems, hint=hint or AGAIN)
+        raise type(first)(
+            f"{counted(len(errors), 'host')} failed", problems=problems, hint=hint or AGAIN
+        )
 
 
 def by_host(errors: Mapping[str, TrainyardError], *, hints: bool = True) -> tuple[Problem, ...]:
@@ -47,7 +57,9 @@ def by_host(errors: Mapping[str, TrainyardError], *, hints: bool = True) -> tupl
 
     def message(host: str, error: TrainyardError) -> str:
         line = without_name(host, in_a_line(error))
-        return f"{line} -> {error.hint}" if hints and error.hint else line
+        if hints and error.hint:
+            return f"{line} -> {error.hint}"
+        return line
 
     return tuple(Problem(host, message(host, error)) for host, error in errors.items())
 

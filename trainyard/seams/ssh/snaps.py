@@ -22,7 +22,9 @@ class Snap:
 
 
 def first(listed: str) -> Snap | None:
-    """Return the first snap of `snap list`: a header, and Name Version Rev Tracking Publisher Notes; None of none."""
+    """Return the first snap of `snap list`: a header, and Name Version Rev Tracking Publisher
+    Notes; None of none.
+    """
     lines = listed.splitlines()
     if len(lines) < 2:
         return None

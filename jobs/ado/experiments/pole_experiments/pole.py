@@ -21,7 +21,9 @@ STARTS = 100
 
 
 def _gain(name: str) -> ConstitutiveProperty:
-    domain = PropertyDomain(variableType=VariableTypeEnum.CONTINUOUS_VARIABLE_TYPE, domainRange=[0, 200])
+    domain = PropertyDomain(
+        variableType=VariableTypeEnum.CONTINUOUS_VARIABLE_TYPE, domainRange=[0, 200]
+    )
     return ConstitutiveProperty(identifier=name, propertyDomain=domain)
 
 
@@ -57,4 +59,5 @@ def _play(angle_gain: float, speed_gain: float, angle: float) -> tuple[float, fl
         turning += STEP * falling
         seconds += STEP
         farthest = max(farthest, abs(place))
+
     return seconds, farthest

@@ -1,4 +1,6 @@
-"""Stands where PyTorch is, for what only imports it: all in it is a class, to derive from or call."""
+"""Stands where PyTorch is, for what only imports it: all in it is a class, to derive from or
+call.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Why a container's image cannot be had, why it does not start, or does not stay; pure.
 
-The reasons are the kubelet's (kubernetes/pkg/kubelet), the texts its, containerd's (remotes/docker) and runc's. What
-registries say stands in trainyard/seams/registry/errors.py; here is what only hosts say, and what helps there.
+The reasons are the kubelet's (kubernetes/pkg/kubelet), the texts its, containerd's (remotes/docker)
+and runc's. What registries say stands in trainyard/seams/registry/errors.py; here is what only
+hosts say, and what helps there.
 """
 
 from __future__ import annotations
@@ -33,12 +34,15 @@ NO_IMAGE = (
 _BEGINNING = re.compile(r'^(?:Back-off pulling image "[^"]*"|Failed to pull image "[^"]*")(?:: )?')
 # containerd reads hosts.toml at each pull.
 _TRUST = (
-    "Tell containerd on every node how to speak to it: /etc/containerd/certs.d/{registry}/hosts.toml "
+    "Tell containerd on every node how to speak to it: "
+    "/etc/containerd/certs.d/{registry}/hosts.toml "
     "(MicroK8s: /var/snap/microk8s/current/args/certs.d/{registry}/hosts.toml), with "
 )
 # What only hosts say, or say otherwise; then what registries say.
 RULES = (
-    Rule(r"no space left on device", "the node's disk is full", "Make room on it: crictl rmi --prune"),
+    Rule(
+        r"no space left on device", "the node's disk is full", "Make room on it: crictl rmi --prune"
+    ),
     Rule(
         r"HTTP request to an HTTPS server|HTTP request was sent to HTTPS port",
         "registry {registry} speaks TLS, and the node expects plain HTTP",
@@ -48,14 +52,20 @@ RULES = (
     Rule("", "registry {registry} or the node refuses"),
 )
 # What helps on a host instead of what helps who pushes, by the key of the registry's rule.
-_LOGIN = "Is the login in the cluster file right: registry.username with password_env, or kuberay.pull_secrets?"
+_LOGIN = (
+    "Is the login in the cluster file right: registry.username with password_env, or "
+    "kuberay.pull_secrets?"
+)
 HINTS = {
     "plain_http": _TRUST + 'server = "http://{registry}".',
     "untrusted": _TRUST + "its CA as `ca`.",
     "no_tls": _TRUST + "its CA as `ca`.",
     "denied": f"Is its name right? If it is a private one: {_LOGIN}",
     "login": _LOGIN,
-    "gone": "Is it up (your own: trainyard registry.status), and can this node reach it by that address?",
+    "gone": (
+        "Is it up (your own: trainyard registry.status), and can this node reach it by that "
+        "address?"
+    ),
 }
 # Why a container does not start, by its status; and why none of a pod does, by the pod's events.
 NOT_STARTED = (
@@ -68,11 +78,14 @@ NOT_STARTED = (
     "PostStartHookError",
 )
 UNPREPARED = ("FailedCreatePodSandBox", "FailedMount", "FailedAttachVolume", "FailedMapVolume")
-# What no kubelet will ever start (kubernetes/pkg/kubelet/kuberuntime/security_context.go), and what helps.
+# What no kubelet will ever start (kubernetes/pkg/kubelet/kuberuntime/security_context.go), and what
+# helps.
 NEVER_STARTED = {
-    "image has non-numeric user": "Say which user it is: `kuberay: {security: {restricted: true, run_as_user: 1000}}`; "
+    "image has non-numeric user": "Say which user it is: `kuberay: {security: {restricted: true, "
+    "run_as_user: 1000}}`; "
     "or write its number into the Dockerfile (`USER 1000`), and push the image again.",
-    "image will run as root": "Run it as another user, if it can: `kuberay: {security: {restricted: true, "
+    "image will run as root": "Run it as another user, if it can: `kuberay: {security: "
+    "{restricted: true, "
     "run_as_user: 1000}}`; or leave `restricted` out.",
 }
 # The first end may be chance; the kubelet starts it again at once.
@@ -84,7 +97,9 @@ RAY_IN_IMAGE = "Is Ray in the image, and does it work there? `trainyard image.li
 
 
 def explain_container(pod: Object, container: Container, snapshot: Snapshot) -> Diagnosis | None:
-    """Return why a container has no image, does not start, or ends; None if nothing is wrong with it (yet)."""
+    """Return why a container has no image, does not start, or ends; None if nothing is wrong with
+    it (yet).
+    """
     if container.ready:
         return None
     return (
@@ -96,16 +111,23 @@ def explain_container(pod: Object, container: Container, snapshot: Snapshot) -> 
 
 
 def explain_unprepared(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
-    """Return what the kubelet lacks to start a pod's first container, None if it lacks nothing (yet)."""
+    """Return what the kubelet lacks to start a pod's first container, None if it lacks nothing
+    (yet).
+    """
     if any(each.running_since or each.ended or each.last for each in pods.containers(pod)):
         return None
-    newest = pods.newest(snapshot.events_of(pod), *UNPREPARED, "Pulling", "Pulled", "Created", "Started")
-    return _cannot_start(pods.message(newest)) if newest and pods.reason(newest) in UNPREPARED else None
+    newest = pods.newest(
+        snapshot.events_of(pod), *UNPREPARED, "Pulling", "Pulled", "Created", "Started"
+    )
+    if newest and pods.reason(newest) in UNPREPARED:
+        return _cannot_start(pods.message(newest))
+    return None
 
 
 def _no_image(pod: Object, container: Container) -> Diagnosis | None:
     if container.waiting not in NO_IMAGE:
         return None
+
     # As it was asked for: what runs may be shown by another of its names.
     image = str(pods.declared(pod, container.name).get("image", ""))
     registry = registry_of(image)
@@ -113,8 +135,13 @@ def _no_image(pod: Object, container: Container) -> Diagnosis | None:
     cause = explain(raw, RULES, registry=registry, client="the node", who="")
     if cause is None:
         return None
+
     hint = HINTS.get(cause.key)
-    tolerates = 0.0 if container.waiting == "ImagePullBackOff" else SOON
+    if container.waiting == "ImagePullBackOff":
+        tolerates = 0.0
+    else:
+        tolerates = SOON
+
     return replace(
         cause,
         message=f"cannot have the image {image}: {cause.message}",
@@ -122,7 +149,8 @@ def _no_image(pod: Object, container: Container) -> Diagnosis | None:
         hint=hint.replace("{registry}", registry) if hint else cause.hint,
         key="image",
         error=OutsideError,
-        # A busy kubelet waits a second for the Secret, and then pulls without it; 30 s later it has tried twice more.
+        # A busy kubelet waits a second for the Secret, and then pulls without it; 30 s later it has
+        # tried twice more.
         tolerates=MINUTE if cause.key == "login" else tolerates,
     )
 
@@ -131,7 +159,9 @@ def _not_started(container: Container) -> Diagnosis | None:
     if container.waiting in NOT_STARTED:
         return _cannot_start(container.message)
     ended = container.failed
-    return _cannot_start(ended.message) if ended and ended.reason in NOT_STARTED else None
+    if ended and ended.reason in NOT_STARTED:
+        return _cannot_start(ended.message)
+    return None
 
 
 def _cannot_start(text: str) -> Diagnosis:
@@ -139,7 +169,8 @@ def _cannot_start(text: str) -> Diagnosis:
     return Diagnosis(
         f"cannot start: {shortened(text)}",
         never
-        or "Have made what is missing, or correct the cluster file (image, kuberay.volumes, runtime_class, security).",
+        or "Have made what is missing, or correct the cluster file (image, kuberay.volumes, "
+        "runtime_class, security).",
         error=PrerequisiteError,
         key="start",
         summary=f"cannot start: {shortened(text)}",
@@ -161,16 +192,24 @@ def _out_of_memory(pod: Object, container: Container) -> Diagnosis | None:
 
 def _crashed(pod: Object, container: Container, snapshot: Snapshot) -> Diagnosis | None:
     ended = container.ended or container.last
-    if ended is None or not _ends_for_good(pod, container) or _ended_with_head(pod, ended, snapshot):
+    if (
+        ended is None
+        or not _ends_for_good(pod, container)
+        or _ended_with_head(pod, ended, snapshot)
+    ):
         return None
+
     # Of a container that runs again, the former run has the log.
     former = container.ended is None
     return Diagnosis(
         f"ended while it was starting (exit code {ended.code}); the end of its log:",
         RAY_IN_IMAGE,
         key=CRASH,
-        summary=f"ended with exit code {ended.code}" + (", Kubernetes starts it again and again" if former else ""),
-        log_tail=lambda: _log_tail(ended.message or snapshot.log(pod, container.name, former=former)),
+        summary=f"ended with exit code {ended.code}"
+        + (", Kubernetes starts it again and again" if former else ""),
+        log_tail=lambda: _log_tail(
+            ended.message or snapshot.log(pod, container.name, former=former)
+        ),
     )
 
 
@@ -182,11 +221,18 @@ def _ends_for_good(pod: Object, container: Container) -> bool:
 
 
 def _ended_with_head(pod: Object, ended: Ended, snapshot: Snapshot) -> bool:
-    """Say whether a worker's container was of the head before this one: Ray gives it a minute, and it has to end."""
-    since = pods.ray_started(snapshot.head) if snapshot.head is not None and not pods.is_head(pod) else 0.0
+    """Say whether a worker's container was of the head before this one: Ray gives it a minute, and
+    it has to end.
+    """
+    if snapshot.head is not None and not pods.is_head(pod):
+        since = pods.ray_started(snapshot.head)
+    else:
+        since = 0.0
     return pods.seconds(ended.started) < since
 
 
 def _log_tail(text: str) -> str:
-    lines = [line.rstrip() for line in wording.clean(text).splitlines() if line.strip()][-TAIL_LINES:]
+    lines = [line.rstrip() for line in wording.clean(text).splitlines() if line.strip()][
+        -TAIL_LINES:
+    ]
     return "\n".join(f"    {line[:LINE_LENGTH]}" for line in lines or ["(it is empty)"])

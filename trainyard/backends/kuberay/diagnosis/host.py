@@ -20,7 +20,8 @@ class NoRoomError(PrerequisiteError):
 # A host that is not ready, says Kubernetes; Ray may know better.
 NOT_READY = "host"
 _ROOM = "found no room{requests}: {hosts}"
-# What the scheduler says (kubernetes/pkg/scheduler/framework/plugins), and what helps; the first one that fits.
+# What the scheduler says (kubernetes/pkg/scheduler/framework/plugins), and what helps; the first
+# one that fits.
 RULES = (
     Rule(
         r'persistentvolumeclaim "(?P<claim>[^"]+)" not found',
@@ -31,20 +32,23 @@ RULES = (
     Rule(
         r"unbound immediate PersistentVolumeClaims",
         "cannot start: no volume was found for its claim yet",
-        "Why not: kubectl describe pvc. It needs a storage class that makes volumes, or a volume that fits "
+        "Why not: kubectl describe pvc. It needs a storage class that makes volumes, or a volume "
+        "that fits "
         "(kuberay.storage: size, storage_class, access).",
         tolerates=MINUTE,
     ),
     Rule(
         r"Insufficient \S*gpu",
         _ROOM,
-        "Does NVIDIA's device plugin run (MicroK8s: microk8s enable gpu)? Or ask for fewer; to try the layout without "
+        "Does NVIDIA's device plugin run (MicroK8s: microk8s enable gpu)? Or ask for fewer; to "
+        "try the layout without "
         "GPUs: `kuberay: {simulated_gpus: true}`.",
     ),
     Rule(
         r"Insufficient |Too many pods",
         _ROOM,
-        "Ask for less in the cluster file, or add a machine (kuberay.wait_for_machines, if one comes by itself).",
+        "Ask for less in the cluster file, or add a machine (kuberay.wait_for_machines, if one "
+        "comes by itself).",
     ),
     Rule(
         r"didn't match Pod's node affinity",
@@ -70,22 +74,31 @@ _PREEMPTION = re.compile(r"\.? (?:no new claims to deallocate,? ?|preemption: )"
 def explain_host(pod: Object, hosts: Mapping[str, Object | None]) -> Diagnosis | None:
     """Return that a pod's host is gone or not ready, None if it is ready, or that cannot be known.
 
-    Who may not see hosts sees it by the pod: Kubernetes calls that unready while its kubelet calls its containers ready
-    (kubernetes/pkg/controller/util/node, MarkPodsNotReady).
+    Who may not see hosts sees it by the pod: Kubernetes calls that unready while its kubelet calls
+    its containers ready (kubernetes/pkg/controller/util/node, MarkPodsNotReady).
     """
     name = pods.host(pod)
     if name in hosts:
         host = hosts[name]
-        ready = pods.condition(host, "Ready") if host else {"message": f'nodes "{name}" not found'}
+        if host:
+            ready = pods.condition(host, "Ready")
+        else:
+            ready = {"message": f'nodes "{name}" not found'}
     else:
         ready = pods.condition(pod, "Ready")
-        if ready.get("status") != "False" or pods.condition(pod, "ContainersReady").get("status") != "True":
+        if (
+            ready.get("status") != "False"
+            or pods.condition(pod, "ContainersReady").get("status") != "True"
+        ):
             return None
+
     if ready.get("status") == "True":
         return None
+
     return Diagnosis(
         f"is on the Kubernetes node {name}, which Kubernetes calls not ready",
-        f"More about it: kubectl describe node {name}. Start that machine or its kubelet again; or give it up "
+        f"More about it: kubectl describe node {name}. Start that machine or its kubelet again; "
+        "or give it up "
         f"(kubectl delete node {name}), and its Ray nodes are replaced elsewhere.",
         summary=f"Kubernetes calls its node {name} not ready",
         key=NOT_READY,
@@ -105,11 +118,15 @@ def explain_scheduling(pod: Object, *, wait: float = 0.0) -> Diagnosis | None:
     hosts = _PREEMPTION.split(str(scheduled.get("message") or ""))[0]
     cause = explain(hosts, RULES, hosts=hosts, requests=_requested(pod))
     # Machines that come by themselves bring no claims.
-    return cause and replace(cause, error=NoRoomError, key="room", raw="", tolerates=cause.tolerates or max(SOON, wait))
+    return cause and replace(
+        cause, error=NoRoomError, key="room", raw="", tolerates=cause.tolerates or max(SOON, wait)
+    )
 
 
 def _requested(pod: Object) -> str:
     """Return what a pod asks the scheduler for: ` for 2 cpu, 4Gi memory, 1 nvidia.com/gpu`."""
     resources = pod["spec"]["containers"][0].get("resources") or {}
     amounts = resources.get("requests") or resources.get("limits") or {}
-    return " for " + ", ".join(f"{amount} {resource}" for resource, amount in amounts.items()) if amounts else ""
+    if amounts:
+        return " for " + ", ".join(f"{amount} {resource}" for resource, amount in amounts.items())
+    return ""

@@ -1,7 +1,8 @@
 """Why the KubeRay operator, or the API server, does not make what a RayCluster asks for; pure.
 
-What it writes: ray-operator/controllers/ray/raycluster_controller.go (calculateStatus, reconcilePods), KubeRay 1.5.1.
-What the API server refuses (kubernetes/plugin/pkg/admission) stands in the condition ReplicaFailure, and in events.
+What it writes: ray-operator/controllers/ray/raycluster_controller.go (calculateStatus,
+reconcilePods), KubeRay 1.5.1. What the API server refuses (kubernetes/plugin/pkg/admission) stands
+in the condition ReplicaFailure, and in events.
 """
 
 from __future__ import annotations
@@ -22,13 +23,18 @@ _BEGINNING = re.compile(r'^.*?pods? "[^"]*" is forbidden: |^.*?error creating: '
 # What helps against what the API server refuses; its own words say what that is.
 HINTS = {
     r"exceeded quota|failed quota": "Ask for less in the cluster file, or have the quota raised.",
-    r"(?:maximum|minimum|max|min) \S+ (?:usage|limit|request)": "Ask for what it allows: kubectl describe limitrange",
-    r"violates PodSecurity": "`kuberay: {security: {restricted: true, run_as_user: 1000}}` keeps to it, if the image "
+    r"(?:maximum|minimum|max|min) \S+ (?:usage|limit|request)": (
+        "Ask for what it allows: kubectl describe limitrange"
+    ),
+    r"violates PodSecurity": "`kuberay: {security: {restricted: true, run_as_user: 1000}}` keeps "
+    "to it, if the image "
     "can run without root.",
     r"serviceaccount \S+ not found|no PriorityClass|RuntimeClass \S+ not found": "Make it, or correct the file: "
     "kuberay.service_account, priority_class or runtime_class.",
     r"webhook": "Who runs this Kubernetes knows how to keep to its rules, or mends its webhook.",
-    r"cannot \w+ resource": "The operator's role lacks that: repair it with Helm, or ask who installed it.",
+    r"cannot \w+ resource": (
+        "The operator's role lacks that: repair it with Helm, or ask who installed it."
+    ),
 }
 
 
@@ -41,13 +47,17 @@ def explain_admission(text: str, *, what: str = "a pod") -> Diagnosis:
 
 
 def explain_operator(snapshot: Snapshot) -> Iterator[Diagnosis]:
-    """Return why the operator does not make the pods of a RayCluster, the most certain cause first."""
+    """Return why the operator does not make the pods of a RayCluster, the most certain cause
+    first.
+    """
     cluster = snapshot.owner
     if cluster is None:
         return
+
     events = _current(cluster, snapshot)
     refused = pods.condition(cluster, "ReplicaFailure")
     warnings = [event for event in events if event.get("type") == "Warning"]
+
     if refused.get("status") == "True":
         text = str(refused.get("message") or refused.get("reason"))
         yield explain_admission(text.removeprefix(str(refused.get("reason"))))
@@ -56,7 +66,8 @@ def explain_operator(snapshot: Snapshot) -> Iterator[Diagnosis]:
     elif cluster["spec"].get("suspend"):
         yield Diagnosis(
             "is suspended: a queue, or whoever set `suspend`, has not let it start",
-            "Does the queue of its label (kuberay.labels) have room? kuberay.wait_for_machines is how long to wait.",
+            "Does the queue of its label (kuberay.labels) have room? kuberay.wait_for_machines "
+            "is how long to wait.",
             summary="waits for its queue",
             error=PrerequisiteError,
             tolerates=max(MINUTE, snapshot.wait_for_machines),
@@ -70,25 +81,34 @@ def explain_operator(snapshot: Snapshot) -> Iterator[Diagnosis]:
             error=PrerequisiteError,
             tolerates=MINUTE,
         )
+
     yield from _again_and_again(events)
 
 
 def _current(cluster: Object, snapshot: Snapshot) -> Sequence[Object]:
-    """Return the events about the cluster as it is now: since it was last changed, `cluster.up` begins with that."""
+    """Return the events about the cluster as it is now: since it was last changed, `cluster.up`
+    begins with that.
+    """
     fields = cluster["metadata"].get("managedFields") or ()
-    times = [pods.seconds(field.get("time")) for field in fields if field.get("subresource") != "status"]
+    times = [
+        pods.seconds(field.get("time")) for field in fields if field.get("subresource") != "status"
+    ]
     changed = max(times, default=pods.seconds(cluster["metadata"].get("creationTimestamp")))
     return [event for event in snapshot.events_of(cluster) if pods.when(event) >= changed]
 
 
 def _again_and_again(events: Sequence[Object]) -> Iterator[Diagnosis]:
-    """Return that pods fail and are removed, log and all, as of a cluster that grows; the first end may be chance."""
+    """Return that pods fail and are removed, log and all, as of a cluster that grows; the first end
+    may be chance.
+    """
     for reason, who in (("DeletedHeadPod", "the head"), ("DeletedWorkerPod", "a worker")):
-        deaths = [
-            message
-            for event in events
-            if pods.reason(event) == reason and "Pod status: Failed" in (message := pods.message(event))
-        ]
+        deaths = []
+        for event in events:
+            if pods.reason(event) == reason and "Pod status: Failed" in (
+                message := pods.message(event)
+            ):
+                deaths.append(message)
+
         if len(deaths) >= TRIES:
             yield Diagnosis(
                 f"{who} ended {len(deaths)} times, and KubeRay replaces it",

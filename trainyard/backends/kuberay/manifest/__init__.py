@@ -1,4 +1,6 @@
-"""The namespace, the claim and the RayCluster of a cluster file, rendered from the templates in kuberay/; pure."""
+"""The namespace, the claim and the RayCluster of a cluster file, rendered from the templates in
+kuberay/; pure.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ from trainyard.spec.groups import WorkerGroup
 from trainyard.spec.kubernetes import KuberaySection
 from trainyard.spec.ray_nodes import start_options
 
-# How long a node of a growing group may be idle, unless the file says otherwise (Ray's own default).
+# How long a node of a growing group may be idle, unless the file says otherwise (Ray's own
+# default).
 IDLE_SECONDS = 60
 
 
@@ -45,6 +48,7 @@ def documents(inputs: Inputs) -> Documents:
     section = inputs.section
     storage = inputs.section.storage
     claim = None
+
     if storage is not None and storage.size is not None:
         claim = {
             "name": naming.claim(spec.name),
@@ -55,8 +59,11 @@ def documents(inputs: Inputs) -> Documents:
             "storage_class": storage.storage_class,
             "size": pod.quantity(storage.size),
         }
+
     return Documents(
-        namespace=rendered("namespace", {"namespace": section.namespace, "labels": {naming.MADE_BY: naming.US}}),
+        namespace=rendered(
+            "namespace", {"namespace": section.namespace, "labels": {naming.MADE_BY: naming.US}}
+        ),
         claim=rendered("claim", claim) if claim else None,
         ray_cluster=rendered("raycluster", _ray_cluster(inputs)),
         budget=_of_pods(inputs, "disruption-budget") if section.disruption_budget else None,
@@ -78,11 +85,16 @@ def _of_pods(inputs: Inputs, template: str) -> Object:
 
 
 def _owned_by(inputs: Inputs) -> dict[str, str]:
-    return {naming.OWNER: inputs.owner} if inputs.owner else {}
+    if inputs.owner:
+        return {naming.OWNER: inputs.owner}
+    return {}
 
 
 def groups(ray_cluster: Object) -> dict[str, dict[str, Any]]:
-    return {str(group["groupName"]): group for group in ray_cluster["spec"].get("workerGroupSpecs") or ()}
+    return {
+        str(group["groupName"]): group
+        for group in ray_cluster["spec"].get("workerGroupSpecs") or ()
+    }
 
 
 def rendered(name: str, values: Mapping[str, Any]) -> Object:
@@ -96,7 +108,9 @@ def _without_nulls(value: Any) -> Any:
     """Return a document without the keys whose value is null: what was left out in the template."""
     if isinstance(value, dict):
         return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
-    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    return value
 
 
 def _ray_cluster(inputs: Inputs) -> dict[str, Any]:
@@ -137,7 +151,9 @@ def _autoscaler(section: KuberaySection) -> dict[str, Any]:
 
 
 def _workers(inputs: Inputs, group: WorkerGroup) -> dict[str, Any]:
-    """Return a group with its size. Of one that grows, Ray's autoscaler says how many there are in between."""
+    """Return a group with its size. Of one that grows, Ray's autoscaler says how many there are in
+    between.
+    """
     return {
         **_group(inputs, pod.node_size(inputs.section, group)),
         "replicas": None if group.grows else group.least,
@@ -150,7 +166,8 @@ def _workers(inputs: Inputs, group: WorkerGroup) -> dict[str, Any]:
 def _group(inputs: Inputs, node: NodeSize, *, with_autoscaler: bool = False) -> dict[str, Any]:
     return {
         "name": node.group,
-        # Ray's own label of a node's group would be `headgroup` on the head; the autoscaler reads these too.
+        # Ray's own label of a node's group would be `headgroup` on the head; the autoscaler reads
+        # these too.
         "labels": {"ray.io/node-group": node.group, **node.labels},
         "ray_start": _ray_start(node),
         "pod": rendered("pod", pod.values(inputs, node, with_autoscaler=with_autoscaler)),
@@ -161,17 +178,27 @@ def _own_options(node: NodeSize) -> dict[str, str]:
     """Return the options that the file gives a group."""
     given = start_options(node.ray_start)
     # KubeRay writes `true` as a flag.
-    options = {name: "true" if value is None else shlex.quote(value) for name, value in given.items()}
+    options = {
+        name: "true" if value is None else shlex.quote(value) for name, value in given.items()
+    }
     if node.resources:
-        # Ray's autoscaler takes what is between two quotes (ray/autoscaler/_private/kuberay/autoscaling_config.py).
+        # Ray's autoscaler takes what is between two quotes
+        # (ray/autoscaler/_private/kuberay/autoscaling_config.py).
         options["resources"] = f"'{json.dumps(dict(node.resources))}'"
     return options
 
 
 def _ray_start(node: NodeSize) -> dict[str, str]:
-    """Return the options of `ray start`. KubeRay hands them to bash as they are: none may hold what bash would read."""
-    # What tells pods of a group apart is the end of their names, and a pod's host name is its name (naming.node_name).
-    name = HEAD if node.is_head else f"{node.group}-${{HOSTNAME##*-}}"
+    """Return the options of `ray start`. KubeRay hands them to bash as they are: none may hold what
+    bash would read.
+    """
+    # What tells pods of a group apart is the end of their names, and a pod's host name is its name
+    # (naming.node_name).
+    if node.is_head:
+        name = HEAD
+    else:
+        name = f"{node.group}-${{HOSTNAME##*-}}"
+
     options = {
         "node-name": name,
         "num-cpus": str(node.cpus),
@@ -179,12 +206,20 @@ def _ray_start(node: NodeSize) -> dict[str, str]:
         "memory": str(node.memory),
         "object-store-memory": str(node.object_store),
         "disable-usage-stats": "true",
-        # Any free port: nothing but the head's two has to be known, and no node has a neighbour in its pod.
+        # Any free port: nothing but the head's two has to be known, and no node has a neighbour in
+        # its pod.
         "min-worker-port": "0",
         "max-worker-port": "0",
         "log-color": "false",
         **_own_options(node),
     }
+
     if not node.is_head:
         return options
-    return {**options, "include-dashboard": "true", "dashboard-host": "0.0.0.0", "no-monitor": "true"}  # noqa: S104
+
+    return {
+        **options,
+        "include-dashboard": "true",
+        "dashboard-host": "0.0.0.0",  # noqa: S104
+        "no-monitor": "true",
+    }

@@ -1,4 +1,6 @@
-"""A Ray node and its pod: size, user, hosts, volumes, environment; the values of kuberay/pod.yaml.j2."""
+"""A Ray node and its pod: size, user, hosts, volumes, environment; the values of
+kuberay/pod.yaml.j2.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,14 @@ from trainyard.backends.kuberay.groups import HEAD
 from trainyard.backends.shared import ray_nodes
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.groups import Head, WorkerGroup
-from trainyard.spec.kubernetes import KuberaySection, KubeVolume, PodGroup, PodPlacement, PodSecurity, Requests
+from trainyard.spec.kubernetes import (
+    KuberaySection,
+    KubeVolume,
+    PodGroup,
+    PodPlacement,
+    PodSecurity,
+    Requests,
+)
 
 # There is no "whole machine" here: a pod that does not say what it needs gets nothing for sure.
 DEFAULT_CPUS = 1
@@ -23,15 +32,21 @@ DEFAULT_MEMORY = 2 * 1024**3
 Values = dict[str, Any]
 
 # What the head's service leads to; KubeRay adds the metrics. Ray Client's port is not among them.
-PORTS = [{"name": "gcs-server", "containerPort": 6379}, {"name": "dashboard", "containerPort": naming.DASHBOARD_PORT}]
-# What is asked until a node is there; both answer without the token (ray/dashboard/http_server_head.py and
-# http_server_agent.py, PUBLIC_EXACT_PATHS). The dashboard is the last of the head's parts that a run needs, and the GCS
-# must be there for it to answer; the agent's port is DEFAULT_DASHBOARD_AGENT_LISTEN_PORT.
+PORTS = [
+    {"name": "gcs-server", "containerPort": 6379},
+    {"name": "dashboard", "containerPort": naming.DASHBOARD_PORT},
+]
+# What is asked until a node is there; both answer without the token
+# (ray/dashboard/http_server_head.py and http_server_agent.py, PUBLIC_EXACT_PATHS). The dashboard is
+# the last of the head's parts that a run needs, and the GCS must be there for it to answer; the
+# agent's port is DEFAULT_DASHBOARD_AGENT_LISTEN_PORT.
 HEAD_ALIVE = {"path": "/api/gcs_healthz", "port": naming.DASHBOARD_PORT}
 ALIVE = {"path": "/api/local_raylet_healthz", "port": 52365}
-# From SIGTERM Ray takes 2 s to end its processes; a worker whose head is gone would wait for it (15 s were seen).
+# From SIGTERM Ray takes 2 s to end its processes; a worker whose head is gone would wait for it (15
+# s were seen).
 GRACE_SECONDS = 5
-# Where Ray keeps sessions and logs; a volume of its own, so that they outlive a container that ends.
+# Where Ray keeps sessions and logs; a volume of its own, so that they outlive a container that
+# ends.
 SESSIONS = "/tmp/ray"  # noqa: S108
 # The home of users whom the image does not know.
 HOME = "/home/trainyard"
@@ -41,7 +56,8 @@ _UNITS = {"Gi": 2**30, "Mi": 2**20, "Ki": 2**10}
 
 @dataclass(frozen=True)
 class Inputs:
-    """All that the objects are made of. `image` is an exact reference, `pull_secrets` all Secrets to pull with.
+    """All that the objects are made of. `image` is an exact reference, `pull_secrets` all Secrets
+    to pull with.
 
     `owner` is whose they are; `images` are those of groups that run another one than the head.
     """
@@ -62,9 +78,11 @@ class Inputs:
 
 @dataclass(frozen=True)
 class NodeSize:
-    """What each node of a group is given. Sizes in bytes: `memory` is all that it may use, with the object store in it.
+    """What each node of a group is given. Sizes in bytes: `memory` is all that it may use, with the
+    object store in it.
 
-    `cpus` are what Ray hands out; 0 keeps tasks off the node, which then has `cpus_of_ray` for Ray itself.
+    `cpus` are what Ray hands out; 0 keeps tasks off the node, which then has `cpus_of_ray` for Ray
+    itself.
     """
 
     group: str
@@ -90,9 +108,16 @@ class NodeSize:
 
 def node_size(section: KuberaySection, declared: Head | WorkerGroup) -> NodeSize:
     """Return what each node of a group is given: what the file declares, else the defaults."""
-    memory = DEFAULT_MEMORY if declared.memory is None else declared.memory
+    if declared.memory is None:
+        memory = DEFAULT_MEMORY
+    else:
+        memory = declared.memory
+
     # It counts as memory: a small head beside large workers cannot have what they have.
-    asked = section.shm_size if section.shm_size is not None and section.shm_size < memory else None
+    asked = None
+    if section.shm_size is not None and section.shm_size < memory:
+        asked = section.shm_size
+
     shared_memory, object_store = ray_nodes.shared_memory(memory, asked)
     name = HEAD if isinstance(declared, Head) else declared.name
     requested = section.groups.get(name, PodGroup()).requests.cpus
@@ -118,14 +143,17 @@ def values(inputs: Inputs, node: NodeSize, *, with_autoscaler: bool) -> Values:
     gpus = 0 if inputs.simulated else node.gpus
     place = section.pods(node.group, gpus=gpus)
     limits = {"cpu": str(node.cpu_limit), "memory": quantity(node.memory)}
+
     if gpus:
         limits[section.gpu_resource] = str(gpus)
+
     volumes, mounts = _volumes(spec, section, node)
     return {
         "labels": {**place.labels, **naming.labels(spec.name)},
         "annotations": dict(place.annotations) or None,
         "service_account": section.service_account,
-        # Nothing on a node asks Kubernetes anything, unless the file gives it an account, or the autoscaler is there.
+        # Nothing on a node asks Kubernetes anything, unless the file gives it an account, or the
+        # autoscaler is there.
         "has_account": None if section.service_account or with_autoscaler else False,
         "pull_secrets": [{"name": name} for name in inputs.pull_secrets] or None,
         "grace_seconds": GRACE_SECONDS,
@@ -156,7 +184,10 @@ def cpus(number: float) -> str:
 
 def quantity(size: int) -> str:
     """Return bytes as Kubernetes writes them: `2Gi`, or the plain number."""
-    return next((f"{size // factor}{unit}" for unit, factor in _UNITS.items() if size % factor == 0), str(size))
+    for unit, factor in _UNITS.items():
+        if size % factor == 0:
+            return f"{size // factor}{unit}"
+    return str(size)
 
 
 def home(security: PodSecurity, *, directory: str) -> dict[str, str]:
@@ -164,7 +195,9 @@ def home(security: PodSecurity, *, directory: str) -> dict[str, str]:
 
     Without USER, getpass.getuser() raises KeyError, and with it PyTorch's compiler.
     """
-    return {"HOME": directory, "USER": "ray", "LOGNAME": "ray"} if security.run_as_user else {}
+    if security.run_as_user:
+        return {"HOME": directory, "USER": "ray", "LOGNAME": "ray"}
+    return {}
 
 
 def pod_security(security: PodSecurity) -> Values | None:
@@ -181,14 +214,18 @@ def pod_security(security: PodSecurity) -> Values | None:
 
 
 def container_security(security: PodSecurity) -> Values | None:
-    """Return what each container may not have beyond its user's rights; KubeRay gives it to its own too."""
+    """Return what each container may not have beyond its user's rights; KubeRay gives it to its own
+    too.
+    """
     if not security.hardened:
         return None
     return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
 def tolerations(place: PodPlacement, gpu_resource: str | None) -> list[Values]:
-    """Return the taints that a pod puts up with: the file's, and the one of hosts with GPUs if it has some."""
+    """Return the taints that a pod puts up with: the file's, and the one of hosts with GPUs if it
+    has some.
+    """
     found = [toleration.model_dump(exclude_none=True) for toleration in place.tolerations]
     gpu = {"key": gpu_resource, "operator": "Exists", "effect": "NoSchedule"}
     return [*found, gpu] if gpu_resource else found
@@ -205,31 +242,60 @@ def _requests(less: Requests, node: NodeSize, limits: Mapping[str, str]) -> dict
 
 
 def _affinity(spec: ClusterSpec, section: KuberaySection, spread: str | None) -> Values | None:
-    """Return how the nodes of a cluster are spread over hosts: not at all, where only one host can have the storage."""
+    """Return how the nodes of a cluster are spread over hosts: not at all, where only one host can
+    have the storage.
+    """
     # Of our pods only the nodes: probe pods have the cluster's label as well.
     ours = {"matchLabels": {naming.CLUSTER: spec.name, "ray.io/is-ray-node": "yes"}}
     term = {"labelSelector": ours, "topologyKey": _HOST}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
     if section.storage is not None and section.storage.access == "ReadWriteOnce":
         return {"podAffinity": required}
-    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": term}]}
+    preferred = {
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 100, "podAffinityTerm": term}
+        ]
+    }
     anti = {"required": required, "preferred": preferred}.get(spread or "")
     return {"podAntiAffinity": anti} if anti else None
 
 
 def _env(
-    spec: ClusterSpec, section: KuberaySection, node: NodeSize, own: Mapping[str, str], *, has_gpus: bool
+    spec: ClusterSpec,
+    section: KuberaySection,
+    node: NodeSize,
+    own: Mapping[str, str],
+    *,
+    has_gpus: bool,
 ) -> list[dict[str, str]]:
-    # An image may ask for every GPU (NVIDIA_VISIBLE_DEVICES=all in its ENV), and a host may grant it by default.
-    hidden = {} if has_gpus else {"NVIDIA_VISIBLE_DEVICES": "void"}
-    variables = {**hidden, **home(section.security, directory=HOME), **spec.env, **own, **ray_nodes.settings()}
+    # An image may ask for every GPU (NVIDIA_VISIBLE_DEVICES=all in its ENV), and a host may grant
+    # it by default.
+    if has_gpus:
+        hidden = {}
+    else:
+        hidden = {"NVIDIA_VISIBLE_DEVICES": "void"}
+
+    variables = {
+        **hidden,
+        **home(section.security, directory=HOME),
+        **spec.env,
+        **own,
+        **ray_nodes.settings(),
+    }
+
     if node.is_head and section.storage is not None:
         variables[STORAGE] = f"{section.outputs}/.trainyard/{spec.name}"
+
     # To Kubernetes `$(NAME)` is a variable, and `$$` a dollar sign.
-    return [{"name": name, "value": render.dollars_doubled(value)} for name, value in sorted(variables.items())]
+    return [
+        {"name": name, "value": render.dollars_doubled(value)}
+        for name, value in sorted(variables.items())
+    ]
 
 
-def _volumes(spec: ClusterSpec, section: KuberaySection, node: NodeSize) -> tuple[list[Values], list[Values]]:
+def _volumes(
+    spec: ClusterSpec, section: KuberaySection, node: NodeSize
+) -> tuple[list[Values], list[Values]]:
     """Return volumes and where they are mounted: what Ray needs, `outputs`, and the file's own.
 
     KubeRay would call the first two the same.
@@ -237,32 +303,56 @@ def _volumes(spec: ClusterSpec, section: KuberaySection, node: NodeSize) -> tupl
     memory = {"medium": "Memory", "sizeLimit": quantity(node.shared_memory)}
     outputs: Values = {"emptyDir": {}}
     if section.storage is not None:
-        outputs = {"persistentVolumeClaim": {"claimName": section.storage.claim or naming.claim(spec.name)}}
+        outputs = {
+            "persistentVolumeClaim": {"claimName": section.storage.claim or naming.claim(spec.name)}
+        }
+
     volumes: list[Values] = [
         {"name": "shared-mem", "emptyDir": memory},
         {"name": "ray-logs", "emptyDir": {}},
         {"name": "outputs", **outputs},
     ]
+
     targets = {"shared-mem": "/dev/shm", "ray-logs": SESSIONS, "outputs": section.outputs}  # noqa: S108
     if home(section.security, directory=HOME):
         volumes.append({"name": "home", "emptyDir": {}})
         targets["home"] = HOME
+
     mounts: list[Values] = [{"name": name, "mountPath": path} for name, path in targets.items()]
     for index, volume in enumerate(section.volumes):
         volumes.append({"name": f"volume-{index}", **_source(volume)})
-        mounts.append({"name": f"volume-{index}", "mountPath": volume.target, "readOnly": volume.read_only or None})
+        mounts.append(
+            {
+                "name": f"volume-{index}",
+                "mountPath": volume.target,
+                "readOnly": volume.read_only or None,
+            }
+        )
+
     return volumes, mounts
 
 
 def _source(volume: KubeVolume) -> Values:
     if volume.claim:
-        return {"persistentVolumeClaim": {"claimName": volume.claim, "readOnly": volume.read_only or None}}
+        return {
+            "persistentVolumeClaim": {
+                "claimName": volume.claim,
+                "readOnly": volume.read_only or None,
+            }
+        }
+
     if volume.config_map:
         return {"configMap": {"name": volume.config_map}}
     if volume.secret:
         return {"secret": {"secretName": volume.secret}}
+
     if volume.empty_dir:
-        size = None if volume.empty_dir.size is None else quantity(volume.empty_dir.size)
-        return {"emptyDir": {"medium": "Memory" if volume.empty_dir.memory else None, "sizeLimit": size}}
+        size = None
+        if volume.empty_dir.size is not None:
+            size = quantity(volume.empty_dir.size)
+        return {
+            "emptyDir": {"medium": "Memory" if volume.empty_dir.memory else None, "sizeLimit": size}
+        }
+
     # A directory that is missing there is an error, not an empty directory.
     return {"hostPath": {"path": volume.host_path, "type": "Directory"}}

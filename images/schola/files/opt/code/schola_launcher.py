@@ -3,7 +3,8 @@
 | Schola | its launcher | here |
 |---|---|---|
 | 1.0.0 | schola.scripts.ray.launch, PPO alone | in the words of this Ray: schola_train.py |
-| 1.1 and later | the same module; PPO, APPO or IMPALA behind the flags | as it is, on the task's node |
+| 1.1 and later | the same module; PPO, APPO or IMPALA behind the flags | as it is, on the task's
+node |
 | 2 | a command of its own: schola rllib train ppo ... | as it is |
 """
 
@@ -32,6 +33,7 @@ def main() -> None:
         if error.name not in ("schola.scripts.ray", "schola.scripts.ray.launch"):
             raise
         run_command(words)
+
     if hasattr(launch, "RLlibArgs"):
         schola_train = importlib.import_module("schola_train")
         schola_train.main()
@@ -45,12 +47,15 @@ def main() -> None:
         launch.main = checked
     else:
         launch.tune = SimpleNamespace(run=on_the_tasks_node(launch.tune.run))
+
     sys.argv[1:] = words
     launch.main_from_cli()
 
 
 def with_defaults(make_parser: Any) -> Any:
-    """Return Schola's parser with what is right on a cluster where a flag does not say otherwise."""
+    """Return Schola's parser with what is right on a cluster where a flag does not say
+    otherwise.
+    """
 
     def make() -> Any:
         parser = make_parser()
@@ -65,7 +70,9 @@ def with_defaults(make_parser: Any) -> Any:
 
 
 def on_the_tasks_node(run: Any) -> Any:
-    """Return `tune.run` with the learner on this node: its checkpoints must be found by this process."""
+    """Return `tune.run` with the learner on this node: its checkpoints must be found by this
+    process.
+    """
 
     def run_here(algorithm: str, *, config: Any, **how: Any) -> Any:
         config.resources(custom_resources_for_main_process=schola_place.this_node())
@@ -85,12 +92,21 @@ def run_command(words: list[str]) -> None:
     """Run the command of Schola 2 in the place of this process."""
     program = shutil.which("schola")
     if program is None:
-        sys.exit("schola-train: this Schola has no launcher for RLlib (schola.scripts.ray.launch, or `schola rllib`)")
+        sys.exit(
+            "schola-train: this Schola has no launcher for RLlib (schola.scripts.ray.launch, or "
+            "`schola rllib`)"
+        )
+
     given = {word.partition("=")[0] for word in words}
-    more = [] if "--using-cluster" in given else ["--using-cluster"]
+    if "--using-cluster" in given:
+        more = []
+    else:
+        more = ["--using-cluster"]
+
     checkpoints = schola_place.checkpoints()
     if checkpoints and "--checkpoint-dir" not in given:
         more += ["--checkpoint-dir", checkpoints]
+
     asked = ["--help"] if CHECK in given else [*words, *more]
     os.execv(program, [program, "rllib", "train", *asked])  # noqa: S606
 

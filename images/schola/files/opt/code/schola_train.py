@@ -28,7 +28,9 @@ from schola_place import checkpoints, this_node
 # What Ray 2.40 removed, and what it warns of since.
 NEW_NAMES = {"sgd_minibatch_size": "minibatch_size", "num_sgd_iter": "num_epochs"}
 
-OWN_RAY = "--num-cpus starts a Ray of its own and fails on a cluster; resources: in job.yaml says it"
+OWN_RAY = (
+    "--num-cpus starts a Ray of its own and fails on a cluster; resources: in job.yaml says it"
+)
 NO_LEARNERS = (
     "--num-learners does nothing: RLlib has learners of their own only for its newer kind of "
     "environments, of which Schola's is none. --num-env-runners plays in several processes"
@@ -52,19 +54,23 @@ def main() -> None:
     given = vars(parser().parse_args())
     env_runners = given.pop("num_env_runners")
     checks = given.pop("check")
+
     if wrong := refusal(given, env_runners):
         print(f"schola-train: {wrong}", file=sys.stderr)
         sys.exit(2)
 
     if given["num_learners"]:
         print(f"schola-train: {NO_LEARNERS}", file=sys.stderr)
+
     asked = Arguments(**given)
     launch.PPOConfig = lambda: Configuration(env_runners, room=dict if checks else on_this_node)
     launch.tune = SimpleNamespace(run=checked if checks else trained)
+
     if checks:
         asked.make_unreal_connection = lambda: None
         launch.ScholaEnv = NoGame
         launch.ray = SimpleNamespace(init=lambda **how: None, shutdown=lambda: None)
+
     launch.main(asked)
 
 
@@ -73,12 +79,14 @@ def parser() -> argparse.ArgumentParser:
     made = launch.make_parser()
     made.prog = "schola-train"
     ours = made.add_argument_group("Trainyard")
+
     ours.add_argument(
         "--num-env-runners",
         type=int,
         default=0,
         help="processes that play, each a game of its own (default: the learner plays)",
     )
+
     ours.add_argument(
         "--check",
         action="store_true",
@@ -87,6 +95,7 @@ def parser() -> argparse.ArgumentParser:
 
     if directory := checkpoints():
         made.set_defaults(checkpoint_dir=directory)
+
     return made
 
 

@@ -1,4 +1,6 @@
-"""`microk8s enable` and `disable`: CoreDNS, hostpath-storage, a registry, GPUs; other addons are only noted."""
+"""`microk8s enable` and `disable`: CoreDNS, hostpath-storage, a registry, GPUs; other addons are
+only noted.
+"""
 
 from __future__ import annotations
 
@@ -63,32 +65,46 @@ def disable(words: Sequence[str]) -> None:
 
 def _names(words: Sequence[str]) -> list[str]:
     if is_worker():
-        stop("This MicroK8s deployment is acting as a node in a cluster.\nPlease use the master node.", 1)
+        stop(
+            "This MicroK8s deployment is acting as a node in a cluster.\nPlease use the master "
+            "node.",
+            1,
+        )
+
     need_access()
     if services.is_stopped():
         print("microk8s is not running, try microk8s start", file=sys.stderr)
         sys.exit(1)
+
     found = []
     for word in words:
         if word.startswith("-"):
             continue
+
         name = word.partition(":")[0].removeprefix("core/")
         if name in DEPRECATED:
             print(f"DEPRECATION WARNING: '{name}' is deprecated and will soon be removed.")
+
         name = DEPRECATED.get(name, name)
         if name not in KNOWN:
             print(f"Addon {name} was not found in any repository", file=sys.stderr)
             sys.exit(1)
+
         found.append(name)
+
     return found
 
 
 def _apply(name: str) -> None:
     if name == "registry" and "hostpath-storage" not in enabled():
         _apply("hostpath-storage")
-    done = services.kubectl("apply", "--server-side", "--validate=false", "-f", "-", given=_manifest(name))
+
+    done = services.kubectl(
+        "apply", "--server-side", "--validate=false", "-f", "-", given=_manifest(name)
+    )
     if done.returncode != 0:
         stop(done.stderr, 1)
+
     if name == "dns":
         if not services.argument_of("kubelet", "--cluster-dns"):
             print("Restarting kubelet", flush=True)
@@ -99,18 +115,27 @@ def _apply(name: str) -> None:
 
 
 def _tell_all_kubelets() -> None:
-    """Let all nodes have the arguments, and restart kubelite: the API server, too (actions/common/utils.sh:399-423)."""
+    """Let all nodes have the arguments, and restart kubelite: the API server, too
+    (actions/common/utils.sh:399-423).
+    """
     listed = services.kubectl("get", "nodes", "-o", "json").stdout
     found = [each for item in json.loads(listed)["items"] for each in item["status"]["addresses"]]
-    for address in {each["address"] for each in found if each["type"] == "InternalIP"} - set(addresses()):
+    for address in {each["address"] for each in found if each["type"] == "InternalIP"} - set(
+        addresses()
+    ):
         clustering.configure(address, DNS_ARGUMENTS)
     services.configure_kubelet(DNS_ARGUMENTS)
     services.wait_for_api()
 
 
 def _choose_driver(words: Sequence[str]) -> str:
-    """Return whose driver GPUs get: unless a flag says so, what this host has counts for all (addons/nvidia/enable)."""
-    given = next((word.partition("=")[2] for word in words if word.startswith("--gpu-operator-driver=")), "auto")
+    """Return whose driver GPUs get: unless a flag says so, what this host has counts for all
+    (addons/nvidia/enable).
+    """
+    given = next(
+        (word.partition("=")[2] for word in words if word.startswith("--gpu-operator-driver=")),
+        "auto",
+    )
     if given != "auto":
         return given
     gpus = BED / "gpus"

@@ -1,6 +1,8 @@
-"""The cluster agent: joins are asked of it on port 25000. Run as a service: `python3 -m standin.agent`.
+"""The cluster agent: joins are asked of it on port 25000. Run as a service: `python3 -m
+standin.agent`.
 
-Its answers and their order are canonical/microk8s-cluster-agent's (pkg/api/v2/join.go); what it sends is of the bed.
+Its answers and their order are canonical/microk8s-cluster-agent's (pkg/api/v2/join.go); what it
+sends is of the bed.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ class Refused(Exception):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """POST /cluster/api/v2.0/join, /standin/member of a control plane that joins, /standin/kubelet of one with news."""
+    """POST /cluster/api/v2.0/join, /standin/member of a control plane that joins, /standin/kubelet
+    of one with news.
+    """
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -42,6 +46,7 @@ class Handler(BaseHTTPRequestHandler):
             answer, status = {"error": message[:1].upper() + message[1:]}, refused.status
         except store.StoreError as error:
             answer, status = {"error": f"failed to retrieve dqlite cluster nodes: {error}"}, 500
+
         payload = json.dumps(answer).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(payload)))
@@ -52,7 +57,10 @@ class Handler(BaseHTTPRequestHandler):
         with LOCK:
             if self.path == "/cluster/api/v2.0/join":
                 return _join(body, remote, self.headers["Host"].rpartition(":")[0])
-            if self.path.startswith("/standin/") and body.get("key") == (CERTS / "ca.key").read_text():
+            if (
+                self.path.startswith("/standin/")
+                and body.get("key") == (CERTS / "ca.key").read_text()
+            ):
                 if self.path == "/standin/member":
                     return {"initial": store.add(f"{remote}:{STORE_PORT}")}
                 services.configure_kubelet(body["arguments"])
@@ -65,28 +73,39 @@ def _join(body: dict[str, Any], remote: str, contacted: str) -> dict[str, Any]:
         raise Refused(500, "invalid token")
     if remote == contacted:
         raise Refused(503, f"the joining node has the same IP ({contacted}) as the node we contact")
+
     name = body["hostname"]
-    preferred = services.argument_of("kube-apiserver", "--kubelet-preferred-address-types").split(",")
+    preferred = services.argument_of("kube-apiserver", "--kubelet-preferred-address-types").split(
+        ","
+    )
     if preferred.index("InternalIP") > preferred.index("Hostname") and not _resolves(name, remote):
-        message = f'the hostname ({name}) of the joining node does not resolve to the IP "{remote}". Refusing join'
+        message = (
+            f"the hostname ({name}) of the joining node does not resolve to the IP "
+            f'"{remote}". Refusing join'
+        )
         raise Refused(400, message)
     if any(member["Address"].startswith(f"{remote}:") for member in store.members()):
         raise Refused(504, f"the joining node ({remote}) is already known to dqlite")
+
     is_alone = store.own_address().startswith("127.")
     if is_alone:
         store.leave_loopback(f"{contacted}:{STORE_PORT}")
+
     if (not body["worker"] and store.steady()) or is_alone:
         services.restart("dqlite")
         services.wait_for_api()
         store.write_files()
         services.restart("kine")
+
     lock("no-cert-reissue")
     found = installed()
     assert found is not None
     names = CA_FILES if not body["worker"] else ("ca.crt",)
     files = {file: (CERTS / file).read_text() for file in names}
-    # A worker's certificates are signed for it; with AlwaysAllow the CA's key is no more than they are.
+    # A worker's certificates are signed for it; with AlwaysAllow the CA's key is no more than they
+    # are.
     signing = {"ca.key": (CERTS / "ca.key").read_text()} if body["worker"] else {}
+
     return {
         "version": found.version,
         "files": files,
@@ -108,18 +127,23 @@ def _keep_roles() -> None:
     was_voter = True
     while True:
         try:
-            # A join gives this node another address: what was asked before would put the former one back.
+            # A join gives this node another address: what was asked before would put the former one
+            # back.
             with LOCK:
                 store.write_files()
+
             is_voter = store.is_voter()
             if is_voter and not was_voter:
-                # It stays with whom it asked first, who can be dead without a word: from now on it asks this node.
+                # It stays with whom it asked first, who can be dead without a word: from now on it
+                # asks this node.
                 with LOCK:
                     services.restart("kine")
+
             was_voter = is_voter
             store.adjust_roles()
         except store.StoreError as error:
             print(error, flush=True)
+
         time.sleep(1)
 
 

@@ -23,16 +23,40 @@ def produce() -> None:
     CERTS.mkdir(parents=True, exist_ok=True)
     for name in ("ca", "front-proxy-ca"):
         _openssl(
-            *("req", "-x509", "-new", "-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"),
-            *("-keyout", str(CERTS / f"{name}.key"), "-out", str(CERTS / f"{name}.crt"), "-days", str(10 * YEAR)),
-            *("-subj", "/CN=10.152.183.1", "-addext", "keyUsage=critical,keyCertSign,cRLSign,digitalSignature"),
+            *(
+                "req",
+                "-x509",
+                "-new",
+                "-nodes",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:prime256v1",
+            ),
+            *(
+                "-keyout",
+                str(CERTS / f"{name}.key"),
+                "-out",
+                str(CERTS / f"{name}.crt"),
+                "-days",
+                str(10 * YEAR),
+            ),
+            *(
+                "-subj",
+                "/CN=10.152.183.1",
+                "-addext",
+                "keyUsage=critical,keyCertSign,cRLSign,digitalSignature",
+            ),
         )
+
     _openssl("genrsa", "-traditional", "-out", str(CERTS / "serviceaccount.key"), "2048")
     produce_for_this_node()
 
 
 def produce_for_this_node() -> None:
-    """Sign with the CA that is there what this node's programs serve and log in with, and write their kubeconfigs."""
+    """Sign with the CA that is there what this node's programs serve and log in with, and write
+    their kubeconfigs.
+    """
     server()
     front_proxy()
     client("apiserver-kubelet-client", "kube-apiserver-kubelet-client", "system:masters")
@@ -49,7 +73,13 @@ def produce_for_this_node() -> None:
 
 def server(days: int = YEAR) -> None:
     """Make server.crt, which nothing renews (canonical/microk8s#5576)."""
-    names = [node_name(), socket.gethostname(), "kubernetes", "kubernetes.default", "kubernetes.default.svc"]
+    names = [
+        node_name(),
+        socket.gethostname(),
+        "kubernetes",
+        "kubernetes.default",
+        "kubernetes.default.svc",
+    ]
     names += ["kubernetes.default.svc.cluster.local", "localhost"]
     found = [f"DNS:{name}" for name in dict.fromkeys(names)]
     found += [f"IP:{address}" for address in ("127.0.0.1", API_SERVICE, *addresses(), *_extra())]
@@ -72,19 +102,26 @@ def kubelet_server() -> None:
 def kubeconfig(name: str) -> None:
     """Write credentials/NAME.config, for the API at loopback: workers have a proxy there."""
     CREDENTIALS.mkdir(parents=True, exist_ok=True)
-    cluster = {"server": f"https://127.0.0.1:{API_PORT}", "certificate-authority-data": _base64(CERTS / "ca.crt")}
+    cluster = {
+        "server": f"https://127.0.0.1:{API_PORT}",
+        "certificate-authority-data": _base64(CERTS / "ca.crt"),
+    }
     user = {
         "client-certificate-data": _base64(CERTS / f"{name}.crt"),
         "client-key-data": _base64(CERTS / f"{name}.key"),
     }
+
     document = {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "microk8s-cluster", "cluster": cluster}],
         "users": [{"name": "admin", "user": user}],
-        "contexts": [{"name": "microk8s", "context": {"cluster": "microk8s-cluster", "user": "admin"}}],
+        "contexts": [
+            {"name": "microk8s", "context": {"cluster": "microk8s-cluster", "user": "admin"}}
+        ],
         "current-context": "microk8s",
     }
+
     path = CREDENTIALS / f"{name}.config"
     path.touch(mode=0o660)
     path.write_text(yaml.safe_dump(document, sort_keys=False))
@@ -103,7 +140,10 @@ def _extra() -> list[str]:
 
 def _sign(name: str, subject: str, authority: str, names: str, days: int) -> None:
     extensions = "basicConstraints=CA:FALSE\nkeyUsage=digitalSignature,keyEncipherment\n"
-    extensions += "extendedKeyUsage=serverAuth,clientAuth\n" + (f"subjectAltName={names}\n" if names else "")
+    extensions += "extendedKeyUsage=serverAuth,clientAuth\n" + (
+        f"subjectAltName={names}\n" if names else ""
+    )
+
     with tempfile.TemporaryDirectory() as directory:
         request, wish = Path(directory) / "request", Path(directory) / "extensions"
         wish.write_text(extensions)
@@ -111,10 +151,26 @@ def _sign(name: str, subject: str, authority: str, names: str, days: int) -> Non
             *("req", "-new", "-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"),
             *("-keyout", str(CERTS / f"{name}.key"), "-out", str(request), "-subj", subject),
         )
-        signed_by = ("-CA", str(CERTS / f"{authority}.crt"), "-CAkey", str(CERTS / f"{authority}.key"))
-        # No file of serial numbers: a host that loses its power would keep an empty one, and sign nothing more.
+
+        signed_by = (
+            "-CA",
+            str(CERTS / f"{authority}.crt"),
+            "-CAkey",
+            str(CERTS / f"{authority}.key"),
+        )
+
+        # No file of serial numbers: a host that loses its power would keep an empty one, and sign
+        # nothing more.
         _openssl(
-            *("x509", "-req", "-in", str(request), *signed_by, "-set_serial", f"0x{secrets.token_hex(16)}"),
+            *(
+                "x509",
+                "-req",
+                "-in",
+                str(request),
+                *signed_by,
+                "-set_serial",
+                f"0x{secrets.token_hex(16)}",
+            ),
             *("-days", str(days)),
             *("-extfile", str(wish), "-out", str(CERTS / f"{name}.crt")),
         )
@@ -132,5 +188,12 @@ def _openssl(*arguments: str) -> None:
 
 def enddate(name: str) -> str:
     """Return when a certificate ends, as openssl prints it."""
-    command: Sequence[str] = ["openssl", "x509", "-enddate", "-noout", "-in", str(CERTS / f"{name}.crt")]
+    command: Sequence[str] = [
+        "openssl",
+        "x509",
+        "-enddate",
+        "-noout",
+        "-in",
+        str(CERTS / f"{name}.crt"),
+    ]
     return subprocess.check_output(command, text=True).strip().partition("=")[2]

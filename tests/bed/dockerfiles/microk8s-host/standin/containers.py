@@ -22,7 +22,9 @@ def remove_all() -> None:
 
 def wait() -> None:
     """Wait until containerd answers."""
-    wait_until(lambda: _ctr("plugins", "ls").count("io.containerd.grpc.v1") > 0 and CONTAINERD.exists(), 30)
+    wait_until(
+        lambda: _ctr("plugins", "ls").count("io.containerd.grpc.v1") > 0 and CONTAINERD.exists(), 30
+    )
 
 
 def _ctr(*arguments: str) -> str:

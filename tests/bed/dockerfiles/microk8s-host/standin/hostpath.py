@@ -1,4 +1,6 @@
-"""Volumes of the class microk8s-hostpath: the bed's provisioner, told of this node. `python3 -m standin.hostpath`."""
+"""Volumes of the class microk8s-hostpath: the bed's provisioner, told of this node. `python3 -m
+standin.hostpath`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ CONFIG = Path("/run/hostpath.json")
 
 def main() -> None:
     pair = {"cert": str(CERTS / "kubelet.crt"), "key": str(CERTS / "kubelet.key")}
-    CONFIG.write_text(json.dumps({"api": f"https://127.0.0.1:{API_PORT}", "ca": str(CERTS / "ca.crt"), **pair}))
+    CONFIG.write_text(
+        json.dumps({"api": f"https://127.0.0.1:{API_PORT}", "ca": str(CERTS / "ca.crt"), **pair})
+    )
     os.execv("/opt/bed/provisioner", ["provisioner", node_name(), str(CONFIG)])
 
 

@@ -1,4 +1,6 @@
-"""The launch configuration: read once, at the installation; a wrong one fails it (pkg/k8sinit/schema.go)."""
+"""The launch configuration: read once, at the installation; a wrong one fails it
+(pkg/k8sinit/schema.go).
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,20 @@ from standin import addons, clustering, services
 from standin.places import ARGS, CERTS, COMMON, PERSISTENT_TOKENS
 
 # The first that is found is the only one that is read.
-FILES = (Path("/etc/microk8s.yaml"), Path("/root/snap/microk8s/common/.microk8s.yaml"), COMMON / ".microk8s.yaml")
+FILES = (
+    Path("/etc/microk8s.yaml"),
+    Path("/root/snap/microk8s/common/.microk8s.yaml"),
+    COMMON / ".microk8s.yaml",
+)
 # microk8s-resources/microk8s.default.yaml.
-DEFAULT = {"version": "0.1.0", "extraKubeletArgs": addons.DNS_ARGUMENTS, "addons": [{"name": "dns"}]}
+DEFAULT = {
+    "version": "0.1.0",
+    "extraKubeletArgs": addons.DNS_ARGUMENTS,
+    "addons": [{"name": "dns"}],
+}
 VERSIONS = ("0.1.0", "0.2.0")
-# Its copy, until it was applied: the cluster agent goes on with it after a boot (cmd/cluster-agent.go).
+# Its copy, until it was applied: the cluster agent goes on with it after a boot
+# (cmd/cluster-agent.go).
 TODO = COMMON / "etc/launcher/install.yaml"
 OF_SERVICE = {
     "extraKubeletArgs": "kubelet",
@@ -25,7 +36,15 @@ OF_SERVICE = {
     "extraContainerdEnv": "containerd-env",
 }
 KEYS = {
-    *("version", "join", "persistentClusterToken", "addons", "containerdRegistryConfigs", "extraSANs", "extraCNIEnv"),
+    *(
+        "version",
+        "join",
+        "persistentClusterToken",
+        "addons",
+        "containerdRegistryConfigs",
+        "extraSANs",
+        "extraCNIEnv",
+    ),
     *("extraConfigFiles", "addonRepositories", *OF_SERVICE),
 }
 
@@ -38,7 +57,9 @@ def read() -> dict[str, Any]:
         raise ValueError(f"invalid configuration version in {path}")
     unknown = sorted(set(document) - KEYS)
     if unknown:
-        raise ValueError(f"failed to parse {path}: field {unknown[0]} not found in type k8sinit.Configuration")
+        raise ValueError(
+            f"failed to parse {path}: field {unknown[0]} not found in type k8sinit.Configuration"
+        )
     return document
 
 
@@ -59,16 +80,20 @@ def before_start(document: dict[str, Any]) -> None:
     """Do what is done before any service runs, and note the rest."""
     TODO.parent.mkdir(parents=True, exist_ok=True)
     TODO.write_text(yaml.safe_dump(document))
+
     for key, service in OF_SERVICE.items():
         for flag, value in (document.get(key) or {}).items():
             services.set_argument(service, flag, value)
+
     for host, text in (document.get("containerdRegistryConfigs") or {}).items():
         directory = ARGS / "certs.d" / host
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "hosts.toml").write_text(text)
+
     if document.get("extraSANs"):
         CERTS.mkdir(parents=True, exist_ok=True)
         (CERTS / "extra-sans.txt").write_text("\n".join(document["extraSANs"]))
+
     if document.get("persistentClusterToken"):
         PERSISTENT_TOKENS.parent.mkdir(parents=True, exist_ok=True)
         PERSISTENT_TOKENS.write_text(document["persistentClusterToken"] + "\n")

@@ -1,4 +1,6 @@
-"""The command `microk8s`: which of its commands does what. `python3 -m standin.microk8s COMMAND...`."""
+"""The command `microk8s`: which of its commands does what. `python3 -m standin.microk8s
+COMMAND...`.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,11 @@ from standin.places import (
 # What somebody asks of a control plane that is to be used.
 USES = ("add-node", "dbctl", "enable", "reset", "status")
 BACKUP = DATA / "certs-backup"
-CERTIFICATES = {"ca.crt": "CA", "server.crt": "server", "front-proxy-client.crt": "front proxy client"}
+CERTIFICATES = {
+    "ca.crt": "CA",
+    "server.crt": "server",
+    "front-proxy-client.crt": "front proxy client",
+}
 
 
 def config(words: Sequence[str]) -> None:
@@ -83,14 +89,24 @@ def start_all(words: Sequence[str]) -> None:
 def reset(words: Sequence[str]) -> None:
     """Reset a single node; with several nothing is done, and the code is 0."""
     if is_worker():
-        stop("This MicroK8s deployment is acting as a node in a cluster.\nPlease use the master node.", 1)
+        stop(
+            "This MicroK8s deployment is acting as a node in a cluster.\nPlease use the master "
+            "node.",
+            1,
+        )
+
     need_root()
     listed = services.kubectl("get", "nodes", "-o", "name").stdout.split()
     if not listed:
         stop("Failed to query the cluster nodes.", 1)
+
     if len(listed) > 1:
-        print("This is a multi-node MicroK8s deployment. Reset is applicable for single node clusters.")
+        print(
+            "This is a multi-node MicroK8s deployment. Reset is applicable for single node "
+            "clusters."
+        )
         stop("Please remove all joined nodes before calling reset.", 0)
+
     services.stop()
     clustering.start_afresh()
 
@@ -103,18 +119,26 @@ def refresh_certs(words: Sequence[str]) -> None:
             days = (time.mktime(time.strptime(ends, "%b %d %H:%M:%S %Y %Z")) - time.time()) // 86400
             print(f"The {title} certificate will expire in {int(days)} days.")
         return
-    wish = next((words[index + 1] for index, word in enumerate(words[:-1]) if word in ("-e", "--cert")), "")
+
+    wish = next(
+        (words[index + 1] for index, word in enumerate(words[:-1]) if word in ("-e", "--cert")), ""
+    )
     if wish not in CERTIFICATES:
-        stop("Please use one of the following options: ca.crt, server.crt, front-proxy-client.crt", 1)
+        stop(
+            "Please use one of the following options: ca.crt, server.crt, front-proxy-client.crt", 1
+        )
+
     print(f"Taking a backup of the current certificates under {BACKUP}/")
     subprocess.run(["cp", "-r", str(CERTS), str(BACKUP)], check=True)
     print("Creating new certificates")
+
     if wish == "server.crt":
         certs.server()
     elif wish == "front-proxy-client.crt":
         certs.front_proxy()
     else:
         certs.produce()
+
     print("Restarting service kubelite.")
     services.restart(*services.KUBELITE)
     print("Restarting service cluster-agent.")
@@ -129,15 +153,23 @@ def dbctl(words: Sequence[str]) -> None:
     backup = parser.add_subparsers(required=True).add_parser("backup")
     backup.add_argument("-o", default=time.strftime("backup-%Y-%m-%d-%H-%M-%S"))
     name = parser.parse_args(words).o.removesuffix(".tar.gz")
+
     while True:
         try:
             store.ask("kv/put", {"key": "YmFja3Vw", "value": ""})
             break
         except store.StoreError:
             time.sleep(1)
+
     # 1: a file changed while it was read, as those of a database that runs do.
-    if subprocess.run(["tar", "-czf", f"{name}.tar.gz", "-C", str(BACKEND), "."], check=False).returncode > 1:
+    if (
+        subprocess.run(
+            ["tar", "-czf", f"{name}.tar.gz", "-C", str(BACKEND), "."], check=False
+        ).returncode
+        > 1
+    ):
         stop("The backup failed.", 1)
+
     print(f"The backup is: {name}.tar.gz")
 
 
@@ -145,15 +177,26 @@ def inspect(words: Sequence[str]) -> None:
     """Look at services and at the CA alone; a WARNING changes no code."""
     need_root()
     print("Inspecting system")
-    if subprocess.check_output(["iptables", "-S", "FORWARD"], text=True).startswith("-P FORWARD DROP"):
-        print("WARNING:  IPtables FORWARD policy is DROP. Consider enabling traffic forwarding with: ", end="")
+    if subprocess.check_output(["iptables", "-S", "FORWARD"], text=True).startswith(
+        "-P FORWARD DROP"
+    ):
+        print(
+            "WARNING:  IPtables FORWARD policy is DROP. Consider enabling traffic forwarding with: ",
+            end="",
+        )
         print("sudo iptables -P FORWARD ACCEPT")
-    print("Building the report tarball\n  Report tarball is at /var/snap/microk8s/current/inspection-report.tar.gz")
+
+    print(
+        "Building the report tarball\n  Report tarball is at "
+        "/var/snap/microk8s/current/inspection-report.tar.gz"
+    )
 
 
 def images(words: Sequence[str]) -> None:
     """Import images; the code is 0 whatever comes of it."""
-    done = subprocess.run(["ctr", "--address", str(CONTAINERD), "-n", "k8s.io", "images", *words], text=True)
+    done = subprocess.run(
+        ["ctr", "--address", str(CONTAINERD), "-n", "k8s.io", "images", *words], text=True
+    )
     if done.returncode != 0:
         print("Failed to import images")
 
@@ -188,7 +231,11 @@ COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
 
 def main(words: Sequence[str]) -> None:
     if not words or words[0] not in COMMANDS:
-        stop(f"{words[0] if words else ''} not a valid command.\nAvailable subcommands are: {' '.join(COMMANDS)}", 1)
+        stop(
+            f"{words[0] if words else ''} not a valid command.\nAvailable subcommands are: "
+            f"{' '.join(COMMANDS)}",
+            1,
+        )
     if words[0] in USES:
         services.need_control()
     COMMANDS[words[0]](words[1:])

@@ -1,4 +1,5 @@
-"""What plays calico: every node's pods have addresses of their own, and every host knows the way to the others'.
+"""What plays calico: every node's pods have addresses of their own, and every host knows the way to
+the others'.
 
 Run as a service: `python3 -m standin.network`.
 """
@@ -17,7 +18,8 @@ from standin.services import kubectl, kubectl_command
 
 CONFIG = Path("/etc/cni/net.d/10-standin.conflist")
 ENDPOINTS = ARGS / "traefik/provider.yaml"
-# An image that every node pulls before its pods have a network, as calico/cni is; without this file, nothing is pulled.
+# An image that every node pulls before its pods have a network, as calico/cni is; without this
+# file, nothing is pulled.
 IMAGE = BED / "network-image"
 DAEMON_SET = Path("/opt/bed/manifests/calico.yaml")
 WAIT_SECONDS = 3600
@@ -29,9 +31,12 @@ def main() -> None:
         text = DAEMON_SET.read_text().replace("${IMAGE}", IMAGE.read_text().strip())
         asked = ("apply", "--server-side", "--force-conflicts", "--validate=false", "-f", "-")
         wait_until(lambda: kubectl(*asked, given=text).returncode == 0, WAIT_SECONDS)
+
     while True:
         # It follows: to ask every second took a tenth of a CPU, on every host.
-        command = kubectl_command("get", "nodes", "--watch", "--output-watch-events", "--output", "json")
+        command = kubectl_command(
+            "get", "nodes", "--watch", "--output-watch-events", "--output", "json"
+        )
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watch:
             for line in watch.stdout or ():
                 event = json.loads(line)
@@ -39,19 +44,24 @@ def main() -> None:
                 if node["kind"] != "Node":
                     watch.terminate()
                     break
+
                 nodes[node["metadata"]["name"]] = node
                 if event["type"] == "DELETED":
                     del nodes[node["metadata"]["name"]]
                 else:
                     _learn(node)
+
                 _write_endpoints(list(nodes.values()))
+
         nodes.clear()
         time.sleep(1)
 
 
 def _learn(node: dict[str, Any]) -> None:
     pods = node["spec"].get("podCIDR")
-    address = next((one["address"] for one in node["status"]["addresses"] if one["type"] == "InternalIP"), None)
+    address = next(
+        (one["address"] for one in node["status"]["addresses"] if one["type"] == "InternalIP"), None
+    )
     if not pods or not address:
         return
     if node["metadata"]["name"] == node_name():
@@ -74,7 +84,18 @@ def _configure(pods: str) -> None:
 def _is_pulled() -> bool:
     if not IMAGE.exists():
         return True
-    command = ["ctr", "--address", str(CONTAINERD), "--namespace", "k8s.io", "images", "ls", "--quiet"]
+
+    command = [
+        "ctr",
+        "--address",
+        str(CONTAINERD),
+        "--namespace",
+        "k8s.io",
+        "images",
+        "ls",
+        "--quiet",
+    ]
+
     listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout.split()
     return IMAGE.read_text().strip() in listed
 
@@ -113,8 +134,13 @@ def _network(pods: str) -> dict[str, Any]:
         "isGateway": True,
         "ipMasq": True,
         "hairpinMode": True,
-        "ipam": {"type": "host-local", "ranges": [[{"subnet": pods}]], "routes": [{"dst": "0.0.0.0/0"}]},
+        "ipam": {
+            "type": "host-local",
+            "ranges": [[{"subnet": pods}]],
+            "routes": [{"dst": "0.0.0.0/0"}],
+        },
     }
+
     ports = {"type": "portmap", "capabilities": {"portMappings": True}}
     return {"cniVersion": "0.4.0", "name": "standin", "plugins": [bridge, ports]}
 

@@ -51,7 +51,9 @@ CHANNELS = {
 
 @dataclass(frozen=True)
 class Installed:
-    """The snap, as snapd knows it: what it tracks is "-" of a file; `disabled` are the daemons that no boot starts."""
+    """The snap, as snapd knows it: what it tracks is "-" of a file; `disabled` are the daemons that
+    no boot starts.
+    """
 
     version: str
     revision: str
@@ -92,7 +94,9 @@ def node_name() -> str:
 
 
 def addresses() -> list[str]:
-    """Return this machine's addresses as `add-node` lists them: Docker's bridge is the first where there is one."""
+    """Return this machine's addresses as `add-node` lists them: Docker's bridge is the first where
+    there is one.
+    """
     links = json.loads(subprocess.check_output(["ip", "-json", "-4", "address"]))
     found = [
         (link["ifname"], address["local"])

@@ -1,4 +1,5 @@
-"""A worker's way to the API servers: port 16443 of loopback leads to whichever control plane answers.
+"""A worker's way to the API servers: port 16443 of loopback leads to whichever control plane
+answers.
 
 Run as a service: `python3 -m standin.proxy`.
 """
@@ -21,7 +22,9 @@ async def main() -> None:
 async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     for address in json.loads(ENDPOINTS.read_text())["servers"]:
         try:
-            far_reader, far_writer = await asyncio.wait_for(asyncio.open_connection(address, API_PORT), 2)
+            far_reader, far_writer = await asyncio.wait_for(
+                asyncio.open_connection(address, API_PORT), 2
+            )
         except (OSError, asyncio.TimeoutError):
             continue
         await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))

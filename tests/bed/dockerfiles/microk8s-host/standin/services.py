@@ -1,4 +1,6 @@
-"""The snap's services: which run on this node, from the files in args/, which are read only when one starts."""
+"""The snap's services: which run on this node, from the files in args/, which are read only when
+one starts.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +39,17 @@ UNIT = "/opt/bed/unit"
 PREFIX = "microk8s."
 # What a snap's service is here; MicroK8s runs Kubernetes' own in one process.
 KUBELITE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy")
-CONTROL = ("dqlite", "kine", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cluster-agent")
+CONTROL = (
+    "dqlite",
+    "kine",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "cluster-agent",
+)
 NODE = ("containerd", "sideload", "network", "kubelet", "kube-proxy", "hostpath", "nvidia")
-# What runs where a host has nothing to do but to join another one. The real one starts all, to stop it again then.
+# What runs where a host has nothing to do but to join another one. The real one starts all, to stop
+# it again then.
 WAITING = ("containerd", "sideload", "kubelet")
 OF_SERVICE = {
     "daemon-containerd": ("containerd", "sideload"),
@@ -72,7 +82,9 @@ def start(*names: str) -> None:
             unlock("stopped.lock")
         if name in expected():
             environ = {**os.environ, **_environ(name)}
-            subprocess.run([UNIT, "start", PREFIX + name, *_COMMANDS[name]()], check=True, env=environ)
+            subprocess.run(
+                [UNIT, "start", PREFIX + name, *_COMMANDS[name]()], check=True, env=environ
+            )
 
 
 def stop(*names: str) -> None:
@@ -98,16 +110,25 @@ def disable(*names: str) -> None:
     """Let daemons no longer be started by boots, all by default."""
     found = installed()
     if found:
-        replace(found, disabled=tuple({*found.disabled, *(names or (*CONTROL, *NODE, "apiserver-proxy"))})).write()
+        replace(
+            found,
+            disabled=tuple({*found.disabled, *(names or (*CONTROL, *NODE, "apiserver-proxy"))}),
+        ).write()
 
 
 def wait_for_api(seconds: float = 120.0) -> bool:
     """Wait until this node's way to the API answers."""
-    return wait_until(lambda: kubectl("get", "--raw", "/readyz", seconds=5).returncode == 0, seconds)
+    return wait_until(
+        lambda: kubectl("get", "--raw", "/readyz", seconds=5).returncode == 0, seconds
+    )
 
 
-def kubectl(*arguments: str, given: str | None = None, seconds: float = 60.0) -> subprocess.CompletedProcess[str]:
-    """Run kubectl with the credentials that this node has: authorization is AlwaysAllow unless rbac is enabled."""
+def kubectl(
+    *arguments: str, given: str | None = None, seconds: float = 60.0
+) -> subprocess.CompletedProcess[str]:
+    """Run kubectl with the credentials that this node has: authorization is AlwaysAllow unless rbac
+    is enabled.
+    """
     command = kubectl_command(*arguments)
     try:
         return subprocess.run(command, input=given, capture_output=True, text=True, timeout=seconds)
@@ -148,7 +169,10 @@ def write_default_arguments() -> None:
     ARGS.mkdir(parents=True, exist_ok=True)
     for service, lines in _DEFAULTS.items():
         (ARGS / service).write_text("\n".join(lines) + "\n")
-    for host, server in (("docker.io", "https://docker.io"), ("localhost:32000", "http://localhost:32000")):
+    for host, server in (
+        ("docker.io", "https://docker.io"),
+        ("localhost:32000", "http://localhost:32000"),
+    ):
         directory = ARGS / "certs.d" / host
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "hosts.toml").write_text(f'server = "{server}"\n')
@@ -171,7 +195,9 @@ def _arguments(service: str) -> list[str]:
 
 
 def _environ(name: str) -> dict[str, str]:
-    """Return what a daemon's environment has besides: the version that a node of this channel tells."""
+    """Return what a daemon's environment has besides: the version that a node of this channel
+    tells.
+    """
     found = installed()
     environ = {"BED_VERSION": found.version} if found and name == "kubelet" else {}
     if name == "kube-apiserver":
@@ -186,7 +212,9 @@ def _environ(name: str) -> dict[str, str]:
 def _containerd() -> list[str]:
     config = ARGS / "containerd.toml"
     text = (ARGS / "containerd-template.toml").read_text()
-    config.write_text(text.replace("${SNAP_DATA}", str(DATA)).replace("${SNAP_COMMON}", str(COMMON)))
+    config.write_text(
+        text.replace("${SNAP_DATA}", str(DATA)).replace("${SNAP_COMMON}", str(COMMON))
+    )
     CONTAINERD.parent.mkdir(parents=True, exist_ok=True)
     # What a cluster itself needs; the real snap pulls it from the internet.
     subprocess.run(["/opt/bed/images", str(COMMON / "var/lib/containerd")], check=True)
@@ -202,28 +230,45 @@ def _kubelet() -> list[str]:
         f"--tls-cert-file={CERTS}/kubelet-server.crt",
         f"--tls-private-key-file={CERTS}/kubelet-server.key",
         # Of the bed: containers in a container.
-        *("--cgroup-driver=cgroupfs", "--oom-score-adj=0", "--feature-gates=KubeletInUserNamespace=true"),
+        *(
+            "--cgroup-driver=cgroupfs",
+            "--oom-score-adj=0",
+            "--feature-gates=KubeletInUserNamespace=true",
+        ),
         "--node-status-update-frequency=2s",
         # The disk is a developer's, and nobody could pull the pause image again.
         "--image-gc-high-threshold=100",
     ]
+
     return ["kubelet", *_arguments("kubelet"), *ours]
 
 
 def _api() -> list[str]:
-    return ["kube-apiserver", *_arguments("kube-apiserver"), f"--advertise-address={default_address()}"]
+    return [
+        "kube-apiserver",
+        *_arguments("kube-apiserver"),
+        f"--advertise-address={default_address()}",
+    ]
 
 
 def _proxy() -> list[str]:
     config = CREDENTIALS / "proxy.config"
     ours = [f"--hostname-override={node_name()}", "--oom-score-adj=0", "--conntrack-max-per-core=0"]
-    ours += ["--conntrack-min=0", "--conntrack-tcp-timeout-established=0s", "--conntrack-tcp-timeout-close-wait=0s"]
+    ours += [
+        "--conntrack-min=0",
+        "--conntrack-tcp-timeout-established=0s",
+        "--conntrack-tcp-timeout-close-wait=0s",
+    ]
     return ["kube-proxy", f"--kubeconfig={config}", *_arguments("kube-proxy"), *ours]
 
 
 def _kine() -> list[str]:
     address = store.own_address().rpartition(":")[0]
-    return ["kine", f"--local=http://{address}:12379", f"--cluster={DATA}/var/kubernetes/backend/cluster.yaml"]
+    return [
+        "kine",
+        f"--local=http://{address}:12379",
+        f"--cluster={DATA}/var/kubernetes/backend/cluster.yaml",
+    ]
 
 
 def _standin(module: str) -> Callable[[], list[str]]:
@@ -231,7 +276,8 @@ def _standin(module: str) -> Callable[[], list[str]]:
 
 
 def _gpus() -> list[str]:
-    """Return the device plugin, which the addon brings, for as many GPUs as this machine has by then.
+    """Return the device plugin, which the addon brings, for as many GPUs as this machine has by
+    then.
 
     Where the addon is to bring a driver, none comes: this machine has one already.
     """
@@ -315,7 +361,11 @@ _DEFAULTS: dict[str, tuple[str, ...]] = {
         "--authentication-token-webhook=true",
         "--read-only-port=0",
     ),
-    "kube-proxy": (f"--cluster-cidr={PODS}", "--proxy-mode=iptables", "--healthz-bind-address=127.0.0.1"),
+    "kube-proxy": (
+        f"--cluster-cidr={PODS}",
+        "--proxy-mode=iptables",
+        "--healthz-bind-address=127.0.0.1",
+    ),
 }
 
 

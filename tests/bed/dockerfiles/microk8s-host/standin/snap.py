@@ -13,7 +13,19 @@ from dataclasses import replace
 from pathlib import Path
 
 from standin import certs, containers, launch, network, services, snap_files, snap_info, store
-from standin.places import BED, CHANNELS, COMMON, DATA, PROGRAM, ROOT, SIDELOAD, SNAPD, Installed, installed, lock
+from standin.places import (
+    BED,
+    CHANNELS,
+    COMMON,
+    DATA,
+    PROGRAM,
+    ROOT,
+    SIDELOAD,
+    SNAPD,
+    Installed,
+    installed,
+    lock,
+)
 from standin.snap_files import AWAY, NO_STORE, VERSION, refuse, refuse_filled, refuse_task
 
 WRAPPER = '#!/bin/sh\nPYTHONPATH=/opt/bed exec python3 -u -m standin.microk8s "$@"\n'
@@ -38,29 +50,36 @@ def install(words: Sequence[str]) -> None:
     if snap_files.is_file(name):
         _install_file(name, words)
         return
+
     if snap_files.is_offline():
         refuse_filled(f'cannot install "{name}": {NO_STORE}')
+
     if name in (BASE, "snapd"):
         other = snap_files.from_store(name)
         snap_files.add(other)
         print(f"{name} {other.version} from Canonical{snap_info.tick()} installed")
         return
+
     if name != "microk8s":
         refuse(f'snap "{name}" not found')
+
     if installed():
         print("snap \"microk8s\" is already installed, see 'snap help refresh'", file=sys.stderr)
         return
+
     channel, source = _channel(words)
     _need_classic(words)
     found, revision = CHANNELS[source]
     new = Installed(found, str(revision), channel)
     SNAPD.parent.mkdir(parents=True, exist_ok=True)
+
     if shutil.disk_usage(SNAPD.parent).free < SIZE:
         file = f"/var/lib/snapd/snaps/microk8s_{new.revision}.snap.partial"
         refuse_task(
             f'Download snap "microk8s" ({new.revision}) from channel "{channel}"',
             f"write {file}: no space left on device",
         )
+
     snap_files.need_prerequisites("microk8s", BASE)
     _begin(new)
     _done(new, "installed", source)
@@ -73,25 +92,32 @@ def _install_file(path: str, words: Sequence[str]) -> None:
     revision = snap_files.revision_of(path, found.revision if found else "", dangerous=is_dangerous)
     meta = snap_files.read(path)
     tells = "" if is_dangerous else f" from Canonical{snap_info.tick()}"
+
     if meta["name"] != "microk8s":
         kind = "snapd" if meta["name"] == "snapd" else "base"
-        snap_files.add(snap_files.Other(meta["name"], meta["version"], revision, kind=kind), source=path)
+        snap_files.add(
+            snap_files.Other(meta["name"], meta["version"], revision, kind=kind), source=path
+        )
         print(f"{meta['name']} {meta['version']}{tells} installed")
         return
+
     _need_classic(words)
     snap_files.need_prerequisites("microk8s", meta["base"])
     if found is None:
         _begin(Installed(meta["version"], revision), source=path)
     else:
         _replace(found, replace(found, version=meta["version"], revision=revision), source=path)
+
     print(f"microk8s {meta['version']}{tells} installed")
 
 
 def _need_classic(words: Sequence[str]) -> None:
     if "--classic" not in words:
         refuse(
-            'This revision of snap "microk8s" was published using classic confinement and thus may perform\n'
-            "arbitrary system changes outside of the security sandbox that snaps are usually confined to,\n"
+            'This revision of snap "microk8s" was published using classic confinement and thus '
+            "may perform\n"
+            "arbitrary system changes outside of the security sandbox that snaps are usually "
+            "confined to,\n"
             "which may put your system at risk.\n\n"
             "If you understand and want to proceed repeat the command including --classic."
         )
@@ -102,7 +128,11 @@ def _begin(new: Installed, *, source: str = "") -> None:
     try:
         document = launch.read()
     except ValueError as error:
-        refuse_task('Run install hook of "microk8s" snap if present', f'run hook "install": \n-----\n{error}\n-----')
+        refuse_task(
+            'Run install hook of "microk8s" snap if present',
+            f'run hook "install": \n-----\n{error}\n-----',
+        )
+
     snap_files.keep("microk8s", new.revision, source=source, version=new.version)
     _make_directories(new)
     services.write_default_arguments()
@@ -110,8 +140,10 @@ def _begin(new: Installed, *, source: str = "") -> None:
     certs.produce()
     store.new()
     lock("ha-cluster")
+
     if launch.asks_nothing(document):
         lock(services.WAITS)
+
     new.write()
     PROGRAM.parent.mkdir(parents=True, exist_ok=True)
     PROGRAM.write_text(WRAPPER)
@@ -128,7 +160,9 @@ def _replace(found: Installed, new: Installed, *, source: str = "") -> None:
     snap_files.keep("microk8s", new.revision, source=source, version=new.version)
     services.stop()
     if new.revision != found.revision:
-        shutil.copytree(ROOT / found.revision, ROOT / new.revision, symlinks=True, dirs_exist_ok=True)
+        shutil.copytree(
+            ROOT / found.revision, ROOT / new.revision, symlinks=True, dirs_exist_ok=True
+        )
     _point(new)
     new.write()
     services.start()
@@ -145,9 +179,11 @@ def refresh(words: Sequence[str]) -> None:
         is_given = any(word.partition("=")[0] == f"--{flag}" for word in words)
         if is_given and tuple(int(part) for part in re.findall(r"\d+", version())[:2]) < HOLDS:
             refuse(f"unknown flag `{flag}'", 64)
+
     found = installed()
     if found is None:
         refuse('snap "microk8s" is not installed')
+
     if "--hold" in words or any(word.startswith("--hold=") for word in words):
         replace(found, held=True).write()
         print('General refreshes of "microk8s" held indefinitely')
@@ -156,14 +192,18 @@ def refresh(words: Sequence[str]) -> None:
         replace(found, held=False).write()
         print('Removed general refresh hold of "microk8s"')
         return
+
     if snap_files.is_offline():
         refuse_filled(f'cannot refresh "microk8s": {NO_STORE}')
+
     if found.revision.startswith("x"):
         refuse('local snap "microk8s" is unknown to the store, use --amend to proceed anyway')
+
     channel, source = _channel(words, DEFAULT if found.channel == "-" else found.channel)
     if channel == found.channel:
         print('snap "microk8s" has no updates available', file=sys.stderr)
         return
+
     told, revision = CHANNELS[source]
     new = replace(found, version=told, revision=str(revision), channel=channel)
     _replace(found, new)
@@ -175,6 +215,7 @@ def remove(words: Sequence[str]) -> None:
         # It is what was asked for: exit 0 (error.go, ErrorKindSnapNotInstalled).
         print('snap "microk8s" is not installed', file=sys.stderr)
         return
+
     services.stop(*services.KUBELITE)
     services.start("containerd")
     containers.remove_all()
@@ -182,10 +223,15 @@ def remove(words: Sequence[str]) -> None:
     mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
     for mount in sorted((path for path in mounts if path.startswith(f"{ROOT}/")), reverse=True):
         subprocess.run(["umount", "-l", mount], check=False)
+
     for path in ROOT.iterdir():
-        shutil.rmtree(path, ignore_errors=True) if path.is_dir() and not path.is_symlink() else path.unlink()
+        shutil.rmtree(
+            path, ignore_errors=True
+        ) if path.is_dir() and not path.is_symlink() else path.unlink()
+
     for path in (PROGRAM, SNAPD):
         path.unlink(missing_ok=True)
+
     snap_files.forget("microk8s")
     network.forget()
     print("microk8s removed")
@@ -197,21 +243,31 @@ def control(action: Callable[..., None], *, flag: str = "") -> Callable[[Sequenc
     def act(words: Sequence[str]) -> None:
         if installed() is None:
             refuse('snap "microk8s" not found')
+
         # The snap's own name means all of them.
-        names = [word.removeprefix("microk8s.") for word in words if not word.startswith("-") and word != "microk8s"]
+        names = [
+            word.removeprefix("microk8s.")
+            for word in words
+            if not word.startswith("-") and word != "microk8s"
+        ]
+
         unknown = [name for name in names if name not in services.OF_SERVICE]
         if unknown:
             refuse(f'snap "microk8s" has no service "{unknown[0]}"')
+
         daemons = tuple(daemon for name in names for daemon in services.OF_SERVICE[name])
         if flag in words:
             services.enable(*daemons) if flag == "--enable" else services.disable(*daemons)
+
         action(*daemons)
 
     return act
 
 
 def boot(words: Sequence[str]) -> None:
-    """Start what a boot starts: all but what was disabled, and what an installation that was cut off left to do."""
+    """Start what a boot starts: all but what was disabled, and what an installation that was cut
+    off left to do.
+    """
     found = installed()
     if found is None:
         return
@@ -244,14 +300,25 @@ def _point(new: Installed) -> None:
 
 
 def _channel(words: Sequence[str], default: str = DEFAULT) -> tuple[str, str]:
-    """Return the channel that is asked for, and the open one that counts: a closed one is as the next safer one."""
-    given = next((word.partition("=")[2] for word in words if word.startswith("--channel=")), default)
+    """Return the channel that is asked for, and the open one that counts: a closed one is as the
+    next safer one.
+    """
+    given = next(
+        (word.partition("=")[2] for word in words if word.startswith("--channel=")), default
+    )
     track, _, risk = given.partition("/")
     risk = risk or "stable"
     channel = f"{track}/{risk}"
+
     if risk not in snap_info.RISKS:
-        refuse(f"requested channel \"{channel}\" is not valid (see 'snap info microk8s' for valid ones)")
-    safer = [f"{track}/{each}" for each in reversed(snap_info.RISKS[: snap_info.RISKS.index(risk) + 1])]
+        refuse(
+            f"requested channel \"{channel}\" is not valid (see 'snap info microk8s' for valid "
+            "ones)"
+        )
+
+    safer = [
+        f"{track}/{each}" for each in reversed(snap_info.RISKS[: snap_info.RISKS.index(risk) + 1])
+    ]
     found = next((each for each in safer if each in snap_info.open_channels()), None)
     if found is None:
         refuse(
@@ -259,6 +326,7 @@ def _channel(words: Sequence[str], default: str = DEFAULT) -> tuple[str, str]:
             "       Please be mindful that different tracks may include different features.\n"
             "       Get more information with 'snap info microk8s'."
         )
+
     return channel, found
 
 
@@ -281,21 +349,30 @@ ASKS = ("info", "list")
 def main(words: Sequence[str]) -> None:
     if words[:1] == ["version"]:
         # Where no daemon answers, too.
-        print(f"snap    {VERSION if version() == AWAY else version()}\nsnapd   {version()}\nseries  16")
+        print(
+            f"snap    {VERSION if version() == AWAY else version()}\nsnapd   {version()}\nseries "
+            " 16"
+        )
         return
+
     if not words or words[0] not in COMMANDS:
         refuse(f"unknown command \"{words[0] if words else ''}\", see 'snap help'.")
+
     if version() == AWAY and words[0] != "boot":
         socket = "dial unix /run/snapd.socket: connect: connection refused"
         refuse(f'cannot communicate with server: Get "http://localhost/v2/snaps": {socket}')
+
     if words[0] in ASKS:
         COMMANDS[words[0]](words[1:])
         return
+
     if os.geteuid() != 0:
         refuse("access denied (try with sudo)")
+
     if words[0] == "logs":
         snap_info.logs(words[1:])
         return
+
     with BUSY.open("w") as busy:
         try:
             fcntl.flock(busy, fcntl.LOCK_EX | fcntl.LOCK_NB)

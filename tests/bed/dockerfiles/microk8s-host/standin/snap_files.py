@@ -1,4 +1,6 @@
-"""Snaps as files, their assertions, and what snapd keeps of each: those of the other snaps are all that there is."""
+"""Snaps as files, their assertions, and what snapd keeps of each: those of the other snaps are all
+that there is.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,16 @@ MOUNTS = Path("/snap")
 # SHA3-384 of a file: its revision, of all snap-revision assertions that were acknowledged.
 ASSERTIONS = Path("/var/lib/snapd/standin-assertions.json")
 OTHERS = Path("/var/lib/snapd/standin-others.json")
-# The version of a host's snapd, unless /etc/bed/snapd has another one, or says that its daemon is away.
+# The version of a host's snapd, unless /etc/bed/snapd has another one, or says that its daemon is
+# away.
 VERSION, AWAY = "2.72", "unavailable"
 # What a squashfs begins with; here a document follows, which is its meta/snap.yaml.
 MAGIC = "hsqs\n"
 BASES = {"core22": ("20250730", "2045")}
 # What snapd says where it reaches no store.
-NO_STORE = 'Post "https://store.invalid/v2/snaps/refresh": dial tcp: lookup store.invalid: no such host'
+NO_STORE = (
+    'Post "https://store.invalid/v2/snaps/refresh": dial tcp: lookup store.invalid: no such host'
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,9 @@ def refuse(message: str, code: int = 1) -> NoReturn:
 
 
 def refuse_filled(message: str) -> NoReturn:
-    """Refuse in lines of 79 characters, as snapd folds what the daemon answers (cmd_help.go, fill)."""
+    """Refuse in lines of 79 characters, as snapd folds what the daemon answers (cmd_help.go,
+    fill).
+    """
     lines = textwrap.wrap(message, 72, break_on_hyphens=False, break_long_words=False)
     refuse("\n       ".join(lines))
 
@@ -71,23 +78,31 @@ def acknowledge(words: Sequence[str]) -> None:
     """Add the assertions of a file: `snap ack FILE`."""
     if not words:
         refuse("the required argument `<assertion file>` was not provided")
+
     try:
         text = Path(words[0]).read_text()
     except OSError as error:
         refuse(f"cannot assert: open {words[0]}: {os.strerror(error.errno or 0).lower()}")
+
     blocks = [block for block in text.split("\n\n") if block.startswith("type: ")]
     if not blocks:
-        refuse("cannot assert: cannot decode request body into assertions: parsing assertion headers")
+        refuse(
+            "cannot assert: cannot decode request body into assertions: parsing assertion headers"
+        )
+
     found = _acknowledged()
     for headers in (dict(line.split(": ", 1) for line in block.splitlines()) for block in blocks):
         if headers["type"] == "snap-revision":
             found[headers["snap-sha3-384"]] = headers["snap-revision"]
+
     ASSERTIONS.parent.mkdir(parents=True, exist_ok=True)
     ASSERTIONS.write_text(json.dumps(found))
 
 
 def revision_of(path: str, installed: str, *, dangerous: bool) -> str:
-    """Return the revision that a file becomes: its assertion's, or the next x1, x2... Refuses one without."""
+    """Return the revision that a file becomes: its assertion's, or the next x1, x2... Refuses one
+    without.
+    """
     try:
         content = Path(path).read_bytes()
     except OSError as error:
@@ -96,7 +111,9 @@ def revision_of(path: str, installed: str, *, dangerous: bool) -> str:
         return f"x{int(installed.removeprefix('x')) + 1 if installed.startswith('x') else 1}"
     revision = _acknowledged().get(digest(content))
     if revision is None:
-        refuse_filled(f'cannot find signatures with metadata for snap/component "{Path(path).name}"')
+        refuse_filled(
+            f'cannot find signatures with metadata for snap/component "{Path(path).name}"'
+        )
     return revision
 
 
@@ -109,7 +126,9 @@ def read(path: str) -> dict[str, str]:
     """Return name, version and base of a file."""
     text = Path(path).read_bytes()
     if not text.startswith(MAGIC.encode()):
-        refuse_filled(f'cannot read snap file: cannot process snap or snapdir: file "{path}" is invalid')
+        refuse_filled(
+            f'cannot read snap file: cannot process snap or snapdir: file "{path}" is invalid'
+        )
     return dict(yaml.safe_load(text.removeprefix(MAGIC.encode())))
 
 
@@ -135,10 +154,14 @@ def forget(name: str) -> None:
 
 
 def others() -> list[Other]:
-    """Return the other snaps: that of snapd is there unless the test says which snapd the machine has."""
+    """Return the other snaps: that of snapd is there unless the test says which snapd the machine
+    has.
+    """
     found = [Other(**each) for each in json.loads(OTHERS.read_text())] if OTHERS.exists() else []
     is_there = any(each.name == "snapd" for each in found) or (BED / "snapd").exists()
-    return found if is_there else [*found, Other("snapd", VERSION, "25577", "latest/stable", "snapd")]
+    return (
+        found if is_there else [*found, Other("snapd", VERSION, "25577", "latest/stable", "snapd")]
+    )
 
 
 def has(name: str) -> bool:
@@ -153,13 +176,16 @@ def add(new: Other, *, source: str = "") -> None:
 
 
 def need_prerequisites(name: str, base: str) -> None:
-    """Bring what a snap needs: its base, and beside a snapd of the distribution's that of the store."""
+    """Bring what a snap needs: its base, and beside a snapd of the distribution's that of the
+    store.
+    """
     for what, needed in (("snap base", base), ("system snap", "snapd")):
         if not needed or has(needed):
             continue
         if is_offline():
             refuse_task(
-                f'Ensure prerequisites for "{name}" are available', f'cannot install {what} "{needed}": {NO_STORE}'
+                f'Ensure prerequisites for "{name}" are available',
+                f'cannot install {what} "{needed}": {NO_STORE}',
             )
         add(from_store(needed))
 

@@ -20,11 +20,15 @@ DESCRIPTION = "MicroK8s is a small, fast, secure, single node Kubernetes that in
 
 
 def can_unicode() -> bool:
-    """Say whether signs are printed that are not ASCII: `--unicode`, else on terminals of UTF-8 (color.go)."""
+    """Say whether signs are printed that are not ASCII: `--unicode`, else on terminals of UTF-8
+    (color.go).
+    """
     for word in sys.argv:
         if word.startswith("--unicode="):
             return word.endswith("=always")
-    language = os.environ.get("LC_MESSAGES") or os.environ.get("LC_ALL") or os.environ.get("LANG") or ""
+    language = (
+        os.environ.get("LC_MESSAGES") or os.environ.get("LC_ALL") or os.environ.get("LANG") or ""
+    )
     return sys.stdout.isatty() and "UTF" in language.upper()
 
 
@@ -36,7 +40,11 @@ def tick() -> str:
 def open_channels() -> list[str]:
     """Return the channels that have something: a test may have closed some."""
     closed = BED / "closed-channels"
-    return [channel for channel in CHANNELS if not closed.exists() or channel not in closed.read_text().split()]
+    return [
+        channel
+        for channel in CHANNELS
+        if not closed.exists() or channel not in closed.read_text().split()
+    ]
 
 
 def listed(words: Sequence[str]) -> None:
@@ -47,16 +55,21 @@ def listed(words: Sequence[str]) -> None:
     ]
     found = installed()
     if found:
-        notes = ",".join([*([] if found.enabled else ["disabled"]), "classic", *(["held"] if found.held else [])])
+        notes = ",".join(
+            [*([] if found.enabled else ["disabled"]), "classic", *(["held"] if found.held else [])]
+        )
         # Who published it an assertion says.
         publisher = "-" if found.revision.startswith("x") else f"canonical{tick()}"
         rows.append(["microk8s", found.version, found.revision, found.channel, publisher, notes])
+
     rows = [row for row in rows if not names or row[0] in names]
     if not rows and names:
         snap_files.refuse("no matching snaps installed")
+
     if not rows:
         print("No snaps are installed yet. Try 'snap install hello-world'.", file=sys.stderr)
         return
+
     heading = ["Name", "Version", "Rev", "Tracking", "Publisher", "Notes"]
     print(_table([heading, *sorted(rows)], gap=2))
 
@@ -66,32 +79,49 @@ def info(words: Sequence[str]) -> None:
     found = installed()
     if names != ["microk8s"] or (snap_files.is_offline() and not found):
         snap_files.refuse(f'no snap found for "{names[0] if names else ""}"')
+
     head = [["name:", "microk8s"], ["summary:", SUMMARY]]
     is_asserted = not (found and found.revision.startswith("x"))
-    head.append(["publisher:", f"Canonical{tick()}" if is_asserted else "–" if can_unicode() else "--"])
+    head.append(
+        ["publisher:", f"Canonical{tick()}" if is_asserted else "–" if can_unicode() else "--"]
+    )
     print(_table([*head, ["license:", "Apache-2.0"]]))
     print(f"description: |\n  {DESCRIPTION}")
+
     if found:
         rows = [["tracking:", found.channel]] if found.channel != "-" else []
-        rows += [["refresh-date:", "today at 10:00 UTC"], *([["hold:", "forever"]] if found.held else [])]
+        rows += [
+            ["refresh-date:", "today at 10:00 UTC"],
+            *([["hold:", "forever"]] if found.held else []),
+        ]
         print(_table(rows))
+
     channels = [] if snap_files.is_offline() else _channels()
     if channels:
         print("channels:")
+
     if found:
         released = [""] if channels else []
-        channels.append(["installed:", found.version, *released, f"({found.revision})", SIZE, "classic"])
+        channels.append(
+            ["installed:", found.version, *released, f"({found.revision})", SIZE, "classic"]
+        )
+
     if channels:
         print(_table(channels))
 
 
 def logs(words: Sequence[str]) -> None:
-    """Print the last lines of all services, as `snap logs [-n N] microk8s` does: TIME SERVICE[PID]: MESSAGE."""
+    """Print the last lines of all services, as `snap logs [-n N] microk8s` does: TIME SERVICE[PID]:
+    MESSAGE.
+    """
     if installed() is None:
         snap_files.refuse('snap "microk8s" not found')
+
     count = int(words[words.index("-n") + 1]) if "-n" in words else 10
     said = []
-    started = [(service, daemon) for service, daemons in services.OF_SERVICE.items() for daemon in daemons]
+    started = [
+        (service, daemon) for service, daemons in services.OF_SERVICE.items() for daemon in daemons
+    ]
     for service, daemon in started:
         log, pid = Path(f"/var/log/microk8s.{daemon}.log"), Path(f"/run/unit/microk8s.{daemon}.pid")
         sender = f"microk8s.{service}[{pid.read_text().strip() if pid.exists() else 1}]"
@@ -100,12 +130,15 @@ def logs(words: Sequence[str]) -> None:
             # A line without a time is of the one before it.
             moment = found[0] if (found := CLOCK.search(line)) else moment
             said.append((moment, f"{date.today()}T{moment}Z {sender}: {line}"))
+
     for _, text in sorted(said, key=lambda entry: entry[0])[-count:]:
         print(text)
 
 
 def _channels() -> list[list[str]]:
-    """Return a row for each risk of each track: a closed one points to a safer one, or has none to point to."""
+    """Return a row for each risk of each track: a closed one points to a safer one, or has none to
+    point to.
+    """
     rows = []
     closed, none = ("↑", "–") if can_unicode() else ("^", "--")
     for track in sorted({channel.partition("/")[0] for channel in CHANNELS}, reverse=True):

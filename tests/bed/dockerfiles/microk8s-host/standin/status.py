@@ -17,9 +17,15 @@ def status(words: Sequence[str]) -> None:
     need_access()
     # The wrapper asks first, of a stopped worker too (wrappers/microk8s-status.wrapper).
     if is_worker():
-        stop("This MicroK8s deployment is acting as a node in a cluster.\nPlease use the control plane node.", 0)
+        stop(
+            "This MicroK8s deployment is acting as a node in a cluster.\nPlease use the control "
+            "plane node.",
+            0,
+        )
+
     if services.is_stopped():
         stop("microk8s is not running, try microk8s start", 0)
+
     parser = argparse.ArgumentParser(prog="microk8s status")
     parser.add_argument("--format", choices=("pretty", "yaml", "short"), default="pretty")
     parser.add_argument("-w", "--wait-ready", action="store_true")
@@ -29,12 +35,14 @@ def status(words: Sequence[str]) -> None:
     given = parser.parse_args(words)
     ready = _wait(given.timeout) if given.wait_ready else is_ready()
     enabled = addons.enabled() if ready else []
+
     if given.addon != "all":
         print("enabled" if given.addon in enabled else "disabled")
     elif given.format == "yaml" or given.yaml:
         _yaml(ready, enabled)
     else:
         _pretty(ready, enabled)
+
     if not ready:
         sys.exit(1)
 
@@ -80,6 +88,7 @@ def _pretty(ready: bool, enabled: list[str]) -> None:
     if not ready:
         print("microk8s is not running. Use microk8s inspect for a deeper inspection.")
         return
+
     members = _members()
     voters = [address for address, role in members if role == "voter"]
     standby = [address for address, role in members if role == "standby"]
@@ -88,6 +97,7 @@ def _pretty(ready: bool, enabled: list[str]) -> None:
     print(f"  datastore master nodes: {' '.join(voters) or 'none'}")
     print(f"  datastore standby nodes: {' '.join(standby) or 'none'}")
     print("addons:")
+
     for title, wanted in (("enabled", True), ("disabled", False)):
         print(f"  {title}:")
         for name, (description, _) in addons.KNOWN.items():

@@ -1,6 +1,8 @@
-"""What plays dqlite: etcd, whose members are those of the cluster. A learner of etcd is a spare of dqlite.
+"""What plays dqlite: etcd, whose members are those of the cluster. A learner of etcd is a spare of
+dqlite.
 
-dqlite has one voter until there are three nodes, then all three are (go-dqlite, roles.go); so does this.
+dqlite has one voter until there are three nodes, then all three are (go-dqlite, roles.go); so does
+this.
 """
 
 from __future__ import annotations
@@ -26,11 +28,15 @@ class StoreError(Exception):
     """The store refuses, or does not answer."""
 
 
-def ask(path: str, document: object | None = None, *, at: str = LOCAL, seconds: float = 10.0) -> dict[str, Any]:
+def ask(
+    path: str, document: object | None = None, *, at: str = LOCAL, seconds: float = 10.0
+) -> dict[str, Any]:
     """Ask etcd's JSON gateway."""
     body = json.dumps(document or {}).encode()
     try:
-        with urllib.request.urlopen(urllib.request.Request(f"{at}/v3/{path}", body), timeout=seconds) as answer:
+        with urllib.request.urlopen(
+            urllib.request.Request(f"{at}/v3/{path}", body), timeout=seconds
+        ) as answer:
             found: dict[str, Any] = json.load(answer)
             return found
     except urllib.error.HTTPError as error:
@@ -39,34 +45,50 @@ def ask(path: str, document: object | None = None, *, at: str = LOCAL, seconds: 
         raise StoreError(str(error)) from error
 
 
-def ask_cluster(path: str, document: object | None = None, *, elsewhere: bool = False) -> dict[str, Any]:
-    """Ask this node's etcd unless `elsewhere`, or another member's: a learner answers nothing about its cluster."""
+def ask_cluster(
+    path: str, document: object | None = None, *, elsewhere: bool = False
+) -> dict[str, Any]:
+    """Ask this node's etcd unless `elsewhere`, or another member's: a learner answers nothing about
+    its cluster.
+    """
     first = StoreError("no other member answers")
     try:
         if not elsewhere:
             return ask(f"cluster/{path}", document)
     except StoreError as error:
         first = error
+
     for address in _known():
         try:
             seconds = 10 if elsewhere else 3
-            return ask(f"cluster/{path}", document, at=f"http://{address}:{STORE_CLIENTS}", seconds=seconds)
+            return ask(
+                f"cluster/{path}", document, at=f"http://{address}:{STORE_CLIENTS}", seconds=seconds
+            )
         except StoreError:
             continue
+
     raise first
 
 
 def _known() -> list[str]:
     """Return the hosts of the members, as this node knew them last."""
     joins, listed = BACKEND / "joins", BACKEND / "cluster.yaml"
-    found = [member["Address"] for member in yaml.safe_load(listed.read_text())] if listed.exists() else []
-    found += [part.partition("=")[0] for part in joins.read_text().split(",")] if joins.exists() else []
+    found = (
+        [member["Address"] for member in yaml.safe_load(listed.read_text())]
+        if listed.exists()
+        else []
+    )
+    found += (
+        [part.partition("=")[0] for part in joins.read_text().split(",")] if joins.exists() else []
+    )
     own = own_address()
     return [address.rpartition(":")[0] for address in dict.fromkeys(found) if address != own]
 
 
 def members() -> list[Member]:
-    """Return the members as dqlite's cluster.yaml has them: Address, ID, Role (0 voter, 2 spare)."""
+    """Return the members as dqlite's cluster.yaml has them: Address, ID, Role (0 voter, 2
+    spare).
+    """
     found = ask_cluster("member/list").get("members", [])
     return [
         {
@@ -81,11 +103,17 @@ def members() -> list[Member]:
 def own_address() -> str:
     """Return where the others reach this node's store; loopback until somebody joined."""
     path = BACKEND / "info.yaml"
-    return str(yaml.safe_load(path.read_text())["Address"]) if path.exists() else f"127.0.0.1:{STORE_PORT}"
+    return (
+        str(yaml.safe_load(path.read_text())["Address"])
+        if path.exists()
+        else f"127.0.0.1:{STORE_PORT}"
+    )
 
 
 def write_files() -> None:
-    """Write cluster.yaml and info.yaml, as dqlite keeps them; this node first, so that kine asks it first."""
+    """Write cluster.yaml and info.yaml, as dqlite keeps them; this node first, so that kine asks it
+    first.
+    """
     found = sorted(members(), key=lambda member: member["Address"] != own_address())
     _write("cluster.yaml", found)
     if found and found[0]["Address"] == own_address():
@@ -93,9 +121,11 @@ def write_files() -> None:
 
 
 def _write(name: str, document: object) -> None:
-    """Write a file in one go: kine reads it every second, and knows nobody who votes while it is empty.
+    """Write a file in one go: kine reads it every second, and knows nobody who votes while it is
+    empty.
 
-    Each thread has an unfinished file of its own: the agent's two write at the same time while a node joins.
+    Each thread has an unfinished file of its own: the agent's two write at the same time while a
+    node joins.
     """
     unfinished = BACKEND / f"{name}.{threading.get_native_id()}"
     unfinished.write_text(yaml.safe_dump(document, sort_keys=False))
@@ -109,12 +139,15 @@ def new(address: str = f"127.0.0.1:{STORE_PORT}") -> None:
     member = {"Address": address, "ID": 0, "Role": 0}
     _write("info.yaml", member)
     if address.startswith("127."):
-        # An API server whose first write finds nobody who votes ends after a minute, and starts anew.
+        # An API server whose first write finds nobody who votes ends after a minute, and starts
+        # anew.
         _write("cluster.yaml", [member])
 
 
 def refuse_to_start() -> None:
-    """Note that this node's version does not work with the others': until another one is installed, nothing runs."""
+    """Note that this node's version does not work with the others': until another one is installed,
+    nothing runs.
+    """
     found = installed()
     (BACKEND / "refused").write_text(found.revision if found else "")
 
@@ -124,18 +157,35 @@ def command() -> list[str]:
     refused, found = BACKEND / "refused", installed()
     if refused.exists() and found and refused.read_text() == found.revision:
         return ["sleep", "infinity"]
+
     address = own_address()
     joins = BACKEND / "joins"
     initial = joins.read_text() if joins.exists() else f"{address}=http://{address}"
     host, beat = address.rpartition(":")[0], 500 if _is_steady() else 100
     clients = ",".join(dict.fromkeys((LOCAL, f"http://{host}:{STORE_CLIENTS}")))
+
     return [
         *("etcd", "--name", address, "--data-dir", str(BACKEND / "data"), "--unsafe-no-fsync"),
-        *("--listen-peer-urls", f"http://{address}", "--initial-advertise-peer-urls", f"http://{address}"),
-        *("--listen-client-urls", clients, "--advertise-client-urls", f"http://{host}:{STORE_CLIENTS}"),
-        *("--initial-cluster", initial, "--initial-cluster-state", "existing" if joins.exists() else "new"),
-        # A voter that is slow since this machine plays many others is no reason for an election; and one that is alone
-        # waits as long as this until it votes for itself.
+        *(
+            "--listen-peer-urls",
+            f"http://{address}",
+            "--initial-advertise-peer-urls",
+            f"http://{address}",
+        ),
+        *(
+            "--listen-client-urls",
+            clients,
+            "--advertise-client-urls",
+            f"http://{host}:{STORE_CLIENTS}",
+        ),
+        *(
+            "--initial-cluster",
+            initial,
+            "--initial-cluster-state",
+            "existing" if joins.exists() else "new",
+        ),
+        # A voter that is slow since this machine plays many others is no reason for an election;
+        # and one that is alone waits as long as this until it votes for itself.
         *("--heartbeat-interval", str(beat), "--election-timeout", str(10 * beat), "--pre-vote"),
     ]
 
@@ -145,7 +195,9 @@ def _is_steady() -> bool:
 
 
 def steady() -> bool:
-    """Let an election take its time from the next start on, since others will vote; say whether that is new."""
+    """Let an election take its time from the next start on, since others will vote; say whether
+    that is new.
+    """
     is_new = not _is_steady()
     (BACKEND / STEADY).touch()
     return is_new
@@ -155,14 +207,17 @@ def leave_loopback(address: str) -> None:
     """Let the only member be reached by others, which takes a restart of it: the caller's."""
     found = members()
     ask_cluster("member/update", {"ID": str(found[0]["ID"]), "peerURLs": [f"http://{address}"]})
-    (BACKEND / "info.yaml").write_text(yaml.safe_dump({"Address": address, "ID": found[0]["ID"], "Role": 0}))
+    (BACKEND / "info.yaml").write_text(
+        yaml.safe_dump({"Address": address, "ID": found[0]["ID"], "Role": 0})
+    )
 
 
 def add(address: str) -> str:
     """Add a spare; return what its etcd is told of the cluster.
 
-    etcd takes one learner at a time, so that others vote first; it waits until one has caught up, and all were
-    connected for 5 s, which is not long on a quiet machine. dqlite has no such rules: nobody is told of them.
+    etcd takes one learner at a time, so that others vote first; it waits until one has caught up,
+    and all were connected for 5 s, which is not long on a quiet machine. dqlite has no such rules:
+    nobody is told of them.
     """
     refused = StoreError()
 
@@ -176,10 +231,12 @@ def add(address: str) -> str:
         except StoreError as error:
             refused = error
             return False
+
         return True
 
     if not wait_until(is_added, 60):
         raise refused
+
     return ",".join(f"{member['Address']}=http://{member['Address']}" for member in members())
 
 

@@ -1,4 +1,6 @@
-"""The tokens with which nodes join: credentials/cluster-tokens.txt, one a line, `TOKEN` once or `TOKEN|EXPIRY`."""
+"""The tokens with which nodes join: credentials/cluster-tokens.txt, one a line, `TOKEN` once or
+`TOKEN|EXPIRY`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ def add(token: str, ttl: int) -> None:
 
 
 def consume(token: str) -> bool:
-    """Say whether a token is valid. One without an expiry is used up by the question, whatever comes of the join."""
+    """Say whether a token is valid. One without an expiry is used up by the question, whatever
+    comes of the join.
+    """
     lines = TOKENS.read_text().splitlines() if TOKENS.exists() else []
     lasting = [line.split("|") for line in lines if "|" in line]
     if any(found == token and int(expiry) > time.time() for found, expiry in lasting):

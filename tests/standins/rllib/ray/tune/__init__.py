@@ -1,4 +1,6 @@
-"""Stands where ray.tune is: a training prints what it was given, and fails if asked for no steps."""
+"""Stands where ray.tune is: a training prints what it was given, and fails if asked for no
+steps.
+"""
 
 from typing import Any
 

@@ -21,7 +21,9 @@ class UnrealEditorConnection:
 
 
 class StandaloneUnrealConnection:
-    """A game that is started here. Without a port it looks for a free one on ::1, as the real one."""
+    """A game that is started here. Without a port it looks for a free one on ::1, as the real
+    one.
+    """
 
     def __init__(
         self,

@@ -1,6 +1,8 @@
-"""The launcher of Schola 1.1 and later: an algorithm behind the flags, whose settings are groups of dataclasses.
+"""The launcher of Schola 1.1 and later: an algorithm behind the flags, whose settings are groups of
+dataclasses.
 
-It has the functions, flags and defaults of the real one, asks Ray for the same, and so is refused by the same Rays.
+It has the functions, flags and defaults of the real one, asks Ray for the same, and so is refused
+by the same Rays.
 """
 
 from __future__ import annotations
@@ -44,15 +46,26 @@ def make_parser() -> ArgumentParser:
     parser = ArgumentParser(prog="Launch Schola Examples with RLlib")
     parser.add_argument("-t", dest="timesteps", type=int)
     parser.add_argument("-p", "--port", type=int)
+
     for flag, default in _NUMBERS.items():
         parser.add_argument(f"--{flag}", type=type(default), default=default)
-    for flag in ("enable-checkpoints", "save-final-policy", "launch-unreal", "headless", "using-cluster"):
+
+    for flag in (
+        "enable-checkpoints",
+        "save-final-policy",
+        "launch-unreal",
+        "headless",
+        "using-cluster",
+    ):
         parser.add_argument(f"--{flag}", action="store_true")
+
     parser.add_argument("--checkpoint-dir", default="./ckpt")
     parser.add_argument("--activation", default="relu")
     algorithms = parser.add_subparsers(required=True, dest="algorithm")
+
     for name in _MODULES:
         algorithms.add_parser(name)
+
     return parser
 
 
@@ -67,13 +80,18 @@ def main_from_cli() -> Any:
 def main(args: RLlibScriptArgs) -> Any:
     """Train as was asked, on the cluster or on a Ray of its own."""
     asked = args.asked
-    ray.init(**({} if asked.using_cluster else {"num_cpus": asked.num_cpus, "num_gpus": asked.num_gpus}))
+    ray.init(
+        **({} if asked.using_cluster else {"num_cpus": asked.num_cpus, "num_gpus": asked.num_gpus})
+    )
+
     config = (
         args.algorithm_settings.rllib_config()
         .api_stack(enable_rl_module_and_learner=False, enable_env_runner_and_connector_v2=False)
         .environment("schola_env", clip_rewards=False, clip_actions=True, normalize_actions=False)
         .env_runners(num_env_runners=0, num_envs_per_env_runner=1)
-        .resources(num_cpus_for_main_process=asked.num_cpus_for_main_process, num_gpus=asked.num_gpus)
+        .resources(
+            num_cpus_for_main_process=asked.num_cpus_for_main_process, num_gpus=asked.num_gpus
+        )
         .learners(
             num_learners=asked.num_learners,
             num_cpus_per_learner=asked.num_cpus_per_learner,

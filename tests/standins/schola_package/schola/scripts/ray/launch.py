@@ -1,6 +1,7 @@
 """Schola's way into RLlib: one function that trains, and one that wraps it and waits for a key.
 
-It asks Ray for the same as the real 1.0.0, by the same methods and names, and so is refused by the same Rays.
+It asks Ray for the same as the real 1.0.0, by the same methods and names, and so is refused by the
+same Rays.
 """
 
 from __future__ import annotations
@@ -69,16 +70,28 @@ def make_parser() -> ArgumentParser:
     parser.add_argument("--learning-rate", type=float, default=0.0003)
     parser.add_argument("--checkpoint-dir", default="./ckpt")
     parser.add_argument("-p", "--port", type=int)
-    for name in ("enable-checkpoints", "save-final-policy", "launch-unreal", "headless", "disable-script"):
+
+    for name in (
+        "enable-checkpoints",
+        "save-final-policy",
+        "launch-unreal",
+        "headless",
+        "disable-script",
+    ):
         parser.add_argument(f"--{name}", action="store_true")
+
     for name in ("resume-from", "unreal-path", "map"):
         parser.add_argument(f"--{name}")
+
     for name, default in (("n-steps", 2048), ("mini-batch-size", 256), ("save-freq", 100000)):
         parser.add_argument(f"--{name}", type=int, default=default)
+
     for name in ("num-gpus", "num-cpus", "num-learners", "num-cpus-for-main-process", "fps"):
         parser.add_argument(f"--{name}", type=int)
+
     for name, default in (("num-cpus-per-learner", 1), ("num-gpus-per-learner", 0)):
         parser.add_argument(f"--{name}", type=int, default=default)
+
     return parser
 
 
@@ -87,19 +100,25 @@ def main_from_cli() -> Any:
 
 
 def main(args: RLlibArgs) -> Any:
-    """Ask the game for its agents, then train; the real one's agents play in the game, and these in nothing."""
+    """Ask the game for its agents, then train; the real one's agents play in the game, and these in
+    nothing.
+    """
     game = ScholaEnv(args.make_unreal_connection(), verbosity=0)
     names = game.agent_display_names[0]
     game.close()
     ray.init(num_cpus=args.num_cpus)
     register_env("schola_env", lambda env_config: ScholaEnv(args.make_unreal_connection()))
+
     config = (
         PPOConfig()
         .environment("schola_env", clip_rewards=False, clip_actions=True)
         .framework("torch")
         .env_runners(num_env_runners=0, rollout_fragment_length=200)
         .multi_agent(
-            policies={name: PolicySpec(observation_space=None, action_space=None) for name in set(names.values())},
+            policies={
+                name: PolicySpec(observation_space=None, action_space=None)
+                for name in set(names.values())
+            },
             policy_mapping_fn=lambda agent_id, *given, **named: names[agent_id],
             policies_to_train=None,
         )
@@ -117,7 +136,11 @@ def main(args: RLlibArgs) -> Any:
             train_batch_size=args.n_steps,
             num_sgd_iter=5,
             clip_param=0.2,
-            model={"fcnet_hiddens": args.fcnet_hiddens, "fcnet_activation": torch.nn.ReLU, "free_log_std": False},
+            model={
+                "fcnet_hiddens": args.fcnet_hiddens,
+                "fcnet_activation": torch.nn.ReLU,
+                "free_log_std": False,
+            },
         )
     )
     try:
@@ -133,7 +156,12 @@ def main(args: RLlibArgs) -> Any:
             verbose=1,
             storage_path=args.checkpoint_dir,
         )
-        print(f"Training complete: {args.timesteps} steps, Ray {ray.__version__}, {args.checkpoint_dir}")
+
+        print(
+            f"Training complete: {args.timesteps} steps, Ray {ray.__version__}, "
+            f"{args.checkpoint_dir}"
+        )
     finally:
         ray.shutdown()
+
     return results
