@@ -10,7 +10,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from trainyard_runner.wire import archive, tree
+from trainyard_runner.wire import archive, outputs, tree
 from trainyard_runner.wire.unpack import unpack
 
 END = bytes(1024)
@@ -210,22 +210,47 @@ def test_many_files_odd_names_and_locked_directories_are_removed(tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_cursor_goes_through_no_link_and_finds_its_way_back_out_of_a_directory_that_was_moved(
+def deep(root: Path) -> None:
+    """Make directories whose paths are longer than the system opens."""
+    descriptor = os.open(root, os.O_RDONLY)
+    for _ in range(30):
+        os.mkdir("d" * 200, dir_fd=descriptor)
+        below = os.open("d" * 200, os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = below
+    os.close(os.open("file", os.O_WRONLY | os.O_CREAT, dir_fd=descriptor))
+    os.close(descriptor)
+
+
+def test_a_path_that_is_too_long_is_left_out_by_name_and_the_rest_comes_home(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "a" / "b" / "c").mkdir(parents=True)
-    (tmp_path / "a" / "file").touch()
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "link").symlink_to("a")
+    source, target = tmp_path / "a", tmp_path / "b"
+    source.mkdir()
+    (source / "file").write_text("home")
+    deep(source)
+    (left_out,) = there_and_back(source, target)
+    assert left_out.is_lost
+    assert left_out.reason == "it cannot be read: File name too long"
+    assert (target / "file").read_text() == "home"
 
-    with pytest.raises(NotADirectoryError):
-        tree.Cursor(str(tmp_path / "link"))
 
-    with tree.Cursor(str(tmp_path)) as cursor:
-        with pytest.raises(NotADirectoryError):
-            cursor.to("link")
-        cursor.to("a/b/c")
-        (tmp_path / "a" / "b" / "c").rename(tmp_path / "elsewhere" / "c")
-        (tmp_path / "a" / "b" / "c").mkdir()
-        cursor.up()
-        assert sorted(os.listdir(cursor.to("a"))) == ["b", "file"]
+@pytest.mark.parametrize("name", ["", ".", "..", "/etc", "a/../..", "door/file", "a//b"])
+def test_a_file_that_a_worker_calls_removed_is_inside(tmp_path: Path, name: str) -> None:
+    outside, directory = tmp_path / "outside", tmp_path / "outputs"
+    for each in (outside, directory / "a"):
+        each.mkdir(parents=True)
+    (outside / "file").touch()
+    (directory / "door").symlink_to(outside)
+    before = sorted(tmp_path.rglob("*"))
+
+    assert outputs.apply([END], directory, removed=[name]) == []
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_what_is_too_deep_for_a_path_is_removed(tmp_path: Path) -> None:
+    root = tmp_path / "a"
+    root.mkdir()
+    deep(root)
+    tree.empty(str(root))
+    assert list(root.iterdir()) == []

@@ -2,8 +2,7 @@
 the head.
 
 Nothing is followed outside: a symbolic link is kept as a link if it stays inside the archive, and
-left out otherwise. Sockets, pipes and devices are left out. All of it by descriptor (`tree`): any
-depth, any length of path.
+left out otherwise. Sockets, pipes and devices are left out, and paths that are too long to open.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import itertools
 import os
 import posixpath
 import stat
@@ -20,10 +18,7 @@ from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from trainyard_runner.wire.tree import Cursor
-
 PART = 1024 * 1024
-LONGEST_PATH = 64 * 1024
 _BLOCK = 512
 _KINDS = {
     stat.S_IFIFO: "a pipe",
@@ -87,42 +82,33 @@ Entries = dict[str, Entry]
 
 
 def scan(root: str, prefix: str = "") -> tuple[Entries, list[LeftOut]]:
-    """Return everything below `root`, named relative to it and below `prefix`, and what is left
-    out.
+    """Return everything below `root`, and what is left out.
 
-    A directory that cannot be read is left out with everything in it. A root that is a link is not
-    followed.
+    Names are relative to `root` and below `prefix`. A directory that cannot be read is left out
+    with everything in it. A root that is a link is not followed.
     """
     found: Entries = {}
     left_out: list[LeftOut] = []
-    with contextlib.ExitStack() as stack:
+    waiting = [""]
+    while waiting:
+        inside = waiting.pop()
+        name = posixpath.join(prefix, inside) if inside else prefix
         try:
-            cursor = stack.enter_context(Cursor(root))
+            listing = _listing(posixpath.join(root, inside) if inside else root)
         except OSError as error:
-            return {}, _lost(prefix or ".", error)
+            found.pop(name, None)
+            left_out += _lost(name or ".", error)
+            continue
 
-        waiting = [""]
-        while waiting:
-            inside = waiting.pop()
-            try:
-                listing = sorted(item.name for item in os.scandir(cursor.to(inside)))
-            except OSError as error:
-                name = posixpath.join(prefix, inside)
-                found.pop(name, None)
-                left_out += _lost(name or ".", error)
-                continue
-
-            for item in listing:
-                below = posixpath.join(inside, item)
-                entry = _entry(
-                    cursor.descriptor, posixpath.join(prefix, below), root=root, inside=below
-                )
-                if isinstance(entry, LeftOut):
-                    left_out.append(entry)
-                elif entry is not None:
-                    found[entry.name] = entry
-                    if stat.S_ISDIR(entry.mode):
-                        waiting.append(below)
+        for item in listing:
+            below = posixpath.join(inside, item)
+            entry = _entry(posixpath.join(prefix, below), root=root, inside=below)
+            if isinstance(entry, LeftOut):
+                left_out.append(entry)
+            elif entry is not None:
+                found[entry.name] = entry
+                if stat.S_ISDIR(entry.mode):
+                    waiting.append(below)
 
     return found, left_out
 
@@ -133,12 +119,7 @@ def scan_one(path: str, name: str) -> tuple[Entries, list[LeftOut]]:
     What is there and cannot be brought back is lost, whatever it is.
     """
     parent, base = posixpath.split(path)
-    try:
-        with Cursor(parent) as cursor:
-            entry = _entry(cursor.descriptor, name, root=parent, inside=base)
-    except OSError as error:
-        return {}, _lost(name, error)
-
+    entry = _entry(name, root=parent, inside=base)
     if entry is None:
         return {}, []
     if isinstance(entry, LeftOut):
@@ -158,19 +139,12 @@ def parts(entries: Iterable[Entry], left_out: list[LeftOut] | None = None) -> It
     there; what is missing of one that shrinks while it is read is zeros.
     """
     pending = bytearray()
-    for root, group in itertools.groupby(entries, key=lambda entry: entry.root):
-        with contextlib.ExitStack() as stack:
-            try:
-                cursor = stack.enter_context(Cursor(root))
-            except OSError as error:
-                _missed(root, error, left_out)
-                continue
-
-            for piece in (piece for entry in group for piece in _pieces(entry, cursor, left_out)):
-                pending += piece
-                if len(pending) >= PART:
-                    yield bytes(pending)
-                    pending.clear()
+    for entry in entries:
+        for piece in _pieces(entry, left_out):
+            pending += piece
+            if len(pending) >= PART:
+                yield bytes(pending)
+                pending.clear()
 
     if pending:
         yield bytes(pending)
@@ -247,20 +221,27 @@ class Incoming:
         self._part.unlink(missing_ok=True)
 
 
-def _entry(directory: int, name: str, *, root: str, inside: str) -> Entry | LeftOut | None:
-    base = posixpath.basename(inside)
+def _listing(directory: str) -> list[str]:
+    """Return the sorted names in a directory; a link to one is an error, as in its place."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        found = os.stat(base, dir_fd=directory, follow_symlinks=False)
+        return sorted(item.name for item in os.scandir(descriptor))
+    finally:
+        os.close(descriptor)
+
+
+def _entry(name: str, *, root: str, inside: str) -> Entry | LeftOut | None:
+    path = posixpath.join(root, inside)
+    try:
+        found = os.lstat(path)
         target = None
         if stat.S_ISLNK(found.st_mode):
-            target = os.readlink(base, dir_fd=directory)
+            target = os.readlink(path)  # noqa: PTH115 - a Path would change it
     except FileNotFoundError:
         return None
     except OSError as error:
         return _lost(name, error)[0]
 
-    if len(name) > LONGEST_PATH:
-        return LeftOut(name, f"its path is longer than {LONGEST_PATH} characters", is_lost=True)
     if (kind := _KINDS.get(stat.S_IFMT(found.st_mode))) is not None:
         return LeftOut(name, kind, is_lost=False)
 
@@ -299,17 +280,14 @@ def _missed(name: str, error: OSError, left_out: list[LeftOut] | None) -> None:
         raise ChangedError(name) from error
 
 
-def _pieces(entry: Entry, cursor: Cursor, left_out: list[LeftOut] | None) -> Iterator[bytes]:
+def _pieces(entry: Entry, left_out: list[LeftOut] | None) -> Iterator[bytes]:
     if not entry.is_file:
         yield _header(entry.name, entry.mode, entry.mtime_ns, target=entry.target)
         return
 
-    directory, base = posixpath.split(entry.inside)
     try:
-        # What was a file a moment ago may be a link or a pipe by now.
-        descriptor = os.open(
-            base, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=cursor.to(directory)
-        )
+        # A file of the scan may be a link or a pipe by now.
+        descriptor = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
         _missed(entry.name, error, left_out)
         return

@@ -14,12 +14,14 @@ _GIB = 1024**3
 
 def apply(pieces: Iterable[bytes], directory: Path, *, removed: Iterable[str]) -> list[LeftOut]:
     """Bring a directory from one archive to the next; return what could not be written."""
-    with tree.Cursor(str(directory)) as cursor:
-        for name in removed:
-            parent, _, last = name.rpartition("/")
-            if last and not {"", ".", ".."} & set(name.split("/")):
-                with contextlib.suppress(OSError):  # it may be gone already
-                    tree.remove(last, dir_fd=cursor.to(parent))
+    top = directory.resolve()
+    for name in removed:
+        path = top / name
+        # A worker sends the names: none leads upwards, or through a link.
+        is_inside = not {"", ".", ".."} & set(name.split("/"))
+        if is_inside and path.parent.resolve() == path.parent:
+            with contextlib.suppress(OSError):  # it may be gone already
+                tree.remove(str(path))
     return unpack.unpack(pieces, directory)
 
 

@@ -1,6 +1,4 @@
-"""Unpack an archive that a task wrote, over what is there: nothing in it may reach outside the
-directory.
-"""
+"""Unpack an archive that a task wrote, over what is there, and never outside the directory."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from trainyard_runner.wire import tree
-from trainyard_runner.wire.archive import LONGEST_PATH, PART, LeftOut, stays_inside
+from trainyard_runner.wire.archive import PART, LeftOut, stays_inside
 
 
 def unpack(source: IO[bytes] | Iterable[bytes], directory: Path) -> list[LeftOut]:
@@ -26,32 +24,34 @@ def unpack(source: IO[bytes] | Iterable[bytes], directory: Path) -> list[LeftOut
     """
     directory.mkdir(parents=True, exist_ok=True)
     stream: Any = source if hasattr(source, "read") else _Pieces(source)
+    left_out = []
     try:
-        with (
-            tree.Cursor(str(directory)) as cursor,
-            tarfile.open(fileobj=stream, mode="r|", bufsize=PART) as archive,
-        ):
-            placing = _Placing(archive, cursor)
-            return [left_out for member in archive if (left_out := _extract(member, placing))]
-    except (
-        ValueError,
-        LookupError,
-    ) as error:  # `tarfile` does not check numbers in extended headers
+        with tarfile.open(fileobj=stream, mode="r|", bufsize=PART) as archive:
+            for member in archive:
+                reason = _extract(archive, member, str(directory))
+                if reason:
+                    is_lost = member.isreg() or member.isdir()
+                    left_out.append(LeftOut(member.name, reason, is_lost=is_lost))
+    except (ValueError, LookupError) as error:
+        # `tarfile` does not check numbers in extended headers.
         raise tarfile.ReadError(f"a damaged header: {error}") from error
 
+    return left_out
 
-def _extract(member: tarfile.TarInfo, placing: _Placing) -> LeftOut | None:
+
+def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, root: str) -> str | None:
+    """Put a member into its place; return why it was left out."""
     steps = [step for step in member.name.split("/") if step not in {"", "."}]
+    objection = _objection(member, steps)
+    if objection:
+        return objection
+
     try:
-        reason = _objection(member, steps)
-        if reason is None:
-            placing.place(member, steps)
+        _place(archive, member, root, steps)
     except (OSError, ValueError, OverflowError) as error:
-        if getattr(error, "errno", None) in {errno.ENOSPC, errno.EDQUOT}:
+        if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
             raise
-        reason = getattr(error, "strerror", None) or str(error)
-    if reason:
-        return LeftOut(member.name, reason, is_lost=member.isreg() or member.isdir())
+        return getattr(error, "strerror", None) or str(error)
     return None
 
 
@@ -62,8 +62,6 @@ def _objection(member: tarfile.TarInfo, steps: list[str]) -> str | None:
         return "a path that leads upwards"
     if "\0" in member.name:
         return "a name with a NUL character"
-    if len(member.name) > LONGEST_PATH:
-        return f"its path is longer than {LONGEST_PATH} characters"
     if member.islnk():
         return "a hard link"
     if member.issym() and not stays_inside("/".join(steps), member.linkname):
@@ -76,66 +74,45 @@ def _objection(member: tarfile.TarInfo, steps: list[str]) -> str | None:
     return "a file without a name"
 
 
-class _Placing:
-    """Puts members into their places: made under a name at the top that nobody uses, then
-    renamed.
-    """
+def _place(archive: tarfile.TarFile, member: tarfile.TarInfo, root: str, steps: list[str]) -> None:
+    # No step is a link: each one that is there gives way to a directory.
+    directory = root
+    for step in steps if member.isdir() else steps[:-1]:
+        directory = f"{directory}/{step}"
+        tree.make(directory)
 
-    def __init__(self, archive: tarfile.TarFile, cursor: tree.Cursor) -> None:
-        self._archive = archive
-        self._cursor = cursor
-        self._part = f".part-{secrets.token_hex(8)}"
+    if member.isdir():
+        if steps:
+            Path(directory).chmod((member.mode & 0o755) | 0o700)
+        return
 
-    def place(self, member: tarfile.TarInfo, steps: list[str]) -> None:
-        if member.isdir():
-            directory = self._cursor.to("/".join(steps), make=True)
-            if steps:
-                os.fchmod(directory, (member.mode & 0o755) | 0o700)
-            return
+    # Made at the top, under a name that nothing else has, then renamed: whole or not there.
+    part = f"{root}/.part-{secrets.token_hex(8)}"
+    try:
+        if member.issym():
+            Path(part).symlink_to(member.linkname)
+        else:
+            archive.makefile(member, part)
+            # Only what is the user's to give: no setuid, nothing for the world to write.
+            Path(part).chmod((member.mode & 0o755) | 0o600)
+            os.utime(part, (member.mtime, member.mtime))
+        _rename(part, f"{directory}/{steps[-1]}")
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(part).unlink()
+        raise
 
-        directory = self._cursor.to("/".join(steps[:-1]), make=True)
-        try:
-            if member.issym():
-                os.symlink(member.linkname, self._part, dir_fd=self._cursor.root)
-            else:
-                self._write(member)
-            self._rename(steps[-1], directory)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(self._part, dir_fd=self._cursor.root)
-            raise
 
-    def _write(self, member: tarfile.TarInfo) -> None:
-        content: Any = self._archive.extractfile(member)
-        content = content.raw  # its buffer would not seek in a stream
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        with os.fdopen(
-            os.open(self._part, flags, 0o600, dir_fd=self._cursor.root), "wb"
-        ) as written:
-            extents: Any = [(0, member.size)] if member.sparse is None else member.sparse
-            for offset, size in extents:
-                content.seek(offset)
-                written.seek(offset)
-                while size > 0 and (chunk := content.read(min(size, PART))):
-                    written.write(chunk)
-                    size -= len(chunk)
-
-            written.truncate(member.size)
-            # Only what is ours to give: no setuid, nothing for the world to write.
-            os.fchmod(written.fileno(), (member.mode & 0o755) | 0o600)
-
-        os.utime(self._part, (member.mtime, member.mtime), dir_fd=self._cursor.root)
-
-    def _rename(self, name: str, directory: int) -> None:
-        try:
-            os.replace(self._part, name, src_dir_fd=self._cursor.root, dst_dir_fd=directory)
-        except IsADirectoryError:
-            tree.remove(name, dir_fd=directory)
-            os.replace(self._part, name, src_dir_fd=self._cursor.root, dst_dir_fd=directory)
+def _rename(part: str, path: str) -> None:
+    try:
+        Path(part).replace(path)
+    except IsADirectoryError:
+        tree.remove(path)
+        Path(part).replace(path)
 
 
 class _Pieces(io.RawIOBase):
-    """What `tarfile` reads from, over pieces."""
+    """Pieces of bytes as a file that `tarfile` reads."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self._pieces = iter(pieces)
