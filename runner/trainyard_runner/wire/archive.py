@@ -1,5 +1,4 @@
-"""Directories as tar archives in parts: read on a worker node, sent piece by piece, put together on
-the head.
+"""Directories as tar archives in parts: read on a worker node, put together on the head.
 
 Nothing is followed outside: a symbolic link is kept as a link if it stays inside the archive, and
 left out otherwise. Sockets, pipes and devices are left out, and paths that are too long to open.
@@ -34,14 +33,15 @@ class ChangedError(Exception):
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What does not travel, and why; `is_lost` if it is a file or directory that could not be read
-    or written.
+    """A path that is not sent or not written, and why.
+
+    `is_lost`: a file or directory could not be read or written. `target`: where a link that leads
+    outside ends.
     """
 
     name: str
     reason: str
     is_lost: bool
-    # Where it ends, of a link that leads outside.
     target: str = field(default="", compare=False)
 
     def __str__(self) -> str:
@@ -50,8 +50,11 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Entry:
-    """A file, directory or link as it was found: `inside` the directory `root`, `name` in the
-    archive.
+    """A file, directory or link as the scan saw it.
+
+    Its path is `inside`, below the directory `root`; the archive calls it `name`. `changed_ns` is
+    its ctime: it also tells of a changed mtime, and no program sets it. `data_bytes` are sent: the
+    holes of a sparse file are not. They may change without a write.
     """
 
     name: str
@@ -60,12 +63,9 @@ class Entry:
     mode: int
     size: int
     mtime_ns: int
-    # When anything of it changed last, its times too; no program sets that.
     changed_ns: int
     inode: int
     target: str | None = None
-    # What is sent of it: a sparse file's holes are not. Other than the rest, it may change without
-    # a write.
     data_bytes: int = field(default=0, compare=False)
 
     @property
@@ -116,7 +116,7 @@ def scan(root: str, prefix: str = "") -> tuple[Entries, list[LeftOut]]:
 def scan_one(path: str, name: str) -> tuple[Entries, list[LeftOut]]:
     """Return what a declared path is: a file, a link, or a directory with everything below it.
 
-    What is there and cannot be brought back is lost, whatever it is.
+    A pipe, a device or a link that leads outside is lost, too: the path was declared.
     """
     parent, base = posixpath.split(path)
     entry = _entry(name, root=parent, inside=base)
@@ -134,9 +134,9 @@ def scan_one(path: str, name: str) -> tuple[Entries, list[LeftOut]]:
 def parts(entries: Iterable[Entry], left_out: list[LeftOut] | None = None) -> Iterator[bytes]:
     """Return a tar archive of the entries in parts, without the end mark.
 
-    Without `left_out`, raises ChangedError when a file is not what the scan saw; one that is locked
-    is missing then. With it, a file is sent as it is by now, and one that cannot be read is added
-    there; what is missing of one that shrinks while it is read is zeros.
+    Without `left_out`, raises ChangedError when a file is not as the scan saw it; a locked file is
+    skipped. With it, a file is sent as it is by now, one that cannot be read is added there, and
+    zeros replace the end of one that shrinks while it is read.
     """
     pending = bytearray()
     for entry in entries:
@@ -151,9 +151,7 @@ def parts(entries: Iterable[Entry], left_out: list[LeftOut] | None = None) -> It
 
 
 def without_loose_links(entries: Entries, left_out: list[LeftOut]) -> Entries:
-    """Return the entries without links to what is there but not among them, which are added to
-    `left_out`.
-    """
+    """Return the entries without links to files that exist and are not sent; `left_out` gets those."""
     kept: Entries = {}
     for name, entry in entries.items():
         target = entry.target and posixpath.normpath(
@@ -172,9 +170,9 @@ def without_loose_links(entries: Entries, left_out: list[LeftOut]) -> Entries:
 
 
 def stays_inside(name: str, target: str) -> bool:
-    """Tell whether a link of that name ends inside, whatever else is a link or becomes one.
+    """Say whether a link of that name ends inside, whichever other paths are or become links.
 
-    So it does if it goes up only first, and no further than the top.
+    It does if its ".." come first, and lead no higher than the top.
     """
     steps = [step for step in target.split("/") if step not in {"", "."}]
     ups = next((number for number, step in enumerate(steps) if step != ".."), len(steps))
@@ -182,9 +180,7 @@ def stays_inside(name: str, target: str) -> bool:
 
 
 class Incoming:
-    """An archive that arrives on the head; it appears under its name when it is whole, and not
-    before.
-    """
+    """An archive that arrives on the head; only a whole one appears under its name."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -200,9 +196,9 @@ class Incoming:
         self.bytes += len(part)
 
     def finish(self, *, carry: Iterable[str] = ()) -> str:
-        """Close the archive, put it in its place, and return its sha256.
+        """Close the archive, rename it to its place, and return its sha256.
 
-        `carry` names files that are taken from the archive it replaces.
+        `carry` names files that are copied from the archive that it replaces.
         """
         wanted = set(carry)
         if wanted and self._path.exists():
@@ -214,9 +210,8 @@ class Incoming:
         return self._digest.hexdigest()
 
     def abandon(self) -> None:
-        with contextlib.suppress(
-            OSError
-        ):  # a full disk: what was not written yet does not matter any more
+        # On a full disk, closing fails to write the rest, which is not needed.
+        with contextlib.suppress(OSError):
             self._file.close()
         self._part.unlink(missing_ok=True)
 
@@ -263,7 +258,7 @@ def _entry(name: str, *, root: str, inside: str) -> Entry | LeftOut | None:
 
 
 def _lost(name: str, error: OSError) -> list[LeftOut]:
-    if isinstance(error, FileNotFoundError):  # gone by itself
+    if isinstance(error, FileNotFoundError):  # removed by the task
         return []
     is_replaced = error.errno in {errno.ENOTDIR, errno.ELOOP}
     if is_replaced:
@@ -276,7 +271,7 @@ def _lost(name: str, error: OSError) -> list[LeftOut]:
 def _missed(name: str, error: OSError, left_out: list[LeftOut] | None) -> None:
     if left_out is not None:
         left_out += _lost(name, error)
-    elif not isinstance(error, PermissionError):  # which is no change: it costs that file
+    elif not isinstance(error, PermissionError):  # a locked file has not changed
         raise ChangedError(name) from error
 
 
@@ -353,9 +348,9 @@ def _segments(descriptor: int, size: int) -> list[tuple[int, int]]:
             start = min(size, os.lseek(descriptor, at, os.SEEK_DATA))
             at = min(size, os.lseek(descriptor, start, os.SEEK_HOLE))
         except OSError as error:
-            return (
-                found if error.errno == errno.ENXIO else [(0, size)]
-            )  # only a hole follows; cannot be asked
+            if error.errno == errno.ENXIO:  # only a hole follows
+                return found
+            return [(0, size)]  # this file system does not tell
         found.append((start, at - start))
     return found
 
@@ -363,10 +358,9 @@ def _segments(descriptor: int, size: int) -> list[tuple[int, int]]:
 def _sparse_header(
     name: str, found: os.stat_result, segments: list[tuple[int, int]], *, sent: int
 ) -> bytes:
-    """Return what stands before the data of a sparse file (GNU's tar format 1.0, which `tarfile`
-    reads).
+    """Return the header of a sparse file, in GNU's tar format 1.0, which `tarfile` reads.
 
-    Its real name and size, then where each piece of the data belongs and where the file ends.
+    It has the real name and size, then the offset and length of each segment, and the file's end.
     """
     listed = [*segments, (found.st_size, 0)]
     extents = "".join(
@@ -398,7 +392,7 @@ def _header(
 
 
 def _members(path: Path, wanted: set[str]) -> Iterator[bytes]:
-    """Return members of an archive as they stand in it."""
+    """Yield the bytes of these members of an archive, headers included."""
     with tarfile.open(path) as archive, path.open("rb") as file:
         for member in archive:
             if member.name in wanted:

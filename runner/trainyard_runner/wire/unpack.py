@@ -17,10 +17,10 @@ from trainyard_runner.wire.archive import PART, LeftOut, stays_inside
 
 
 def unpack(source: IO[bytes] | Iterable[bytes], directory: Path) -> list[LeftOut]:
-    """Extract a tar stream, a file or pieces of bytes, file by file; return what was left out.
+    """Extract a tar stream, a file or pieces of bytes, member by member; return what was left out.
 
-    What had the same name is replaced by the new file when that is whole, and by a directory or
-    link at once. Raises tarfile.TarError for a damaged archive, and OSError for a full disk.
+    A member replaces a path of the same name once it is whole. Raises tarfile.TarError for a
+    damaged archive, and OSError for a full disk.
     """
     directory.mkdir(parents=True, exist_ok=True)
     stream: Any = source if hasattr(source, "read") else _Pieces(source)
