@@ -15,21 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray.experimental import internal_kv
 
 from trainyard_runner.node.attempt import Attempt, Batch
 from trainyard_runner.node.job_files import JobFiles
 from trainyard_runner.node.workspace import Order, Spare, attempt_id
-from trainyard_runner.ray_package import OwnPackage, Store
+from trainyard_runner.ray_package import OwnPackage, store
 from trainyard_runner.shipped import Package
 from trainyard_runner.wire.outcome import QUICK
 
-STORE = Store(
-    get=lambda name: internal_kv._internal_kv_get(f"gcs://{name}".encode()),
-    put=lambda name, content: internal_kv._internal_kv_put(f"gcs://{name}".encode(), content),
-    delete=lambda name: internal_kv._internal_kv_del(f"gcs://{name}".encode()),
-    pin=lambda uri, seconds: internal_kv._pin_runtime_env_uri(uri, expiration_s=seconds),
-)
 # By number of the order: what its attempt says; None if it was not begun and is given back.
 Said = list[tuple[int, Batch | None]]
 
@@ -84,7 +77,7 @@ def _attempt(order: Order, job: Package | None, spare: Spare) -> Generator[Batch
 
     own = None
     if order["has_own_package"]:
-        own = OwnPackage(order["ray_environment"], attempt_id(order), STORE)
+        own = OwnPackage(order["ray_environment"], attempt_id(order), store())
 
     if own is not None:
         order["ray_environment"] = own.environment
