@@ -139,7 +139,7 @@ class Node:
         """Begin an attempt; `restored` is what the one before sent home."""
         self._number += 1
         before = [{"removed": [], "parts": [*restored, END]}] if restored else []
-        order = {
+        order: Any = {
             "task": "t",
             "attempt": self._number,
             "checkpoint": [],

@@ -1,6 +1,4 @@
-"""How a run starts: the few lines that Ray's job executes on the head, before the runner is
-there.
-"""
+"""How a run starts: the few lines that its Ray job executes on the head to get the runner."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ import json, os, pathlib, sys, time
 (run,) = sys.argv[1:]
 runner, plan = os.environ["TRAINYARD_RUNNER"], os.environ["TRAINYARD_PLAN"]
 started = time.time()
-# What started this program is not for the processes that it starts through Ray: those that wait could not be used.
+# Ray workers that run this program's tasks do not get its variables: Ray's idle workers would not fit them.
 config = json.loads(os.environ["RAY_JOB_CONFIG_JSON_ENV_VAR"])
 os.environ["RAY_JOB_CONFIG_JSON_ENV_VAR"] = json.dumps({**config, "runtime_env": {}})
 try:
@@ -55,8 +53,8 @@ def entrypoint(run: str) -> str:
 def variables(*, runner: str, plan: str) -> dict[str, str]:
     """Return the environment of a run's Ray job.
 
-    `runner` and `plan` are the names of the uploaded blobs ("_ray_pkg_….zip"). The program is among
-    them, so that it can start itself again with another interpreter, and Ray shows a command of one
-    line.
+    `runner` and `plan` are the names of the uploaded blobs ("_ray_pkg_….zip"). The program is a
+    variable, too, so that it can start itself again with another interpreter, and so that Ray shows
+    a command of one line.
     """
     return {"TRAINYARD_BOOTSTRAP": PROGRAM, "TRAINYARD_RUNNER": runner, "TRAINYARD_PLAN": plan}

@@ -16,27 +16,26 @@ MEET_SECONDS = 20.0
 
 
 def look(question: dict[str, Any]) -> dict[str, Any]:
-    """Say which GPU Ray gave this task and what it sees, and hold it until all tasks of the node
-    hold theirs.
+    """Return the GPU that Ray gave this task and those it sees, once all tasks of the node run.
 
-    `question`: "meeting" names it, "index" is this task's, "count" is how many meet.
+    `question`: "meeting" is the name of the meeting, "index" is this task's, "count" is how many meet.
     """
     found = {
         "assigned": [str(gpu) for gpu in ray.get_gpu_ids()],
         "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
     }
-    return {**found, "met": _meet(question["meeting"], question["index"], count=question["count"])}
+    met = _meet(question["meeting"], question["index"], count=question["count"])
+    return {**found, "met": met}
 
 
 def forget(meeting: str) -> None:
-    """Remove what the tasks of a meeting left in the cluster's key-value store."""
+    """Remove a meeting's entries from the cluster's key-value store."""
     _internal_kv_del(_key(meeting), del_by_prefix=True, namespace=_NAMESPACE)
 
 
 def _meet(meeting: str, index: int, *, count: int) -> bool:
-    _internal_kv_put(
-        _key(meeting) + str(index).encode(), b"here", overwrite=True, namespace=_NAMESPACE
-    )
+    key = _key(meeting) + str(index).encode()
+    _internal_kv_put(key, b"here", overwrite=True, namespace=_NAMESPACE)
     give_up = time.monotonic() + MEET_SECONDS
     while len(_internal_kv_list(_key(meeting), namespace=_NAMESPACE)) < count:
         if time.monotonic() > give_up:

@@ -1,5 +1,4 @@
-"""The job's files in the form in which Ray hands them to its workers: for what a command starts
-through Ray.
+"""The job's files as Ray hands them to its workers: for a command's own Ray tasks and actors.
 
 Ray keeps a package in its GCS while a driver uses it, or while it is pinned; a package that is
 neither is gone.
@@ -14,8 +13,7 @@ import io
 import time
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 # Long against the runner's longest pause; a package outlives its run by so much.
 PINNED = 600
@@ -25,16 +23,26 @@ _GCS = "gcs://"
 OWN_LIMIT = 4 * 1024 * 1024
 
 
-@dataclass(frozen=True)
-class Store:
-    """The packages that the GCS holds, by name; `pin` gets a URI, and for how many seconds nobody
-    removes it.
-    """
+class Store(NamedTuple):
+    """The packages that Ray's GCS holds, by name; `pin` gets a URI and the seconds to keep it."""
 
     get: Callable[[str], bytes | None]
     put: Callable[[str, bytes], object]
     delete: Callable[[str], object]
     pin: Callable[[str, int], object]
+
+
+@functools.cache
+def store() -> Store:
+    """Return the packages of the cluster that this process is connected to."""
+    from ray.experimental import internal_kv
+
+    return Store(
+        get=lambda name: internal_kv._internal_kv_get(f"{_GCS}{name}".encode()),
+        put=lambda name, content: internal_kv._internal_kv_put(f"{_GCS}{name}".encode(), content),
+        delete=lambda name: internal_kv._internal_kv_del(f"{_GCS}{name}".encode()),
+        pin=lambda uri, seconds: internal_kv._pin_runtime_env_uri(uri, expiration_s=seconds),
+    )
 
 
 def environment(
@@ -44,13 +52,12 @@ def environment(
     get: Callable[[str], bytes | None],
     put: Callable[[str, bytes], object],
 ) -> tuple[dict[str, Any], int]:
-    """Return the runtime environment of what a job's commands start through Ray, and the bytes of
-    its package.
+    """Return the runtime environment of the commands' Ray tasks, and the size of its package.
 
-    `declared` is the one of the tasks' own workers, whose working directory holds the job's wheels
-    if there are any; this one has all the job's files too. `parts` is the job's zip as it was sent,
-    by the names of its parts. `get` and `put` are of the packages that the GCS holds, by name.
-    Raises LookupError if the wheels are gone.
+    `declared` is that of the tasks' own workers, whose working directory has the job's wheels, if
+    there are any; the new one has all the job's files, too. `parts` is the job's zip as it was
+    sent, by the names of its parts. `get` and `put` are those of a Store. Raises LookupError if the
+    wheels are gone.
     """
     found = dict(declared or {})
     wheels = found.get("working_dir", "").removeprefix(_GCS)
@@ -60,7 +67,7 @@ def environment(
             raise LookupError(f"the uploaded wheels {wheels} are no longer on the cluster")
         package = _added(b"".join(parts.values()), content)
     elif len(parts) == 1:
-        # A zip that was sent as one part is what Ray takes.
+        # A zip that was sent as one part is already a package that Ray takes.
         name, package = next(iter(parts.items()))
         return {**found, "working_dir": _GCS + name}, len(package)
     else:
@@ -77,7 +84,7 @@ def _added(job: bytes, wheels: bytes) -> bytes:
     with zipfile.ZipFile(whole, "a") as bundle, zipfile.ZipFile(io.BytesIO(wheels)) as source:
         there = {entry.filename: entry.CRC for entry in bundle.infolist()}
         for entry in source.infolist():
-            # Of two entries of one name the last one counts.
+            # The last one of two entries with the same name counts.
             if there.get(entry.filename) != entry.CRC:
                 bundle.writestr(entry, source.read(entry))
     return whole.getvalue()
@@ -87,33 +94,32 @@ def packages(*environments: Mapping[str, Any] | None) -> list[str]:
     """Return the URIs of the packages in the GCS that runtime environments name."""
     named: dict[str, None] = {}
     for each in environments:
-        for uri in [(each or {}).get("working_dir", ""), *((each or {}).get("py_modules") or ())]:
+        declared = each or {}
+        modules = declared.get("py_modules") or ()
+        for uri in [declared.get("working_dir", ""), *modules]:
             if uri.startswith(_GCS):
                 named[uri] = None
     return list(named)
 
 
 class OwnPackage:
-    """The job's files for what one attempt starts through Ray, under a name that no other attempt
-    has.
+    """The job's files for one attempt's Ray tasks, under a name that no other attempt has.
 
-    Ray unpacks a package once per node, and all workers that name it share the directory, and write
-    to it.
+    Ray unpacks a package once per node; all workers that name it share the directory, and write to
+    it.
     """
 
     def __init__(self, declared: Mapping[str, Any], attempt: str, store: Store) -> None:
         """Name the package of the runtime environment `declared` for an attempt."""
         self._shared = declared["working_dir"].removeprefix(_GCS)
-        self._name = (
-            f"_ray_pkg_{hashlib.sha256(f'{self._shared} {attempt}'.encode()).hexdigest()[:40]}.zip"
-        )
+        digest = hashlib.sha256(f"{self._shared} {attempt}".encode()).hexdigest()
+        self._name = f"_ray_pkg_{digest[:40]}.zip"
         self._store = store
         self._pins: Pins | None = None
         self.environment = {**declared, "working_dir": _GCS + self._name}
 
     def keep(self) -> None:
-        """Have it in the GCS, however many drivers of the attempt begin and end; to be called again
-        and again.
+        """Keep it in the GCS, however many drivers of the attempt begin and end; to be called often.
 
         Raises LookupError if the declared package is gone.
         """
@@ -137,9 +143,7 @@ def _content(name: str, store: Store) -> bytes | None:
 
 
 class Pins:
-    """Keeps packages in the GCS while somebody looks, whatever jobs of Ray's begin and end
-    meanwhile.
-    """
+    """Keeps packages in the GCS while `look` is called, whatever Ray jobs begin and end."""
 
     def __init__(
         self,
@@ -148,7 +152,7 @@ class Pins:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Pin at once; `pin` gets a URI and for how many seconds."""
+        """Pin at once; `pin` gets a URI and the seconds to keep it."""
         self._uris = tuple(uris)
         self._pin = pin
         self._clock = clock

@@ -1,6 +1,6 @@
-"""What Ray carries to other nodes: functions sent by value, which bring the runner with them.
+"""Functions that Ray carries to other nodes by value, and that bring the runner with them.
 
-Nothing here may use the package at module level: on a worker it is not there yet. `runner` and
+Nothing here may use the package at module level: a worker does not have it yet. `runner` and
 `job` are (name, [reference to the zip]); a node fetches each once.
 """
 
@@ -14,7 +14,7 @@ Package = tuple[str, list[Any]]
 
 
 def unpacked(package: Package) -> Path:
-    """Return where a package is on this node; the first to ask fetches and unpacks it."""
+    """Return the directory of a package on this node; the first caller fetches and unpacks it."""
     import io
     import shutil
     import tempfile
@@ -23,9 +23,8 @@ def unpacked(package: Package) -> Path:
     import ray
 
     name, references = package
-    home = Path(
-        ray._private.worker.global_worker.node.get_session_dir_path(), "trainyard", "packages"
-    )
+    session = ray._private.worker.global_worker.node.get_session_dir_path()
+    home = Path(session, "trainyard", "packages")
     place = home / name.removesuffix(".zip")
     if place.is_dir():
         return place
@@ -33,23 +32,19 @@ def unpacked(package: Package) -> Path:
     home.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(prefix=f"{name}.", dir=home))
     with zipfile.ZipFile(io.BytesIO(ray.get(references[0]))) as archive:
-        for member in archive.infolist():
-            path = archive.extract(member, part)
-            mode = member.external_attr >> 16
-            if mode & 0o777 and not member.is_dir():
-                Path(path).chmod(mode & 0o777)
+        archive.extractall(part)
 
     try:
         part.rename(place)
     except OSError:
         shutil.rmtree(part)  # another worker of this node was quicker
-
     return place
 
 
 def attempts(
-    orders: list[dict[str, Any]], runner: Package, job: Package | None
+    orders: list[Any], runner: Package, job: Package | None
 ) -> Iterator[list[tuple[int, Any]]]:
+    """Run attempts one after the other; each order is a `wire.order.Order`."""
     _bring(runner)
     from trainyard_runner.node import on_node
 
@@ -57,15 +52,15 @@ def attempts(
 
 
 def facts(question: dict[str, Any], runner: Package) -> Any:
-    """Look at the node; return what was found, and some bytes that others can fetch."""
+    """Return the node's facts, and some bytes that other nodes can fetch."""
     _bring(runner)
-    from trainyard_runner.node import facts as look
+    from trainyard_runner.node import facts as node_facts
 
-    return look.gather(question), bytes(question["bytes"])
+    return node_facts.gather(question), bytes(question["bytes"])
 
 
 def own_gpu(question: dict[str, Any], runner: Package) -> Any:
-    """Say which GPU this task sees, while every other GPU of the node is held by such a task."""
+    """Return the GPU that this task sees, while every other GPU of the node is held by such a task."""
     _bring(runner)
     from trainyard_runner import each_gpu
 
@@ -73,11 +68,11 @@ def own_gpu(question: dict[str, Any], runner: Package) -> Any:
 
 
 def fetch(references: dict[str, list[Any]], timeout: float, runner: Package) -> Any:
-    """Fetch other nodes' bytes; return MB/s, or what went wrong, for each."""
+    """Fetch other nodes' bytes; return MB/s, or the error, for each."""
     _bring(runner)
-    from trainyard_runner.node import facts as look
+    from trainyard_runner.node import facts as node_facts
 
-    return look.fetch(references, timeout)
+    return node_facts.fetch(references, timeout)
 
 
 def _bring(runner: Package) -> None:

@@ -1,7 +1,7 @@
-"""How the runner tells attempts on other nodes to stop: one entry in the cluster's key-value store.
+"""How the head asks attempts on nodes to stop: one entry in the cluster's key-value store.
 
-`ray.cancel` would interrupt a worker anywhere, also while it sends what the task left behind; so
-workers ask.
+`ray.cancel` would interrupt a worker anywhere, even while it sends the task's outputs; so workers
+poll the entry.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _NAMESPACE = b"trainyard"
 
 @dataclass(frozen=True)
 class Asked:
-    """Why to stop, and how long the command has to end by itself."""
+    """The reason to stop, and the seconds that the command has to end by itself."""
 
     reason: str
     grace: float
 
 
 class StopWatch:
-    """Asks in the background whether an attempt should stop; quick attempts never ask."""
+    """Polls in the background whether an attempt should stop; quick attempts never do."""
 
     def __init__(self, attempt: str, run: str) -> None:
         self._attempt = attempt
@@ -45,12 +45,10 @@ class StopWatch:
         threading.Thread(target=self._ask, daemon=True, name="trainyard-stop").start()
 
     def wait_for_others(self, attempt: int) -> Asked | None:
-        """Wait until all tasks that run together have their places; return the request to stop if
-        that comes first.
-        """
+        """Wait until all tasks of the gang have their places; return a request to stop, if one comes."""
         while self._asked is None:
             entry = read(self._run)
-            self._asked = self._meant(entry)
+            self._asked = self._request(entry)
             if entry.get("go") == attempt:
                 break
             time.sleep(_OFTEN)
@@ -66,14 +64,14 @@ class StopWatch:
         while not self._closed.wait(_EVERY):
             try:
                 entry = read(self._run)
-            except Exception as error:  # whatever Ray raises while its head is busy or gone
+            except Exception as error:  # Ray raises many while its head is busy or gone
                 print(f"trainyard: cannot ask whether to stop: {error}", flush=True)
                 continue
-            self._asked = self._meant(entry)
+            self._asked = self._request(entry)
             if self._asked is not None:
                 return
 
-    def _meant(self, entry: dict[str, Any]) -> Asked | None:
+    def _request(self, entry: dict[str, Any]) -> Asked | None:
         reason = entry.get("all") or entry.get("attempts", {}).get(self._attempt)
         if reason:
             return Asked(reason, float(entry["grace"]))
@@ -82,11 +80,13 @@ class StopWatch:
 
 def read(run: str) -> dict[str, Any]:
     raw = _internal_kv_get(_key(run), namespace=_NAMESPACE)
-    return dict(json.loads(raw)) if raw else {}
+    if not raw:
+        return {}
+    return dict(json.loads(raw))
 
 
 class StopBoard:
-    """The runner's side: says who should stop."""
+    """The head's side: asks attempts to stop."""
 
     def __init__(self, run: str) -> None:
         self._run = run
@@ -110,9 +110,8 @@ class StopBoard:
 
     def _put(self, entry: dict[str, Any]) -> None:
         self._entry = entry
-        _internal_kv_put(
-            _key(self._run), json.dumps(entry).encode(), overwrite=True, namespace=_NAMESPACE
-        )
+        value = json.dumps(entry).encode()
+        _internal_kv_put(_key(self._run), value, overwrite=True, namespace=_NAMESPACE)
 
 
 def _key(run: str) -> bytes:

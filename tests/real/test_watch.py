@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trainyard_runner.node.metrics import MetricReader
+from trainyard_runner.node.metric_reader import MetricReader
 
 from tests.bed import mlflow
 from tests.real.jobs import events, newest, write_job

@@ -168,7 +168,7 @@ def test_files_open_for_writing_are_told_from_those_open_for_reading(tmp_path: P
     read = tmp_path / "read"
     read.write_text("x")
     with (tmp_path / "written").open("w"), (tmp_path / "both").open("w+"), read.open():
-        written = proctree.files_open_for_writing([os.getpid()], str(tmp_path))
+        written = proctree.files_written([os.getpid()], str(tmp_path))
     assert written == {str(tmp_path / "written"), str(tmp_path / "both")}
 
 
@@ -190,7 +190,7 @@ def test_files_that_a_process_can_write_in_its_memory_are_told_from_those_it_rea
         with (tmp_path / name).open("r+b") as file:
             maps.append(mmap.mmap(file.fileno(), 0, access=ways.get(name, mmap.ACCESS_READ)))
 
-    written = proctree.files_mapped_for_writing([os.getpid()], str(tmp_path))
+    written = proctree.files_written([os.getpid()], str(tmp_path), mapped_only=True)
     for one in maps:
         one.close()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tensorboardX import SummaryWriter
-from trainyard_runner.node.metrics import MetricReader
+from trainyard_runner.node.metric_reader import MetricReader
 
 WATCH = {"metric": "rewards/time", "source": "auto", "path": None, "uri": None, "step": "step"}
 

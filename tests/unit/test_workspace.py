@@ -12,7 +12,7 @@ import pytest
 from trainyard_runner.node.workspace import Spare, Workspace, environment
 from trainyard_runner.wire.driver import Driver
 
-ORDER: dict[str, Any] = {
+ORDER: Any = {
     "run": "r-1",
     "task": "a",
     "attempt": 1,
@@ -21,6 +21,7 @@ ORDER: dict[str, Any] = {
     "cpus": 1.0,
     "env": {"COLOUR": "red"},
     "watch": None,
+    "master": None,
     "ray_environment": {
         "working_dir": "gcs://_ray_pkg_1.zip",
         "env_vars": {"SHADE": "dark", "COLOUR": "blue"},
@@ -67,20 +68,20 @@ def test_what_a_command_starts_through_ray_gets_its_files_packages_and_variables
 
 
 def test_variables_of_the_runtime_env_are_those_of_the_command_too(tmp_path: Path) -> None:
-    order = {**ORDER, "cpus": 2.0, "ray_environment": {"env_vars": {"OMP_NUM_THREADS": "4"}}}
+    order: Any = {**ORDER, "cpus": 2.0, "ray_environment": {"env_vars": {"OMP_NUM_THREADS": "4"}}}
     place = Workspace(tmp_path, order)
     found = environment(order, place, inherited={"OMP_NUM_THREADS": "4"}, gpus=[])
     assert (found["OMP_NUM_THREADS"], found["PYTHONUNBUFFERED"]) == ("4", "1")
-    found = environment(
-        {**order, "ray_environment": {}}, place, inherited={"OMP_NUM_THREADS": "8"}, gpus=[]
-    )
+    order["ray_environment"] = {}
+    found = environment(order, place, inherited={"OMP_NUM_THREADS": "8"}, gpus=[])
     assert found["OMP_NUM_THREADS"] == "2"
 
 
 def test_a_job_that_says_itself_what_ray_workers_get_is_taken_at_its_word(tmp_path: Path) -> None:
     own = {"RAY_JOB_CONFIG_JSON_ENV_VAR": "{}", "PYTHONPATH": "src"}
     place = Workspace(tmp_path, ORDER)
-    found = environment({**ORDER, "env": own}, place, inherited={}, gpus=[])
+    order: Any = {**ORDER, "env": own}
+    found = environment(order, place, inherited={}, gpus=[])
     assert found["RAY_JOB_CONFIG_JSON_ENV_VAR"] == "{}"
     assert found["PYTHONPATH"] == f"{place.directory}:src"
 
@@ -93,7 +94,8 @@ def test_an_attempt_that_left_its_directories_as_they_were_hands_them_on_under_a
     (first.directory / "copied.py").write_text("print()")
     (first.directory / "sub" / "deep").mkdir(parents=True)
     first.hand_on()
-    second = Workspace(tmp_path, {**ORDER, "task": "b"}, spare)
+    order: Any = {**ORDER, "task": "b"}
+    second = Workspace(tmp_path, order, spare)
     assert list((tmp_path / "work").iterdir()) == [second.root]
     assert second.root.name.startswith("b.1.")
     assert not first.root.exists()

@@ -1,6 +1,4 @@
-"""Whether a unit fits now, and where: what nodes have, what other tasks want free, and which nodes
-are avoided.
-"""
+"""Whether a unit fits now, and where: by the nodes' resources, kept room and avoided nodes."""
 
 from __future__ import annotations
 
@@ -23,12 +21,11 @@ _LEAST_WINDOW = 16
 
 
 class Capacity:
-    """What a run may have of its cluster."""
+    """Decides which units of a run may start now, and on which nodes."""
 
     def __init__(
         self, plan: Plan, *, nodes: LivingNodes, in_flight: InFlight, holdings: Holdings
     ) -> None:
-        """Look at `nodes`, at what the run has `in_flight`, and at what other runs hold."""
         self._plan = plan
         self._nodes = nodes
         self._in_flight = in_flight
@@ -65,58 +62,59 @@ class Capacity:
         return self._suspects.avoided(task, self._nodes.known)
 
     def blame(self, live: Live) -> list[str]:
-        """Note that an attempt was ended for its metric; return all such tasks once its node is
-        avoided for them.
+        """Note that an attempt was ended for its metric.
+
+        Returns all tasks that were ended on its node, once that node is avoided; else [].
         """
         node_id = live.record.node_id
         if node_id is None or len(live.unit.tasks) > 1:
             return []
         tasks = self._suspects.blame(live.task.name, node_id)
-        return tasks if len(self._nodes.known) > 1 else []
+        if len(self._nodes.known) == 1:
+            return []
+        return tasks
 
     def is_missing_for_long(self, task: Task, problem: str) -> bool:
-        """Note that there is no node for a task; say whether it was waited for long enough."""
+        """Note that a task has no node; return whether the task waited long enough for one."""
         since = self._missing_since.setdefault(problem, time.monotonic())
         self._nodes.look_soon()
-        return time.monotonic() - since >= fit.without_growth(
-            task, self._plan.gate, self._nodes.known
-        )
+        patience = fit.without_growth(task, self._plan.gate, self._nodes.known)
+        return time.monotonic() - since >= patience
 
     def why_never(self, task: Task, *, idle: float) -> str | None:
-        """Return why a task is not waited for any more after so many idle seconds; None if it
-        is.
-        """
+        """Return why a task never fits, once the run was idle for too long; None until then."""
         alive = self._nodes.known
         if fit.has_all(task, alive) or idle < fit.patience(task, self._plan.gate, alive):
             return None
         return fit.never(task, alive)
 
     def _leaves_room(self, unit: Unit) -> bool:
-        """Say whether a unit leaves what tasks want free for what they start through Ray, and has
-        its own.
-        """
+        """Return whether a unit leaves the room that actors of all runs want, and finds its own."""
         others = self._holdings.others()
         self._has_actors = self._has_actors or any(task.actors for task in unit.tasks)
-        if not self._has_actors and not any(each.actors for each in others):
+        if not self._has_actors and not any(holding.actors for holding in others):
             return True
         places = self._places()
         submitted = [(live.record.node, live.taken) for live in self._in_flight.open()]
-        own = Holding(self._plan.run, by_node(submitted), self._in_flight.kept_free())
+        this_run = Holding(self._plan.run, by_node(submitted), self._in_flight.kept_free())
         tasks = [in_numbers(task, places) for task in unit.tasks]
-        return not kept_free(tasks, places, [own, *others])
+        return not kept_free(tasks, places, [this_run, *others])
 
     def _share_of(self, task: Task, avoided: frozenset[str]) -> Alike | None:
-        """Return the nodes that a task that wants a share gets it of; None if it wants none, or has
-        to wait.
+        """Return nodes of one size that a task gets its share of.
+
+        None if it wants no share, or has to wait.
         """
         if task.share is None:
             return None
+
         asked: dict[shares.Size, shares.Asked] = {}
         for ray_task in self._in_flight.ray_tasks():
             if ray_task.shape == task.shape and ray_task.among is not None:
-                here = asked.setdefault(ray_task.among.size, shares.Asked())
-                here.all += 1
-                here.unplaced += not ray_task.is_placed
+                of_size = asked.setdefault(ray_task.among.size, shares.Asked())
+                of_size.all += 1
+                of_size.unplaced += not ray_task.is_placed
+
         places = [node for node in self._places() if node.node_id not in avoided]
         return shares.chosen(task, places, asked, ray_state.available_resources_per_node)
 

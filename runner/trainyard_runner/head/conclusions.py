@@ -1,4 +1,4 @@
-"""What the end of an attempt means: its unit is tried again, or its tasks have ended for good."""
+"""Concludes from the end of an attempt: its unit is retried, or its tasks have ended for good."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trainyard_runner.wire.stream import EventStream
 
 
 class Conclusions:
-    """Hears of every attempt that has ended; counts the tasks that are not tried again."""
+    """Takes in every attempt that has ended; counts the tasks that are not tried again."""
 
     def __init__(
         self,
@@ -44,6 +44,7 @@ class Conclusions:
         """Take in how an attempt ended."""
         self._records.end(live.record, ending)
         self._blame(live)
+
         unit = live.unit
         reason = f" ({ending.reason})" if ending.reason else ""
         self._say(f"{live.task.name}: attempt {unit.attempt} {in_words(ending.outcome)}{reason}")
@@ -53,30 +54,29 @@ class Conclusions:
         unit.reason = ending.reason
 
         if unit.culprit is not None and not had_culprit and not unit.is_over:
-            self._in_flight.stop(
-                unit, f"stopped together with {unit.culprit!r}, which {in_words(ending.outcome)}"
-            )
-
+            outcome = in_words(ending.outcome)
+            why = f"stopped together with {unit.culprit!r}, which {outcome}"
+            self._in_flight.stop(unit, why)
         if unit.is_over:
             self._over(unit)
 
     def finish(self, units: Iterable[Unit], state: State, *, reason: str | None = None) -> None:
-        """Record of all tasks of some units that they are not tried again."""
+        """Record that no task of these units is tried again."""
         for unit in units:
             for task in unit.tasks:
                 self._finish(task.name, state, unit.attempt, reason=reason)
 
     def stop_unended(self, live: Live) -> None:
-        """End an attempt that was asked to end, and has not."""
+        """End an attempt that was asked to end and has not done so in time."""
         late = Ending("stopped", "the run was stopped; the task had not ended in time")
         self._records.end(live.record, late)
         live.unit.ended(live.task, "stopped")
 
     def _blame(self, live: Live) -> None:
         """Keep a node from the run's tasks once two of them were ended there for their metric."""
-        said = live.record.ended
+        cause = (live.record.ended or {}).get("watch")
         # In a sweep, NaN comes of the configuration.
-        if not said or "watch" not in said or (self._sweep and said["watch"] == "nan"):
+        if cause is None or (self._sweep and cause == "nan"):
             return
         if tasks := self._capacity.blame(live):
             where = f"{live.record.node} is avoided for the rest of this run"
@@ -101,8 +101,9 @@ class Conclusions:
         reason: str | None = None,
         last: str | None = None,
     ) -> None:
-        """Record that a task is not tried again: for a reason of its own, or that of its last
-        attempt.
+        """Record that a task is not tried again.
+
+        `reason`: why no attempt could help; a sweep also takes that of the `last` attempt.
         """
         self.counts[state] += 1
         if self._sweep is not None:

@@ -1,6 +1,4 @@
-"""What tasks' commands asked of Ray and cannot have now: said here, since a command that waits for
-it is silent.
-"""
+"""The demand of tasks' commands that Ray cannot meet now: a command that waits for it is silent."""
 
 from __future__ import annotations
 
@@ -26,8 +24,7 @@ Shape = tuple[tuple[str, float], ...]
 
 @dataclass(frozen=True)
 class Demand:
-    """What waits in Ray: how often which amounts of its resources are asked for, and what nodes
-    have.
+    """Requests that wait in Ray, by the amounts they ask for, and the nodes' resources.
 
     `groups` are placement groups, each with the sum of its bundles.
     """
@@ -48,8 +45,8 @@ def ask() -> Demand:
     free: Counter[str] = Counter()
     total: Counter[str] = Counter()
 
-    for each in found.pending_resource_requests:
-        requests[shape(each.request.resources_bundle)] += each.count
+    for pending in found.pending_resource_requests:
+        requests[shape(pending.request.resources_bundle)] += pending.count
 
     for gang in found.pending_gang_resource_requests:
         bundles: Counter[str] = Counter()
@@ -66,45 +63,40 @@ def ask() -> Demand:
 
 
 def shape(resources: Mapping[str, float]) -> Shape:
-    """Return amounts in an order of their own; what is asked for in a placement group's place is
-    not one.
-    """
-    return tuple(
-        sorted(
-            (name, float(value))
-            for name, value in resources.items()
-            if value and "_group_" not in name
-        )
-    )
+    """Return amounts as a key, sorted by name, without Ray's resources of placement groups."""
+    amounts = []
+    for name, value in resources.items():
+        if value and "_group_" not in name:
+            amounts.append((name, float(value)))
+    return tuple(sorted(amounts))
 
 
 def of_task(task: Task) -> Shape:
-    """Return how Ray knows what a task of a run asks for."""
+    """Return the shape of a run's task, as Ray counts it."""
     return shape({name: getattr(task, field) or 0.0 for name, field in fit.RESOURCES.items()})
 
 
 def explain(demand: Demand, connected: Connected, submitted: Iterable[Task]) -> str:
-    """Say what tasks' commands wait for, without what the runner itself has `submitted`; "" if
-    there is nothing.
+    """Return what tasks' commands wait for, in words; "" if they wait for nothing.
 
-    Ray does not tell whose demand it is: where programs of others are connected too, it may be
-    theirs.
+    The runner's own tasks, `submitted`, do not count. Ray does not tell whose a demand is: where
+    another program is connected, too, it may be the other's.
     """
-    own = Counter(map(of_task, submitted))
-    lines = [
-        _line(asked, count - own[asked], "wait")
-        for asked, count in demand.requests.items()
-        if count > own[asked]
-    ]
-
-    lines += [
-        _line(asked, count, "in placement groups wait") for asked, count in demand.groups.items()
-    ]
+    runners = Counter(map(of_task, submitted))
+    lines = []
+    for amounts, count in demand.requests.items():
+        if count > runners[amounts]:
+            lines.append(_line(amounts, count - runners[amounts], "wait"))
+    for amounts, count in demand.groups.items():
+        lines.append(_line(amounts, count, "in placement groups wait"))
     if not lines:
         return ""
 
-    asked = [name for each in (*demand.requests, *demand.groups) for name, _ in each]
-    left = [_free(name, demand) for name in dict.fromkeys(asked)]
+    free: dict[str, str] = {}
+    for amounts in [*demand.requests, *demand.groups]:
+        for name, _ in amounts:
+            free[name] = _free(name, demand)
+
     tasks = connected.tasks
     if len(tasks) == 1:
         who = f"task {tasks[0]}"
@@ -114,27 +106,26 @@ def explain(demand: Demand, connected: Connected, submitted: Iterable[Task]) -> 
     if connected.has_others:
         who += ", or another program on this cluster,"
 
-    return f"what {who} started through Ray has no room: {'; '.join(lines)}; {', '.join(left)}"
+    waiting = "; ".join(lines)
+    left = ", ".join(free.values())
+    return f"what {who} started through Ray has no room: {waiting}; {left}"
 
 
 def _line(asked: Shape, count: int, wait: str) -> str:
     amounts = ", ".join(fit.amount(name, value) for name, value in asked) or "a free worker"
-    return f"{count} {wait} for {amounts}" + (" each" if count > 1 else "")
+    each = " each" if count > 1 else ""
+    return f"{count} {wait} for {amounts}{each}"
 
 
 def _free(name: str, demand: Demand) -> str:
     free = demand.free.get(name, 0.0)
     if name == "memory":
-        shown = f"{round(free / 2**30, 2):g}"
-    else:
-        shown = f"{free:g}"
-    return f"{shown} of {fit.amount(name, demand.total.get(name, 0.0))} free"
+        free = round(free / 2**30, 2)
+    return f"{free:g} of {fit.amount(name, demand.total.get(name, 0.0))} free"
 
 
 class DemandWatch:
-    """Writes down when what commands started through Ray waits for room, and when it does not any
-    more.
-    """
+    """Writes an event when commands begin to wait for room in Ray, and when they have it."""
 
     def __init__(
         self,
@@ -154,27 +145,27 @@ class DemandWatch:
         return self._clock() >= self._due
 
     def look(self, connected: Callable[[], Connected], submitted: Sequence[Task]) -> None:
-        """Look when it is due; `connected` asks who has a driver, `submitted` is what the runner
-        waits for in Ray.
+        """Look when it is due.
+
+        `connected` asks which tasks have drivers, `submitted` are tasks that wait in Ray.
         """
         if not self.is_due():
             return
-
         self._due = self._clock() + _EVERY
 
         found = connected()
+        text = ""
         if found.tasks:
             text = explain(self._ask(), found, submitted)
-        else:
-            text = ""
 
         if not text:
             self._since = None
         elif self._since is None:
             self._since = self._clock()
 
-        is_due = self._since is not None and self._clock() - self._since >= _PATIENCE
-        said = text if is_due else ""
-        if said != self._said:
-            self._write("drivers-waiting", text=said, again=bool(self._said))
-            self._said = said
+        has_waited = self._since is not None and self._clock() - self._since >= _PATIENCE
+        if not has_waited:
+            text = ""
+        if text != self._said:
+            self._write("drivers-waiting", text=text, again=bool(self._said))
+            self._said = text

@@ -1,5 +1,4 @@
-"""Drivers of Ray's that tasks' commands are: when Ray calls them ended, and what they left on the
-cluster.
+"""Tasks' commands as Ray's drivers: when Ray calls them ended, and what they left behind.
 
 A command that connected to Ray ends with its guard, and Ray then ends its actors and tasks on all
 nodes, a moment later. Detached actors and placement groups stay by Ray's design: they are removed
@@ -21,8 +20,7 @@ from ray.core.generated import gcs_pb2
 
 from trainyard_runner.wire.driver import Driver, is_run, left_in_words
 
-# Ray was measured to call a killed driver ended after 0.1 s; a node that died with it takes 10 to
-# 46 s.
+# Measured: Ray calls a killed driver ended after 0.1 s; after 10 to 46 s if its node died, too.
 PATIENCE = 60.0
 _EVERY = 0.1
 _ANSWER = 10.0
@@ -35,7 +33,7 @@ _REMOVED = gcs_pb2.PlacementGroupTableData.REMOVED
 class RayJob:
     """A job in Ray's own table: the driver of an attempt, or the job `submission` that a run is.
 
-    `is_foreign`: neither, but a program that somebody submitted or connected without Trainyard.
+    `is_foreign`: neither, but a program that was submitted or connected without Trainyard.
     """
 
     job_id: bytes
@@ -47,9 +45,7 @@ class RayJob:
 
 @dataclass(frozen=True)
 class Connected:
-    """The drivers that can wait for room: the tasks of this run that have one, and whether others
-    do.
-    """
+    """The drivers that can wait for room: this run's tasks that have one; whether others do."""
 
     tasks: tuple[str, ...] = ()
     has_others: bool = False
@@ -57,9 +53,9 @@ class Connected:
 
 @dataclass(frozen=True)
 class Left:
-    """What is there although its drivers have ended: detached actors and placement groups, by id.
+    """Detached actors and placement groups, by id, of drivers that have ended.
 
-    `is_leaving`: there is more, which Ray itself is removing.
+    `is_leaving`: the drivers had others, too, which Ray itself is removing.
     """
 
     actors: tuple[bytes, ...] = ()
@@ -74,7 +70,7 @@ class Left:
 
 
 class Ray(Protocol):
-    """What is asked of Ray, and told to it."""
+    """The questions and requests to Ray; TheRay documents them."""
 
     def jobs(self) -> list[RayJob]: ...
 
@@ -96,80 +92,59 @@ class TheRay:
                 skip_submission_job_info_field=True, skip_is_running_tasks_field=True
             )
         except TypeError:
-            # Older ones (2.36) have no such choice, and ask every driver.
+            # Ray 2.36 and older know no such options, and ask every driver.
             found = client.get_all_job_info()
         return [_ray_job(entry) for entry in found.values()]
 
     def left(self, job_ids: Iterable[bytes]) -> Left:
-        """Return what Ray has of these drivers' detached actors and placement groups."""
+        """Return these drivers' detached actors and placement groups that Ray still has."""
         ids = list(job_ids)
         if not ids:
             return Left()
 
         accessor = _tables()
-        found = [
-            entry for job_id in ids for entry in accessor.get_actor_table(ray.JobID(job_id), None)
-        ]
-        actors = [
-            actor for actor in map(gcs_pb2.ActorTableData.FromString, found) if actor.state != _DEAD
-        ]
-        all_groups = map(
-            gcs_pb2.PlacementGroupTableData.FromString, accessor.get_placement_group_table()
-        )
-        groups = [
-            group for group in all_groups if group.creator_job_id in ids and group.state != _REMOVED
-        ]
+        actors = []
+        for job_id in ids:
+            actors += [actor for actor in _actors(accessor, job_id) if actor.state != _DEAD]
+        groups = []
+        for group in _groups(accessor):
+            if group.creator_job_id in ids and group.state != _REMOVED:
+                groups.append(group)
 
         return Left(
             tuple(actor.actor_id for actor in actors if actor.is_detached),
             tuple(group.placement_group_id for group in groups if group.is_detached),
-            is_leaving=not all(each.is_detached for each in (*actors, *groups)),
+            is_leaving=not all(entry.is_detached for entry in [*actors, *groups]),
         )
 
     def held(self, job_id: bytes) -> list[tuple[str, Mapping[str, float]]]:
-        """Return what a driver's actors and placement groups hold: ids of nodes, each with
-        amounts.
-        """
+        """Return amounts that a driver's actors and placement groups hold, each with a node's id."""
         accessor = _tables()
-        actors = map(
-            gcs_pb2.ActorTableData.FromString, accessor.get_actor_table(ray.JobID(job_id), "ALIVE")
-        )
-        groups = map(
-            gcs_pb2.PlacementGroupTableData.FromString, accessor.get_placement_group_table()
-        )
-        bundles = [
-            bundle for group in groups if group.creator_job_id == job_id for bundle in group.bundles
-        ]
-        # An actor in a placement group holds what that group holds already.
-        alone = []
+        held: list[tuple[str, Mapping[str, float]]] = []
+        for actor in _actors(accessor, job_id, "ALIVE"):
+            resources = dict(actor.required_resources)
+            # An actor in a placement group uses a part of the group's resources.
+            if not any("_group_" in name for name in resources):
+                held.append((actor.address.node_id.hex(), resources))
 
-        for actor in actors:
-            if not any("_group_" in name for name in actor.required_resources):
-                alone.append(actor)
+        for group in _groups(accessor):
+            if group.creator_job_id == job_id:
+                for bundle in group.bundles:
+                    if bundle.node_id:
+                        held.append((bundle.node_id.hex(), dict(bundle.unit_resources)))
 
-        return [
-            *((actor.address.node_id.hex(), dict(actor.required_resources)) for actor in alone),
-            *(
-                (bundle.node_id.hex(), dict(bundle.unit_resources))
-                for bundle in bundles
-                if bundle.node_id
-            ),
-        ]
+        return held
 
     def remove(self, left: Left) -> None:
-        """Ask Ray to end what drivers left; returns before it has."""
+        """Ask Ray to end the actors and groups that are `left`; returns before Ray has done so."""
         worker = ray._private.worker.global_worker
         if left.actors:
-            from ray.core.generated import (
-                gcs_service_pb2,
-                gcs_service_pb2_grpc,
-            )  # 0.1 s, and seldom needed
+            # Imported here: 0.1 s, and seldom needed.
+            from ray.core.generated import gcs_service_pb2, gcs_service_pb2_grpc
 
-            # `ray.kill` wants a handle, which an actor without a name gives to nobody.
-            actors = gcs_service_pb2_grpc.ActorInfoGcsServiceStub(
-                create_gcs_channel(worker.gcs_client.address)
-            )
-
+            # `ray.kill` wants a handle, and Ray gives none of an actor without a name.
+            channel = create_gcs_channel(worker.gcs_client.address)
+            actors = gcs_service_pb2_grpc.ActorInfoGcsServiceStub(channel)
             for actor in left.actors:
                 request = gcs_service_pb2.KillActorViaGcsRequest(
                     actor_id=actor, force_kill=True, no_restart=True
@@ -181,12 +156,24 @@ class TheRay:
 
 
 def _tables() -> Any:
-    """Return Ray's reader of its own tables, under the name that this version of Ray has for it."""
-    if connect := getattr(state.state, "_connect_and_get_accessor", None):
+    """Return Ray's reader of its own tables."""
+    connect = getattr(state.state, "_connect_and_get_accessor", None)
+    if connect is not None:
         return connect()
     # Ray 2.44 and older.
     state.state._check_connected()
     return state.state.global_state_accessor
+
+
+def _actors(accessor: Any, job_id: bytes, actor_state: str | None = None) -> list[Any]:
+    entries = accessor.get_actor_table(ray.JobID(job_id), actor_state)
+    return [gcs_pb2.ActorTableData.FromString(entry) for entry in entries]
+
+
+def _groups(accessor: Any) -> list[Any]:
+    """Return the placement groups of all drivers."""
+    entries = accessor.get_placement_group_table()
+    return [gcs_pb2.PlacementGroupTableData.FromString(entry) for entry in entries]
 
 
 def _ray_job(entry: Any) -> RayJob:
@@ -203,14 +190,12 @@ def _ray_job(entry: Any) -> RayJob:
 class _Attempt:
     driver: Driver
     since: float
-    go_on: Callable[[], None]
+    on_gone: Callable[[], None]
     is_noted: bool = False
 
 
 class Drivers:
-    """The attempts of a run whose commands have ended, until nothing of theirs is left on the
-    cluster.
-    """
+    """The attempts of a run whose commands have ended, until the cluster has nothing of them."""
 
     def __init__(
         self,
@@ -230,25 +215,22 @@ class Drivers:
     def __bool__(self) -> bool:
         return bool(self._ending)
 
-    def ended(self, task: str, attempt: int, go_on: Callable[[], None]) -> None:
-        """Call `go_on` once Ray calls what this attempt connected to it ended, and what it left is
-        removed.
-        """
-        self._ending.append(_Attempt(Driver(self._run, task, attempt), self._clock(), go_on))
+    def ended(self, task: str, attempt: int, on_gone: Callable[[], None]) -> None:
+        """Call `on_gone` once this attempt's drivers have ended, and all they left is removed."""
+        self._ending.append(_Attempt(Driver(self._run, task, attempt), self._clock(), on_gone))
         self._due = 0.0
 
     def connected(self) -> Connected:
-        """Return what is connected to Ray now."""
+        """Return the drivers that are connected to Ray now."""
         jobs = [job for job in self._ray.jobs() if not job.is_dead]
         drivers = [job.driver for job in jobs if job.driver is not None]
-        own = {driver.task for driver in drivers if driver.run == self._run}
-        others = any(job.is_foreign for job in jobs) or any(
-            driver.run != self._run for driver in drivers
-        )
-        return Connected(tuple(sorted(own)), others)
+        tasks = {driver.task for driver in drivers if driver.run == self._run}
+        has_foreign = any(job.is_foreign for job in jobs)
+        has_other_runs = any(driver.run != self._run for driver in drivers)
+        return Connected(tuple(sorted(tasks)), has_foreign or has_other_runs)
 
     def look(self) -> None:
-        """Go on with those that are through, with one question to Ray for all of them."""
+        """Close the attempts that left nothing, with one question to Ray for all of them."""
         if not self._ending or self._clock() < self._due:
             return
 
@@ -259,41 +241,42 @@ class Drivers:
                 jobs.append(job)
 
         for attempt in list(self._ending):
-            own = [job for job in jobs if job.driver == attempt.driver]
+            attempts_jobs = [job for job in jobs if job.driver == attempt.driver]
             is_late = self._clock() - attempt.since > PATIENCE
             if is_late:
                 self._note(
                     f"{attempt.driver.task}: Ray has not ended after {PATIENCE:.0f} s what it "
                     "started"
                 )
-
-            if is_late or self._is_through(attempt, own):
+            if is_late or self._is_gone(attempt, attempts_jobs):
                 self._ending.remove(attempt)
-                attempt.go_on()
+                attempt.on_gone()
 
     def give_up(self) -> None:
-        """Go on with all of them, whatever is left: there is no time."""
+        """Close all attempts, though something of them may be left: the time is over."""
         for attempt in self._ending:
-            attempt.go_on()
+            attempt.on_gone()
         self._ending = []
 
-    def _is_through(self, attempt: _Attempt, own: Sequence[RayJob]) -> bool:
-        if any(not job.is_dead for job in own):
+    def _is_gone(self, attempt: _Attempt, jobs: Sequence[RayJob]) -> bool:
+        if any(not job.is_dead for job in jobs):
             return False
-        left = self._ray.left(job.job_id for job in own)
-        if left:
-            if not attempt.is_noted:
-                self._note(
-                    f"{attempt.driver.task}: attempt {attempt.driver.attempt} left {left}: removed"
-                )
+        left = self._ray.left(job.job_id for job in jobs)
+        if not left:
+            return not left.is_leaving
+
+        if not attempt.is_noted:
             attempt.is_noted = True
-            self._ray.remove(left)
-        return not left and not left.is_leaving
+            driver = attempt.driver
+            self._note(f"{driver.task}: attempt {driver.attempt} left {left}: removed")
+        self._ray.remove(left)
+        return False
 
 
 def held(cluster: Ray, nodes: Mapping[str, str]) -> dict[str, dict[str, Counter[str]]]:
-    """Return what tasks' drivers hold by what they started: by run and node, whose name `nodes` has
-    by its id.
+    """Return the amounts that tasks' actors and placement groups hold, by run and node's name.
+
+    `nodes` has the names of nodes, by id.
     """
     found: dict[str, dict[str, Counter[str]]] = {}
     for job in cluster.jobs():
@@ -306,15 +289,16 @@ def held(cluster: Ray, nodes: Mapping[str, str]) -> dict[str, dict[str, Counter[
 
 
 def remove_what_dead_runs_left(note: Callable[[str], None], *, cluster: Ray | None = None) -> None:
-    """Remove what is left of drivers whose run's own job ended before it could."""
-    found = cluster or TheRay()
-    jobs = found.jobs()
+    """Remove what drivers left whose run's own job died before it could do so."""
+    the_ray = cluster or TheRay()
+    jobs = the_ray.jobs()
     going = {job.submission for job in jobs if job.submission and not job.is_dead}
     dead = []
     for job in jobs:
         if job.is_dead and job.driver is not None and job.driver.run not in going:
             dead.append(job)
-    left = found.left(job.job_id for job in dead)
+
+    left = the_ray.left(job.job_id for job in dead)
     if left:
         note(f"earlier runs left {left}: removed")
-        found.remove(left)
+        the_ray.remove(left)

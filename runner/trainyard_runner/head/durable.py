@@ -1,6 +1,4 @@
-"""Checkpoints on storage that outlives the head: where a cluster has some, its runs keep theirs
-there.
-"""
+"""Checkpoints on storage that outlives the head, where a cluster has some."""
 
 from __future__ import annotations
 
@@ -13,9 +11,7 @@ from trainyard_runner.wire import names
 
 @dataclass(frozen=True)
 class Kept:
-    """Where a run keeps its checkpoints, None for the head's disk; why not on the storage that
-    there is.
-    """
+    """Where a run keeps its checkpoints (None: the head's disk); why not on its storage, if so."""
 
     at: str | None = None
     problem: str = ""
@@ -35,9 +31,7 @@ def place(run: Path, storage: str | None) -> Kept:
 
 
 def find(run: Path, task: str, storage: str | None) -> Path | None:
-    """Return a former run's checkpoint of a task: on this head, else on `storage`, where an earlier
-    head left it.
-    """
+    """Return a former run's checkpoint of a task, on this head or on `storage`; None if it is gone."""
     archive = names.checkpoint_archive(task)
     places = [run / archive]
     if storage is not None:
@@ -49,14 +43,13 @@ def find(run: Path, task: str, storage: str | None) -> Path | None:
 
 
 def share(source: Path, target: Path) -> None:
-    """Give a checkpoint to another run, without a copy where the storage can: file systems over
-    objects cannot.
-    """
+    """Give a checkpoint to another run: as a hard link, else as a copy."""
     target.parent.mkdir(exist_ok=True)
     target.unlink(missing_ok=True)
     try:
         target.hardlink_to(source)
     except OSError:
+        # File systems over object storage have no hard links.
         part = target.with_name(f".{target.name}")
         shutil.copyfile(source, part)
         part.replace(target)

@@ -1,6 +1,4 @@
-"""The smoke test: asks every node, side by side, and records what must hold before a task
-starts.
-"""
+"""The smoke test: asks every node, side by side, and records whether a task may start."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ import platform
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import ray
 
@@ -19,6 +17,7 @@ from trainyard_runner.wire import members, nodes, shares
 from trainyard_runner.wire.check import Check
 from trainyard_runner.wire.fit import room
 from trainyard_runner.wire.plan import Gate, Plan, task_of
+from trainyard_runner.wire.text import last_line
 
 _FACTS_DEADLINE = 60.0
 _TORCH_DEADLINE = 180.0
@@ -34,9 +33,7 @@ class StopAskedError(Exception):
 
 
 class SmokeGate:
-    """Climbs the rungs; `record` writes each check as it is known, `describe` what a node is made
-    of.
-    """
+    """Climbs the rungs; `record` writes each check as it is known, `describe` a node's hardware."""
 
     def __init__(
         self,
@@ -80,11 +77,7 @@ class SmokeGate:
             self._transfer(alive, blobs)
 
         self._record(rungs.space(answers, self._gate))
-        plan = shares.settled_plan(self._plan, alive)
-        tasks = plan.tasks or ([task_of(0, plan.sweep["task"])] if plan.sweep else ())
-        fits = room(tasks, self._gate, alive, together=self._plan.together)
-        self._record([fits] if fits else [])
-
+        self._record_room(alive)
         return rungs.first_failed(self._checks)
 
     def _record(self, checks: Iterable[Check]) -> None:
@@ -92,25 +85,32 @@ class SmokeGate:
             self._checks.append(check)
             self._write(check)
 
+    def _record_room(self, alive: Sequence[nodes.Node]) -> None:
+        plan = shares.settled_plan(self._plan, alive)
+        tasks = plan.tasks
+        if not tasks and plan.sweep:
+            tasks = (task_of(0, plan.sweep["task"]),)
+        check = room(tasks, self._gate, alive, together=plan.together)
+        if check is not None:
+            self._record([check])
+
     def _wait_for_nodes(self) -> Sequence[nodes.Node]:
-        """Wait until every declared node has joined: Ray starts jobs before its workers are there
-        (ray PR#61046).
-        """
+        """Wait until all declared nodes have joined: Ray starts jobs before that (ray PR#61046)."""
         began = time.monotonic()
         least = self._gate.needs.get("min_nodes") or 0
-        noted = False
+        is_noted = False
 
         while True:
             alive = members.declared(self._gate, placing.alive())
             missing = [node.name for node in members.missing(self._gate, alive)]
-            complete = not missing and len(alive) >= least
+            is_complete = not missing and len(alive) >= least
             waited = time.monotonic() - began
-            if complete or waited >= self._gate.wait:
+            if is_complete or waited >= self._gate.wait:
                 self._record(rungs.nodes(self._gate, alive, seconds=round(waited, 2)))
                 return alive
 
-            if waited > _WORTH_A_NOTE and not noted:
-                noted = True
+            if waited > _WORTH_A_NOTE and not is_noted:
+                is_noted = True
                 awaited = sorted(missing) or [f"{least - len(alive)} more nodes"]
                 self._note(
                     f"waiting for {', '.join(awaited)} to join, at most {self._gate.wait:.0f} s"
@@ -120,117 +120,101 @@ class SmokeGate:
             time.sleep(0.2)
 
     def _ask(self, alive: Sequence[nodes.Node]) -> tuple[list[Answer], dict[str, Any]]:
-        """Run one task on every node; it collects all that this node can say."""
-        if any(node.gpus for node in alive):
-            free = ray._private.state.available_resources_per_node()
-        else:
-            free = {}
+        """Collect the facts of every node, by one task on each.
 
-        self._free = free
+        Returns answers, and by node's name the object that other nodes fetch from it.
+        """
+        if any(node.gpus for node in alive):
+            self._free = ray._private.state.available_resources_per_node()
+
         function = ray.remote(num_cpus=0, max_calls=0, max_retries=0, num_returns=2)(shipped.facts)
         began = time.monotonic()
-        asked: dict[Any, tuple[nodes.Node, Any, bool]] = {}
-
+        asked: dict[Any, _Asked] = {}
+        deadline = _FACTS_DEADLINE
         for node in alive:
-            isolated = node.gpus >= 1 and free.get(node.node_id, {}).get("GPU", 0) >= 1
-            options = {"num_gpus": 1 if isolated else 0, "scheduling_strategy": placing.on(node)}
-            reply, blob = function.options(**options).remote(
-                self._question(node, isolated, len(alive)), self._runner
+            is_isolated = node.gpus >= 1 and self._free_gpus(node) >= 1
+            question = self._question(node, is_isolated=is_isolated, count=len(alive))
+            if question["torch"]:
+                deadline = _TORCH_DEADLINE
+            on_node = function.options(
+                num_gpus=1 if is_isolated else 0, scheduling_strategy=placing.on(node)
             )
-            asked[reply] = (node, blob, isolated)
-
-        if self._asks_torch(alive):
-            deadline = _TORCH_DEADLINE
-        else:
-            deadline = _FACTS_DEADLINE
+            reply, blob = on_node.remote(question, self._runner)
+            asked[reply] = _Asked(node, blob, is_isolated)
 
         answers = {}
         for reply, seconds in self._as_they_come(list(asked), deadline):
-            node, _, isolated = asked[reply]
-            answers[node.node_id] = _answer(node, reply, seconds, isolated=isolated)
+            node = asked[reply].node
+            answers[node.node_id] = _answer(node, reply, seconds, isolated=asked[reply].is_isolated)
 
-        late = {
-            node.node_id: Answer(
-                node, None, deadline, problem=f"no answer within {time.monotonic() - began:.0f} s"
-            )
-            for node, _, _ in asked.values()
-        }
+        silence = f"no answer within {time.monotonic() - began:.0f} s"
+        for node in alive:
+            answers.setdefault(node.node_id, Answer(node, None, deadline, problem=silence))
 
-        ordered = [answers.get(node.node_id, late[node.node_id]) for node in alive]
+        ordered = [answers[node.node_id] for node in alive]
         kept = rungs.without_gone(ordered, placing.alive(), self._gate)
         ids = {answer.node.node_id for answer in kept}
-        return kept, {node.name: blob for node, blob, _ in asked.values() if node.node_id in ids}
+        blobs = {node.name: blob for node, blob, _ in asked.values() if node.node_id in ids}
+        return kept, blobs
+
+    def _free_gpus(self, node: nodes.Node) -> float:
+        """Return the GPUs of a node that were free before the first question was asked.
+
+        Ray's numbers lag behind a task that has just ended.
+        """
+        return self._free.get(node.node_id, {}).get("GPU", 0)
 
     def _on_each_gpu(self, answers: list[Answer]) -> list[Answer]:
-        """Hold every GPU of a node by a task of its own, where none is in use and there are
-        several.
-        """
+        """Hold every GPU of a node by one task each, where there are several and none is in use."""
         function = ray.remote(num_cpus=0, num_gpus=1, max_calls=0, max_retries=0)(shipped.own_gpu)
         asked: dict[Any, str] = {}
         for answer in answers:
             node = answer.node
-            gpus = int(answer.node.gpus)
-            # What was free before anybody was asked: Ray's numbers lag behind a task that just
-            # ended.
-            if (
-                not answer.isolated
-                or gpus < 2
-                or self._free.get(node.node_id, {}).get("GPU", 0) < gpus
-            ):
+            gpus = int(node.gpus)
+            if not answer.isolated or gpus < 2 or self._free_gpus(node) < gpus:
                 continue
 
+            on_node = function.options(scheduling_strategy=placing.on(node))
+            meeting = f"{self._plan.run}:{node.node_id}"
             for index in range(gpus):
-                question = {
-                    "meeting": f"{self._plan.run}:{node.node_id}",
-                    "index": index,
-                    "count": gpus,
-                }
-                reply = function.options(scheduling_strategy=placing.on(node)).remote(
-                    question, self._runner
-                )
-                asked[reply] = node.node_id
+                question = {"meeting": meeting, "index": index, "count": gpus}
+                asked[on_node.remote(question, self._runner)] = node.node_id
 
-        said: dict[str, list[dict[str, Any]]] = {}
+        seen: dict[str, list[dict[str, Any]]] = {}
         for reply, _ in self._as_they_come(list(asked), _GPUS_DEADLINE):
-            said.setdefault(asked[reply], []).append(_got(reply))
+            seen.setdefault(asked[reply], []).append(_got(reply))
 
         for node_id in set(asked.values()):
             each_gpu.forget(f"{self._plan.run}:{node_id}")
 
-        return [
-            replace(one, each=_together(said.get(one.node.node_id, ()), one)) for one in answers
-        ]
+        with_each = []
+        for answer in answers:
+            of_node = seen.get(answer.node.node_id, ())
+            with_each.append(replace(answer, each=_together(of_node, answer)))
+        return with_each
 
-    def _question(self, node: nodes.Node, isolated: bool, count: int) -> dict[str, Any]:
+    def _question(self, node: nodes.Node, *, is_isolated: bool, count: int) -> dict[str, Any]:
         real = node.gpus > 0 and not self._gate.simulated_gpus
         return {
             "gpus": real,
             "torch": real or bool(self._gate.needs.get("torch")),
-            "isolated": isolated and real,
+            "isolated": is_isolated and real,
             "graphics": node.gpus > 0 and bool(self._gate.needs.get("graphics")),
             "timeout": 60.0,
             # Large enough to leave the control path; small where very many pairs are tried.
             "bytes": (8 if count <= _MANY else 1) * 1024 * 1024,
         }
 
-    def _asks_torch(self, alive: Sequence[nodes.Node]) -> bool:
-        return any(self._question(node, False, len(alive))["torch"] for node in alive)
-
     def _transfer(self, alive: Sequence[nodes.Node], blobs: dict[str, Any]) -> None:
         began = time.monotonic()
         function = ray.remote(num_cpus=0, max_calls=0, max_retries=0)(shipped.fetch)
         asked = {}
-
+        results: dict[str, dict[str, Any]] = {}
         for node in alive if len(alive) > 1 else ():
             others = {name: [blob] for name, blob in blobs.items() if name != node.name}
-            reply = function.options(scheduling_strategy=placing.on(node)).remote(
-                others, _FETCH_DEADLINE / 2, self._runner
-            )
-            asked[reply] = node.name
-
-        results: dict[str, dict[str, Any]] = {}
-        for name in asked.values():
-            results[name] = {"problem": f"no answer within {_FETCH_DEADLINE:.0f} s"}
+            on_node = function.options(scheduling_strategy=placing.on(node))
+            asked[on_node.remote(others, _FETCH_DEADLINE / 2, self._runner)] = node.name
+            results[node.name] = {"problem": f"no answer within {_FETCH_DEADLINE:.0f} s"}
 
         for reply, _ in self._as_they_come(list(asked), _FETCH_DEADLINE):
             results[asked[reply]] = _got(reply)
@@ -250,6 +234,17 @@ class SmokeGate:
             raise StopAskedError
 
 
+class _Asked(NamedTuple):
+    """A node that was asked, and the object that it made for the other nodes.
+
+    `is_isolated`: the task that asks it has one GPU.
+    """
+
+    node: nodes.Node
+    blob: Any
+    is_isolated: bool
+
+
 def _answer(node: nodes.Node, reply: Any, seconds: float, *, isolated: bool) -> Answer:
     said = _got(reply)
     if "problem" in said:
@@ -264,9 +259,7 @@ def _node_fields(node: nodes.Node, facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _together(said: Sequence[dict[str, Any]], answer: Answer) -> tuple[dict[str, Any], ...]:
-    """Return what was seen while all GPUs were held; nothing if somebody else took one of them
-    meanwhile.
-    """
+    """Return what tasks saw that held all GPUs of a node; () if another task had one of them."""
     held = [one for one in said if one.get("met") or "problem" in one]
     if len(held) == int(answer.node.gpus):
         return tuple(held)
@@ -276,7 +269,6 @@ def _together(said: Sequence[dict[str, Any]], answer: Answer) -> tuple[dict[str,
 def _got(reply: Any) -> dict[str, Any]:
     try:
         said: dict[str, Any] = ray.get(reply)
-    except Exception as error:  # whatever Ray raises is what the node says
-        lines = [line for line in str(error).splitlines() if line.strip()]
-        return {"problem": f"{type(error).__name__}: {lines[-1].strip() if lines else ''}"}
+    except Exception as error:  # whatever Ray raises is the node's problem
+        return {"problem": f"{type(error).__name__}: {last_line(str(error))}"}
     return said

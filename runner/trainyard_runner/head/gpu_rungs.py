@@ -1,6 +1,4 @@
-"""The rungs of the smoke test about GPUs: as many as declared, usable, and each task sees its own
-only. Pure.
-"""
+"""The rungs of the smoke test about GPUs: number, use, isolation, graphics. Pure."""
 
 from __future__ import annotations
 
@@ -33,20 +31,7 @@ _DRIVER = (
 def gpus(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
     """Declared, Ray's and the driver's number of GPUs agree."""
     if not any(answer.node.gpus or members.gpus(gate, answer.node) for answer in answers):
-        needed = bool(gate.needs.get("gpus") or gate.needs.get("graphics"))
-        hint = (
-            "Dispatch to a cluster with GPUs, or remove `gpus` and `graphics` from `smoke:` "
-            "in the job file."
-        )
-
-        if needed:
-            detail = "the job needs GPUs, and no node has any"
-        else:
-            detail = "no GPUs declared"
-
-        yield Check(
-            "gpus", None, not needed, detail, skipped=not needed, hint=hint if needed else None
-        )
+        yield _without_gpus(gate)
         return
 
     for answer, facts in with_facts(answers):
@@ -58,11 +43,21 @@ def gpus(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
             detail = f"{wanted:g} declared, Ray has {answer.node.gpus:g}"
             yield Check("gpus", answer.node.name, False, detail, hint=hint)
         elif gate.simulated_gpus:
-            yield Check(
-                "gpus", answer.node.name, True, f"{wanted:g}, simulated; nvidia-smi not asked"
-            )
+            detail = f"{wanted:g}, simulated; nvidia-smi not asked"
+            yield Check("gpus", answer.node.name, True, detail)
         else:
             yield _real_gpus(answer.node.name, facts["nvidia_smi"], wanted)
+
+
+def _without_gpus(gate: Gate) -> Check:
+    if not (gate.needs.get("gpus") or gate.needs.get("graphics")):
+        return Check("gpus", None, True, "no GPUs declared", skipped=True)
+
+    hint = (
+        "Dispatch to a cluster with GPUs, or remove `gpus` and `graphics` from `smoke:` "
+        "in the job file."
+    )
+    return Check("gpus", None, False, "the job needs GPUs, and no node has any", hint=hint)
 
 
 def torch(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
@@ -130,10 +125,9 @@ def isolation(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
                 f"CUDA_VISIBLE_DEVICES={facts['visible']!r}"
             )
             yield Check("isolation", name, False, detail, hint=hint)
-        elif (inside := facts.get("torch_isolated", {}).get("count", 1)) != 1:
-            yield Check(
-                "isolation", name, False, f"a task with one GPU sees {inside} in torch", hint=hint
-            )
+        elif (in_torch := facts.get("torch_isolated", {}).get("count", 1)) != 1:
+            detail = f"a task with one GPU sees {in_torch} in torch"
+            yield Check("isolation", name, False, detail, hint=hint)
         elif (wrong := _not_its_own(answer.each)) is not None:
             yield Check("isolation", name, False, wrong, hint=hint)
         else:
@@ -146,27 +140,27 @@ def isolation(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
 
 
 def graphics(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
-    """Where the job needs it, Vulkan finds a GPU that renders: a green nvidia-smi does not say so
-    (IsaacSim#357).
+    """Where the job needs it, Vulkan finds a GPU that renders.
+
+    nvidia-smi may be fine, and Vulkan still find none (IsaacSim#357).
     """
-    for answer, facts in with_facts(answers) if gate.needs.get("graphics") else ():
+    if not gate.needs.get("graphics"):
+        return
+    for answer, facts in with_facts(answers):
         name = answer.node.name
         if "graphics" not in facts:
             yield Check("graphics", name, True, "no GPUs on this node", skipped=True)
         elif wrong := _no_graphics(facts, simulated=gate.simulated_gpus):
             yield Check("graphics", name, False, wrong[0], hint=wrong[1])
         else:
-            yield Check(
-                "graphics",
-                name,
-                True,
-                ", ".join(device["name"] for device in facts["graphics"]["devices"]),
-            )
+            devices = [device["name"] for device in facts["graphics"]["devices"]]
+            yield Check("graphics", name, True, ", ".join(devices))
 
 
 def _no_graphics(facts: dict[str, Any], *, simulated: bool) -> tuple[str, str] | None:
-    """Return why nothing renders on a node, and what helps. Where GPUs are simulated, a CPU that
-    renders is enough.
+    """Return why nothing renders on a node, and a hint; None if something does.
+
+    Where GPUs are simulated, a CPU that renders is enough.
     """
     found = facts["graphics"]
     devices = found.get("devices", ())
@@ -177,9 +171,9 @@ def _no_graphics(facts: dict[str, Any], *, simulated: bool) -> tuple[str, str] |
             return f"{model} has no RT cores: Isaac Sim's Kit does not run on it", _RT_CORES
 
     if "error" in found:
-        return f"Vulkan: {found['error']}", _LOADER if "libvulkan.so.1" in found[
-            "error"
-        ] else _DRIVER
+        error = found["error"]
+        hint = _LOADER if "libvulkan.so.1" in error else _DRIVER
+        return f"Vulkan: {error}", hint
     if any(simulated or not device["cpu"] for device in devices):
         return None
 
@@ -195,21 +189,19 @@ def _no_graphics(facts: dict[str, Any], *, simulated: bool) -> tuple[str, str] |
 
 
 def _not_its_own(each: Sequence[dict[str, Any]]) -> str | None:
-    """Return what is wrong with what tasks saw that each had one GPU, all at the same time."""
-    for said in each:
-        if problem := said.get("problem"):
+    """Return why tasks that held one GPU each, at the same time, did not see only their own."""
+    for view in each:
+        if problem := view.get("problem"):
             return f"no task with a GPU runs next to the others: {problem}"
-        if len(said["assigned"]) != 1 or said["visible"] != said["assigned"][0]:
-            return (
-                f"a task with GPU {said['assigned']} sees CUDA_VISIBLE_DEVICES={said['visible']!r}"
-            )
+        assigned = view["assigned"]
+        visible = view["visible"]
+        if len(assigned) != 1 or visible != assigned[0]:
+            return f"a task with GPU {assigned} sees CUDA_VISIBLE_DEVICES={visible!r}"
 
-    seen = sorted(str(said["visible"]) for said in each)
+    seen = sorted(str(view["visible"]) for view in each)
     if len(set(seen)) < len(seen):
-        return (
-            f"{len(seen)} tasks that run at the same time see GPU {', '.join(seen)}: one of "
-            "them is shared"
-        )
+        gpus = ", ".join(seen)
+        return f"{len(seen)} tasks that run at the same time see GPU {gpus}: one of them is shared"
 
     return None
 
@@ -224,12 +216,7 @@ def _real_gpus(name: str, said: dict[str, Any], wanted: float) -> Check:
 
     if said["count"] != wanted:
         hint = "Declare what there is, or make all GPUs visible on the node."
-        return Check(
-            "gpus",
-            name,
-            False,
-            f"{wanted:g} declared, nvidia-smi counts {said['count']}",
-            hint=hint,
-        )
+        detail = f"{wanted:g} declared, nvidia-smi counts {said['count']}"
+        return Check("gpus", name, False, detail, hint=hint)
 
     return Check("gpus", name, True, f"{wanted:g}: declared, Ray's and nvidia-smi's count agree")

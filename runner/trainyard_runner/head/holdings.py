@@ -1,6 +1,4 @@
-"""What runs hold of a cluster and want free of it: each says so in a file, and leaves room for what
-others say.
-"""
+"""The holdings of a cluster's runs: each publishes its own in a file, and heeds the others'."""
 
 from __future__ import annotations
 
@@ -26,10 +24,10 @@ _EVERY = 1.0
 
 @dataclass(frozen=True)
 class Holding:
-    """What a run holds: by node, amounts of Ray's resources, and under "tasks" by how many tasks.
+    """Ray's resources that a run holds, by node; there, "tasks" is the number of its tasks.
 
-    `actors` is what it wants free for what its tasks start through Ray, on any nodes; nothing holds
-    that in Ray.
+    `actors` is the room that it wants free on any nodes for actors of its tasks; nothing holds
+    that room in Ray.
     """
 
     run: str
@@ -46,7 +44,7 @@ class Holdings:
     """The files of a cluster's runs: this run's, and those of others."""
 
     def __init__(self, run: str, logs: Path) -> None:
-        """Find them below the directory of Ray's logs on the head."""
+        """Keep the files in a directory below Ray's `logs` on the head."""
         self._file = logs / names.holdings(run)
         self._driver = ray.get_runtime_context().get_job_id()
         self._published = ""
@@ -61,21 +59,18 @@ class Holdings:
         nodes: Mapping[str, Mapping[str, float]],
         actors: Mapping[str, float],
     ) -> None:
-        """Say what this run holds on nodes and wants free for actors, and how many tasks it has in
-        which state.
-        """
+        """Write this run's file, if anything changed: its holdings, and its tasks by state."""
         document: dict[str, Any] = {
             "driver": self._driver,
             "tasks": {**tasks, **ended},
             "nodes": nodes,
+            "actors": dict(actors),
         }
-
-        document["actors"] = dict(actors)
         text = json.dumps(document)
         if text == self._published:
             return
 
-        # On a full disk others do not learn what this run holds; it goes on.
+        # A full disk only keeps the file from others: the run does not need it.
         with suppress(OSError):
             self._file.parent.mkdir(exist_ok=True)
             part = self._file.with_name(f".{self._file.name}")
@@ -84,35 +79,29 @@ class Holdings:
             self._published = text
 
     def others(self) -> list[Holding]:
-        """Return what other runs hold; looked up once a second."""
+        """Return the holdings of other runs, read once a second."""
         if time.monotonic() >= self._due:
             self._due = time.monotonic() + _EVERY
             self._known = list(self.read_others())
         return self._known
 
     def read_others(self) -> Iterator[Holding]:
-        """Yield what other runs hold; those that died before they took it back are dead to Ray
-        too.
-        """
+        """Yield the holdings of other runs whose driver lives, from their files."""
         paths = [path for path in self._file.parent.glob("*.json") if path != self._file]
-        if paths:
-            going = {job["JobID"] for job in state.jobs() if not job["IsDead"]}
-        else:
-            going = set()
+        if not paths:
+            return
 
+        living = {job["JobID"] for job in state.jobs() if not job["IsDead"]}
         for path in paths:
             with suppress(OSError, ValueError, KeyError):
-                found = json.loads(path.read_text())
-                if found["driver"] in going:
-                    yield Holding(
-                        path.stem,
-                        found["nodes"],
-                        found.get("actors") or {},
-                        found["tasks"]["waiting"],
-                    )
+                document = json.loads(path.read_text())
+                if document["driver"] in living:
+                    actors = document.get("actors") or {}
+                    waiting = document["tasks"]["waiting"]
+                    yield Holding(path.stem, document["nodes"], actors, waiting)
 
     def close(self) -> None:
-        """Take back what this run said."""
+        """Remove this run's file."""
         with suppress(OSError):
             self._file.unlink(missing_ok=True)
 
@@ -120,30 +109,32 @@ class Holdings:
 def kept_free(
     unit: Sequence[Task], places: Sequence[Node], holdings: Iterable[Holding]
 ) -> list[str]:
-    """Return the resources of which a unit would take what tasks that run want free, or lacks what
-    it wants itself.
+    """Return the resources that a unit must not take now, as actors of runs want them free.
 
-    There are none while no task wants any: Ray alone decides then.
+    These include resources that the unit lacks for its own actors. There are none while no task
+    wants room for actors: Ray alone decides then.
     """
-    found = list(holdings)
-    if not any(each.actors for each in found) and not any(task.actors for task in unit):
+    of_runs = list(holdings)
+    has_actors = any(holding.actors for holding in of_runs) or any(task.actors for task in unit)
+    if not has_actors:
         return []
-    return fit.lacking(
-        unit, places, {name: sum(each.all_of(name) for each in found) for name in RESOURCES}
-    )
+
+    taken = {}
+    for name in RESOURCES:
+        taken[name] = sum(holding.all_of(name) for holding in of_runs)
+    return fit.lacking(unit, places, taken)
 
 
 def in_numbers(task: Task, alive: Sequence[Node]) -> Task:
-    """Return what a task waits for in numbers: its share of the first node that it may be of."""
-    for one in shares.alike(task, alive):
-        return one.taken(task)
+    """Return a task with its share in numbers, by the first size of node that may have it."""
+    sizes = shares.alike(task, alive)
+    for alike in sizes:
+        return alike.taken(task)
     return task
 
 
 def by_node(running: Iterable[tuple[str | None, Task]]) -> dict[str, dict[str, float]]:
-    """Return how many tasks run on each node, and what they hold there; "" where their node is not
-    known yet.
-    """
+    """Return the amounts that tasks hold, by node, and under "tasks" how many; "" is no known node."""
     held: dict[str, dict[str, float]] = {}
     for node, task in running:
         here = held.setdefault(node or "", dict.fromkeys([*RESOURCES, "tasks"], 0.0))

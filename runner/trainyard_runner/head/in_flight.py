@@ -1,6 +1,4 @@
-"""Attempts that Ray has: submitted, heard of until they end, and closed once nothing that they
-started is left.
-"""
+"""Attempts in flight: submitted to Ray, heard until they end, closed once they left nothing."""
 
 from __future__ import annotations
 
@@ -41,9 +39,7 @@ class InFlight:
         queue: Queue,
         nodes: LivingNodes,
     ) -> None:
-        """Hand attempts to a submitter and what they say to `records`; units that have not begun
-        return to `queue`.
-        """
+        """Hand attempts to `submitter`, their messages to `records`, unbegun units back to `queue`."""
         self._plan = plan
         self._submitter = submitter
         self._records = records
@@ -51,14 +47,15 @@ class InFlight:
         self._queue = queue
         self._nodes = nodes
         self._board = StopBoard(plan.run)
-        # By the generator through which Ray hands on what the node says.
+        # By the generator through which Ray hands on the node's messages.
         self._ray_tasks: dict[Any, RayTask] = {}
-        # What has ended, and whose driver Ray has not called ended yet.
+        # Attempts that have ended, and whose drivers Ray has not called ended yet.
         self._closing: dict[int, Live] = {}
         self._gang: Gang | None = None
         self._pause_until = 0.0
         self._progress_at = time.monotonic()
         self._is_stopping = False
+        # Set by Scheduler: Conclusions.ended.
         self.on_end: Callable[[Live, Ending], None] = lambda live, ending: None
 
     def __bool__(self) -> bool:
@@ -81,15 +78,19 @@ class InFlight:
 
     def open(self) -> list[Live]:
         """Return the attempts that have not ended."""
-        return [live for ray_task in self._ray_tasks.values() for live in ray_task.open.values()]
+        attempts: list[Live] = []
+        for ray_task in self._ray_tasks.values():
+            attempts += ray_task.open.values()
+        return attempts
 
     def count(self) -> Counter[Shape]:
         """Return how many tasks Ray has of each shape."""
         return Counter(ray_task.shape for ray_task in self._ray_tasks.values())
 
     def kept_free(self) -> dict[str, float]:
-        """Return what attempts want free, until nothing that they started is left."""
-        tasks = [live.task for live in (*self.open(), *self._closing.values()) if live.task.actors]
+        """Return the room that attempts want for their actors, until nothing of them is left."""
+        attempts = [*self.open(), *self._closing.values()]
+        tasks = [live.task for live in attempts if live.task.actors]
         if not tasks:
             return {}
         wanted = fit.total(tasks).actors
@@ -97,9 +98,8 @@ class InFlight:
 
     def submit(self, units: Sequence[Unit], place: Place) -> None:
         """Start attempts of one shape, one after the other. Raises NodeMissingError."""
-        self._ray_tasks |= self._submitter.submit(
-            units, self._nodes.known, place.avoided, place.among[0]
-        )
+        known = self._nodes.known
+        self._ray_tasks |= self._submitter.submit(units, known, place.avoided, place.among[0])
 
     def reserve(self, unit: Unit, place: Place) -> None:
         """Ask Ray for the places of a gang. Raises NodeMissingError."""
@@ -121,7 +121,7 @@ class InFlight:
             self._gang = None
 
     def receive(self, timeout: float) -> None:
-        """Take what has arrived, from every attempt that has something."""
+        """Take in the messages that have arrived, of every attempt."""
         if not self._ray_tasks:
             time.sleep(0.02)
             return
@@ -133,53 +133,50 @@ class InFlight:
             self._take(generator, self._ray_tasks[generator])
 
     def withdraw(self, avoided: Callable[[Task], frozenset[str]]) -> None:
-        """Take back from Ray what waits there for other nodes than it should by now."""
+        """Take back the Ray tasks that wait, and may use other nodes than they do by now."""
         for generator, ray_task in self._ray_tasks.items():
             live = next(iter(ray_task.open.values()), None)
-            if (
-                live is None
-                or ray_task.is_placed
-                or ray_task.is_withdrawn
-                or len(live.unit.tasks) > 1
-            ):
+            if live is None or len(live.unit.tasks) > 1:
+                continue
+            if ray_task.is_placed or ray_task.is_withdrawn:
                 continue
             if ray_task.avoided != avoided(live.task):
                 ray_task.is_withdrawn = True
                 ray.cancel(generator)
 
     def lose_dead_nodes(self) -> None:
-        """End attempts on nodes that Ray calls dead: its call to a worker that stands still returns
-        minutes later.
-        """
+        """End attempts on nodes that Ray calls dead: a call to a hung worker returns minutes later."""
         alive = {node.node_id for node in self._nodes.known}
         for generator, ray_task in list(self._ray_tasks.items()):
             node_id = ray_task.node_id
-            if (
-                node_id is not None
-                and node_id not in alive
-                and not ray.wait([generator], timeout=0)[0]
-            ):
-                del self._ray_tasks[generator]
-                for live in ray_task.open.values():
-                    self._end(live, Ending("lost", f"node {self._records.node_name(node_id)} died"))
+            if node_id is None or node_id in alive:
+                continue
+            has_message, _ = ray.wait([generator], timeout=0)
+            if has_message:
+                continue
+
+            del self._ray_tasks[generator]
+            reason = f"node {self._records.node_name(node_id)} died"
+            for live in ray_task.open.values():
+                self._end(live, Ending("lost", reason))
 
     def stop(self, unit: Unit, reason: str) -> None:
-        """Ask what runs of a unit to end; what Ray has not placed yet is cancelled."""
-        found = [
-            (generator, ray_task, live)
-            for generator, ray_task in self._ray_tasks.items()
-            for live in ray_task.open.values()
-            if live.unit is unit
-        ]
-        self._board.stop(
-            [self._name(live) for _, _, live in found], reason, grace=self._plan.stop_grace
-        )
-        for generator, ray_task, _ in found:
-            if not ray_task.is_placed:
-                ray.cancel(generator)
+        """Ask a unit's attempts to end; those that Ray has not placed yet are cancelled."""
+        attempts = []
+        unplaced = []
+        for generator, ray_task in self._ray_tasks.items():
+            of_unit = [live for live in ray_task.open.values() if live.unit is unit]
+            attempts += of_unit
+            if of_unit and not ray_task.is_placed:
+                unplaced.append(generator)
+
+        names = [self._name(live) for live in attempts]
+        self._board.stop(names, reason, grace=self._plan.stop_grace)
+        for generator in unplaced:
+            ray.cancel(generator)
 
     def stop_all(self, reason: str, *, grace: float) -> None:
-        """Ask everything to end; from now on what ends without a word was stopped."""
+        """Ask all attempts to end; one that then ends without a word was stopped."""
         self._is_stopping = True
         self._board.stop_all(reason, grace=grace)
         for generator, ray_task in self._ray_tasks.items():
@@ -196,42 +193,38 @@ class InFlight:
                     self._end(live, Ending("failed", reason, is_final=True))
 
     def clear(self) -> None:
-        """Leave nothing of this run with Ray: neither requests to stop nor a gang's places."""
+        """Remove requests to stop and a gang's places, so that Ray has nothing of this run."""
         self._board.clear()
         self.release_gang()
 
     def _take(self, generator: Any, ray_task: RayTask) -> None:
         try:
-            said = ray.get(next(generator))
+            messages = ray.get(next(generator))
         except StopIteration:
             del self._ray_tasks[generator]
             self._take_back(ray_task)
-
             for live in ray_task.open.values():
-                culprit = live.unit.culprit
-                self._end(
-                    live,
-                    losses.unsaid(
-                        node=live.record.node, is_stopping=self._is_stopping, culprit=culprit
-                    ),
+                ending = losses.unsaid(
+                    node=live.record.node,
+                    is_stopping=self._is_stopping,
+                    culprit=live.unit.culprit,
                 )
-        except (
-            Exception
-        ) as error:  # Ray's errors have no common base for tasks that failed on a node
+                self._end(live, ending)
+        except Exception as error:
+            # Ray's errors have no common base for tasks that failed on a node.
             del self._ray_tasks[generator]
             self._take_back(ray_task)
             if ray_task.open:
                 self._lose(list(ray_task.open.values()), error)
         else:
-            self._queue.give_back(
-                [ray_task.open.pop(number).unit for number, batch in said if batch is None]
-            )
-            for number, batch in said:
+            unbegun = [number for number, batch in messages if batch is None]
+            self._queue.give_back([ray_task.open.pop(number).unit for number in unbegun])
+            for number, batch in messages:
                 if batch is not None:
                     self._hear(ray_task, number, batch)
 
     def _take_back(self, ray_task: RayTask) -> None:
-        """Put what was withdrawn back into its line; what had just begun counts as lost."""
+        """Queue withdrawn units again; an attempt that had just begun counts as lost."""
         if not ray_task.is_withdrawn or self._is_stopping:
             return
         for live in ray_task.open.values():
@@ -259,7 +252,7 @@ class InFlight:
         if record.is_ready and not record.is_started:
             self._let_go(live.unit)
 
-        # The places of a gang are given back when it is over: not before its last worker is.
+        # A gang keeps its places until its last worker has ended: its attempts are not closed here.
         if record.ended is not None and len(live.unit.tasks) == 1:
             del ray_task.open[number]
             if record.ended["seconds"] < QUICK:
@@ -275,16 +268,11 @@ class InFlight:
             self._board.go(unit.attempt)
 
     def _lose(self, attempts: Sequence[Live], error: Exception) -> None:
-        """End the attempts of one task of Ray's that failed; those that it cannot have begun are
-        given back.
-        """
+        """End the attempts of a Ray task that failed; those that it cannot have begun are requeued."""
         first = attempts[0].record
         ending = self._explain(first, error, is_alone=len(attempts) == 1)
-        if (
-            isinstance(error, WorkerCrashedError)
-            and ending.outcome == "lost"
-            and not first.is_started
-        ):
+        crashed_before = isinstance(error, WorkerCrashedError) and not first.is_started
+        if crashed_before and ending.outcome == "lost":
             ending = _crashed(attempts, ending)
 
         if isinstance(error, RayTaskError):
@@ -297,25 +285,22 @@ class InFlight:
 
     def _explain(self, record: AttemptRecord, error: Exception, *, is_alone: bool) -> Ending:
         self._nodes.look()
-        is_alive = record.node is None or any(
-            node.name == record.node for node in self._nodes.known
-        )
         if self._is_stopping:
             return Ending("stopped", "the run was stopped")
+
+        alive = [node.name for node in self._nodes.known]
+        is_alive = record.node is None or record.node in alive
         ending = losses.explain(error, node=record.node, node_is_alive=is_alive, is_alone=is_alone)
         if ending.outcome == "lost":
-            # Ray may offer a dying node again until it knows; the pause keeps attempts from being
-            # wasted on it.
+            # Until Ray notices, it offers a dying node again, and an attempt there would be lost.
             self._pause_until = time.monotonic() + _AFTER_LOSS
         return ending
 
     def _end(self, live: Live, unsaid: Ending | None = None) -> None:
-        """End an attempt as its worker said, or else as it looks from here, once nothing that it
-        started is left.
-        """
+        """Close an attempt once Ray has nothing left that it started; `unsaid` is for `_ending`."""
         said = live.record.ended
         if not live.record.is_started or (said and said["seconds"] < QUICK):
-            # Nothing connects to Ray in so short a time.
+            # A command cannot have connected to Ray in so short a time.
             self._close(live, unsaid)
             return
         self._closing[id(live)] = live
@@ -327,14 +312,13 @@ class InFlight:
         self.on_end(live, _ending(live, unsaid))
 
     def _name(self, live: Live) -> str:
-        """Return how a node calls an attempt that is asked to end."""
+        """Return the name that the stop board and the nodes have for an attempt."""
         return f"{self._plan.run}:{live.task.name}:{live.unit.attempt}"
 
 
 def _ending(live: Live, unsaid: Ending | None) -> Ending:
-    """Return how an attempt ended: as its worker said, or else as it looked from here."""
+    """Return how an attempt ended: as its worker said, or else `unsaid`, how it looked from here."""
     if live.record.failure:
-        # What it sent could not be kept.
         return Ending("failed", live.record.failure, is_final=True)
     said = live.record.ended
     if said:
@@ -346,14 +330,19 @@ def _ending(live: Live, unsaid: Ending | None) -> Ending:
 
 
 def _crashed(attempts: Sequence[Live], ending: Ending) -> Ending:
-    """Say with what a worker crashed before its tasks began. The same twice is final: packages that
-    conflict.
+    """Return `ending` with the error with which a worker crashed before its tasks began.
+
+    The same error twice is final: packages that conflict do so again.
     """
-    said = losses.of_worker()
-    if not said:
+    lines = losses.of_worker()
+    if not lines:
         return ending
-    is_final = all(live.unit.crash == said[-1] for live in attempts)
+
+    crash = lines[-1]
+    is_final = all(live.unit.crash == crash for live in attempts)
     for live in attempts:
-        live.unit.crash = said[-1]
-    reason = f"Ray's worker process ended before the task began: {said[-1]}"
-    return Ending("failed" if is_final else "lost", reason, is_final=is_final, tail=said)
+        live.unit.crash = crash
+
+    reason = f"Ray's worker process ended before the task began: {crash}"
+    outcome = "failed" if is_final else "lost"
+    return Ending(outcome, reason, is_final=is_final, tail=lines)

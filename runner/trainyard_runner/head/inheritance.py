@@ -1,8 +1,6 @@
-"""What tasks of a resumed run begin with: the operator sends it part by part, and the head keeps it
-as archives.
+"""Checkpoints and outputs of a resumed run: the operator's machine sends them, the head keeps them.
 
-A part lies in the memory of Ray's GCS until it is taken from there; the operator is never more than
-a few ahead.
+A part is in the memory of Ray's GCS until the head takes it; the sender is at most a few ahead.
 """
 
 from __future__ import annotations
@@ -20,13 +18,13 @@ _EVERY = 0.05
 
 
 class SilentError(Exception):
-    """The operator has sent nothing for long."""
+    """The operator's machine has sent nothing for SILENCE seconds."""
 
 
 class Receiver:
     """Takes the parts for one run in their order.
 
-    `take` returns a part of that name and removes it, None if it has not come. `check` is called
+    `take` removes and returns the part of a name, None if it has not come. `check` is called
     while nothing comes, and may raise.
     """
 
@@ -47,7 +45,7 @@ class Receiver:
         self._number = 0
 
     def receive(self, resume: Resume, records: Records) -> None:
-        """Keep everything for the first attempts of these tasks. Raises SilentError."""
+        """Keep checkpoints and outputs for the first attempts of tasks. Raises SilentError."""
         for inherited in resume.inherited:
             if inherited.checkpoint:
                 records.inherit_checkpoint(inherited.task, self._archive())
@@ -63,10 +61,14 @@ class Receiver:
 
     def _next(self) -> bytes:
         give_up = self._clock() + SILENCE
-        while (part := self._take(part_name(self._run, self._number))) is None:
+        name = part_name(self._run, self._number)
+        part = self._take(name)
+        while part is None:
             self._check()
             if self._clock() > give_up:
                 raise SilentError(f"nothing came for {SILENCE:.0f} s")
             self._sleep(_EVERY)
+            part = self._take(name)
+
         self._number += 1
         return part

@@ -1,6 +1,4 @@
-"""The log of a run's Ray job, which Ray's own dashboard shows: what tasks print, a line at a time,
-with their names.
-"""
+"""The log of a run's Ray job, which Ray's dashboard shows: tasks' lines, with their names."""
 
 from __future__ import annotations
 
@@ -8,8 +6,7 @@ import contextlib
 import sys
 from typing import IO
 
-# Ray keeps this log on the head's disk and does not roll it. All of it is in the run's event
-# stream.
+# Ray keeps this log on the head's disk and does not roll it. The event stream has all of it.
 LIMIT = 16 * 1024 * 1024
 # A line that never ends is written in parts.
 _LONGEST = 16 * 1024
@@ -22,11 +19,11 @@ class JobLog:
         self._run = run
         self._left = limit
         self._to = to or sys.stdout
-        # By task: what it has printed of a line that has not ended.
+        # By task: the beginning of a line that has not ended.
         self._begun: dict[str, str] = {}
 
     def printed(self, task: str, text: str) -> None:
-        """Write the lines that end in what a task printed; keep the rest."""
+        """Write the lines that `text` completes; keep the rest."""
         if self._left <= 0:
             return
         *lines, begun = (self._begun.pop(task, "") + text).split("\n")
@@ -38,19 +35,22 @@ class JobLog:
         self._lines(task, lines)
 
     def ended(self, task: str) -> None:
-        """Write what an attempt of a task printed last, if that was no whole line."""
-        if (begun := self._begun.pop(task, "")) and self._left > 0:
+        """Write an attempt's last line, if that did not end."""
+        begun = self._begun.pop(task, "")
+        if begun and self._left > 0:
             self._lines(task, [begun])
 
     def _lines(self, task: str, lines: list[str]) -> None:
-        # Of a line that was drawn again and again, such as a progress bar, the last form.
-        text = "".join(
-            f"[{task}] {line.rstrip(chr(13)).rpartition(chr(13))[2]}\n" for line in lines
-        )
+        text = ""
+        for line in lines:
+            # A progress bar draws its line again and again: the last form stays.
+            last_form = line.rstrip("\r").rpartition("\r")[2]
+            text += f"[{task}] {last_form}\n"
         if not text:
             return
         self._left -= len(text)
         self._write(text)
+
         if self._left <= 0:
             self._write(
                 "tasks have printed more than this log holds; all of it: trainyard train.logs "

@@ -1,4 +1,4 @@
-"""What Ray's errors mean for an attempt."""
+"""The meaning of Ray's errors for an attempt."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from dataclasses import dataclass
 
 from ray import exceptions
 
-_UNSCHEDULABLE = tuple(
-    getattr(exceptions, name)
-    for name in ("TaskUnschedulableError", "TaskPlacementGroupRemoved")
-    if hasattr(exceptions, name)
-)
+from trainyard_runner.wire.text import last_line
+
+_UNSCHEDULABLE = (exceptions.TaskUnschedulableError, exceptions.TaskPlacementGroupRemoved)
 _INSTALLER_LINES = 20
 # The last line of a traceback.
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)\b")
@@ -24,7 +22,7 @@ _JUST_NOW = 60
 
 @dataclass(frozen=True)
 class Ending:
-    """How an attempt ended whose worker could not say it."""
+    """How an attempt ended: as its worker said, or as it looked from the head."""
 
     outcome: str
     reason: str | None
@@ -35,8 +33,9 @@ class Ending:
 def explain(
     error: BaseException, *, node: str | None, node_is_alive: bool, is_alone: bool = True
 ) -> Ending:
-    """Say what became of an attempt when Ray raised `error` for it; others may have shared its
-    worker.
+    """Return how an attempt ended for which Ray raised `error`.
+
+    `is_alone`: no other attempt shared its worker.
     """
     where = node or "its node"
     if isinstance(error, exceptions.TaskCancelledError):
@@ -46,13 +45,12 @@ def explain(
         return Ending("failed" if is_alone else "lost", reason)
     if isinstance(error, exceptions.RuntimeEnvSetupError):
         said = _installer(str(error))
-        return Ending(
-            "failed", f"its runtime_env could not be set up: {said[-1]}", is_final=True, tail=said
-        )
+        reason = f"its runtime_env could not be set up: {said[-1]}"
+        return Ending("failed", reason, is_final=True, tail=said)
     if isinstance(error, _UNSCHEDULABLE):
         return Ending("lost", "the node it should run on is gone")
     if isinstance(error, exceptions.RayTaskError):
-        return Ending("failed", f"the runner failed on {where}: {_last_line(str(error))}")
+        return Ending("failed", f"the runner failed on {where}: {last_line(str(error))}")
     if not node_is_alive or isinstance(error, exceptions.NodeDiedError):
         return Ending("lost", f"node {node} died" if node else "its node died")
 
@@ -60,10 +58,9 @@ def explain(
 
 
 def of_worker() -> tuple[str, ...]:
-    """Return what Ray knows of the worker that crashed last, line by line; () if nothing, or if it
-    cannot be asked.
+    """Return the last lines of the worker that crashed last; () if Ray knows none or is silent.
 
-    Ray does not say whose worker it was: one that crashed a minute ago is another attempt's.
+    Ray does not say whose worker it was: one that crashed over a minute ago is another attempt's.
     """
     # Ray's state API needs what only ray[default] has, and no run needs it otherwise.
     from ray.util import state
@@ -79,22 +76,17 @@ def of_worker() -> tuple[str, ...]:
     since = (time.time() - _JUST_NOW) * 1000
     recent = [worker for worker in workers if (worker.end_time_ms or 0) >= since]
     newest = max(recent, key=lambda worker: worker.end_time_ms or 0, default=None)
-    if newest:
-        lines = [line.rstrip() for line in (newest.exit_detail or "").splitlines()]
-    else:
-        lines = []
+    if newest is None:
+        return ()
 
-    named = [number for number, line in enumerate(lines) if _EXCEPTION.match(line)]
-    if named:
-        return tuple(lines[: named[-1] + 1][-_WORKER_LINES:])
-
-    return ()
+    lines = [line.rstrip() for line in (newest.exit_detail or "").splitlines()]
+    while lines and not _EXCEPTION.match(lines[-1]):
+        lines.pop()
+    return tuple(lines[-_WORKER_LINES:])
 
 
 def unsaid(*, node: str | None, is_stopping: bool, culprit: str | None) -> Ending:
-    """Say what became of an attempt whose worker ended without a word; Ray does so when the attempt
-    was cancelled.
-    """
+    """Return how an attempt ended whose worker ended without a word, as after `ray.cancel`."""
     if is_stopping:
         return Ending("stopped", "the run was stopped")
     if culprit is not None:
@@ -104,12 +96,7 @@ def unsaid(*, node: str | None, is_stopping: bool, culprit: str | None) -> Endin
 
 
 def _installer(text: str) -> tuple[str, ...]:
-    """Return the last lines of what an installer said, without Ray's own traceback before them."""
+    """Return the last lines that an installer printed, without Ray's traceback before them."""
     said = text.rpartition("lines of stdout:")[2] or text
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     return tuple(lines[-_INSTALLER_LINES:]) or ("no reason given",)
-
-
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else text

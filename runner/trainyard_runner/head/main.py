@@ -13,12 +13,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import ray
-from ray.experimental.internal_kv import (
-    _internal_kv_del,
-    _internal_kv_get,
-    _internal_kv_put,
-    _pin_runtime_env_uri,
-)
 
 from trainyard_runner import leash, ray_package, shipped
 from trainyard_runner.head import drivers, durable, inheritance, placing, study
@@ -30,13 +24,14 @@ from trainyard_runner.head.records import Records
 from trainyard_runner.head.scheduler import Scheduler
 from trainyard_runner.head.submitting import Submitter
 from trainyard_runner.head.sweep import Sweep
-from trainyard_runner.head.waiting import Watch
+from trainyard_runner.head.waiting import WaitingWatch
 from trainyard_runner.wire import names, plan, shares
 from trainyard_runner.wire.check import Check
 from trainyard_runner.wire.checkpoint import STORAGE
 from trainyard_runner.wire.outcome import State
 from trainyard_runner.wire.resume import Resume
 from trainyard_runner.wire.stream import EventStream
+from trainyard_runner.wire.text import last_line
 
 _LAST_WORDS = 0.7
 
@@ -67,7 +62,7 @@ def main(run: str, *, plan_text: bytes, runner_name: str, runner: bytes, started
     stopping = Stopping()
     the_plan = plan.read(plan_text)
     if the_plan.sweep:
-        # While the smoke test goes.
+        # The import takes long: it runs while the smoke test does.
         threading.Thread(target=study.missing, args=[the_plan.sweep["search"]], daemon=True).start()
 
     logs = Path(ray._private.worker.global_worker.node.get_logs_dir_path())
@@ -77,13 +72,14 @@ def main(run: str, *, plan_text: bytes, runner_name: str, runner: bytes, started
         outcome = _run(the_plan, directory, stream, stopping, (runner_name, [ray.put(runner)]))
     except BaseException:
         traceback.print_exc()
-        last = traceback.format_exc().strip().splitlines()[-1]
+        last = last_line(traceback.format_exc())[:2000]
         hint = "This is a bug of trainyard; the job's log has more."
-        outcome = Outcome("failed", BUG, error=f"the runner failed: {last[:2000]}", hint=hint)
+        outcome = Outcome("failed", BUG, error=f"the runner failed: {last}", hint=hint)
 
     stream.write("run-ended", seconds=round(time.time() - started, 3), **outcome.event())
     stream.close()
-    _say(f"run {outcome.state}" + (f": {outcome.error}" if outcome.error else ""))
+    why = f": {outcome.error}" if outcome.error else ""
+    _say(f"run {outcome.state}{why}")
     return outcome.exit
 
 
@@ -94,8 +90,8 @@ def _run(
     stopping: Stopping,
     runner: shipped.Package,
 ) -> Outcome:
-    """Go through a run step by step; the first that ends it says how."""
-    # Functions of this module travel by value: on other nodes the package is not there yet.
+    """Run the steps of a run in order; the first that fails or is stopped returns how it ends."""
+    # Functions of `shipped` travel by value: other nodes do not have the package yet.
     ray.cloudpickle.register_pickle_by_value(shipped)
     storage = os.environ.get(STORAGE)
     kept = durable.place(directory, storage)
@@ -109,7 +105,6 @@ def _run(
         return ended
 
     sweep = _sweep(the_plan, stream)
-
     drivers.remove_what_dead_runs_left(lambda text: stream.write("note", text=text))
     scheduler, records = _scheduler(the_plan, directory, stream, runner, sweep, storage)
     if ended := _resume(the_plan, kept, records, stopping):
@@ -141,7 +136,6 @@ def _write_start(the_plan: plan.Plan, stream: EventStream, kept: durable.Kept) -
         cluster=the_plan.cluster,
         checkpoints_at=kept.at,
     )
-
     if kept.problem:
         stream.write("note", text=kept.problem)
 
@@ -161,39 +155,38 @@ def _sweep(the_plan: plan.Plan, stream: EventStream) -> Sweep | None:
     spec = the_plan.sweep
     if not spec:
         return None
-    opened = study.Study(
-        spec, the_plan.study, name=the_plan.job or the_plan.run, write=stream.write
-    )
+    name = the_plan.job or the_plan.run
+    opened = study.Study(spec, the_plan.study, name=name, write=stream.write)
     return Sweep(spec, opened, stream.write)
 
 
 def _resume(
     the_plan: plan.Plan, kept: durable.Kept, records: Records, stopping: Stopping
 ) -> Outcome | None:
-    """Give tasks what they begin with, if the run goes on from another; return how it ends if that
-    cannot be had.
-    """
+    """Take over a former run's checkpoints and outputs; return how the run ends if that fails."""
     resume = the_plan.resume
     if not resume:
         return None
     if ended := _inherit(the_plan, resume, records, stopping):
         return ended
     if kept.at:
-        # The last checkpoints are there, whether the operator could have them or not.
-        for name in [task.name for task in the_plan.tasks if task.name not in resume.skipped]:
-            records.adopt(resume.run, name, name)
+        # The storage has the last checkpoints, even those that the operator could not fetch.
+        for task in the_plan.tasks:
+            if task.name not in resume.skipped:
+                records.adopt(resume.run, task.name, task.name)
     return None
 
 
 def _inherit(
     the_plan: plan.Plan, resume: Resume, records: Records, stopping: Stopping
 ) -> Outcome | None:
-    """Take in what tasks begin with; return how the run ends if that cannot be had."""
+    """Receive checkpoints and outputs that the operator sends; return how the run ends if not."""
+    store = ray_package.store()
 
     def take(name: str) -> bytes | None:
-        part: bytes | None = _internal_kv_get(f"gcs://{name}".encode())
+        part = store.get(name)
         if part is not None:
-            _internal_kv_del(f"gcs://{name}".encode())
+            store.delete(name)
         return part
 
     def check() -> None:
@@ -206,14 +199,14 @@ def _inherit(
         return Outcome("stopped", 1, counts=_none_begun(the_plan), error=_why_stopped())
     except (inheritance.SilentError, OSError) as error:
         hint = f"Repeat: trainyard train.resume {resume.run}"
-        what = f"the checkpoints to begin with did not arrive: {error}"
-        return Outcome("failed", OUTSIDE, counts=_none_begun(the_plan), error=what, hint=hint)
+        problem = f"the checkpoints to begin with did not arrive: {error}"
+        return Outcome("failed", OUTSIDE, counts=_none_begun(the_plan), error=problem, hint=hint)
 
     return None
 
 
 def _why_stopped() -> str:
-    if _internal_kv_get(f"gcs://{leash.MARK}".encode()):
+    if ray_package.store().get(leash.MARK):
         return "stopped by the leash of the cluster"
     return "stopped"
 
@@ -221,7 +214,7 @@ def _why_stopped() -> str:
 def _pass_gate(
     the_plan: plan.Plan, stream: EventStream, stopping: Stopping, runner: shipped.Package
 ) -> Outcome | None:
-    """Try what must hold before a task starts; return how the run ends if it does not."""
+    """Run the smoke test; return how the run ends if it fails or is stopped."""
     began = time.monotonic()
     if the_plan.gate.skip:
         return None
@@ -258,13 +251,13 @@ def _pass_gate(
 
 
 class _NodeNames:
-    """What nodes are called, those among them that have left."""
+    """The names of nodes, by id; nodes that have left keep theirs."""
 
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
 
     def of(self, node_id: str) -> str:
-        """Return a node's name; the beginning of its id where Ray has not told it in time."""
+        """Return a node's name; the beginning of its id if Ray never listed it."""
         if node_id not in self._known:
             for node in placing.alive():
                 self._known[node.node_id] = node.name
@@ -272,10 +265,10 @@ class _NodeNames:
 
 
 class _Sent(NamedTuple):
-    """What the operator uploaded, as tasks get it.
+    """The uploaded job, as tasks get it.
 
     `job` is the package's name with its content in Ray's store, `ray_environment` the runtime_env
-    of what a task starts through Ray; `has_own_package`: each attempt has its own package for it.
+    of a command that connects to Ray; `has_own_package`: each attempt has its own package in it.
     """
 
     job: tuple[str, list[Any]] | None
@@ -287,15 +280,16 @@ def _sent(the_plan: plan.Plan) -> _Sent:
     if the_plan.package is None:
         return _Sent(None, dict(the_plan.runtime_env or {}), False)
 
+    store = ray_package.store()
     blobs = {}
     for part in the_plan.package_parts:
-        blob = _package(part)
+        blob = store.get(part)
         if not blob:
             raise RuntimeError("the uploaded job is no longer on the cluster")
         blobs[part] = blob
 
     environment, size = ray_package.environment(
-        the_plan.runtime_env, blobs, get=_package, put=_keep
+        the_plan.runtime_env, blobs, get=store.get, put=store.put
     )
     job = (the_plan.package, [ray.put(b"".join(blobs.values()))])
     return _Sent(job, environment, size <= ray_package.OWN_LIMIT)
@@ -311,7 +305,7 @@ def _scheduler(
 ) -> tuple[Scheduler, Records]:
     sent = _sent(the_plan)
     needed = ray_package.packages(the_plan.runtime_env, sent.ray_environment)
-    pins = ray_package.Pins(needed, _pin)
+    pins = ray_package.Pins(needed, ray_package.store().pin)
     node_names = _NodeNames()
     records = Records(
         directory,
@@ -322,7 +316,6 @@ def _scheduler(
         job_log=JobLog(the_plan.run),
         storage=storage,
     )
-
     if sweep:
         records.on_metric = sweep.metric
 
@@ -334,8 +327,7 @@ def _scheduler(
         ray_environment=sent.ray_environment,
         has_own_package=sent.has_own_package,
     )
-
-    watch = Watch(the_plan, Holdings(the_plan.run, directory.parent.parent), stream)
+    watch = WaitingWatch(the_plan, Holdings(the_plan.run, directory.parent.parent), stream)
     scheduler = Scheduler(
         the_plan,
         submitter=submitter,
@@ -346,21 +338,7 @@ def _scheduler(
         say=_say,
         sweep=sweep,
     )
-
     return scheduler, records
-
-
-def _package(name: str) -> bytes | None:
-    content: bytes | None = _internal_kv_get(f"gcs://{name}".encode())
-    return content
-
-
-def _keep(name: str, content: bytes) -> None:
-    _internal_kv_put(f"gcs://{name}".encode(), content)
-
-
-def _pin(uri: str, seconds: int) -> None:
-    _pin_runtime_env_uri(uri, expiration_s=seconds)
 
 
 def _none_begun(the_plan: plan.Plan) -> dict[State, int]:
@@ -369,5 +347,5 @@ def _none_begun(the_plan: plan.Plan) -> dict[State, int]:
 
 
 def _say(line: str) -> None:
-    """Write a line to the job's log, for whoever looks at Ray's own dashboard."""
+    """Write a line to the job's log, which Ray's own dashboard shows."""
     print(line, flush=True, file=sys.stdout)

@@ -18,7 +18,7 @@ BUG = 70
 
 @dataclass(frozen=True)
 class Outcome:
-    """The end of a run; `sweep` is what there is to say of one."""
+    """The end of a run; `sweep` is the result of its sweep, if it is one."""
 
     state: Literal["succeeded", "failed", "stopped"]
     exit: int
@@ -44,12 +44,13 @@ class Outcome:
 def of_tasks(
     plan: Plan, counts: Mapping[State, int], records: Records, sweep: Sweep | None
 ) -> Outcome:
-    """Return how a run ended that nothing has stopped, by how its tasks did and what they left."""
-    # What a sweep pruned, or what failed in it beside better ones, is no failure.
+    """Return how an unstopped run ended, by its tasks' ends and outputs."""
+    # In a sweep, a pruned trial is no failure, and neither is a failed one among better ones.
     if sweep:
         problem = sweep.problem()
     else:
         problem = _unsuccessful(plan, counts)
+
     problem = problem or _lost(counts, records) or _absent(plan, records)
     result = sweep.result() if sweep else None
     if problem:
@@ -73,11 +74,16 @@ def _lost(counts: Mapping[State, int], records: Records) -> str | None:
 
 
 def _absent(plan: Plan, records: Records) -> str | None:
-    """Name a declared output that none of the tasks that declare it has left; often one of a gang
-    writes it.
+    """Name a declared output that is missing from every task that declares it.
+
+    One that only some tasks lack is no failure: in a gang, often one task writes it.
     """
-    for output in dict.fromkeys(output for task in plan.tasks for output in task.outputs):
-        declaring = [task.name for task in plan.tasks if output in task.outputs]
-        if all(output in records.absent_outputs.get(task, ()) for task in declaring):
+    declaring: dict[str, list[str]] = {}
+    for task in plan.tasks:
+        for output in task.outputs:
+            declaring.setdefault(output, []).append(task.name)
+
+    for output, tasks in declaring.items():
+        if all(output in records.absent_outputs.get(task, ()) for task in tasks):
             return f"no task has left the declared output {output!r}"
     return None

@@ -63,7 +63,7 @@ def options(
     avoided: frozenset[str] = frozenset(),
     among: Alike | None = None,
 ) -> dict[str, Any]:
-    """Return the options of one Ray task, kept from `avoided` nodes: others have room for it.
+    """Return the options of one Ray task that runs on none of the `avoided` nodes.
 
     `turn` spreads tasks of a group where Ray cannot select by label. A share of a node is one of
     the nodes `among`, and the task then asks for that.
@@ -72,20 +72,21 @@ def options(
     if task.node_name is not None:
         asked["scheduling_strategy"] = on(_named(task.node_name, nodes))
     elif has_selectors:
+        labels = {}
         if avoided:
-            kept_from = {NODE_LABEL: f"!in({','.join(sorted(avoided))})"}
-        else:
-            kept_from = {}
-        # Nodes that it is kept from are not among those that are named one by one.
-        labels = {**kept_from, **_group(task), **(among.labels if among else {})}
-        asked |= {"label_selector": labels} if labels else {}
+            labels[NODE_LABEL] = f"!in({','.join(sorted(avoided))})"
+        labels |= _group(task)
+        if among is not None:
+            # Labels that name nodes one by one already leave out the avoided ones.
+            labels |= among.labels
+        if labels:
+            asked["label_selector"] = labels
     elif among is not None and among.labels:
         asked["scheduling_strategy"] = on(among.nodes[turn % len(among.nodes)])
     elif avoided:
         others = [node for node in nodes if node.node_id not in avoided and slots(task, [node])]
-        asked["scheduling_strategy"] = NodeAffinitySchedulingStrategy(
-            others[turn % len(others)].node_id, soft=True
-        )
+        chosen = others[turn % len(others)]
+        asked["scheduling_strategy"] = NodeAffinitySchedulingStrategy(chosen.node_id, soft=True)
     elif task.node_group is not None:
         members = [node for node in nodes if node.group == task.node_group]
         if not members:
@@ -108,14 +109,18 @@ def bundle(task: Task) -> dict[str, float]:
 def bundle_labels(task: Task, nodes: Sequence[Node], *, among: Alike | None) -> dict[str, str]:
     if task.node_name is not None:
         return {NODE_LABEL: _named(task.node_name, nodes).node_id}
-    return {**_group(task), **(among.labels if among else {})}
+    labels = _group(task)
+    if among is not None:
+        labels |= among.labels
+    return labels
 
 
 def _amounts(task: Task) -> dict[str, Any]:
     asked: dict[str, Any] = {"num_cpus": task.cpus, "num_gpus": task.gpus}
-    asked |= {"resources": dict(task.custom)} if task.custom else {}
+    if task.custom:
+        asked["resources"] = dict(task.custom)
     if task.memory:
-        return {**asked, "memory": task.memory}
+        asked["memory"] = task.memory
     return asked
 
 
@@ -140,19 +145,15 @@ def _node(raw: dict[str, Any]) -> Node:
     labels = raw.get("Labels") or {}
     address = raw["NodeManagerAddress"]
     name = raw.get("NodeName") or address
-    # A node without a name of its own has its address as name; two of them must still be told
-    # apart.
+    # Ray names a node without a name by its address; local nodes share one.
     if name == address and address.startswith("127."):
         name = raw["NodeID"][:8]
-    else:
-        name = name
 
-    host_name = raw.get("NodeManagerHostname") or ""
     return Node(
         raw["NodeID"],
         name,
         labels.get(GROUP_LABEL),
         address,
         dict(raw["Resources"]),
-        host_name=host_name,
+        host_name=raw.get("NodeManagerHostname") or "",
     )

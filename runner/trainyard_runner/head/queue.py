@@ -1,6 +1,4 @@
-"""Units that wait for their turn, those of one shape in one line: a line that is held up does not
-hold up others.
-"""
+"""Units that wait for their turn, one line a shape: a line that is held up does not hold up others."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ _MOST_TOGETHER = 8
 
 
 class Queue:
-    """The lines, and how many units of each shape share a task of Ray's."""
+    """The lines, and how many units of each shape share one Ray task."""
 
     def __init__(self, units: Iterable[Unit]) -> None:
         self._lines: dict[Shape, deque[Unit]] = {}
@@ -37,15 +35,15 @@ class Queue:
     def first(self, shape: Shape) -> Unit | None:
         """Return the unit of a shape whose turn it is; it stays in its line."""
         line = self._lines.get(shape)
-        return line[0] if line else None
+        if not line:
+            return None
+        return line[0]
 
     def add(self, unit: Unit) -> None:
         self._line(unit).append(unit)
 
     def add_again(self, unit: Unit) -> None:
-        """Let a unit have another attempt: at once if it lost its node, else after the others of
-        its shape.
-        """
+        """Queue a unit again: in front if any attempt of it was ever lost, else behind its line."""
         if unit.losses:
             self._line(unit).appendleft(unit)
         else:
@@ -65,25 +63,26 @@ class Queue:
         return units
 
     def take_all(self) -> list[Unit]:
-        units = [unit for line in self._lines.values() for unit in line]
+        units: list[Unit] = []
+        for line in self._lines.values():
+            units += line
         self._lines.clear()
         return units
 
     def take_tasks(self, names: Container[str]) -> list[Unit]:
         """Take the units out whose first task is one of these."""
-        found = [
-            unit for line in self._lines.values() for unit in line if unit.tasks[0].name in names
-        ]
-        for unit in found:
+        taken = []
+        for line in self._lines.values():
+            taken += [unit for unit in line if unit.tasks[0].name in names]
+        for unit in taken:
             self._line(unit).remove(unit)
-        return found
+        return taken
 
     def begin(self, shape: Shape, *, window: int, is_alone: bool) -> list[Unit]:
-        """Take the units of a shape that one task of Ray's runs next, one after the other, and
-        begin their attempts.
+        """Take the units that one Ray task runs next, one after the other; begin their attempts.
 
-        A unit that was tried before is tried alone, and all are where `is_alone`. Ray has `window`
-        such tasks at most: while fewer units than that wait, each gets one.
+        A unit that was tried before is tried alone; so is each one with `is_alone`. Ray has at
+        most `window` such tasks: while fewer units than that wait, each gets one.
         """
         line = self._lines[shape]
         if is_alone or shape.actors:
@@ -104,11 +103,11 @@ class Queue:
         self._lines[shape].popleft().begin()
 
     def was_quick(self, shape: Shape) -> None:
-        """Let more units of a shape share a task of Ray's."""
+        """Let more units of a shape share one Ray task."""
         self._together[shape] = min(2 * self._together.get(shape, 1), _MOST_TOGETHER)
 
     def was_slow(self, shape: Shape) -> None:
-        """Let each unit of a shape have its own task of Ray's."""
+        """Give each unit of a shape its own Ray task."""
         self._together[shape] = 1
 
     def _line(self, unit: Unit) -> deque[Unit]:

@@ -1,4 +1,4 @@
-"""What the runner keeps of a run on its own node: the event stream, outputs, checkpoints."""
+"""The head's records of a run: the event stream, outputs, checkpoints."""
 
 from __future__ import annotations
 
@@ -19,15 +19,13 @@ from trainyard_runner.wire.stream import EventStream
 
 # So many values of the watched metric are one event.
 _VALUES_AT_ONCE = 10_000
-# What a broken attempt may still say is how it ended.
+# Once an attempt's messages cannot be kept, these are dropped; how it ended is still taken.
 _KEPT = ("output", "checkpoint-part", "checkpoint", "checkpoint-dropped", "outputs-part", "outputs")
 
 
 @dataclass(frozen=True)
 class OutputArchive:
-    """One of the archives that make up what a task has left; `removed` names go before it is
-    unpacked.
-    """
+    """One of the archives of a task's outputs; `removed` files go before it is unpacked."""
 
     path: Path
     bytes: int
@@ -37,7 +35,7 @@ class OutputArchive:
 
 @dataclass
 class AttemptRecord:
-    """What has arrived of one attempt."""
+    """The state of one attempt, as its messages have told it."""
 
     task: str
     attempt: int
@@ -51,7 +49,7 @@ class AttemptRecord:
     output: dict[str, Any] | None = None
     tail: str = ""
     began: float = 0.0
-    # Why what it sends cannot be kept.
+    # Why its messages cannot be kept.
     failure: str | None = None
 
 
@@ -71,7 +69,7 @@ class Records:
     ) -> None:
         """Keep records of a run in `directory`, which is on `node`.
 
-        `each_attempt`: what an attempt leaves is not there for the next one.
+        `each_attempt`: an attempt's outputs are not restored for the next one.
         `storage`: where former runs kept checkpoints, if that outlives the head.
         """
         self._directory = directory
@@ -83,36 +81,29 @@ class Records:
         self._storage = storage
         self._archives: dict[tuple[str, int], list[OutputArchive]] = {}
         self._numbers: Counter[str] = Counter()
-        # By task: what its last attempt left and could not be brought back.
+        # By task: outputs of its last attempt that could not be brought back.
         self.lost_outputs: dict[str, list[str]] = {}
         # By task: the declared outputs that its last attempt has not left.
         self.absent_outputs: dict[str, list[str]] = {}
-        self.on_metric: Callable[[AttemptRecord, list[list[float]]], None] = lambda record, values: (
-            None
-        )
+        # Set by the run: Sweep.metric, if it is a sweep.
+        self.on_metric: Callable[[AttemptRecord, list[list[float]]], None] | None = None
 
         self._handlers: dict[str, Callable[[AttemptRecord, Any], None]] = {
             "ready": self._ready,
             "started": self._started,
             "output": self._output,
             "metric": self._metric,
-            "note": lambda record, text: self._stream.write("note", text=f"{record.task}: {text}"),
-            "checkpoint-part": lambda record, part: self._part(
-                record, self._checkpoint(record), part
-            ),
-            "checkpoint-dropped": lambda record, _: self._drop(record, self._checkpoint(record)),
+            "note": self._noted,
+            "checkpoint-part": self._checkpoint_part,
+            "checkpoint-dropped": self._checkpoint_dropped,
             "checkpoint": self._checkpoint_arrived,
-            "outputs-part": lambda record, part: self._part(
-                record, self._next_archive(record), part
-            ),
+            "outputs-part": self._outputs_part,
             "outputs": self._outputs_arrived,
             "ended": self._ended,
         }
 
     def apply(self, record: AttemptRecord, batch: list[tuple[str, Any]]) -> None:
-        """Keep what an attempt sent; if that fails, what came before stays, and `failure` says
-        why.
-        """
+        """Keep an attempt's messages; where that fails, `failure` says why and the rest is dropped."""
         for kind, content in batch:
             if record.failure and kind in _KEPT:
                 continue
@@ -123,25 +114,24 @@ class Records:
                 self._drop_all(record)
 
     def end(self, record: AttemptRecord, ending: Ending) -> None:
-        """Write how an attempt ended; what its node could not say any more is null."""
+        """Write how an attempt ended; fields that its node could not send any more are null."""
         self._drop_all(record)
         self._job_log.ended(record.task)
         if not record.is_started:
             self._started(record, {"node_id": None, "gpus": []})
 
         seconds = round(time.monotonic() - record.began, 3)
-        self.lost_outputs[record.task] = (record.ended or {}).get("lost_outputs") or []
-        self.absent_outputs[record.task] = (record.ended or {}).get("absent_outputs") or []
-
         said = record.ended or {
             "exit_code": None,
             "seconds": seconds,
             "cpu_seconds": None,
             "max_rss": None,
         }
+        self.lost_outputs[record.task] = said.get("lost_outputs") or []
+        self.absent_outputs[record.task] = said.get("absent_outputs") or []
 
-        unsaid = [*ending.tail] or record.tail.splitlines()[-20:]
-        fields = {**said, "tail": said.get("tail", unsaid)}
+        unsaid_tail = list(ending.tail) or record.tail.splitlines()[-20:]
+        fields = {**said, "tail": said.get("tail", unsaid_tail)}
         fields |= {"outcome": ending.outcome, "reason": ending.reason, "output": record.output}
         self._stream.write(
             "attempt-ended", task=record.task, attempt=record.attempt, node=record.node, **fields
@@ -150,12 +140,12 @@ class Records:
     def checkpoint_parts(self, task: str) -> Iterator[bytes]:
         """Return the parts of a task's newest checkpoint; none if there is no checkpoint."""
         path = self._directory / names.checkpoint_archive(task)
-        return _read(path) if path.exists() else iter(())
+        if not path.exists():
+            return iter(())
+        return _read(path)
 
     def adopt(self, run: str, former: str, task: str) -> None:
-        """Let a task begin from the checkpoint of a former run's task, if this cluster still has
-        it.
-        """
+        """Let a task begin from a former run's checkpoint, if this cluster still has it."""
         before = durable.find(self._directory.with_name(run), former, self._storage)
         if before is not None:
             durable.share(before, self._directory / names.checkpoint_archive(task))
@@ -168,7 +158,7 @@ class Records:
         incoming.finish()
 
     def inherit_outputs(self, task: str, parts: Iterator[bytes]) -> None:
-        """Keep outputs that the operator sent, and has, as the first archive of a task."""
+        """Keep outputs that the operator sent, as the first archive of a task."""
         file = names.output_archive(task, 1)
         incoming = Incoming(self._directory / file)
         for part in parts:
@@ -181,15 +171,17 @@ class Records:
         self._stream.write("outputs", task=task, attempt=1, number=1, **announced, **about)
 
     def outputs(self, task: str) -> list[tuple[OutputArchive, Iterator[bytes]]]:
-        """Return what the next attempt of a task finds: archives in order, each with its parts."""
+        """Return the archives that the next attempt unpacks, in order, each with its parts."""
         if self._each_attempt:
-            archives = []
-        else:
-            archives = self._archives.get((task, 0), [])
+            return []
+        archives = self._archives.get((task, 0), [])
         return [(archive, _read(archive.path)) for archive in archives]
 
     def _ready(self, record: AttemptRecord, _: Any) -> None:
         record.is_ready = True
+
+    def _noted(self, record: AttemptRecord, text: str) -> None:
+        self._stream.write("note", text=f"{record.task}: {text}")
 
     def _started(self, record: AttemptRecord, place: dict[str, Any]) -> None:
         record.is_started = True
@@ -219,14 +211,10 @@ class Records:
         for begin in range(0, len(values), _VALUES_AT_ONCE):
             some = values[begin : begin + _VALUES_AT_ONCE]
             self._stream.write("metric", task=record.task, attempt=record.attempt, values=some)
-            self.on_metric(record, some)
+            if self.on_metric is not None:
+                self.on_metric(record, some)
 
     def _ended(self, record: AttemptRecord, said: dict[str, Any]) -> None:
-        close = said.pop("close_program", None)
-        if close is not None:
-            where = f" on {record.node}" if record.node else ""
-            meant = f"; did you mean {close!r}?" if close else ""
-            said = {**said, "reason": f"{said['reason']}{where}{meant}"}
         record.ended = said
 
     def _checkpoint_arrived(self, record: AttemptRecord, said: dict[str, Any]) -> None:
@@ -236,14 +224,23 @@ class Records:
         kept = KeptCheckpoint(said["bytes"], said["files"], archive.bytes, digest)
         self._stream.write("checkpoint", task=record.task, attempt=record.attempt, **asdict(kept))
 
+    def _checkpoint_part(self, record: AttemptRecord, part: bytes) -> None:
+        self._opened(record, self._checkpoint(record)).write(part)
+
+    def _checkpoint_dropped(self, record: AttemptRecord, _: Any) -> None:
+        self._drop(record, self._checkpoint(record))
+
+    def _outputs_part(self, record: AttemptRecord, part: bytes) -> None:
+        self._opened(record, self._next_archive(record)).write(part)
+
     def _outputs_arrived(self, record: AttemptRecord, said: dict[str, Any]) -> None:
         file = self._next_archive(record)
         incoming = self._opened(record, file)
         digest = incoming.finish()
         del record.incoming[file]
         self._numbers[record.task] += 1
-        record.output = {"file": file, "bytes": incoming.bytes, "sha256": digest}
 
+        record.output = {"file": file, "bytes": incoming.bytes, "sha256": digest}
         self._stream.write(
             "outputs",
             task=record.task,
@@ -260,13 +257,9 @@ class Records:
             for archive in known:
                 archive.path.unlink(missing_ok=True)
             known.clear()
-
         known.append(
             OutputArchive(self._directory / file, incoming.bytes, said["whole"], said["removed"])
         )
-
-    def _part(self, record: AttemptRecord, path: str, part: bytes) -> None:
-        self._opened(record, path).write(part)
 
     def _drop_all(self, record: AttemptRecord) -> None:
         for path in list(record.incoming):

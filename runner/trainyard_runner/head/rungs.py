@@ -1,6 +1,4 @@
-"""The rungs of the smoke test: what each node said, against what must be. Pure: answers in, checks
-out.
-"""
+"""The rungs of the smoke test: each node's answer, against what must be. Pure."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ _LEAST_SHM = 64 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Answer:
-    """What one node said: facts, or why there are none. `each` is what tasks saw that held its
-    GPUs, one each.
-    """
+    """A node's answer: facts, or the problem. `each`: what tasks saw that held its GPUs, one each."""
 
     node: Node
     facts: dict[str, Any] | None
@@ -33,18 +29,17 @@ class Answer:
 
 @dataclass(frozen=True)
 class Head:
-    """What every node is compared with."""
+    """The head's versions, with which every node is compared."""
 
     ray: str
     python: str
 
 
 def without_gone(answers: Sequence[Answer], alive: Sequence[Node], gate: Gate) -> list[Answer]:
-    """Return the answers of what is the cluster by now: silent nodes that Ray has come to call dead
-    have left it.
+    """Return the answers without those of silent nodes that were replaced, or may leave.
 
-    One that was made anew is in Ray's list twice for a while: then only the dead one is left out.
-    So is one that an autoscaler may remove.
+    A recreated node is in Ray's list twice for a while: the dead one is left out. An autoscaler may
+    remove some nodes. Any other silent node that has died keeps its answer, with that problem.
     """
     now = {node.node_id for node in alive}
     names = {node.name for node in alive}
@@ -61,48 +56,40 @@ def nodes(gate: Gate, alive: Sequence[Node], *, seconds: float) -> Iterator[Chec
     """Every node that the cluster file declares is there."""
     names = [node.name for node in alive]
     lacking = [node.name for node in members.missing(gate, alive)]
-    expected = [
-        node.name for node in gate.nodes or () if not node.optional and not gate.names_change
-    ]
-    for name in [*(expected or names), *(name for name in lacking if name not in expected)]:
+    expected = []
+    if not gate.names_change:
+        expected = [node.name for node in gate.nodes or () if not node.optional]
+
+    others = [name for name in lacking if name not in expected]
+    for name in [*(expected or names), *others]:
         if name not in lacking:
             yield Check("nodes", name, True, "alive", seconds)
         else:
-            hint = "`trainyard cluster.up` starts what is missing, or says why it cannot."
-            detail = (
-                f"not in the cluster after {seconds:.0f} s; there are {', '.join(sorted(names))}"
-            )
-            yield Check("nodes", name, False, detail, seconds, hint=hint)
+            missing_hint = "`trainyard cluster.up` starts what is missing, or says why it cannot."
+            there = ", ".join(sorted(names))
+            detail = f"not in the cluster after {seconds:.0f} s; there are {there}"
+            yield Check("nodes", name, False, detail, seconds, hint=missing_hint)
 
     least = gate.needs.get("min_nodes")
     if least is not None:
-        hint = "Raise `count` in the cluster file, or lower `smoke.min_nodes` in the job file."
-        ok = len(alive) >= least
-        yield Check(
-            "nodes",
-            None,
-            ok,
-            f"{len(alive)} nodes, the job needs {least}",
-            hint=None if ok else hint,
-        )
+        is_enough = len(alive) >= least
+        detail = f"{len(alive)} nodes, the job needs {least}"
+        hint = None
+        if not is_enough:
+            hint = "Raise `count` in the cluster file, or lower `smoke.min_nodes` in the job file."
+        yield Check("nodes", None, is_enough, detail, hint=hint)
 
 
 def task(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
     """A task runs on every node."""
     for answer in answers:
+        name = answer.node.name
         if answer.facts is not None:
-            yield Check(
-                "task",
-                answer.node.name,
-                True,
-                f"answered in {answer.seconds:.1f} s",
-                answer.seconds,
-            )
+            detail = f"answered in {answer.seconds:.1f} s"
+            yield Check("task", name, True, detail, answer.seconds)
         else:
             hint = "Look at the node's raylet and worker logs: `trainyard cluster.logs`."
-            yield Check(
-                "task", answer.node.name, False, answer.problem or "", answer.seconds, hint=hint
-            )
+            yield Check("task", name, False, answer.problem or "", answer.seconds, hint=hint)
 
 
 def versions(answers: Sequence[Answer], head: Head, gate: Gate) -> Iterator[Check]:
@@ -133,10 +120,8 @@ def space(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
             detail = f"{_size(found['free'])} free of {_size(found['total'])}"
             where = "Ray's session directory" if name == "disk" else "/dev/shm (Docker: --shm-size)"  # noqa: S108
             hint = None
-
             if not ok:
                 hint = f"Make room in {where}: at least {_size(wanted)} must be free."
-
             yield Check(name, answer.node.name, ok, detail, hint=hint)
 
 
@@ -156,10 +141,8 @@ def transfer(results: dict[str, dict[str, Any]], seconds: float) -> Iterator[Che
             detail = "; ".join(f"nothing from {other}: {error}" for other, error in broken.items())
             yield Check("transfer", node, False, detail, seconds, hint=_OPEN_PORTS)
         else:
-            rates = ", ".join(
-                f"{result['rate']:.0f} MB/s from {other}" for other, result in said.items()
-            )
-            yield Check("transfer", node, True, rates, seconds)
+            rates = [f"{result['rate']:.0f} MB/s from {other}" for other, result in said.items()]
+            yield Check("transfer", node, True, ", ".join(rates), seconds)
 
 
 _OPEN_PORTS = (

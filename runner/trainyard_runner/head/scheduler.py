@@ -1,4 +1,4 @@
-"""Runs all tasks of a plan: keeps Ray busy, follows what happens, stops."""
+"""Runs all tasks of a plan: submits units, follows their attempts, stops them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trainyard_runner.head.records import Records
 from trainyard_runner.head.submitting import Submitter
 from trainyard_runner.head.sweep import Sweep
 from trainyard_runner.head.units import Unit
-from trainyard_runner.head.waiting import Watch
+from trainyard_runner.head.waiting import WaitingWatch
 from trainyard_runner.ray_package import Pins
 from trainyard_runner.wire import fit
 from trainyard_runner.wire.outcome import State
@@ -34,12 +34,12 @@ class Scheduler:
         submitter: Submitter,
         records: Records,
         stream: EventStream,
-        watch: Watch,
+        watch: WaitingWatch,
         pins: Pins,
         say: Callable[[str], None],
         sweep: Sweep | None = None,
     ) -> None:
-        """Prepare to run the tasks of a plan, and those that a sweep gives while it goes."""
+        """Prepare to run the tasks of a plan, and those that a sweep adds."""
         self._plan = plan
         self._records = records
         self._stream = stream
@@ -53,7 +53,6 @@ class Scheduler:
         self._drivers = Drivers(plan.run, lambda text: stream.write("note", text=text))
         self._nodes = LivingNodes()
         self._queue = Queue(_units(plan))
-
         self._in_flight = InFlight(
             plan,
             submitter=submitter,
@@ -62,11 +61,9 @@ class Scheduler:
             queue=self._queue,
             nodes=self._nodes,
         )
-
         self._capacity = Capacity(
             plan, nodes=self._nodes, in_flight=self._in_flight, holdings=watch.holdings
         )
-
         self._conclusions = Conclusions(
             records=records,
             stream=stream,
@@ -76,7 +73,6 @@ class Scheduler:
             sweep=sweep,
             say=say,
         )
-
         self._in_flight.on_end = self._conclusions.ended
 
     @property
@@ -85,11 +81,12 @@ class Scheduler:
         return self._conclusions.counts
 
     def run(self, stop_asked: Callable[[], float | None]) -> None:
-        """Run until every task has ended. `stop_asked` returns the seconds left once somebody wants
-        the run to end.
+        """Run until every task has ended, or the run is stopped.
+
+        `stop_asked` returns the seconds that are left once the run was asked to stop, else None.
         """
         try:
-            while self._goes_on() and stop_asked() is None:
+            while self._has_more() and stop_asked() is None:
                 self._look_at_nodes()
                 self._pins.look()
                 self._follow_sweep()
@@ -100,15 +97,16 @@ class Scheduler:
                 self._look_at_what_waits()
                 self._look_at_demand()
 
-            if (left := stop_asked()) is not None:
+            left = stop_asked()
+            if left is not None:
                 self._stop_all(left)
         finally:
             self._holdings.close()
             self._in_flight.clear()
 
-    def _goes_on(self) -> bool:
-        has_more = self._sweep is not None and not self._sweep.is_over
-        return bool(self._in_flight or self._queue or has_more)
+    def _has_more(self) -> bool:
+        sweep_has_more = self._sweep is not None and not self._sweep.is_over
+        return bool(self._in_flight or self._queue or sweep_has_more)
 
     def _look_at_nodes(self) -> None:
         if self._nodes.is_due():
@@ -117,13 +115,14 @@ class Scheduler:
             self._in_flight.lose_dead_nodes()
 
     def _follow_sweep(self) -> None:
-        """Take in what a sweep wants to be tried, and stop what it has given up."""
+        """Queue the tasks that a sweep adds, and stop those that it has given up."""
         if self._sweep is None:
             return
 
         for unit in self._sweep.units(self._nodes.known):
-            if (former := unit.tasks[0].continues) is not None:
-                self._records.adopt(self._plan.former, former, unit.tasks[0].name)
+            task = unit.tasks[0]
+            if task.continues is not None:
+                self._records.adopt(self._plan.former, task.continues, task.name)
             self._queue.add(unit)
 
         to_stop = self._sweep.to_stop
@@ -148,9 +147,7 @@ class Scheduler:
                 self._submit_line(unit, submitted=submitted[shape])
 
     def _submit_line(self, first: Unit, *, submitted: int) -> None:
-        """Give Ray units of one shape while there is room for them; it has `submitted` tasks of
-        that shape.
-        """
+        """Submit units of one shape while there is room; Ray has `submitted` tasks of the shape."""
         shape = first.tasks[0].shape
         window = self._capacity.window(first.tasks[0])
         unit: Unit | None = first
@@ -171,7 +168,6 @@ class Scheduler:
             submitted += 1
             if shape.actors:
                 self._watch.publish_soon()
-
             unit = self._queue.first(shape)
 
     def _submit_gang(self, unit: Unit) -> None:
@@ -184,6 +180,7 @@ class Scheduler:
         except NodeMissingError as error:
             self._wait_for_node(unit.tasks[0], str(error))
             return
+
         if self._in_flight.gang_is_ready():
             self._queue.begin_first(unit.tasks[0].shape)
             self._in_flight.submit_gang(unit)
@@ -195,10 +192,15 @@ class Scheduler:
     def _fail_what_cannot_run(self) -> None:
         """Fail tasks that fit no living node for long, while nothing else happens."""
         idle = self._in_flight.idle()
-        if idle < fit.LEAST or any(live.record.is_started for live in self._in_flight.open()):
+        attempts = self._in_flight.open()
+        if idle < fit.LEAST or any(live.record.is_started for live in attempts):
             return
-        shapes = {live.task.shape: live.task for live in self._in_flight.open()}
-        shapes |= {line[0].tasks[0].shape: line[0].tasks[0] for line in self._queue.lines()}
+
+        shapes = {live.task.shape: live.task for live in attempts}
+        for line in self._queue.lines():
+            task = line[0].tasks[0]
+            shapes[task.shape] = task
+
         for shape, task in shapes.items():
             if reason := self._capacity.why_never(task, idle=idle):
                 self._give_up(shape, reason)
@@ -219,24 +221,23 @@ class Scheduler:
         )
 
     def _look_at_demand(self) -> None:
-        """Say what commands wait for in Ray; what other runs wait for there cannot be told from
-        it.
-        """
+        """Look at what commands wait for in Ray, unless other runs wait, too: Ray mixes them up."""
         if not self._demand.is_due():
             return
-        running = [live for live in self._in_flight.open() if live.record.is_started]
-        if not running or any(each.waiting for each in self._holdings.others()):
+        attempts = self._in_flight.open()
+        unplaced = [live.task for live in attempts if not live.record.is_started]
+        if len(unplaced) == len(attempts):
             return
-        unplaced = [live.task for live in self._in_flight.open() if not live.record.is_started]
+        if any(holding.waiting for holding in self._holdings.others()):
+            return
         self._demand.look(self._drivers.connected, unplaced)
 
     def _stop_all(self, left: float) -> None:
-        """End everything within the seconds left; record what has ended, and how."""
+        """End all attempts within `left` seconds, and record how they ended."""
         give_up = time.monotonic() + left
         self._say("stopping")
-        self._in_flight.stop_all(
-            "the run was stopped", grace=min(self._plan.stop_grace, max(0.3, left - 1.7))
-        )
+        grace = min(self._plan.stop_grace, max(0.3, left - 1.7))
+        self._in_flight.stop_all("the run was stopped", grace=grace)
         waiting = self._queue.take_all()
 
         while self._in_flight and time.monotonic() < give_up:
@@ -256,7 +257,7 @@ class Scheduler:
 
 
 def _units(plan: Plan) -> list[Unit]:
-    """Return what a plan's tasks are tried as, without those that a former run has done."""
+    """Return the units of a plan's tasks, without the tasks that a former run has done."""
     skipped = plan.resume.skipped if plan.resume else ()
     tasks = tuple(task for task in plan.tasks if task.name not in skipped)
     if plan.together and tasks:

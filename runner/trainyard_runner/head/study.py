@@ -1,7 +1,7 @@
 """The study of a sweep: Optuna's, asked and told. The only module that imports Optuna.
 
-Every line of its journal is handed on as it is written, so that whoever follows the run has the
-study too.
+Every line of its journal becomes an event as it is written, so that a run's directory on the
+operator's machine has the study, too.
 """
 
 from __future__ import annotations
@@ -15,18 +15,16 @@ from typing import Any
 from trainyard_runner.wire import space
 from trainyard_runner.wire.space import Params
 
-# So often in a row a search may propose what was tried; then chance chooses, and has more tries.
+# After so many proposals in a row that were tried already, chance chooses; it has more tries.
 _TRIES = 4
 _DRAWS = 100
-# Optuna's names of how a trial ended, and ours.
+# How a trial ended: Optuna's name, and the name in events.
 _OUTCOMES = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
 
 
 @dataclass(frozen=True)
 class Result:
-    """A configuration that was tried, in this run or in one that it goes on from; `values` are
-    those of its repeats.
-    """
+    """A configuration that this run or a former one tried; `values` are those of its repeats."""
 
     trial: int
     params: Params
@@ -37,7 +35,7 @@ class Result:
 
 
 def missing(search: str) -> str | None:
-    """Return the package that this Python lacks for a search; else have Optuna ready."""
+    """Return the package that this Python lacks for a search; None once all are imported."""
     for package in space.packages(search):
         try:
             importlib.import_module(package)
@@ -52,9 +50,7 @@ class Study:
     def __init__(
         self, spec: Mapping[str, Any], journal: str, *, name: str, write: Callable[..., None]
     ) -> None:
-        """Open a study: a new one, or the one in the text of a former journal. `write` writes an
-        event.
-        """
+        """Open a new study, or the one in a former journal's text; `write` writes an event."""
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -79,16 +75,16 @@ class Study:
         )
         self._known = {space.key_of(result.params): result.trial for result in self.results()}
         self._is_grid = spec["search"] == "grid"
-        # Of a space that has an end, what is left of it.
-        self._left = self._untried(spec["seed"]) if space.is_finite(self._space) else None
+        # The untried rest of a finite space.
+        self._left: Iterator[Params] | None = None
+        if space.is_finite(self._space):
+            self._left = self._untried(spec["seed"])
         self._random: Any = optuna.samplers.RandomSampler(seed=spec["seed"] + len(self._trials()))
         # Whether all of the space was tried.
         self.is_used_up = False
 
     def results(self) -> Iterator[Result]:
-        """Yield the configurations that were tried to an end, in order: without interrupted ones,
-        and repetitions.
-        """
+        """Yield the configurations that were tried to an end, in order, each once."""
         interrupted = {trial.user_attrs.get("continues") for trial in self._trials()}
         for trial in self._trials(*(self._states[name] for name in _OUTCOMES)):
             told = trial.user_attrs
@@ -100,13 +96,14 @@ class Study:
                 )
 
     def ask(self) -> tuple[int, Params, int | None] | None:
-        """Return a configuration that was not tried, by its number, and the number it had when it
-        was interrupted.
+        """Return the number of an untried configuration, its parameters, and its former number.
 
-        None if there is none, or none can be found.
+        The former number is that of the interrupted trial that it continues, else None. Returns
+        None alone if there is no such configuration, or none can be found.
         """
         for tries in range(_TRIES + _DRAWS):
-            if (trial := self._proposed(by_chance=tries >= _TRIES)) is None:
+            trial = self._proposed(by_chance=tries >= _TRIES)
+            if trial is None:
                 return None
             params = space.suggest(trial, self._space)
             if self._known.setdefault(space.key_of(params), trial.number) == trial.number:
@@ -116,34 +113,40 @@ class Study:
         return None
 
     def _proposed(self, *, by_chance: bool) -> Any:
-        """Return what the search proposes, or by chance what is left; None if nothing is.
+        """Return the search's next trial, or a random one; None if the space is used up.
 
-        What was interrupted comes first.
+        Interrupted trials come first.
         """
         if by_chance:
             self._study.sampler = self._random
         else:
             self._study.sampler = self._sampler
+
         left = self._left if self._is_grid or by_chance else None
         if left is not None and not self._trials(self._states.WAITING):
-            if (params := next(left, None)) is None:
+            params = next(left, None)
+            if params is None:
                 self.is_used_up = True
                 return None
             self._study.enqueue_trial(params)
+
         return self._study.ask()
 
     def _untried(self, seed: int) -> Iterator[Params]:
-        """Yield what of a space was not tried when its turn comes: a grid in its order, else
-        mixed.
+        """Yield configurations of a finite space that are untried when their turn comes.
+
+        A grid search takes them in the grid's order, others at random.
         """
         if self._is_grid:
-            mixed = self._space
+            ordered = self._space
         else:
-            mixed = space.shuffled(self._space, seed)
-        return (params for params in space.grid(mixed) if space.key_of(params) not in self._known)
+            ordered = space.shuffled(self._space, seed)
+        for params in space.grid(ordered):
+            if space.key_of(params) not in self._known:
+                yield params
 
     def should_prune(self, number: int, step: int, value: float) -> bool:
-        """Report a value of a configuration that goes on; return whether it should be given up."""
+        """Report a value of a running configuration; return whether it should be given up."""
         trial = self._open[number]
         trial.report(value, step)
         return bool(trial.should_prune())
@@ -154,23 +157,23 @@ class Study:
         trial.set_user_attr("values", result.values)
         if result.reason:
             trial.set_user_attr("reason", result.reason)
+
         state = next(name for name, outcome in _OUTCOMES.items() if outcome == result.outcome)
-        self._study.tell(
-            trial, result.value if state == "COMPLETE" else None, state=self._states[state]
-        )
+        value = result.value if state == "COMPLETE" else None
+        self._study.tell(trial, value, state=self._states[state])
 
     def _trials(self, *states: Any) -> list[Any]:
         return list(self._study.get_trials(deepcopy=False, states=states or None))
 
     def _enqueue_interrupted(self) -> None:
-        """Put what ran when the former run ended in front of the queue, under new numbers."""
+        """Queue the trials that were running when the former run ended, first, with new numbers."""
         for trial in self._trials(self._states.RUNNING):
             self._study.enqueue_trial(trial.params, user_attrs={"continues": trial.number})
             self._study.tell(trial.number, state=self._states.FAIL)
 
 
 class _Journal:
-    """Optuna's journal in memory: its file is where the events of the run are."""
+    """Optuna's journal, in memory: the run's events are its file."""
 
     def __init__(self, text: str, write: Callable[..., None]) -> None:
         self._lines = text.splitlines()
@@ -190,7 +193,7 @@ class _Journal:
 
 def _sampler(samplers: Any, search: str, seed: int) -> Any:
     if search == "tpe":
-        # What runs beside counts as bad until it has ended: the next one is elsewhere.
+        # Running trials count as bad until they have ended, so the next one is elsewhere.
         return samplers.TPESampler(seed=seed, constant_liar=True)
     if search == "cmaes":
         return samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False)
@@ -202,10 +205,8 @@ def _pruner(pruners: Any, prune: Mapping[str, Any] | None) -> Any:
         return pruners.NopPruner()
     if prune["by"] == "hyperband":
         return pruners.HyperbandPruner(min_resource=max(1, prune["warmup"]))
-    if prune["by"] == "percentile":
-        percentile = prune["percentile"]
-    else:
-        percentile = 50.0
+
+    percentile = prune["percentile"] if prune["by"] == "percentile" else 50.0
     return pruners.PercentilePruner(
         percentile, n_startup_trials=prune["after"], n_warmup_steps=prune["warmup"]
     )

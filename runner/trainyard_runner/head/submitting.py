@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import ray
@@ -20,6 +20,7 @@ from trainyard_runner.head import placing
 from trainyard_runner.head.records import AttemptRecord, Records
 from trainyard_runner.head.units import Unit
 from trainyard_runner.wire.nodes import Node
+from trainyard_runner.wire.order import Order, Restored
 from trainyard_runner.wire.plan import Plan, Shape, Task
 from trainyard_runner.wire.shares import Alike
 
@@ -28,15 +29,13 @@ _HELD_BACK_AFTER = 8
 
 @dataclass
 class RayTask:
-    """One task of Ray's: the attempts that it runs one after the other, by number, until they have
-    ended.
-    """
+    """One Ray task, and the attempts, by number, that it runs one after the other."""
 
     shape: Shape
-    open: dict[int, Live]
-    among: Alike | None = None  # the nodes that it has a share of one of
+    open: dict[int, Live]  # those that have not ended
+    among: Alike | None = None  # nodes of one size; the task gets a share of one of them
     node_id: str | None = None
-    avoided: frozenset[str] = frozenset()  # nodes that it is kept from
+    avoided: frozenset[str] = frozenset()  # nodes on which it must not run
     is_withdrawn: bool = False
 
     @property
@@ -46,20 +45,21 @@ class RayTask:
 
 @dataclass
 class Live:
-    """An attempt that Ray has. `taken` is its task with what it takes of its node."""
+    """An attempt that was submitted to Ray. `taken` is its task, with the resources it really gets."""
 
     unit: Unit
     task: Task
     taken: Task
     record: AttemptRecord
-    # What the attempt before left, held until the new one has it.
+    # References to the former attempt's checkpoint and outputs, until this one has them.
     held: list[Any] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a unit may run: not on `avoided` nodes, and by task the nodes that it gets a share of
-    one of.
+    """Where a unit may run: on no `avoided` node, and each task on a node of `among`.
+
+    `among` has for each task nodes of one size, or None if it wants no share of a node.
     """
 
     among: Sequence[Alike | None]
@@ -68,9 +68,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Gang:
-    """The places that tasks have asked for together, and by task the nodes that it gets a share of
-    one of.
-    """
+    """The places that a gang has asked for; `among` as in Place."""
 
     group: PlacementGroup
     among: Sequence[Alike | None]
@@ -89,15 +87,14 @@ class Submitter:
         ray_environment: dict[str, Any],
         has_own_package: bool,
     ) -> None:
-        """Hand out attempts that start others through Ray in `ray_environment`, with a package of
-        their own or not.
+        """Submit attempts whose commands find `ray_environment` when they connect to Ray.
+
+        `has_own_package`: each attempt has a package of its own in it.
         """
         self._plan = plan
         self._records = records
         self._packages = (runner, job)
-
-        # Ray ends a worker after each task that had a GPU, unless it is told not to (1.2-1.9 s
-        # each, measured).
+        # Without max_calls=0, Ray ends a worker after each GPU task: 1.2-1.9 s each, measured.
         self._function = ray.remote(
             max_calls=0,
             max_retries=0,
@@ -105,12 +102,10 @@ class Submitter:
             _generator_backpressure_num_objects=_HELD_BACK_AFTER,
         )(shipped.attempts)
 
-        # Only these tasks get the environment: the gate, and the runner itself, need none and start
-        # at once.
+        # Only these tasks get the runtime_env: the gate and the runner start at once without it.
+        self._environment: dict[str, Any] = {}
         if plan.runtime_env:
-            self._environment = {"runtime_env": plan.runtime_env}
-        else:
-            self._environment = {}
+            self._environment["runtime_env"] = plan.runtime_env
 
         self._ray_environment = ray_environment
         self._has_own_package = has_own_package
@@ -125,34 +120,35 @@ class Submitter:
         avoided: frozenset[str],
         among: Alike | None,
     ) -> dict[Any, RayTask]:
-        """Start the next attempts of single tasks of one shape, one after the other. Raises
-        NodeMissingError.
+        """Submit attempts of single tasks of one shape, one after the other.
 
-        `among` are nodes of one size: tasks that want a share get one of these.
+        `among` are nodes of one size: tasks that want a share get one of these. Raises
+        NodeMissingError.
         """
         function = self._shaped(units[0].tasks[0], nodes, units[0].attempt, avoided, among)
         attempts = [(unit, unit.tasks[0]) for unit in units]
         started = self._start(attempts, function, master=None, among=among)
-        return {
-            generator: replace(ray_task, avoided=avoided) for generator, ray_task in started.items()
-        }
+        for ray_task in started.values():
+            ray_task.avoided = avoided
+        return started
 
     def reserve(self, unit: Unit, nodes: Sequence[Node], among: Sequence[Alike | None]) -> Gang:
         """Ask Ray for the places of a gang. Raises NodeMissingError."""
         tasks = list(zip(unit.tasks, among, strict=True))
         bundles = [placing.bundle(_taken(task, alike)) for task, alike in tasks]
         labels = [placing.bundle_labels(task, nodes, among=alike) for task, alike in tasks]
+        selectors: dict[str, Any] = {}
         if any(labels):
-            selectors = {"bundle_label_selector": labels}
-        else:
-            selectors = {}
+            selectors["bundle_label_selector"] = labels
         return Gang(placement_group(bundles, strategy="PACK", **selectors), among)
 
     def submit_gang(self, unit: Unit, gang: Gang) -> dict[Any, RayTask]:
-        """Start all tasks of a gang in their places."""
+        """Submit all tasks of a gang to their places."""
         first = placement_group_table(gang.group)["bundles_to_node_id"][0]
-        # Ray may have placed it on a node that joined a moment ago.
-        master = next((node.address for node in placing.alive() if node.node_id == first), None)
+        # Asked for now: the first task's node may have joined a moment ago.
+        addresses = {node.node_id: node.address for node in placing.alive()}
+        master = addresses.get(first)
+
         started: dict[Any, RayTask] = {}
         for index, (task, among) in enumerate(zip(unit.tasks, gang.among, strict=True)):
             place = placing.in_bundle(gang.group, index, _taken(task, among))
@@ -168,29 +164,41 @@ class Submitter:
         master: str | None,
         among: Alike | None,
     ) -> dict[Any, RayTask]:
-        ordered = [
-            self._order(unit, task, _taken(task, among), master=master) for unit, task in attempts
-        ]
-        generator = function.remote([order for order, _ in ordered], *self._packages)
-        live = {number: each for number, (_, each) in enumerate(ordered)}
-        return {generator: RayTask(attempts[0][1].shape, live, among)}
+        orders = []
+        open_attempts = {}
+        for number, (unit, task) in enumerate(attempts):
+            taken = _taken(task, among)
+            order, references = self._order(unit, task, taken, master=master)
+            orders.append(order)
+            record = AttemptRecord(task.name, unit.attempt)
+            open_attempts[number] = Live(unit, task, taken, record, references)
+
+        generator = function.remote(orders, *self._packages)
+        shape = attempts[0][1].shape
+        return {generator: RayTask(shape, open_attempts, among)}
 
     def _order(
         self, unit: Unit, task: Task, taken: Task, *, master: str | None
-    ) -> tuple[dict[str, Any], Live]:
-        record = AttemptRecord(task.name, unit.attempt)
-        # The first attempt has nothing before it: of thousands of quick tasks, none looks for a
-        # file.
+    ) -> tuple[Order, list[Any]]:
+        """Return the order of an attempt, and the references to objects that it refers to."""
+        checkpoint = []
         is_resumed = task.continues is not None or self._plan.resume is not None
-        has_before = unit.attempt > 1 or is_resumed
-        before = self._records.checkpoint_parts(task.name) if has_before else ()
-        checkpoint = [ray.put(part) for part in before]
-        outputs = []
+        # A first attempt has no checkpoint: no file is looked for, for thousands of quick tasks.
+        if unit.attempt > 1 or is_resumed:
+            checkpoint = [ray.put(part) for part in self._records.checkpoint_parts(task.name)]
 
-        for archive, parts in self._records.outputs(task.name):
-            outputs.append((archive, [ray.put(part) for part in parts]))
+        references = list(checkpoint)
+        restored: list[Restored] = []
+        held = None
+        for archive, archive_parts in self._records.outputs(task.name):
+            parts = [ray.put(part) for part in archive_parts]
+            references += parts
+            restored.append({"removed": archive.removed, "parts": parts})
+            held = held or 0
+            if not archive.whole:
+                held += archive.bytes
 
-        order = {
+        order: Order = {
             "run": self._plan.run,
             "task": task.name,
             "index": task.index,
@@ -210,17 +218,11 @@ class Submitter:
             "together": len(unit.tasks) > 1,
             "every": self._plan.outputs_every,
             "limit": self._plan.outputs_limit,
-            "held": sum(archive.bytes for archive, _ in outputs if not archive.whole)
-            if outputs
-            else None,
+            "held": held,
             "checkpoint": checkpoint,
-            "restored": [
-                {"removed": archive.removed, "parts": parts} for archive, parts in outputs
-            ],
+            "restored": restored,
         }
-
-        held = [*checkpoint, *(part for _, parts in outputs for part in parts)]
-        return order, Live(unit, task, taken, record, held)
+        return order, references
 
     def _shaped(
         self,
@@ -230,32 +232,28 @@ class Submitter:
         avoided: frozenset[str],
         among: Alike | None,
     ) -> Any:
-        """Return the remote function for tasks of this shape; they share it while the nodes stay
-        the same.
-        """
+        """Return the remote function of a shape, which is kept while the nodes stay the same."""
         if nodes is not self._known_nodes:
             self._known_nodes = nodes
             self._shapes = {}
 
         key = (task.shape, avoided, among and among.size)
-        if key not in self._shapes:
-            turn += task.index
-            asked = placing.options(
-                _taken(task, among),
-                nodes,
-                has_selectors=self._has_selectors,
-                turn=turn,
-                avoided=avoided,
-                among=among,
-            )
+        if key in self._shapes:
+            return self._shapes[key]
 
-            function = self._function.options(**asked, **self._environment)
-            if not self._has_selectors and (task.node_group is not None or avoided or among):
-                return function
-
+        asked = placing.options(
+            _taken(task, among),
+            nodes,
+            has_selectors=self._has_selectors,
+            turn=turn + task.index,
+            avoided=avoided,
+            among=among,
+        )
+        function = self._function.options(**asked, **self._environment)
+        has_turns = task.node_group is not None or avoided or among
+        if self._has_selectors or not has_turns:
             self._shapes[key] = function
-
-        return self._shapes[key]
+        return function
 
 
 def is_ready(gang: Gang) -> bool:
@@ -263,20 +261,19 @@ def is_ready(gang: Gang) -> bool:
 
 
 def release(gang: Gang) -> None:
-    """Give a gang's places back, and wait until Ray has taken them, so that the next gang can have
-    them.
-    """
+    """Give a gang's places back; return once Ray has them, so that the next gang can have them."""
     remove_placement_group(gang.group)
     give_up = time.monotonic() + 5.0
-    while (
-        placement_group_table(gang.group).get("state") not in (None, "REMOVED")
-        and time.monotonic() < give_up
-    ):
+    while time.monotonic() < give_up:
+        if placement_group_table(gang.group).get("state") in (None, "REMOVED"):
+            return
         time.sleep(0.02)
 
 
 def _taken(task: Task, among: Alike | None) -> Task:
-    return task if among is None else among.taken(task)
+    if among is None:
+        return task
+    return among.taken(task)
 
 
 def _accepts(function: Any, **options: Any) -> bool:

@@ -1,6 +1,4 @@
-"""Nodes on which tasks were ended because their metric did not move: kept from tasks that others
-can run.
-"""
+"""Nodes on which tasks were ended because their metric did not move: avoided from then on."""
 
 from __future__ import annotations
 
@@ -13,14 +11,15 @@ _TASKS = 2
 
 
 class Suspects:
-    """What was ended where."""
+    """Remembers which tasks were ended on which nodes, and avoids these nodes."""
 
     def __init__(self) -> None:
         self._ended: dict[str, set[str]] = {}
 
     def blame(self, task: str, node_id: str) -> list[str]:
-        """Note that a task was ended on a node; return all such tasks at the moment when the node
-        gets no more.
+        """Note that a task was ended on a node.
+
+        Returns all tasks that were ended there, at the moment when the node is excluded; else [].
         """
         ended = self._ended.setdefault(node_id, set())
         is_new = task not in ended
@@ -30,15 +29,16 @@ class Suspects:
         return []
 
     def avoided(self, task: Task, alive: Iterable[nodes.Node]) -> frozenset[str]:
-        """Return the nodes that a task is kept from: excluded ones and where it was ended, as far
-        as others fit it.
+        """Return the nodes that a task is kept from, as long as it fits another one.
+
+        These are the excluded nodes, and those where the task itself was ended.
         """
         if not self._ended:
             return frozenset()
         excluded = {node for node, ended in self._ended.items() if len(ended) >= _TASKS}
-        own = {node for node, ended in self._ended.items() if task.name in ended}
+        ended_on = {node for node, ended in self._ended.items() if task.name in ended}
         fitting = {node.node_id for node in alive if nodes.slots(task, [node])}
-        for kept in (excluded | own, excluded):
+        for kept in (excluded | ended_on, excluded):
             if fitting - kept:
                 return frozenset(fitting & kept)
         return frozenset()

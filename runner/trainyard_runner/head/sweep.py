@@ -1,8 +1,7 @@
-"""A sweep: chooses the next configurations while the run goes, hears how their tasks do, and knows
-when it is enough.
+"""A sweep: chooses configurations during the run, prunes them, and knows when it is over.
 
-Knows neither Ray nor Optuna: the scheduler asks it for tasks and for those to stop, `study` asks
-Optuna.
+It knows neither Ray nor Optuna: the scheduler asks it for tasks to start and to stop, and `study`
+asks Optuna.
 """
 
 from __future__ import annotations
@@ -22,29 +21,28 @@ from trainyard_runner.wire.nodes import Node
 from trainyard_runner.wire.outcome import State
 from trainyard_runner.wire.plan import task_of
 
-# Where each of the first ones failed, the next would too: who asks for hours instead of samples
-# would pay them all.
+# If each of the first configurations failed, the next would, too; a sweep that is limited by time
+# would pay for all of them.
 FIRST_FAILURES = 20
 
 
 @dataclass
 class Trial:
-    """A configuration that is being tried, by one task a repeat."""
+    """A configuration that is being tried, one task a repeat."""
 
     number: int
     params: space.Params
     tasks: tuple[str, ...]
-    # By task, by step, the last one written last: what its metric was; a second attempt may write a
-    # step again.
+    # By task, its metric by step, in the order of writing; a second attempt may write a step again.
     curves: dict[str, dict[float, float]] = field(default_factory=dict)
     compared: int = 0
-    # How it ends: complete, unless something else comes first, and then why.
+    # How it ends: complete, or what came first; then with the reason.
     outcome: str = "complete"
     reason: str | None = None
 
 
 class Sweep:
-    """One run's configurations."""
+    """The configurations that a run tries."""
 
     def __init__(
         self,
@@ -54,7 +52,7 @@ class Sweep:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Go on with a study. `spec` is the plan's `sweep`; `write` writes an event."""
+        """Continue a study. `spec` is the plan's `sweep`; `write` writes an event."""
         self._spec = spec
         self._study = study
         self._write = write
@@ -64,11 +62,13 @@ class Sweep:
         self._template = task_of(0, self._spec["task"])
         self._open: dict[int, Trial] = {}
         self._of_task: dict[str, Trial] = {}
-        self._tried = self._failed = self._since_best = 0
+        self._tried = 0
+        self._failed = 0
+        self._since_best = 0
         self.best: Result | None = None
         # Why no more configurations are tried; None while they are.
         self.reason: str | None = None
-        # Tasks that should end, each with why.
+        # The tasks that should be stopped, each with the reason.
         self.to_stop: dict[str, str] = {}
 
         for result in study.results():
@@ -80,7 +80,7 @@ class Sweep:
         return self.reason is not None and not self._open
 
     def units(self, nodes: Sequence[Node]) -> list[Unit]:
-        """Return the tasks that should be tried now, besides those that are; call it often."""
+        """Return the units that should be started now; to be called often."""
         limit = self._spec["time"]
         samples = self._spec["samples"]
         if limit is not None and self._clock() - self._began >= limit:
@@ -100,7 +100,7 @@ class Sweep:
         return started
 
     def metric(self, record: AttemptRecord, values: Sequence[Sequence[float]]) -> None:
-        """Take in what a task's metric was: [step, value, time] each."""
+        """Take in values of a task's metric: [step, value, time] each."""
         trial = self._of_task.get(record.task)
         if trial is None or trial.outcome != "complete":
             return
@@ -108,6 +108,7 @@ class Sweep:
         for step, value, *_ in values:
             curve.pop(step, None)
             curve[step] = value
+
         if self._spec["prune"]:
             self._compare(trial)
 
@@ -116,39 +117,40 @@ class Sweep:
         trial = self._of_task.pop(task)
         self.to_stop.pop(task, None)
         if state != "succeeded":
-            self._stop(trial, state, f"{task}: {reason or 'the run was stopped'}")
+            why = reason or "the run was stopped"
+            self._stop(trial, state, f"{task}: {why}")
         elif task not in trial.curves:
-            self._stop(
-                trial, "failed", f"{task}: it has written no value of {self._spec['metric']}"
-            )
+            metric = self._spec["metric"]
+            self._stop(trial, "failed", f"{task}: it has written no value of {metric}")
         if not self._of_task.keys() & trial.tasks:
             self._conclude(trial)
 
     def result(self) -> dict[str, Any]:
-        """Return what the run's last event says of it."""
-        best = self.best and {
-            "trial": self.best.trial,
-            "value": self.best.value,
-            "params": self.best.params,
-        }
-        return {
-            "reason": self.reason or "the run was stopped",
-            "samples": self._tried,
-            "best": best,
-        }
+        """Return the field `sweep` of the run's last event."""
+        best = None
+        if self.best is not None:
+            best = {
+                "trial": self.best.trial,
+                "value": self.best.value,
+                "params": self.best.params,
+            }
+        reason = self.reason or "the run was stopped"
+        return {"reason": reason, "samples": self._tried, "best": best}
 
     def problem(self) -> str | None:
         """Return why the sweep as a whole has failed, if it has."""
         limit = self._spec["stop"]["failures"]
-        if self._failed and (self.best is None or (limit is not None and self._failed >= limit)):
+        has_reached_limit = limit is not None and self._failed >= limit
+        if self._failed and (self.best is None or has_reached_limit):
             return f"{self._failed} of {self._tried} configurations failed"
         if self.best:
             return None
         return "no configuration was tried to its end"
 
     def _has_room(self, nodes: Sequence[Node]) -> bool:
-        """Say whether another configuration may start; unless the job says how many, while a task
-        of it would run.
+        """Return whether another configuration may start.
+
+        Unless the job limits them with `concurrency`, as many start as have room for a task.
         """
         limit: int | None = self._spec["concurrency"]
         if limit is not None:
@@ -157,25 +159,25 @@ class Sweep:
 
     def _start(self, number: int, params: space.Params, continues: int | None) -> list[Unit]:
         tasks = tuple(_task_name(number, repeat) for repeat in range(self._spec["repeats"]))
-        trial = self._open[number] = Trial(number, params, tasks)
+        trial = Trial(number, params, tasks)
+        self._open[number] = trial
         self._write("trial-started", trial=number, params=params, tasks=list(tasks))
-        units = []
 
+        units = []
         for repeat, name in enumerate(tasks):
-            raw = space.filled(
-                self._spec["task"], {**params, "repeat": repeat}, self._spec["space"]
-            )
             former = None
             if continues is not None:
                 former = _task_name(continues, repeat)
-            units.append(Unit((task_of(repeat, {**raw, "name": name, "continues": former}),)))
+            values = {**params, "repeat": repeat}
+            raw = space.filled(self._spec["task"], values, self._spec["space"])
+            task = task_of(repeat, {**raw, "name": name, "continues": former})
+            units.append(Unit((task,)))
             self._of_task[name] = trial
 
         return units
 
     def _compare(self, trial: Trial) -> None:
-        """Report the mean of the repeats wherever all of them have a value; prune the trial if
-        Optuna says so.
+        """Report the repeats' mean at each step that all have; prune the trial if Optuna says so.
 
         `statistics.mean` is exact: a sum of floats is infinite where two of the largest are
         averaged.
@@ -183,26 +185,22 @@ class Sweep:
         curves = [list(trial.curves.get(task, {}).values()) for task in trial.tasks]
         for step in range(trial.compared, min(map(len, curves))):
             trial.compared = step + 1
-            if self._study.should_prune(
-                trial.number, step, statistics.mean(curve[step] for curve in curves)
-            ):
-                self._stop(
-                    trial,
-                    "pruned",
-                    f"worse than others at value {step + 1} ({self._spec['prune']['by']})",
-                )
+            mean = statistics.mean(curve[step] for curve in curves)
+            if self._study.should_prune(trial.number, step, mean):
+                pruner = self._spec["prune"]["by"]
+                reason = f"worse than others at value {step + 1} ({pruner})"
+                self._stop(trial, "pruned", reason)
                 return
 
     def _stop(self, trial: Trial, outcome: str, reason: str) -> None:
-        """End a trial with the rest of its tasks, unless it is ending."""
-        if trial.outcome == "complete":
-            trial.outcome = outcome
-            trial.reason = reason
-            self.to_stop |= {
-                task: f"trial {trial.number}: {reason}"
-                for task in trial.tasks
-                if task in self._of_task
-            }
+        """End a trial with the rest of its tasks, unless it is ending already."""
+        if trial.outcome != "complete":
+            return
+        trial.outcome = outcome
+        trial.reason = reason
+        for task in trial.tasks:
+            if task in self._of_task:
+                self.to_stop[task] = f"trial {trial.number}: {reason}"
 
     def _conclude(self, trial: Trial) -> None:
         del self._open[trial.number]
@@ -213,7 +211,7 @@ class Sweep:
             value = statistics.mean(known)
         result = Result(trial.number, trial.params, trial.outcome, value, values, trial.reason)
         if result.outcome != "stopped":
-            # What was stopped stays open in the study: `tune.resume` tries it again.
+            # A stopped trial stays open in the study: `tune.resume` tries it again.
             self._study.tell(result)
         self._count(result)
 
@@ -225,43 +223,42 @@ class Sweep:
         return next(reversed(values), None)
 
     def _count(self, result: Result) -> None:
-        """Write how a configuration ended; see whether it is the best, and whether that is
-        enough.
-        """
-        self._write(
-            "trial-ended",
-            **{name: value for name, value in asdict(result).items() if name != "params"},
-        )
-
+        """Write how a configuration ended, count it, and finish the sweep if it was the last."""
+        fields = asdict(result)
+        del fields["params"]
+        self._write("trial-ended", **fields)
         if result.outcome == "stopped":
             return
 
         self._tried += 1
         self._failed += result.outcome == "failed"
-        best = self.best.value if self.best else None
-        is_best = result.outcome == "complete" and (
-            best is None or self._better(best, result.value) != best
-        )
-        if is_best:
-            self.best, self._since_best = (result, 0)
+        if self._is_best(result):
+            self.best = result
+            self._since_best = 0
         else:
-            self.best, self._since_best = (self.best, self._since_best + 1)
+            self._since_best += 1
 
-        stop = self._spec["stop"]
-        limit = stop["failures"] or (FIRST_FAILURES if self._failed == self._tried else None)
-        if limit is not None and self._failed >= limit:
+        limit = self._spec["stop"]["failures"]
+        if not limit and self._failed == self._tried:
+            limit = FIRST_FAILURES
+        plateau = self._spec["stop"]["plateau"]
+        if limit and self._failed >= limit:
             self._finish(f"{self._failed} configurations failed", stop=True)
-        elif (
-            stop["plateau"] is not None
-            and self.best is not None
-            and self._since_best >= stop["plateau"]
-        ):
+        elif plateau is not None and self.best is not None and self._since_best >= plateau:
             self._finish(f"{self._since_best} configurations in a row were no better")
+
+    def _is_best(self, result: Result) -> bool:
+        if result.outcome != "complete":
+            return False
+        if self.best is None:
+            return True
+        return bool(self._better(self.best.value, result.value) != self.best.value)
 
     def _finish(self, reason: str, *, stop: bool = False) -> None:
         self.reason = self.reason or reason
-        for trial in self._open.values() if stop else ():
-            self._stop(trial, "stopped", reason)
+        if stop:
+            for trial in self._open.values():
+                self._stop(trial, "stopped", reason)
 
 
 def _task_name(trial: int, repeat: int) -> str:

@@ -1,6 +1,4 @@
-"""What is tried as one: a task, or all tasks of a job that runs together; and whether it is tried
-again.
-"""
+"""Units: a task, or all tasks of a job that runs together; and whether one is tried again."""
 
 from __future__ import annotations
 
@@ -21,9 +19,9 @@ class Unit:
     attempt: int = 0
     losses: int = 0
     failures: dict[str, int] = field(default_factory=dict)
-    # With what its last attempt crashed, if that was before a task of it began.
+    # The error of its last attempt's worker, if that crashed before a task began.
     crash: str | None = None
-    # Of the present attempt:
+    # From here on: state of the present attempt. The culprit is the first task that failed.
     outcomes: dict[str, str] = field(default_factory=dict)
     culprit: str | None = None
     reason: str | None = None
@@ -39,7 +37,7 @@ class Unit:
         self.culprit = None
 
     def ended(self, task: Task, outcome: str, *, is_final: bool = False) -> None:
-        """Note how one task's attempt ended; `is_final` means that trying again cannot help."""
+        """Note how one task's attempt ended; `is_final`: another attempt cannot help."""
         self.outcomes[task.name] = outcome
         if outcome in ("succeeded", "stopped") or self.culprit is not None:
             return

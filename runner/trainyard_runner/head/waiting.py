@@ -1,4 +1,4 @@
-"""For what tasks wait, in words: looked at while the run goes on."""
+"""For what tasks wait, in words: looked at throughout the run."""
 
 from __future__ import annotations
 
@@ -25,10 +25,9 @@ _MOST_PACKAGES = 4
 
 @dataclass(frozen=True)
 class Line:
-    """Tasks that need the same and have not started: how many, and those that start at once (one,
-    or a gang).
+    """Tasks of one shape that have not started: how many, and one unit of them (a task or a gang).
 
-    Where Ray has some of them already, `is_submitted`, room for their actors is kept.
+    `is_submitted`: Ray has some of them already, so room for their actors is kept.
     """
 
     count: int
@@ -38,9 +37,9 @@ class Line:
 
 @dataclass(frozen=True)
 class Cluster:
-    """The living nodes, what is free on each (by its id), and what runs hold.
+    """The living nodes, the free resources of each (by its id), and the holdings of all runs.
 
-    `started` is what their tasks started through Ray holds, by run and node.
+    `started`: the amounts that tasks' actors and placement groups hold, by run and node.
     """
 
     alive: Sequence[Node]
@@ -51,7 +50,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Reason:
-    """For what tasks wait: what they need, which runs hold it, and all of it in words."""
+    """For what tasks wait: their needs, the runs that hold it, and all of it in words."""
 
     tasks: int
     needs: str
@@ -61,9 +60,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class _Held:
-    """How much of a resource a run holds: by so many tasks, and by what they started through
-    Ray.
-    """
+    """How much of a resource a run holds, with how many tasks, and with actors or groups of them."""
 
     run: str
     value: float
@@ -71,70 +68,93 @@ class _Held:
     has_started: bool
 
     def by(self) -> str:
-        if self.tasks:
-            tasks = [f"{self.tasks} task{'s' * (self.tasks != 1)}"]
-        else:
-            tasks = []
-        return " and ".join(
-            [*tasks, *(["what tasks started through Ray"] if self.has_started else [])]
-        )
+        holders = []
+        if self.tasks == 1:
+            holders.append("1 task")
+        elif self.tasks:
+            holders.append(f"{self.tasks} tasks")
+        if self.has_started:
+            holders.append("what tasks started through Ray")
+        return " and ".join(holders)
 
 
 def explain(line: Line, gate: Gate, cluster: Cluster, *, run: str) -> Reason | None:
-    """Return for what tasks of `run` wait; None if there is room for them, and Ray only has to
-    start them.
-    """
-    line = replace(line, unit=tuple(in_numbers(task, cluster.alive) for task in line.unit))
-    needs = fit.describe(fit.total(line.unit))
-    if len(line.unit) > 1:
+    """Return for what tasks of `run` wait; None if there is room, and Ray only has to start them."""
+    unit = tuple(in_numbers(task, cluster.alive) for task in line.unit)
+    needs = fit.describe(fit.total(unit))
+    if len(unit) > 1:
         who = f"{line.count} tasks that run together wait for {needs} in all"
+    elif line.count == 1:
+        who = f"1 task waits for {needs}"
     else:
-        if line.count == 1:
-            who = f"1 task waits for {needs}"
-        else:
-            who = f"{line.count} tasks wait for {needs} each"
+        who = f"{line.count} tasks wait for {needs} each"
 
-    if not fit.fits_together(line.unit, cluster.alive) or fit.lacking(line.unit, cluster.alive):
-        task = next(
-            (task for task in line.unit if not nodes.slots(task, cluster.alive)), line.unit[0]
-        )
+    if not fit.fits_together(unit, cluster.alive) or fit.lacking(unit, cluster.alive):
+        unfit = [task for task in unit if not nodes.slots(task, cluster.alive)]
+        task = unfit[0] if unfit else unit[0]
         return Reason(line.count, needs, (), f"{who}: {fit.missing(task, gate, cluster.alive)}")
 
-    if line.is_submitted:
-        short = []
-    else:
-        short = kept_free(line.unit, cluster.alive, cluster.holdings)
+    found = None
+    if not line.is_submitted:
+        found = _kept_from(unit, cluster, run=run)
+    found = found or _used_up(unit, cluster, run=run)
+    if found is None:
+        return None
+    holders, text = found
+    return Reason(line.count, needs, holders, f"{who}: {text}")
 
-    if short:
-        kept = [_kept(name, cluster, run=run) for name in short]
-        keepers = tuple(
-            each.run for each in cluster.holdings if any(each.all_of(name) for name in short)
-        )
-        return Reason(line.count, needs, keepers, f"{who}: {'; '.join(kept)}")
 
-    places = [
-        node for node in cluster.alive if any(nodes.slots(task, [node]) for task in line.unit)
-    ]
-    free = [nodes.with_free(node, cluster.free.get(node.node_id, {})) for node in places]
-    if fit.fits_together(line.unit, free):
+def _kept_from(
+    unit: Sequence[Task], cluster: Cluster, *, run: str
+) -> tuple[tuple[str, ...], str] | None:
+    """Return the runs that want room for actors which a unit would take, and that in words."""
+    short = kept_free(unit, cluster.alive, cluster.holdings)
+    if not short:
         return None
 
-    asked = list(dict.fromkeys(name for task in line.unit for name in nodes.amounts(task)))
+    keepers = []
+    for holding in cluster.holdings:
+        if any(holding.all_of(name) for name in short):
+            keepers.append(holding.run)
+    return tuple(keepers), "; ".join(_kept(name, cluster, run=run) for name in short)
+
+
+def _used_up(
+    unit: Sequence[Task], cluster: Cluster, *, run: str
+) -> tuple[tuple[str, ...], str] | None:
+    """Return the runs that hold what a unit needs, and that in words; None if it has room."""
+    places = []
+    for node in cluster.alive:
+        if any(nodes.slots(task, [node]) for task in unit):
+            places.append(node)
+    free = [nodes.with_free(node, cluster.free.get(node.node_id, {})) for node in places]
+    if fit.fits_together(unit, free):
+        return None
+
+    holders: dict[str, None] = {}
+    parts = []
+    for name in _short(unit, free):
+        of_runs = list(_held(name, places, cluster))
+        holders |= dict.fromkeys(held.run for held in of_runs)
+        parts.append(_in_use(name, places, free, of_runs, run=run))
+    return tuple(holders), "; ".join(parts)
+
+
+def _short(unit: Sequence[Task], free: Sequence[Node]) -> list[str]:
+    """Return the resources of which too little is free for a unit; all of its, if each one fits."""
+    asked: dict[str, None] = {}
+    for task in unit:
+        asked |= dict.fromkeys(nodes.amounts(task))
+
     short = []
     for name in asked:
-        if not fit.fits_together([_only(task, name) for task in line.unit], free):
+        if not fit.fits_together([_only(task, name) for task in unit], free):
             short.append(name)
-
-    held = {name: list(_held(name, places, cluster)) for name in short or asked}
-    holders = dict.fromkeys(each.run for found in held.values() for each in found)
-    parts = [_in_use(name, places, free, found, run=run) for name, found in held.items()]
-    return Reason(line.count, needs, tuple(holders), f"{who}: {'; '.join(parts)}")
+    return short or list(asked)
 
 
 def installing(line: Line, runtime_env: Mapping[str, Any], *, seconds: float) -> Reason | None:
-    """Return the reason of tasks that have room and do not start: their packages. None where Ray
-    installs none.
-    """
+    """Return that tasks with room wait for their packages; None where Ray installs none."""
     packages: list[str] = []
     for kind in ("uv", "pip"):
         asked = runtime_env.get(kind) or []
@@ -142,48 +162,41 @@ def installing(line: Line, runtime_env: Mapping[str, Any], *, seconds: float) ->
 
     if isinstance(runtime_env.get("conda"), dict):
         packages.append("a conda environment")
-
     if not packages:
         return None
 
     # A wheel of the job has a path of Ray's.
-    named = [name.rpartition("/")[2] for name in packages[:_MOST_PACKAGES]]
-    if len(packages) > len(named):
-        more = f" and {len(packages) - len(named)} more"
-    else:
-        more = ""
+    named = ", ".join(name.rpartition("/")[2] for name in packages[:_MOST_PACKAGES])
+    if len(packages) > _MOST_PACKAGES:
+        named += f" and {len(packages) - _MOST_PACKAGES} more"
 
-    if line.count == 1:
-        who = "1 task waits"
-    else:
-        who = f"{line.count} tasks wait"
-
+    who = "1 task waits" if line.count == 1 else f"{line.count} tasks wait"
+    text = f"{who} for Ray, which first installs {named} where a node lacks them"
     if seconds >= 60:
-        since = f", for {int(seconds // 60)} min"
-    else:
-        since = ""
-
-    text = (
-        f"{who} for Ray, which first installs {', '.join(named)}{more} where a node lacks "
-        f"them{since}"
-    )
+        text += f", for {int(seconds // 60)} min"
 
     return Reason(line.count, "packages", (), text)
 
 
 def _kept(name: str, cluster: Cluster, *, run: str) -> str:
-    """Say who holds a resource or wants it free."""
-    taken = {each.run: each.all_of(name) for each in cluster.holdings if each.all_of(name)}
+    """Return which runs hold a resource or want it free, in words."""
+    used = 0.0
     by = []
-    for each, value in taken.items():
-        by.append(f"{_bare(name, value)} by {'this run' if each == run else f'run {each}'}")
+    for holding in cluster.holdings:
+        value = holding.all_of(name)
+        if value:
+            used += value
+            by.append(f"{_bare(name, value)} by {_called(holding.run, run)}")
+
     total = sum(node.resources.get(name, 0.0) for node in cluster.alive)
-    return ", ".join(
-        [
-            f"{_bare(name, sum(taken.values()))} of {fit.amount(name, total)} in use or kept free",
-            *by,
-        ]
-    )
+    in_all = f"{_bare(name, used)} of {fit.amount(name, total)} in use or kept free"
+    return ", ".join([in_all, *by])
+
+
+def _called(run: str, this_run: str) -> str:
+    if run == this_run:
+        return "this run"
+    return f"run {run}"
 
 
 def _in_use(
@@ -197,61 +210,56 @@ def _in_use(
     total = sum(node.resources.get(name, 0) for node in places)
     left = [node.resources.get(name, 0) for node in free]
     used = total - sum(left)
-    # Ray counts in ten-thousandths; the holders' files are a moment older than what is free.
-    others = used - sum(each.value for each in held)
-    by = []
+    parts = [f"{_bare(name, used)} of {fit.amount(name, total)} in use"]
+    for of_run in held:
+        value = _bare(name, of_run.value)
+        parts.append(f"{value} by {_called(of_run.run, run)} ({of_run.by()})")
 
-    for each in held:
-        by.append(
-            f"{_bare(name, each.value)} by "
-            f"{'this run' if each.run == run else f'run {each.run}'} ({each.by()})"
-        )
-
-    by += [f"{_bare(name, others)} by others"] if others > total / 1000 else []
-    # What is free, but not on one node.
+    # Ray counts in ten-thousandths; the holders' files are a moment older than Ray's numbers.
+    others = used - sum(of_run.value for of_run in held)
+    if others > total / 1000:
+        parts.append(f"{_bare(name, others)} by others")
     if max(left) > 0:
-        spare = [f"at most {_bare(name, max(left))} free on one node"]
-    else:
-        spare = []
+        parts.append(f"at most {_bare(name, max(left))} free on one node")
 
-    return ", ".join([f"{_bare(name, used)} of {fit.amount(name, total)} in use", *by, *spare])
+    return ", ".join(parts)
 
 
 def _held(name: str, places: Sequence[Node], cluster: Cluster) -> Iterator[_Held]:
-    """Yield who holds how much of a resource on some nodes, and by what."""
-    here = [node.name for node in places]
+    """Yield how much of a resource each run holds on the nodes `places`."""
+    names = [node.name for node in places]
     for holding in cluster.holdings:
-        own = [holding.nodes[node] for node in here if holding.nodes.get(node, {}).get(name)]
+        of_tasks = [holding.nodes[node] for node in names if holding.nodes.get(node, {}).get(name)]
         of_run = cluster.started.get(holding.run, {})
-        started = sum(of_run.get(node, {}).get(name, 0.0) for node in here)
-        if own or started:
-            tasks = int(sum(there["tasks"] for there in own))
-            yield _Held(
-                holding.run, sum(there[name] for there in own) + started, tasks, started > 0
-            )
+        started = sum(of_run.get(node, {}).get(name, 0.0) for node in names)
+        if of_tasks or started:
+            value = sum(amounts[name] for amounts in of_tasks) + started
+            tasks = int(sum(amounts["tasks"] for amounts in of_tasks))
+            yield _Held(holding.run, value, tasks, has_started=started > 0)
 
 
 def _bare(name: str, value: float) -> str:
-    return f"{round(value / 2**30, 2) if name == 'memory' else round(value, 3):g}"
+    """Return an amount without its unit: memory in GiB."""
+    if name == "memory":
+        return f"{round(value / 2**30, 2):g}"
+    return f"{round(value, 3):g}"
 
 
 def _only(task: Task, name: str) -> Task:
-    others: dict[str, Any] = {key: 0 for each, key in RESOURCES.items() if each != name}
-    return replace(
-        task, **others, custom={key: amount for key, amount in task.custom.items() if key == name}
-    )
+    """Return a task that asks for one resource only."""
+    others: dict[str, Any] = {key: 0 for ray_name, key in RESOURCES.items() if ray_name != name}
+    custom = {key: amount for key, amount in task.custom.items() if key == name}
+    return replace(task, **others, custom=custom)
 
 
-# Nothing has started for so long: then it is worth a line for what the rest waits.
+# Once no task has started for so long, an event says for what the rest waits.
 _QUIET = 5.0
 _EVERY = 1.0
 _MOST_LINES = 3
 
 
-class Watch:
-    """Looks at the cluster once a second while tasks wait, and writes down what this run holds when
-    that changes.
-    """
+class WaitingWatch:
+    """Once a second, publishes what this run holds, and writes for what its tasks wait."""
 
     def __init__(self, plan: Plan, holdings: Holdings, stream: EventStream) -> None:
         self._plan = plan
@@ -272,10 +280,9 @@ class Watch:
         idle: float,
         actors: Mapping[str, float],
     ) -> None:
-        """Publish what `live` attempts hold; after some idle seconds also say for what the rest
-        waits, in `lines`.
+        """Publish what `live` attempts hold; after some idle seconds, write for what `lines` wait.
 
-        `actors` is what tasks want free for what they start through Ray.
+        `actors` is the room that tasks want free for their actors.
         """
         if time.monotonic() < self._next:
             return
@@ -284,41 +291,43 @@ class Watch:
         started = [attempt for attempt in live if attempt.record.is_started]
         held = by_node((attempt.record.node, attempt.taken) for attempt in started)
         unplaced = []
-
         for attempt in live:
             if not (attempt.record.is_started or attempt.record.is_ready):
                 unplaced.append(attempt.task)
 
-        lacking = _waiting(lines, unplaced)
-        counts = {"running": len(started), "waiting": sum(line.count for line in lacking)}
+        waiting = _waiting(lines, unplaced)
+        counts = {"running": len(started), "waiting": sum(line.count for line in waiting)}
         self.holdings.publish(tasks=counts, ended=ended, nodes=held, actors=actors)
 
         if actors != self._kept:
             self._kept = dict(actors)
-            self._stream.write(
-                "kept-free", room={key: actors.get(name, 0) for name, key in RESOURCES.items()}
-            )
+            room = {key: actors.get(name, 0) for name, key in RESOURCES.items()}
+            self._stream.write("kept-free", room=room)
 
-        if idle < _QUIET or not lacking:
+        if idle < _QUIET or not waiting:
             self._said = ""
             return
 
-        own = Holding(self._plan.run, held, actors)
-        holdings = [own, *self.holdings.read_others()]
-        of_drivers = drivers.held(drivers.TheRay(), {node.node_id: node.name for node in alive})
-        cluster = Cluster(alive, state.available_resources_per_node(), holdings, of_drivers)
-        reasons = []
-
-        for line in lacking[:_MOST_LINES]:
-            reasons.append(
-                explain(line, self._plan.gate, cluster, run=self._plan.run)
-                or installing(line, self._plan.runtime_env or {}, seconds=idle)
-            )
-
-        self._say([reason for reason in reasons if reason])
+        this_run = Holding(self._plan.run, held, actors)
+        self._explain(waiting[:_MOST_LINES], alive, this_run, idle=idle)
 
     def publish_soon(self) -> None:
         self._next = 0.0
+
+    def _explain(
+        self, waiting: Iterable[Line], alive: Sequence[Node], this_run: Holding, *, idle: float
+    ) -> None:
+        holdings = [this_run, *self.holdings.read_others()]
+        of_drivers = drivers.held(drivers.TheRay(), {node.node_id: node.name for node in alive})
+        cluster = Cluster(alive, state.available_resources_per_node(), holdings, of_drivers)
+        environment = self._plan.runtime_env or {}
+        reasons = []
+        for line in waiting:
+            reason = explain(line, self._plan.gate, cluster, run=self._plan.run)
+            reason = reason or installing(line, environment, seconds=idle)
+            if reason is not None:
+                reasons.append(reason)
+        self._say(reasons)
 
     def _say(self, reasons: Sequence[Reason]) -> None:
         text = "; ".join(reason.text for reason in reasons)
@@ -326,25 +335,29 @@ class Watch:
             return
 
         self._said = text
-        key = tuple((reason.needs, *reason.holders) for reason in reasons)
+        key = tuple((reason.needs, reason.holders) for reason in reasons)
+        holders: set[str] = set()
+        for reason in reasons:
+            holders.update(reason.holders)
         self._stream.write(
             "waiting",
             tasks=sum(reason.tasks for reason in reasons),
             needs=[reason.needs for reason in reasons],
-            holders=sorted({holder for reason in reasons for holder in reason.holders}),
+            holders=sorted(holders),
             again=key in self._known,
             text=text,
         )
-
         self._known.add(key)
 
 
 def _waiting(lines: Iterable[Sequence[Unit]], submitted: Iterable[Task]) -> list[Line]:
     """Return the tasks that have not started, those of one shape together."""
-    found: dict[Shape, Line] = {}
-    for line in filter(None, lines):
-        found[line[0].tasks[0].shape] = Line(sum(len(unit.tasks) for unit in line), line[0].tasks)
+    by_shape: dict[Shape, Line] = {}
+    for units in lines:
+        if units:
+            tasks = units[0].tasks
+            by_shape[tasks[0].shape] = Line(sum(len(unit.tasks) for unit in units), tasks)
     for task in submitted:
-        known = found.get(task.shape, Line(0, (task,)))
-        found[task.shape] = replace(known, count=known.count + 1, is_submitted=True)
-    return list(found.values())
+        line = by_shape.get(task.shape, Line(0, (task,)))
+        by_shape[task.shape] = replace(line, count=line.count + 1, is_submitted=True)
+    return list(by_shape.values())

@@ -1,9 +1,8 @@
-"""One attempt of a task, on the node where it runs: start the command, send what it prints and
-leaves behind.
+"""One attempt of a task, on its node: starts the command, sends its output and its files.
 
-Runs inside a Ray worker as a generator. Each thing it yields is a list of messages (kind, content);
-the runner's side reads them in `records`. Ray holds the generator back when the runner is slow, and
-so the command, through its pipe.
+Runs inside a Ray worker as a generator. It yields lists of messages (kind, content); the head takes
+them in `head/in_flight.py:_hear` and keeps them in `head/records.py`. Ray holds the generator back
+when the head is slow, and so the command, through its pipe.
 """
 
 from __future__ import annotations
@@ -26,11 +25,12 @@ from trainyard_runner.node.output import OutputBuffer
 from trainyard_runner.node.outputs import OutputWatch
 from trainyard_runner.node.transfers import Transfers
 from trainyard_runner.node.watchdog import MetricWatch
-from trainyard_runner.node.workspace import Order, Spare, Workspace, attempt_id, environment
+from trainyard_runner.node.workspace import Spare, Workspace, attempt_id, environment
 from trainyard_runner.ray_package import OwnPackage
 from trainyard_runner.stopping import StopWatch
 from trainyard_runner.wire import archive
 from trainyard_runner.wire.archive import Entries, LeftOut
+from trainyard_runner.wire.order import Order
 from trainyard_runner.wire.outcome import QUICK
 
 Batch = list[Message]
@@ -55,16 +55,15 @@ class Attempt:
         files: JobFiles | None,
         gpus: list[str],
         node: dict[str, str],
-        own: OwnPackage | None,
+        package: OwnPackage | None,
         spare: Spare | None = None,
     ) -> None:
-        """Take what is to be done; `own` is the package of what the command starts through Ray, if
-        it has one.
+        """Make the attempt's directories, with `spare` ones of the attempt before, if it has some.
 
-        `spare` may have directories of the attempt before, and takes those of this one.
+        `package`: the one of the command's own Ray tasks, if no other attempt shares it.
         """
         self._order = order
-        self._own = own
+        self._package = package
         self._gpus = gpus
         self._files = files
         self._copied: dict[str, Identity] = {}
@@ -75,11 +74,11 @@ class Attempt:
         self._metric: MetricWatch | None = None
         self._final: dict[str, Any] = {}
         self._verdict: tuple[str, str] | None = None
-        # What the node's kernel had killed when the command was no longer a quick one.
+        # The kernel's count of kills for memory when the command was no longer a quick one.
         self._memory_kills: int | None = None
 
     def run(self, fetch: Callable[[list[Any]], Iterator[bytes]]) -> Generator[Batch, None, None]:
-        """Yield what happens, until the attempt is over and its directories are gone.
+        """Yield messages, until the attempt is over and its directories are gone.
 
         `fetch` gets the parts that the order refers to.
         """
@@ -93,62 +92,67 @@ class Attempt:
 
             if self._order["together"]:
                 yield [("ready", None)]
-                if (asked := stop.wait_for_others(self._order["attempt"])) is not None:
+                asked = stop.wait_for_others(self._order["attempt"])
+                if asked is not None:
                     ended = {**NOTHING_RAN, "outcome": "stopped", "reason": asked.reason}
                     yield [*self._flush(), ("ended", ended)]
                     return
 
-            kept = OutputWatch(
-                self._outputs,
-                self._files_mapped_for_writing,
-                every=self._order["every"],
-                limit=self._order["limit"],
-                held=self._order["held"],
-            )
-
-            checkpoint = CheckpointWatch(
-                self._place.checkpoint, self._files_open_for_writing, limit=self._order["limit"]
-            )
-            transfers = Transfers(checkpoint, kept)
+            kept = self._output_watch()
+            transfers = Transfers(self._checkpoint_watch(), kept)
             yield from self._run_command(transfers, stop)
 
             for parts in transfers.last():
                 yield [*self._flush(), *parts]
 
-            # What was printed last is a part of the metric's last reading.
+            # The output that was printed last belongs to the metric's last reading.
             yield self._flush()
-            for message in self._metric.last() if self._metric else ():
-                yield [message]
+            if self._metric is not None:
+                for message in self._metric.last():
+                    yield [message]
 
             yield [*self._flush(), *self._ending(kept)]
         finally:
             stop.close()
             if self._child is not None:
                 if not self._final and self._child.refused is None:
-                    # Interrupted from outside, by ray.cancel or a bug: the command must not go on.
+                    # Interrupted from outside, by ray.cancel or a bug: the command must end, too.
                     self._child.stop(0.5)
                     self._child.ended()
                 self._child.close()
-
             if self._metric is not None:
                 self._metric.close()
-
             self._leave_place()
+
+    def _output_watch(self) -> OutputWatch:
+        return OutputWatch(
+            self._outputs,
+            self._files_mapped_for_writing,
+            every=self._order["every"],
+            limit=self._order["limit"],
+            held=self._order["held"],
+        )
+
+    def _checkpoint_watch(self) -> CheckpointWatch:
+        limit = self._order["limit"]
+        return CheckpointWatch(self._place.checkpoint, self._files_open_for_writing, limit=limit)
 
     def _leave_place(self) -> None:
         if self._final.get("exit") == 0 and not self._final["left"]:
             self._place.hand_on()
         else:
-            # A process of it that could not be ended may still write there.
+            # A process that could not be ended may still write there.
             self._place.remove()
 
     def _prepare(self, fetch: Callable[[list[Any]], Iterator[bytes]]) -> None:
-        if not_restored := self._place.restore(self._order, fetch):
+        not_restored = self._place.restore(self._order, fetch)
+        if not_restored:
             self._pending.append(("note", f"not restored: {outputs.in_words(not_restored)}"))
         self._copied = self._place.copy_files(self._files, self._order["outputs"])
 
     def _run_command(self, transfers: Transfers, stop: StopWatch) -> Iterator[Batch]:
-        child = self._child = self._start_command()
+        child = self._start_command()
+        self._child = child
         if child.refused is not None:
             self._note_refusal(child, child.refused)
             return
@@ -183,7 +187,7 @@ class Attempt:
             self._pending.append(("output", line.encode()))
 
     def _wait(self, child: Child, poll: select.poll, milliseconds: float | None) -> None:
-        """Wait until the command prints or ends, and take in what it printed and how it ended."""
+        """Wait until the command prints or ends, and take in its output and its end."""
         ready = dict(poll.poll(milliseconds))
         if child.output in ready and not self._buffer.read(child.output, _READ):
             poll.unregister(child.output)
@@ -191,19 +195,18 @@ class Attempt:
             self._final = child.ended()
 
     def _look(self, child: Child, stop: StopWatch) -> None:
-        """Do what a command needs that runs for longer than a quick one."""
+        """Do what only a command that is no longer quick needs."""
         if self._memory_kills is None:
             self._memory_kills = _kernel_memory_kills()
-        # A command that was quick cannot have connected to Ray: its import alone takes longer.
-        if self._own is not None:
-            self._own.keep()
+        # A quick command cannot have connected to Ray: its import alone takes longer.
+        if self._package is not None:
+            self._package.keep()
         if self._metric is not None:
             self._pending += self._metric.look()
         self._end_if_asked(child, stop)
 
     def _rest_of_output(self, child: Child) -> Iterator[Batch]:
-        # All writers are dead by now; a process that escaped and still holds the pipe is not waited
-        # for.
+        # All writers are dead by now, but for a process that escaped: the pipe may not be at its end.
         while self._buffer.read(child.output, _READ):
             if self._buffer.full():
                 self._pending += self._buffer.take()
@@ -230,24 +233,25 @@ class Attempt:
         if self._verdict is not None:
             return
 
-        if (asked := stop.asked()) is not None:
+        asked = stop.asked()
+        if asked is not None:
             self._verdict = ("stopped", asked.reason)
             child.stop(asked.grace)
         elif timeout is not None and time.monotonic() - self._began >= timeout:
             self._verdict = ("timeout", f"it ran longer than its timeout of {timeout:g} s")
             child.stop(self._order["grace"])
         elif self._metric is not None and self._metric.broken is not None:
-            if (final := child.dump_and_stop(self._order["grace"])) is not None:
+            reason = self._metric.broken.reason
+            final = child.dump_and_stop(self._order["grace"])
+            if final is not None:
                 self._final = final
                 return
-            self._verdict = ("failed", self._metric.broken[1])
-            # Python calls it a fatal error of its own when it prints its threads.
-            self._buffer.add(
-                f"trainyard: ended: {self._verdict[1]}; the threads of its Python processes:"
-            )
+            self._verdict = ("failed", reason)
+            # Python prints its threads as those of a fatal error: this line says that it was none.
+            self._buffer.add(f"trainyard: ended: {reason}; the threads of its Python processes:")
 
     def _wait_ms(self, transfers: Transfers) -> int:
-        """Return how long to sleep when nothing happens."""
+        """Return for how many milliseconds to sleep when nothing happens."""
         now = time.monotonic()
         until = [now + 0.2, max(transfers.due(), self._began + QUICK)]
         if self._pending or self._buffer:
@@ -257,37 +261,36 @@ class Attempt:
         return max(0, int((min(until) - now) * 1000) + 1)
 
     def _files_open_for_writing(self) -> set[str]:
-        if self._child:
-            return self._child.files_open_for_writing(self._place.checkpoint)
-        return set()
+        if self._child is None:
+            return set()
+        return self._child.files_written(self._place.checkpoint)
 
     def _files_mapped_for_writing(self) -> set[str]:
-        if self._child:
-            return self._child.files_mapped_for_writing(self._place.root)
-        return set()
+        if self._child is None:
+            return set()
+        return self._child.files_written(self._place.root, mapped_only=True)
 
     def _outputs(self) -> tuple[Entries, list[LeftOut]]:
-        """Look at what the task has left in its output directories."""
+        """Return the entries of the task's outputs, and those that cannot be sent."""
         entries, left_out = archive.scan(str(self._place.output))
         for declared in self._order["outputs"]:
             found, outside = self._declared(declared)
             entries.update(found)
             left_out += outside
-        left_out = [
-            replace(item, is_lost=item.is_lost or self._is_own(item, entries)) for item in left_out
-        ]
+        for number, item in enumerate(left_out):
+            if self._leads_to_doomed(item, entries):
+                left_out[number] = replace(item, is_lost=True)
         return archive.without_loose_links(entries, left_out), left_out
 
-    def _is_own(self, item: LeftOut, entries: Entries) -> bool:
-        """Tell whether a link leads to what goes with the attempt's directory, and is no output
-        itself.
+    def _leads_to_doomed(self, item: LeftOut, entries: Entries) -> bool:
+        """Return whether a link leads to a file that is removed with the attempt's directories.
+
+        A file that is an output itself is none of these.
         """
+        if not item.target:
+            return False
         target = Path(item.target).resolve()
-        if (
-            not item.target
-            or not target.is_relative_to(self._place.root.resolve())
-            or not target.exists()
-        ):
+        if not target.is_relative_to(self._place.root.resolve()) or not target.exists():
             return False
         places = (self._place.output.resolve(), self._place.directory.resolve())
         names = [str(target.relative_to(place)) for place in places if target.is_relative_to(place)]
@@ -300,70 +303,64 @@ class Attempt:
             return {}, [LeftOut(name, "a link that leads outside", is_lost=True)]
         return archive.scan_one(str(path), name)
 
-    def _is_there(self, declared: str) -> bool:
-        return os.path.lexists(self._place.directory / declared)
-
     def _ending(self, kept: OutputWatch) -> Batch:
-        """Return the last words: what could not be brought back, and how the command ended."""
+        """Return the last messages: outputs that could not be brought back, the command's end."""
         left_out = kept.left_out
-        notes: Batch = (
-            [("note", f"not brought back: {outputs.in_words(left_out)}")] if left_out else []
-        )
         lost = [str(item) for item in left_out if item.is_lost]
-        changed = job_files.changed(
-            self._place.directory, self._copied, declared=self._order["outputs"]
-        )
-
+        declared = self._order["outputs"]
+        directory = self._place.directory
+        missing = [name for name in declared if not os.path.lexists(directory / name)]
+        changed = job_files.changed(directory, self._copied, declared=declared)
         ended = {
             **self._verdict_in_full(),
             "lost_outputs": lost[: outputs.NAMED],
-            "absent_outputs": [
-                declared for declared in self._order["outputs"] if not self._is_there(declared)
-            ],
+            "absent_outputs": missing,
             "brought": kept.held(),
             "not_brought": outputs.counted([str(item) for item in left_out]),
             "undeclared": outputs.counted(changed, by_directory=True),
         }
-        if self._metric and ended["outcome"] == "succeeded" and (missing := self._metric.missing()):
-            notes.append(("note", missing))
 
-        return [*notes, ("ended", ended)]
+        messages: Batch = []
+        if left_out:
+            messages.append(("note", f"not brought back: {outputs.in_words(left_out)}"))
+        if self._metric is not None and ended["outcome"] == "succeeded":
+            no_value = self._metric.missing()
+            if no_value:
+                messages.append(("note", no_value))
+        return [*messages, ("ended", ended)]
 
     def _verdict_in_full(self) -> dict[str, Any]:
         status: int | None = self._final.get("exit")
-        if self._memory_kills is None:
-            memory_kills = 0
-        else:
+        memory_kills = 0
+        if self._memory_kills is not None:
             memory_kills = _kernel_memory_kills() - self._memory_kills
 
-        broken = self._metric.broken if self._metric else None
         outcome, reason = self._verdict or _verdict(status, memory_kills=memory_kills)
-        # One that ended by itself was not silent for too long.
-        if broken is not None and broken[0] == "nan" and outcome == "succeeded":
+        broken = self._metric.broken if self._metric else None
+        # The other rules do not concern a command that ended by itself: it is not silent.
+        if broken is not None and broken.rule == "nan" and outcome == "succeeded":
             outcome = "failed"
-            reason = f"{broken[1]}; it ended by itself, with exit code 0"
+            reason = f"{broken.reason}; it ended by itself, with exit code 0"
 
+        cause = {}
+        if broken is not None and (reason or "").startswith(broken.reason):
+            cause = {"watch": broken.rule}
         if self._final.get("left"):
             reason = f"{reason or 'ended'}; some of its processes could not be ended"
+        if status is not None and status < 0:
+            # As a shell has it: 128 and the signal's number.
+            status = 128 - status
 
         return {
-            "exit_code": status if status is None or status >= 0 else 128 - status,
+            "exit_code": status,
             "outcome": outcome,
             "reason": reason,
             "seconds": round(time.monotonic() - self._began, 3),
             "tail": self._buffer.tail(),
             "cpu_seconds": self._final.get("cpu_seconds"),
             "max_rss": self._final.get("max_rss"),
-            **self._no_program(),
-            **({"watch": broken[0]} if broken and (reason or "").startswith(broken[1]) else {}),
+            **cause,
         }
-
-    def _no_program(self) -> dict[str, str]:
-        """Return what the runner completes the reason with: it knows what this node is called."""
-        close = self._child.close_program if self._child else None
-        if close is None:
-            return {}
-        return {"close_program": close}
 
     def _flush(self) -> Batch:
         batch = self._pending
@@ -381,14 +378,12 @@ def _not_prepared(error: OSError) -> dict[str, Any]:
 
 @functools.cache
 def _inherited() -> dict[str, str]:
-    """Return this worker's environment, which Ray sets once; to read it takes a tenth of a quick
-    attempt.
-    """
+    """Return this worker's environment, read once: that takes a tenth of a quick attempt."""
     return dict(os.environ)
 
 
 def _verdict(status: int | None, *, memory_kills: int) -> tuple[str, str | None]:
-    """Say how a command that nobody stopped has ended."""
+    """Return the outcome and the reason of a command that was not stopped."""
     if status == 0:
         return "succeeded", None
     if status is None:
@@ -399,22 +394,21 @@ def _verdict(status: int | None, *, memory_kills: int) -> tuple[str, str | None]
     if status > 0:
         return "failed", f"exit code {status}"
 
-    if -status in set(signal.Signals):
-        name = signal.Signals(-status).name
-    else:
-        name = f"signal {-status}"
-
-    if -status == signal.SIGKILL and memory_kills > 0:
+    number = -status
+    if number == signal.SIGKILL and memory_kills > 0:
         return "failed", "killed (SIGKILL): the node ran out of memory, its kernel ended a process"
-
-    return "failed", f"killed by {name}"
+    if number in set(signal.Signals):
+        return "failed", f"killed by {signal.Signals(number).name}"
+    return "failed", f"killed by signal {number}"
 
 
 def _kernel_memory_kills() -> int:
     """Return how many processes this node's kernel has killed for memory (Linux 4.13+)."""
     try:
         with Path("/proc/vmstat").open("rb") as file:
-            found = [line.split()[1] for line in file if line.startswith(b"oom_kill ")]
+            for line in file:
+                if line.startswith(b"oom_kill "):
+                    return int(line.split()[1])
     except OSError:
-        return 0
-    return int(found[0]) if found else 0
+        pass
+    return 0

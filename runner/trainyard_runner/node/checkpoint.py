@@ -1,9 +1,9 @@
 """Watches a task's checkpoint directory and sends it to the head: whole, or not at all.
 
-A directory is whole when it changed, is quiet again, nobody has a file of it open for writing, and
-it was the same before and after it was copied. A directory that is never quiet is taken file by
+A directory is whole when it changed, is quiet again, no process has a file of it open for writing,
+and it was the same before and after it was copied. A directory that is never quiet is taken file by
 file: those that are closed and were the same before and after; files that are being written are
-carried over from the snapshot before.
+carried over from the last snapshot.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ _OFTEN = 0.15
 
 
 class CheckpointWatch:
-    """One attempt's checkpoint directory. `writing` says which of its files (full paths) are open
-    for writing.
-    """
+    """One attempt's checkpoint directory; `writing` returns its files that are open for writing."""
 
     def __init__(
         self,
@@ -42,22 +40,22 @@ class CheckpointWatch:
         self._clock = clock
         self._limit = limit
         self._said_too_large = False
-        self._taken = archive.scan(str(directory))[0]
+        self._taken, _ = archive.scan(str(directory))
         self._kept = {entry.name for entry in self._taken.values() if entry.is_file}
         self._skipped: set[str] = set()
         self._seen = self._taken
-        self._changed_at = self._dirty_at = -1.0
+        self._changed_at = -1.0
+        self._dirty_at = -1.0
         self._next = 0.0
 
     def due(self) -> float:
         return self._next
 
     def look(self) -> Iterator[Message]:
-        """Look at the directory; send a snapshot if it is time for one."""
+        """Look at the directory, and send a snapshot if one is due."""
         began = self._clock()
         now, _ = archive.scan(str(self._directory))
-        # A directory of very many files is looked at less often: never more than a tenth of the
-        # time.
+        # A scan of very many files is done less often: it takes at most a tenth of the time.
         self._next = self._clock() + max(_OFTEN, 10 * (self._clock() - began))
 
         if now != self._seen:
@@ -77,7 +75,7 @@ class CheckpointWatch:
             yield from self._take_if_whole(now, quiet=quiet, restless=restless)
 
     def last(self) -> Iterator[Message]:
-        """Send what the attempt left behind; nobody writes any more."""
+        """Send the last snapshot, after all writers have ended."""
         now, _ = archive.scan(str(self._directory))
         if now != self._taken or self._skipped:
             yield from self._send(now, skip=set(), strict=True)
@@ -88,9 +86,8 @@ class CheckpointWatch:
         open_files = self._writing()
         unsettled = {entry.name for entry in now.values() if entry.path in open_files}
         if now == self._taken and unsettled >= self._skipped:
-            self._dirty_at = (
-                -1.0
-            )  # only the files that were left out differ, and they are still being written
+            # Only the files that were left out differ, and they are still being written.
+            self._dirty_at = -1.0
         elif quiet and not unsettled:
             yield from self._send(now, skip=set(), strict=True)
         elif restless:
@@ -102,31 +99,39 @@ class CheckpointWatch:
             open_files = self._writing()
             recent = time.time_ns() - TICK_NS
             unsettled = set()
-            for e in now.values():
-                if e.is_file and (e.path in open_files or e.mtime_ns > recent):
-                    unsettled.add(e.name)
-            if (yield from self._send(now, skip=unsettled, strict=False)):
+            for entry in now.values():
+                if entry.is_file and (entry.path in open_files or entry.mtime_ns > recent):
+                    unsettled.add(entry.name)
+
+            is_sent = yield from self._send(now, skip=unsettled, strict=False)
+            if is_sent:
                 return
 
     def _send(
         self, now: archive.Entries, *, skip: set[str], strict: bool
     ) -> Generator[Message, None, bool]:
-        if (size := data_bytes(now)) > self._limit:
-            yield from self._say_too_large(size)
+        """Send a snapshot without the files `skip`; return whether it was sent.
+
+        `strict`: nothing is kept if anything changed meanwhile.
+        """
+        size = data_bytes(now)
+        if size > self._limit:
+            yield from self._note_too_large(size)
             return False
 
         chosen = [entry for entry in now.values() if entry.name not in skip]
-        files = [entry for entry in chosen if entry.is_file]
-
         try:
             for part in archive.parts(chosen):
                 yield ("checkpoint-part", part)
-            if strict and archive.scan(str(self._directory))[0] != now:
-                raise archive.ChangedError(str(self._directory))
+            if strict:
+                after, _ = archive.scan(str(self._directory))
+                if after != now:
+                    raise archive.ChangedError(str(self._directory))
         except archive.ChangedError:
             yield ("checkpoint-dropped", None)
             return False
 
+        files = [entry for entry in chosen if entry.is_file]
         carry = sorted(skip & self._kept)
         self._taken = now
         self._skipped = skip
@@ -134,10 +139,9 @@ class CheckpointWatch:
         self._kept = {entry.name for entry in files} | set(carry)
         size = sum(entry.size for entry in files)
         yield ("checkpoint", {"bytes": size, "files": len(files) + len(carry), "carry": carry})
-
         return True
 
-    def _say_too_large(self, size: int) -> Iterator[Message]:
+    def _note_too_large(self, size: int) -> Iterator[Message]:
         if not self._said_too_large:
             self._said_too_large = True
             limit = f"the job's outputs_limit of {sized(self._limit)}"

@@ -1,6 +1,4 @@
-"""A worker's side of its guard: start a command, hear how it ended, be sure that nothing of it
-stays.
-"""
+"""A worker's side of its guard: start a command, learn how it ended, leave no process of it."""
 
 from __future__ import annotations
 
@@ -18,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from trainyard_runner.node import proctree
-from trainyard_runner.node.guard import LENGTH
+from trainyard_runner.wire import frames
 
 _PIPE_BYTES = 1024 * 1024
-# A node that goes down may end a guard before its worker: who outlives its guard by this was not on
-# such a node.
+# A node that goes down may end a guard before its worker; a worker that lives so much longer was
+# not on such a node.
 _GOING_DOWN = 2.0
 _guard: GuardLink | None = None
 
@@ -39,10 +37,10 @@ class GuardLink:
 
         with theirs:
             number = str(theirs.fileno())
-            # The started process leaves at once; its child is the guard, which Ray then does not
-            # know.
+            program = str(Path(__file__).with_name("guard.py"))
+            # The started process exits at once; its child is the guard, which Ray does not know.
             subprocess.run(
-                [sys.executable, "-S", "-I", str(Path(__file__).with_name("guard.py")), number],
+                [sys.executable, "-S", "-I", program, number],
                 pass_fds=[theirs.fileno()],
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -50,42 +48,37 @@ class GuardLink:
             )
 
     def send(self, message: dict[str, Any], *descriptors: int) -> None:
-        body = json.dumps(message).encode()
-        socket.send_fds(self.socket, [LENGTH.pack(len(body))], list(descriptors))
-        self.socket.sendall(body)
+        frame = frames.pack(message)
+        # The guard reads the descriptors with the head: these bytes must not arrive split.
+        socket.send_fds(self.socket, [frame[: frames.HEAD_BYTES]], list(descriptors))
+        self.socket.sendall(frame[frames.HEAD_BYTES :])
 
     def receive(self) -> dict[str, Any] | None:
-        """Wait for the guard's next word; None when the guard is gone."""
+        """Wait for the guard's next message; None when the guard is gone."""
         try:
-            head = self._exactly(LENGTH.size)
-            body = self._exactly(LENGTH.unpack(head)[0])
+            head = frames.exactly(self.socket, frames.HEAD_BYTES)
+            body = frames.exactly(self.socket, frames.body_size(head))
         except (ConnectionError, EOFError):
             return None
         message: dict[str, Any] = json.loads(body)
         return message
 
-    def _exactly(self, size: int) -> bytes:
-        received = b""
-        while len(received) < size:
-            part = self.socket.recv(size - len(received))
-            if not part:
-                raise EOFError
-            received += part
-        return received
-
 
 def connected_guard() -> GuardLink:
-    """Return this worker's guard; start it the first time, and again if it is gone, which is all it
-    says unasked.
-    """
+    """Return this worker's guard; start a new one if the old one has gone."""
     global _guard
-    if _guard is None or select.select([_guard.socket], [], [], 0)[0]:
+    if _guard is not None:
+        # Between commands, a readable socket means only that the guard has gone.
+        readable, _, _ = select.select([_guard.socket], [], [], 0)
+        if readable:
+            _guard = None
+    if _guard is None:
         _guard = GuardLink()
     return _guard
 
 
 class Child:
-    """One command under the guard; `output` reads what it prints."""
+    """One command under the guard; `output` is the descriptor that reads its output."""
 
     def __init__(
         self,
@@ -99,29 +92,24 @@ class Child:
         """Start the command.
 
         `mark` ("NAME=value", part of its environment) finds its processes if the guard dies;
-        `scratch` is what the guard removes if this worker dies.
+        `scratch` is the directory that the guard removes if this worker dies.
         """
         self._mark = mark
         self.guard = connected_guard()
         self.output, theirs = os.pipe()
         os.set_blocking(self.output, False)
-
-        with contextlib.suppress(
-            AttributeError, OSError
-        ):  # Linux has it; a low limit of the system may forbid it
+        # Linux has it; a low limit of the system may forbid it.
+        with contextlib.suppress(AttributeError, OSError):
             fcntl.fcntl(self.output, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
+        request = {
+            "argv": command,
+            "cwd": str(directory),
+            "env": environment,
+            "scratch": str(scratch),
+        }
         try:
-            self.guard.send(
-                {
-                    "argv": command,
-                    "cwd": str(directory),
-                    "env": environment,
-                    "scratch": str(scratch),
-                },
-                theirs,
-            )
-
+            self.guard.send(request, theirs)
             answer = self.guard.receive()
         except ConnectionError:
             answer = None
@@ -133,8 +121,7 @@ class Child:
             self.abandon()
 
         self.refused: str | None = answer.get("refused")
-        # Of a program that does not exist: the name of one that does, and where was searched.
-        self.close_program: str | None = answer.get("close")
+        # The directories that were searched for a program that does not exist.
         self.searched: list[str] = answer.get("path", [])
         self.pid: int = answer.get("pid", 0)
 
@@ -145,7 +132,7 @@ class Child:
     def dump_and_stop(self, grace: float) -> dict[str, Any] | None:
         """Have Python print its threads' stacks, then end the whole tree.
 
-        Return the guard's last word instead if the command had ended by itself.
+        Returns the guard's last message instead if the command had ended by itself.
         """
         self._ask({"stop": grace, "dump": True})
         message = self.guard.receive()
@@ -154,7 +141,7 @@ class Child:
         return self._final(message)
 
     def ended(self) -> dict[str, Any]:
-        """Return the guard's last word."""
+        """Return the guard's last message: how the command ended."""
         return self._final(self.guard.receive())
 
     def _ask(self, request: dict[str, Any]) -> None:
@@ -162,40 +149,26 @@ class Child:
             self.guard.send(request)
 
     def _final(self, message: dict[str, Any] | None) -> dict[str, Any]:
-        """Return the last word; when the guard was killed, and its parent too, end its tree as well
-        as can be.
-        """
+        """Return the last message; if the guard was killed, first end the tree without it."""
         if message is not None and "guard" not in message:
             return message
         self.abandon()
         time.sleep(_GOING_DOWN)
         return message or {"exit": None, "left": False}
 
-    def files_open_for_writing(self, below: Path) -> set[str]:
-        """Return which files below a directory the command's processes have open for writing, or in
-        their memory.
-        """
-        tree = self._processes()
-        open_files = proctree.files_open_for_writing(tree, str(below))
-        return open_files | proctree.files_mapped_for_writing(tree, str(below))
-
-    def files_mapped_for_writing(self, below: Path) -> set[str]:
-        """Return which files below a directory the command's processes can write in their
-        memory.
-        """
-        return proctree.files_mapped_for_writing(self._processes(), str(below))
+    def files_written(self, below: Path, *, mapped_only: bool = False) -> set[str]:
+        """Return the files below a directory that the command's processes can write; see proctree."""
+        return proctree.files_written(self._processes(), str(below), mapped_only=mapped_only)
 
     def _processes(self) -> list[int]:
-        # The guard is the command's parent, and of everything that left the command.
+        # The guard is the parent of the command, and of every process that left the command.
         guard = proctree.parent(self.pid)
         if guard > 1:
             return proctree.descendants(guard)
         return []
 
     def abandon(self) -> None:
-        """End the command without its guard: everything that carries its mark, and its process
-        group.
-        """
+        """End the command without its guard: all processes with its mark, and its process group."""
         global _guard
         _guard = None
         self.guard.socket.close()

@@ -1,6 +1,4 @@
-"""What a node says of itself: hardware, versions, disk, GPUs, torch; and how fast it gets other
-nodes' objects.
-"""
+"""A node's facts: hardware, versions, disk, GPUs, torch; and its rates from other nodes."""
 
 from __future__ import annotations
 
@@ -20,31 +18,32 @@ from typing import Any
 
 import ray
 
-# Looked up one by one: to list everything that is installed takes a second in a large image.
+from trainyard_runner.wire.text import last_line
+
+# Looked up one by one: listing all that is installed takes a second in a large image.
 _PACKAGES = (
-    *(
-        "torch",
-        "jax",
-        "tensorflow",
-        "numpy",
-        "gymnasium",
-        "gym",
-        "stable-baselines3",
-        "sb3-contrib",
-        "rsl-rl-lib",
-    ),
-    *(
-        "rl-games",
-        "skrl",
-        "isaaclab",
-        "isaacsim",
-        "schola",
-        "mujoco",
-        "transformers",
-        "lightning",
-        "tensorboard",
-    ),
-    *("tensorboardX", "wandb", "mlflow", "optuna"),
+    "torch",
+    "jax",
+    "tensorflow",
+    "numpy",
+    "gymnasium",
+    "gym",
+    "stable-baselines3",
+    "sb3-contrib",
+    "rsl-rl-lib",
+    "rl-games",
+    "skrl",
+    "isaaclab",
+    "isaacsim",
+    "schola",
+    "mujoco",
+    "transformers",
+    "lightning",
+    "tensorboard",
+    "tensorboardX",
+    "wandb",
+    "mlflow",
+    "optuna",
 )
 # Prints {"version", "count", "wrong": [GPUs whose product of two matrices is not the known one]}.
 _TORCH = """
@@ -75,7 +74,7 @@ print(json.dumps(found))
 
 
 def gather(question: dict[str, Any]) -> dict[str, Any]:
-    """Answer what the gate asks.
+    """Answer the gate's question.
 
     `question`: "gpus" (ask the node's own tools for real GPUs), "torch" (try it), "isolated" (Ray
     gave this task one GPU), "graphics" (which devices Vulkan finds), "timeout" in seconds for each
@@ -93,16 +92,15 @@ def gather(question: dict[str, Any]) -> dict[str, Any]:
         "machine": _machine(),
     }
 
+    timeout = question["timeout"]
     if question["gpus"]:
-        found["nvidia_smi"] = _nvidia_smi(question["timeout"])
-
+        found["nvidia_smi"] = _nvidia_smi(timeout)
     if question["graphics"]:
-        found["graphics"] = vulkan(question["timeout"], os.environ)
-
+        found["graphics"] = vulkan(timeout, os.environ)
     if question["torch"]:
-        found["torch"] = _torch(question["timeout"], visible=_visible_on_node())
+        found["torch"] = _torch(timeout, visible=_visible_on_node())
         if question["isolated"] and found["torch"].get("count") is not None:
-            found["torch_isolated"] = _torch(question["timeout"], visible=",".join(gpus))
+            found["torch_isolated"] = _torch(timeout, visible=",".join(gpus))
 
     return found
 
@@ -115,11 +113,11 @@ def fetch(references: dict[str, list[Any]], timeout: float) -> dict[str, Any]:
         try:
             size = len(ray.get(reference, timeout=timeout))
         except Exception as error:  # anything Ray raises is the result
-            results[node] = {
-                "error": f"{type(error).__name__} after {time.monotonic() - began:.0f} s"
-            }
+            seconds = time.monotonic() - began
+            results[node] = {"error": f"{type(error).__name__} after {seconds:.0f} s"}
             continue
-        results[node] = {"rate": round(size / 1e6 / max(time.monotonic() - began, 1e-6), 1)}
+        seconds = max(time.monotonic() - began, 1e-6)
+        results[node] = {"rate": round(size / 1e6 / seconds, 1)}
     return results
 
 
@@ -141,7 +139,8 @@ def _nvidia_smi(timeout: float) -> dict[str, Any]:
     except subprocess.TimeoutExpired:
         return {"error": f"nvidia-smi did not answer within {timeout:.0f} s"}
     if answer.returncode != 0:
-        return {"error": f"nvidia-smi: {(answer.stdout + answer.stderr).strip()[:200]}"}
+        output = (answer.stdout + answer.stderr).strip()
+        return {"error": f"nvidia-smi: {output[:200]}"}
     models = gpu_models(answer.stdout, visible=_visible_on_node())
     return {"count": len(models), "models": models}
 
@@ -149,39 +148,36 @@ def _nvidia_smi(timeout: float) -> dict[str, Any]:
 def gpu_models(listing: str, *, visible: str | None) -> list[str]:
     """Return the models of the GPUs that `nvidia-smi -L` lists, as far as a node may use them.
 
-    nvidia-smi shows every GPU of the machine; two nodes on one machine have their own ones each.
+    nvidia-smi shows every GPU of the machine, and there may be two nodes on one machine.
     `visible` is the node's CUDA_VISIBLE_DEVICES: indices or UUIDs, None for all.
     """
     listed = re.findall(r"^GPU (\d+): (.*?) \(UUID: ([^)]+)\)", listing, re.MULTILINE)
-    allowed = None
-    if visible is not None:
-        allowed = {name.strip() for name in visible.split(",")}
-    return [model for index, model, uuid in listed if allowed is None or {index, uuid} & allowed]
+    if visible is None:
+        return [model for _, model, _ in listed]
+    allowed = {name.strip() for name in visible.split(",")}
+    return [model for index, model, uuid in listed if index in allowed or uuid in allowed]
 
 
 def _visible_on_node() -> str | None:
-    """Return the CUDA_VISIBLE_DEVICES that the node was started with; a worker's own names the
-    task's GPUs alone.
-    """
+    """Return the node's CUDA_VISIBLE_DEVICES; a worker's own names only the task's GPUs."""
     try:
         entries = Path("/proc", os.environ["RAY_RAYLET_PID"], "environ").read_bytes().split(b"\0")
     except (KeyError, OSError):
         return None
-    found = [
-        entry.partition(b"=")[2] for entry in entries if entry.startswith(b"CUDA_VISIBLE_DEVICES=")
-    ]
-    return found[0].decode() if found else None
+    for entry in entries:
+        name, _, value = entry.partition(b"=")
+        if name == b"CUDA_VISIBLE_DEVICES":
+            return value.decode()
+    return None
 
 
 def _torch(timeout: float, *, visible: str | None) -> dict[str, Any]:
-    """Try torch in a process of its own: it is large, may hang in a driver, and must not stay in
-    the worker.
-    """
+    """Try torch in another process: it is large, may hang in a driver, and must not stay here."""
     if importlib.util.find_spec("torch") is None:
         return {"missing": True}
-    environment = {
-        name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"
-    }
+
+    environment = dict(os.environ)
+    environment.pop("CUDA_VISIBLE_DEVICES", None)
     if visible is not None:
         environment["CUDA_VISIBLE_DEVICES"] = visible
     result: dict[str, Any] = _printed("torch", _TORCH, timeout, environment)
@@ -189,14 +185,10 @@ def _torch(timeout: float, *, visible: str | None) -> dict[str, Any]:
 
 
 def vulkan(timeout: float, environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return the "devices" that Vulkan finds, or an "error"; and what NVIDIA's container runtime
-    was asked to mount.
-    """
+    """Return the "devices" that Vulkan finds, or an "error"; and NVIDIA's driver "capabilities"."""
     found = _printed("Vulkan", _VULKAN, timeout, environ)
     if isinstance(found, list):
         found = {"devices": found}
-    else:
-        found = found
     return {**found, "capabilities": environ.get("NVIDIA_DRIVER_CAPABILITIES")}
 
 
@@ -215,39 +207,40 @@ def _printed(what: str, program: str, timeout: float, environ: Mapping[str, str]
         return {"error": f"{what} did not answer within {timeout:.0f} s"}
 
     if answer.returncode != 0:
-        return {"error": (answer.stderr.strip().splitlines() or ["no output"])[-1][:300]}
+        return {"error": (last_line(answer.stderr) or "no output")[:300]}
 
-    return json.loads(answer.stdout.splitlines()[-1])
+    return json.loads(last_line(answer.stdout))
 
 
 def _machine() -> dict[str, Any]:
-    """Return what can be read without starting a program; what cannot is None."""
+    """Return facts that need no other program; None for those that this system does not have."""
+    cpu = _matched(r"^model name\s*: (.+)$", "/proc/cpuinfo")
+    packages = {}
+    for name in _PACKAGES:
+        version = _version(name)
+        if version is not None:
+            packages[name] = version
+
     return {
-        "cpu": _cpu(),
+        "cpu": cpu or platform.processor() or platform.machine(),
         "cores": os.cpu_count(),
         "memory": _memory(),
         "system": _system(),
         "driver": _matched(r"Kernel Module\D*([\d.]+)", "/proc/driver/nvidia/version"),
-        "packages": {name: version for name in _PACKAGES if (version := _version(name))},
+        "packages": packages,
     }
 
 
-def _cpu() -> str:
-    return (
-        _matched(r"^model name\s*: (.+)$", "/proc/cpuinfo")
-        or platform.processor()
-        or platform.machine()
-    )
-
-
 def _memory() -> int | None:
-    """Return what this node may use: the machine's memory, or its container's limit."""
+    """Return the bytes that this node may use: the machine's memory, or its container's limit."""
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (OSError, ValueError):
         return None
     limit = _matched(r"^(\d+)$", "/sys/fs/cgroup/memory.max")
-    return min(total, int(limit)) if limit else total
+    if limit is None:
+        return total
+    return min(total, int(limit))
 
 
 def _system() -> str:
@@ -270,4 +263,6 @@ def _matched(pattern: str, path: str) -> str | None:
         found = re.search(pattern, Path(path).read_text(errors="replace"), re.MULTILINE)
     except OSError:
         return None
-    return found[1].strip() if found else None
+    if found is None:
+        return None
+    return found[1].strip()

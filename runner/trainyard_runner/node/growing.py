@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import BinaryIO
 
-# So many bytes are read at once: a file may have been written before anybody looked.
+# So many bytes are read at once: a file may be large before it is first read.
 MOST_AT_ONCE = 4 * 1024 * 1024
 _BLOCK = 1024 * 1024
-_COMPARED = 64  # bytes, which tell whether it is still the same file
+_COMPARED = 64  # bytes by which a file that was written again is recognized
 
 
 class GrowingFile:
@@ -19,14 +19,14 @@ class GrowingFile:
         self._read = 0  # lines
         self._end = 0  # where in the file the reading ended
         self._last = b""  # the bytes before that
-        self._is_inside = False  # a line that is passed over
+        self._is_inside = False  # whether that was inside a line that is passed over
         # Its first line: of a table, the names of the columns.
         self.first = b""
         # Whether the last reading ended before the file did.
         self.has_more = False
 
     def new(self) -> list[bytes]:
-        """Return the lines since the last time, as far as they are read at once."""
+        """Return the lines since the last time, at most MOST_AT_ONCE bytes."""
         with self._path.open("rb") as file:
             self._find_place(file)
             block = file.read(MOST_AT_ONCE)
@@ -34,7 +34,6 @@ class GrowingFile:
         self.has_more = len(block) == MOST_AT_ONCE
         end = block.rfind(b"\n") + 1
         lines = block[:end].split(b"\n")[:-1]
-
         if self._is_inside:
             lines = lines[1:]
 
@@ -44,7 +43,6 @@ class GrowingFile:
         self._end += len(taken)
         self._last = (self._last + taken[-_COMPARED:])[-_COMPARED:]
         self._read += block.count(b"\n")
-
         return lines
 
     def pass_over(self) -> None:
@@ -53,21 +51,22 @@ class GrowingFile:
             pass
 
     def _find_place(self, file: BinaryIO) -> None:
-        """Go to where the last reading ended; in a file that was written again, behind as many
-        lines as were read.
+        """Seek to the end of the last reading; after a rewrite, skip as many lines as were read.
 
         Stable-Baselines3 writes its whole table again when there is one more column.
         """
         first = file.readline(MOST_AT_ONCE)
         file.seek(self._end - len(self._last))
-        if self._end and (first, file.read(len(self._last))) != (self.first, self._last):
+        last = file.read(len(self._last))
+        if self._end and (first != self.first or last != self._last):
             end = _end_of(file, self._read)
             if end is None:
-                self._read, self._end = (0, 0)
-            else:
-                self._read, self._end = (self._read, end)
+                self._read = 0
+                end = 0
+            self._end = end
             self._last = b""
             self._is_inside = False
+
         self.first = first
         file.seek(self._end)
 
@@ -76,8 +75,9 @@ def _end_of(file: BinaryIO, lines: int) -> int | None:
     """Return where so many lines of a file end; None if it has fewer."""
     file.seek(0)
     for block in iter(lambda: file.read(_BLOCK), b""):
-        if (found := block.count(b"\n")) < lines:
-            lines -= found
+        count = block.count(b"\n")
+        if count < lines:
+            lines -= count
             continue
         end = 0
         for _ in range(lines):

@@ -14,14 +14,12 @@ tells the worker. A guard ends with its parent.
 from __future__ import annotations
 
 import contextlib
-import errno
 import functools
 import json
 import os
 import select
 import signal
 import socket
-import struct
 import sys
 from pathlib import Path
 from typing import Any
@@ -30,12 +28,12 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from trainyard_runner.node import proctree
-from trainyard_runner.wire import tree
+from trainyard_runner.wire import frames, tree
 
-LENGTH = struct.Struct("!I")
 LEFTOVER_GRACE = 1.0
 _DUMPED = 8
 _DUMP_SECONDS = 1.0
+_RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes (getrusage(2))
 # Python ignores these; a command expects their usual effect.
 _TO_DEFAULT = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
@@ -59,9 +57,11 @@ class Guard:
         self._rss = 0
 
     def serve(self) -> None:
-        while (request := self._receive()) is not None:
+        request = self._receive()
+        while request is not None:
             if "argv" in request:
                 self._run(request)
+            request = self._receive()
 
     def _run(self, request: dict[str, Any]) -> None:
         self._status = None
@@ -72,17 +72,11 @@ class Guard:
         try:
             self._main = _spawn(request)
         except NoProgramError as error:
-            self._send({"refused": str(error), "close": error.close, "path": error.path})
+            self._send({"refused": str(error), "path": error.path})
             return
         except (OSError, ValueError) as error:
-            self._send(
-                {
-                    "refused": (
-                        f"cannot start {request['argv'][0]!r}: "
-                        f"{getattr(error, 'strerror', None) or error}"
-                    )
-                }
-            )
+            problem = getattr(error, "strerror", None) or error
+            self._send({"refused": f"cannot start {request['argv'][0]!r}: {problem}"})
             return
         finally:
             os.close(request["output"])
@@ -90,7 +84,6 @@ class Guard:
         self._send({"pid": self._main})
         grace = self._watch()
         is_left = self._end_all(grace)
-
         self._send(
             {
                 "exit": self._status,
@@ -101,9 +94,7 @@ class Guard:
         )
 
     def _watch(self) -> float:
-        """Wait until the command ended by itself or must end; return how long its tree has to go by
-        itself.
-        """
+        """Wait until the command ended or must end; return the seconds that its tree then has."""
         while True:
             self._reap()
             if self._status is not None:
@@ -111,30 +102,33 @@ class Guard:
 
             ready, _, _ = select.select([self._control.fileno(), self._wake], [], [])
             self._drain()
-            if self._control.fileno() in ready:
-                request = self._receive()
-                if request is None:
-                    self._abandon()
-                elif "stop" in request:
-                    if request["dump"]:
-                        # A command that has just ended by itself gets no such answer, only the last
-                        # word.
-                        self._send({"dumps": True})
-                        self._dump_stacks()
-                    return float(request["stop"])
+            if self._control.fileno() not in ready:
+                continue
+
+            request = self._receive()
+            if request is None:
+                self._abandon()
+            elif "stop" in request:
+                if request["dump"]:
+                    # Not sent if the command has just ended by itself: then only its end is.
+                    self._send({"dumps": True})
+                    self._dump_stacks()
+                return float(request["stop"])
 
     def _dump_stacks(self) -> None:
-        """Have Python print where its threads are (PYTHONFAULTHANDLER), children first."""
+        """Have Python print its threads' stacks (PYTHONFAULTHANDLER), children first."""
         for pid in reversed(self._tree()[:_DUMPED]):
             if proctree.is_python(pid):
                 proctree.abort(pid)
                 proctree.gone_within(functools.partial(self._among, pid), _DUMP_SECONDS)
 
     def _among(self, pid: int) -> list[int]:
-        return [pid] if pid in self._tree() else []
+        if pid in self._tree():
+            return [pid]
+        return []
 
     def _end_all(self, grace: float) -> bool:
-        """End what is left of the tree; return whether something would not go."""
+        """End the rest of the tree; return whether a process of it could not be ended."""
         if self._reap() and self._is_reaper:
             return False
         return not proctree.end(self._tree, grace=grace)
@@ -154,16 +148,14 @@ class Guard:
                 if pid == 0:
                     return False
                 self._cpu += usage.ru_utime + usage.ru_stime
-                self._rss = max(
-                    self._rss, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-                )
+                self._rss = max(self._rss, usage.ru_maxrss * _RSS_UNIT)
                 if pid == self._main:
                     self._status = os.waitstatus_to_exitcode(status)
         except ChildProcessError:
             return True
 
     def _abandon(self) -> None:
-        """The worker is gone, or somebody ends this guard: leave nothing behind."""
+        """End the tree, remove its directories and exit: the worker is gone, or ends this guard."""
         proctree.end(self._tree, grace=LEFTOVER_GRACE)
         if self._scratch:
             with contextlib.suppress(OSError):
@@ -176,36 +168,28 @@ class Guard:
                 pass
 
     def _receive(self) -> dict[str, Any] | None:
-        """Return the next request; None when the worker is gone. A command's output descriptor
-        travels with it.
+        """Return the next request, None when the worker is gone.
+
+        "output" is the descriptor that came with it: the pipe for a command's output.
         """
         try:
-            head, descriptors, _, _ = socket.recv_fds(self._control, LENGTH.size, 1)
-            if len(head) < LENGTH.size:
+            head, descriptors, _, _ = socket.recv_fds(self._control, frames.HEAD_BYTES, 1)
+            if len(head) < frames.HEAD_BYTES:
                 return None
-
-            body = b""
-            size = LENGTH.unpack(head)[0]
-            while len(body) < size:
-                part = self._control.recv(size - len(body))
-                if not part:
-                    return None
-                body += part
-        except ConnectionError:
+            body = frames.exactly(self._control, frames.body_size(head))
+        except (ConnectionError, EOFError):
             return None
 
         request: dict[str, Any] = json.loads(body)
         if descriptors:
             request["output"] = descriptors[0]
-            # The command has it as its stdout and stderr, and as nothing else.
+            # The command gets it as its stdout and stderr only.
             os.set_inheritable(descriptors[0], False)
-
         return request
 
     def _send(self, message: dict[str, Any]) -> None:
-        body = json.dumps(message).encode()
         try:
-            self._control.sendall(LENGTH.pack(len(body)) + body)
+            self._control.sendall(frames.pack(message))
         except ConnectionError:
             self._abandon()
 
@@ -214,99 +198,65 @@ def _spawn(request: dict[str, Any]) -> int:
     """Start the command in a session of its own; return its pid."""
     argv = request["argv"]
     environment = request["env"]
+    session: dict[str, Any] = {"setpgroup": 0}
+    if sys.platform.startswith("linux"):
+        session = {"setsid": True}
+    actions = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_DUP2, request["output"], 1),
+        (os.POSIX_SPAWN_DUP2, request["output"], 2),
+    ]
+
     os.chdir(request["cwd"])
-
     try:
-        actions = [
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_DUP2, request["output"], 1),
-            (os.POSIX_SPAWN_DUP2, request["output"], 2),
-        ]
-
-        program = _find(argv[0], environment.get("PATH", os.defpath))
-        own: dict[str, Any] = (
-            {"setsid": True} if sys.platform.startswith("linux") else {"setpgroup": 0}
+        return os.posix_spawn(
+            _find(argv[0], environment.get("PATH", os.defpath)),
+            argv,
+            environment,
+            file_actions=actions,
+            setsigmask=[],
+            setsigdef=_TO_DEFAULT,
+            **session,
         )
-        try:
-            return os.posix_spawn(
-                program,
-                argv,
-                environment,
-                file_actions=actions,
-                setsigmask=[],
-                setsigdef=_TO_DEFAULT,
-                **own,
-            )
-        except FileNotFoundError as error:
-            raise OSError(errno.ENOENT, _first_line_reason(program)) from error
     finally:
         os.chdir("/")
 
 
 class NoProgramError(Exception):
-    """A program that does not exist; `close` is the name of one that does, in the `path` that was
-    searched.
-    """
+    """A program that does not exist in the directories `path`, which were searched for it."""
 
     def __init__(self, program: str, path: list[str]) -> None:
         super().__init__(f"no program {program!r}")
         self.path = path
-        self.close = _closest(program, path)
-
-
-def _closest(program: str, path: list[str]) -> str:
-    import difflib  # costs 10 ms, and every attempt has a guard
-
-    known: set[str] = set()
-    for place in path:
-        with contextlib.suppress(OSError):
-            known.update(entry.name for entry in os.scandir(place))
-    return next(iter(difflib.get_close_matches(program, known, n=1, cutoff=0.75)), "")
 
 
 def _find(program: str, path: str) -> str:
-    """Find a program as a shell would, relative to the current directory (`shutil` costs 10 ms to
-    import).
-    """
+    """Find a program as a shell would, from the current directory (importing `shutil`: 10 ms)."""
     if "/" in program:
-        places = [""]
-    else:
-        places = list(dict.fromkeys(path.split(os.pathsep)))
-    for candidate in (Path(place, program) for place in places):
-        if os.access(candidate, os.X_OK) and not candidate.is_dir():
+        if _is_executable(Path(program)):
+            return program
+        if Path(program).exists():
+            raise PermissionError(13, "it is not an executable file")
+        raise NoProgramError(program, [])
+
+    places = list(dict.fromkeys(path.split(os.pathsep)))
+    for place in places:
+        candidate = Path(place, program)
+        if _is_executable(candidate):
             return str(candidate)
-    if "/" in program and Path(program).exists():
-        raise PermissionError(13, "it is not an executable file")
-    raise NoProgramError(program, [] if "/" in program else places)
+    raise NoProgramError(program, places)
 
 
-def _first_line_reason(script: str) -> str:
-    """Say why a script that is there could not be started: the interpreter that its first line
-    names is not.
-    """
-    with contextlib.suppress(OSError), Path(script).open("rb") as file:
-        first = file.readline(256)
-        if first.startswith(b"#!"):
-            if first.endswith(b"\r\n"):
-                ends = ", which ends with a carriage return: give it Unix line ends"
-            else:
-                ends = ""
-            return (
-                "its first line names no program: "
-                f"{first.decode(errors='replace').rstrip(chr(10))!r}{ends}"
-            )
-    return os.strerror(errno.ENOENT)
+def _is_executable(path: Path) -> bool:
+    return os.access(path, os.X_OK) and not path.is_dir()
 
 
 def _outlive(guard: int, control: socket.socket) -> None:
-    """Wait for the guard's end, end what it left, then say so to the worker, if that is still
-    there.
-    """
+    """Wait for the guard's end, end the processes that it left, then tell the worker."""
     os.waitpid(guard, 0)
     is_clean = proctree.end(_orphans, grace=LEFTOVER_GRACE)
-    body = json.dumps({"guard": "killed", "exit": None, "left": not is_clean}).encode()
-    with contextlib.suppress(OSError):
-        control.sendall(LENGTH.pack(len(body)) + body)
+    with contextlib.suppress(OSError):  # the worker may be gone, too
+        control.sendall(frames.pack({"guard": "killed", "exit": None, "left": not is_clean}))
 
 
 def _orphans() -> list[int]:
@@ -328,11 +278,11 @@ def main() -> None:
     # A command that held it would hide the guard's death from the worker.
     control.set_inheritable(False)
 
-    if is_reaper and (guard := os.fork()):
-        _outlive(guard, control)
-        return
-
     if is_reaper:
+        guard = os.fork()
+        if guard:
+            _outlive(guard, control)
+            return
         proctree.become_subreaper()
         proctree.end_with_parent()
 

@@ -1,6 +1,6 @@
 """The job's files on a node: unpacked once, and copied for each attempt.
 
-No attempt finds what another one, or an earlier run, did to them.
+No attempt finds the changes that another attempt, or an earlier run, made to them.
 """
 
 from __future__ import annotations
@@ -14,15 +14,20 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from trainyard_runner.wire import archive, tree
-from trainyard_runner.wire.archive import Entry
 
-# What Python writes beside each module that it imports.
 _BYTECODE = "__pycache__"
-_SMALL = 1024 * 1024  # bytes; read and written in one piece
-# How a file is known again: mode, inode, size, and the time of its last change in ns.
-Identity = tuple[int, int, int, int]
+
+
+class Identity(NamedTuple):
+    """How an untouched file is recognized; `mtime_ns` is the time of its last write."""
+
+    mode: int
+    inode: int
+    size: int
+    mtime_ns: int
 
 
 class JobFiles:
@@ -33,32 +38,31 @@ class JobFiles:
         self._fetch = fetch
 
     def copy(self, target: Path) -> dict[str, Identity]:
-        """Copy all files into `target`, around what is there; return how each copy is known again,
-        by its name.
+        """Copy all files into `target`, except over existing ones; return the identities, by name.
 
         Raises OSError where that is not possible; the disk may be full.
         """
         source = self._unpacked()
         copied: dict[str, Identity] = {}
-        waiting = [""]
-        while waiting:
-            inside = waiting.pop()
+        directories = [""]
+        while directories:
+            inside = directories.pop()
             with os.scandir(source / inside) as items:
                 for item in items:
                     name = inside + item.name
                     path = target / name
                     if item.is_dir(follow_symlinks=False):
                         if _is_made(path):
-                            waiting.append(f"{name}/")
+                            directories.append(f"{name}/")
                     elif not os.path.lexists(path):
-                        copied[name] = _copy(item, path)
+                        # With its time: older than all that the task writes.
+                        shutil.copy2(item.path, path, follow_symlinks=False)
+                        copied[name] = _identity(path.lstat())
 
         return copied
 
     def _unpacked(self) -> Path:
-        """Return where the files are on this node; the first to ask fetches them, and who finds
-        them changed.
-        """
+        """Return the files' directory on this node; fetches them if they are missing or changed."""
         if self._place.is_dir() and not _is_intact(self._place):
             self._remove()
         if not self._place.is_dir():
@@ -98,37 +102,36 @@ class JobFiles:
 def changed(
     directory: Path, copied: dict[str, Identity], *, declared: Collection[str]
 ) -> list[str]:
-    """Return the names of files that a task wrote or changed outside its declared outputs, in
-    order.
+    """Return the sorted names of files that a task wrote outside its declared outputs.
+
+    Python's bytecode is not among them.
     """
     outputs = {PurePosixPath(output) for output in declared}
-    found, left_out = archive.scan(str(directory))
-    names = []
-    for entry in found.values():
-        if not stat.S_ISDIR(entry.mode) and _is_other(entry, copied):
+    entries, left_out = archive.scan(str(directory))
+    # A job's package has no links, pipes or the like: these are the task's.
+    names = [item.name for item in left_out]
+    for entry in entries.values():
+        mode = stat.S_IMODE(entry.mode)
+        identity = Identity(mode, entry.inode, entry.size, entry.mtime_ns)
+        if not stat.S_ISDIR(entry.mode) and copied.get(entry.name) != identity:
             names.append(entry.name)
-    # No link, pipe or the like was sent.
-    for item in left_out:
-        names.append(item.name)
-    return sorted(name for name in names if not _is_expected(PurePosixPath(name), outputs))
+
+    unexpected = []
+    for name in names:
+        path = PurePosixPath(name)
+        if _BYTECODE not in path.parts and outputs.isdisjoint([path, *path.parents]):
+            unexpected.append(name)
+    return sorted(unexpected)
 
 
-def _is_other(entry: Entry, copied: dict[str, Identity]) -> bool:
-    return copied.get(entry.name) != (
-        stat.S_IMODE(entry.mode),
-        entry.inode,
-        entry.size,
-        entry.mtime_ns,
-    )
-
-
-def _is_expected(path: PurePosixPath, outputs: Collection[PurePosixPath]) -> bool:
-    return _BYTECODE in path.parts or not set(outputs).isdisjoint((path, *path.parents))
+def _identity(state: os.stat_result) -> Identity:
+    return Identity(stat.S_IMODE(state.st_mode), state.st_ino, state.st_size, state.st_mtime_ns)
 
 
 def _is_intact(place: Path) -> bool:
-    """Tell whether nothing below a package was touched since it was unpacked: no program sets the
-    time of that.
+    """Return whether nothing below a package was changed since it was unpacked.
+
+    By the ctime, which no program can set.
     """
     try:
         sealed = (place / "sealed").stat().st_ctime_ns
@@ -138,56 +141,21 @@ def _is_intact(place: Path) -> bool:
 
 
 def _touched(directory: Path) -> Iterator[int]:
-    """Yield when each directory and file below was written, renamed, or given another mode: in
-    ns.
-    """
+    """Yield the ctime of each directory and file, in ns: when it was written, renamed or chmodded."""
     yield directory.stat(follow_symlinks=False).st_ctime_ns
-    waiting = [str(directory)]
-    while waiting:
-        with os.scandir(waiting.pop()) as items:
+    directories = [str(directory)]
+    while directories:
+        with os.scandir(directories.pop()) as items:
             for item in items:
                 yield item.stat(follow_symlinks=False).st_ctime_ns
                 if item.is_dir(follow_symlinks=False):
-                    waiting.append(item.path)
+                    directories.append(item.path)
 
 
 def _is_made(path: Path) -> bool:
-    """Make a directory; return False where something else stands."""
+    """Make a directory if it is missing; return False where a file or link has its name."""
     try:
         path.mkdir()
     except FileExistsError:
         return path.is_dir() and not path.is_symlink()
     return True
-
-
-def _copy(item: os.DirEntry[str], path: Path) -> Identity:
-    found = item.stat(follow_symlinks=False)
-    mode = stat.S_IMODE(found.st_mode)
-    with Path(item.path).open("rb", buffering=0) as source, path.open("xb") as target:
-        if found.st_size <= _SMALL:
-            target.write(source.read())
-            target.flush()
-        else:
-            _copy_content(source.fileno(), target.fileno(), found.st_size)
-        os.fchmod(target.fileno(), mode)
-        # Older than all that the task writes.
-        os.utime(target.fileno(), ns=(found.st_mtime_ns, found.st_mtime_ns))
-        inode = os.fstat(target.fileno()).st_ino
-    return mode, inode, found.st_size, found.st_mtime_ns
-
-
-def _copy_content(source: int, target: int, size: int) -> None:
-    """Copy a large file the cheapest way that its filesystem has: XFS and Btrfs share its blocks (a
-    reflink).
-    """
-    done = 0
-    if hasattr(os, "copy_file_range"):
-        try:
-            while done < size and (count := os.copy_file_range(source, target, size - done)):
-                done += count
-        except OSError:
-            if done:
-                raise
-    if done < size:
-        with os.fdopen(os.dup(source), "rb") as rest, os.fdopen(os.dup(target), "wb") as end:
-            shutil.copyfileobj(rest, end, _SMALL)

@@ -1,9 +1,8 @@
-"""A task's runs in MLflow, as MLflow's own client shows them: it knows every kind of store, and how
-to log in.
+"""A task's runs in MLflow, read by MLflow's own client, which knows all its stores and logins.
 
-The client is a process beside the task, with its directory, its environment and the `python` on its
-PATH: where a training logs to MLflow, that has it. MLflow gives every run the tags of
-$MLFLOW_RUN_CONTEXT; one is the attempt's.
+The client is another process, with the task's directory and environment, and the `python` on its
+PATH: where a training logs to MLflow, that Python has the client. MLflow gives every run the tags
+of $MLFLOW_RUN_CONTEXT; one is the attempt's.
 """
 
 from __future__ import annotations
@@ -35,20 +34,20 @@ def context(attempt: str) -> dict[str, str]:
 def client(
     watch: Mapping[str, Any], directory: Path, environment: Mapping[str, str]
 ) -> Iterator[Callable[[], Any]]:
-    """Give what returns the new points. Without `path` or `uri`, MLflow looks where it does for the
-    task itself.
+    """Yield a function that returns the new points, as `main` prints them.
+
+    Without `path` or `uri`, MLflow uses the task's own store.
     """
-    found = (shutil.which(name, path=environment.get("PATH")) for name in ("python", "python3"))
-    python = next(filter(None, found), sys.executable)
-    variables = {
-        **environment,
-        "PYTHONPATH": f"{Path(__file__).parents[2]}:{environment.get('PYTHONPATH', '')}",
-    }
+    path = environment.get("PATH")
+    python = shutil.which("python", path=path) or shutil.which("python3", path=path)
+    python_path = environment.get("PYTHONPATH", "")
+    variables = {**environment, "PYTHONPATH": f"{Path(__file__).parents[2]}:{python_path}"}
+    if watch["path"]:
+        variables["MLFLOW_TRACKING_URI"] = f"file:./{watch['path']}"
+    elif watch["uri"]:
+        variables["MLFLOW_TRACKING_URI"] = watch["uri"]
 
-    if uri := f"file:./{watch['path']}" if watch["path"] else watch["uri"]:
-        variables["MLFLOW_TRACKING_URI"] = uri
-
-    command = [python, "-m", __name__, plain(watch["metric"])]
+    command = [python or sys.executable, "-m", __name__, plain(watch["metric"])]
     pipe = subprocess.PIPE
     null = subprocess.DEVNULL
     with subprocess.Popen(
@@ -72,11 +71,12 @@ def client(
 
 
 def main(metric: str) -> None:
-    """Answer each line of stdin: [name, step, value, seconds since 1970] of every new point, or
-    {"error": text}.
+    """Answer each line of stdin with [name, step, value, seconds since 1970] of every new point.
+
+    On an error, with {"error": text}.
     """
     answers = sys.stdout
-    sys.stdout = sys.stderr  # whatever MLflow prints
+    sys.stdout = sys.stderr  # for lines that MLflow prints
     seen: dict[tuple[str, str], int] = {}
     for _ in sys.stdin:
         try:
@@ -92,7 +92,7 @@ def _new(
     mlflow: Any = importlib.import_module("mlflow")
     local = _LOCAL.fullmatch(mlflow.get_tracking_uri())
     if local and not Path(urllib.parse.unquote(local[1])).exists():
-        return  # MLflow would make it, just when the training does
+        return  # MLflow would make it, perhaps at the same time as the training
 
     store = mlflow.MlflowClient()
     experiments = [experiment.experiment_id for experiment in store.search_experiments()]
@@ -103,15 +103,14 @@ def _new(
                 yield name, None, latest, 0.0
                 continue
             history = store.get_metric_history(run.info.run_id, name)
-            for point in history[seen.get((run.info.run_id, name), 0) :]:
+            known = seen.get((run.info.run_id, name), 0)
+            for point in history[known:]:
                 yield name, point.step, point.value, point.timestamp / 1000
             seen[run.info.run_id, name] = len(history)
 
 
 def _quoted(attempt: str) -> str:
-    """Return an attempt as MLflow's filters can be given it: they know no way to write a quotation
-    mark.
-    """
+    """Return an attempt without quotation marks, which MLflow's filters cannot have in a value."""
     return urllib.parse.quote(attempt, safe="/:=,")
 
 

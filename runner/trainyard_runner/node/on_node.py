@@ -1,9 +1,8 @@
-"""Attempts on their node, one after the other in one task of Ray's, with what Ray gave to this
-worker.
+"""Attempts on their node, one after the other in one Ray task.
 
-What yields costs as much as a quick command, and so does a task of Ray's: quick attempts share
-both. An attempt that turns out not to be quick is the last one here; those behind it are given
-back, and run elsewhere at once.
+Each yield costs as much as a quick command, and so does each Ray task. Quick attempts therefore
+share one Ray task and one yield. An attempt that turns out not to be quick is the last one here;
+those behind it are given back, and run elsewhere at once.
 """
 
 from __future__ import annotations
@@ -15,28 +14,22 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray.experimental import internal_kv
 
 from trainyard_runner.node.attempt import Attempt, Batch
 from trainyard_runner.node.job_files import JobFiles
-from trainyard_runner.node.workspace import Order, Spare, attempt_id
-from trainyard_runner.ray_package import OwnPackage, Store
+from trainyard_runner.node.workspace import Spare, attempt_id
+from trainyard_runner.ray_package import OwnPackage, store
 from trainyard_runner.shipped import Package
+from trainyard_runner.wire.order import Order
 from trainyard_runner.wire.outcome import QUICK
 
-STORE = Store(
-    get=lambda name: internal_kv._internal_kv_get(f"gcs://{name}".encode()),
-    put=lambda name, content: internal_kv._internal_kv_put(f"gcs://{name}".encode(), content),
-    delete=lambda name: internal_kv._internal_kv_del(f"gcs://{name}".encode()),
-    pin=lambda uri, seconds: internal_kv._pin_runtime_env_uri(uri, expiration_s=seconds),
-)
-# By number of the order: what its attempt says; None if it was not begun and is given back.
-Said = list[tuple[int, Batch | None]]
+# By number of the order: messages of its attempt; None if it was not begun and is given back.
+Messages = list[tuple[int, Batch | None]]
 
 
-def attempts(orders: Sequence[Order], job: Package | None) -> Iterator[Said]:
+def attempts(orders: Sequence[Order], job: Package | None) -> Iterator[Messages]:
     """Run attempts of a job until all have ended, or one that is not quick has."""
-    said: Said = []
+    messages: Messages = []
     sent = time.monotonic()
     count = len(orders)
     spare = Spare()
@@ -48,20 +41,20 @@ def attempts(orders: Sequence[Order], job: Package | None) -> Iterator[Said]:
             began = time.monotonic()
             with contextlib.closing(_attempt(order, job, spare)) as batches:
                 for batch in batches:
-                    said.append((number, batch))
+                    messages.append((number, batch))
                     now = time.monotonic()
                     if now - began > QUICK:
                         for later in range(number + 1, count):
-                            said.append((later, None))
+                            messages.append((later, None))
                         count = number + 1
 
                     if number + 1 == count or batch[-1][0] != "ended" or now - sent > QUICK:
-                        yield said
-                        said = []
+                        yield messages
+                        messages = []
                         sent = time.monotonic()
     except Exception:
-        if said:
-            yield said
+        if messages:
+            yield messages
         raise
     finally:
         spare.close()
@@ -72,29 +65,30 @@ def _attempt(order: Order, job: Package | None, spare: Spare) -> Generator[Batch
     home = Path(worker.node.get_session_dir_path(), "trainyard")
     node = {"node_id": ray.get_runtime_context().get_node_id()}
 
+    gpus = []
     if order["gpus"]:
         gpus = [str(gpu) for gpu in ray.get_gpu_ids()]
-    else:
-        gpus = []
 
-    order = {**order, "ray_address": worker.gcs_client.address}
     files = None
     if job:
-        files = JobFiles(home / "packages", job[0], lambda: b"".join(_parts(job[1])))
+        name, references = job
+        files = JobFiles(home / "packages", name, lambda: b"".join(_parts(references)))
 
-    own = None
+    order = order.copy()
+    order["ray_address"] = worker.gcs_client.address
+    package = None
     if order["has_own_package"]:
-        own = OwnPackage(order["ray_environment"], attempt_id(order), STORE)
-
-    if own is not None:
-        order["ray_environment"] = own.environment
+        package = OwnPackage(order["ray_environment"], attempt_id(order), store())
+        order["ray_environment"] = package.environment
 
     try:
-        attempt = Attempt(order, home=home, files=files, gpus=gpus, node=node, own=own, spare=spare)
+        attempt = Attempt(
+            order, home=home, files=files, gpus=gpus, node=node, package=package, spare=spare
+        )
         yield from attempt.run(_parts)
     finally:
-        if own is not None:
-            own.close()
+        if package is not None:
+            package.close()
 
 
 def _parts(references: list[Any]) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""What a command prints, in chunks of whole lines where that costs no time."""
+"""A command's output, in chunks of whole lines where that costs no time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TAIL_LINES = 20
 
 
 class OutputBuffer:
-    """Collects output; says when it should be sent."""
+    """Collects output until it is due to be sent."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
@@ -25,9 +25,7 @@ class OutputBuffer:
         return bool(self._bytes)
 
     def read(self, descriptor: int, size: int) -> bool:
-        """Take what is there, at most `size` bytes; return False at the end or when nothing is
-        there.
-        """
+        """Read at most `size` bytes; return False at the end, or when there is nothing to read."""
         try:
             chunk = os.read(descriptor, size)
         except BlockingIOError:
@@ -38,7 +36,7 @@ class OutputBuffer:
         return bool(chunk)
 
     def add(self, line: str) -> None:
-        """Add a line of ours, on a line of its own."""
+        """Add a line of the runner, on a line of its own."""
         is_open = not (self._bytes or self._tail or b"\n").endswith(b"\n")
         self._bytes += b"\n" * is_open + line.encode() + b"\n"
 
@@ -46,12 +44,12 @@ class OutputBuffer:
         return len(self._bytes) >= CHUNK
 
     def due(self) -> bool:
-        return self.full() or (bool(self._bytes) and time.monotonic() - self._since >= _EVERY)
+        if not self._bytes:
+            return False
+        return self.full() or time.monotonic() - self._since >= _EVERY
 
     def take(self, *, everything: bool = False) -> list[tuple[str, Any]]:
-        """Return the chunks to send; the start of a line may stay, once, to be sent with its
-        rest.
-        """
+        """Return the chunks to send; the beginning of a line may wait, once, for its rest."""
         taken: list[tuple[str, Any]] = []
         while self._bytes:
             size = self._bytes.rfind(b"\n", 0, CHUNK) + 1

@@ -1,16 +1,14 @@
-"""Sends what a task leaves behind to the head, while it runs and when it ended: what changed, as
-one archive at a time.
+"""Sends a task's outputs to the head, during the task and at its end: changes, archive by archive.
 
 The head keeps a task's archives in order. A whole one replaces all before it, so that they never
-take much more than three times what the task holds; the next attempt, and whoever follows the run,
-apply them one after the other.
+take much more than three times the size of the outputs. The next attempt, and the operator's
+machine, apply them one after the other.
 """
 
 from __future__ import annotations
 
 import stat
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
 from typing import Any
@@ -23,19 +21,18 @@ Message = tuple[str, Any]
 # A write within the kernel's clock tick of an earlier one does not show in the time of change.
 TICK_NS = 10_000_000
 _MOST_REMOVED = 1000
-# So many characters of removed names are one message.
+# Characters of removed names in one message.
 _MOST_OF_NAMES = 1024 * 1024
-_HEADERS = 1024  # bytes of an entry in an archive, beside its data
+_HEADERS = 1024  # bytes of an entry in an archive, besides its data
 NAMED = 5
 
 
 class OutputWatch:
-    """One attempt's outputs, looked at by `scan`; `mapped` says which files (full paths) programs
-    have in memory.
+    """Sends the changes of one attempt's outputs, which `scan` returns.
 
-    The time of a file does not always change when a program writes it there: such a file is sent
-    once more at the end. `held` is how many bytes the head has of changes since the last whole
-    archive, which together are what is found now; None: it has nothing yet.
+    `mapped` returns the full paths of files that programs have mapped for writing. A write there
+    does not always change a file's time, so such a file is sent once more at the end. `held` is how
+    many bytes the head has of changes since the last whole archive; None if it has no archive yet.
     """
 
     def __init__(
@@ -57,8 +54,10 @@ class OutputWatch:
         self._limit = limit
         self._held = held
         self._clock = clock
-        self._sent: Entries = {} if held is None else scan()[0]
-        self._again: set[str] = set()  # sent, but perhaps not as it is now
+        self._sent: Entries = {}
+        if held is not None:
+            self._sent, _ = scan()
+        self._again: set[str] = set()  # names of files that may have changed since they were sent
         self._next = clock() + every
         self.left_out: list[LeftOut] = []
 
@@ -66,30 +65,33 @@ class OutputWatch:
         return self._next
 
     def look(self) -> Iterator[Message]:
-        """Send what changed since the last time; nothing if nothing did."""
+        """Send the changes since the last time, if there are any."""
         began = self._clock()
         began_ns = self._wall_ns()
-        # Before, and after: what is mapped only in between has another time than it had.
+        # Before and after the scan: a file that is mapped only in between has a new time.
         mapped = self._mapped()
         entries, left_out = self._scan()
         mapped |= self._mapped()
         self._were_mapped |= {entry.name for entry in entries.values() if entry.path in mapped}
         entries = within(entries, self._limit, left_out)
-        unsettled = {
-            e.name for e in entries.values() if began_ns - TICK_NS < e.changed_ns <= self._wall_ns()
-        }
+        now_ns = self._wall_ns()
+        unsettled = set()
+        for entry in entries.values():
+            if began_ns - TICK_NS < entry.changed_ns <= now_ns:
+                unsettled.add(entry.name)
+
         yield from self._send(entries, left_out, unsettled)
         self.left_out = left_out
-        # What takes long is done less often: looking and sending is at most a third of the time.
+        # Scanning and sending takes at most a third of the time.
         self._next = self._clock() + max(self._every, 2 * (self._clock() - began))
 
     def held(self) -> dict[str, int]:
-        """Return how many files the head has of what was found last, and their bytes."""
+        """Return the number of the last scan's files that the head has, and their bytes."""
         files = [entry for entry in self._sent.values() if entry.is_file]
         return {"files": len(files), "bytes": sum(entry.size for entry in files)}
 
     def last(self) -> Iterator[Message]:
-        """Send what is new at the end; nobody writes any more."""
+        """Send the last changes, after all writers have ended."""
         self._again |= self._were_mapped
         yield from self.look()
 
@@ -97,22 +99,22 @@ class OutputWatch:
         self, entries: Entries, left_out: list[LeftOut], unsettled: set[str]
     ) -> Iterator[Message]:
         lost = {item.name for item in left_out if item.is_lost}
-        removed = [
-            name for name, entry in self._sent.items() if _is_gone(entry, entries.get(name), lost)
-        ]
-        changed = [
-            e for e in entries.values() if e.name in self._again or self._sent.get(e.name) != e
-        ]
+        removed = []
+        for name, entry in self._sent.items():
+            if _is_gone(entry, entries.get(name), lost):
+                removed.append(name)
+        changed = []
+        for name, entry in entries.items():
+            if name in self._again or self._sent.get(name) != entry:
+                changed.append(entry)
         if not changed and not removed:
             return
 
-        whole = self._held is None or (self._is_much(entries, removed) and not lost)
+        is_whole = self._is_whole_due(entries, removed, lost)
+        to_send = list(entries.values()) if is_whole else changed
         unread: list[LeftOut] = []
         size = 0
-
-        for part in archive.parts(
-            sorted(entries.values() if whole else changed, key=_order), unread
-        ):
+        for part in archive.parts(sorted(to_send, key=_order), unread):
             size += len(part)
             yield ("outputs-part", part)
 
@@ -121,36 +123,44 @@ class OutputWatch:
             return
 
         bad = {item.name for item in unread}
-        whole = self._held is None or (whole and not bad)
-        self._held = 0 if whole else (self._held or 0) + size
-        gone = set(removed)
-        kept = {name: entry for name, entry in self._sent.items() if name not in gone}
-        self._sent = {**kept, **{name: entry for name, entry in entries.items() if name not in bad}}
+        is_whole = self._held is None or (is_whole and not bad)
+        self._held = 0 if is_whole else (self._held or 0) + size
+        self._note_sent(entries, removed, bad)
         self._again = unsettled | bad
-        files = sum(1 for entry in changed if entry.is_file and entry.name not in bad)
-        lines = [str(item) for item in left_out if item.is_lost][:NAMED]
 
         # A whole archive replaces everything: nothing has to be removed before it.
-        if whole:
-            first, *others = [[]]
-        else:
-            first, *others = _in_pieces(sorted(removed, key=lambda name: name not in entries))
-
-        yield ("outputs", {"files": files, "whole": whole, "removed": first, "left_out": lines})
-        for names in others:
+        pieces: list[list[str]] = [[]]
+        if not is_whole:
+            # First the names that are needed for new entries.
+            pieces = _in_pieces(sorted(removed, key=lambda name: name not in entries))
+        files = sum(1 for entry in changed if entry.is_file and entry.name not in bad)
+        lines = [str(item) for item in left_out if item.is_lost][:NAMED]
+        yield (
+            "outputs",
+            {"files": files, "whole": is_whole, "removed": pieces[0], "left_out": lines},
+        )
+        for names in pieces[1:]:
             yield ("outputs", {"files": 0, "whole": False, "removed": names, "left_out": []})
 
-    def _is_much(self, entries: Entries, removed: list[str]) -> bool:
-        """Tell whether what the head holds should be replaced, rather than added to."""
-        return (self._held or 0) > 2 * (data_bytes(entries) + _HEADERS * len(entries)) or len(
-            removed
-        ) > _MOST_REMOVED
+    def _is_whole_due(self, entries: Entries, removed: list[str], lost: set[str]) -> bool:
+        """Return whether an archive of all outputs should replace those that the head has."""
+        if self._held is None:
+            return True
+        if lost:
+            return False
+        whole_size = data_bytes(entries) + _HEADERS * len(entries)
+        return self._held > 2 * whole_size or len(removed) > _MOST_REMOVED
+
+    def _note_sent(self, entries: Entries, removed: list[str], bad: set[str]) -> None:
+        for name in removed:
+            del self._sent[name]
+        for name, entry in entries.items():
+            if name not in bad:
+                self._sent[name] = entry
 
 
 def within(entries: Entries, limit: int, left_out: list[LeftOut]) -> Entries:
-    """Return what fits into the limit, the smallest files first; the rest is appended to
-    `left_out`.
-    """
+    """Return the entries that fit into the limit, smallest first; append others to `left_out`."""
     total = data_bytes(entries)
     if total <= limit:
         return entries
@@ -158,10 +168,9 @@ def within(entries: Entries, limit: int, left_out: list[LeftOut]) -> Entries:
     reason = f"{sized(total)} of outputs are more than the job's outputs_limit of {sized(limit)}"
     kept = {}
     size = 0
-
-    for entry in sorted(
-        entries.values(), key=lambda entry: (_order(entry)[0], entry.data_bytes, entry.name)
-    ):
+    by_size = sorted(entries.values(), key=lambda entry: (entry.data_bytes, entry.name))
+    # Sorted once more, and stably: curves come before all others.
+    for entry in sorted(by_size, key=_is_no_curve):
         if size + entry.data_bytes > limit:
             left_out.append(LeftOut(entry.name, reason, is_lost=True))
         else:
@@ -172,43 +181,50 @@ def within(entries: Entries, limit: int, left_out: list[LeftOut]) -> Entries:
 
 
 def counted(names: list[str], *, by_directory: bool = False) -> dict[str, Any]:
-    """Return how many there are, the first, and how many are not named.
+    """Return the number of names, the first few, and how many are not among these.
 
-    `by_directory`: of too many files to name, those in one directory at the top are named together.
+    `by_directory`: where there are too many, files in one directory at the top are named together.
     """
-    some = dict.fromkeys(names, 1)
+    counts = dict.fromkeys(names, 1)
     if by_directory and len(names) > NAMED:
-        tops = Counter(PurePosixPath(name).parts[0] for name in names)
-        some = {}
-        for top, count in tops.items():
-            some[f"{top}/ ({count} files)" if count > 1 else _below(top, names)] = count
-    shown = [*some][:NAMED]
-    return {
-        "count": len(names),
-        "names": shown,
-        "more": len(names) - sum(some[name] for name in shown),
-    }
+        counts = _by_top(names)
+    named = list(counts)[:NAMED]
+    more = len(names) - sum(counts[name] for name in named)
+    return {"count": len(names), "names": named, "more": more}
 
 
-def _below(top: str, names: list[str]) -> str:
-    return next(name for name in names if PurePosixPath(name).parts[0] == top)
+def _by_top(names: list[str]) -> dict[str, int]:
+    below: dict[str, list[str]] = {}
+    for name in names:
+        below.setdefault(PurePosixPath(name).parts[0], []).append(name)
+
+    counts = {}
+    for top, inside in below.items():
+        if len(inside) > 1:
+            counts[f"{top}/ ({len(inside)} files)"] = len(inside)
+        else:
+            counts[inside[0]] = 1
+    return counts
 
 
 def in_words(left_out: list[LeftOut]) -> str:
     named = "; ".join(map(str, left_out[:NAMED]))
-    more = len(left_out) - NAMED
-    return named + (f"; and {more} more" if more > 0 else "")
+    if len(left_out) > NAMED:
+        named += f"; and {len(left_out) - NAMED} more"
+    return named
 
 
 def _is_gone(before: Entry, now: Entry | None, lost: set[str]) -> bool:
+    """Return whether the head has to remove an entry: it is gone, or of another type by now."""
     if now is not None:
         return stat.S_IFMT(before.mode) != stat.S_IFMT(now.mode)
-    path = PurePosixPath(before.name)
-    return not (before.name in lost or any(str(parent) in lost for parent in path.parents))
+    if before.name in lost:
+        return False
+    return not any(str(parent) in lost for parent in PurePosixPath(before.name).parents)
 
 
 def _in_pieces(names: list[str]) -> list[list[str]]:
-    """Return names in pieces that each fit into one message; at least one piece."""
+    """Return names in pieces that each fit into one message: at least one piece."""
     pieces: list[list[str]] = [[]]
     size = 0
     for name in names:
@@ -221,5 +237,9 @@ def _in_pieces(names: list[str]) -> list[list[str]]:
 
 
 def _order(entry: Entry) -> tuple[bool, str]:
-    """Curves first: whoever looks at a run looks at them."""
-    return ("tfevents" not in entry.name, entry.name)
+    return (_is_no_curve(entry), entry.name)
+
+
+def _is_no_curve(entry: Entry) -> bool:
+    """Sort key: curves come first, as a user looks at them first."""
+    return "tfevents" not in entry.name

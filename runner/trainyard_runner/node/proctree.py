@@ -1,4 +1,4 @@
-"""Process trees: who descends from whom, which files they write, and how to end them all."""
+"""Process trees: the descendants of a process, the files they write, and how to end them all."""
 
 from __future__ import annotations
 
@@ -32,41 +32,49 @@ def end_with_parent() -> None:
 
 def descendants(root: int) -> list[int]:
     """Return the processes below `root`, parents before children, without `root` itself."""
-    children = (
-        _children_from_kernel
-        if Path(f"/proc/{root}/task/{root}/children").exists()
-        else _children_from_table()
-    )
-    found: list[int] = []
-    frontier = [root]
-    while frontier:
-        below = [child for parent in frontier for child in children(parent)]
-        found += below
-        frontier = below
-    return found
+    children: Callable[[int], list[int]]
+    if Path(f"/proc/{root}/task/{root}/children").exists():
+        children = _children_from_kernel
+    else:
+        children = _children_from_table()
+
+    tree: list[int] = []
+    generation = [root]
+    while generation:
+        next_generation = []
+        for pid in generation:
+            next_generation += children(pid)
+        tree += next_generation
+        generation = next_generation
+    return tree
 
 
 def parent(pid: int) -> int:
-    """Return a process's parent; 0 when it is gone."""
-    for below, above in _parents([pid]):
-        if below == pid:
-            return above
+    """Return a process's parent; 0 when the process is gone."""
+    for child, its_parent in _parents([pid]):
+        if child == pid:
+            return its_parent
     return 0
 
 
 def with_environment(entry: str) -> list[int]:
-    """Return the processes that were started with `entry` ("NAME=value") in their environment;
-    Linux only.
+    """Return the processes that were started with `entry` ("NAME=value") in their environment.
+
+    There are none where /proc is missing.
     """
     wanted = os.fsencode(entry)
-    return [
-        pid for pid in _all_pids() if wanted in _read(_PROC / str(pid) / "environ").split(b"\0")
-    ]
+    found = []
+    for pid in _all_pids():
+        variables = _read(_PROC / str(pid) / "environ").split(b"\0")
+        if wanted in variables:
+            found.append(pid)
+    return found
 
 
 def in_group(group: int) -> list[int]:
-    """Return the group as something `send` can end, while it has members: for systems without
-    subreapers.
+    """Return a process group as one pid for `send`, while it has members; [] after that.
+
+    For systems without subreapers.
     """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, 0)
@@ -75,7 +83,7 @@ def in_group(group: int) -> list[int]:
 
 
 def send(pids: list[int], number: signal.Signals) -> None:
-    """Send a signal to each process that is still there and ours."""
+    """Send a signal to each process that still exists and may be sent one."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
@@ -84,11 +92,12 @@ def send(pids: list[int], number: signal.Signals) -> None:
 def end(list_pids: Callable[[], list[int]], *, grace: float) -> bool:
     """End processes: SIGTERM, `grace` seconds, SIGKILL. Return whether none is left.
 
-    The list is asked for again and again, because a dying tree may still grow.
+    `list_pids` is called often, because a dying tree may still grow.
     """
     send(list_pids(), signal.SIGTERM)
     if gone_within(list_pids, grace):
         return True
+
     give_up = time.monotonic() + 5.0
     while time.monotonic() < give_up:
         send(list_pids(), signal.SIGKILL)
@@ -98,7 +107,7 @@ def end(list_pids: Callable[[], list[int]], *, grace: float) -> bool:
 
 
 def gone_within(list_pids: Callable[[], list[int]], seconds: float) -> bool:
-    """Wait until there are no such processes; say whether that was so in time."""
+    """Wait until there are no such processes; return whether that was so in time."""
     give_up = time.monotonic() + seconds
     while list_pids():
         if time.monotonic() >= give_up:
@@ -115,50 +124,45 @@ def abort(pid: int) -> None:
 
 
 def is_python(pid: int) -> bool:
-    """Tell whether a process runs Python (Linux)."""
+    """Return whether a process runs Python (Linux)."""
     with contextlib.suppress(OSError):
         return (_PROC / str(pid) / "exe").readlink().name.startswith("python")
     return False
 
 
-def files_open_for_writing(pids: list[int], below: str) -> set[str]:
-    """Return the paths below a directory that these processes have open for writing; empty where
-    /proc is missing.
-    """
-    prefix = below.rstrip("/") + "/"
-    return {path for pid in pids for path in _written_by(pid) if path.startswith(prefix)}
+def files_written(pids: list[int], below: str, *, mapped_only: bool = False) -> set[str]:
+    """Return the paths below a directory that processes can write; none where /proc is missing.
 
-
-def files_mapped_for_writing(pids: list[int], below: str) -> set[str]:
-    """Return the paths below a directory that these processes can write in their memory; empty
-    without /proc.
+    These are files that are mapped into their memory, and, without `mapped_only`, open files.
     """
+    paths: set[str] = set()
+    for pid in pids:
+        paths.update(_mapped_by(pid))
+        if not mapped_only:
+            paths.update(_open_in(pid))
     prefix = below.rstrip("/") + "/"
-    return {path for pid in pids for path in _mapped_by(pid) if path.startswith(prefix)}
+    return {path for path in paths if path.startswith(prefix)}
 
 
 def _mapped_by(pid: int) -> Iterator[str]:
-    """Yield paths of "7f..-7f.. rw-s 00000000 fe:00 1234   /path" (proc(5)), where a new line is
-    written as \\012.
-    """
+    """Yield paths of "7f..-7f.. rw-s 00000000 fe:00 1234   /path"; a new line is \\012 (proc(5))."""
     for line in _read(_PROC / str(pid) / "maps").splitlines():
         fields = line.split(maxsplit=5)
         if len(fields) == 6 and fields[1][1:2] == b"w" and fields[1][3:4] == b"s":
             yield os.fsdecode(fields[5].replace(b"\\012", b"\n"))
 
 
-def _written_by(pid: int) -> Iterator[str]:
+def _open_in(pid: int) -> Iterator[str]:
     for descriptor in _listing(_PROC / str(pid) / "fd"):
         with contextlib.suppress(OSError):
             path = str(descriptor.readlink())
-            if path.startswith("/") and _is_writable(
-                _read(_PROC / str(pid) / "fdinfo" / descriptor.name)
-            ):
+            info = _read(_PROC / str(pid) / "fdinfo" / descriptor.name)
+            if path.startswith("/") and _is_writable(info):
                 yield path
 
 
 def _is_writable(fdinfo: bytes) -> bool:
-    """Tell from "flags:\\t0100002" (octal, proc(5)) whether a descriptor can write."""
+    """Return from "flags:\\t0100002" (octal, proc(5)) whether a descriptor can write."""
     for line in fdinfo.splitlines():
         if line.startswith(b"flags:"):
             return int(line.split()[1], 8) & os.O_ACCMODE != os.O_RDONLY
@@ -166,15 +170,15 @@ def _is_writable(fdinfo: bytes) -> bool:
 
 
 def _children_from_kernel(parent: int) -> list[int]:
-    """Read /proc/PID/task/*/children (Linux with CONFIG_PROC_CHILDREN): each thread lists what it
-    forked.
-    """
-    threads = _listing(_PROC / str(parent) / "task")
-    return [int(pid) for thread in threads for pid in _read(thread / "children").split()]
+    """Read /proc/PID/task/*/children, one per thread (Linux with CONFIG_PROC_CHILDREN)."""
+    children = []
+    for thread in _listing(_PROC / str(parent) / "task"):
+        children += [int(pid) for pid in _read(thread / "children").split()]
+    return children
 
 
 def _children_from_table() -> Callable[[int], list[int]]:
-    """Return the same from a list of all processes."""
+    """Return a function like `_children_from_kernel`, from one list of all processes."""
     table: dict[int, list[int]] = {}
     for pid, parent in _parents():
         table.setdefault(parent, []).append(pid)
@@ -183,14 +187,16 @@ def _children_from_table() -> Callable[[int], list[int]]:
 
 def _parents(pids: list[int] | None = None) -> Iterator[tuple[int, int]]:
     if not _PROC.joinpath("self").exists():
-        listing = subprocess.run(
-            ["ps", "-axo", "pid=,ppid="], capture_output=True, check=True, text=True
-        ).stdout
+        command = ["ps", "-axo", "pid=,ppid="]
+        listing = subprocess.run(command, capture_output=True, check=True, text=True).stdout
         for line in listing.splitlines():
             pid, parent = line.split()
             yield int(pid), int(parent)
         return
-    for number in _all_pids() if pids is None else pids:
+
+    if pids is None:
+        pids = _all_pids()
+    for number in pids:
         # The second field is the program's name in parentheses and may itself contain anything.
         fields = _read(_PROC / str(number) / "stat").rpartition(b")")[2].split()
         if len(fields) > 1:

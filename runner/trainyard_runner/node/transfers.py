@@ -1,6 +1,4 @@
-"""What an attempt sends beside what it prints: part by part, so that nothing else has to wait for
-it.
-"""
+"""Transfers of an attempt's checkpoints and outputs: part by part, so that its log does not wait."""
 
 from __future__ import annotations
 
@@ -14,35 +12,37 @@ Watch = CheckpointWatch | OutputWatch
 
 
 class Transfers:
-    """An attempt's watches, each of which sends one thing at a time."""
+    """An attempt's watches, each of which sends one archive at a time."""
 
     def __init__(self, *watches: Watch, clock: Callable[[], float] = time.monotonic) -> None:
         self._watches = watches
         self._clock = clock
-        self._going: dict[Watch, Iterator[Message]] = {}
+        self._in_flight: dict[Watch, Iterator[Message]] = {}
 
     def due(self) -> float:
-        if self._going:
+        if self._in_flight:
             return 0.0
         return min(watch.due() for watch in self._watches)
 
     def step(self, *, begin: bool) -> list[Message]:
-        """Return the next part of everything that is on its way; `begin` what is due as well."""
+        """Return the next message of each transfer in flight; `begin` those that are due, too."""
         for watch in self._watches:
-            if begin and watch not in self._going and self._clock() >= watch.due():
-                self._going[watch] = watch.look()
+            if begin and watch not in self._in_flight and self._clock() >= watch.due():
+                self._in_flight[watch] = watch.look()
+
         messages = []
-        for watch, going in list(self._going.items()):
-            if (message := next(going, None)) is None:
-                del self._going[watch]
+        for watch, transfer in list(self._in_flight.items()):
+            message = next(transfer, None)
+            if message is None:
+                del self._in_flight[watch]
             else:
                 messages.append(message)
         return messages
 
     def last(self) -> Iterator[list[Message]]:
-        """Finish what is on its way, then send what is new at the end."""
+        """Finish the transfers in flight, then send the last changes."""
         for watch in self._watches:
-            for message in self._going.pop(watch, iter(())):
+            for message in self._in_flight.pop(watch, iter(())):
                 yield [message]
             for message in watch.last():
                 yield [message]

@@ -1,4 +1,4 @@
-"""What a task finds around it: its directories, the job's files, its environment."""
+"""A task's surroundings: its directories, the job's files, its environment."""
 
 from __future__ import annotations
 
@@ -15,25 +15,24 @@ from trainyard_runner.node.job_files import Identity, JobFiles
 from trainyard_runner.wire import names, outputs, tree
 from trainyard_runner.wire.archive import LeftOut
 from trainyard_runner.wire.driver import Driver
+from trainyard_runner.wire.order import Order
 from trainyard_runner.wire.unpack import unpack
 
-Order = dict[str, Any]
-# What a command's outputs and its checkpoint are in, and its own directory.
+# For the checkpoint, the job's files (the command's working directory), and the outputs.
 DIRECTORIES = ("checkpoint", "job", "output")
 
 
 class Spare:
     """The directories of a quick attempt, for the next one on this worker.
 
-    To make four directories, and to remove them, is a third of what a quick attempt costs a busy
-    node.
+    Making four directories, and removing them, is a third of a quick attempt's cost on a busy node.
     """
 
     def __init__(self) -> None:
         self._root: Path | None = None
 
     def take(self, prefix: str, parent: Path) -> Path | None:
-        """Return the directories under a new name, as new ones are; None if there are none."""
+        """Return the directories, renamed like new ones; None if there are none."""
         if self._root is None:
             return None
         root = self._root
@@ -44,7 +43,7 @@ class Spare:
         self._root = root
 
     def close(self) -> None:
-        """Remove them."""
+        """Remove the directories that were not taken."""
         if self._root is not None:
             _remove(self._root)
 
@@ -67,51 +66,48 @@ class Workspace:
         self.directory = root / "job"
         self.output = root / "output"
         self._spare = spare
-        self._as_made = self._looks() if spare else None
+        self._as_made: list[tuple[int, ...]] | None = None
+        if spare is not None:
+            self._as_made = self._state()
 
     def restore(self, order: Order, fetch: Callable[[list[Any]], Iterator[bytes]]) -> list[LeftOut]:
-        """Put back what the attempt before left: its checkpoint, its outputs, the declared ones in
-        their places.
+        """Restore the former attempt's checkpoint and outputs, the declared ones in their places.
 
-        Returns what could not be put back.
+        Returns the files that could not be restored.
         """
+        left_out = []
         if order["checkpoint"]:
             left_out = unpack(fetch(order["checkpoint"]), self.checkpoint)
-        else:
-            left_out = []
 
-        for before in order["restored"]:
-            left_out += outputs.apply(
-                fetch(before["parts"]), self.output, removed=before["removed"]
-            )
+        if not order["restored"]:
+            return left_out
 
-        # One that is below another one moves with that.
-        for declared in sorted(order["outputs"]) if order["restored"] else ():
+        for restored in order["restored"]:
+            parts = fetch(restored["parts"])
+            left_out += outputs.apply(parts, self.output, removed=restored["removed"])
+
+        # Sorted: an output that is below another one moves with it.
+        for declared in sorted(order["outputs"]):
             if os.path.lexists(self.output / declared):
                 (self.directory / declared).parent.mkdir(parents=True, exist_ok=True)
                 (self.output / declared).rename(self.directory / declared)
-
         return left_out
 
     def copy_files(self, files: JobFiles | None, declared: list[str]) -> dict[str, Identity]:
-        """Put copies of the job's files around what was restored; return how each is known again.
+        """Copy the job's files around the restored ones; return the identity of each copy.
 
-        The parents of declared outputs are there, whoever makes those, unless the attempt before
-        left a file there.
+        Also makes the parent directories of declared outputs, unless a restored file is there.
         """
+        copied: dict[str, Identity] = {}
         if files is not None:
             copied = files.copy(self.directory)
-        else:
-            copied = {}
         for output in declared:
             with contextlib.suppress(FileExistsError, NotADirectoryError):
                 (self.directory / output).parent.mkdir(parents=True, exist_ok=True)
         return copied
 
     def keep_token(self, token: str) -> Path:
-        """Write the cluster's token where only the user of this node's Ray reads it; return the
-        file.
-        """
+        """Write the cluster's token to a file that only the user of this node's Ray can read."""
         file = self.root / "token"
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as opened:
@@ -122,36 +118,35 @@ class Workspace:
         _remove(self.root)
 
     def hand_on(self) -> None:
-        """Leave the directories to the next attempt, as new ones are; where they cannot be as new,
-        remove them.
-        """
+        """Leave the directories to the next attempt if they are like new ones; else remove them."""
         if self._spare is not None and self._is_renewed():
             self._spare.keep(self.root)
         else:
             self.remove()
 
     def _is_renewed(self) -> bool:
-        """Empty the command's own directory; say whether all are as they were made."""
+        """Empty the command's own directory; return whether all are as they were made."""
         try:
             if any(self.output.iterdir()) or any(self.checkpoint.iterdir()):
                 return False
             if {path.name for path in self.root.iterdir()} != {*DIRECTORIES}:
                 return False
             tree.empty(str(self.directory))
-            return self._looks() == self._as_made
+            return self._state() == self._as_made
         except OSError:
             return False
 
-    def _looks(self) -> list[tuple[int, ...]]:
-        """Return what changes where something is done to a directory; the command's own gets the
-        job's files.
+    def _state(self) -> list[tuple[int, ...]]:
+        """Return the inodes, owners, modes, and the times of change of the directories.
+
+        The time of the command's own directory does not count: the job's files are copied to it.
         """
-        found: list[tuple[int, ...]] = []
+        states: list[tuple[int, ...]] = []
         for path in (self.root, self.directory, self.output, self.checkpoint):
             state = path.lstat()
             changed = 0 if path == self.directory else state.st_ctime_ns
-            found.append((state.st_ino, state.st_mode, state.st_uid, state.st_gid, changed))
-        return found
+            states.append((state.st_ino, state.st_mode, state.st_uid, state.st_gid, changed))
+        return states
 
 
 def environment(
@@ -159,26 +154,35 @@ def environment(
 ) -> dict[str, str]:
     """Return the environment of an attempt's command.
 
-    The worker's own, without what belongs to another run (a worker may be one). The cluster's token
-    is no variable of it: programs print theirs, and send them to trackers. Pods have it as nothing
-    else, and a command that connects to Ray needs it: Ray reads it from a file.
+    It is the worker's, without another run's variables (a worker may itself be one). The cluster's
+    token is not among them: programs print their variables, and send them to trackers. In pods it
+    is only a variable, and a command that connects to Ray needs it: Ray reads it from a file.
     """
     kept = {name: value for name, value in inherited.items() if not name.startswith("TRAINYARD_")}
     token = kept.pop("RAY_AUTH_TOKEN", None)
     if token:
         kept["RAY_AUTH_TOKEN_PATH"] = str(place.keep_token(token))
 
+    for_watch = {}
+    if order["watch"]:
+        for_watch = {"PYTHONFAULTHANDLER": "1", **mlflow.context(attempt_id(order))}
+    for_gang = {}
+    if order["master"]:
+        for_gang = {"TRAINYARD_MASTER_ADDR": order["master"]}
+    # The job's directory comes first, as it does for the command's own Ray tasks.
+    python_path = [
+        str(place.directory),
+        order["env"].get("PYTHONPATH"),
+        kept.get("PYTHONPATH"),
+    ]
+
     return {
         **kept,
         **_for_ray(order),
         **_defaults(order),
-        **(
-            {"PYTHONFAULTHANDLER": "1", **mlflow.context(attempt_id(order))}
-            if order["watch"]
-            else {}
-        ),
+        **for_watch,
         **order["env"],
-        "PYTHONPATH": _python_path(place, order["env"].get("PYTHONPATH"), kept.get("PYTHONPATH")),
+        "PYTHONPATH": os.pathsep.join(filter(None, python_path)),
         "CUDA_VISIBLE_DEVICES": ",".join(gpus),
         "PWD": str(place.directory),
         "TRAINYARD_OUTPUT": str(place.output),
@@ -190,26 +194,23 @@ def environment(
         "TRAINYARD_TASK_COUNT": str(order["count"]),
         "TRAINYARD_ATTEMPT_ID": attempt_id(order),
         "RAY_ADDRESS": order["ray_address"],
-        **({"TRAINYARD_MASTER_ADDR": order["master"]} if order.get("master") else {}),
+        **for_gang,
     }
 
 
 def _defaults(order: Order) -> dict[str, str]:
-    """Return variables that a command gets where its runtime_env, which its worker has, sets no
-    others.
-    """
-    found = {"OMP_NUM_THREADS": str(max(1, int(order["cpus"]))), "PYTHONUNBUFFERED": "1"}
+    """Return variables that a command gets unless its runtime_env, which its worker has, sets them."""
+    defaults = {"OMP_NUM_THREADS": str(max(1, int(order["cpus"]))), "PYTHONUNBUFFERED": "1"}
     declared = order["ray_environment"].get("env_vars", {})
-    return {name: value for name, value in found.items() if name not in declared}
+    return {name: value for name, value in defaults.items() if name not in declared}
 
 
 def _for_ray(order: Order) -> dict[str, str]:
-    """Return what makes a command that connects to Ray like one of `ray job submit --working-dir
-    --runtime-env`.
+    """Return variables that make the command a driver like one of `ray job submit --runtime-env`.
 
-    Ray reads it in `ray.init()`; its workers then have the job's files, packages and variables on
-    every node. What the program says to `ray.init(runtime_env=...)` comes on top, key by key,
-    instead of being refused.
+    Ray reads them in `ray.init()`; its workers then have the job's files, packages and variables on
+    every node. A program's `ray.init(runtime_env=...)` adds to them, key by key, instead of being
+    refused.
     """
     environment = dict(order["ray_environment"])
     variables = {**environment.get("env_vars", {}), **order["env"]}
@@ -220,18 +221,11 @@ def _for_ray(order: Order) -> dict[str, str]:
     return {"RAY_JOB_CONFIG_JSON_ENV_VAR": json.dumps(config), "RAY_OVERRIDE_JOB_RUNTIME_ENV": "1"}
 
 
-def _python_path(place: Workspace, *further: str | None) -> str:
-    """Return where Python looks first: the job's directory, as in what the command starts through
-    Ray.
-    """
-    return os.pathsep.join([str(place.directory), *filter(None, further)])
-
-
 def attempt_id(order: Order) -> str:
-    """Return what no other attempt anywhere has."""
+    """Return a name that no other attempt, of any run, has."""
     return f"{order['run']}:{order['task']}:{order['attempt']}"
 
 
 def _remove(root: Path) -> None:
-    with contextlib.suppress(OSError):  # `cluster.down` tries again, and says what it is
+    with contextlib.suppress(OSError):  # `cluster.down` tries again, and shows the error
         tree.remove(str(root))

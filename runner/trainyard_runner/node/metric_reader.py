@@ -1,4 +1,4 @@
-"""The watched metric of a task, read beside it from what its training writes, while that grows."""
+"""Reads the watched metric of a task from its training's files and output, while these grow."""
 
 from __future__ import annotations
 
@@ -9,15 +9,23 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainyard_runner.node import mlflow
 from trainyard_runner.node.growing import GrowingFile
 from trainyard_runner.wire import event_files, tree
 from trainyard_runner.wire.names import plain
 
-# Name, step if it is known, value, seconds since 1970.
-Point = tuple[str, float | None, float, float]
+
+class Point(NamedTuple):
+    """A value that a training wrote."""
+
+    name: str
+    step: float | None
+    value: float
+    seconds: float  # since 1970
+
+
 _LONGEST_LINE = 1024 * 1024
 # Names are only shown; a program may write any number, of any length.
 _LONGEST_NAME = 100
@@ -25,14 +33,12 @@ _MOST_NAMES = 1000
 
 
 class MetricReader:
-    """Reads one metric. What an attempt before left is passed over: made when that is restored."""
+    """Reads one metric; made once the former attempt's files are restored, and passes these over."""
 
     def __init__(
         self, watch: dict[str, Any], *, roots: list[Path], environment: Mapping[str, str]
     ) -> None:
-        """`roots` are the task's directory and its output directory; `environment` is the
-        task's.
-        """
+        """Find the files below `roots`, the task's and its output directory; `environment` is its."""
         self.names: set[str] = set()
         self._metric = plain(watch["metric"])
         self._values: list[list[float]] = []
@@ -40,26 +46,24 @@ class MetricReader:
         self._printed = _Printed(watch["step"])
         self._resources = contextlib.ExitStack()
 
-        kinds: dict[str, Callable[[], Callable[[], Iterable[Point]]]] = {
-            "tensorboard": lambda: _EventFiles(roots),
-            "stdout": lambda: self._printed,
-            "file": lambda: _TextFiles(roots, watch["path"], watch["step"]),
-            "mlflow": lambda: self._resources.enter_context(
-                mlflow.client(watch, roots[0], environment)
-            ),
-        }
-
-        names = ("tensorboard", "stdout") if watch["source"] == "auto" else (watch["source"],)
-        self._sources = [kinds[name]() for name in names]
+        self._sources: list[Callable[[], Iterable[Any]]] = []
+        if watch["source"] in ("tensorboard", "auto"):
+            self._sources.append(_EventFiles(roots))
+        if watch["source"] in ("stdout", "auto"):
+            self._sources.append(self._printed)
+        if watch["source"] == "file":
+            self._sources.append(_TextFiles(roots, watch["path"], watch["step"]))
+        if watch["source"] == "mlflow":
+            client = mlflow.client(watch, roots[0], environment)
+            self._sources.append(self._resources.enter_context(client))
 
     def feed(self, output: list[bytes]) -> None:
-        """Take what the task printed."""
+        """Take in output of the task."""
         if self._printed in self._sources:
             self._printed.chunks.extend(output)
 
     def new(self) -> list[list[float]]:
-        """Return the values since the last time: [step, value, seconds since 1970] each; of a large
-        file, some.
+        """Return new values: [step, value, seconds since 1970] each; large files piece by piece.
 
         Raises OSError or ValueError when they cannot be read now.
         """
@@ -68,18 +72,21 @@ class MetricReader:
                 if len(self.names) < _MOST_NAMES:
                     self.names.add(name[:_LONGEST_NAME])
                 if plain(name) == self._metric:
-                    self._values.append([self._count if step is None else step, value, seconds])
+                    number = self._count if step is None else step
+                    self._values.append([number, value, seconds])
                     self._count += 1
             if self._values:
-                self._sources = [source]  # what the others say of it is the same once more
+                # The other sources have the same values.
+                self._sources = [source]
                 break
+
         values = self._values
         self._values = []
         return values
 
     @property
     def has_more(self) -> bool:
-        """Say whether there is more to be read already: very large files are read in pieces."""
+        """Return whether a file has more to be read already: very large ones are read in pieces."""
         return any(isinstance(source, _TextFiles) and source.has_more for source in self._sources)
 
     def close(self) -> None:
@@ -87,42 +94,44 @@ class MetricReader:
 
 
 class _EventFiles:
-    """TensorBoard's files below directories; where a run.json says which run it is (Isaac Lab), the
-    latest run's.
-    """
+    """TensorBoard's files below directories; the latest run's where runs have a run.json (Isaac Lab)."""
 
     def __init__(self, roots: list[Path]) -> None:
         self._roots = roots
         self._offsets = {path: path.stat().st_size for path in self._find()}
 
     def __call__(self) -> Iterator[Point]:
+        for path in self._files():
+            with path.open("rb") as file:
+                file.seek(self._offsets.get(path, 0))
+                for tag, step, value, seconds in event_files.scalars(file):
+                    yield Point(tag, step, value, seconds)
+                self._offsets[path] = file.tell()
+
+    def _files(self) -> list[Path]:
         found = self._find()
         files = [path for path in found if ".tfevents." in path.name]
         runs = [path for path in found if path.name == "run.json" and path not in self._offsets]
-        if runs:
-            latest = max(runs, key=lambda path: path.stat().st_mtime).parent
-        else:
-            latest = Path("/")
-        for path in [path for path in files if path.is_relative_to(latest)] or files:
-            with path.open("rb") as file:
-                file.seek(self._offsets.get(path, 0))
-                yield from event_files.scalars(file)
-                self._offsets[path] = file.tell()
+        if not runs:
+            return files
+        latest = max(runs, key=lambda path: path.stat().st_mtime).parent
+        return [path for path in files if path.is_relative_to(latest)] or files
 
     def _find(self) -> list[Path]:
-        names = [(root, name) for root in self._roots for name in tree.files(str(root))]
-        return sorted(
-            root / name for root, name in names if ".tfevents." in name or name.endswith("run.json")
-        )
+        found = []
+        for root in self._roots:
+            for name in tree.files(str(root)):
+                if ".tfevents." in name or name.endswith("run.json"):
+                    found.append(root / name)
+        return sorted(found)
 
 
 class _Printed:
-    """JSON lines among what a task prints."""
+    """JSON lines in a task's output."""
 
     def __init__(self, step: str) -> None:
-        self.chunks: deque[bytes] = deque(
-            maxlen=64
-        )  # of who prints faster than can be read, lines are lost
+        # Full if the task prints faster than this is read: then lines are lost.
+        self.chunks: deque[bytes] = deque(maxlen=64)
         self._rest = b""
         self._step = step
 
@@ -135,9 +144,7 @@ class _Printed:
 
 
 class _TextFiles:
-    """JSON lines or CSV with a header; the name may be a pattern: a logger that makes a directory
-    of each run.
-    """
+    """JSON lines or CSV with a header; the name may be a pattern, as loggers make a directory a run."""
 
     def __init__(self, roots: list[Path], pattern: str, step: str) -> None:
         self._roots = roots
@@ -155,8 +162,13 @@ class _TextFiles:
         for path in self._paths():
             file = self._files.setdefault(path, GrowingFile(path))
             lines = file.new()
-            is_json = file.first.lstrip().startswith(b"{")
-            for row in map(_json_row, lines) if is_json else _csv_rows([file.first, *lines]):
+            rows: Iterable[Mapping[str, Any]]
+            if file.first.lstrip().startswith(b"{"):
+                rows = map(_json_row, lines)
+            else:
+                table = [line.decode("utf-8", "replace") for line in [file.first, *lines]]
+                rows = csv.DictReader(table)
+            for row in rows:
                 yield from _points(row, self._step)
 
     def _paths(self) -> list[Path]:
@@ -166,15 +178,10 @@ class _TextFiles:
 
 
 def _json_row(line: bytes) -> dict[str, Any]:
-    with contextlib.suppress(ValueError, RecursionError):
-        if line.lstrip().startswith(b"{"):
+    if line.lstrip().startswith(b"{"):
+        with contextlib.suppress(ValueError, RecursionError):
             return dict(json.loads(line))
-        return {}
     return {}
-
-
-def _csv_rows(lines: list[bytes]) -> Iterator[dict[str, Any]]:
-    return csv.DictReader(line.decode("utf-8", "replace") for line in lines)
 
 
 def _points(row: Mapping[str, Any], step: str) -> Iterator[Point]:
@@ -183,5 +190,7 @@ def _points(row: Mapping[str, Any], step: str) -> Iterator[Point]:
         if not isinstance(value, bool):
             with contextlib.suppress(TypeError, ValueError, OverflowError):
                 numbers[name] = float(value)
+
     at = numbers.pop(step, None)
-    yield from ((name, at, value, time.time()) for name, value in numbers.items())
+    for name, number in numbers.items():
+        yield Point(name, at, number, time.time())
