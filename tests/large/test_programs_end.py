@@ -100,11 +100,8 @@ def printed(lab: Yard, run: str) -> str:
 def assert_nothing_stays(lab: Yard) -> None:
     """No actor, no placement group, and room for a run that wants it."""
     with RayApi(lab.address(), lab.token()) as ray:
-        for kind, key, dead in (
-            ("actors", "state", "DEAD"),
-            ("placement_groups", "state", "REMOVED"),
-        ):
-            rows = ray.living(kind, key, dead, lambda answer: answer["data"]["result"]["result"])
+        for kind, dead in (("actors", "DEAD"), ("placement_groups", "REMOVED")):
+            rows = ray.living(kind, dead, lambda answer: answer["data"]["result"]["result"])
             assert [
                 row for row in rows if row.get("ray_namespace") != "SUPERVISOR_ACTOR_RAY_NAMESPACE"
             ] == []

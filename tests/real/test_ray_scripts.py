@@ -123,9 +123,7 @@ def runner_of(yard: Yard, run: str) -> psutil.Process:
 def living(yard: Yard) -> int:
     """Return how many of the program's actors Ray has."""
     with RayApi(yard.address(), yard.token()) as ray:
-        rows = ray.living(
-            "actors", "state", "DEAD", lambda answer: answer["data"]["result"]["result"]
-        )
+        rows = ray.living("actors", "DEAD", lambda answer: answer["data"]["result"]["result"])
     return sum(row["class_name"] == "Kept" for row in rows)
 
 

@@ -18,12 +18,12 @@ from tests.bed.engine import BedEngine
 from tests.bed.hosts import Host
 from tests.bed.places import need
 from tests.bed.programs import missing
-from trainyard.errors import NotReadyError, TrainyardError
+from trainyard.errors import NotReadyError
 from trainyard.seams.forwarding import last_error
 from trainyard.seams.ssh import forward
 from trainyard.seams.ssh.connection import Connection
 from trainyard.seams.ssh.login import HostError
-from trainyard.seams.ssh.many import side_by_side
+from trainyard.seams.ssh.many import gather
 
 OTHER_PORT = 2222
 
@@ -82,12 +82,10 @@ def test_more_commands_than_sshd_lets_one_connection_have_run_side_by_side(
 ) -> None:
     host = to(two[0].ssh, home)
     words = [str(number) for number in range(30)]
-    found = list(
-        side_by_side(
-            words, lambda word: host.run(["sh", "-c", f"sleep 1; echo {word}"]).stdout.strip()
-        )
+    results, errors = gather(
+        words, lambda word: host.run(["sh", "-c", f"sleep 1; echo {word}"]).stdout.strip()
     )
-    assert sorted(str(one.result) for one in found) == sorted(words)
+    assert (list(results.values()), errors) == (words, {})
 
 
 def test_sudo_works_without_a_password_and_with_one_and_says_that_it_lacks_one(
@@ -235,13 +233,9 @@ def test_one_hosts_failure_is_that_hosts(two: list[Host], home: Path) -> None:
         f"{two[1].ssh}:{OTHER_PORT}",
     ]
 
-    found = {
-        one.host: one
-        for one in side_by_side(named, lambda host: to(host, home).run(["hostname"]).stdout)
-    }
-    assert [found[name].result for name in (named[0], named[3])] == ["host-1\n", "host-2\n"]
-    errors = [found[name].error for name in named[1:3]]
-    assert [one.what for one in errors if isinstance(one, TrainyardError)] == [
+    results, errors = gather(named, lambda host: to(host, home).run(["hostname"]).stdout)
+    assert results == {named[0]: "host-1\n", named[3]: "host-2\n"}
+    assert [errors[name].what for name in named[1:3]] == [
         f"{two[0].ip} cannot be reached by SSH on port 1",
         "the name no-such-host.invalid cannot be looked up",
     ]

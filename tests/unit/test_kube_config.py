@@ -107,5 +107,5 @@ def test_a_user_who_acts_as_somebody_else_is_refused_instead_of_acting_with_all_
     tmp_path: Path,
 ) -> None:
     file = kubeconfig(tmp_path / "config", "lab", current="lab", token="s3cret", **{"as": "intern"})
-    what = "user lab of the kubeconfig acts as somebody else (`as`), which Trainyard cannot"
+    what = "user lab of the kubeconfig acts as another user (`as`), which Trainyard cannot"
     assert refusal(tmp_path, file)[:2] == [what, f"  at {file}"]

@@ -33,7 +33,7 @@ def test_a_right_that_is_missing_is_named_with_verb_kind_namespace_and_user() ->
     assert refused(403, f'{FORBIDDEN} in the namespace "team"').lines() == [
         'Kubernetes does not let user me get pods/log in the namespace "team"',
         f"  at {CREATE}: https://192.0.2.1:6443 (context lab)",
-        "  -> Ask whoever runs the cluster for a role that may get pods/log.",
+        "  -> Ask the cluster's administrator for a role that may get pods/log.",
     ]
 
 

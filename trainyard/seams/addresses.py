@@ -15,9 +15,7 @@ ANY = ("0.0.0.0", "::")  # noqa: S104 (compared with, not listened on)
 
 
 def resolve(host: str) -> tuple[str, ...]:
-    """Return the IP addresses of a host name, or the address itself; none if nobody knows the
-    name.
-    """
+    """Return the IP addresses of a host name, or the address itself; none for an unknown name."""
     try:
         entries = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError:
@@ -27,9 +25,9 @@ def resolve(host: str) -> tuple[str, ...]:
 
 def outgoing(host: str) -> str:
     """Return the address of this machine from which an IP address is reached; nothing is sent."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as plain:
-        plain.connect((host, 9))
-        return str(plain.getsockname()[0])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((host, 9))
+        return str(probe.getsockname()[0])
 
 
 def is_loopback(host: str) -> bool:
@@ -40,9 +38,7 @@ def is_loopback(host: str) -> bool:
 
 
 def proxy_of(url: str) -> str:
-    """Return the proxy that the environment names for an address, without the login to it; "" where
-    it is reached.
-    """
+    """Return the environment's proxy for a URL, without the proxy's login; "" without a proxy."""
     parts = urlsplit(url)
     proxies = urllib.request.getproxies()
     proxy = proxies.get(parts.scheme) or proxies.get("all") or ""
@@ -63,25 +59,23 @@ def is_free(address: str, port: int) -> bool:
 
 
 def answers(address: str, port: int, *, ca: str = "") -> bool:
-    """Say whether somebody accepts connections there, on this machine or another; with `ca`, whom
-    that one knows.
-    """
+    """Say whether an address accepts connections; with `ca`, with a certificate of that CA."""
     try:
-        with socket.create_connection((address, port), timeout=CONNECT_SECONDS) as plain:
+        with socket.create_connection((address, port), timeout=CONNECT_SECONDS) as connection:
             if ca:
                 context = ssl.create_default_context(cadata=ca)
-                # MicroK8s' addresses change; its older CAs lack what Python 3.13 asks of one
+                # MicroK8s' addresses change; its older CAs lack what Python 3.13 requires
                 # (microk8s#4864).
                 context.check_hostname = False
                 context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-                context.wrap_socket(plain).close()
+                context.wrap_socket(connection).close()
             return True
     except OSError:
         return False
 
 
 def keep_alive(connection: socket.socket) -> None:
-    """Have the system notice within half a minute that the other side went without a word."""
+    """Have the system notice within half a minute that the other side is gone without a word."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     # macOS knows the first of these as TCP_KEEPALIVE.
@@ -101,11 +95,12 @@ def _bind(address: str, port: int) -> int:
         family = socket.AF_INET6
     else:
         family = socket.AF_INET
-    with socket.socket(family) as tried:
+
+    with socket.socket(family) as probe:
         # As Docker does: connections that have just ended keep no port.
-        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            tried.bind((address, port))
+            probe.bind((address, port))
         except OSError as error:
             return error.errno or errno.EINVAL
     return 0

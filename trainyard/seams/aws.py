@@ -1,10 +1,11 @@
-"""AWS, asked through boto3: answers as it gives them, every refusal as one of our errors."""
+"""AWS through boto3: answers unchanged, every rejection as one of Trainyard's errors."""
 
 from __future__ import annotations
 
 import ipaddress
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,7 +18,7 @@ from trainyard.errors import OutsideError, PrerequisiteError, TrainyardError
 if TYPE_CHECKING:
     from botocore.config import Config
 
-# botocore waits longer from try to try; what is throttled is tried again within that.
+# botocore's pauses grow from attempt to attempt; throttled calls are retried within these.
 TRIES = 6
 CONNECT_SECONDS = 10
 ANSWER_SECONDS = 60
@@ -40,9 +41,8 @@ REFUSALS = (
     Rule(
         "NoCredentials|PartialCredentials|CredentialRetrieval|ConfigNotFound",
         "there are no AWS credentials for {who}",
-        "As for the AWS command line: aws configure, aws sso login, AWS_PROFILE. Try: aws sts "
-        "get-caller-identity"
-        "{profile}",
+        "As for the AWS command line: aws configure, aws sso login, AWS_PROFILE. "
+        "Try: aws sts get-caller-identity{profile}",
         error=PrerequisiteError,
     ),
     Rule(
@@ -60,20 +60,20 @@ REFUSALS = (
     Rule(
         "AuthFailure|InvalidClientTokenId|SignatureDoesNotMatch|UnrecognizedClient|InvalidAccessKeyId",
         "AWS does not accept the credentials of {who}",
-        "Are they right, and is the clock of this machine? Try: aws sts "
-        "get-caller-identity{profile}",
+        "Are they right, and is the clock of this machine? "
+        "Try: aws sts get-caller-identity{profile}",
         error=PrerequisiteError,
     ),
     Rule(
         "UnauthorizedOperation|AccessDenied",
         "AWS does not allow {who} to {action}",
-        "Whoever administers the account can: the IAM permission is {action}.",
+        "The account's administrator can allow it: the IAM permission is {action}.",
         error=PrerequisiteError,
     ),
     Rule(
         "OptInRequired|PendingVerification|SubscriptionRequired",
         "the AWS account may not use {service} (yet)",
-        "Whoever administers the account can enable it; a new account may have to wait.",
+        "The account's administrator can enable it; a new account may have to wait.",
         error=PrerequisiteError,
     ),
     Rule(
@@ -102,16 +102,16 @@ REFUSALS = (
 
 
 class AwsError(OutsideError):
-    """AWS refused; `code` is its word for it, such as InvalidGroup.NotFound."""
+    """AWS rejected a call; `code` is AWS's name of the error, such as InvalidGroup.NotFound."""
 
     code = ""
 
 
 class Aws:
-    """An account and a region. Nothing is asked before the first call; threads may share it.
+    """An account and a region. Nothing is sent before the first call; threads may share it.
 
-    Every call raises PrerequisiteError without boto3, credentials or rights, AwsError for whatever
-    else is refused.
+    Every call raises PrerequisiteError without boto3, credentials or rights, and AwsError for any
+    other rejection.
     """
 
     def __init__(
@@ -125,8 +125,9 @@ class Aws:
 
     @property
     def region(self) -> str:
-        """Return the region, of the file, the environment or the profile. Raises PrerequisiteError
-        without any.
+        """Return the region of the file, the environment or the profile.
+
+        Raises PrerequisiteError without any.
         """
         if self._region is None:
             self._client("ec2")
@@ -135,27 +136,20 @@ class Aws:
 
     @cached_property
     def caller(self) -> Mapping[str, Any]:
-        """Return whose credentials these are: Account, Arn; asked once."""
+        """Return the owner of the credentials: Account, Arn; asked once."""
         return self.call("sts", "get_caller_identity")
 
     def call(
         self, service: str, operation: str, *, region: str | None = None, **arguments: Any
     ) -> dict[str, Any]:
-        """Ask, or change: call("ec2", "describe_images", ImageIds=[...])."""
-        client = self._client(service, region)
-        from botocore.exceptions import BotoCoreError, ClientError
-        from botocore.parsers import ResponseParserError
-
-        try:
-            answer = getattr(client, operation)(**arguments)
-        except (BotoCoreError, ClientError, ResponseParserError) as error:
-            raise self._error(error, service, operation, region) from error
-        return cast("dict[str, Any]", answer)
+        """Call an operation: call("ec2", "describe_images", ImageIds=[...])."""
+        with self._asking(service, operation, region) as client:
+            return cast("dict[str, Any]", getattr(client, operation)(**arguments))
 
     def find(
         self, service: str, operation: str, *, region: str | None = None, **arguments: Any
     ) -> dict[str, Any]:
-        """Ask about one thing by its name or id; {} if there is none."""
+        """Return the answer about one thing, by its name or id; {} if it does not exist."""
         try:
             return self.call(service, operation, region=region, **arguments)
         except AwsError as error:
@@ -166,50 +160,53 @@ class Aws:
     def pages(
         self, service: str, operation: str, key: str, *, region: str | None = None, **arguments: Any
     ) -> list[dict[str, Any]]:
-        """Ask for a list that may come in many pages, and return all that stands under `key`."""
-        client = self._client(service, region)
-        from botocore.exceptions import BotoCoreError, ClientError
-        from botocore.parsers import ResponseParserError
-
-        try:
+        """Return the entries under `key` from all pages of an answer."""
+        with self._asking(service, operation, region) as client:
             if not client.can_paginate(operation):
                 return list(getattr(client, operation)(**arguments)[key])
-            return [
-                entry
-                for page in client.get_paginator(operation).paginate(**arguments)
-                for entry in page[key]
-            ]
-        except (BotoCoreError, ClientError, ResponseParserError) as error:
-            raise self._error(error, service, operation, region) from error
+
+            entries: list[dict[str, Any]] = []
+            for page in client.get_paginator(operation).paginate(**arguments):
+                entries += page[key]
+            return entries
 
     def described(
         self,
-        what: str,
+        kind: str,
         only: Mapping[str, Iterable[str]] | None = None,
         *,
         region: str | None = None,
         **arguments: Any,
     ) -> list[dict[str, Any]]:
-        """Return EC2's objects of a kind, such as "key_pairs", that pass these filters."""
+        """Return EC2's objects of a kind, such as "key_pairs", that pass the filters `only`."""
         arguments["Filters"] = [
             {"Name": name, "Values": sorted(values)} for name, values in (only or {}).items()
         ]
-        if what == "instances":
+        if kind == "instances":
             key = "Reservations"
         else:
-            key = what.title().replace("_", "")
-        return self.pages("ec2", f"describe_{what}", key, region=region, **arguments)
+            key = kind.title().replace("_", "")
+        return self.pages("ec2", f"describe_{kind}", key, region=region, **arguments)
 
     def instances(
         self, tags: Mapping[str, str], *, region: str | None = None
     ) -> list[dict[str, Any]]:
-        """Return the instances that carry all these tags, in every state; the value "*" stands for
-        any.
-        """
-        found = self.described(
-            "instances", {f"tag:{name}": [value] for name, value in tags.items()}, region=region
-        )
-        return [instance for reservation in found for instance in reservation["Instances"]]
+        """Return the instances with all these tags, in every state; the value "*" matches any."""
+        filters = {f"tag:{name}": [value] for name, value in tags.items()}
+        reservations = self.described("instances", filters, region=region)
+        return [instance for reservation in reservations for instance in reservation["Instances"]]
+
+    @contextmanager
+    def _asking(self, service: str, operation: str, region: str | None) -> Iterator[Any]:
+        """Yield a service's client; botocore's errors become Trainyard's."""
+        client = self._client(service, region)
+        from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.parsers import ResponseParserError
+
+        try:
+            yield client
+        except (BotoCoreError, ClientError, ResponseParserError) as error:
+            raise self._error(error, service, operation, region) from error
 
     def _client(self, service: str, region: str | None = None) -> Any:
         try:
@@ -219,12 +216,13 @@ class Aws:
         except ImportError as error:
             raise PrerequisiteError(
                 "boto3, with which AWS is asked, is not installed",
-                hint=f"Install it: {versions.installing('ec2')}; for ECR alone: "
-                f"{versions.installing('aws')}",
+                hint=f"Install it: {versions.installing('ec2')}; "
+                f"for ECR alone: {versions.installing('aws')}",
             ) from error
 
+        region = region or self._region
+        key = (service, region)
         with self._lock:
-            key = service, region or self._region
             try:
                 if self._session is None:
                     self._session = boto3.session.Session(
@@ -232,11 +230,10 @@ class Aws:
                     )
                 if key not in self._clients:
                     self._clients[key] = self._session.client(
-                        service, region_name=key[1], config=_config(Config)
+                        service, region_name=region, config=_config(Config)
                     )
             except (BotoCoreError, ValueError) as error:
                 raise self._error(error, service, "", region) from error
-
             return self._clients[key]
 
     def _error(
@@ -245,31 +242,30 @@ class Aws:
         detail = getattr(error, "response", {}).get("Error", {})
         code = str(detail.get("Code", ""))
         words = {
-            "who": f"profile {self.profile}" if self.profile else "this user",
-            "profile": f" --profile {self.profile}" if self.profile else "",
+            "who": "this user",
+            "profile": "",
             "region": region or self._region or "(none)",
             "service": service,
             "action": f"{service}:{operation.title().replace('_', '')}",
         }
+        if self.profile:
+            words["who"] = f"profile {self.profile}"
+            words["profile"] = f" --profile {self.profile}"
 
         text = f"{type(error).__name__} {code}: {detail.get('Message', error)}"
         # The last rule fits everything.
         cause = cast(Diagnosis, explain(text, REFUSALS, **words))
-        made = cause.error(
-            cause.message, where=cause.raw.removeprefix("ClientError "), hint=cause.hint
-        )
+        where = cause.raw.removeprefix("ClientError ")
+        if cause.error is not OutsideError:
+            return cause.error(cause.message, where=where, hint=cause.hint)
 
-        if cause.error is OutsideError:
-            made = AwsError(made.what, where=made.where, hint=made.hint)
-            made.code = code
-
-        return made
+        rejection = AwsError(cause.message, where=where, hint=cause.hint)
+        rejection.code = code
+        return rejection
 
 
 def caller_address() -> str:
-    """Return the address by which the internet sees this machine. Raises OutsideError where nobody
-    says.
-    """
+    """Return this machine's address as the internet sees it. Raises OutsideError if unknown."""
     try:
         answer = httpx.get(WHO_AM_I, timeout=CONNECT_SECONDS).raise_for_status()
         return str(ipaddress.IPv4Address(answer.text.strip()))

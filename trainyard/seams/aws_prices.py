@@ -1,4 +1,4 @@
-"""What AWS asks for things, as its own price list says (AWS Price List Query API)."""
+"""Prices of AWS's own price list (AWS Price List Query API)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from trainyard.errors import TrainyardError
 from trainyard.seams.aws import Aws
 
-# The API answers about all regions, in few of them.
+# The API serves the prices of all regions, from few of them.
 _REGION = "us-east-1"
 _ON_DEMAND = {
     "operatingSystem": "Linux",
@@ -19,22 +19,25 @@ _ON_DEMAND = {
 
 
 def hourly(aws: Aws, region: str, types: Sequence[str]) -> float | None:
-    """Return what instances of these types cost an hour on demand, in USD; None if one of the
-    prices is not known.
-    """
-    prices = {
-        name: _price(aws, region, instanceType=name, **_ON_DEMAND) for name in dict.fromkeys(types)
-    }
-    known = [price for name in types if (price := prices[name]) is not None]
-    if types and len(known) == len(types):
-        return sum(known)
-    return None
+    """Return the price of such instances for an hour on demand, in USD; None if one is unknown."""
+    if not types:
+        return None
+
+    prices = {}
+    for name in dict.fromkeys(types):
+        price = _price(aws, region, instanceType=name, **_ON_DEMAND)
+        if price is None:
+            return None
+        prices[name] = price
+    return sum(prices[name] for name in types)
 
 
 def monthly(aws: Aws, region: str, gibibytes: int, kind: str) -> float | None:
-    """Return what a volume costs a month, in USD, by its size alone; None if nobody says."""
+    """Return the price of a volume for a month, in USD, by its size alone; None if unknown."""
     price = _price(aws, region, productFamily="Storage", volumeApiName=kind)
-    return None if price is None else price * gibibytes
+    if price is None:
+        return None
+    return price * gibibytes
 
 
 def _price(aws: Aws, region: str, **product: str) -> float | None:
@@ -43,21 +46,16 @@ def _price(aws: Aws, region: str, **product: str) -> float | None:
         {"Type": "TERM_MATCH", "Field": key, "Value": value} for key, value in fields.items()
     ]
     try:
-        found = aws.call(
+        products = aws.call(
             "pricing", "get_products", region=_REGION, ServiceCode="AmazonEC2", Filters=filters
         )
-        terms = []
-
-        for entry in found["PriceList"]:
-            for term in json.loads(entry)["terms"]["OnDemand"].values():
-                terms.append(term)
-
         prices = []
-        for term in terms:
-            for part in term["priceDimensions"].values():
-                prices.append(float(part["pricePerUnit"]["USD"]))
+        for product_text in products["PriceList"]:
+            for term in json.loads(product_text)["terms"]["OnDemand"].values():
+                for part in term["priceDimensions"].values():
+                    prices.append(float(part["pricePerUnit"]["USD"]))
     except (TrainyardError, KeyError):
-        # A price is never worth an error: few may ask for them.
+        # A price is never worth an error: few users may ask for them.
         return None
 
     return max(prices, default=None)

@@ -17,40 +17,33 @@ _ADDRESS = re.compile(
 
 
 def region(address: str) -> str:
-    """Return the region of a registry of Amazon's, "" for any other registry."""
+    """Return the region of one of Amazon's registries, "" for any other registry."""
     named = _ADDRESS.fullmatch(address)
     return named["region"] if named else ""
 
 
 def login(address: str, environ: Mapping[str, str]) -> Login:
-    """Return a fresh login: it is asked for at every push and pull, so it is never the one that
-    expired.
+    """Return a fresh login, asked for at every push and pull: it has never expired.
 
     Raises PrerequisiteError without boto3, AWS credentials or rights, OutsideError when AWS
     refuses.
     """
     answer = _aws(address, environ).call("ecr", "get_authorization_token")
-    user, _, password = (
-        base64.b64decode(answer["authorizationData"][0]["authorizationToken"])
-        .decode()
-        .partition(":")
-    )
+    token = answer["authorizationData"][0]["authorizationToken"]
+    user, _, password = base64.b64decode(token).decode().partition(":")
     return Login("AWS ECR", user, password)
 
 
 def has_repository(address: str, name: str, environ: Mapping[str, str]) -> bool:
     """Say whether a repository exists, in the account that the address names."""
-    return bool(
-        _aws(address, environ).find(
-            "ecr", "describe_repositories", repositoryNames=[name], **_account(address)
-        )
+    repositories = _aws(address, environ).find(
+        "ecr", "describe_repositories", repositoryNames=[name], **_account(address)
     )
+    return bool(repositories)
 
 
 def make_repository(address: str, name: str, environ: Mapping[str, str]) -> None:
-    """Make a repository, in the account that the address names; one that is there already is
-    fine.
-    """
+    """Make a repository in the account that the address names; an existing one is fine."""
     try:
         _aws(address, environ).call(
             "ecr", "create_repository", repositoryName=name, **_account(address)

@@ -1,7 +1,7 @@
 """Ports and sockets of this machine that lead elsewhere, for as long as this process lives.
 
-Each connection to one is served by a thread of its own. One that leads nowhere is closed at once,
-which clients understand sooner than silence, and `last_error` says why.
+Each connection to one is served by a thread of its own. A connection that cannot be served is
+closed at once, which clients understand sooner than silence, and `last_error` says why.
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ _lock = threading.Lock()
 
 
 def shared(key: Hashable, make: Callable[[], Forward]) -> Forward:
-    """Return the forward of that key, made if there is none yet: the same question has the same
-    answer.
-    """
+    """Return the forward of that key; made if there is none yet."""
     with _lock:
         if key not in _forwards:
             _forwards[key] = make()
@@ -31,9 +29,7 @@ def shared(key: Hashable, make: Callable[[], Forward]) -> Forward:
 
 
 def last_error(address: object) -> str:
-    """Say why the newest connection to a forward, by its port or path, came to nothing; "" if it
-    did not.
-    """
+    """Say why the newest connection to a forward (port or path) failed; "" if it did not."""
     with _lock:
         for forward in _forwards.values():
             if forward.address == address:
@@ -46,9 +42,7 @@ def loopback() -> socket.socket:
 
 
 class Forward:
-    """A listener, and what serves one connection to it: it returns, or raises, why that came to
-    nothing.
-    """
+    """A listener; `serve` handles one connection, and returns or raises why it failed."""
 
     def __init__(self, listener: socket.socket, serve: Callable[[socket.socket], str]) -> None:
         self.last_error = ""
@@ -70,5 +64,5 @@ class Forward:
             except TrainyardError as error:
                 self.last_error = error.what
             except Exception as error:
-                # Nobody else would hear of it.
+                # The thread has no other place to report it.
                 self.last_error = f"the connection broke: {error}"

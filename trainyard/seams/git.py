@@ -1,4 +1,4 @@
-"""Ask git which revision a directory is at."""
+"""Which revision a directory is at, as git says."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ _SECONDS = 10.0
 
 
 def revision(directory: Path) -> dict[str, Any] | None:
-    """Return {"revision", "dirty"} of the repository that holds a directory, or None outside of one
-    or without git.
-    """
+    """Return {"revision", "dirty"} of a directory's repository; None without one or without git."""
     head = _git(directory, "rev-parse", "HEAD")
     changed = _git(directory, "status", "--porcelain", "--untracked-files=normal")
     if head is None or changed is None:
@@ -21,16 +19,15 @@ def revision(directory: Path) -> dict[str, Any] | None:
 
 
 def top(directory: Path) -> Path | None:
-    """Return the top of the repository that holds a directory, or None outside of one or without
-    git.
-    """
-    found = _git(directory, "rev-parse", "--show-toplevel")
-    return None if found is None else Path(found)
+    """Return the top of a directory's repository; None outside of one or without git."""
+    path = _git(directory, "rev-parse", "--show-toplevel")
+    if path is None:
+        return None
+    return Path(path)
 
 
 def described(directory: Path) -> str | None:
-    """Return what tools that take a version from git take it from: the nearest tag, the commit, and
-    changes.
+    """Return the version that tools derive from git: the nearest tag, the commit, and changes.
 
     None outside of a repository, without git, and before the first commit.
     """
@@ -38,9 +35,7 @@ def described(directory: Path) -> str | None:
 
 
 def changed(top: Path) -> tuple[str, ...]:
-    """Return the tracked files of a repository that differ from its last commit, also those that
-    are gone.
-    """
+    """Return the tracked files that differ from the last commit, also removed ones."""
     names = _git(top, "diff", "--name-only", "--no-renames", "-z", "HEAD") or ""
     return tuple(filter(None, names.split("\0")))
 

@@ -1,7 +1,7 @@
-"""Helm: what a chart defines, which release there is, and a release made or removed.
+"""Helm: a chart's CRDs, the state of a release, and a release installed or removed.
 
-`--wait` is never used: what is ready is asked of Kubernetes itself. Values travel through stdin,
-and never in argv.
+`--wait` is never used: Kubernetes itself is asked for readiness. Values travel through stdin, and
+never in argv.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from typing import Any
 
 import yaml
 
-from trainyard.errors import OutsideError, PrerequisiteError
+from trainyard.errors import OutsideError, PrerequisiteError, TrainyardError
 from trainyard.seams import programs
 from trainyard.seams.kube.types import Object
 
 INSTALL = (
     "Install Helm 3 (helm.sh/docs/intro/install), or have the KubeRay operator installed "
-    "by somebody who has it."
+    "by an administrator."
 )
 UNREACHABLE = (
     "If this machine does not reach that repository: `helm pull` the chart on one that does, and "
-    "name the directory or "
-    ".tgz in the cluster file (kuberay.operator.chart); or a mirror (kuberay.operator.repository)."
+    "name the directory or .tgz in the cluster file (kuberay.operator.chart); or a mirror "
+    "(kuberay.operator.repository)."
 )
-# What Go's HTTP client says of a server that cannot be had.
+# Texts of Go's HTTP client about a server that does not answer.
 _SILENT = ("no such host", "connection refused", "i/o timeout", "unreachable", "x509:")
 # A chart of a repository elsewhere is fetched first; without --wait the rest takes seconds.
 SECONDS = 180.0
@@ -36,9 +36,7 @@ _SAFE = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart: a directory or archive here, or a name in a repository (https://..., oci://...) with
-    its version.
-    """
+    """A chart: a path here, or a name in a repository (https://..., oci://...) with its version."""
 
     name: str
     repository: str | None = None
@@ -46,10 +44,11 @@ class Chart:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """Return what stands for it on Helm's command line."""
-        version = ("--version", self.version) if self.version else ()
+        """Return the words for it on Helm's command line."""
         if self.repository is None:
             return (self.name,)
+
+        version = ("--version", self.version) if self.version else ()
         if self.repository.startswith("oci://"):
             return (f"{self.repository.rstrip('/')}/{self.name}", *version)
         return (self.name, "--repo", self.repository, *version)
@@ -57,9 +56,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Release:
-    """A release as Helm knows it: `status` is deployed, pending-install, failed, ...; `description`
-    is who made it.
-    """
+    """A release: `status` is deployed, pending-install, failed, ...; `description` its maker."""
 
     status: str
     description: str
@@ -74,27 +71,26 @@ class Helm:
     context: str
 
     def crds(self, chart: Chart) -> list[Object]:
-        """Return the CRDs that a chart brings; nothing of Kubernetes is asked."""
+        """Return the CRDs that a chart brings; nothing is asked of Kubernetes."""
         output = self._run(["show", "crds", *chart.arguments], doing=f"read the chart {chart.name}")
-        documents = yaml.load_all(output, Loader=_SAFE)
-        return [
-            each for each in documents if each and each.get("kind") == "CustomResourceDefinition"
-        ]
+        crds = []
+        for document in yaml.load_all(output, Loader=_SAFE):
+            if document and document.get("kind") == "CustomResourceDefinition":
+                crds.append(document)
+        return crds
 
     def release(self, name: str, namespace: str) -> Release | None:
-        """Return a release, None if there is none of that name; one that was uninstalled is
-        none.
-        """
+        """Return a release, None if there is none of that name or it was uninstalled."""
         command = ["status", name, *self._in(namespace), "--output", "json"]
         output = self._run(
             command, doing=f"ask for the release {name}", unless="release: not found"
         )
         # Plugins and libraries print lines of their own before it.
         start = output.find("{")
-        if start >= 0:
-            info = json.loads(output[start:])["info"]
-        else:
-            info = {}
+        if start < 0:
+            return None
+
+        info = json.loads(output[start:])["info"]
         if not info or info["status"] in ("uninstalled", "uninstalling"):
             return None
         return Release(info["status"], str(info.get("description", "")))
@@ -108,18 +104,9 @@ class Helm:
         *,
         description: str,
     ) -> None:
-        """Install or upgrade a release in a namespace that is there; its CRDs are left to the
-        caller.
-        """
-        command = [
-            "upgrade",
-            name,
-            *chart.arguments,
-            "--install",
-            "--skip-crds",
-            *self._in(namespace),
-        ]
-        command += ["--description", description, "--values", "-"]
+        """Install or upgrade a release in an existing namespace; the caller applies its CRDs."""
+        command = ["upgrade", name, *chart.arguments, "--install", "--skip-crds"]
+        command += [*self._in(namespace), "--description", description, "--values", "-"]
         self._run(command, doing=f"install {name}", stdin=json.dumps(dict(values)))
 
     def uninstall(self, name: str, namespace: str) -> None:
@@ -131,25 +118,26 @@ class Helm:
     def _run(
         self, arguments: Sequence[str], *, doing: str, stdin: str = "", unless: str = ""
     ) -> str:
-        """Return what Helm printed without its warnings, "" where it failed with words that are no
-        failure to us.
-        """
+        """Return Helm's output without warnings; "" where it fails with the text `unless`."""
         helm = programs.find("helm", self.environ, hint=INSTALL)
         lines: list[str] = []
         env = {**self.environ, "KUBECONFIG": self.kubeconfig}
         ended = programs.run(
             [helm, *arguments], env=env, stdin=stdin.encode(), on_line=lines.append, seconds=SECONDS
         )
-        output = "\n".join(
-            line for line in lines if not line.startswith(("WARNING:", "W0", "W1", "I0", "I1"))
-        )
-
+        warnings = ("WARNING:", "W0", "W1", "I0", "I1")
+        output = "\n".join(line for line in lines if not line.startswith(warnings))
         if ended.code == 0:
             return output
         if unless and unless in output:
             return ""
 
         why = output.rpartition("Error:")[2].strip()[-600:] or f"exit code {ended.code}"
-        error = PrerequisiteError if "forbidden" in why.lower() else OutsideError
-        hint = UNREACHABLE if any(words in why for words in _SILENT) else None
+        error: type[TrainyardError] = OutsideError
+        if "forbidden" in why.lower():
+            error = PrerequisiteError
+
+        hint = None
+        if any(words in why for words in _SILENT):
+            hint = UNREACHABLE
         raise error(f"Helm could not {doing}", where=why, hint=hint)

@@ -1,4 +1,4 @@
-"""Who may do what in an AWS account, as IAM says."""
+"""Rights in an AWS account, as IAM says."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ FOR_EC2 = {
 
 
 def may_pass(aws: Aws, caller: str, role: str) -> bool:
-    """Say whether a user, or who has the session, may give a role to instances; all are ARNs.
+    """Say whether a user, or a session's owner, may give a role to instances; all are ARNs.
 
-    What depends on circumstances of the request that are not known here (tags, times) counts as
-    allowed.
+    Conditions on things that are not known here (tags, times) count as met.
     """
     if caller.endswith(":root"):
         return True
@@ -25,15 +24,15 @@ def may_pass(aws: Aws, caller: str, role: str) -> bool:
     # The policies of a session are its role's, which has a path that the session hides.
     session = re.search(":assumed-role/([^/]+)/", caller)
     if session:
-        who = aws.call("iam", "get_role", RoleName=session[1])["Role"]["Arn"]
+        user = aws.call("iam", "get_role", RoleName=session[1])["Role"]["Arn"]
     else:
-        who = caller
+        user = caller
 
     results = aws.pages(
         "iam",
         "simulate_principal_policy",
         "EvaluationResults",
-        PolicySourceArn=who,
+        PolicySourceArn=user,
         ActionNames=["iam:PassRole"],
         ResourceArns=[role],
         ContextEntries=[FOR_EC2],

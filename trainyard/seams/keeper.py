@@ -1,12 +1,12 @@
-"""The keeper of one local Ray node: everything the node starts is its descendant, and ends with it.
+"""The keeper of one local Ray node: everything the node starts is its descendant and ends with it.
 
-`ray start` leaves daemons behind that nobody owns. The keeper takes them in (as their "subreaper",
-prctl(2)), so that one recorded process stands for the node. It ends all of them when it is asked to
-(SIGTERM) or when the node's heart stops; when the keeper itself is killed, what it started is still
-found by its session.
+`ray start` leaves daemons behind that no process owns. The keeper takes them in (as their
+"subreaper", prctl(2)), so that one recorded process represents the node. It ends all of them when
+it is asked to (SIGTERM) or when the node's heart stops; when the keeper itself is killed, what it
+started is still found by its session.
 
 Usage: keeper.py RECORD LOG COMMAND...   It waits until RECORD names its pid: so nothing ever runs
-that nobody can find. LOG is where its output and that of COMMAND go; its working directory is the
+that cannot be found. LOG is where its output and that of COMMAND go; its working directory is the
 node's temporary directory.
 """
 
@@ -30,9 +30,9 @@ import psutil
 from trainyard.seams import processes
 
 PR_SET_CHILD_SUBREAPER = 36
-# Without its raylet a node is no node; without the GCS there is no cluster.
+# Without its raylet a node is dead; without the GCS the cluster is.
 VITAL = frozenset({"raylet", "gcs_server"})
-# What a reader of the log looks for.
+# Readers of the log look for these.
 DIED = "keeper: ended while the node was starting: "
 GAVE_UP = "keeper: this machine is too busy for Ray's own time limits"
 TRIES = 3
@@ -40,7 +40,7 @@ TRIES = 3
 BUSY = 2
 # Limits that Ray has no setting for: 15 s for its agents to start (node_manager.cc), 30 s for the
 # raylet (node.py). With a load of 10 on 2 cores they were seen to pass; the same node started well
-# the next time. The third is what a worker says whose head was started again meanwhile.
+# the next time. The third is the text of a worker whose head was restarted meanwhile.
 TOO_BUSY = (
     "Timed out waiting for file",
     "The current node timed out during startup",
@@ -81,16 +81,19 @@ def _start(command: list[str], log: Path) -> int:
         if code == 0 or not _was_too_busy(log, size):
             return code
         _end_everything()
+
     load = os.getloadavg()[0]
     cpus = os.cpu_count() or 1
-    # On a machine that is not, the node's own last words are all that is known.
+    # On a machine that is not busy, the node's own last words are all that is known.
     if load > BUSY * cpus:
         print(f"{GAVE_UP}; tried {TRIES} times; load {load:.1f} on {cpus} CPUs", flush=True)
     return code
 
 
 def _was_too_busy(log: Path, size: int) -> bool:
-    output = log.read_bytes()[size:] + (RAYLET_LOG.read_bytes() if RAYLET_LOG.exists() else b"")
+    output = log.read_bytes()[size:]
+    if RAYLET_LOG.exists():
+        output += RAYLET_LOG.read_bytes()
     return any(text.encode() in output for text in TOO_BUSY)
 
 
@@ -107,14 +110,15 @@ def _adopt_orphans() -> None:
 
 
 def _ask(signum: int, frame: object) -> None:
-    # Whoever ends a node asks twice: the second must not interrupt what the first began.
+    # A node is asked to end twice: the second signal must not interrupt the first one's work.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise _AskedToEndError
 
 
 def _named_in(record: Path, *, seconds: float) -> bool:
-    """Wait until the record names this process; whoever started us may have been killed before
-    writing it.
+    """Wait until the record names this process; its writer may have been killed before.
+
+    Returns False after `seconds`.
     """
     give_up = time.monotonic() + seconds
     while time.monotonic() < give_up:
@@ -128,8 +132,9 @@ def _named_in(record: Path, *, seconds: float) -> bool:
 
 
 def _wait_for(pid: int) -> int:
-    """Return the exit code of `ray start`; it would wait 45 s for a GCS that has long died, so we
-    look ourselves.
+    """Return the exit code of `ray start`, or 1 once one of its daemons has died.
+
+    `ray start` itself would wait 45 s for a GCS that is dead.
     """
     launcher = psutil.Process(pid)
     while True:
@@ -156,7 +161,7 @@ def _mine() -> frozenset[processes.ProcessId]:
 
 
 def _reap() -> None:
-    """Let go of children that ended; they would stay as zombies."""
+    """Collect the children that ended; they would stay as zombies."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             continue

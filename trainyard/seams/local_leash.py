@@ -1,5 +1,4 @@
-"""The leash of a local cluster: a process that ends all others of it, and itself, and removes their
-files.
+"""The leash of a local cluster: it ends the cluster's processes and itself, and removes its files.
 
 Usage: local_leash.py SETTINGS, as trainyard_runner.leash has them; `local` names the `marker` that
 the cluster's processes carry in their environment, and the `files` and directories to remove.
@@ -23,20 +22,22 @@ from trainyard.seams import processes
 
 
 def main(settings: leash.Settings) -> None:
-    """Wait, and end what is left then."""
+    """Wait until the deadline, then end the cluster."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     leash.hold(settings, lambda: end(settings["local"]))
 
 
 def end(target: leash.Settings) -> None:
-    """End every process of the cluster but this one, which has not much left to do. Raises OSError
-    for what stays.
-    """
+    """End every process of the cluster but this one. Raises OSError for those that do not end."""
+
+    def members() -> frozenset[processes.ProcessId]:
+        return processes.members([], marker=target["marker"])
+
     # A keeper needs 3 s for its node.
-    if left := processes.end(
-        lambda: processes.members([], marker=target["marker"]), grace=5.0, deadline=5.0
-    ):
+    left = processes.end(members, grace=5.0, deadline=5.0)
+    if left:
         raise OSError(f"processes that do not end: {sorted(process.pid for process in left)}")
+
     for path in target["files"]:
         if Path(path).is_dir():
             tree.remove(path)

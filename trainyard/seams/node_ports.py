@@ -1,7 +1,7 @@
-"""A port of this machine that ends at a port of a node, through a program that runs commands there.
+"""A port of this machine that ends at a port of a node, through a program that runs there.
 
 That program is `docker exec`, `kubectl exec` or `ssh`. Each connection starts it once, and is its
-stdin and stdout, as inetd does it: so this way is there wherever a shell is, with the same login.
+stdin and stdout, as inetd does it: this works wherever a shell does, with the same login.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 
 from trainyard.errors import RequestError
 from trainyard.seams.forwarding import LOOPBACK, WAITING, Forward
+from trainyard.wording import last_line
 
 # Passes stdin and stdout to a port of the machine on which it runs, and ends when that side closes
 # the connection.
@@ -39,9 +40,7 @@ os._exit(0)
 
 
 def relay(port: int) -> str:
-    """Return the command line that relays its stdin and stdout to this port of the node on which it
-    runs.
-    """
+    """Return the command line that relays its stdin and stdout to a port of the node it runs on."""
     return shlex.join(["python3", "-c", RELAY, str(port)])
 
 
@@ -49,8 +48,7 @@ def relay(port: int) -> str:
 def forwarded(
     words: Sequence[str], environ: Mapping[str, str], *, port: int, failed: Callable[[str], None]
 ) -> Iterator[int]:
-    """Serve a port of 127.0.0.1 (0: any free one), which is yielded; each connection runs the
-    program `words`.
+    """Yield a port of 127.0.0.1 (0: a free one); each connection to it runs the program `words`.
 
     `failed` is told the last line of stderr of each program that fails. Those that still run at the
     end are ended. Raises RequestError where the port is in use, or may not be used.
@@ -71,12 +69,8 @@ def forwarded(
 
         running.remove(program)
         if program.returncode > 0:
-            failed(
-                (
-                    complaint.decode(errors="replace").strip() or f"exit code {program.returncode}"
-                ).splitlines()[-1]
-            )
-
+            reason = last_line(complaint.decode(errors="replace"))
+            failed(reason or f"exit code {program.returncode}")
         return ""
 
     try:

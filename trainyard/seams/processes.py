@@ -1,4 +1,4 @@
-"""Processes of this machine: start one that outlives us, find it again, end everything it started.
+"""Processes of this machine: start one that outlives us, find it again, end all of its processes.
 
 A process is known by its pid and its start time, since pids are given out again. What a leader
 started is found three ways, since each alone has a hole: by session (Ray's own processes stay in
@@ -32,16 +32,14 @@ OWN_PORTS = range(20_000, 30_000)
 
 @dataclass(frozen=True)
 class ProcessId:
-    """A process: its pid, and when it started in words of this system."""
+    """A process: its pid, and its start time as this system writes it."""
 
     pid: int
     started: str
 
 
 def identify(pid: int) -> ProcessId | None:
-    """Return the identity of a running process; None if there is none, or only its exit status is
-    left.
-    """
+    """Return the identity of a running process; None if it does not exist or is a zombie."""
     try:
         process = psutil.Process(pid)
         if process.status() == psutil.STATUS_ZOMBIE:
@@ -87,9 +85,7 @@ def start(
 
 
 def members(leaders: Iterable[ProcessId], *, marker: str | None = None) -> frozenset[ProcessId]:
-    """Return every running process of these leaders, them too, and all whose marker starts like
-    this one.
-    """
+    """Return every running process of these leaders, and all whose marker starts with `marker`."""
     sessions = {leader.pid for leader in leaders if _session_is_ours(leader)}
     parents: dict[int, int] = {}
     ours: set[int] = set()
@@ -101,27 +97,30 @@ def members(leaders: Iterable[ProcessId], *, marker: str | None = None) -> froze
                 marker and process.environ().get(MARKER, "").startswith(marker)
             ):
                 ours.add(process.pid)
-        except (psutil.Error, OSError):  # gone meanwhile, or somebody else's
+        except (psutil.Error, OSError):  # gone meanwhile, or another user's
             continue
 
     ours |= {pid for pid in parents if _descends(pid, parents, ours)}
     ours.discard(os.getpid())
-    return frozenset(member for pid in ours if (member := identify(pid)))
+    return frozenset(filter(None, map(identify, ours)))
 
 
 def end(
     find: Callable[[], frozenset[ProcessId]], *, grace: float, deadline: float
 ) -> frozenset[ProcessId]:
-    """End what `find` finds: SIGTERM, SIGKILL after `grace` seconds; return what is left after
-    `deadline` more.
+    """Send SIGTERM to what `find` finds, after `grace` seconds SIGKILL; return what is left.
+
+    Processes that are left after `deadline` more seconds are returned.
     """
     _signal(find(), signal.SIGTERM)
-    if not _gone(find, grace):
-        give_up = time.monotonic() + deadline
-        while time.monotonic() < give_up:
-            _signal(find(), signal.SIGKILL)
-            if _gone(find, 0.5):
-                break
+    if _gone(find, grace):
+        return find()
+
+    give_up = time.monotonic() + deadline
+    while time.monotonic() < give_up:
+        _signal(find(), signal.SIGKILL)
+        if _gone(find, 0.5):
+            break
     return find()
 
 
@@ -140,31 +139,28 @@ def started_at(process: ProcessId) -> float | None:
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """Return TCP ports of the loopback address that nobody uses now, and that no outgoing
-    connection is given.
-    """
+    """Return free TCP ports of the loopback address that no outgoing connection is given."""
     ports = random.SystemRandom().sample(OWN_PORTS, len(OWN_PORTS))
-    return tuple(islice((port for port in ports if addresses.is_free("127.0.0.1", port)), count))
+    free = (port for port in ports if addresses.is_free("127.0.0.1", port))
+    return tuple(islice(free, count))
 
 
 def _start_time(process: psutil.Process) -> str:
-    """Return the start time in clock ticks since this boot: the wall clock may be set, this
-    cannot.
-    """
+    """Return the start time in clock ticks since boot: the wall clock may be set, this cannot."""
     if sys.platform != "linux":
         return f"{process.create_time():.2f}"
     # Field 22 of /proc/PID/stat (proc_pid_stat(5)), counted after the command's name, which may
     # hold spaces.
-    fields = (
-        Path(f"/proc/{process.pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-    )
+    stat = Path(f"/proc/{process.pid}/stat").read_text(errors="replace")
+    fields = stat.rpartition(")")[2].split()
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return f"{boot[:8]}:{fields[19]}"
 
 
 def _session_is_ours(leader: ProcessId) -> bool:
-    """Say that the leader's pid was not given to somebody else; while its session has members, it
-    cannot be.
+    """Say whether the leader's pid is still the leader's, or unused.
+
+    While its session has members, its pid is not given out again.
     """
     now = identify(leader.pid)
     return now is None or now == leader
@@ -187,8 +183,9 @@ def _signal(processes: frozenset[ProcessId], number: signal.Signals) -> None:
 
 
 def _gone(find: Callable[[], frozenset[ProcessId]], seconds: float) -> bool:
-    """Say whether none is left within so long; to find them reads all of /proc, so those found are
-    waited for first.
+    """Wait until no process is left, for at most `seconds`; return False if some are.
+
+    To find processes reads all of /proc, so those found once are waited for first.
     """
     give_up = time.monotonic() + seconds
     while left := find():

@@ -21,13 +21,13 @@ from trainyard.errors import PrerequisiteError
 # How long a program may take to clean up after Ctrl-C before it is killed.
 GRACE_SECONDS = 10.0
 TAIL_LINES = 200
-# What a shell says for a program that is not installed.
+# The exit code of a shell for a program that is not installed.
 NOT_FOUND = 127
 
 
 @dataclass(frozen=True)
 class Ran:
-    """How a command elsewhere ended: on a host."""
+    """The end of a command on another host: its exit code and all that it printed."""
 
     code: int
     stdout: str
@@ -36,16 +36,14 @@ class Ran:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a program ended: its exit code, and the last lines of stdout and stderr together."""
+    """The end of a program: its exit code, and the last lines of stdout and stderr together."""
 
     code: int
     tail: tuple[str, ...]
 
 
 def find(name: str, environ: Mapping[str, str], *, hint: str) -> str:
-    """Return the path of a program. Raises PrerequisiteError with the hint when it is not
-    installed.
-    """
+    """Return the path of a program. Raises PrerequisiteError with `hint` if it is not installed."""
     path = shutil.which(name, path=environ.get("PATH"))
     if path is None:
         raise PrerequisiteError(f"{name} is not installed", hint=hint)
@@ -53,15 +51,15 @@ def find(name: str, environ: Mapping[str, str], *, hint: str) -> str:
 
 
 def become(command: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
-    """End, and let a program go on in our place: terminal, signals and exit code are its own.
+    """Replace this process by a program: terminal, signals and exit code are its own.
 
     Raises PrerequisiteError where it is not installed.
     """
     path = find(
         command[0], environ, hint=f"Install it, or run this where it is: {shlex.join(command)}"
     )
-    # What we do as we end: keys that were written for a moment are removed. Python's own SIGPIPE is
-    # not for others.
+    # Exit handlers run first: they remove keys that were written for a moment. SIGPIPE is reset:
+    # Python's setting is not for other programs.
     atexit._run_exitfuncs()
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.execve(path, list(command), dict(environ))  # noqa: S606
@@ -76,12 +74,11 @@ def run(
     on_line: Callable[[str], None] | None = None,
     seconds: float | None = None,
 ) -> Ended:
-    """Run a program and hand over each line as it comes; on Ctrl-C, or after `seconds`, end it and
-    all it started.
+    """Run a program and hand over each line; on Ctrl-C or after `seconds`, end its process group.
 
-    `stdin` is its input, or what writes it: an input that is too large for memory. An error of the
-    writer is raised here, once the program has ended. After `seconds` the exit code is that of the
-    signal: -2, or -9 if it did not end by itself. A program that is not installed ends with
+    `stdin` is its input, or a function that writes an input too large for memory. An error of that
+    function is raised here, once the program has ended. After `seconds` the exit code is that of
+    the signal: -2, or -9 if it did not end by itself. A program that is not installed ends with
     NOT_FOUND, as in a shell.
     """
     tail: deque[str] = deque(maxlen=TAIL_LINES)
@@ -95,7 +92,8 @@ def run(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            # A group of its own: Ctrl-C on the terminal reaches us alone, and we pass it on, once.
+            # A group of its own: Ctrl-C on the terminal reaches this process alone, which passes it
+            # on once.
             start_new_session=True,
         )
     except FileNotFoundError:
@@ -121,7 +119,6 @@ def run(
 
     if errors:
         raise errors[0]
-
     return Ended(code, tuple(tail))
 
 
@@ -135,11 +132,14 @@ def _feed(
         return
     with suppress(BrokenPipeError), process.stdin as pipe:
         try:
-            pipe.write(content) if isinstance(content, bytes) else content(pipe)
+            if isinstance(content, bytes):
+                pipe.write(content)
+            else:
+                content(pipe)
         except BrokenPipeError:
             return
         except Exception as error:
-            # Ended before its input is: half of an input must not pass for all of it.
+            # The program is ended before its input ends: half an input must not pass for all of it.
             errors.append(error)
             _end(process)
 

@@ -1,7 +1,7 @@
 """Ray's REST API, as far as a run needs it: version, nodes, jobs, packages, log files.
 
-Every route was tried on Ray 2.60. The token travels in the Authorization header and
-nowhere else; redirects are not followed, so that it cannot be carried to another host.
+Every route was tried on Ray 2.60. The token travels in the Authorization header and nowhere else;
+redirects are not followed, so that it cannot be carried to another host.
 """
 
 from __future__ import annotations
@@ -31,17 +31,18 @@ from trainyard.seams.ray_types import (
     version_from,
 )
 from trainyard.seams.threads import within
+from trainyard.wording import last_line
 
 # Ray's own limit for a package in the GCS (ray/_private/runtime_env/packaging.py,
 # GCS_STORAGE_MAX_SIZE).
 PACKAGE_LIMIT = 500 * 1024 * 1024
-# The dashboard answers 413 to anything above 100 MiB (DASHBOARD_CLIENT_MAX_SIZE), so that bigger
-# packages go in parts.
+# The dashboard answers 413 to anything above 100 MiB (DASHBOARD_CLIENT_MAX_SIZE): larger packages
+# go in parts.
 PART_LIMIT = 64 * 1024 * 1024
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 20.0
-# Whoever follows a run asks again soon, and must notice a dead cluster in time.
+# A followed run is asked for again soon, and a dead cluster must be noticed in time.
 STATUS_SECONDS = 6.0
 # A part of a package at 20 KB/s; the dashboard reads all of it before it answers.
 UPLOAD_SECONDS = 3600.0
@@ -60,15 +61,15 @@ NOT_ITS_TOKEN = (
 
 
 class UnreachableError(OutsideError):
-    """Nobody answers at the address, or the connection broke."""
+    """No answer comes from the address, or the connection broke."""
 
 
 class NotRayError(OutsideError):
-    """Somebody answers at the address who is not Ray's dashboard."""
+    """A server answers at the address that is not Ray's dashboard."""
 
 
 class RefusedError(OutsideError):
-    """The cluster wants another token."""
+    """The cluster rejected the token."""
 
 
 class FileMissingError(OutsideError):
@@ -101,8 +102,8 @@ def without_marks(
 class RayApi:
     """A connection to one cluster; use it as a context manager.
 
-    Threads may share it: httpx keeps a pool of connections. `refused` is what to do where the token
-    is refused.
+    Threads may share it: httpx keeps a pool of connections. `refused` is the hint for a rejected
+    token.
     """
 
     def __init__(
@@ -119,10 +120,8 @@ class RayApi:
         self._version = ""
         # identity: log files come raw, and packed zips are not worth packing twice
         headers = {"Accept-Encoding": "identity"}
-
         if token:
             headers["Authorization"] = f"Bearer {token}"
-
         self._http = httpx.Client(
             base_url=self.address,
             headers=headers,
@@ -137,18 +136,16 @@ class RayApi:
         self._http.close()
 
     def version(self) -> str:
-        """Return Ray's version; needs the token, so the answer proves that jobs may be
-        submitted.
-        """
+        """Return Ray's version; it needs the token, so jobs may be submitted if it answers."""
         return self._ask("GET", "/api/version", version_from)
 
     def supported_version(self) -> str:
         """Return Ray's version. Raises PrerequisiteError for one with which runs do not work."""
         version = self.version()
         if versions.is_too_old(version):
+            oldest = versions.OLDEST_RAY
             raise PrerequisiteError(
-                f"Ray {version} runs on this cluster, and the oldest that works is "
-                f"{versions.OLDEST_RAY}",
+                f"Ray {version} runs on this cluster, and the oldest that works is {oldest}",
                 where=self.address,
                 hint="Ask the owner of the cluster for a newer Ray; docs/existing.md lists what "
                 "was tried.",
@@ -161,9 +158,7 @@ class RayApi:
         return tuple(sorted(nodes, key=lambda node: (not node.is_head, node.name)))
 
     def host_names(self) -> dict[str, str]:
-        """Return what the host, container or pod of every living node calls itself, by the node's
-        id.
-        """
+        """Return the host name of every living node's host, container or pod, by the node's id."""
         return self._ask("GET", "/nodes", host_names_from, params={"view": "summary"})
 
     def submit(
@@ -174,8 +169,9 @@ class RayApi:
         metadata: Mapping[str, str],
         variables: Mapping[str, str],
     ) -> None:
-        """Start a job with these variables in its environment (1.2 s; with a working_dir it is 4.2
-        s).
+        """Start a job with these variables in its environment.
+
+        That takes 1.2 s; with a working_dir it takes 4.2 s.
         """
         body = {
             "entrypoint": entrypoint,
@@ -193,25 +189,20 @@ class RayApi:
         return self._read(path, body, job_from)
 
     def jobs(self) -> tuple[Job, ...]:
-        """Return every job that Ray remembers, drivers that nobody submitted too."""
+        """Return every job that Ray remembers, also drivers that were never submitted."""
         return self._ask("GET", "/api/jobs/", lambda answer: tuple(map(job_from, answer)))
 
     def left_by(self, drivers: Collection[str]) -> str:
-        """Say which detached actors and placement groups of ended drivers are there; "" if there
-        are none.
-        """
-        actors = self.living("actors", "state", "DEAD", left_from("job_id", drivers))
-        groups = self.living(
-            "placement_groups", "state", "REMOVED", left_from("creator_job_id", drivers)
-        )
+        """Name the detached actors and placement groups of ended drivers; "" if there are none."""
+        actors = self.living("actors", "DEAD", left_from("job_id", drivers))
+        groups = self.living("placement_groups", "REMOVED", left_from("creator_job_id", drivers))
         return left_in_words(actors, groups)
 
-    def living(self, kind: str, key: str, dead: str, read: Callable[[Any], Result]) -> Result:
-        """Return what `read` makes of the rows of a kind of state whose `key` is not `dead`."""
-        but = {"filter_keys": key, "filter_predicates": "!=", "filter_values": dead}
-        return self._ask(
-            "GET", f"/api/v0/{kind}", read, params={"limit": 10_000, "detail": 1, **but}
-        )
+    def living(self, kind: str, dead: str, read: Callable[[Any], Result]) -> Result:
+        """Return what `read` makes of the rows of a kind whose state is not `dead`."""
+        filters = {"filter_keys": "state", "filter_predicates": "!=", "filter_values": dead}
+        params = {"limit": 10_000, "detail": 1, **filters}
+        return self._ask("GET", f"/api/v0/{kind}", read, params=params)
 
     def usage(self) -> dict[str, tuple[Amounts, Amounts]]:
         return self._ask("GET", "/nodes", usage_from, params={"view": "summary"})
@@ -221,9 +212,7 @@ class RayApi:
         self._ask("POST", f"/api/jobs/{submission_id}/stop", lambda answer: bool(answer["stopped"]))
 
     def has_package(self, name: str) -> bool:
-        """Say whether the cluster holds the package; this also keeps it there for a while (Ray pins
-        it).
-        """
+        """Say whether the cluster has the package; asking also keeps it there (Ray pins it)."""
         return self._get(f"/api/packages/gcs/{name}") is not None
 
     def put_package(self, name: str, content: bytes) -> None:
@@ -235,12 +224,11 @@ class RayApi:
     def file(
         self, node_id: str, filename: str, *, last_lines: int | None = None, silence: float = 60.0
     ) -> Iterator[Iterator[bytes]]:
-        """Open a file below a node's log directory; yields its bytes, or its last lines, in chunks
-        to the end.
+        """Open a file below a node's log directory; yields its bytes, or its last lines, in chunks.
 
         Ray can also stream a file that grows (/api/v0/logs/stream), but must not be asked to: the
         dashboard does not notice that a client left while the file is quiet, and after 100 such
-        streams answers nobody any more (seen with Ray 2.60).
+        streams answers no client any more (seen with Ray 2.60).
 
         Raises FileMissingError; UnreachableError when nothing comes for `silence` seconds.
         """
@@ -269,8 +257,8 @@ class RayApi:
     def _read(self, path: str, body: bytes, read: Callable[[Any], Result]) -> Result:
         try:
             return read(json.loads(body))
-        # What is no JSON, has another shape, or other types in it; RecursionError: 10,000 lists
-        # inside each other.
+        # The answer is no JSON, has another shape, or other types in it; RecursionError: 10,000
+        # lists inside each other.
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             if body.strip():
                 beginning = repr(body[:40].decode("utf-8", "replace"))
@@ -279,13 +267,13 @@ class RayApi:
             raise self._stranger(f"{path} gave {beginning}") from error
 
     def _get(self, path: str, **request: Any) -> bytes | None:
-        """Return the answer, or None if Ray says that there is no such thing: any server may say
-        404.
-        """
+        """Return the answer, or None if Ray says that it does not exist: any server may say 404."""
         status, body = self._send("GET", path, accept=(404,), **request)
-        if status == 404 and b"does not exist" not in body:
+        if status != 404:
+            return body
+        if b"does not exist" not in body:
             raise self._stranger(f"{path} gave 404")
-        return None if status == 404 else body
+        return None
 
     def _send(
         self,
@@ -309,9 +297,11 @@ class RayApi:
     ) -> Iterator[httpx.Response]:
         """Send a request; its answer begins within `seconds`."""
         timeout = httpx.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds))
-        sent = self._http.build_request(method, path, timeout=timeout, **request)
+        http_request = self._http.build_request(method, path, timeout=timeout, **request)
         try:
-            with closing(within(seconds, lambda: self._http.send(sent, stream=True))) as answer:
+            with closing(
+                within(seconds, lambda: self._http.send(http_request, stream=True))
+            ) as answer:
                 yield answer
         except (httpx.HTTPError, TimeoutError) as error:
             raise self._unreachable(error) from error
@@ -329,7 +319,8 @@ class RayApi:
         return bytes(body)
 
     def _refuse(self, answer: httpx.Response, body: bytes) -> NoReturn:
-        reason = _last_line(body.decode("utf-8", "replace"))
+        # Ray sends whole tracebacks; the reason is their last line.
+        reason = last_line(body.decode("utf-8", "replace"))[:500] or "(nothing)"
         if answer.status_code in (401, 403):
             raise RefusedError(
                 f"the cluster refused our token: {reason}", where=self.address, hint=self._refused
@@ -350,21 +341,16 @@ class RayApi:
 
     def _unreachable(self, error: Exception) -> UnreachableError:
         what = f"no answer from Ray's dashboard: {str(error) or type(error).__name__}"
-        if self._http.trust_env and (proxy := proxy_of(self.address)):
-            hint = (
-                "Is that proxy right? If the cluster is reached without: export "
-                f"no_proxy={self._http.base_url.host}"
-            )
-            return UnreachableError(
-                what, where=f"{self.address}, through the proxy {proxy}", hint=hint
-            )
-        hint = "Is the cluster up? `trainyard cluster.status` says."
-        return UnreachableError(what, where=self.address, hint=hint)
+        proxy = ""
+        if self._http.trust_env:
+            proxy = proxy_of(self.address)
+        if not proxy:
+            hint = "Is the cluster up? `trainyard cluster.status` says."
+            return UnreachableError(what, where=self.address, hint=hint)
 
-
-def _last_line(text: str) -> str:
-    """Return the last line of an answer: Ray sends whole tracebacks, and the reason stands at their
-    end.
-    """
-    lines = text.strip().splitlines()
-    return lines[-1][:500] if lines else "(nothing)"
+        where = f"{self.address}, through the proxy {proxy}"
+        hint = (
+            "Is that proxy right? If the cluster is reached without: export "
+            f"no_proxy={self._http.base_url.host}"
+        )
+        return UnreachableError(what, where=where, hint=hint)

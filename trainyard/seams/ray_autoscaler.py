@@ -1,6 +1,4 @@
-"""`ray up`: a program of its own, whose every word goes into a file, and which says how far it
-came.
-"""
+"""`ray up` as a program of its own: its output goes into a log file, its stage is followed."""
 
 from __future__ import annotations
 
@@ -41,26 +39,27 @@ scripts.main()
 
 
 def refused(document: Mapping[str, Any]) -> tuple[Problem, ...]:
-    """Return what Ray's own schema says about a cluster file, in short: its own words are hundreds
-    of lines.
+    """Return the problems that Ray's own schema finds in a cluster file, shortened.
 
-    Raises PrerequisiteError where Ray is not installed.
+    Ray's own words are hundreds of lines. Raises PrerequisiteError where Ray is not installed.
     """
     schema = json.loads((_ray() / "autoscaler" / "ray-schema.json").read_text())
     # Ray brings it.
     from jsonschema import Draft7Validator
 
-    found = Draft7Validator(schema).iter_errors(document)
-    return tuple(Problem(".".join(map(str, error.absolute_path)), error.message) for error in found)
+    problems = []
+    for error in Draft7Validator(schema).iter_errors(document):
+        problems.append(Problem(".".join(map(str, error.absolute_path)), error.message))
+    return tuple(problems)
 
 
 class RayUp:
-    """One run of `ray up`; it ends with us, unless we are killed.
+    """One run of `ray up`; it ends with this process, unless this process is killed.
 
-    `stage` is the number of Ray's that it is in, 0 before the first. `code` is its exit code, None
+    `stage` is Ray's number of the current stage, 0 before the first. `code` is its exit code, None
     while it runs. `tail` are its last lines, which are all in the file `log`; `of_stage` those
-    since this stage began: what was said of earlier ones has been overcome. Raises NotReadyError
-    while another one with this log goes on.
+    since the current stage began: messages of earlier stages are stale. Raises NotReadyError while
+    another `ray up` with this log runs.
     """
 
     def __init__(self, file: Path, log: Path, environ: Mapping[str, str], *, restart: bool) -> None:
@@ -70,15 +69,13 @@ class RayUp:
         self.of_stage: list[str] = []
         self._log = _only(log)
         _ray()
-        # Its cache of configurations is keyed by nothing that an account has: never another's, nor
-        # an older one.
+        # Ray's cache of configurations is keyed by nothing that an account has: a private directory
+        # keeps another account's, or an older one, out.
         self._directory = tempfile.TemporaryDirectory(prefix="trainyard-ray-")
         command = [sys.executable, "-c", _RAY, "up", str(file), "--yes", "--no-config-cache"]
-        command += [
-            "--log-style=record",
-            "--log-color=false",
-            *([] if restart else ["--no-restart"]),
-        ]
+        command += ["--log-style=record", "--log-color=false"]
+        if not restart:
+            command.append("--no-restart")
 
         self._process = subprocess.Popen(
             command,
@@ -89,14 +86,13 @@ class RayUp:
             start_new_session=True,
             pass_fds=[self._log.fileno()],
         )
-
         self._log.write(f"process {self._process.pid}\n")
         self._log.flush()
         atexit.register(self.end)
         threading.Thread(target=self._read, name="ray up", daemon=True).start()
 
     def end(self) -> None:
-        """Interrupt it, and kill what does not end; what it has made stays."""
+        """Interrupt it, and kill what does not end; resources that it made on AWS stay."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):
@@ -111,9 +107,12 @@ class RayUp:
                 line = ESCAPES.sub("", raw.decode(errors="replace")).rstrip()
                 log.write(f"{line}\n")
                 log.flush()
-                if found := _STAGE.search(line):
-                    self.stage = int(found["last"] or found["first"])
+
+                stage = _STAGE.search(line)
+                if stage:
+                    self.stage = int(stage["last"] or stage["first"])
                     self.of_stage = []
+
                 if line:
                     self.tail = [*self.tail[-TAIL_LINES:], line]
                     self.of_stage = [*self.of_stage[-TAIL_LINES:], line]
@@ -121,7 +120,7 @@ class RayUp:
 
 
 def _only(path: Path) -> TextIO:
-    """Return a log, emptied, and locked until all who have it open have ended."""
+    """Return an emptied log, locked until all processes that have it open have ended."""
     path.parent.mkdir(parents=True, exist_ok=True)
     log = path.open("a+")
     try:
@@ -141,22 +140,22 @@ def _only(path: Path) -> TextIO:
 
 
 def _ray() -> Path:
-    """Return where Ray is installed here, without importing it."""
-    found = importlib.util.find_spec("ray")
-    if found is None or found.origin is None:
+    """Return the directory of Ray's installation, without importing Ray."""
+    installed = importlib.util.find_spec("ray")
+    if installed is None or installed.origin is None:
         raise PrerequisiteError(
             "Ray, whose `ray up` makes clusters on EC2, is not installed",
             hint=f"Install it: {versions.installing('ec2')}",
         )
-    return Path(found.origin).parent
+    return Path(installed.origin).parent
 
 
 def _environment(environ: Mapping[str, str], directory: str) -> dict[str, str]:
-    """Return what `ray up` gets: nothing that means a cluster which runs already."""
+    """Return the environment of `ray up`, without variables that name a running cluster."""
     kept = {}
     for key, value in environ.items():
         if not key.startswith(("RAY_ADDRESS", "RAY_AUTH_")):
             kept[key] = value
-    own = {"TMPDIR": directory, "PYTHONUNBUFFERED": "1", "RAY_USAGE_STATS_ENABLED": "0"}
-    # The default since Ray 2.50; said, so that another Ray is no other autoscaler.
-    return {**kept, **own, "RAY_UP_enable_autoscaler_v2": "1"}
+    added = {"TMPDIR": directory, "PYTHONUNBUFFERED": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+    # The default since Ray 2.50; set, so that another Ray has the same autoscaler.
+    return {**kept, **added, "RAY_UP_enable_autoscaler_v2": "1"}

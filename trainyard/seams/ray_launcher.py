@@ -5,10 +5,10 @@ RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0)
 
 What it changes, and why (ray/scripts/scripts.py, ray/_private/node.py of Ray 2.60.0):
 * Ray turns 127.0.0.1 into the machine's outside address and then listens everywhere, unless it
-  believes to be on Windows or macOS; there it refuses to start workers. So the environment says the
+  believes that it is on Windows or macOS; there it refuses to start workers. So the environment says the
   one, this process the other.
-* The head waits for its dashboard before it starts its raylet: they are started side by side (2.4 s
-  of 7.9 s).
+* The head waits for its dashboard before it starts its raylet: they are started side by side (saves
+  2.4 s of 7.9 s).
 * A worker that asks for the head too early sleeps 2 s between questions: it asks only once the head
   is there.
 * No server for Ray Client and no autoscaler's monitor: a fixed cluster that is used over HTTP needs
@@ -78,8 +78,9 @@ def _wait_for_head(address: tuple[str, int]) -> None:
 
 
 def _head_registers(address: tuple[str, int], give_up: float) -> bool:
-    """Wait until the GCS knows its head; a head that was started again has a new GCS, which wants a
-    new client.
+    """Wait until the GCS knows its head; False if that GCS is gone.
+
+    A head that was restarted has a new GCS, which needs a new client.
     """
     try:
         client = GcsClient(address=f"{address[0]}:{address[1]}")

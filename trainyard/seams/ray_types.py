@@ -1,4 +1,4 @@
-"""What Ray's REST API says, as frozen records."""
+"""Answers of Ray's REST API, as frozen records."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _AMOUNTS = ("CPU", "GPU", "memory")
 
 @dataclass(frozen=True)
 class Amounts:
-    """Of what Ray hands out; memory in bytes."""
+    """Amounts of the resources that Ray hands out; memory in bytes."""
 
     cpus: float
     gpus: float
@@ -35,8 +35,7 @@ class Amounts:
 
 @dataclass(frozen=True)
 class Node:
-    """One Ray node. `group` is its label ray.io/node-group, if it has one. `custom` are its other
-    resources.
+    """One Ray node. `group` is its label ray.io/node-group; `custom` are its other resources.
 
     `started` is when it joined, in Unix seconds; None if Ray does not say.
     """
@@ -60,8 +59,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Job:
-    """One job: submitted, or a driver that connected by itself (`submission_id` is "", `driver` its
-    number).
+    """One job. A driver that connected by itself has the number `driver`, and no `submission_id`.
 
     `node_id` is where a submitted job's own process runs, once Ray has placed it. `start` and `end`
     are when Ray noticed, in Unix seconds.
@@ -84,26 +82,29 @@ class Job:
 
     @property
     def belongs_to(self) -> Driver | None:
-        """Return the attempt of a run whose command connected to Ray as this driver; None of any
-        other job.
-        """
+        """Return the attempt whose command connected to Ray as this driver; None for other jobs."""
         if self.submission_id:
             return None
         return Driver.of(self.metadata)
 
 
 def without_drivers_of_runs(jobs: Iterable[Job]) -> list[Job]:
-    """Return the jobs without the drivers that count to another one of them: to the run whose tasks
-    started them.
-    """
-    found = list(jobs)
-    runs = {job.submission_id for job in found}
-    return [job for job in found if job.belongs_to is None or job.belongs_to.run not in runs]
+    """Return the jobs without drivers that tasks of another listed run started."""
+    all_jobs = list(jobs)
+    runs = {job.submission_id for job in all_jobs}
+
+    kept = []
+    for job in all_jobs:
+        attempt = job.belongs_to
+        if attempt is None or attempt.run not in runs:
+            kept.append(job)
+    return kept
 
 
 def version_from(answer: Any) -> str:
-    """Read /api/version. Raises TypeError, LookupError, AttributeError where it is another answer,
-    as all below.
+    """Read /api/version.
+
+    As all readers below, it raises TypeError, LookupError or AttributeError for another answer.
     """
     return _text(answer["ray_version"])
 
@@ -113,13 +114,13 @@ def nodes_from(answer: Any) -> tuple[Node, ...]:
 
 
 def host_names_from(answer: Any) -> dict[str, str]:
-    """Read /nodes?view=summary: of a node that has just joined nothing may be known but its id."""
-    rows = [row["raylet"] for row in answer["data"]["summary"]]
-    return {
-        _text(row["nodeId"]): _text(row.get("nodeManagerHostname") or "")
-        for row in rows
-        if row.get("nodeId")
-    }
+    """Read /nodes?view=summary. A node that has just joined may have nothing but its id."""
+    names = {}
+    for row in answer["data"]["summary"]:
+        raylet = row["raylet"]
+        if raylet.get("nodeId"):
+            names[_text(raylet["nodeId"])] = _text(raylet.get("nodeManagerHostname") or "")
+    return names
 
 
 def node_from(row: Mapping[str, Any]) -> Node:
@@ -145,14 +146,16 @@ def node_from(row: Mapping[str, Any]) -> Node:
 
 def job_from(row: Mapping[str, Any]) -> Job:
     """Read one job of /api/jobs/."""
+    exit_code = None
+    if row.get("driver_exit_code") is not None:
+        exit_code = int(_number(row["driver_exit_code"]))
+
     return Job(
         submission_id=_text(row.get("submission_id") or ""),
         status=_text(row["status"]),
         message=_text(row.get("message") or ""),
         node_id=_text(row.get("driver_node_id") or "") or None,
-        exit_code=None
-        if row.get("driver_exit_code") is None
-        else int(_number(row["driver_exit_code"])),
+        exit_code=exit_code,
         metadata={_text(key): _text(value) for key, value in (row.get("metadata") or {}).items()},
         # Ray counts in milliseconds (JobDetails.end_time).
         end=_number(row.get("end_time") or 0) / 1000 or None,
@@ -162,8 +165,9 @@ def job_from(row: Mapping[str, Any]) -> Job:
 
 
 def left_from(key: str, drivers: Collection[str]) -> Callable[[Any], int]:
-    """Return what counts the detached ones of these drivers in an answer of /api/v0; `key` names
-    their driver.
+    """Return a reader of /api/v0 that counts the detached rows of ended drivers.
+
+    `key` is the field of a row that names its driver.
     """
 
     def count(answer: Any) -> int:
@@ -174,29 +178,29 @@ def left_from(key: str, drivers: Collection[str]) -> Callable[[Any], int]:
 
 
 def usage_from(answer: Any) -> dict[str, tuple[Amounts, Amounts]]:
-    """Read /nodes?view=summary: what of each node is used, and what is free; a node it says nothing
-    of is left out.
+    """Read /nodes?view=summary: what is used and what is free, by node.
+
+    A node whose resources are not in the answer is left out.
     """
-    usage = answer["data"]["nodeLogicalResources"]
-    raylets = [row["raylet"] for row in answer["data"]["summary"]]
-    return {
-        _text(node["nodeName"]): _used_and_free(usage[node["nodeId"]])
-        for node in raylets
-        if node["nodeId"] in usage
-    }
+    resources = answer["data"]["nodeLogicalResources"]
+    usage = {}
+    for row in answer["data"]["summary"]:
+        raylet = row["raylet"]
+        if raylet["nodeId"] in resources:
+            usage[_text(raylet["nodeName"])] = _used_and_free(resources[raylet["nodeId"]])
+    return usage
 
 
 def _used_and_free(text: str) -> tuple[Amounts, Amounts]:
-    """Read lines such as "1.0/2.0 CPU" and "0B/1.00GiB memory (0B used of 1.00GiB reserved in
-    placement groups)".
-    """
+    """Read "1.0/2.0 CPU" and "0B/1.00GiB memory (0B used of 1.00GiB reserved in ...)"."""
     used = {}
     free = {}
     for line in _USAGE.finditer(text):
-        taken, total, idle_used, reserved = (_amount(line[group] or "0") for group in (1, 2, 4, 5))
-        # What is reserved and idle is free to nobody else; Ray counts it as not used.
-        used[line[3]] = taken + reserved - idle_used
-        free[line[3]] = max(0.0, total - used[line[3]])
+        resource = line[3]
+        reserved_but_idle = _amount(line[5] or "0") - _amount(line[4] or "0")
+        # Reserved and idle resources are free to their owner alone; Ray counts them as not used.
+        used[resource] = _amount(line[1]) + reserved_but_idle
+        free[resource] = max(0.0, _amount(line[2]) - used[resource])
     return _amounts(used), _amounts(free)
 
 
@@ -221,7 +225,7 @@ def _text(value: object) -> str:
 
 
 def _number(value: object) -> float:
-    # NaN and what no machine has
+    # Rejects NaN, and amounts that no machine has.
     if not isinstance(value, (int, float)) or not -1e15 < value < 1e15:
         raise TypeError(f"{value!r} is no number")
     return value

@@ -1,6 +1,4 @@
-"""Calls in threads; within a deadline, for libraries that count the silence between two bytes, and
-never the whole.
-"""
+"""Calls in threads, with a deadline for the whole: libraries only limit the silence in between."""
 
 from __future__ import annotations
 
@@ -13,9 +11,7 @@ Result = TypeVar("Result")
 
 
 def within(seconds: float, call: Callable[[], Result]) -> Result:
-    """Return what a call returns. Raises TimeoutError when it takes longer: it then ends for
-    nobody.
-    """
+    """Return the result of a call. Raises TimeoutError after `seconds`: the result is dropped."""
     future = begin(call)
     if not wait([future], timeout=seconds).done:
         raise TimeoutError(f"not done within {seconds:g} s")
@@ -23,7 +19,7 @@ def within(seconds: float, call: Callable[[], Result]) -> Result:
 
 
 def begin(call: Callable[[], Result]) -> Future[Result]:
-    """Begin a call that nobody waits for when this process ends."""
+    """Begin a call in a thread that does not outlive this process."""
     future: Future[Result] = Future()
 
     def run() -> None:

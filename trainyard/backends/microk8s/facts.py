@@ -162,8 +162,9 @@ def read(connection: Connection, *, now: float) -> Facts:
 
 
 def of(fields: Fields, facts: host_facts.Facts) -> Facts:
-    """Return the facts of a host, with those in the fields that this script printed. Raises
-    OddFactError.
+    """Return the facts of a host, with those in the fields that this script printed.
+
+    Raises ValueError for a field that cannot be read.
     """
     trust = under(fields, "trust.")
     ends = under(fields, "certificate.")

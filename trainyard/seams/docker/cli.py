@@ -1,6 +1,4 @@
-"""What only the `docker` command can do: build an image with buildx, and make containers with
-Compose.
-"""
+"""The `docker` command, for what the API cannot do: buildx builds images, Compose makes nodes."""
 
 from __future__ import annotations
 
@@ -16,9 +14,8 @@ from trainyard.seams.docker.engine import Engine
 from trainyard.seams.programs import Ended
 
 BUILDX = (
-    "Install Docker 23 or newer with its command line and its buildx plugin (Debian, Ubuntu: "
-    "docker-buildx, or "
-    "docker-buildx-plugin from Docker)."
+    "Install Docker 23 or newer with its command line and its buildx plugin "
+    "(Debian, Ubuntu: docker-buildx, or docker-buildx-plugin from Docker)."
 )
 COMPOSE = (
     "Install Docker's Compose plugin, 2.20 or newer: sudo apt-get install "
@@ -55,8 +52,7 @@ def build(
     `context` writes what the build sees, with its Dockerfile, as a tar stream. Every line goes to
     `on_line`.
     """
-    # What an image is must not depend on the builder's version: no attestations beside the
-    # manifest.
+    # An image must not depend on the builder's version: no attestations next to the manifest.
     environment = {**engine.cli_environment(), "BUILDX_NO_DEFAULT_ATTESTATIONS": "1"}
     return programs.run(command, env=environment, stdin=context, on_line=on_line)
 
@@ -72,43 +68,42 @@ def build_command(
     platform: str | None,
     network: str,
 ) -> list[str]:
-    """Return the command that builds. Values of proxies stay out of it: buildx reads them from its
-    environment.
+    """Return the command that builds an image.
 
-    `secrets` are files that stages may mount by these names; they do not get into the image.
-    `cached` is the image whose layers may be used again; None: none may.
+    Values of proxies stay out of it: buildx reads them from its environment. `secrets` are files
+    that stages may mount by these names; they do not get into the image. `cached` is the image
+    whose layers may be used again; None: none may.
     """
-    # `default` is the builder inside of the engine itself, which has its images: no other could
-    # build on a base that exists only there.
+    # `default` is the builder inside the engine itself, which has its images: no other could build
+    # on a base that exists only there.
     words = ["docker", "buildx", "build", "--builder", "default", "--load", "--progress", "plain"]
     words += ["--tag", reference, "--network", network]
-    words += ["--platform", platform] if platform else []
-    # The image records what each layer was made of: a machine that has the image need not make them
-    # again.
-    words += ["--cache-to", "type=inline", f"--cache-from={cached}" if cached else "--no-cache"]
+    if platform:
+        words += ["--platform", platform]
+    # The image records what each layer was made of: a machine that has the image need not rebuild
+    # them.
+    words += ["--cache-to", "type=inline"]
+    if cached:
+        words.append(f"--cache-from={cached}")
+    else:
+        words.append("--no-cache")
 
     for name, value in sorted(arguments.items()):
         words += ["--build-arg", f"{name}={value}"]
-
-    for name in sorted(
-        name for upper in _PROXIES for name in (upper, upper.lower()) if environ.get(name)
-    ):
-        words += ["--build-arg", name]
-
+    for name in sorted([*_PROXIES, *map(str.lower, _PROXIES)]):
+        if environ.get(name):
+            words += ["--build-arg", name]
     for name, value in sorted(labels.items()):
         words += ["--label", f"{name}={value}"]
-
     for name, path in sorted(secrets.items()):
         words += ["--secret", f"id={name},src={path}"]
-
     return [*words, "-"]
 
 
 def context_files(directory: Path) -> list[str]:
-    """Return files and directories by their path in a directory, without what its .dockerignore
-    leaves out.
+    """Return the paths in a directory, without what its .dockerignore leaves out.
 
-    This is Docker's own reading of that file.
+    docker-py's own reading of that file; directories are listed, too.
     """
     ignore = directory / IGNORE_FILE
     if ignore.exists():
@@ -123,13 +118,14 @@ def context_files(directory: Path) -> list[str]:
 def compose(
     engine: Engine, project: str, document: str, *words: str, secrets: Mapping[str, str]
 ) -> None:
-    """Run a command of Compose on a document that is on no disk; `secrets` are variables of it, and
-    of nothing else.
+    """Run a command of Compose on a document that is on no disk.
+
+    `secrets` are variables of the document, and reach nothing else.
     """
     command = ["docker", "compose", "--project-directory", "/", "-p", project, "-f", "-", *words]
     ended = programs.run(
         [*command, "--no-recreate", "--remove-orphans", "--no-build"],
-        # No file of the directory we happen to be in may change what the document says.
+        # No file of the current directory may change what the document says.
         env={**engine.cli_environment(), "COMPOSE_DISABLE_ENV_FILE": "1", **secrets},
         stdin=document.encode(),
         directory=Path("/"),

@@ -1,7 +1,7 @@
-"""Containers, volumes and networks of a Docker engine: found again by label or name, made, looked
-at, removed.
+"""Containers, volumes and networks of a Docker engine: found by label or name, made, removed.
 
-All of ours carry labels; nothing about them is kept anywhere else, so nothing can go stale.
+All that Trainyard makes carry labels; nothing about them is kept anywhere else, so nothing can go
+stale.
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ from trainyard.seams import addresses
 from trainyard.seams.docker.engine import Engine, refusals
 from trainyard.seams.programs import Ran
 
-# What a container of one command carries.
+# The label of a container that runs one command.
 ONCE = "io.trainyard.once"
 # Docker's default driver keeps all that a container ever printed. Others have other options, and
 # bounds of their own.
 _KEEPS_ALL = "json-file"
 LOG_LIMITS = {"max-size": "10m", "max-file": "3"}
-# No program in a container of ours gains rights by being started (setuid), as nodes of a cluster
-# may not either.
+# No program in these containers gains rights by being started (setuid), nor may nodes of a cluster.
 HARDENED = ("no-new-privileges:true",)
 # As the exit code of a process that had to be killed.
 KILLED = -9
@@ -76,40 +75,34 @@ class Labelled:
 
 
 def labelled(engine: Engine, *labels: str) -> tuple[Container, ...]:
-    """Return the containers that carry every label ("key" or "key=value"), stopped ones too, by
-    name.
-    """
-    listed = _listed(engine, all=True, filters={"label": list(labels)})
-    return tuple(sorted(listed, key=lambda container: container.name))
+    """Return the containers with every label ("key", "key=value"), also stopped ones, by name."""
+    containers = _listed(engine, all=True, filters={"label": list(labels)})
+    return tuple(sorted(containers, key=lambda container: container.name))
 
 
 def port_holder(engine: Engine, address: str, port: int) -> str | None:
-    """Return who answers at an address of the engine's host, as far as that can be told; None if
-    nobody does.
-    """
-    for each in _listed(engine, filters={"publish": str(port)}):
-        if any(
-            own.outside == port and own.address in (address, *addresses.ANY, "")
-            for own in each.ports
-        ):
-            return f"the container {each.name} ({each.image})"
-    # Also what nobody listens for, such as a Kubernetes node port.
+    """Return the name of what answers at an address of the engine's host; None if nothing does."""
+    covering = (address, *addresses.ANY, "")
+    for candidate in _listed(engine, filters={"publish": str(port)}):
+        for published in candidate.ports:
+            if published.outside == port and published.address in covering:
+                return f"the container {candidate.name} ({candidate.image})"
+
+    # Also a port without a listener, such as a Kubernetes node port.
     if addresses.answers(address, port):
         return "another program"
     return None
 
 
 def container(engine: Engine, name: str) -> Container | None:
-    """Return the container of this name or id, or None if there is none (any more).
+    """Return the container of this name or id; None if there is none (any more).
 
-    (Engine API, GET /containers/{id}/json.)
+    Engine API, GET /containers/{id}/json.
     """
     with refusals(f"describe the container {name}"), suppress(NotFound):
         described = engine.api.inspect_container(name)
         state = described["State"]
         config = described["Config"]
-        published = described["NetworkSettings"].get("Ports") or {}
-
         return Container(
             id=described["Id"],
             name=described["Name"].lstrip("/"),
@@ -119,22 +112,24 @@ def container(engine: Engine, name: str) -> Container | None:
             health=(state.get("Health") or {}).get("Status"),
             exit_code=state["ExitCode"],
             restarts=described.get("RestartCount", 0),
-            ports=tuple(
-                Port(int(inside.split("/")[0]), outside["HostIp"], int(outside["HostPort"]))
-                for inside, all_outside in published.items()
-                for outside in all_outside or ()
-            ),
+            ports=_ports(described["NetworkSettings"].get("Ports") or {}),
             started=state.get("StartedAt") or "",
             created=described.get("Created") or "",
         )
-
     return None
 
 
+def _ports(published: Mapping[str, Any]) -> tuple[Port, ...]:
+    ports = []
+    for inside, bindings in published.items():
+        number = int(inside.split("/")[0])
+        for binding in bindings or ():
+            ports.append(Port(number, binding["HostIp"], int(binding["HostPort"])))
+    return tuple(ports)
+
+
 def bounded_log(engine: Engine) -> dict[str, Any]:
-    """Return the driver and options with which containers keep their last 30 MB; {} where the host
-    has its own.
-    """
+    """Return the log options that keep a container's last 30 MB; {} where the host has its own."""
     driver = engine.info().get("LoggingDriver")
     if driver == _KEEPS_ALL:
         return {"driver": driver, "options": dict(LOG_LIMITS)}
@@ -143,7 +138,7 @@ def bounded_log(engine: Engine) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class NewContainer:
-    """A container to be made.
+    """The settings of a container to be made.
 
     `ports` maps a port inside to the host's (address, port); `volumes` names, or paths of the host,
     to paths.
@@ -160,10 +155,19 @@ class NewContainer:
 
 
 def create(engine: Engine, name: str, new: NewContainer) -> str:
-    """Make a container that restarts with Docker, and do not start it; return its id. The engine
-    has the image.
+    """Make a container that restarts with Docker, without starting it; return its id.
+
+    The engine must have the image.
     """
+    log_config = None
     log = bounded_log(engine)
+    if log:
+        log_config = LogConfig(type=log["driver"], config=log["options"])
+
+    entrypoint = None
+    if new.entrypoint is not None:
+        entrypoint = list(new.entrypoint)
+
     with refusals(f"make the container {name}"):
         host = engine.api.create_host_config(
             port_bindings=dict(new.ports),
@@ -171,21 +175,19 @@ def create(engine: Engine, name: str, new: NewContainer) -> str:
             restart_policy={"Name": "unless-stopped"},
             network_mode=new.network,
             security_opt=list(HARDENED),
-            log_config=LogConfig(type=log["driver"], config=log["options"]) if log else None,
+            log_config=log_config,
         )
-
-        made = engine.api.create_container(
+        answer = engine.api.create_container(
             new.image,
             list(new.command),
             name=name,
             labels=dict(new.labels),
             ports=list(new.ports),
             host_config=host,
-            entrypoint=None if new.entrypoint is None else list(new.entrypoint),
+            entrypoint=entrypoint,
             user=new.user,
         )
-
-    return str(made["Id"])
+    return str(answer["Id"])
 
 
 def start(engine: Engine, name: str) -> None:
@@ -194,8 +196,9 @@ def start(engine: Engine, name: str) -> None:
 
 
 def stop(engine: Engine, name: str) -> None:
-    """End a container's program: SIGTERM, after some seconds SIGKILL; no change if it does not run
-    or is gone.
+    """End a container's program: SIGTERM, after some seconds SIGKILL.
+
+    No change if it does not run or is gone.
     """
     with refusals(f"stop the container {name}"), suppress(NotFound):
         engine.api.stop(name)
@@ -226,8 +229,9 @@ def packed(files: Mapping[str, bytes]) -> bytes:
 
 
 def open_directory(engine: Engine, name: str, path: str) -> None:
-    """Let everybody in a container write to a directory, also one of a volume; the container need
-    not run.
+    """Let every user of a container write to a directory, also one of a volume.
+
+    The container need not run.
     """
     member = tarfile.TarInfo(path.strip("/") + "/")
     member.type = tarfile.DIRTYPE
@@ -260,8 +264,7 @@ def run_once(
     entrypoint: Sequence[str] | None = None,
     seconds: float = 60.0,
 ) -> Ran:
-    """Run a command in a container of an image; the image's own entry point runs it unless one is
-    given.
+    """Run a command in a container of an image, by its entry point or the one that is given.
 
     The container is removed in any case, also on Ctrl-C. One that runs after `seconds` has the exit
     code KILLED. Raises OutsideError when the engine cannot start it, which is also how it reports
@@ -270,39 +273,40 @@ def run_once(
     # Named here, so that it can be removed even if Ctrl-C comes before the engine's answer.
     name = f"trainyard-once-{secrets.token_hex(6)}"
     api = engine.api
+    words = None
+    if entrypoint is not None:
+        words = list(entrypoint)
+
     try:
         with refusals(f"run {' '.join(command)[:60]} in {reference}"):
             api.create_container(
                 reference,
                 list(command),
                 name=name,
-                entrypoint=list(entrypoint) if entrypoint is not None else None,
+                entrypoint=words,
                 labels={ONCE: "true"},
                 host_config=api.create_host_config(
                     network_mode="none", security_opt=list(HARDENED)
                 ),
             )
-
             api.start(name)
+
             code = KILLED
             # urllib3 reports a time-out of a Unix socket in either way; an engine that is gone
             # fails the next call.
             with suppress(requests.exceptions.ReadTimeout, requests.exceptions.ConnectionError):
                 code = int(api.wait(name, timeout=math.ceil(seconds))["StatusCode"])
 
-            stdout, stderr = (
-                api.logs(name, stdout=wanted, stderr=not wanted) for wanted in (True, False)
-            )
-            return Ran(code, stdout.decode(errors="replace"), stderr.decode(errors="replace"))
+            stdout = api.logs(name, stdout=True, stderr=False).decode(errors="replace")
+            stderr = api.logs(name, stdout=False, stderr=True).decode(errors="replace")
+            return Ran(code, stdout, stderr)
     finally:
         with suppress(DockerException, requests.RequestException):
             api.remove_container(name, v=True, force=True)
 
 
 def volumes(engine: Engine, *labels: str) -> tuple[Labelled, ...]:
-    """Return the volumes that carry every label ("key" or "key=value"), by name; without labels
-    all.
-    """
+    """Return the volumes with every label ("key" or "key=value"), by name; without labels all."""
     with refusals("list volumes"):
         return _by_name(engine.api.volumes(filters={"label": list(labels)})["Volumes"] or ())
 
@@ -331,12 +335,13 @@ def remove_network(engine: Engine, name: str) -> None:
 
 def _listed(engine: Engine, **options: Any) -> Iterator[Container]:
     with refusals("list containers"):
-        listed = engine.api.containers(**options)
-    for entry in listed:
-        if described := container(engine, str(entry["Id"])):
+        entries = engine.api.containers(**options)
+    for entry in entries:
+        described = container(engine, str(entry["Id"]))
+        if described:
             yield described
 
 
 def _by_name(described: Iterable[Mapping[str, Any]]) -> tuple[Labelled, ...]:
-    found = (Labelled(entry["Name"], entry["Labels"] or {}) for entry in described)
-    return tuple(sorted(found, key=lambda labelled: labelled.name))
+    objects = [Labelled(entry["Name"], entry["Labels"] or {}) for entry in described]
+    return tuple(sorted(objects, key=lambda labelled: labelled.name))

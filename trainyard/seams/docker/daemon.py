@@ -1,5 +1,4 @@
-"""The daemon behind a Docker socket of this machine: how it was started, its settings, and making
-it read them again.
+"""The daemon behind a Docker socket of this machine: its arguments, its settings, its reload.
 
 Nothing of it is guessed from names: the kernel knows whose process answers on the socket.
 """
@@ -43,9 +42,7 @@ class Daemon:
 
 
 def find(engine: Engine) -> Daemon | None:
-    """Return the daemon that answers on the engine's socket, or None if it is no dockerd that root
-    runs here.
-    """
+    """Return the daemon on the engine's socket; None if it is no dockerd that root runs here."""
     if sys.platform != "linux" or not engine.is_here:
         return None
 
@@ -57,17 +54,17 @@ def find(engine: Engine) -> Daemon | None:
         # Where systemd listens for dockerd (`-H fd://`, as Debian has it), the socket's owner is
         # systemd.
         for process in psutil.process_iter(["name", "cmdline"]):
-            if process.info["name"] == "dockerd" and any(
-                "fd://" in word for word in process.info["cmdline"] or ()
-            ):
+            words = " ".join(process.info["cmdline"] or ())
+            if process.info["name"] == "dockerd" and "fd://" in words:
                 return _daemon(process)
 
     return None
 
 
 def reload(daemon: Daemon) -> None:
-    """Make a daemon read its settings again, as `systemctl reload docker` does; containers go on
-    running.
+    """Make a daemon read its settings again, as `systemctl reload docker` does.
+
+    Containers continue to run.
     """
     try:
         os.kill(daemon.pid, signal.SIGHUP)
@@ -76,21 +73,17 @@ def reload(daemon: Daemon) -> None:
 
 
 def _peer(path: str) -> int:
-    """Return the pid of the process that listens on a Unix socket; 0 if it is outside of this
-    container.
-    """
+    """Return the pid of a Unix socket's listener; 0 if it is outside this container."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(path)
-        # struct ucred of unix(7): pid, uid, gid.
-        return int(
-            struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
-        )
+        # struct ucred of unix(7).
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        pid, _uid, _gid = struct.unpack("3i", credentials)
+        return int(pid)
 
 
 def _daemon(process: psutil.Process) -> Daemon | None:
-    """Return the daemon that a process is; None for another program, a rootless one, or one in a
-    container.
-    """
+    """Return the daemon of a process; None for another program, a rootless or contained one."""
     program, *arguments = process.cmdline()
     if Path(program).name != "dockerd" or process.uids().real != 0:
         return None

@@ -23,7 +23,7 @@ from trainyard.seams.forwarding import last_error
 from trainyard.seams.ssh import config, forward
 from trainyard.seams.ssh.connection import connect as reach
 
-# What Docker's own client runs there (docker/cli, cli/connhelper): it finds the engine as `docker`
+# Docker's own client runs this there (docker/cli, cli/connhelper): it finds the engine as `docker`
 # on that host does.
 DIAL = ("docker", "system", "dial-stdio")
 DEFAULT_SOCKET = "unix:///var/run/docker.sock"
@@ -36,8 +36,7 @@ ANSWER_SECONDS = 60
 class Engine:
     """A connection to a Docker engine. `api` is docker-py's, for modules of `seams` only.
 
-    `socket` is where programs of ours reach it, if that is not its address: the end of a connection
-    by SSH.
+    `socket` is where programs reach it, if that is not its address: the end of a connection by SSH.
     """
 
     address: str
@@ -51,7 +50,7 @@ class Engine:
 
     @property
     def host(self) -> str:
-        """Return what messages call the machine of this engine: "here", or a host name."""
+        """Return the name of the engine's machine in messages: "here", or a host name."""
         if self.is_here:
             return "here"
         return urlsplit(self.address).hostname or self.address
@@ -65,7 +64,7 @@ class Engine:
 
     @property
     def platform(self) -> str:
-        """Return what the engine's machine is, such as linux/amd64."""
+        """Return the platform of the engine's machine, such as linux/amd64."""
         with refusals("ask the Docker engine about itself"):
             version = self.api.version(api_version=False)
         return f"{version['Os']}/{version['Arch']}"
@@ -93,22 +92,20 @@ def connect(environ: Mapping[str, str], address: str | None = None) -> Engine:
     Raises PrerequisiteError when no engine answers there.
     """
     where = address or found_address(environ)
-    host = None
     if where.startswith("ssh://"):
-        host = reach(where, environ)
-
-    if host:
-        socket = f"unix://{forward.local_socket(host, DIAL)}"
+        socket = f"unix://{forward.local_socket(reach(where, environ), DIAL)}"
     else:
         socket = where
 
     try:
-        # version="auto" asks the engine: that nobody answers comes out here, and not in the middle
-        # of a command.
+        # version="auto" asks the engine: a silent one is noticed here, and not in the middle of a
+        # command.
         api = docker.APIClient(base_url=socket, version="auto", timeout=ANSWER_SECONDS)
     except (DockerException, requests.RequestException, OSError) as error:
-        last = last_error(socket.removeprefix("unix://"))
-        raise unreachable(where, DockerException(last) if last else error) from error
+        why = last_error(socket.removeprefix("unix://"))
+        if why:
+            raise unreachable(where, DockerException(why)) from error
+        raise unreachable(where, error) from error
 
     return Engine(where, api, environ, socket)
 
@@ -137,9 +134,8 @@ def unreachable(address: str, error: Exception) -> PrerequisiteError:
         ssh = ""
     hint = f"Is Docker installed and running there? Try: {ssh}docker info"
     if "permission denied" in str(error).lower():
-        hint = (
-            f"That user may not use Docker: {ssh}sudo usermod -aG docker $USER, then log in again."
-        )
+        command = f"{ssh}sudo usermod -aG docker $USER"
+        hint = f"That user may not use Docker: {command}, then log in again."
     return PrerequisiteError(
         "the Docker engine does not answer", where=f"{address}: {error}", hint=hint
     )
@@ -147,9 +143,7 @@ def unreachable(address: str, error: Exception) -> PrerequisiteError:
 
 @contextmanager
 def refusals(doing: str) -> Iterator[None]:
-    """Turn what docker-py raises into OutsideError: "Docker refused to DOING", with Docker's own
-    words.
-    """
+    """Turn docker-py's exceptions into OutsideError: "Docker refused to DOING", with its words."""
     try:
         yield
     except (DockerException, requests.RequestException) as error:
@@ -157,4 +151,6 @@ def refusals(doing: str) -> Iterator[None]:
 
 
 def explanation(error: Exception) -> str:
-    return str((isinstance(error, APIError) and error.explanation) or error).strip()
+    if isinstance(error, APIError) and error.explanation:
+        return str(error.explanation).strip()
+    return str(error).strip()

@@ -14,18 +14,17 @@ from trainyard.seams.docker.containers import packed
 from trainyard.seams.docker.engine import Engine, refusals
 
 HUB = "docker.io"
-# On every image that we build: its name, and the hash that is also its tag.
+# On every image that Trainyard builds: its name, and the hash that is also its tag.
 IMAGE_LABEL = "io.trainyard.image"
 CONTENT_LABEL = "io.trainyard.content"
 OCI = "org.opencontainers.image"
-# What is in an image that proves that a registry can be used, and nothing else.
+# The only content of an image that proves that a registry can be used.
 TINY = b"Trainyard pulled this to prove that Docker here can.\n"
 
 
 @dataclass(frozen=True)
 class ImageFacts:
-    """What an engine knows about an image. `digests` are references by digest: where it was pulled
-    from or pushed to.
+    """An image as the engine knows it. `digests` are references by digest: pushed to, pulled from.
 
     `entrypoint` is None where the image has none; `layers` are diff ids, the base's first.
     """
@@ -52,8 +51,8 @@ class ImageFacts:
 
     def digest_in(self, repository: str) -> str | None:
         """Return the digest that the image has in a repository, as far as the engine noted one."""
-        names = (reference.partition("@") for reference in self.digests)
-        for name, _, digest in names:
+        for reference in self.digests:
+            name, _, digest = reference.partition("@")
             if _familiar(name) == _familiar(repository):
                 return digest
         return None
@@ -61,18 +60,14 @@ class ImageFacts:
 
 @dataclass(frozen=True)
 class MadeBy:
-    """An instruction of the Dockerfiles that made an image, and the bytes of the layer that it
-    added.
-    """
+    """An instruction of the Dockerfiles that made an image, and its layer's size in bytes."""
 
     instruction: str
     size: int = 0
 
 
 def inspect(engine: Engine, reference: str) -> ImageFacts | None:
-    """Return what the engine knows about an image (by name, digest or id), or None if it does not
-    have it.
-    """
+    """Return the facts of an image (by name, digest or id); None if the engine does not have it."""
     with refusals(f"look at the image {reference}"), suppress(ImageNotFound):
         return facts(engine.api.inspect_image(reference))  # type: ignore[no-untyped-call]
     return None
@@ -81,36 +76,42 @@ def inspect(engine: Engine, reference: str) -> ImageFacts | None:
 def facts(described: Mapping[str, Any]) -> ImageFacts:
     """Return the facts in an answer of the engine (Engine API, GET /images/{name}/json)."""
     config = described.get("Config") or {}
+    entrypoint = None
+    if config.get("Entrypoint"):
+        entrypoint = tuple(config["Entrypoint"])
+    platform = [described.get(key) for key in ("Os", "Architecture", "Variant")]
+
     return ImageFacts(
         id=described["Id"],
         tags=tuple(described.get("RepoTags") or ()),
         digests=tuple(described.get("RepoDigests") or ()),
         labels=config.get("Labels") or {},
         user=config.get("User") or "",
-        entrypoint=tuple(config["Entrypoint"]) if config.get("Entrypoint") else None,
+        entrypoint=entrypoint,
         env=dict(entry.partition("=")[::2] for entry in config.get("Env") or ()),
         size=described.get("Size") or 0,
         layers=tuple((described.get("RootFS") or {}).get("Layers") or ()),
-        platform="/".join(
-            described[key] for key in ("Os", "Architecture", "Variant") if described.get(key)
-        ),
+        platform="/".join(filter(None, platform)),
         created=described.get("Created") or "",
     )
 
 
 def history(engine: Engine, reference: str) -> tuple[MadeBy, ...]:
-    """Return what made an image, the oldest first."""
+    """Return the instructions that made an image, the oldest first."""
     with refusals(f"look at the history of {reference}"):
         entries = engine.api.history(reference)  # type: ignore[no-untyped-call]
-    return tuple(
-        MadeBy(entry.get("CreatedBy") or "", entry.get("Size") or 0) for entry in reversed(entries)
-    )
+
+    instructions = []
+    for entry in reversed(entries):
+        instructions.append(MadeBy(entry.get("CreatedBy") or "", entry.get("Size") or 0))
+    return tuple(instructions)
 
 
 def ours(engine: Engine) -> list[ImageFacts]:
     with refusals("list its images"):
         ids = {entry["Id"] for entry in engine.api.images(filters={"label": IMAGE_LABEL})}
-    return [image for identifier in sorted(ids) if (image := inspect(engine, identifier))]
+    images = [inspect(engine, identifier) for identifier in sorted(ids)]
+    return [image for image in images if image]
 
 
 def tag(engine: Engine, reference: str, *, as_: str) -> None:
@@ -120,16 +121,15 @@ def tag(engine: Engine, reference: str, *, as_: str) -> None:
 
 
 def remove(engine: Engine, reference: str) -> None:
-    """Take a name from an image, and the image from the engine if that was its last; no change if
-    it is gone.
-    """
+    """Take a name from an image; the image goes with its last name. No change if it is gone."""
     with refusals(f"remove the image {reference}"), suppress(ImageNotFound):
         engine.api.remove_image(reference)
 
 
 def make_tiny(engine: Engine, reference: str) -> None:
-    """Make an image of a few bytes under this name, which must have a tag: to send through a
-    registry as a proof.
+    """Make an image of a few bytes, to send through a registry as a proof.
+
+    `reference` must have a tag.
     """
     repository, name = split_tag(reference)
     with refusals(f"make the image {reference}"):
@@ -143,8 +143,9 @@ def split_tag(reference: str) -> tuple[str, str]:
 
 
 def registry_of(reference: str) -> str:
-    """Return the registry in a reference, by Docker's rule: a host has a dot or a port, or is
-    localhost.
+    """Return a reference's registry, by Docker's rule.
+
+    A registry's host has a dot or a port, or is localhost.
     """
     first, slash, _ = reference.partition("/")
     if slash and (any(mark in first for mark in ".:") or first == "localhost"):

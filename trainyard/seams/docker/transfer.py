@@ -1,13 +1,11 @@
-"""Let a Docker engine push or pull an image, or ask it what a registry has: with its own network,
-CAs and proxies.
-"""
+"""Pushes and pulls by a Docker engine, with its own network, CAs and proxies."""
 
 from __future__ import annotations
 
 import base64
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import requests
@@ -23,7 +21,7 @@ CONNECT_SECONDS = 10.0
 # longer is stuck.
 SILENCE_SECONDS = 300.0
 MB = 1_000_000
-# What Docker reports when a layer needs nothing more (docker/distribution, pull and push).
+# Docker's states of a layer that needs nothing more (docker/distribution, pull and push).
 _ENDED = frozenset({"Pull complete", "Already exists", "Pushed", "Layer already exists"})
 _MOVING = frozenset({"Downloading", "Pushing"})
 _ANNOUNCED = frozenset({"Preparing", "Waiting", "Pulling fs layer"})
@@ -57,16 +55,9 @@ def push(
 
     repository, tag = split_tag(reference)
     path = f"{quote(repository, safe='/:')}/push"
-    _transfer(
-        engine,
-        reference,
-        login,
-        f"push {reference}",
-        path,
-        {"tag": tag},
-        watch,
-        silence=SILENCE_SECONDS,
-    )
+    doing = f"push {reference}"
+    parameters = {"tag": tag}
+    _transfer(engine, reference, login, doing, path, parameters, watch, silence=SILENCE_SECONDS)
 
 
 def pull(
@@ -77,9 +68,7 @@ def pull(
     platform: str | None = None,
     on_progress: Callable[[str], None] = lambda text: None,
 ) -> None:
-    """Fetch an image from its registry. Raises RegistryError: what is wrong with it, or with what
-    it holds.
-    """
+    """Fetch an image from its registry. Raises RegistryError for the registry or its content."""
     repository, tag = split_tag(reference)
     parameters = {"fromImage": repository, "tag": tag, "platform": platform}
     # As long as it takes: engines with containerd's image store unpack a layer without a word.
@@ -90,10 +79,9 @@ def pull(
 
 
 def registry_digest(engine: Engine, reference: str, *, login: Login | None) -> str | None:
-    """Return the digest of what a registry has under this name now, as this engine sees it; None if
-    it has nothing.
+    """Return the registry's digest of a name, as this engine sees it; None if it has none.
 
-    (Engine API, GET /distribution/{name}/json.) Raises RegistryError.
+    Engine API, GET /distribution/{name}/json. Raises RegistryError.
     """
     try:
         answer = engine.api.inspect_distribution(  # type: ignore[no-untyped-call]
@@ -107,16 +95,19 @@ def registry_digest(engine: Engine, reference: str, *, login: Login | None) -> s
     return str(answer["Descriptor"]["digest"])
 
 
+class _Bytes(NamedTuple):
+    moved: int
+    total: int
+
+
 class LayerTally:
-    """Counts layers and bytes of one pull or push: Docker reports every layer by itself, people
-    want one line.
-    """
+    """Counts layers and bytes of one pull or push: Docker reports each layer by itself."""
 
     def __init__(self, on_progress: Callable[[str], None]) -> None:
         self._on_progress = on_progress
         self._is_push = False
         self._ended: dict[str, bool] = {}
-        self._bytes: dict[str, tuple[int, int]] = {}
+        self._bytes: dict[str, _Bytes] = {}
 
     def count(self, entry: Mapping[str, Any]) -> None:
         """Take one entry of Docker's stream; where it is about a layer, say how far all are."""
@@ -129,22 +120,22 @@ class LayerTally:
         self._is_push = self._is_push or status == "Pushing"
         detail = entry.get("progressDetail") or {}
         if status in _MOVING and detail.get("total"):
-            self._bytes[layer] = (detail.get("current", 0), detail["total"])
+            self._bytes[layer] = _Bytes(detail.get("current", 0), detail["total"])
         elif layer in self._bytes:
-            self._bytes[layer] = (self._bytes[layer][1],) * 2
+            size = self._bytes[layer].total
+            self._bytes[layer] = _Bytes(size, size)
 
-        moved, total = (
-            sum(counts) / MB for counts in zip((0, 0), *self._bytes.values(), strict=True)
-        )
+        if status not in _ANNOUNCED:
+            self._report()
 
-        if status in _ANNOUNCED:
-            return
-
+    def _report(self) -> None:
+        moved = sum(layer.moved for layer in self._bytes.values()) / MB
+        total = sum(layer.total for layer in self._bytes.values()) / MB
         layers = f"{sum(self._ended.values())} of {len(self._ended)} layers"
         if total < 1:
             self._on_progress(layers)
         elif self._is_push:
-            # Docker counts what it reads, and knows the size of a layer once it begins with it: no
+            # Docker counts what it reads, and learns the size of a layer as it begins with it: no
             # total holds.
             self._on_progress(f"{layers}, {moved:.0f} MB before compression")
         else:
@@ -162,9 +153,7 @@ def _transfer(
     *,
     silence: float | None,
 ) -> None:
-    """Hand over what the engine reports, as it comes. An error of `on_entry` closes the connection:
-    that ends it.
-    """
+    """Hand over the engine's reports as they come. An error of `on_entry` ends the transfer."""
     credentials = json.dumps(_credentials(reference, login)).encode()
     try:
         # docker-py's own push and pull cannot be ended: they keep the connection to themselves.
@@ -195,4 +184,7 @@ def _credentials(reference: str, login: Login | None) -> dict[str, str]:
 
 
 def _refused(raw: str, doing: str, reference: str, login: Login | None) -> RegistryError:
-    return refused(raw, registry_of(reference), doing=doing, who=login.who if login else "")
+    who = ""
+    if login:
+        who = login.who
+    return refused(raw, registry_of(reference), doing=doing, who=who)

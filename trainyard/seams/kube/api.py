@@ -16,16 +16,16 @@ _REVIEWS = Kind(
     "SelfSubjectAccessReview",
     namespaced=False,
 )
-# Who the API server says changed what (meta/v1, managedFields).
+# The API server notes this name as the owner of changed fields (meta/v1, managedFields).
 FIELD_MANAGER = "trainyard"
 
 
 class Kube:
     """One Kubernetes cluster as one user sees it; threads may share it.
 
-    Every call has a deadline. All raise ApiUnreachableError when nobody answers, ForbiddenError,
-    PrerequisiteError for a login, and KubeError for whatever else the API refuses; an object that
-    is not there is None, False or nothing where that is an answer.
+    Every call has a deadline. All raise ApiUnreachableError without an answer, ForbiddenError,
+    PrerequisiteError for a login, and KubeError for any other rejection; an object that is not
+    there is None, False or nothing where that is an answer.
     """
 
     def __init__(self, access: Access) -> None:
@@ -42,13 +42,16 @@ class Kube:
         return response.document()
 
     def list(self, kind: Kind, *, namespace: str | None = None, labels: str = "") -> list[Object]:
-        """Return the objects of a namespace, or of all; none of a kind that the cluster does not
-        know.
-        """
-        params = _written(labelSelector=labels)
+        """Return the objects of a namespace, or of all; none of an unknown kind."""
+        params = {}
+        if labels:
+            params["labelSelector"] = labels
         response = self.transport.send("GET", kind.path(namespace), params=params, accept=(404,))
-        items = [] if response.status == 404 else response.document().get("items") or []
-        # The API leaves out of each what all have in common.
+        if response.status == 404:
+            return []
+
+        items = response.document().get("items") or []
+        # The API leaves out of each item what all have in common.
         return [{"apiVersion": kind.api, "kind": kind.name, **item} for item in items]
 
     def create(self, kind: Kind, body: Object, *, namespace: str | None = None) -> Object:
@@ -58,18 +61,18 @@ class Kube:
     def apply(
         self, kind: Kind, body: Object, *, namespace: str | None = None, dry_run: bool = False
     ) -> Object:
-        """Make an object say what `body` says, and return what it is then; what others say of it
-        stays.
+        """Make an object's fields those of `body` and return it; other fields stay.
 
-        (Server-side apply.) With `dry_run` it is checked and completed by the API, and nothing is
-        kept.
+        This is server-side apply. With `dry_run` the API checks and completes the object, and keeps
+        nothing.
         """
+        params = {"fieldManager": FIELD_MANAGER, "force": "true"}
+        if dry_run:
+            params["dryRun"] = "All"
         return self.transport.send(
             "PATCH",
             kind.path(namespace, body["metadata"]["name"]),
-            params=_written(
-                fieldManager=FIELD_MANAGER, force="true", dryRun="All" if dry_run else ""
-            ),
+            params=params,
             body={"apiVersion": kind.api, "kind": kind.name, **body},
             content_type="application/apply-patch+yaml",
         ).document()
@@ -81,7 +84,7 @@ class Kube:
         return self.transport.send(
             "PATCH",
             kind.path(namespace, name),
-            params=_written(fieldManager=FIELD_MANAGER),
+            params={"fieldManager": FIELD_MANAGER},
             body=merge,
             content_type="application/merge-patch+json",
         ).document()
@@ -95,24 +98,23 @@ class Kube:
         uid: str | None = None,
         with_owned: bool = False,
     ) -> bool:
-        """Ask for the removal of an object; False if it is not there, or is another one than `uid`.
+        """Ask for the removal of an object; False if it does not exist, or is not the one of `uid`.
 
         It is gone only when `get` says so; `with_owned`: and not before all that it owns.
         """
         policy = "Foreground" if with_owned else "Background"
         options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": policy}
+        accepted: tuple[int, ...] = (404,)
         if uid:
             options["preconditions"] = {"uid": uid}
-        accepted = (404, 409) if uid else (404,)
-        return (
-            self.transport.send(
-                "DELETE", kind.path(namespace, name), body=options, accept=accepted
-            ).status
-            < 400
-        )
+            accepted = (404, 409)
+
+        path = kind.path(namespace, name)
+        response = self.transport.send("DELETE", path, body=options, accept=accepted)
+        return response.status < 400
 
     def answers(self) -> bool:
-        """Say whether the server answers at all; whatever it says will do."""
+        """Say whether the server answers at all, with whatever error."""
         try:
             self.transport.send("GET", "/version")
         except TrainyardError as error:
@@ -120,8 +122,9 @@ class Kube:
         return True
 
     def may(self, right: Right, *, namespace: str) -> bool:
-        """Say whether we have a right in a namespace; Kubernetes decides
-        (SelfSubjectAccessReview).
+        """Say whether this user has a right in a namespace, as Kubernetes decides.
+
+        By a SelfSubjectAccessReview.
         """
         resource, _, part = right.resource.partition("/")
         attributes = {
@@ -131,30 +134,28 @@ class Kube:
             "resource": resource,
             "subresource": part,
         }
-
         review = {
             "apiVersion": _REVIEWS.api,
             "kind": _REVIEWS.name,
             "spec": {"resourceAttributes": attributes},
         }
-
         return bool(self.create(_REVIEWS, review)["status"]["allowed"])
 
     def serves(self, kind: Kind) -> bool:
         """Say whether the cluster knows this kind, in this version."""
         response = self.transport.send("GET", kind.root, accept=(404,))
-        served = [] if response.status == 404 else response.document().get("resources") or []
-        return any(each["name"] == kind.plural for each in served)
+        if response.status == 404:
+            return False
+        resources = response.document().get("resources") or []
+        return any(resource["name"] == kind.plural for resource in resources)
 
     def logs(
         self, pod: str, *, namespace: str, container: str, lines: int, previous: bool = False
     ) -> str:
-        """Return the last lines of a container; "" if it did not start yet, or has no
-        predecessor.
-        """
-        params = _written(
-            container=container, previous="true" if previous else "", tailLines=str(lines)
-        )
+        """Return the last lines of a container; "" before its start, or without a predecessor."""
+        params = {"container": container, "tailLines": str(lines)}
+        if previous:
+            params["previous"] = "true"
         response = self.transport.send(
             "GET", POD.path(namespace, pod, part="log"), params=params, accept=(400, 404)
         )
@@ -167,12 +168,7 @@ class Kube:
 def connect(access: Access) -> Kube:
     """Return the cluster of a context; nothing is asked of it yet.
 
-    One login for each context and process: a program that logs in may take seconds, or ask a
-    person.
+    One login for each context and process: a program that logs in may take seconds, or ask its
+    user.
     """
     return Kube(access)
-
-
-def _written(**params: str) -> dict[str, str]:
-    """Return the parameters that say something."""
-    return {key: value for key, value in params.items() if value}

@@ -1,6 +1,6 @@
 """Which Kubernetes cluster is meant: a context of kubeconfig files.
 
-Several files merge into one, and the first that says something counts
+Several files merge into one, and the first that sets a value counts
 (kubernetes.io/docs/concepts/configuration/ organize-cluster-access-kubeconfig). The library reads
 them again to log in, but by the last file's current context.
 """
@@ -21,7 +21,7 @@ from trainyard.wording import did_you_mean
 
 @dataclass(frozen=True)
 class Access:
-    """A context: its server and user, and the kubeconfigs that say so."""
+    """A context: its server and user, and the kubeconfigs that name them."""
 
     context: str
     server: str
@@ -81,48 +81,60 @@ def _files(
             path = Path(named)
         return ((relative_to or Path.cwd()) / path,)
 
-    listed = [
-        Path(file).absolute() for file in environ.get("KUBECONFIG", "").split(os.pathsep) if file
-    ]
-    return tuple(listed) or (home / ".kube" / "config",)
+    names = filter(None, environ.get("KUBECONFIG", "").split(os.pathsep))
+    listed = tuple(Path(name).absolute() for name in names)
+    return listed or (home / ".kube" / "config",)
 
 
 def _access(files: tuple[Path, ...], context: str | None) -> Access:
     documents = [_parse(file) for file in files]
-    contexts, clusters, users = (_named(documents, key) for key in ("context", "cluster", "user"))
-    name = context or next(
-        filter(None, (document.get("current-context") for document in documents)), ""
-    )
+    contexts = _named(documents, "context")
+    clusters = _named(documents, "cluster")
+    users = _named(documents, "user")
+    name = context or _current(documents)
     if name not in contexts:
-        unknown = f"the kubeconfig has no context {name!r}{did_you_mean(name, contexts)}"
+        known = ", ".join(sorted(contexts)) or "none"
+        unknown = "the kubeconfig has no current context"
+        if name:
+            unknown = f"the kubeconfig has no context {name!r}{did_you_mean(name, contexts)}"
         raise PrerequisiteError(
-            unknown if name else "the kubeconfig has no current context",
+            unknown,
             where=", ".join(map(str, files)),
-            hint="Name one in the cluster file (context: ...); it has "
-            f"{', '.join(sorted(contexts)) or 'none'}.",
+            hint=f"Name one in the cluster file (context: ...); it has {known}.",
         )
 
     chosen = contexts[name]
     user = str(chosen.get("user") or "")
-    # The library does not act as somebody else, and would silently act with all the rights of the
-    # user instead.
+    # The library cannot impersonate, and would silently act with all the rights of the user
+    # instead.
     if any(key.split("-")[0] == "as" for key in users.get(user, {})):
         raise PrerequisiteError(
-            f"user {user} of the kubeconfig acts as somebody else (`as`), which Trainyard cannot",
+            f"user {user} of the kubeconfig acts as another user (`as`), which Trainyard cannot",
             where=", ".join(map(str, files)),
             hint="Use a context whose user has these rights itself.",
         )
 
-    server = str(clusters.get(str(chosen.get("cluster")), {}).get("server") or "").rstrip("/")
+    cluster = clusters.get(str(chosen.get("cluster")), {})
+    server = str(cluster.get("server") or "").rstrip("/")
     if not server:
         raise _broken(files, f"context {name} names no cluster that has a server")
-
     return Access(name, server, user, files)
 
 
+def _current(documents: Sequence[Mapping[str, Any]]) -> str:
+    for document in documents:
+        if document.get("current-context"):
+            return str(document["current-context"])
+    return ""
+
+
 def _named(documents: Sequence[Mapping[str, Any]], key: str) -> dict[str, Mapping[str, Any]]:
-    entries = (entry for document in reversed(documents) for entry in document.get(f"{key}s") or ())
-    return {entry["name"]: entry.get(key) or {} for entry in entries}
+    """Return the entries of a kind by name; those of the first file count."""
+    entries: dict[str, Mapping[str, Any]] = {}
+    for document in reversed(documents):
+        for entry in document.get(f"{key}s") or ():
+            entries[entry["name"]] = entry.get(key) or {}
+    return entries
 
 
 def _parse(file: Path) -> Mapping[str, Any]:
@@ -133,7 +145,7 @@ def _parse(file: Path) -> Mapping[str, Any]:
             f"the kubeconfig cannot be read: {error.strerror}", where=str(file)
         ) from error
     except (yaml.YAMLError, ValueError):
-        # The error's own text quotes the line, and a key may stand there.
+        # The error's own text quotes the line, which may hold a key.
         raise _broken((file,), "it is not YAML, or says nothing") from None
 
 

@@ -1,4 +1,4 @@
-"""What the Kubernetes API refuses, how it fails, and what helps."""
+"""Errors of the Kubernetes API, and the hints for them."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
 
 class KubeError(OutsideError):
-    """The Kubernetes API refused or broke."""
+    """The Kubernetes API rejected a request or broke."""
 
 
 class ApiUnreachableError(KubeError):
-    """Nobody answers, the connection broke, or the API server is only just starting."""
+    """No answer comes, the connection broke, or the API server is only just starting."""
 
 
 class InvalidError(KubeError):
-    """The API does not take what we sent: a wrong field, or an admission rule that it breaks."""
+    """The API rejects what was sent: a wrong field, or an admission rule that it breaks."""
 
 
 class ConflictError(KubeError):
-    """Somebody else changed or made the object meanwhile."""
+    """Another user or program changed or made the object meanwhile."""
 
 
 class ForbiddenError(PrerequisiteError):
@@ -45,20 +45,20 @@ RULES = (
         error=PrerequisiteError,
         reasons=("401",),
     ),
-    # RBAC's words (k8s.io/apiserver, responsewriters.ForbiddenMessage); everything else with 403 is
-    # an admission rule.
+    # RBAC's words (k8s.io/apiserver, responsewriters.ForbiddenMessage); any other 403 is an
+    # admission rule.
     Rule(
         r'User "(?P<user>[^"]*)" cannot (?P<verb>\w+) (?:resource|path) "(?P<resource>[^"]*)"'
         r'(?:.*(?P<scope> in the namespace "[^"]*"| at the cluster scope))?',
         "Kubernetes does not let user {user} {verb} {resource}{scope}",
-        "Ask whoever runs the cluster for a role that may {verb} {resource}.",
+        "Ask the cluster's administrator for a role that may {verb} {resource}.",
         error=ForbiddenError,
         reasons=("403",),
     ),
     Rule(
         "exceeded quota: (?P<quota>.*)",
         "the namespace's quota has no room: {quota}",
-        "Ask for less, or ask whoever runs the cluster for a larger quota.",
+        "Ask for less, or ask the cluster's administrator for a larger quota.",
         error=PrerequisiteError,
         reasons=("403",),
     ),
@@ -86,20 +86,20 @@ RULES = (
 
 
 def refused(status: int, body: bytes, request: str, access: Access) -> TrainyardError:
-    """Return the error for an answer that is not what was asked for; `request` is its method and
-    path.
-    """
+    """Return the error for an unexpected answer; `request` is its method and path."""
     text = _message(body)
     known = text is not None or str(status) in ("401", "404", *_BUSY)
+    reason = "foreign"
+    if known:
+        reason = str(status)
+
     detail = text or body.decode(errors="replace").strip()[-300:] or "(nothing)"
-    words = {"user": access.user or "(nobody)", "status": str(status), "detail": detail}
+    words = {"user": access.user or "(none)", "status": str(status), "detail": detail}
     # The last rule fits everything.
-    cause = cast(
-        Diagnosis, explain(detail, RULES, reason=str(status) if known else "foreign", **words)
-    )
-    return cause.to_error(
-        f"{access}, from {access.source}" if status == 401 else f"{request}: {access}"
-    )
+    cause = cast(Diagnosis, explain(detail, RULES, reason=reason, **words))
+    if status == 401:
+        return cause.to_error(f"{access}, from {access.source}")
+    return cause.to_error(f"{request}: {access}")
 
 
 def unreachable(error: Exception, access: Access) -> TrainyardError:
@@ -115,15 +115,13 @@ def unreachable(error: Exception, access: Access) -> TrainyardError:
             hint="Is the kubeconfig of another cluster, or older than this one? Fetch it again.",
         )
 
-    text = (
-        (deepest.strerror if isinstance(deepest, OSError) else None)
-        or str(error)
-        or type(error).__name__
-    )
-
-    late = isinstance(deepest, TimeoutError) or "timed out" in str(error)
+    text = str(error) or type(error).__name__
+    if isinstance(deepest, OSError) and deepest.strerror:
+        text = deepest.strerror
+    if isinstance(deepest, TimeoutError) or "timed out" in str(error):
+        text = "it took too long"
     return ApiUnreachableError(
-        f"the Kubernetes API does not answer: {'it took too long' if late else text}",
+        f"the Kubernetes API does not answer: {text}",
         where=str(access),
         hint="Is the cluster up, and in reach of this machine? `kubectl version` asks the same "
         "server.",
@@ -131,9 +129,7 @@ def unreachable(error: Exception, access: Access) -> TrainyardError:
 
 
 def _message(body: bytes) -> str | None:
-    """Return what the API's own description of what is wrong says (meta/v1 Status); None if it is
-    none.
-    """
+    """Return the message in the API's own description of an error (meta/v1 Status), if any."""
     try:
         document = json.loads(body)
     except ValueError:

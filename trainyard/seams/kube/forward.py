@@ -34,10 +34,9 @@ COMPLAINT = 1
 def forward(
     kube: Kube, *, namespace: str, find: Callable[[], str | None], port: int, what: str
 ) -> int:
-    """Return a port of 127.0.0.1 that ends at a port of the pod that `find` names when somebody
-    connects.
+    """Return a port of 127.0.0.1 that ends at a port of a pod; `find` names it at each connection.
 
-    `what` is what the pod is called in messages, and with the other arguments tells forwards apart.
+    `what` is the pod's name in messages, and with the other arguments tells forwards apart.
     """
 
     def serve(local: socket.socket) -> str:
@@ -50,20 +49,19 @@ def forward(
         path = POD.path(namespace, pod, part="portforward")
         stream = _connect(kube.transport, path, port)
         try:
-            said = _relay(local, stream)
-            if "connection refused" in said:
+            complaint = _relay(local, stream)
+            if "connection refused" in complaint:
                 return f"{what} does not listen on port {port}"
-            return said
+            return complaint
         except (OSError, WebSocketException):
-            # Whoever uses the port sees the end.
+            # The client of the port sees the end.
             return ""
         finally:
             with suppress(Exception):
                 stream.shutdown()
 
-    return int(
-        shared((kube.access, namespace, what, port), lambda: Forward(loopback(), serve)).address
-    )
+    key = (kube.access, namespace, what, port)
+    return int(shared(key, lambda: Forward(loopback(), serve)).address)
 
 
 def _connect(transport: Transport, path: str, port: int) -> Any:
@@ -72,9 +70,9 @@ def _connect(transport: Transport, path: str, port: int) -> Any:
 
     session = transport.session()
     tls = {"context": session.tls, "server_hostname": session.configuration.tls_server_name}
-    made: Any = WebSocket(sslopt=tls, enable_multithread=False, skip_utf8_validation=True)
+    stream: Any = WebSocket(sslopt=tls, enable_multithread=False, skip_utf8_validation=True)
     try:
-        made.connect(
+        stream.connect(
             f"{transport.access.server}{path}?ports={port}".replace("http", "ws", 1),
             header=transport.authorization(session),
             subprotocols=[PROTOCOL],
@@ -90,16 +88,16 @@ def _connect(transport: Transport, path: str, port: int) -> Any:
     except (WebSocketException, OSError) as error:
         raise errors.unreachable(error, transport.access) from error
 
-    keep_alive(made.sock)
-    return made
+    keep_alive(stream.sock)
+    return stream
 
 
 def _relay(local: socket.socket, stream: Any) -> str:
-    """Pass bytes both ways until one side ends; return what the kubelet complained about.
+    """Pass bytes both ways until one side ends; return the kubelet's complaint.
 
     One thread does all of it, because a TLS connection must not be used by two. A side that does
-    not take what there is for it holds up the other one as well, so that memory does not grow with
-    what is sent.
+    not take its bytes holds up the other one as well, so that memory does not grow with what is
+    sent.
     """
     local.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     stream.settimeout(None)
@@ -148,9 +146,7 @@ def _message(stream: Any) -> tuple[int | None, bytes]:
 
 
 def _proxy(session: Session) -> dict[str, object]:
-    """Return the proxy that the library decided on; websockets would look for one by rules of their
-    own.
-    """
+    """Return the proxy that the library chose; websockets would choose one by other rules."""
     proxy = session.client.pool_manager.proxy
     if proxy is None:
         return {"http_no_proxy": ["*"]}

@@ -29,16 +29,14 @@ CHANGE_SECONDS = 30.0
 ANSWER_LIMIT = 256 * 1024 * 1024
 # Requests that the API server sheds (429), each after as long as it asks for.
 TRIES = 4
-# The library's modules import each other: of two threads that begin at once, one would find it half
+# The library's modules import each other: with two threads at once, one would find it half
 # imported.
 _importing = threading.Lock()
 
 
 @dataclass(frozen=True)
 class Session:
-    """A login: the library's client and configuration, and the TLS context of both it and
-    websockets.
-    """
+    """A login: the library's client and configuration, and the TLS context of every connection."""
 
     client: Any
     configuration: Any
@@ -47,13 +45,13 @@ class Session:
 
 @dataclass(frozen=True)
 class Response:
-    """What the server answered."""
+    """An answer of the server."""
 
     status: int
     body: bytes
 
     def document(self) -> Object:
-        """Return the object that was answered. Raises KubeError."""
+        """Return the object in the answer. Raises KubeError."""
         try:
             document = json.loads(self.body)
         except (ValueError, RecursionError):
@@ -81,10 +79,14 @@ class Transport:
         content_type: str = "application/json",
         accept: tuple[int, ...] = (),
     ) -> Response:
-        """Return the server's answer; `accept` are statuses besides 2xx. Raises KubeError,
-        PrerequisiteError.
+        """Return the server's answer; `accept` are statuses besides 2xx.
+
+        Raises KubeError, PrerequisiteError.
         """
-        url = f"{self.access.server}{path}" + (f"?{urlencode(params)}" if params else "")
+        url = f"{self.access.server}{path}"
+        if params:
+            url += f"?{urlencode(params)}"
+
         session = self.session()
         response = self._call(session, method, url, body, content_type)
         if response.status == 401:
@@ -94,22 +96,20 @@ class Transport:
         raise errors.refused(response.status, response.body, f"{method} {path}", self.access)
 
     def session(self) -> Session:
-        """Return the login to use. Raises PrerequisiteError if we cannot log in."""
+        """Return the login to use. Raises PrerequisiteError if the login fails."""
         with self._lock:
             self._session = self._session or _log_in(self.access)
             return self._session
 
     def authorization(self, session: Session) -> dict[str, str]:
-        """Return the header that says who we are, if it is not a certificate that says so."""
+        """Return the header that names the user, unless a certificate does."""
         with self._lock:
             # The library asks a program that logs in again when its token ends soon.
             token = session.configuration.get_api_key_with_prefix("BearerToken")
         return {"authorization": token} if token else {}
 
     def _renew(self, refused: Session) -> Session:
-        """Return another login than the one that was refused: a program that logs in is asked
-        again, files are read.
-        """
+        """Return another login than the refused one: programs are asked again, files read again."""
         with self._lock:
             if self._session is refused:
                 self._session = None
@@ -126,11 +126,14 @@ class Transport:
             "Accept": "application/json",
             **self.authorization(session),
         }
-
         if body is not None:
             headers["Content-Type"] = content_type
 
-        timeouts = (CONNECT_SECONDS, ANSWER_SECONDS if method == "GET" else CHANGE_SECONDS)
+        seconds = CHANGE_SECONDS
+        if method == "GET":
+            seconds = ANSWER_SECONDS
+        timeouts = (CONNECT_SECONDS, seconds)
+
         try:
             reply = session.client.request(
                 method, url, headers=headers, body=body, _request_timeout=timeouts
@@ -159,7 +162,7 @@ def _log_in(access: Access) -> Session:
             )
     except (ConfigException, OSError, ValueError, KeyError, TypeError) as error:
         raise PrerequisiteError(
-            f"user {access.user or '(nobody)'} cannot log in to the Kubernetes cluster: {error}",
+            f"user {access.user or '(none)'} cannot log in to the Kubernetes cluster: {error}",
             where=f"{access}, from {access.source}",
             hint="Log in by hand and repeat the command; `kubectl get pods` logs in in the same "
             "way.",
@@ -169,25 +172,25 @@ def _log_in(access: Access) -> Session:
     keywords = client.pool_manager.connection_pool_kw
     for name in ("ca_certs", "cert_file", "key_file", "ca_cert_data", "cert_reqs"):
         keywords.pop(name, None)
-
     keywords["ssl_context"] = tls
     return Session(client, configuration, tls)
 
 
 @contextlib.contextmanager
 def _failed_logins() -> Iterator[list[str]]:
-    """Collect what the library says of a login that fails: it logs that, and carries on as
-    nobody.
+    """Yield a list that collects the library's messages about a login that fails.
+
+    The library only logs them, and continues without a login.
     """
-    said: list[str] = []
+    messages: list[str] = []
     here = threading.get_ident()
     handler = logging.Handler(logging.ERROR)
     handler.addFilter(lambda record: record.thread == here)
-    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
     root = logging.getLogger()
     root.addHandler(handler)
     try:
-        yield said
+        yield messages
     finally:
         root.removeHandler(handler)
 
@@ -198,28 +201,29 @@ def _configuration(access: Access) -> Any:
     from kubernetes.config import load_kube_config
     from urllib3 import Retry
 
-    made = Configuration()
+    configuration = Configuration()
     # Keys go into files for as long as this process lives; this directory is the user's own, and in
     # memory.
-    private = os.environ.get("XDG_RUNTIME_DIR", "")
+    private: str | None = os.environ.get("XDG_RUNTIME_DIR")
+    if not private or not os.access(private, os.W_OK):
+        private = None
 
     with _failed_logins() as failed:
         load_kube_config(
             os.pathsep.join(map(str, access.files)),
             context=access.context,
-            client_configuration=made,
+            client_configuration=configuration,
             persist_config=False,
-            temp_file_path=private if private and os.access(private, os.W_OK) else None,
+            temp_file_path=private,
         )
-
     if failed:
         raise ValueError("; ".join(failed))
 
     if urlsplit(access.server).hostname in ("127.0.0.1", "::1", "localhost"):
         # As kubectl has it; the library would ask the environment's proxy for its own loopback.
-        made.proxy = None
+        configuration.proxy = None
 
-    made.retries = Retry(
+    configuration.retries = Retry(
         TRIES - 1,
         connect=0,
         read=0,
@@ -230,14 +234,12 @@ def _configuration(access: Access) -> Any:
         backoff_factor=1,
         raise_on_status=False,
     )
-
-    made.keep_alive = True
-    return made
+    configuration.keep_alive = True
+    return configuration
 
 
 class _Shared(ssl.SSLContext):
-    """A context that threads may share, although urllib3 sets its protocols anew before each
-    connection.
+    """A context that threads may share: urllib3 cannot set its protocols before each connection.
 
     To set them while another thread opens one sends freed memory, and the server refuses the
     handshake with TLSV1_ALERT_DECODE_ERROR or worse (python/cpython issue 141012).
@@ -248,8 +250,9 @@ class _Shared(ssl.SSLContext):
 
 
 def _tls(configuration: Any) -> ssl.SSLContext:
-    """Return what TLS needs: the server's CA, our certificate. Raises OSError if one cannot be
-    used.
+    """Return the TLS context: the server's CA, the user's certificate.
+
+    Raises OSError if one cannot be used.
     """
     # Not ssl.create_default_context: since Python 3.13 it refuses CAs as Kubernetes makes them
     # (VERIFY_X509_STRICT; canonical/microk8s#4864).

@@ -1,19 +1,17 @@
-"""Kinds of Kubernetes objects, and what the API says about them."""
+"""Kinds of Kubernetes objects, rights and quantities."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-# An object as the API has it; what is in it is the API's, not ours.
+# An object as the API has it; its fields are the API's.
 Object = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of objects: `api` is its group and version ("v1", "ray.io/v1"), `plural` its word in
-    paths.
-    """
+    """A kind of objects: `api` is its group and version ("v1", "ray.io/v1"), `plural` its path."""
 
     api: str
     plural: str
@@ -31,16 +29,19 @@ class Kind:
         return f"/api/{self.api}"
 
     def path(self, namespace: str | None, name: str = "", *, part: str = "") -> str:
-        """Return the path of an object, of a part of it (`log`, `exec`), or of all; no namespace:
-        of all namespaces.
+        """Return the path of an object, of a part of it (`log`, `exec`), or of all.
+
+        Without a namespace: of all namespaces.
         """
+        path = self.root
         if self.namespaced and namespace:
-            within = f"/namespaces/{namespace}"
-        else:
-            within = ""
-        return "".join(
-            [self.root, within, f"/{self.plural}", f"/{name}" * bool(name), f"/{part}" * bool(part)]
-        )
+            path += f"/namespaces/{namespace}"
+        path += f"/{self.plural}"
+        if name:
+            path += f"/{name}"
+        if part:
+            path += f"/{part}"
+        return path
 
 
 @dataclass(frozen=True)

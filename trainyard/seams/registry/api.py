@@ -1,7 +1,7 @@
-"""A container registry, as far as we ask one: manifests, repositories, tags (OCI distribution
-specification 1.1).
+"""A container registry, as far as Trainyard asks one: manifests, repositories, tags.
 
-Images are pushed and pulled by Docker; this is how we learn what the registry then really holds.
+Images are pushed and pulled by Docker; this is how Trainyard learns what the registry then really
+holds (OCI distribution specification 1.1).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
 PAGE = 500
 TRIAL_BYTES = 1024 * 1024
-# What no registry answers to GET /v2/, which every registry has (OCI distribution specification,
+# No registry answers so to GET /v2/, which every registry has (OCI distribution specification,
 # "end-1").
 NO_REGISTRY = (404, 405, 501)
 # Docker Hub's API is not at the name that references have (distribution/reference, Docker's
@@ -44,9 +44,7 @@ MEDIA_TYPES = (
 
 
 class Blob(NamedTuple):
-    """A part of an image, by digest: its config, or a layer; `size` is in bytes, as sent (layers
-    are compressed).
-    """
+    """A part of an image, by digest: its config, or a layer; `size` is in bytes, compressed."""
 
     digest: str
     size: int
@@ -88,11 +86,15 @@ class RegistryApi:
     ) -> None:
         self.address = address
         self._login = login
+        scheme = "https"
+        if insecure:
+            scheme = "http"
+            # A token's realm may be elsewhere, and have TLS.
+            ca_file = None
         self._http = httpx.Client(
-            base_url=f"{'http' if insecure else 'https'}://{API_HOSTS.get(address, address)}/v2/",
+            base_url=f"{scheme}://{API_HOSTS.get(address, address)}/v2/",
             auth=ChallengeAuth(login),
-            # Also without TLS: tokens may be elsewhere.
-            verify=trusting(None if insecure else ca_file),
+            verify=trusting(ca_file),
             timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
             # httpx drops our Authorization when another host is meant.
             follow_redirects=True,
@@ -108,17 +110,16 @@ class RegistryApi:
         self._http.close()
 
     def check(self) -> None:
-        """Ask whether a registry is there that lets us in."""
+        """Check that a registry answers and accepts the login."""
         doing = "ask whether a registry is there"
         answer = self._send("GET", "", doing=doing, accept=NO_REGISTRY)
         if answer.status_code in NO_REGISTRY:
             raise self._refused(answer, doing, before=f"{NOT_A_REGISTRY}: ")
 
     def manifest(self, name: str, reference: str) -> Manifest | None:
-        """Return what a tag or digest points to, or None; the bytes are hashed and must be what was
-        asked for.
+        """Return the manifest of a tag or digest, or None; its bytes must match the digest.
 
-        Raises DamagedError when they are not.
+        Raises DamagedError when they do not.
         """
         doing = f"read the manifest {name}:{reference}"
         headers = {"Accept": ", ".join(MEDIA_TYPES)}
@@ -142,9 +143,7 @@ class RegistryApi:
         return manifest
 
     def repositories(self) -> Iterator[str]:
-        """Yield every repository's name; a registry may refuse to list them (ECR and Docker Hub
-        do).
-        """
+        """Yield every repository's name; a registry may refuse to list them (ECR, Docker Hub)."""
         return self._listed("_catalog", "repositories", doing="list the repositories")
 
     def tags(self, name: str) -> tuple[str, ...]:
@@ -159,8 +158,7 @@ class RegistryApi:
         )
 
     def try_upload(self, name: str) -> None:
-        """Send some bytes and take them back: Docker keeps to itself why an upload fails, this
-        answer says it.
+        """Send some bytes and take them back: the answer has the reason that Docker hides.
 
         Raises RegistryError, such as for a full disk.
         """
@@ -187,7 +185,9 @@ class RegistryApi:
                 raise self._refused(answer, doing, before=f"{NOT_A_REGISTRY}: ") from error
             yield from names or ()
             target = answer.links.get("next", {}).get("url")
-            url = answer.url.join(target) if target else None
+            url = None
+            if target:
+                url = answer.url.join(target)
 
     def _send(
         self,
@@ -207,13 +207,13 @@ class RegistryApi:
         return answer
 
     def _refused(self, answer: httpx.Response, doing: str, *, before: str = "") -> RegistryError:
-        """Return the error for an answer; a challenge that we could not answer is a missing
-        login.
-        """
+        """Return the error for an answer; a challenge without a login is a missing login."""
         text = f"{before}{answer.status_code} {answer.reason_phrase}: {answer.text.strip()}"
-        if answer.status_code == 401 and self._login is None:
+        if self._login:
+            return refused(text, self.address, doing=doing, who=self._login.who)
+        if answer.status_code == 401:
             text = f"no basic auth credentials ({text})"
-        return refused(text, self.address, doing=doing, who=self._login.who if self._login else "")
+        return refused(text, self.address, doing=doing)
 
 
 def digest_of(content: bytes) -> str:
@@ -239,8 +239,9 @@ def read_manifest(content: bytes, media_type: str) -> Manifest:
 
 
 def trusting(ca_file: Path | None) -> ssl.SSLContext:
-    """Return what a registry's certificate is checked with. Raises PrerequisiteError for a CA that
-    cannot be read.
+    """Return the context that checks a registry's certificate.
+
+    Raises PrerequisiteError for a CA that cannot be read.
     """
     if ca_file is None:
         # certifi's, for systems that keep none where OpenSSL looks for them; then a company's, from

@@ -1,7 +1,7 @@
-"""Answer a registry's challenge: Basic, or Bearer with a token from its realm (distribution's token
-authentication).
+"""Answers to a registry's challenge: Basic, or Bearer with a token of the realm it names.
 
-Nothing is sent before the registry asks for it, and never to a host that the registry did not name.
+Nothing is sent before the registry asks for it, and never to a host that the registry did not name
+(distribution's token authentication).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CLIENT = "trainyard"
 
 @dataclass(frozen=True)
 class Login:
-    """Who logs in to a registry, and where we have it from; secrets are kept out of every text."""
+    """A login to a registry, and its source; secrets are kept out of every text."""
 
     source: str
     username: str = ""
@@ -29,7 +29,7 @@ class Login:
 
     @property
     def who(self) -> str:
-        """Return whose login it is, to follow the word: " of ray from $PASSWORD"."""
+        """Return the login's owner, to follow the word: " of ray from $PASSWORD"."""
         if self.username:
             return f" of {self.username} from {self.source}"
         return f" from {self.source}"
@@ -51,7 +51,7 @@ class ChallengeAuth(httpx.Auth):
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
         """Send the request; if the registry asks for a login, send it once more with one."""
-        # What a token is good for: one repository.
+        # A token is good for one repository.
         repository = re.sub(r"^/v2/|/(manifests|blobs|tags)/.*$", "", request.url.path)
         if repository in self._accepted:
             request.headers["Authorization"] = self._accepted[repository]
@@ -65,24 +65,23 @@ class ChallengeAuth(httpx.Auth):
         scheme, _, parameters = answer.headers.get("WWW-Authenticate", "").partition(" ")
         authorization = None
         if scheme.lower() == "bearer":
-            authorization = _bearer(
-                (yield self._token_request(dict(_PARAMETER.findall(parameters)), answer.url))
-            )
+            challenge = dict(_PARAMETER.findall(parameters))
+            token_answer = yield self._token_request(challenge, answer.url)
+            authorization = _bearer(token_answer)
         elif scheme.lower() == "basic" and self._login and self._login.password:
             authorization = _basic(self._login)
 
         if authorization:
-            self._accepted[repository] = request.headers["Authorization"] = authorization
+            self._accepted[repository] = authorization
+            request.headers["Authorization"] = authorization
             yield request
 
     def _token_request(self, parameters: dict[str, str], registry: httpx.URL) -> httpx.Request:
-        """Ask the realm for a token: anonymously, with user and password, or with a token that
-        stands for both.
-        """
+        """Ask the realm for a token: anonymously, with a password, or with an identity token."""
         realm = registry.join(parameters.get("realm", ""))
         scope = {key: parameters[key] for key in ("service", "scope") if parameters.get(key)}
         login = None
-
+        # A secret that came over TLS leaves over TLS alone.
         if registry.scheme == "http" or realm.scheme == "https":
             login = self._login
 
@@ -94,11 +93,9 @@ class ChallengeAuth(httpx.Auth):
             }
             return httpx.Request("POST", realm, data={**scope, **form})
 
+        headers = {}
         if login and login.password:
-            headers = {"Authorization": _basic(login)}
-        else:
-            headers = {}
-
+            headers["Authorization"] = _basic(login)
         return httpx.Request("GET", realm.copy_merge_params(scope), headers=headers)
 
 

@@ -1,5 +1,4 @@
-"""What a registry, or the Docker engine or kubelet that speaks to it, says when it refuses: in
-words that help.
+"""Rejections by a registry, or by the Docker engine or kubelet that speaks to it, with hints.
 
 All say the same things differently: we hear OpenSSL and the registry's JSON, the others are written
 in Go. The texts were seen with Docker 20.10, containerd 1.6 and docker-registry 2.8; the x509 texts
@@ -16,13 +15,11 @@ from trainyard.errors import OutsideError
 
 
 class RegistryError(OutsideError):
-    """A registry refused, broke, or is not there."""
+    """A registry rejected a request, broke, or is not there."""
 
 
 class GoneError(RegistryError):
-    """Nobody answers, the connection broke, or the registry answers with an error of its own: it
-    may pass.
-    """
+    """No answer, a broken connection, or an error of the registry's own: it may pass."""
 
 
 class LoginError(RegistryError):
@@ -34,11 +31,11 @@ class CertificateError(RegistryError):
 
 
 class DamagedError(RegistryError):
-    """What the registry holds is not what was pushed."""
+    """The registry's content is not what was pushed."""
 
 
 class MissingError(RegistryError):
-    """The registry does not hold what was asked for."""
+    """The registry does not have what was asked for."""
 
 
 class FixedTagError(RegistryError):
@@ -47,7 +44,7 @@ class FixedTagError(RegistryError):
 
 # How RegistryApi begins its words about an answer that no registry gives.
 NOT_A_REGISTRY = "no registry answers like this"
-# A web page: nobody wants to read its source.
+# The source of a web page helps no reader.
 _PAGE = re.compile(r"[\s:\"]*<(?:!DOCTYPE|html)\b.*", re.IGNORECASE | re.DOTALL)
 
 # The one table of what is said about a failed push or pull. {registry} is its address, {who} whose
@@ -67,9 +64,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         r"certificate has expired|certificate is not yet valid",
         "the certificate of registry {registry}, or of its CA, has expired or is not valid yet",
-        "Its operator makes a new one. One that Trainyard made lasts ten years: trainyard "
-        "registry.down --purge. "
-        "If only this clock is wrong: timedatectl",
+        "Its operator makes a new one. One that Trainyard made lasts ten years: "
+        "trainyard registry.down --purge. If only this clock is wrong: timedatectl",
         key="expired",
         error=CertificateError,
     ),
@@ -77,8 +73,7 @@ RULES: tuple[Rule, ...] = (
         r"x509: certificate signed by unknown authority|x509: certificate is not authorized to sign",
         "{client} does not trust the CA of registry {registry}",
         "Make Docker trust it, on every host that pushes or pulls: trainyard registry.trust "
-        "(where registry.up did not "
-        "run, name a copy of its CA: registry.ca_file)",
+        "(where registry.up did not run, name a copy of its CA: registry.ca_file)",
         key="untrusted",
         error=CertificateError,
     ),
@@ -95,24 +90,23 @@ RULES: tuple[Rule, ...] = (
         r"WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE|UNKNOWN_PROTOCOL",
         "registry {registry} speaks plain HTTP, and TLS is expected",
         "If that is meant: `insecure: true` under `registry:` in the cluster file. Docker is "
-        "then told by: trainyard "
-        "registry.trust; how Kubernetes' hosts are told, docs/registry.md says.",
+        "then told by: trainyard registry.trust; how Kubernetes' hosts are told, "
+        "docs/registry.md says.",
         error=CertificateError,
     ),
     Rule(
         r"x509:|CERTIFICATE_VERIFY_FAILED|tls: ",
         "the certificate of registry {registry} is not accepted",
         "Name its CA in the cluster file (registry.ca_file), and as registry.address exactly "
-        "what the certificate is "
-        "for: localhost and 127.0.0.1 are two.",
+        "what the certificate is for: localhost and 127.0.0.1 are two.",
         key="no_tls",
         error=CertificateError,
     ),
     # The registry about itself (distribution: the errno of a write, in JSON), or the engine about
     # its own disk.
     Rule(
-        r'"errors":.*(no space left on device|"Err":28\b|disk quota '
-        r"exceeded)|DISKFULL|insufficient storage",
+        r'"errors":.*(no space left on device|"Err":28\b|disk quota exceeded)'
+        r"|DISKFULL|insufficient storage",
         "the disk of registry {registry} is full",
         "Make room there (its images: trainyard registry.status), then repeat the command: "
         "layers that arrived are not sent again.",
@@ -132,15 +126,14 @@ RULES: tuple[Rule, ...] = (
         error=RegistryError,
     ),
     Rule(
-        r"verification failed|digest mismatch|unexpected commit digest|DIGEST_INVALID|failed "
-        r"commit|invalid checksum",
+        r"verification failed|digest mismatch|unexpected commit digest|DIGEST_INVALID"
+        r"|failed commit|invalid checksum",
         "what registry {registry} holds is damaged: it is not what its digest says",
         # Another push alone mends nothing: Docker asks whether a layer is there, not whether it is
         # whole.
         "Nothing uses it. The registry's disk lost data: remove the damaged part there (its data "
-        "has it in "
-        "docker/registry/v2/blobs/sha256), or all of it (trainyard registry.down --purge), then "
-        "push again.",
+        "has it in docker/registry/v2/blobs/sha256), or all of it (trainyard registry.down "
+        "--purge), then push again.",
         error=DamagedError,
     ),
     # ECR: "cannot be overwritten because the repository is immutable"; Harbor: "configured as
@@ -184,11 +177,10 @@ RULES: tuple[Rule, ...] = (
         error=LoginError,
     ),
     Rule(
-        r"(?i)no such host|server misbehaving|connection refused|connection reset|broken pipe|no "
-        r"route to host|"
-        r"name or service not known|name resolution|timed out|timeout|deadline "
-        r"exceeded|\bEOF\b|server closed|"
-        r"disconnected|closed connection|network is unreachable|closed network connection",
+        r"(?i)no such host|server misbehaving|connection refused|connection reset|broken pipe"
+        r"|no route to host|name or service not known|name resolution|timed out|timeout"
+        r"|deadline exceeded|\bEOF\b|server closed|disconnected|closed connection"
+        r"|network is unreachable|closed network connection",
         "registry {registry} does not answer",
         "Start it (your own: trainyard registry.up), or the way to it; then repeat the command: "
         "layers that arrived are not sent again. Its state: trainyard registry.status",
@@ -211,13 +203,12 @@ RULES: tuple[Rule, ...] = (
 
 
 def refused(text: str, registry: str, *, doing: str, who: str = "") -> RegistryError:
-    """Return the error for what was said, kept word by word in `where`; unknown texts get no
-    invented cause.
+    """Return the error for such a text, kept in `where`; unknown texts get no invented cause.
 
     `who` is whose login was used: " of ray from $PASSWORD".
     """
-    shown = " ".join(_PAGE.sub("", text).split())[:500]
+    excerpt = " ".join(_PAGE.sub("", text).split())[:500]
     cause = explain(text, RULES, registry=registry, who=who, client="Docker")
     if cause is None:
-        return RegistryError(f"registry {registry} or Docker refused to {doing}", where=shown)
-    return cast("RegistryError", cause.to_error(where=f"{doing}: {shown}"))
+        return RegistryError(f"registry {registry} or Docker refused to {doing}", where=excerpt)
+    return cast("RegistryError", cause.to_error(where=f"{doing}: {excerpt}"))

@@ -1,5 +1,4 @@
-"""Who logs in to a registry: the cluster file's user, what `docker login` keeps, or what AWS gives
-for 12 hours.
+"""The login to a registry: the cluster file's, that of `docker login`, or AWS's for 12 hours.
 
 No secret gets into an argument list, a log or a text: only into requests to the registry and to the
 Docker engine.
@@ -20,7 +19,7 @@ from trainyard.spec.docker import Registry
 
 
 def login(registry: Registry, environ: Mapping[str, str]) -> Login | None:
-    """Return who logs in to the registry, or None for nobody.
+    """Return the login to the registry, None for an anonymous one.
 
     Raises PrerequisiteError when the login that the cluster file names is not there.
     """
@@ -28,8 +27,9 @@ def login(registry: Registry, environ: Mapping[str, str]) -> Login | None:
 
 
 def named_login(registry: Registry, environ: Mapping[str, str]) -> Login | None:
-    """Return the login that the cluster file names, if it names one. Raises PrerequisiteError when
-    it is not there.
+    """Return the login that the cluster file names, if any.
+
+    Raises PrerequisiteError when it is not there.
     """
     if registry.login == "ecr":
         return ecr.login(registry.address, environ)
@@ -40,20 +40,15 @@ def named_login(registry: Registry, environ: Mapping[str, str]) -> Login | None:
 
 
 def docker_login(address: str, environ: Mapping[str, str]) -> Login | None:
-    """Return what Docker's own configuration holds for a registry: an entry, or what a credential
-    helper answers.
-    """
-    directory = (
-        environ.get("DOCKER_CONFIG") or Path(environ.get("HOME", "~")).expanduser() / ".docker"
-    )
-    path = Path(directory) / "config.json"
+    """Return Docker's own login for a registry: an entry, or a credential helper's answer."""
+    home = Path(environ.get("HOME", "~")).expanduser()
+    path = Path(environ.get("DOCKER_CONFIG") or home / ".docker") / "config.json"
     if not path.exists():
         return None
 
     try:
-        entry = (
-            load_config(str(path), credstore_env=dict(environ)).resolve_authconfig(address) or {}
-        )
+        configuration = load_config(str(path), credstore_env=dict(environ))
+        entry = configuration.resolve_authconfig(address) or {}
     except (DockerException, ValueError, OSError) as error:
         # Docker ends with the helper's words; so do we, rather than pushing without a login.
         raise PrerequisiteError(
@@ -72,7 +67,7 @@ def docker_login(address: str, environ: Mapping[str, str]) -> Login | None:
 
 
 def _password(registry: Registry, user: str, environ: Mapping[str, str]) -> tuple[str, str]:
-    """Return where the password comes from, and the password."""
+    """Return the source of the password, and the password."""
     if registry.password_env:
         variable = registry.password_env
         if environ.get(variable):
@@ -86,11 +81,12 @@ def _password(registry: Registry, user: str, environ: Mapping[str, str]) -> tupl
 
     path = Path(registry.password_file or "").expanduser()
     try:
-        if password := path.read_text().strip("\r\n"):
-            return str(path), password
-        raise ValueError(f"{path} is empty")
+        password = path.read_text().strip("\r\n")
+        if not password:
+            raise ValueError(f"{path} is empty")
     except (OSError, ValueError) as error:
         raise PrerequisiteError(
             f"no password of {user} for registry {registry.address}: {error}",
             hint="registry.password_file names a file that holds the password and nothing else.",
         ) from error
+    return str(path), password

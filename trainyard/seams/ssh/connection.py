@@ -1,6 +1,4 @@
-"""One host by SSH: connected when first needed, and again when the connection broke; commands,
-sudo, files.
-"""
+"""One host by SSH, connected when needed and again when that broke: commands, sudo, files."""
 
 from __future__ import annotations
 
@@ -24,25 +22,26 @@ from trainyard.seams.programs import Ran
 from trainyard.seams.ssh import config, login
 from trainyard.seams.ssh.config import Identity
 from trainyard.seams.ssh.login import BrokenError, HostError
+from trainyard.wording import last_line
 
 SUDO_PASSWORD = "TRAINYARD_SUDO_PASSWORD"  # noqa: S105 (the variable's name)
-# Its own shell gives it to sudo: a command line is seen by every user.
+# The host's own shell passes the password to sudo: a command line is seen by every user.
 FEED_SUDO = '{ printf "%s\\n" "$TRAINYARD_SUDO_PASSWORD"; [ -t 0 ] || cat; } | "$@"'
 CONNECT_SECONDS = 10.0
-# Who has logged in and does not answer by then is said to hang.
+# A host that accepted the login and does not answer by then is said to hang.
 ANSWER_SECONDS = 30.0
-# Of what a command prints, the last MiB is kept.
+# The last MiB of a command's output is kept.
 OUTPUT_LIMIT = 1024 * 1024
 PART = 64 * 1024
-# More connections to one host that is asked for many things at once.
+# More connections to one host, for many commands at once.
 SPARES = 8
 PUT_SECONDS = 600.0
 # Bytes per second of a line that is slow, and no broken one.
 SLOWEST = 250_000
 # A command that is held prints its line at once, unless its host is under load.
 HOLD_SECONDS = 60.0
-# A file appears whole or not at all: what a broken connection cut short is never moved into its
-# place.
+# A file appears whole or not at all: a part, cut short by a broken connection, is never moved into
+# its place.
 PUT = """umask 077
 cat > "$1" && [ "$(wc -c < "$1")" -eq "$2" ] && chmod "$3" "$1" && mv -f "$1" "$4" && exit
 rm -f "$1"
@@ -55,11 +54,12 @@ _lock = threading.Lock()
 def connect(
     address: str, environ: Mapping[str, str], identity: Identity | None = None
 ) -> Connection:
-    """Return the connection to [ssh://][user@]host[:port], the same one for the same address;
-    nothing is sent yet.
+    """Return the connection to [ssh://][user@]host[:port]; nothing is sent yet.
+
+    The same address gives the same connection.
     """
+    key = (address, environ.get("HOME", ""), identity)
     with _lock:
-        key = address, environ.get("HOME", ""), identity
         if key not in _connections:
             _connections[key] = Connection(address, environ, identity=identity)
             atexit.register(_connections[key].close)
@@ -68,7 +68,7 @@ def connect(
 
 @dataclass(frozen=True)
 class Held:
-    """A command that runs as long as this exists; `line` is the first that it printed."""
+    """A command that runs as long as this exists; `line` is the first line of its output."""
 
     line: str
     channel: Channel
@@ -81,9 +81,9 @@ class Held:
 class Connection:
     """A host; threads may share it.
 
-    All raise HostError where it cannot be reached or does not let us in, BrokenError where the
+    All raise HostError where it cannot be reached or rejects the login, BrokenError where the
     connection broke. `via` is the host from which it is reached; without, its configuration may
-    name jump hosts. `identity` is a key of our own.
+    name jump hosts. `identity` is a key of Trainyard's.
     """
 
     def __init__(
@@ -128,9 +128,8 @@ class Connection:
                 raise BrokenError(
                     f"{self.address.host} opens no session", where=f"ssh {self.address}"
                 ) from error
-
-            # sshd opens ten for each connection (sshd_config(5), MaxSessions): the next ten on one
-            # more.
+            # sshd opens ten sessions for each connection (sshd_config(5), MaxSessions): a spare
+            # connection opens the next ten.
             with self._lock:
                 self._spare = self._spare or Connection(
                     self._given,
@@ -139,13 +138,10 @@ class Connection:
                     spares=self._spares - 1,
                     identity=self._identity,
                 )
-
             return self._spare.session()
 
     def reach(self, host: str, port: int) -> Channel:
-        """Open a connection from this host to a port, of itself or of another one. Raises
-        ChannelException.
-        """
+        """Open a connection from this host to a port of any host. Raises ChannelException."""
         return self._open("direct-tcpip", (host, port))
 
     def run(
@@ -192,19 +188,17 @@ class Connection:
         then: Path | None = None,
         seconds: float = 60.0,
     ) -> Ran:
-        """Run a command as root: without a password, or with the one in
-        $TRAINYARD_SUDO_PASSWORD.
-        """
+        """Run a command as root: without a password, or with $TRAINYARD_SUDO_PASSWORD."""
         words, password = self._sudo_words()
         return self.run(
             [*words, "--", *command], stdin=password + stdin, then=then, seconds=seconds
         )
 
     def hold(self, command: Sequence[str]) -> Held:
-        """Start a command as root that prints a line, and runs until its input ends: with `Held`,
-        or this process.
+        """Start a command as root that prints a line and runs until its input ends.
 
-        Raises NotReadyError if the line does not come in time.
+        Its input ends with the returned `Held`, or with this process. Raises NotReadyError if the
+        line does not come in time.
         """
         words, password = self._sudo_words()
         channel = self.session()
@@ -215,20 +209,21 @@ class Connection:
             channel.sendall(password)
             return Held(str(channel.makefile().readline()).strip(), channel)
         except TimeoutError as error:
-            where = f"ssh {self.address}"
             raise NotReadyError(
-                f"{command[0]} printed nothing within {HOLD_SECONDS:.0f} s", where=where
+                f"{command[0]} printed nothing within {HOLD_SECONDS:.0f} s",
+                where=f"ssh {self.address}",
             ) from error
         except (SSHException, OSError) as error:
             raise self._broke(error) from error
 
     def root_shell(self, command: Sequence[str], *, terminal: bool) -> list[str]:
-        """Return what runs a command there as root, with this process' input; on a terminal sudo
-        asks by itself.
+        """Return the local command that runs `command` there as root, with this process' input.
+
+        On a terminal sudo asks for its password by itself.
         """
-        if terminal:
-            words, password = (["sudo"], b"")
-        else:
+        words = ["sudo"]
+        password = b""
+        if not terminal:
             words, password = self._sudo_words()
         ssh = self.address.shell(shlex.join([*words, "--", *command]), terminal=terminal)
         if password:
@@ -239,15 +234,22 @@ class Connection:
         self, path: str, content: bytes | Path, *, mode: int = 0o644, sudo: bool = False
     ) -> None:
         """Write a file there, as a whole or not at all; its directory must exist."""
-        then = content if isinstance(content, Path) else None
-        stdin = b"" if isinstance(content, Path) else content
-        size = then.stat().st_size if then else len(stdin)
+        if isinstance(content, Path):
+            stdin = b""
+            then = content
+            size = content.stat().st_size
+        else:
+            stdin = content
+            then = None
+            size = len(content)
+
         words = ["sh", "-c", PUT, "sh", f"{path}.{token_hex(4)}", str(size), f"{mode:o}", path]
         seconds = PUT_SECONDS + size / SLOWEST
-        ran = (self.sudo if sudo else self.run)(words, stdin=stdin, then=then, seconds=seconds)
+        run = self.sudo if sudo else self.run
+        ran = run(words, stdin=stdin, then=then, seconds=seconds)
         if ran.code != 0:
-            reason = ran.stderr.strip().splitlines() or ["it came only in part"]
-            raise HostError(f"{path} cannot be written on {self.address.host}", where=reason[-1])
+            reason = last_line(ran.stderr) or "it came only in part"
+            raise HostError(f"{path} cannot be written on {self.address.host}", where=reason)
 
     def close(self) -> None:
         for client in (self._client, self._spare):
@@ -261,9 +263,7 @@ class Connection:
             raise login.unreachable(error, self.address, settings) from error
 
     def _socket(self, settings: config.Settings) -> socket.socket | Channel | ProxyCommand:
-        """Return the way to the host's port: direct, through its jump hosts, or what a program of
-        the user's makes.
-        """
+        """Return the way to the host's port: direct, by its jump hosts, or by its ProxyCommand."""
         via = self._via
         if via is None and settings.proxy_command:
             return ProxyCommand(settings.proxy_command)
@@ -290,26 +290,22 @@ class Connection:
                     kind, target, ("127.0.0.1", 0), timeout=CONNECT_SECONDS
                 )
             except (SSHException, EOFError, OSError) as error:
-                broken = error
-                # Of several refusals at once paramiko gives its reason to the first who asks for
-                # it.
+                if isinstance(error, ChannelException) and transport.is_active():
+                    raise
+                # Of several rejections at once, paramiko gives the reason to one caller only.
                 if transport.is_active():
-                    raise (
-                        error
-                        if isinstance(error, ChannelException)
-                        else ChannelException(0, str(error))
-                    ) from error
-            # The connection has broken since it was used last: once more, by another.
-
+                    raise ChannelException(0, str(error)) from error
+                broken = error
+            # The connection has broken since its last use: once more, by a new one.
         raise self._broke(broken)
 
     def _sudo_words(self) -> tuple[list[str], bytes]:
-        """Return how sudo is used there, asked once, and what it reads first."""
+        """Return the words of sudo there, and the password that it reads first; asked once."""
         self._sudo = self._sudo or self._ask_sudo()
         return self._sudo
 
     def _ask_sudo(self) -> tuple[list[str], bytes]:
-        # -k, since what it remembers may end between two commands.
+        # -k: a login that sudo remembers may end between two commands.
         free = self.run(["sudo", "-n", "-k", "true"], seconds=ANSWER_SECONDS)
         password = self.environ.get(SUDO_PASSWORD)
         if free.code == 0:
@@ -326,13 +322,13 @@ class Connection:
             return words, line
 
         user = config.settings(self.address, self.environ, self._identity).user
-        last = tried.stderr.strip().rpartition("\n")[2] or "it said nothing"
+        reason = last_line(tried.stderr) or "it said nothing"
         raise HostError(
             f"sudo of {self.address.host} refuses",
-            where=f"ssh {self.address}: {last}",
+            where=f"ssh {self.address}: {reason}",
             hint=f"Set {SUDO_PASSWORD} to the password of user {user} there, or allow it sudo "
-            "without one "
-            f"(NOPASSWD in sudoers). To try the password: ssh -t {self.address} sudo -k true",
+            "without one (NOPASSWD in sudoers). "
+            f"To try the password: ssh -t {self.address} sudo -k true",
         )
 
     def _broke(self, error: Exception) -> BrokenError:
@@ -345,7 +341,9 @@ class Connection:
 
 def _name(command: Sequence[str]) -> str:
     """Return the program that a command runs, also by way of sudo."""
-    return command[command.index("--") + 1 if command[0] == "sudo" and "--" in command else 0]
+    if command[0] == "sudo" and "--" in command:
+        return command[command.index("--") + 1]
+    return command[0]
 
 
 def _feed(channel: Channel, content: bytes, then: Path | None) -> None:

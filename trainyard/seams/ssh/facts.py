@@ -1,4 +1,4 @@
-"""What a host is and has: asked by one script, as root, in one round trip."""
+"""A host's facts: asked by one script, as root, in one round trip."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from typing import TypeVar
 
 from trainyard.seams.ssh.connection import Connection
 from trainyard.seams.ssh.login import HostError
+from trainyard.wording import last_line
 
-# Each line is NAME VALUE; of what has lines itself the value is base64. What a host lacks is left
-# out. sudo keeps LANG, and programs translate what is read here: snapd the notes of a snap.
+# Each line is NAME VALUE; a value with lines is in base64. Fields that a host lacks are left out.
+# sudo keeps LANG, and programs translate what is read here: snapd the notes of a snap.
 SCRIPT = r"""
 export LC_ALL=C
 field() { printf '%s %s\n' "$1" "$2"; }
@@ -41,23 +42,12 @@ Fact = TypeVar("Fact")
 LONGEST_SHOWN = 60
 
 
-class OddFactError(Exception):
-    """A field of a host's answer is not what it stands for."""
-
-    def __init__(self, name: str, text: str) -> None:
-        if len(text) <= LONGEST_SHOWN:
-            given = text
-        else:
-            given = f"{text[:LONGEST_SHOWN]}..."
-        super().__init__(f"its {name} cannot be read: {given!r}")
-
-
 @contextmanager
 def naming(connection: Connection) -> Iterator[None]:
-    """Turn an OddFactError into a HostError that names the host."""
+    """Turn the ValueError of a fact into a HostError that names the host."""
     try:
         yield
-    except OddFactError as error:
+    except ValueError as error:
         raise HostError(
             f"{connection.address.host} answers oddly: {error}",
             hint="Repeat the same command: facts are asked for again. If it stays, look at that "
@@ -67,8 +57,7 @@ def naming(connection: Connection) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Facts:
-    """A host at one moment. `memory` is bytes; `skew` is what its clock is ahead of ours, in
-    seconds.
+    """A host at one moment. `memory` is bytes; `skew` is its clock's lead over ours, in seconds.
 
     `addresses` are IPv4, each with its interface; `listening` are ports. `gpus` are NVIDIA's that
     its driver has, `displays` those that are on its PCI bus.
@@ -91,18 +80,18 @@ class Facts:
 
 
 def read(connection: Connection, script: str, *, now: float) -> tuple[Fields, Facts]:
-    """Ask a host for its facts, and for what `script` prints besides.
+    """Ask a host for its facts, and for the fields that `script` prints besides.
 
     Raises HostError where it cannot be asked or answers oddly; `now` is our clock, in seconds.
     """
     began = time.monotonic()
     ran = connection.sudo(["sh", "-c", SCRIPT + script])
     if ran.code != 0:
-        last = ran.stderr.strip().rpartition("\n")[2]
         raise HostError(
             f"{connection.address.host} does not answer what it is",
-            where=last or f"exit code {ran.code}",
+            where=last_line(ran.stderr) or f"exit code {ran.code}",
         )
+
     fields = fields_of(ran.stdout)
     seconds = time.monotonic() - began
     with naming(connection):
@@ -115,37 +104,35 @@ def fields_of(printed: str) -> Fields:
 
 
 def fact(fields: Fields, name: str, read: Callable[[str], Fact]) -> Fact:
-    """Return what a field says, "" where the host left it out. Raises OddFactError with its name
-    and text.
+    """Return what `read` makes of a field, "" where the host left it out.
+
+    Raises ValueError with the field's name and text.
     """
     text = fields.get(name, "")
     try:
         return read(text)
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError) as error:
-        raise OddFactError(name, text) from error
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
+        if len(text) > LONGEST_SHOWN:
+            text = f"{text[:LONGEST_SHOWN]}..."
+        raise ValueError(f"its {name} cannot be read: {text!r}") from error
 
 
 def parse(fields: Fields, *, now: float, seconds: float = 0.0) -> Facts:
-    """Return the facts in the fields that a host printed; it was asked at `now`, and answered after
-    `seconds`.
+    """Return the facts in a host's fields; asked at `now`, answered after `seconds`.
 
-    Raises OddFactError.
+    Raises ValueError for a field that cannot be read.
     """
     ahead = fact(fields, "clock", float) - now
+    interfaces = re.findall(r"(?m)^\d+: (\S+)\s+inet ([\d.]+)", block(fields, "addresses"))
     return Facts(
         hostname=fields.get("hostname", ""),
         architecture=fields.get("architecture", ""),
         kernel=fields.get("kernel", ""),
         machine_id=fields.get("machine_id", ""),
         memory=fact(fields, "memory", lambda text: int(float(text))),
-        # A host that answers late is not ahead for that.
+        # A late answer makes no clock fast.
         skew=max(ahead - seconds, min(ahead, 0.0)),
-        addresses={
-            ip: name
-            for name, ip in re.findall(
-                r"(?m)^\d+: (\S+)\s+inet ([\d.]+)", block(fields, "addresses")
-            )
-        },
+        addresses={ip: name for name, ip in interfaces},
         routes=fact(fields, "routes", _routes),
         listening=fact(fields, "listening", _ports),
         forward=fields.get("forward", ""),
@@ -157,7 +144,7 @@ def parse(fields: Fields, *, now: float, seconds: float = 0.0) -> Facts:
 
 
 def block(fields: Fields, name: str) -> str:
-    """Return a field that has lines itself, "" where it was left out. Raises OddFactError."""
+    """Return the text of a field with lines, "" where it was left out. Raises ValueError."""
     return fact(fields, name, decoded)
 
 
@@ -181,8 +168,8 @@ def _ports(text: str) -> frozenset[int]:
 
 def under(fields: Fields, prefix: str) -> dict[str, str]:
     """Return the fields whose names begin so, by the rest of their names."""
-    return {
-        name.removeprefix(prefix): value
-        for name, value in fields.items()
-        if name.startswith(prefix)
-    }
+    found = {}
+    for name, value in fields.items():
+        if name.startswith(prefix):
+            found[name.removeprefix(prefix)] = value
+    return found

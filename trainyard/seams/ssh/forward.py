@@ -1,7 +1,7 @@
 """Ports and sockets of this machine that end at another host.
 
-Each connection becomes a channel of its own; the connection that carries them is made again when it
-breaks, which costs the channels that were open, and no other.
+Each connection becomes a channel of its own; a broken carrier connection is replaced, which costs
+the channels that were open, and no other.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from paramiko.ssh_exception import SSHException
 
 from trainyard.seams.forwarding import LOOPBACK, WAITING, Forward, loopback, shared
 from trainyard.seams.ssh.connection import PART, Connection
+from trainyard.wording import last_line
 
-# What sending raises once the connection is closed, as it is at exit (paramiko's packet.py,
+# Raised by sending once the connection is closed, as it is at exit (paramiko's packet.py,
 # write_all: EOFError).
 _BROKEN = (OSError, EOFError, SSHException)
 
@@ -34,13 +35,13 @@ def local_port(connection: Connection, port: int) -> int:
         return _relay(local, connection.reach(LOOPBACK, port))
 
     connection.transport()
-    made = shared((connection, port), lambda: Forward(loopback(), serve))
-    return int(made.address)
+    return int(shared((connection, port), lambda: Forward(loopback(), serve)).address)
 
 
 def local_socket(connection: Connection, command: Sequence[str]) -> Path:
-    """Return a socket here; each connection to it is the input and output of a command there.
-    Raises HostError.
+    """Return a socket here whose connections each run a command there. Raises HostError.
+
+    A connection is the input and output of its command.
     """
 
     def serve(local: socket.socket) -> str:
@@ -62,23 +63,18 @@ def _unix_listener() -> socket.socket:
 
 
 def _relay(local: socket.socket, channel: Channel) -> str:
-    """Pass bytes both ways until the other side ends; return what it complained about last."""
+    """Pass bytes both ways until the other side ends; return its last complaint."""
     with channel:
         threading.Thread(target=_send, args=(local, channel), daemon=True).start()
         _copy(channel.recv, local.sendall)
+        printed = b""
         if channel.recv_stderr_ready():
-            printed = channel.recv_stderr(PART).decode(errors="replace")
-        else:
-            printed = ""
+            printed = channel.recv_stderr(PART)
         # Wakes the sender, which may wait for more.
         with suppress(OSError):
             local.shutdown(socket.SHUT_RD)
 
-    for line in reversed(printed.splitlines()):
-        if line.strip():
-            return line.strip()
-
-    return ""
+    return last_line(printed.decode(errors="replace")).strip()
 
 
 def _send(local: socket.socket, channel: Channel) -> None:

@@ -1,6 +1,4 @@
-"""Hosts that are reached by SSH: who they are, commands as root there, and things done on many of
-them side by side.
-"""
+"""Hosts that are reached by SSH: their names, commands as root there, and work on many at once."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ _REACH = "exec 3<> /dev/tcp/$0/$1"
 
 @dataclass(frozen=True)
 class Host:
-    """A host. `ssh` is how the file names it, `ip` the address by which other hosts reach it."""
+    """A host. `ssh` is its name in the cluster file, `ip` its address for other hosts."""
 
     name: str
     ip: str
@@ -40,45 +38,43 @@ class Host:
         ran = self.connection.sudo(list(command), seconds=seconds, stdin=stdin)
         if check and ran.code != 0:
             words = [word for word in command if len(word) < 60 and "\n" not in word]
+            reason = last_words(ran.stderr.strip() or ran.stdout)
             raise OutsideError(
                 f"{self.name}: {' '.join(words[:3])} failed",
-                where=last_words(ran.stderr.strip() or ran.stdout)
-                or f"exit code {ran.code}, and no word",
+                where=reason or f"exit code {ran.code}, and no word",
                 hint="When that is mended, or has ended, repeat the same command: it continues.",
             )
         return ran
 
     def reaches(self, ip: str, port: int) -> bool:
-        """Say whether somebody accepts its connections there."""
+        """Say whether this host can connect to a port."""
         return self.connection.run(["timeout", "5", "bash", "-c", _REACH, ip, str(port)]).code == 0
 
 
 def last_words(printed: str) -> str:
-    """Return the last line with words that a program printed, whole: snapd folds what it says at 79
-    columns.
+    """Return the last message of a program, on one line: snapd folds its own at 79 columns.
 
-    What is folded is indented; below what it quotes snapd draws a line.
+    Folded lines are indented; below a quotation snapd draws a line.
     """
     lines = [line for line in printed.splitlines() if re.search(r"\w", line)]
-    first = next(
-        (index for index in reversed(range(len(lines))) if not lines[index][:1].isspace()), 0
-    )
-    if len(lines) - first <= MOST_FOLDED:
-        folded = lines[first:]
-    else:
-        folded = lines[-1:]
-    return " ".join(line.strip() for line in folded)
+    first = max(len(lines) - 1, 0)
+    while first > 0 and lines[first][:1].isspace():
+        first -= 1
+
+    message = lines[first:]
+    if len(message) > MOST_FOLDED:
+        message = lines[-1:]
+    return " ".join(line.strip() for line in message)
 
 
 AnyHost = TypeVar("AnyHost", bound=Host)
 
 
 def of_addresses(ips: Mapping[str, str | None], environ: Mapping[str, str]) -> list[Host]:
-    """Return hosts by their addresses [user@]host[:port], each with the IP address that is given,
-    or that it has.
+    """Return hosts by [user@]host[:port], each with the given IP address or its own.
 
-    Nothing is asked of them yet. One whose name is not known here has "": who connects to it says
-    so, unless a jump host knows the name.
+    Nothing is asked of them yet. One whose name is not known here has "": connecting to it reports
+    that, unless a jump host knows the name.
     """
     names = Counter(config.parse(address).host for address in ips)
 
@@ -91,17 +87,17 @@ def of_addresses(ips: Mapping[str, str | None], environ: Mapping[str, str]) -> l
             name = f"{parsed.host}:{parsed.port}"
         return Host(name, ips[address] or _ip(address, environ), address, connect(address, environ))
 
-    # Names are looked up one by one otherwise, and each that is unknown takes its time.
-    found, errors = gather(ips, host)
+    # Side by side: each unknown name takes its time to be looked up.
+    hosts, errors = gather(ips, host)
     refuse(errors)
-    return list(found.values())
+    return list(hosts.values())
 
 
 def each(hosts: Sequence[AnyHost], act: Callable[[AnyHost], Result]) -> dict[str, Result]:
-    """Do it with every host side by side; return the results by host.
+    """Do it with every host at once; return the results by host.
 
-    Raises the host's error if one fails, and one with all of them if several do; the others were
-    done.
+    Raises the host's error if one fails, and one with all of them if several do; the work on the
+    other hosts is done.
     """
     results, errors = try_each(hosts, act)
     refuse(errors)
@@ -111,7 +107,7 @@ def each(hosts: Sequence[AnyHost], act: Callable[[AnyHost], Result]) -> dict[str
 def try_each(
     hosts: Sequence[AnyHost], act: Callable[[AnyHost], Result]
 ) -> tuple[dict[str, Result], dict[str, TrainyardError]]:
-    """Do it with every host side by side; return the results and the errors, by host."""
+    """Do it with every host at once; return the results and the errors, by host."""
     by_name = {host.name: host for host in hosts}
     kept = {host.name for host in hosts[:AT_ONCE]}
 

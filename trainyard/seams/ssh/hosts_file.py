@@ -1,4 +1,4 @@
-"""Lines of ours in a host's /etc/hosts, in a block that is found again."""
+"""Trainyard's lines in a host's /etc/hosts, in a block with markers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from trainyard.seams.ssh.hosts import Host
 PATH = "/etc/hosts"
 _BEGIN = "# trainyard: begin"
 _END = "# trainyard: end"
-# Written in place: /etc/hosts may be a mount of its own. The last line of somebody else's may lack
-# its end.
+# Written in place: /etc/hosts may be a mount of its own. Its last line may lack a line end.
 _WRITE = rf"""sed -e '/^{_BEGIN}$/,/^{_END}$/d' -e '$a\' /etc/hosts > /run/trainyard-hosts
 cat >> /run/trainyard-hosts
 cat /run/trainyard-hosts > /etc/hosts
@@ -18,9 +17,9 @@ rm /run/trainyard-hosts"""
 
 
 def lines_of(text: str) -> str:
-    """Return the lines of ours in such a file, "" where there are none."""
-    found = re.search(rf"^{_BEGIN}$\n(.*?)^{_END}$", text, re.MULTILINE | re.DOTALL)
-    return found[1] if found else ""
+    """Return Trainyard's lines in such a file, "" where there are none."""
+    match = re.search(rf"^{_BEGIN}$\n(.*?)^{_END}$", text, re.MULTILINE | re.DOTALL)
+    return match[1] if match else ""
 
 
 def block(lines: str) -> str:
@@ -29,5 +28,5 @@ def block(lines: str) -> str:
 
 
 def write(host: Host, lines: str) -> None:
-    """Put lines in the place of those of before; "" leaves nothing."""
+    """Replace Trainyard's lines; "" removes them."""
     host.root("sh", "-euc", _WRITE, stdin=block(lines).encode())

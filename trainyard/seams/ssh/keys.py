@@ -1,4 +1,4 @@
-"""Key pairs for machines that we make."""
+"""Key pairs for machines that Trainyard makes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from paramiko.ssh_exception import SSHException
 
 def new() -> str:
     """Return a new private key, as OpenSSH writes it."""
-    made = Ed25519PrivateKey.generate()
-    return made.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode()
+    key = Ed25519PrivateKey.generate()
+    return key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode()
 
 
 def public_key(file: Path) -> str | None:
-    """Return the public part of a private key, as `TYPE BASE64`; None if the file is none, or needs
-    a passphrase.
+    """Return a private key's public part, as `TYPE BASE64`; None if it cannot be read.
+
+    A key with a passphrase cannot be read, either.
     """
     try:
         key = PKey.from_path(file)

@@ -1,4 +1,4 @@
-"""One command at a time changes hosts, whichever machine it was typed on: a lock on one of them."""
+"""One command at a time changes hosts, from whatever machine: a lock on one of them."""
 
 from __future__ import annotations
 
@@ -18,19 +18,22 @@ exec cat > /dev/null"""
 
 
 def take(connection: Connection, path: str) -> Held:
-    """Lock a file there as long as what is returned exists. Raises NotReadyError that names who has
-    it.
+    """Lock a file there as long as the result exists.
+
+    Raises NotReadyError that names the holder.
     """
-    held = connection.hold(
-        ["sh", "-c", LOCK, "sh", path, f"{getpass.getuser()}@{socket.gethostname()}"]
-    )
-    if held.line == "locked":
-        return held
-    process = re.search(r"\(process (\d+)\)", held.line)
+    owner = f"{getpass.getuser()}@{socket.gethostname()}"
+    lock = connection.hold(["sh", "-c", LOCK, "sh", path, owner])
+    if lock.line == "locked":
+        return lock
+
+    pid = "PROCESS"
+    match = re.search(r"\(process (\d+)\)", lock.line)
+    if match:
+        pid = match[1]
     raise NotReadyError(
         "another command is changing these hosts",
-        where=f"{connection.address.host}: {held.line}",
+        where=f"{connection.address.host}: {lock.line}",
         hint="Wait for it, and repeat this one. If the machine that it runs on is gone, end that "
-        "process: "
-        f"ssh {connection.address} sudo kill {process[1] if process else 'PROCESS'}",
+        f"process: ssh {connection.address} sudo kill {pid}",
     )

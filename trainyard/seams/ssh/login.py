@@ -1,6 +1,4 @@
-"""Log in to a host over a socket that leads there: check its key, and offer ours; why that cannot
-be.
-"""
+"""The login to a host over a socket that leads there: its key is checked, keys are offered."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ import logging
 import re
 import socket
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any, cast
 
@@ -67,7 +65,7 @@ REACH = (
 
 
 class HostError(PrerequisiteError):
-    """A host cannot be reached, or does not let us in, or does not let us be root."""
+    """A host cannot be reached, rejects the login, or does not allow root."""
 
 
 class BrokenError(OutsideError):
@@ -80,16 +78,16 @@ class PasswordRequiredError(AuthenticationException):
 
 def client(plain: socket.socket | Channel | ProxyCommand, settings: Settings) -> SSHClient:
     """Return a client that is logged in. Raises SSHException, OSError."""
-    # It logs each failure with its traceback; all of them are raised too.
+    # paramiko logs each failure with its traceback; all of them are raised, too.
     logging.getLogger("paramiko").setLevel(logging.CRITICAL)
-    made = SSHClient()
+    ssh = SSHClient()
     for file in settings.known_hosts:
         if file.is_file():
-            _remember(made, settings.known_as, file.read_text(errors="replace"))
+            _remember(ssh, settings.known_as, file.read_text(errors="replace"))
+    ssh.set_missing_host_key_policy(_Policy(settings))
 
-    made.set_missing_host_key_policy(_Policy(settings))
     try:
-        made.connect(
+        ssh.connect(
             settings.host,
             settings.port,
             username=settings.user,
@@ -99,19 +97,19 @@ def client(plain: socket.socket | Channel | ProxyCommand, settings: Settings) ->
             auth_strategy=_Keys(settings),
         )
     except BaseException:
-        made.close()
+        ssh.close()
         plain.close()
         raise
-
-    return made
+    return ssh
 
 
 def unreachable(error: Exception, address: Address, settings: Settings) -> TrainyardError:
-    """Return the error that says why a host does not let us in, and what helps."""
+    """Return the error that names the reason why a login failed, with a hint."""
     text = f"{type(error).__name__}: {error}"
     if isinstance(error, BadHostKeyException):
-        keys = [f"{key.get_name()} {key.fingerprint}" for key in (error.key, error.expected_key)]
-        text = f"{type(error).__name__}: it is {keys[0]}, and {keys[1]} is known"
+        current = f"{error.key.get_name()} {error.key.fingerprint}"
+        known = f"{error.expected_key.get_name()} {error.expected_key.fingerprint}"
+        text = f"{type(error).__name__}: it is {current}, and {known} is known"
     words = {"user": settings.user, "port": str(settings.port), "known": settings.known_as}
     # The last rule fits everything.
     cause = cast(Diagnosis, explain(text, REACH, name=address.host, host=str(address), **words))
@@ -130,16 +128,17 @@ def known_lines(host: str, text: str) -> Iterator[str]:
         if hashed is None:
             is_about = host in line and host in line.split(None, 1)[0].split(",")
         else:
-            is_about = hmac.digest(b64decode(hashed[1]), host.encode(), "sha1") == b64decode(
-                hashed[2]
-            )
+            salt = b64decode(hashed[1])
+            digest = b64decode(hashed[2])
+            is_about = hmac.digest(salt, host.encode(), "sha1") == digest
         if is_about:
             yield line
 
 
 def _remember(client: SSHClient, host: str, known: str) -> None:
-    """Tell a client what is known of one host: paramiko's reader compares each line of a file with
-    all before it.
+    """Add one host's known keys to a client.
+
+    paramiko's own reader compares each line of a file with all before it.
     """
     for line in known_lines(host, known):
         with suppress(SSHException, InvalidHostKey):
@@ -172,11 +171,16 @@ class _Keys(AuthStrategy):
         self._locked: list[str] = []
 
     def get_sources(self) -> Iterator[AuthSource]:
-        held = _Agent(self._settings.agent).get_keys() if self._settings.agent else ()
-        # With IdentitiesOnly the agent's stand behind those that are named: sshd ends a login after
-        # six.
-        keys = (self._files(), held) if self._settings.only_named else (held, self._files())
-        for key in itertools.chain(*keys):
+        agent_keys: Iterable[PKey] = ()
+        if self._settings.agent:
+            agent_keys = _Agent(self._settings.agent).get_keys()
+
+        # With IdentitiesOnly the agent's keys come last: sshd ends a login after six.
+        if self._settings.only_named:
+            keys = itertools.chain(self._files(), agent_keys)
+        else:
+            keys = itertools.chain(agent_keys, self._files())
+        for key in keys:
             yield InMemoryPrivateKey(self._settings.user, key)
 
     def authenticate(self, transport: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# What is shown as the channel of a snap that was installed from a file.
+# The channel of a snap that was installed from a file.
 FROM_FILE = "-"
 
 
@@ -22,8 +22,9 @@ class Snap:
 
 
 def first(listed: str) -> Snap | None:
-    """Return the first snap of `snap list`: a header, and Name Version Rev Tracking Publisher
-    Notes; None of none.
+    """Return the first snap of `snap list`; None if it lists none.
+
+    Its columns are Name Version Rev Tracking Publisher Notes, below a header.
     """
     lines = listed.splitlines()
     if len(lines) < 2:
