@@ -26,7 +26,7 @@ TOKEN_FILE = "/run/secrets/trainyard-token"  # noqa: S105
 
 
 def in_a_container(plan: NodePlan, spec: ClusterSpec) -> NodePlan:
-    """Return the plan with what only containers have."""
+    """Return the plan with the settings that only containers have."""
     section = spec.compose
     shm_size, object_store = ray_nodes.shared_memory(plan.memory, section.shm_size)
     mounts = {}
@@ -65,10 +65,9 @@ def document(
     logging: Mapping[str, Any],
     of_root: Collection[str],
 ) -> str:
-    """Render what Docker Compose gets; each node is labelled with its plan, by which it is compared
-    later.
+    """Render Docker Compose's document; each node is labelled with its plan, to compare later.
 
-    `logging` is what becomes of the nodes' output, if the file does not say; `of_root` are images
+    `logging` is the log driver of the nodes' output, if the file names none; `of_root` are images
     that run as root.
     """
     hardened = spec.compose.hardened
@@ -87,9 +86,7 @@ def document(
 
 
 def ray_start(plan: NodePlan) -> list[str]:
-    """Return the command of a node's container; the head answers in the cluster's own network
-    only.
-    """
+    """Return the command of a node's container; only the cluster's own network reaches the head."""
     dashboard = ("0.0.0.0", DASHBOARD_PORT)  # noqa: S104
     arguments = ray_nodes.start_arguments(plan, head="head", gcs_port=GCS_PORT, dashboard=dashboard)
     return [
@@ -117,8 +114,8 @@ def _node(
         "name": plan.name,
         "container": naming.container(spec.name, plan.name),
         "image": plan.others["image"],
-        # What is not root has no capabilities, and cannot gain them; root needs Docker's own to
-        # read what others wrote.
+        # Users other than root have no capabilities, and cannot gain them; root needs Docker's own
+        # to read others' files.
         "cap_drop": ["ALL"]
         if spec.compose.hardened and plan.others["image"] not in of_root
         else [],
@@ -129,8 +126,8 @@ def _node(
             **ray_nodes.variables(plan, token_file=TOKEN_FILE),
         },
         "labels": {**naming.common(spec.name, owner), **made_from},
-        # Its name must be known before anybody looks it up, and no worker may be older than its
-        # head.
+        # The head's name must be known before a worker looks it up, and no worker may be older than
+        # its head.
         "after": [] if plan.is_head else ["head"],
         "ports": _published(spec) if plan.is_head else [],
         "shm_size": ray_nodes.shared_memory(plan.memory, spec.compose.shm_size)[0],
@@ -140,9 +137,7 @@ def _node(
 
 
 def _published(spec: ClusterSpec) -> list[str]:
-    """Return the ports of the head that its host reaches, on loopback: the dashboard's and Ray
-    Client's.
-    """
+    """Return the head's ports on the host's loopback: the dashboard's and Ray Client's."""
     dashboard = f"127.0.0.1:{spec.compose.dashboard_port or ''}:{DASHBOARD_PORT}"
     return [dashboard, f"127.0.0.1::{ray_nodes.client_port(spec.head)}"]
 
@@ -159,7 +154,7 @@ def _deploy(spec: ClusterSpec, plan: NodePlan) -> dict[str, Any]:
 
 def _limits(spec: ClusterSpec, plan: NodePlan) -> dict[str, str]:
     shm_size, _ = ray_nodes.shared_memory(plan.memory, spec.compose.shm_size)
-    # What lies in /dev/shm counts as memory of its container.
+    # /dev/shm counts as memory of its container.
     limits = {"memory": f"{plan.memory + shm_size}b"}
     # A head without CPUs for tasks runs Ray itself all the same.
     if plan.cpus:
@@ -168,9 +163,7 @@ def _limits(spec: ClusterSpec, plan: NodePlan) -> dict[str, str]:
 
 
 def _health(plan: NodePlan) -> list[str]:
-    """Return the check of a node: bash alone, since starting a Python every 10 s costs more than an
-    idle node.
-    """
+    """Return a node's check, in bash: a Python every 10 s would cost more than an idle node."""
     if plan.is_head:
         port, path = (DASHBOARD_PORT, "/api/gcs_healthz")
     else:
@@ -185,7 +178,7 @@ def _health(plan: NodePlan) -> list[str]:
 def _secrets(spec: ClusterSpec) -> dict[str, Any]:
     if spec.auth == "none":
         return {"mounted": [], "sources": {}}
-    # Whoever the image's user is must read it; in the container there is nobody to hide it from.
+    # The image's user, whichever it is, must read it; the container has no other user.
     mounted = {"source": "token", "target": TOKEN_FILE, "mode": "0444"}
     return {"mounted": [mounted], "sources": {"token": {"environment": TOKEN_VARIABLE}}}
 

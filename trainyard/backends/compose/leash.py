@@ -1,6 +1,4 @@
-"""The leash of a cluster of containers: one more container, which may tell the engine to remove
-them and itself.
-"""
+"""The leash of a cluster of containers: one more container, which may remove them and itself."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ _TIME = TypeAdapter(datetime)
 
 
 def observe(engine: Engine, cluster: str) -> LeashStatus | None:
-    """Return what the container was made for, and why it does not run, if it does not."""
+    """Return the leash that the container was made for, and why it does not run, if so."""
     container = docker_containers.container(engine, naming.container(cluster, "leash"))
     if container is None or naming.LEASH not in container.labels:
         return None
@@ -43,7 +41,7 @@ def observe(engine: Engine, cluster: str) -> LeashStatus | None:
 def start(
     engine: Engine, cluster: str, leash: LeashStatus, *, image: str, owner: str, token: str | None
 ) -> None:
-    """Start the container, in the place of one that is there.
+    """Start the container, in place of an existing one.
 
     Its root may use the engine's socket, and so the whole host: nothing of the cluster runs in it,
     and it listens nowhere.
@@ -89,7 +87,7 @@ def remove(engine: Engine, cluster: str) -> None:
 
 
 def moment(written: str) -> float | None:
-    """Return a time of the engine's in Unix seconds."""
+    """Return a time of the engine in Unix seconds."""
     if written:
         return _TIME.validate_python(written).timestamp()
     return None

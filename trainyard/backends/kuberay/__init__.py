@@ -40,7 +40,7 @@ from trainyard.backends.kuberay.snapshot import node_pods
 from trainyard.backends.kuberay.verify import verify as verify_hosts
 from trainyard.backends.shared import leash as leashes
 from trainyard.backends.shared import owner as owners
-from trainyard.backends.shared import replace_head
+from trainyard.backends.shared import refusal
 from trainyard.endpoint import Endpoint
 from trainyard.images import resolve
 from trainyard.seams.kube.types import Object
@@ -53,9 +53,7 @@ Section = KuberaySection | None
 
 
 def up_steps(spec: ClusterSpec, tools: Tools, section: Section = None) -> list[Stage]:
-    """Return the steps that make the cluster match its file; which those are, Kubernetes and the
-    registry say.
-    """
+    """Return the stage that asks Kubernetes and the registry which steps are needed."""
     at = section or spec.kuberay
     return [
         Stage(
@@ -65,8 +63,7 @@ def up_steps(spec: ClusterSpec, tools: Tools, section: Section = None) -> list[S
 
 
 def documents(spec: ClusterSpec, tools: Tools, section: Section = None) -> list[Object]:
-    """Return what Kubernetes would get, but for Secrets and the values of variables that are called
-    like one.
+    """Return what Kubernetes would get, without Secrets and variables that look like secrets.
 
     Raises what the steps do.
     """
@@ -87,9 +84,7 @@ def documents(spec: ClusterSpec, tools: Tools, section: Section = None) -> list[
 def down_steps(
     spec: ClusterSpec, tools: Tools, section: Section = None, *, purge: bool
 ) -> list[Stage]:
-    """Return the steps that remove the cluster, whatever its file says by now: what is recorded and
-    labelled counts.
-    """
+    """Return the steps that remove all that is recorded and labelled, whatever the file says."""
 
     def steps() -> list[Step]:
         return down.steps(
@@ -140,7 +135,8 @@ def _steps(desired: Desired) -> list[Step]:
     changes = ray_cluster.differences(desired)
     refused = ray_cluster.refusal(desired, changes)
     if refused:
-        # What follows is shown as it would be with --recreate, which nothing that never ran needs.
+        # The steps after the refusal are shown as with --recreate; a cluster that never ran needs
+        # no flag.
         desired = replace(desired, tools=replace(desired.tools, recreate=True))
         changes = ()
 
@@ -156,12 +152,12 @@ def _steps(desired: Desired) -> list[Step]:
         rights.refuse_missing(where, rights.needed(desired.spec, where.section))
 
     return [
-        *([replace_head.step(refused, title="Replace the whole cluster")] if refused else []),
+        *([refusal.of_head(refused, title="Replace the whole cluster")] if refused else []),
         *_owner_steps(desired, changes=is_changed, set_leash=set_leash),
         _record_step(desired),
         *operator.steps(desired.kuberay),
         objects.namespace_step(where, documents.namespace),
-        # The cluster's own image goes with the logins that it was made with.
+        # The cluster's image stays with the logins that it was made with.
         *([] if desired.keeps_logins else [objects.login_step(where, desired.pull_secret)]),
         objects.token_step(where),
         *([objects.claim_step(where, documents.claim)] if documents.claim else []),
@@ -175,9 +171,7 @@ def _steps(desired: Desired) -> list[Step]:
 
 
 def _owner_steps(desired: Desired, *, changes: bool, set_leash: Sequence[Step]) -> list[Step]:
-    """Return the step that refuses to change somebody else's cluster, or that takes it over where
-    that is meant.
-    """
+    """Return the step that refuses to change another user's cluster, or takes it over."""
     where = desired.location
     tools = desired.tools
     theirs = ownership.of(where, desired.live)
@@ -193,7 +187,7 @@ def _owner_steps(desired: Desired, *, changes: bool, set_leash: Sequence[Step]) 
         command = "cluster.up"
 
     if changes:
-        return [owners.step(ownership.refused(where, theirs, command=command))]
+        return [refusal.of_foreign_cluster(ownership.refused(where, theirs, command=command))]
 
     return []
 
@@ -220,7 +214,7 @@ def _record_step(desired: Desired) -> Step:
 BACKEND = Backend(
     traits=Traits(
         names_change=True,
-        # To verify an image needs the namespace that `cluster.up` makes.
+        # `image.verify` needs the namespace that `cluster.up` makes.
         pushed_image="cluster.up",
         nodes_pull=True,
         leaves="namespace and KubeRay operator stay",

@@ -1,8 +1,7 @@
-"""What `cluster.up` is to make on Kubernetes, and what was there when the command began; the image
-and its login.
+"""The desired cluster on Kubernetes, and the one that is there: images, logins, documents.
 
-Kubelets know users and passwords only (core/v1, kubernetes.io/dockerconfigjson): tokens that stand
-for both, as some `docker login`s leave them, mean nothing to them.
+Kubelets know users and passwords only (core/v1, kubernetes.io/dockerconfigjson): they cannot use
+the tokens that some `docker login`s leave in place of both.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ HUB_KEY = "https://index.docker.io/v1/"
 
 @dataclass(frozen=True)
 class Desired:
-    """A cluster as it should be, and what there was.
+    """A cluster as it should be, and the present one.
 
-    `live` is the RayCluster, None if there was none; `pods` are those that KubeRay made for it, or
-    for one before it. `pull_secret` is None where the images need no login of ours. `images` are
-    those of groups that run another one than the head's `image`.
+    `live` is the RayCluster, None if there is none; `pods` are those that KubeRay made for it, or
+    for a former one. `images` are those of groups that run another one than the head's `image`.
+    `pull_secret` is None where the images need no login.
     """
 
     spec: ClusterSpec
@@ -65,9 +64,7 @@ class Desired:
 
     @property
     def keeps_logins(self) -> bool:
-        """Say whether the cluster's own images stay: they go with the logins that it was made
-        with.
-        """
+        """Say whether the cluster's images stay, and with them the logins that it was made with."""
         return any(image.is_kept for image in (self.image, *self.images.values()))
 
     @property
@@ -85,7 +82,7 @@ class Desired:
 
 
 def read(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Desired:
-    """Find out what the file means on its Kubernetes. Raises what stands in the way."""
+    """Return the desired cluster. Raises what stands in the way of it."""
     where = location.of_section(spec, tools, section)
     location.refuse_other(tools, where)
     # Asked for alone first: a rejected login or a silent server is then one error, not several.
@@ -108,7 +105,7 @@ def read(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Desired:
     every = resolve.distinct(image, images)
     made = None
     if live and any(each.is_kept for each in every):
-        # The cluster's own image keeps the logins that it was made with.
+        # The cluster's image keeps the logins that it was made with.
         used = _pull_secrets(live)
     else:
         name = naming.pull_secret(spec.name)
@@ -134,7 +131,7 @@ def read(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Desired:
 
 
 def _running(live: Object) -> dict[str, str]:
-    """Return the images of a RayCluster, by group."""
+    """Return the image that each group of a RayCluster runs."""
     every = {HEAD: live["spec"]["headGroupSpec"], **groups(live)}
     return {
         name: str(group["template"]["spec"]["containers"][0].get("image", ""))
@@ -147,16 +144,14 @@ def _references(images: Mapping[str, PinnedImage], running: Mapping[str, str]) -
 
 
 def _reference(image: PinnedImage, running: str | None) -> str:
-    """Return what to run: what a group runs stays if it is the same image, whatever registry it
-    names.
-    """
+    """Return the running reference if it is the same image under any registry's name."""
     if running and image.digest and running.endswith(f"@{image.digest}"):
         return running
     return image.reference
 
 
 def _live(where: Location, spec: ClusterSpec) -> Object | None:
-    """Return the RayCluster; who may not even look at it hears at once what else is lacking."""
+    """Return the RayCluster. If the user may not read it, name every missing right at once."""
     try:
         return location.ray_cluster(where)
     except ForbiddenError:
@@ -167,7 +162,7 @@ def _live(where: Location, spec: ClusterSpec) -> Object | None:
 def pull_secret(
     cluster: str, images: Sequence[PinnedImage], *, others: Sequence[str], name: str
 ) -> Object | None:
-    """Return the Secret to pull a cluster's images with, None when they need no login.
+    """Return the Secret to pull a cluster's images with, None if they need no login.
 
     `others` are the Secrets that the file names in kuberay.pull_secrets. Raises PrerequisiteError
     for a login that only Docker can use, unless there are such.
@@ -188,9 +183,7 @@ def pull_secret(
 
 
 def _login(image: PinnedImage, *, others: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return the login of an image's registry by its name, as kubelets look for it; nothing if it
-    needs none.
-    """
+    """Return an image's login under the registry's name that kubelets look for; {} if none."""
     login = image.login
     if login is None or (others and not login.password):
         return {}
@@ -199,12 +192,10 @@ def _login(image: PinnedImage, *, others: Sequence[str]) -> dict[str, dict[str, 
     if not login.password:
         raise PrerequisiteError(
             f"the login for registry {registry} is a token that only Docker can use: Kubernetes "
-            "pulls with a user and "
-            "a password",
+            "pulls with a user and a password",
             where=login.source,
             hint="Name a user in the cluster file (registry.username with password_env or "
-            "password_file), or a pull "
-            "Secret of the namespace: kuberay.pull_secrets.",
+            "password_file), or a pull Secret of the namespace: kuberay.pull_secrets.",
         )
 
     token = base64.b64encode(f"{login.username}:{login.password}".encode()).decode()

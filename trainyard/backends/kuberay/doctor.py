@@ -1,6 +1,4 @@
-"""What will break below a cluster on Kubernetes: an operator that is gone or old, hosts under its
-pods in trouble.
-"""
+"""Findings below a cluster: a missing or old operator, and hosts in trouble."""
 
 from __future__ import annotations
 
@@ -10,16 +8,15 @@ from trainyard import versions
 from trainyard.backends.contract import Finding
 from trainyard.backends.kuberay import location, operator, pods
 from trainyard.backends.kuberay.location import Location
-from trainyard.backends.kuberay.snapshot import cluster_pods, if_allowed, side_by_side
+from trainyard.backends.kuberay.snapshot import cluster_pods, if_allowed
 from trainyard.seams.kube.types import NODE, Object
+from trainyard.seams.threads import side_by_side
 
 OPERATOR = "KubeRay operator"
 
 
 def findings(where: Location) -> list[Finding]:
-    """Look at the operator and the hosts of a cluster that has pods; what the user may not see is
-    left out.
-    """
+    """Look at the operator and the hosts of the cluster's pods, as far as the user may see them."""
     own = cluster_pods(where)
     names = sorted({pods.host(pod) for pod in own} - {""})
     hosts = if_allowed(side_by_side, lambda name: where.kube.get(NODE, name), names) or []
@@ -33,7 +30,7 @@ def findings(where: Location) -> list[Finding]:
 
 
 def of_operators(operators: tuple[Object, ...], where: Location) -> Iterator[Finding]:
-    """Yield that none runs, and those that are too old."""
+    """Yield that no operator runs, and each operator that is too old."""
     if not any(pods.condition(each, "Available").get("status") == "True" for each in operators):
         message = (
             "none runs: no node that ends is made again, and no change of the file takes effect"

@@ -6,17 +6,16 @@ from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import naming, ownership, purge, removal, rights
 from trainyard.backends.kuberay.location import Location, is_ours, owners
 from trainyard.backends.kuberay.removal import Left
-from trainyard.backends.kuberay.snapshot import cluster_pods, side_by_side
-from trainyard.backends.shared import owner
+from trainyard.backends.kuberay.snapshot import cluster_pods
+from trainyard.backends.shared import refusal
 from trainyard.backends.shared.record import forget_step
 from trainyard.seams.kube.types import CLAIM, POD, RAY_CLUSTER, SECRET
+from trainyard.seams.threads import side_by_side
 from trainyard.steps import Step
 
 
 def steps(where: Location, tools: Tools, *, with_purge: bool) -> list[Step]:
-    """Return the steps that remove what belongs to the cluster at this location, and our own
-    directory of it.
-    """
+    """Return the steps that remove the cluster at this location, and its record."""
     # These refuse before anything is removed.
     rights.refuse_missing(where, rights.REMOVE)
     besides = purge.steps(where, tools) if with_purge else []
@@ -36,7 +35,7 @@ def steps(where: Location, tools: Tools, *, with_purge: bool) -> list[Step]:
             command = "cluster.down --purge"
         else:
             command = "cluster.down"
-        foreign = [owner.step(ownership.refused(where, theirs, command=command))]
+        foreign = [refusal.of_foreign_cluster(ownership.refused(where, theirs, command=command))]
 
     return [*foreign, cluster, _rest_step(where), *besides, forget_step(tools.state)]
 
@@ -52,10 +51,10 @@ def _rest_step(where: Location) -> Step:
 
 
 def _labelled(where: Location) -> Left:
-    """Return what we made besides the RayCluster; what has an owner goes with that, as do pods of a
-    copy of ours.
+    """Return the cluster's own objects besides the RayCluster.
 
-    Secrets and the claim are asked for by their names: who may list Secrets may read all of the
+    An object that has an owner goes with it, as do pods of the cluster's copies. Secrets and the
+    claim are asked for by name: the right to list Secrets is the right to read every Secret of the
     namespace.
     """
     kube = where.kube

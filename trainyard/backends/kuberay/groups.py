@@ -1,6 +1,4 @@
-"""The groups of nodes of a cluster: as its file names them, and as its RayCluster was made;
-pure.
-"""
+"""The groups of nodes of a cluster: of its file, and of its RayCluster; pure."""
 
 from __future__ import annotations
 
@@ -33,7 +31,7 @@ class Group:
 
 
 def of_cluster(cluster: Object | None) -> dict[str, Group]:
-    """Return the groups as the cluster was made; none where there is no RayCluster."""
+    """Return the groups as the RayCluster has them; {} if there is none."""
     if cluster is None:
         return {}
     workers = cluster["spec"].get("workerGroupSpecs") or ()
@@ -47,9 +45,7 @@ def of_cluster(cluster: Object | None) -> dict[str, Group]:
 
 
 def of_file(spec: ClusterSpec, cluster: Object | None) -> dict[str, Group]:
-    """Return the groups that the file names, as large as it says; their nodes are as they were
-    made.
-    """
+    """Return the file's groups with the file's sizes; each node is as it was made."""
     made = of_cluster(cluster)
     head = _declared(HEAD, spec.head, least=1, most=1)
     workers = [
@@ -62,9 +58,7 @@ def of_file(spec: ClusterSpec, cluster: Object | None) -> dict[str, Group]:
 
 
 def differences(spec: ClusterSpec, cluster: Object | None) -> Iterator[str]:
-    """Return of which groups the cluster has other numbers than its file says: `cpu: 2 nodes now, 3
-    nodes desired`.
-    """
+    """Yield each group whose size differs from the file: `cpu: 2 nodes now, 3 nodes desired`."""
     if cluster is None:
         return
     made = of_cluster(cluster)
@@ -76,18 +70,14 @@ def differences(spec: ClusterSpec, cluster: Object | None) -> Iterator[str]:
 
 
 def members(group: str, own: Sequence[Object]) -> list[Object]:
-    """Return the pods of a group, those that are ready first and those that are being removed last;
-    only one head.
-    """
+    """Return a group's pods: ready ones first, leaving ones last; at most one head."""
     ours = [pod for pod in own if pods.group(pod) == group]
     ours.sort(key=lambda pod: (pods.is_leaving(pod), not pods.is_ready(pod)))
     return ours[:1] if group == HEAD else ours
 
 
 def awaited(cluster: Object | None, own: Sequence[Object]) -> list[Object]:
-    """Return the pods that must run: of a group that grows, its fewest; nobody waits for what Ray
-    adds.
-    """
+    """Return the pods that must run: of a growing group its fewest, not those that Ray adds."""
     made = of_cluster(cluster)
     grows = {group.name: group.least for group in made.values() if group.most > group.least}
     names = dict.fromkeys(pods.group(pod) for pod in own)
@@ -95,7 +85,7 @@ def awaited(cluster: Object | None, own: Sequence[Object]) -> list[Object]:
 
 
 def missing(cluster: Object, own: Sequence[Object]) -> list[str]:
-    """Return the groups that have too few pods; those that leave count until they are gone."""
+    """Return the groups that have too few pods; leaving pods count until they are gone."""
     existing = [pods.group(pod) for pod in own]
     return [
         group.name
@@ -123,11 +113,11 @@ def _group(made: Object) -> Group:
 
 
 def _resources(option: str) -> dict[str, float]:
-    """Return Ray's custom resources as `ray start` gets them: JSON in quotes of the shell's."""
+    """Return Ray's custom resources from the option of `ray start`: JSON in shell quotes."""
     try:
         return dict(json.loads("".join(shlex.split(option)) or "{}"))
     except ValueError:
-        # Somebody wrote it by hand: what it says is Ray's business.
+        # A user edited it by hand: Ray judges it.
         return {}
 
 

@@ -1,6 +1,4 @@
-"""Clusters of ours on Kubernetes, by their label: where the files and records of this machine say
-that clusters are.
-"""
+"""This tool's clusters on Kubernetes, by label, where files and records of this machine lead."""
 
 from __future__ import annotations
 
@@ -10,14 +8,13 @@ from pathlib import Path
 from trainyard.backends.contract import Discovered, FoundCluster, Tools
 from trainyard.backends.kuberay import location, naming
 from trainyard.backends.kuberay.location import Location
-from trainyard.backends.kuberay.snapshot import side_by_side
 from trainyard.backends.shared.record import read_json
 from trainyard.errors import OutsideError, TrainyardError, in_a_line
 from trainyard.seams.kube import api, config
 from trainyard.seams.kube.api import Kube
 from trainyard.seams.kube.errors import ForbiddenError
 from trainyard.seams.kube.types import RAY_CLUSTER, Object
-from trainyard.seams.threads import within
+from trainyard.seams.threads import side_by_side, within
 from trainyard.spec.cluster import ClusterSpec
 
 # A list must not wait for a laptop's old kubeconfigs.
@@ -31,7 +28,7 @@ def discover(
     *,
     region: str | None = None,
 ) -> Discovered:
-    """Return where these clusters are, and the RayClusters with our label that are none of them."""
+    """Return the locations of these clusters, and labelled RayClusters that are none of them."""
     locations: dict[str, Location] = {}
     problems: dict[str, str] = {}
     for spec, tools in clusters:
@@ -73,9 +70,7 @@ def discover(
 
 
 def ask(kube: Kube, *, seconds: float = ANSWER_SECONDS) -> list[Object] | TrainyardError:
-    """Return the RayClusters with our label; or why one Kubernetes did not, or may not, tell
-    them.
-    """
+    """Return the RayClusters with Trainyard's label, or why a Kubernetes did not list them."""
     try:
         return within(seconds, lambda: kube.list(RAY_CLUSTER, labels=naming.CLUSTER))
     except ForbiddenError as error:
@@ -87,7 +82,7 @@ def ask(kube: Kube, *, seconds: float = ANSWER_SECONDS) -> list[Object] | Trainy
 
 
 def found_cluster(kube: Kube, cluster: Object) -> FoundCluster:
-    """Return a RayCluster of ours with the flags that mean it."""
+    """Return a RayCluster with the flags of cluster.* that select it."""
     metadata = cluster["metadata"]
     where = Location(kube, metadata["namespace"], metadata["name"])
     is_ready = (cluster.get("status") or {}).get("state") == "ready" and not metadata.get(
@@ -98,9 +93,7 @@ def found_cluster(kube: Kube, cluster: Object) -> FoundCluster:
 
 
 def _recorded(states: Sequence[Path], environ: Mapping[str, str]) -> Iterator[Kube]:
-    """Yield where clusters without a file here are recorded to be, as far as a kubeconfig still
-    leads there.
-    """
+    """Yield the Kubernetes of each recorded cluster without a file, if a kubeconfig leads there."""
     for state in states:
         record = read_json(state / "cluster.json") or {}
         if record.get("kubeconfig"):

@@ -1,6 +1,4 @@
-"""Where a cluster lives on Kubernetes: the API server, the namespace, and what is written down
-about them.
-"""
+"""Where a cluster lives on Kubernetes: API server and namespace, and the record of them."""
 
 from __future__ import annotations
 
@@ -46,8 +44,7 @@ class Location:
 
 @dataclass(frozen=True)
 class Record:
-    """What is written down, so that a cluster is found although its file or the kubeconfig's
-    context changed.
+    """The record by which a cluster is found after its file or the current context changed.
 
     `kubeconfig` is written as $KUBECONFIG is.
     """
@@ -64,11 +61,10 @@ class Record:
 
 
 def find(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Location:
-    """Return where the cluster is, or is to be: what is written down counts, whatever the file says
-    by now.
+    """Return the cluster's location: the recorded one, whatever the file says now.
 
-    Raises RequestError if the recorded context leads to another server by now, or another location
-    was given on the command line: whoever types it means that one.
+    Raises RequestError if the recorded context now leads to another server, or if the command line
+    names another location.
     """
     record = read(tools)
     if record is None:
@@ -84,9 +80,7 @@ def find(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Location:
 
 
 def of_section(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Location:
-    """Return where the section wants the cluster to be, whatever is written down. Raises
-    PrerequisiteError.
-    """
+    """Return the location that the section asks for, recorded or not. Raises PrerequisiteError."""
     kube = api.connect(
         config.access(
             tools.environ,
@@ -99,16 +93,14 @@ def of_section(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Loca
 
 
 def _owner(tools: Tools) -> str:
-    """Return who we are to others: as we were on `up`, whatever this machine is called by now."""
+    """Return this user's name as an owner: the one given or recorded on `up`, else user@host."""
     record = read(tools)
     recorded = record.owner if record else ""
     return given(tools.environ) or recorded or current(tools.environ)
 
 
 def refuse_other(tools: Tools, location: Location) -> None:
-    """Raise RequestError if the cluster was made in another namespace, or on another Kubernetes,
-    than this one.
-    """
+    """Raise RequestError if the cluster was made in another namespace or on another server."""
     record = read(tools)
     if record is None or (record.namespace, record.server) == (
         location.namespace,
@@ -127,10 +119,9 @@ def refuse_other(tools: Tools, location: Location) -> None:
             if given
             else "change the file back, or give its kubeconfig (KUBECONFIG=...). "
         )
-        + "For a second cluster, give it another name: a name is one cluster on this machine. "
-        "To move this one, remove it there first: trainyard cluster.down. If that Kubernetes is "
-        "gone for good, or only "
-        f"got another address: rm -r {tools.state}",
+        + "For a second cluster, give it another name: a name is one cluster on this machine. To "
+        "move this one, remove it there first: trainyard cluster.down. If that Kubernetes is gone "
+        f"for good, or only got another address: rm -r {tools.state}",
     )
 
 
@@ -138,7 +129,7 @@ def read(tools: Tools) -> Record | None:
     found = records.read_cluster(tools.state, tools.backend)
     if not found:
         return None
-    return Record(**{key: {"owner": "", **found}[key] for key in Record.__annotations__})
+    return Record(**{key: found[key] for key in Record.__annotations__})
 
 
 def record_of(location: Location) -> Record:
@@ -163,8 +154,9 @@ def kubectl(location: Location) -> str:
 
 
 def kubectl_words(location: Location) -> list[str]:
-    """Return how to call kubectl for the same Kubernetes; that several files are one it knows of
-    $KUBECONFIG only.
+    """Return kubectl with its flags for the same Kubernetes.
+
+    Several kubeconfig files can be given only by $KUBECONFIG.
     """
     files = location.kube.access.files
     if len(files) == 1:
@@ -175,9 +167,7 @@ def kubectl_words(location: Location) -> list[str]:
 
 
 def exec_words(location: Location, pod: Object, command: str, *, terminal: bool) -> list[str]:
-    """Return what kubectl is given for a shell in a node's container, or for a command line
-    there.
-    """
+    """Return kubectl's arguments for a shell, or a command line, in a node's container."""
     if pods.is_head(pod):
         container = naming.HEAD_CONTAINER
     else:
@@ -187,8 +177,9 @@ def exec_words(location: Location, pod: Object, command: str, *, terminal: bool)
 
 
 def ray_cluster(location: Location) -> Object | None:
-    """Return the cluster's RayCluster, None if there is none. Raises RequestError if it is somebody
-    else's.
+    """Return the cluster's RayCluster, None if there is none.
+
+    Raises RequestError if Trainyard did not make it.
     """
     live = location.kube.get(RAY_CLUSTER, location.name, namespace=location.namespace)
     if live is None or is_ours(live, location.name):
@@ -215,6 +206,16 @@ def owners(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
+def owner_of(live: Object, name: str) -> Object:
+    """Return the reference by which an object belongs to a live RayCluster, and goes with it."""
+    return {
+        "apiVersion": RAY_CLUSTER.api,
+        "kind": RAY_CLUSTER.name,
+        "name": name,
+        "uid": pods.uid(live),
+    }
+
+
 def _given(tools: Tools) -> list[str]:
-    """Return what the command line says about where the cluster is."""
+    """Return the command line's overrides that select a location."""
     return tools.overriding(*(f"{tools.backend}.{key}" for key in _KEYS))

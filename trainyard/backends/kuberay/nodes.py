@@ -1,4 +1,4 @@
-"""How each node of a cluster is, or comes up, and what a run is promised of it; pure."""
+"""The state of each node of a cluster, and what a run is promised of it; pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEAVES = "is being removed"
 
 
 class _Seen(NamedTuple):
-    """How a node is by its pod; as in NodeStatus."""
+    """A node's state by its pod; as in NodeStatus."""
 
     state: NodeState
     detail: str
@@ -28,8 +28,9 @@ class _Seen(NamedTuple):
 def statuses(
     declared: Iterable[Group], snapshot: Snapshot, alive: frozenset[str]
 ) -> tuple[NodeStatus, ...]:
-    """Return the nodes of these groups, and those that only have pods; `alive` are the names that
-    Ray calls alive.
+    """Return the nodes of these groups, and those that only have pods.
+
+    `alive` are the names that Ray calls alive.
     """
     known = {group.name: group for group in declared}
     for pod in snapshot.pods:
@@ -38,9 +39,7 @@ def statuses(
 
 
 def text(nodes: Iterable[NodeStatus]) -> str:
-    """Return what there is to say of nodes, each thing once: `head: pulls the image; a, b: waits
-    for the head`.
-    """
+    """Return each detail once, with its nodes: `head: pulls the image; a, b: starts Ray`."""
     named: dict[str, list[str]] = {}
     for node in nodes:
         named.setdefault(node.detail, []).append(node.name)
@@ -50,9 +49,9 @@ def text(nodes: Iterable[NodeStatus]) -> str:
 
 
 def expected(made: Iterable[Group], nodes: Iterable[NodeStatus]) -> Iterator[ExpectedNode]:
-    """Return what a cluster promises: its nodes, and those that Ray may add.
+    """Yield the nodes that a cluster promises, and those that Ray may add.
 
-    Of a group that has more than its fewest nodes, Ray may remove any.
+    Ray may remove any node of a group that has more than its fewest.
     """
     for group in made:
         existing = []
@@ -76,7 +75,7 @@ def _expected(name: str, group: Group, *, optional: bool) -> ExpectedNode:
 def _statuses(group: Group, snapshot: Snapshot, alive: frozenset[str]) -> Iterator[NodeStatus]:
     members = groups.members(group.name, snapshot.pods)
     for index, pod in enumerate(members):
-        # One that is being removed is none of the group beside its successor.
+        # A leaving pod does not count next to its successor.
         surplus = index >= (group.least if pods.is_leaving(pod) else group.most)
         seen = _seen(pod, snapshot, alive, surplus=surplus)
         yield NodeStatus(
@@ -104,8 +103,8 @@ def _unmade(group: Group, index: int) -> str:
 
 def _seen(pod: Object, snapshot: Snapshot, alive: frozenset[str], *, surplus: bool) -> _Seen:
     cause = diagnosis.of_pod(pod, snapshot)
-    # What Ray calls alive runs tasks, whatever Kubernetes says: a kubelet that was started again
-    # calls its pods unready, and a control plane that was away calls hosts not ready.
+    # A node that Ray calls alive runs tasks, whatever Kubernetes says: a kubelet that was started
+    # again calls its pods unready, and a control plane that was away calls hosts not ready.
     lives = pods.runs_ray(pod) and naming.node_name(pod) in alive
     if cause and not (lives and cause.key == NOT_READY):
         # Every worker waits for its head for a while.
@@ -123,7 +122,7 @@ def _seen(pod: Object, snapshot: Snapshot, alive: frozenset[str], *, surplus: bo
 
 
 def _doing(pod: Object, snapshot: Snapshot) -> str:
-    """Return what a pod does that is to become a node."""
+    """Return what a pod is doing before it becomes a node."""
     if _is_pulling(pod, snapshot):
         return "pulls the image"
     return _told_by_status(pod) or "is being made"
@@ -137,7 +136,7 @@ def _is_pulling(pod: Object, snapshot: Snapshot) -> bool:
 
 
 def _told_by_status(pod: Object) -> str:
-    """Return what a pod does by its own status, "" where only events can tell."""
+    """Return what a pod is doing by its own status; "" if only events can tell."""
     if pods.is_ready(pod):
         return "not yet in Ray"
     if not pods.host(pod):

@@ -1,6 +1,4 @@
-"""What a cluster needs beside its RayCluster: a namespace, its token, a login for its image, a
-claim for outputs.
-"""
+"""The objects next to a RayCluster: namespace, token, login for images, claim for outputs."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ from trainyard.steps import YES, Answer, Step, no
 
 
 def namespace_step(location: Location, document: Object) -> Step:
-    """Return the step after which the namespace is there; one that we may not look at is taken to
-    be.
-    """
+    """Return the step that makes the namespace; one that may not be read counts as there."""
 
     def done() -> Answer:
         try:
@@ -37,7 +33,7 @@ def namespace_step(location: Location, document: Object) -> Step:
 
 
 def token_step(location: Location) -> Step:
-    """Return the step after which the cluster has a token, one only, whoever makes it first."""
+    """Return the step after which the cluster has one token, whichever command makes it first."""
     name = naming.token_secret(location.name)
 
     def done() -> Answer:
@@ -74,9 +70,7 @@ def token(location: Location) -> str | None:
 
 
 def login_step(location: Location, document: Object | None) -> Step:
-    """Return the step after which kubelets have this login for the image, or none of ours where it
-    needs none.
-    """
+    """Return the step after which kubelets have this login for the image, or none if not needed."""
     name = naming.pull_secret(location.name)
 
     def done() -> Answer:
@@ -104,9 +98,7 @@ def login_step(location: Location, document: Object | None) -> Step:
 
 
 def claim_step(location: Location, document: Object) -> Step:
-    """Return the step after which the claim for outputs is there, as the file wants it; claims can
-    only grow.
-    """
+    """Return the step after which the claim for outputs is as in the file; claims only grow."""
     name = document["metadata"]["name"]
 
     def done() -> Answer:
@@ -137,9 +129,8 @@ def claim_step(location: Location, document: Object) -> Step:
                 f"the claim {name} cannot be changed to what the file asks for; the outputs are "
                 "on it",
                 where=error.what,
-                hint="Change kuberay.storage back; or fetch what is on it, and remove it with "
-                "the cluster: "
-                "trainyard cluster.down",
+                hint="Change kuberay.storage back; or fetch what is on it, and remove it with the "
+                "cluster: trainyard cluster.down",
             ) from error
 
     return Step("claim", f"Make the claim {name} for outputs", done, make_or_change)
@@ -150,20 +141,19 @@ def _size(claim: Object) -> float:
 
 
 def refuse_foreign(found: Object, location: Location, kind: Kind) -> None:
-    """Raise RequestError for an object that needs a name of ours and that somebody else made."""
+    """Raise RequestError for another user's object under a name that the cluster needs."""
     if is_ours(found, location.name):
         return
     raise RequestError(
         f"a {kind.name} called {found['metadata']['name']} is in namespace {location.namespace}, "
-        "and Trainyard did "
-        "not make it",
+        "and Trainyard did not make it",
         where=location.kube.place,
         hint="Give the cluster another name (`name:` in the cluster file).",
     )
 
 
 def make(location: Location, kind: Kind, document: Object) -> None:
-    """Make an object, unless somebody else was faster."""
+    """Make an object, unless another command was faster."""
     with suppress(ConflictError):
         location.kube.create(
             kind, document, namespace=location.namespace if kind.namespaced else None

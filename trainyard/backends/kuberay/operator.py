@@ -1,6 +1,4 @@
-"""The KubeRay operator: used where there is one, installed by Helm where there is none, its CRDs
-first.
-"""
+"""The KubeRay operator: an existing one is used, else Helm installs it, its CRDs first."""
 
 from __future__ import annotations
 
@@ -24,8 +22,8 @@ from trainyard.steps import YES, Answer, Step, no, nothing
 # The chart's label (helm-chart/kuberay-operator/templates/deployment.yaml).
 LABELLED = "app.kubernetes.io/name=kuberay-operator"
 RAY_CLUSTERS = "rayclusters.ray.io"
-# How Helm releases of ours describe themselves. A Helm that was killed, or that failed, has written
-# its own words.
+# The description of Trainyard's Helm releases. A Helm that was killed, or that failed, wrote
+# another.
 BY_US = "by trainyard"
 # Without --wait, Helm takes seconds: a release that is pending for longer was left by a command
 # that was killed.
@@ -57,8 +55,9 @@ class Kuberay:
 
 
 def read(location: Location, tools: Tools) -> Kuberay:
-    """Ask what there is. Raises PrerequisiteError where KubeRay is lacking, or too old, and not
-    ours to install.
+    """Ask which KubeRay there is.
+
+    Raises PrerequisiteError where it is missing or too old, and may not be installed.
     """
     kube = location.kube
     section = location.section.operator
@@ -71,7 +70,7 @@ def read(location: Location, tools: Tools) -> Kuberay:
     )
     if not section.install and (kuberay.operators == () or not kuberay.serves):
         raise PrerequisiteError(
-            "there is no KubeRay operator, and the cluster file says that somebody else installs it",
+            "there is no KubeRay operator, and the cluster file says not to install one",
             where="kuberay.operator.install: false",
             hint=f"Have {versions.OLDEST_KUBERAY} or newer installed; or leave `install` out, "
             "and cluster.up does it.",
@@ -80,7 +79,7 @@ def read(location: Location, tools: Tools) -> Kuberay:
     if kuberay.operators is None and not kuberay.serves:
         raise PrerequisiteError(
             "there is no KubeRay on this Kubernetes, and you may not install it",
-            hint="Ask whoever runs it for the KubeRay operator with its CRDs, "
+            hint="Ask an administrator of it for the KubeRay operator with its CRDs, "
             f"{versions.OLDEST_KUBERAY} or newer; or run cluster.up once with the rights to "
             "install it.",
         )
@@ -92,7 +91,7 @@ def read(location: Location, tools: Tools) -> Kuberay:
 
 
 def steps(kuberay: Kuberay) -> list[Step]:
-    """Return the steps that bring KubeRay, or see that the one that is there runs."""
+    """Return the steps that install KubeRay, or check that the existing operator runs."""
     crds = [] if kuberay.serves else [_crds_step(kuberay)]
     if kuberay.operators is None:
         return crds
@@ -104,16 +103,12 @@ def helm_of(location: Location, tools: Tools) -> Helm:
 
 
 def how_to_apply(section: Section) -> str:
-    """Return how somebody brings CRDs up to a KubeRay: Helm installs them once, and never upgrades
-    them.
-    """
+    """Return the command that upgrades KubeRay's CRDs: Helm only installs them, once."""
     return f"helm show crds {section.chart} | kubectl apply --server-side --force-conflicts -f -"
 
 
 def find(kube: Kube) -> tuple[Object, ...] | None:
-    """Return the Deployment of every operator, in any namespace; None if the user may not look for
-    them.
-    """
+    """Return every operator's Deployment in any namespace; None if the user may not list them."""
     labelled = if_allowed(kube.list, DEPLOYMENT, labels=LABELLED)
     if labelled is not None:
         return tuple(labelled or filter(_image, kube.list(DEPLOYMENT)))
@@ -121,8 +116,9 @@ def find(kube: Kube) -> tuple[Object, ...] | None:
 
 
 def release_of_ours(helm: Helm, kube: Kube, section: Section) -> Release | None:
-    """Return the operator's Helm release if we installed it, or began to: then its namespace says
-    so.
+    """Return the operator's Helm release if Trainyard installed it, or began to.
+
+    A half-made release is known by its namespace's label.
     """
     release = helm.release(section.release, section.namespace)
     if release is None or release.description.startswith(BY_US):
@@ -146,7 +142,7 @@ def _chart(section: Section, tools: Tools) -> Chart:
 
 
 def _image(deployment: Object) -> re.Match[str] | None:
-    """Return what the image of a Deployment says, None if it is no operator's."""
+    """Return the match of a Deployment's image, None if it is no operator's."""
     containers = deployment["spec"]["template"]["spec"].get("containers") or ()
     return next(
         filter(None, (_IMAGE.search(container.get("image") or "") for container in containers)),
@@ -155,7 +151,7 @@ def _image(deployment: Object) -> re.Match[str] | None:
 
 
 def is_old(deployment: Object) -> bool:
-    """Say whether an operator is too old; one whose image does not say may be new enough."""
+    """Say whether an operator is too old; one whose image names no version counts as new."""
     image = _image(deployment)
     version = image["version"] if image else None
     return version is not None and _numbers(version) < _numbers(versions.OLDEST_KUBERAY)
@@ -168,15 +164,12 @@ def _too_old(deployment: Object, section: Section) -> PrerequisiteError:
         "clusters with a token need",
         where=f"deployment {metadata['name']}, namespace {metadata['namespace']}",
         hint="Trainyard replaces no operator, as other clusters depend on it. Have it upgraded, "
-        "its CRDs first, "
-        f"for example to {versions.KUBERAY}: {how_to_apply(section)}",
+        f"its CRDs first, for example to {versions.KUBERAY}: {how_to_apply(section)}",
     )
 
 
 def _crds_step(kuberay: Kuberay) -> Step:
-    """Return the step after which Kubernetes serves what the chart defines; the CRD of RayClusters
-    comes last.
-    """
+    """Return the step that applies the chart's CRDs; that of RayClusters comes last."""
     kube = kuberay.location.kube
     version = kuberay.chart.version
 
@@ -226,9 +219,9 @@ def _operator_step(kuberay: Kuberay, *, after: str | None) -> Step:
 
 
 def _refuse_broken(kube: Kube, deployment: Object, debounce: Debounce, *, has_run: bool) -> None:
-    """Raise the error that says why an operator has no pod that is ready, once that has lasted."""
+    """Raise why an operator has no ready pod, once that has lasted."""
     namespace = deployment["metadata"]["namespace"]
-    # Whoever may see the Deployment need not be allowed to see its pods.
+    # A user who may read the Deployment need not be allowed to read its pods.
     found = if_allowed(kube.list, POD, namespace=namespace, labels=LABELLED) or []
     observed = snapshot.of_pods(kube, namespace, found, owner=deployment, name=pods.name)
     expired = debounce.expired(diagnosis.of_deployment(observed, has_run=has_run))
@@ -260,8 +253,9 @@ def _install(kuberay: Kuberay) -> None:
 
 
 def _remove_half_made(kuberay: Kuberay) -> None:
-    """Uninstall what a killed Helm of ours left behind. Raises PrerequisiteError for somebody
-    else's release.
+    """Uninstall the release that a killed Helm left.
+
+    Raises PrerequisiteError for a release that Trainyard did not begin.
     """
     section = kuberay.section
     helm = kuberay.helm
@@ -281,10 +275,9 @@ def _remove_half_made(kuberay: Kuberay) -> None:
             f"there is a Helm release {section.release} in namespace {section.namespace} that "
             "Trainyard did not make",
             where=f"its status is {release.status}; {release.description}".rstrip("; "),
-            hint="If its operator runs by now, repeat the command, and it is used. If nobody "
-            "needs that release: "
-            f"helm uninstall {section.release} -n {section.namespace}. Or name another one: "
-            "kuberay.operator.release.",
+            hint="If its operator runs by now, repeat the command, and it is used. If that "
+            f"release is not needed: helm uninstall {section.release} -n {section.namespace}. Or "
+            "name another one: kuberay.operator.release.",
         )
 
     if release.status != "deployed":

@@ -1,6 +1,4 @@
-"""RayClusters that somebody else made on a Kubernetes, and the cluster file by which each is used
-as it is.
-"""
+"""RayClusters of other users on a Kubernetes, and the cluster file that uses each as it is."""
 
 from __future__ import annotations
 
@@ -19,10 +17,10 @@ from trainyard.seams.kube.types import RAY_CLUSTER, Object
 def discover(
     environ: Mapping[str, str], *, context: str, namespace: str | None = None
 ) -> list[OthersCluster]:
-    """Return them, of one namespace or of all that the context's user may list.
+    """Return the RayClusters of other users, in one namespace or in all that may be listed.
 
     Raises PrerequisiteError without that context, and OutsideError where its Kubernetes does not
-    tell them.
+    list them.
     """
     kube = api.connect(config.access(environ, context=context))
     try:
@@ -60,7 +58,7 @@ def _described(cluster: Object, context: str) -> OthersCluster:
     else:
         file["auth"] = "none"
         notes.append(
-            f"RayCluster {namespace}/{name} has no token: whoever reaches its service runs code "
+            f"RayCluster {namespace}/{name} has no token: all who reach its service can run code "
             "there"
         )
 

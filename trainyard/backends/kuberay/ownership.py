@@ -1,6 +1,4 @@
-"""Whose a cluster on Kubernetes is: the owner that its RayCluster names, or the claim that outlived
-one.
-"""
+"""The owner of a cluster on Kubernetes: named by its RayCluster, or by a claim that outlived it."""
 
 from __future__ import annotations
 
@@ -13,9 +11,9 @@ from trainyard.steps import YES, Answer, Step, no
 
 
 def of(where: Location, live: Object | None) -> str:
-    """Return the owner, "" where there is none, or it was made before owners were written down.
+    """Return the owner; "" if there is none.
 
-    Without a RayCluster (`live`), what was written to the claim for outputs is still somebody's.
+    Without a RayCluster (`live`) the claim for outputs still names one.
     """
     found = live or where.kube.get(CLAIM, naming.claim(where.name), namespace=where.namespace)
     if found and location.is_ours(found, where.name):
@@ -36,7 +34,7 @@ def refused(where: Location, owner: str, *, command: str) -> RequestError:
 
 
 def take_step(where: Location, owner: str) -> Step:
-    """Return the step after which the RayCluster, or the claim that outlived one, names us."""
+    """Return the step after which the RayCluster, or the claim, names this user as the owner."""
 
     def marked() -> list[tuple[Kind, Object]]:
         names = {RAY_CLUSTER: where.name, CLAIM: naming.claim(where.name)}

@@ -1,4 +1,4 @@
-"""What a pod, or another object of Kubernetes, says about itself; pure."""
+"""The facts that a pod, or another object of Kubernetes, says about itself; pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from trainyard.backends.kuberay import naming
 from trainyard.seams.kube.types import Object
 
-# What a container waits for while the kubelet lets time pass
+# Reasons of a container while its kubelet waits before a retry lets time pass
 # (kubernetes/pkg/kubelet/images/types.go).
 BACKING_OFF = ("ErrImagePull", "ImagePullBackOff", "CrashLoopBackOff")
 _RAY = (naming.HEAD_CONTAINER, naming.WORKER_CONTAINER)
@@ -58,7 +58,7 @@ def name(pod: Object) -> str:
 
 
 def host(pod: Object) -> str:
-    """Return the Kubernetes node that it was given to, "" if it was not yet."""
+    """Return the Kubernetes node that the pod was assigned to, "" before that."""
     return str((pod.get("spec") or {}).get("nodeName") or "")
 
 
@@ -108,25 +108,19 @@ def runs_ray(pod: Object) -> bool:
 
 
 def ray_started(pod: Object) -> float:
-    """Return when the Ray that runs in a pod was started, in Unix seconds of the cluster; 0 if none
-    runs.
-    """
+    """Return when the pod's running Ray started, in Unix seconds; 0 if none runs."""
     ray = next((each for each in containers(pod) if each.name in _RAY), None)
     return seconds(ray.running_since) if ray else 0.0
 
 
 def is_backing_off(pod: Object) -> bool:
-    """Say whether its Ray does not run, and the kubelet waits, for up to five minutes, until it
-    tries again.
-    """
+    """Say whether Ray does not run because the kubelet waits up to 5 min before a retry."""
     waits = any(container.waiting in BACKING_OFF for container in containers(pod))
     return waits and not is_leaving(pod) and not runs_ray(pod)
 
 
 def containers(pod: Object) -> tuple[Container, ...]:
-    """Return its containers that Kubernetes says something about, the ones that start first at the
-    front.
-    """
+    """Return the containers with a status, in the order in which they start."""
     status = pod.get("status") or {}
     return tuple(
         _container(each, is_init=key == "initContainerStatuses")
@@ -136,7 +130,7 @@ def containers(pod: Object) -> tuple[Container, ...]:
 
 
 def declared(pod: Object, container: str) -> Mapping[str, Any]:
-    """Return a container of a pod as it was asked for."""
+    """Return a container's declaration in the pod's spec."""
     spec = pod.get("spec") or {}
     every = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     return next((each for each in every if each["name"] == container), {})

@@ -1,6 +1,4 @@
-"""`cluster.down --purge`: the KubeRay operator, its CRDs and namespaces go, if we made them and
-nobody needs them.
-"""
+"""`cluster.down --purge`: removes Trainyard's operator, CRDs and namespaces, if unused."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from trainyard.seams.kube import types as kinds
 from trainyard.seams.kube.types import Kind, Object
 from trainyard.steps import YES, Answer, Step, no, nothing
 
-# What people would lose with a namespace; the rest follows from these, or is made again.
+# The kinds that users would lose with a namespace; the rest follows from these, or is made again.
 TENANTS = (kinds.POD, kinds.CLAIM, kinds.DEPLOYMENT)
 
 
@@ -56,9 +54,7 @@ def steps(where: Location, tools: Tools) -> list[Step]:
 
 
 def refuse_users(where: Location, what: str = "the KubeRay operator") -> None:
-    """Raise RequestError, before `what` goes, if others have Ray clusters, jobs or services in any
-    namespace.
-    """
+    """Raise RequestError, before `what` goes, if other users have Ray objects in any namespace."""
     users = sorted(
         f"{kind.name} {found['metadata']['namespace']}/{found['metadata']['name']}"
         for kind in (kinds.RAY_CLUSTER, kinds.RAY_JOB, kinds.RAY_SERVICE)
@@ -124,9 +120,7 @@ def _crds_step(where: Location, crds: Left) -> Step:
 
 
 def _namespace_steps(where: Location, names: Sequence[str]) -> list[Step]:
-    """Return the step that removes the namespaces of ours with nothing of others in them, and why
-    others stay.
-    """
+    """Return the step that removes Trainyard's empty namespaces, and says why others stay."""
     reasons = {name: _why_it_stays(where, name) for name in names}
     ours = [name for name, reason in reasons.items() if not reason]
 
@@ -154,9 +148,7 @@ def _why_it_stays(where: Location, name: str) -> str:
 
 
 def _tenants(where: Location, namespace: str) -> list[str]:
-    """Return what others would lose with a namespace, besides the cluster and the operator, which
-    go anyway.
-    """
+    """Return what others would lose with a namespace, besides this cluster and the operator."""
     label, _, value = operator.LABELLED.partition("=")
     others = []
     for kind in TENANTS:

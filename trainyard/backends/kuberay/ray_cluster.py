@@ -1,9 +1,8 @@
-"""The RayCluster itself: in what it differs from the file, the former one's end, and the step that
-makes it.
+"""The RayCluster: its differences from the file, its predecessor's end, and its step.
 
 Judged by KubeRay 1.5 (ray-operator/controllers/ray/raycluster_controller.go, reconcilePods): on a
-running cluster it carries out sizes of groups and new groups. What stands in the template of a pod
-counts only for pods that are made later, and pods of a group that is gone stay.
+running cluster it carries out sizes of groups and new groups. The template of a pod counts only
+for pods that are made later, and pods of a group that is gone stay.
 """
 
 from __future__ import annotations
@@ -23,20 +22,20 @@ from trainyard.spec.units import format_size
 from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import named
 
-# What a node is started with, as the file calls it.
+# Options of `ray start` by the words of the cluster file.
 _OPTIONS = {"num-cpus": "cpus", "num-gpus": "gpus", "memory": "memory"}
 _OF_SIZES = ("count", "min", "max")
 _OF_GROUP = ("count", "min", "max", "idle_timeout", *_OPTIONS.values())
 _SIMULATED = "kuberay.simulated_gpus"
 _AUTOSCALER = "the head's autoscaler, which groups that grow need,"
-# What follows from the size of a node, and is not said beside it.
+# Words that follow from a node's size, and are not listed with it.
 _FOLLOWS = re.compile(
     r"resources|object-store|volumes|NVIDIA_VISIBLE_DEVICES|runtimeClassName|tolerations"
 )
 _OF_SIZE = (*_OPTIONS.values(), _SIMULATED)
 # All that a RayCluster says, by group and word.
 Words = dict[tuple[str, str], Any]
-# What the API says of a field that its CRD does not know (structured-merge-diff).
+# The API server's words for a field that its CRD does not know (structured-merge-diff).
 _UNKNOWN_FIELD = "field not declared in schema"
 
 
@@ -53,10 +52,9 @@ class Change:
 
 
 def changes(live: Object, desired: Object) -> tuple[Change, ...]:
-    """Return every difference; `desired` is what the API server would make of what we send: a dry
-    run.
+    """Return every difference between the live RayCluster and the API server's dry run.
 
-    How many nodes a growing group has right now is the autoscaler's business, and no difference.
+    The present number of nodes of a growing group is the autoscaler's decision, and no difference.
     """
     old = _described(live)
     new = _described(desired)
@@ -79,9 +77,7 @@ def changes(live: Object, desired: Object) -> tuple[Change, ...]:
 
 
 def _resized(group: str, old: Words, new: Words) -> Change:
-    """Return the change of a group that is fixed in the one and grows in the other (`kubectl
-    edit`).
-    """
+    """Return the change of a group that is fixed on one side and grows on the other."""
     now, then = (
         (words.get((group, "count")), words.get((group, "count")))
         if (group, "count") in words
@@ -101,10 +97,9 @@ def _resized(group: str, old: Words, new: Words) -> Change:
 
 
 def _described(ray_cluster: Object) -> Words:
-    """Return all that a RayCluster says, by group, "" for the whole, and a word: the file's where
-    it has one.
+    """Return all that a RayCluster says, by group ("" for the whole) and word.
 
-    A group itself has no word. Values of what is not of a group are the same for all.
+    A word is the file's where it has one. A group itself has the word "".
     """
     spec = ray_cluster["spec"]
     simulated = (ray_cluster["metadata"].get("annotations") or {}).get(naming.SIMULATED)
@@ -148,10 +143,9 @@ def _described(ray_cluster: Object) -> Words:
 
 
 def carried(desired: Object, live: Object | None) -> Object:
-    """Return what to send over a live RayCluster: what Ray's autoscaler decided about groups stays.
+    """Return what to send over a live RayCluster: the autoscaler's decisions stay.
 
-    The groups are one list to the API server (the CRD names no key): whoever sends it, sends all of
-    it.
+    The groups are one list to the API server (the CRD names no key), so all of it is sent.
     """
     now = groups(live) if live else {}
     every = [{**group, **_decided(group, now.get(name))} for name, group in groups(desired).items()]
@@ -185,9 +179,7 @@ def _change(group: str, word: str, old: Any, new: Any) -> Change:
 
 
 def differences(desired: Desired) -> tuple[Change, ...]:
-    """Return in what the RayCluster that runs differs from the file; the API server says it, and
-    keeps nothing.
-    """
+    """Return the differences between the running RayCluster and the file, by a dry run."""
     if desired.running is None:
         return ()
     return changes(desired.running, _send(desired, desired.running, dry_run=True))
@@ -200,16 +192,13 @@ def document(desired: Desired) -> Object:
 
 
 def refusal(desired: Desired, found: Sequence[Change]) -> RequestError | None:
-    """Return why a running cluster cannot become what the file asks, None if KubeRay makes it
-    so.
-    """
+    """Return why KubeRay cannot make a running cluster what the file asks; None if it can."""
     ignored = [change.text for change in found if not change.applied]
     if not ignored or desired.tools.recreate:
         return None
     return RequestError(
         "the cluster file asks for what KubeRay does not change on a running cluster; to replace "
-        "it ends everything "
-        "on it",
+        "it ends everything on it",
         where="; ".join(ignored),
         hint="If that is meant: trainyard cluster.up --recreate",
     )
@@ -222,7 +211,7 @@ def step(desired: Desired, found: Sequence[Change], *, after: str | None) -> Ste
         live = location.ray_cluster(desired.location)
         if live is None or pods.is_leaving(live):
             return no("there is none")
-        # What differs is in the title.
+        # The title names the differences.
         if changes(live, _send(desired, live, dry_run=True)):
             return no("")
         return YES
@@ -256,20 +245,15 @@ def replace_step(desired: Desired) -> Step | None:
 
 
 def _owned(body: Object, live: Object | None) -> Object:
-    """Return what to send over a live RayCluster: whose it is stays as it is."""
+    """Return the body with the owner of the live RayCluster, which does not change."""
     if live is None:
         return body
-    theirs = ownership.named_by(live)
-    annotations = {**body["metadata"]["annotations"], naming.OWNER: theirs}
-    if not theirs:
-        del annotations[naming.OWNER]
+    annotations = {**body["metadata"]["annotations"], naming.OWNER: ownership.named_by(live)}
     return {**body, "metadata": {**body["metadata"], "annotations": annotations}}
 
 
 def _send(desired: Desired, live: Object | None, *, dry_run: bool) -> Object:
-    """Apply the RayCluster over the live one, if there is one; return what the API server makes of
-    it.
-    """
+    """Apply the RayCluster over the live one, if any; return the API server's result."""
     where = desired.location
     body = _owned(carried(desired.documents.ray_cluster, live), live)
     try:

@@ -1,6 +1,4 @@
-"""Objects are removed, and gone only when Kubernetes says so; what holds one that does not go, and
-what helps.
-"""
+"""Removal of objects until Kubernetes has none left, and what holds an object that stays."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ Left = Sequence[tuple[Kind, Object]]
 
 
 def uids(location: Location, live: Object | None, own: Sequence[Object]) -> frozenset[str]:
-    """Return the uids of the cluster's RayClusters: one of ours that is there, and former ones that
-    pods outlive.
-    """
+    """Return the uids of the cluster's RayClusters: the live one, and former ones with pods."""
     former = {uid for pod in own for name, uid in owners(pod) if name == location.name}
     if live is None:
         return frozenset(former)
@@ -37,7 +33,7 @@ def uids(location: Location, live: Object | None, own: Sequence[Object]) -> froz
 def ray_cluster_step(
     location: Location, id: str, title: str, uids: frozenset[str], *, disruptive: bool
 ) -> Step:
-    """Return the step after which RayClusters are gone with all that KubeRay made for them.
+    """Return the step after which these RayClusters and all that KubeRay made for them are gone.
 
     A service that goes late would take its successor's name.
     """
@@ -47,7 +43,7 @@ def ray_cluster_step(
 
     def left() -> Left:
         live = kube.get(RAY_CLUSTER, name, namespace=namespace)
-        # The pods first: what holds them holds the RayCluster.
+        # The pods first: the reason that holds a pod holds the RayCluster, too.
         own = []
         for pod in snapshot.cluster_pods(location):
             if any(uid in uids for _, uid in owners(pod)):
@@ -61,7 +57,7 @@ def ray_cluster_step(
         return [*((POD, pod) for pod in own), *clusters, *owned.left(location, uids)]
 
     def remove() -> None:
-        # The next cluster needs them, or the next step removes them and waits for it.
+        # The next cluster needs the Secrets, or the next step removes them and waits for it.
         leash.release_secrets(location)
         for uid in uids:
             kube.delete(RAY_CLUSTER, name, namespace=namespace, uid=uid, with_owned=True)
@@ -78,7 +74,7 @@ def step(
     *,
     disruptive: bool = False,
 ) -> Step:
-    """Return the step after which nothing is left; without `remove` all that is left is deleted."""
+    """Return the step after which nothing is left; without `remove` each object is deleted."""
 
     def do() -> None:
         if remove:
@@ -98,7 +94,7 @@ def step(
 
 def delete(location: Location, objects: Left) -> None:
     for kind, found in objects:
-        # By its uid: one that is made anew meanwhile is another one.
+        # By its uid: a successor of the same name stays.
         name = found["metadata"]["name"]
         uid = found["metadata"]["uid"]
         location.kube.delete(
@@ -111,7 +107,7 @@ def names(left: Left) -> str:
 
 
 def wait(location: Location, left: Callable[[], Left], *, clock: Clock | None = None) -> None:
-    """Wait until nothing is left. Raises LeftoverError that says what holds it."""
+    """Wait until nothing is left. Raises LeftoverError with what holds the rest."""
     clock = clock or Clock()
     give_up = clock.now() + GONE_SECONDS
     while remaining := left():
@@ -121,7 +117,7 @@ def wait(location: Location, left: Callable[[], Left], *, clock: Clock | None = 
 
 
 def leftover(location: Location, left: Left) -> LeftoverError:
-    """Return the error for what is left: the first one's reason, and the names of all."""
+    """Return the error for the objects left: the first one's reason, and all names."""
     kind, first = left[0]
     name = first["metadata"]["name"]
     command = kubectl(location)

@@ -1,13 +1,10 @@
-"""The rights that a cluster needs in its namespace: Kubernetes is asked about all of them at
-once.
-"""
+"""The rights that a cluster needs in its namespace: all are asked for at once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
 from trainyard.backends.kuberay.location import Location
-from trainyard.backends.kuberay.snapshot import side_by_side
 from trainyard.errors import Problem
 from trainyard.seams.kube.errors import ForbiddenError
 from trainyard.seams.kube.types import (
@@ -25,6 +22,7 @@ from trainyard.seams.kube.types import (
     Kind,
     Right,
 )
+from trainyard.seams.threads import side_by_side
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection
 
@@ -41,7 +39,7 @@ MAKE: Verbs = {
     **REMOVE,
     (RAY_CLUSTER, ""): _CHANGES,
     (SECRET, ""): _CHANGES,
-    # We ask for a port-forward by GET.
+    # seams/kube asks for a port-forward by GET.
     (POD, "portforward"): ("get",),
 }
 STORAGE: Verbs = {(CLAIM, ""): _CHANGES}
@@ -61,7 +59,7 @@ MORE: Verbs = {
 
 
 def needed(spec: ClusterSpec, section: KuberaySection) -> Verbs:
-    """Return what making, using and removing the cluster of a file needs."""
+    """Return the rights to make, use and remove the cluster of a file."""
     makes_claim = section.storage is not None and section.storage.size is not None
     return {
         **MAKE,
@@ -83,13 +81,12 @@ def refuse_missing(where: Location, verbs: Verbs) -> None:
     lacking = [right for right, may in zip(wanted, answers, strict=True) if not may]
     if lacking:
         raise ForbiddenError(
-            f"user {where.kube.access.user or '(nobody)'} lacks rights that cluster {where.name} "
+            f"user {where.kube.access.user or '(unknown)'} lacks rights that cluster {where.name} "
             "needs",
             where=str(where),
             problems=tuple(_problems(lacking)),
             hint="A Role with all of them is in docs/kuberay.md, under `Rights`: have it applied "
-            "by whoever runs "
-            "this Kubernetes.",
+            "by an administrator of this Kubernetes.",
         )
 
 

@@ -1,6 +1,4 @@
-"""What Kubernetes says at one moment about what should run: one read, side by side; details only
-when they matter.
-"""
+"""One snapshot of a cluster's objects: a few parallel reads; details only when needed."""
 
 from __future__ import annotations
 
@@ -16,39 +14,29 @@ from trainyard.errors import TrainyardError
 from trainyard.seams.kube.api import Kube
 from trainyard.seams.kube.errors import ForbiddenError
 from trainyard.seams.kube.types import EVENT, NODE, POD, Object
+from trainyard.seams.threads import side_by_side
 
-AT_ONCE = 8
 Asked = ParamSpec("Asked")
 Found = TypeVar("Found")
-Subject = TypeVar("Subject")
 TAIL_LINES = 60
 
 
 def if_allowed(
     ask: Callable[Asked, Found], *given: Asked.args, **named: Asked.kwargs
 ) -> Found | None:
-    """Return what the API answers; None where the user may not ask."""
+    """Return the API's answer; None where the user may not ask."""
     try:
         return ask(*given, **named)
     except ForbiddenError:
         return None
 
 
-def side_by_side(ask: Callable[[Subject], Found], subjects: Iterable[Subject]) -> list[Found]:
-    """Return the answers in the order of what was asked about; the first question that fails
-    raises.
-    """
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(ask, subjects))
-
-
 @dataclass(frozen=True)
 class Snapshot:
-    """Pods, the head first; what they belong to (`owner`: RayCluster or Deployment, None if there
-    is none); and events.
+    """Pods, the head first, with their owner and their namespace's events, the oldest first.
 
-    The events are the namespace's, the oldest first. `name` is what messages call a pod;
-    `wait_for_machines` is how many seconds one may find no room.
+    `owner` is a RayCluster or a Deployment, None if there is none. `name` is what messages call a
+    pod; `wait_for_machines` is how many seconds one may find no room.
     """
 
     kube: Kube
@@ -61,14 +49,12 @@ class Snapshot:
 
     @property
     def head(self) -> Object | None:
-        """Return the head's pod; one that is being deleted only while there is no other."""
+        """Return the head's pod; a leaving one only if there is no other."""
         return next(iter(groups.members(groups.HEAD, self.pods)), None)
 
     @cached_property
     def hosts(self) -> Mapping[str, Object | None]:
-        """Return the hosts of pods that are not ready, None for one that is gone; {} if the user
-        may not see them.
-        """
+        """Return unready pods' hosts, None for one that is gone; {} if they may not be read."""
         hosts = sorted(
             {pods.host(pod) for pod in self.pods if pods.host(pod) and not pods.is_ready(pod)}
         )
@@ -84,9 +70,7 @@ class Snapshot:
         )
 
     def log(self, pod: Object, container: str, *, former: bool) -> str:
-        """Return the last lines of a container, or of its former run; or that they cannot be
-        read.
-        """
+        """Return a container's last lines, or its former run's; or why they cannot be read."""
         try:
             return self.kube.logs(
                 pods.name(pod),
@@ -100,7 +84,7 @@ class Snapshot:
 
 
 def read(where: Location) -> Snapshot:
-    """Read a cluster. Raises RequestError if somebody else made it."""
+    """Read a cluster. Raises RequestError if Trainyard did not make it."""
     with ThreadPoolExecutor(3) as threads:
         cluster = threads.submit(location.ray_cluster, where)
         own = threads.submit(cluster_pods, where)
@@ -127,9 +111,7 @@ def cluster_pods(where: Location) -> list[Object]:
 
 
 def node_pods(where: Location) -> dict[str, Object]:
-    """Return the pod of each node by the node's name; one that is being removed only while there is
-    no other.
-    """
+    """Return each node's pod by the node's name; a leaving pod only if there is no other."""
     return {
         naming.node_name(pod): pod
         for pod in sorted(cluster_pods(where), key=pods.is_leaving, reverse=True)

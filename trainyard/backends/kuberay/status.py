@@ -1,4 +1,4 @@
-"""How a cluster on Kubernetes is, the endpoint that runs use, and what its nodes say."""
+"""The status of a cluster on Kubernetes, the endpoint that runs use, and its nodes' logs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ from trainyard.backends.kuberay.snapshot import (
     cluster_pods,
     if_allowed,
     node_pods,
-    side_by_side,
 )
 from trainyard.backends.shared import leash as leashes
 from trainyard.backends.shared import record
@@ -39,11 +38,12 @@ from trainyard.backends.shared.ray_nodes import client_port, cluster_state
 from trainyard.endpoint import BackendCheck, Endpoint
 from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError
 from trainyard.seams.kube.types import NODE, Object
+from trainyard.seams.threads import side_by_side
 from trainyard.spec.cluster import ClusterSpec
 
 POLL_SECONDS = 1.0
-# The container's output is named after it, beside the names of Ray's files; that of its former run
-# has this before it.
+# A container's output has the container's name, next to the names of Ray's files; that of its
+# former run has this before it.
 FORMER = "former "
 DEVICE_PLUGIN = (
     "Does NVIDIA's device plugin run there? It takes GPUs away that are broken: "
@@ -56,12 +56,12 @@ def status(spec: ClusterSpec, tools: Tools, dashboard: Dashboard) -> ClusterStat
     """Ask Kubernetes about every node that the file names or that has a pod, and Ray about all."""
     where = dashboard.location
     snapshot = snapshots.read(where)
-    # Not everybody who may look at pods may read Secrets.
+    # Not every user who may read pods may read Secrets.
     token = if_allowed(objects.token, where)
     held = leash.observe(where) if snapshot.owner else None
     alive, problem = _ask_ray(dashboard, token, snapshot)
     every = nodes.statuses(groups.of_file(spec, snapshot.owner).values(), snapshot, alive)
-    # Of a head that ends again and again, the container runs for a moment.
+    # The container of a head that ends again and again runs for a moment.
     runs = _runs(snapshot.head) and not any(
         node.group == groups.HEAD and node.state == "broken" for node in every
     )
@@ -89,13 +89,14 @@ def status(spec: ClusterSpec, tools: Tools, dashboard: Dashboard) -> ClusterStat
 
 
 def connect(spec: ClusterSpec, dashboard: Dashboard) -> Endpoint:
-    """Return the endpoint, a port-forward that ends with this process. Raises NotReadyError if
-    there is none.
+    """Return the endpoint, a port-forward that ends with this process.
+
+    Raises NotReadyError if there is no running head.
     """
     where = dashboard.location
     snapshot = snapshots.read(where)
     made = groups.of_cluster(snapshot.owner).values()
-    # Ray is asked by whoever uses the endpoint.
+    # Ray is not asked here: the user of the endpoint asks it.
     every = nodes.statuses(
         made, snapshot, frozenset(map(naming.node_name, filter(pods.runs_ray, snapshot.pods)))
     )
@@ -124,20 +125,18 @@ def connect(spec: ClusterSpec, dashboard: Dashboard) -> Endpoint:
         checks=lambda: gpu_checks(where, snapshot.pods),
         is_in_reach=where.kube.answers,
         names_change=True,
-        refused=f"Secret {naming.token_secret(where.name)} in {where} holds another token than "
-        "the nodes were started "
-        "with: it was changed, or deleted and made again. docs/tokens.md says how to put theirs "
-        "back; "
-        "or give all nodes the new one, which ends all that runs: trainyard cluster.up --recreate.",
+        refused=f"Secret {naming.token_secret(where.name)} in {where} holds another token than the "
+        "nodes were started with: it was changed, or deleted and made again. docs/tokens.md says "
+        "how to put theirs back; or give all nodes the new one, which ends all that runs: "
+        "trainyard cluster.up --recreate.",
         ray_address=lambda: dashboard.ray_client(client_port(spec.head)),
     )
 
 
 def gpu_checks(where: Location, own: Iterable[Object]) -> tuple[BackendCheck, ...]:
-    """Check of each pod that holds GPUs that its host offers what all pods of the cluster there
-    hold together.
+    """Check that each host offers the GPUs that the cluster's pods hold there.
 
-    What the user may not ask is no failure, and said.
+    A question that the user may not ask is skipped, and no failure.
     """
     resource = where.section.gpu_resource
     held = {}
@@ -168,9 +167,7 @@ def gpu_checks(where: Location, own: Iterable[Object]) -> tuple[BackendCheck, ..
 
 
 def _progress(snapshot: Snapshot, every: Sequence[NodeStatus]) -> str:
-    """Return what is wrong, and what the nodes do: `head: pulls the image; cpu-a, cpu-b: waits for
-    the head`.
-    """
+    """Return what is wrong, and what the nodes do: `head: pulls the image; cpu-a: waits`."""
     problems = (cause.summary for cause in explain_operator(snapshot))
     return "; ".join(filter(None, (*problems, nodes.text(every))))
 
@@ -203,7 +200,7 @@ def _annotation(snapshot: Snapshot, name: str) -> str | None:
 
 
 def _token_command(where: Location, tools: Tools) -> str:
-    """Return the command that prints the cluster's token, for who may read its Secret."""
+    """Return the command that prints the cluster's token to a user who may read its Secret."""
     secret = ["--namespace", where.namespace, "get", "secret", naming.token_secret(where.name)]
     secret += ["-o", f"jsonpath={{.data.{record.TOKEN_KEY}}}"]
     return f"{location.kubectl(where)} {shlex.join(secret)} | base64 -d"
@@ -216,9 +213,7 @@ def logs(
     node: str = "",
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[LogLine]:
-    """Return the last lines of every node, or of one; with `follow`, then each new one until no pod
-    is left.
-    """
+    """Return the last lines of all nodes, or one; with `follow` new lines until no pod is left."""
     where = dashboard.location
     own = node_pods(where)
     if not own:
@@ -260,9 +255,7 @@ def _file(where: Location, run: _Run) -> LogFile:
 
 
 def _runs_of(pod: Object) -> Iterator[_Run]:
-    """Return the runs of a pod's containers whose output Kubernetes still has: the one now, and the
-    one before.
-    """
+    """Yield the runs of a pod's containers that Kubernetes still has output of: former, current."""
     for container in pods.containers(pod):
         if container.last:
             yield pod, container, True

@@ -1,6 +1,4 @@
-"""`image.verify` on Kubernetes: a probe pod on every host that the cluster could run on pulls the
-image and runs it.
-"""
+"""`image.verify` on Kubernetes: a probe pod on every eligible host pulls and runs the image."""
 
 from __future__ import annotations
 
@@ -26,13 +24,13 @@ from trainyard.spec.kubernetes import KuberaySection, PodGroup, Toleration
 from trainyard.steps import Clock
 
 SCRIPT = "import ray; open('/dev/termination-log', 'w').write(ray.__version__)"
-# How probe pods are found again, beside the cluster's label.
+# The label of probe pods, next to the cluster's label.
 LABEL = "io.trainyard/probe"
 POLL_SECONDS = 0.5
 # `import ray` takes 150 MB; asked for is next to nothing, so that a full host has room.
 REQUESTS = {"cpu": "10m", "memory": "16Mi"}
 LIMITS = {"cpu": "2", "memory": "4Gi"}
-# How a container ends that ran; any other reason is Kubernetes' (OOMKilled, StartError,
+# The reasons of a container that ran; any other reason is Kubernetes' (OOMKilled, StartError,
 # ContainerCannotRun).
 _RAN = ("Completed", "Error")
 
@@ -78,9 +76,7 @@ def _verified_on(
 
 
 def hosts_of(where: Location, spec: ClusterSpec, groups: Sequence[str]) -> list[str | None]:
-    """Return the hosts with the labels that one of some groups asks for; [None], any, where they
-    may not be listed.
-    """
+    """Return the hosts that match one of these groups; [None], any, if they may not be listed."""
     hosts = if_allowed(where.kube.list, NODE)
     if hosts is None:
         return [None]
@@ -106,7 +102,7 @@ def hosts_of(where: Location, spec: ClusterSpec, groups: Sequence[str]) -> list[
 
 
 def verified(results: Sequence[HostResult], image: PinnedImage) -> Verified:
-    """Return the results of hosts that took the pod, and which did not: tainted, cordoned, full.
+    """Return the results of hosts that took the pod; a remark names tainted, cordoned or full ones.
 
     Raises the error of the first one if none did.
     """
@@ -124,9 +120,7 @@ def verified(results: Sequence[HostResult], image: PinnedImage) -> Verified:
 
 @contextmanager
 def login(where: Location, image: PinnedImage) -> Iterator[tuple[str, ...]]:
-    """Hand over a login for the image, yield the names of all Secrets to pull with, and take it
-    back.
-    """
+    """Hand over a login for the image, yield all Secrets to pull with, and take it back."""
     named = where.section.pull_secrets
     name = naming.verify_secret(where.name)
     secret = desired.pull_secret(where.name, [image], others=named, name=name)
@@ -166,7 +160,7 @@ def probe(
     """
     section = where.section
     groups = [_placement(section, spec, name) for name in spec.groups()]
-    # What any group tolerates; the labels of the host were looked at already.
+    # The tolerations of all groups; the labels of the host were looked at already.
     tolerations = [each for group in groups for each in group.tolerations]
     if spec.head.gpus or any(group.gpus for group in spec.workers):
         tolerations.append(Toleration(key=section.gpu_resource, effect="NoSchedule"))
@@ -183,7 +177,7 @@ def probe(
     pod = {
         "restartPolicy": "Never",
         "activeDeadlineSeconds": int(PULL),
-        # What runs in it ends at once, and holds nothing.
+        # The probe ends at once, and holds nothing.
         "terminationGracePeriodSeconds": 1,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -215,7 +209,7 @@ def _container(section: KuberaySection, image: PinnedImage) -> Object:
     return {
         "name": "probe",
         "image": image.reference,
-        # Whatever is there already, the registry is asked.
+        # The registry is asked even if the host has the image.
         "imagePullPolicy": "Always",
         "command": ["python", "-c", SCRIPT],
         "env": [{"name": name, "value": value} for name, value in env.items()],
@@ -233,10 +227,9 @@ def run(
     report: Callable[[str], None] = lambda text: None,
     clock: Clock | None = None,
 ) -> list[HostResult]:
-    """Run the probe pods, by the names of their hosts, each to its end; raise what the API refuses
-    to all of them.
+    """Run the probe pods, by their hosts' names, to their ends; first remove a killed command's.
 
-    What an earlier command left is removed first.
+    Raises the error of the API that refuses them all.
     """
     _remove(where)
     try:
@@ -244,8 +237,7 @@ def run(
             where.kube.create(POD, each, namespace=where.namespace)
         return _results(where, image, probes, report, clock or Clock())
     finally:
-        # If that breaks, it must not hide why they are removed: the next command removes what is
-        # left.
+        # A failure here must not hide why the pods are removed: the next command removes the rest.
         with suppress(TrainyardError):
             _remove(where)
 
@@ -257,7 +249,7 @@ def _results(
     report: Callable[[str], None],
     clock: Clock,
 ) -> list[HostResult]:
-    """Look at the pods until each has ended, or has a reason why it does not."""
+    """Look at the pods until each has ended, or has a reason not to."""
     titles = {pods.name(each): title for title, each in probes.items()}
     debounces = {name: Debounce(now=clock.now) for name in titles}
     results: dict[str, HostResult] = {}
@@ -292,9 +284,9 @@ def _results(
 def _end(
     title: str, pod: Object | None, observed: Snapshot, debounce: Debounce
 ) -> Ended | TrainyardError | None:
-    """Return how a probe ended, or why it does not; None while it may still end."""
+    """Return how a probe ended, or why it does not run; None while it may still end."""
     if pod is None or pods.is_leaving(pod):
-        hint = "Did somebody else give the same command, or was the node drained? Repeat it."
+        hint = "Did another user give the same command, or was the node drained? Repeat it."
         return OutsideError(f"{title}: its pod was removed while it ran", hint=hint)
 
     ended = next((each.ended for each in pods.containers(pod) if each.ended), None)
@@ -316,7 +308,7 @@ def _end(
 def result(
     end: Ended | TrainyardError, host: str, image: PinnedImage, seconds: float
 ) -> HostResult:
-    """Return what the end of a pod says about its host."""
+    """Return a host's result from the end of its pod."""
     if isinstance(end, TrainyardError):
         return HostResult(host, image.reference, seconds, end.what, end)
     output = end.message.strip()

@@ -1,6 +1,4 @@
-"""What `cluster.doctor` says of several backends: a disk that is full, what `up` would do, or why
-it cannot.
-"""
+"""Findings of `cluster.doctor` for several backends: a full disk, and the unmet steps of `up`."""
 
 from __future__ import annotations
 
@@ -24,8 +22,9 @@ LEAST_FREE = 0.05
 def full_disk(
     path: Path, usage: Callable[[Path], tuple[int, int, int]] = shutil.disk_usage
 ) -> Iterator[Finding]:
-    """Yield that the disk of a directory of this machine is too full for Ray; `usage` is total,
-    used, free in bytes.
+    """Yield that a directory's disk is too full for Ray.
+
+    `usage` returns total, used and free bytes.
     """
     with suppress(OSError):
         total, _, free = usage(path)
@@ -38,9 +37,9 @@ def full_disk(
 
 
 def unmet(steps: Callable[[], Sequence[Step | Stage]]) -> list[Finding]:
-    """Return the steps of `up` that would do something, and what keeps them from being known.
+    """Return the steps of `up` that would do something, or why they cannot be known.
 
-    Those that end nodes are left to `cluster.up`, which knows about runs.
+    Steps that end nodes are left to `cluster.up`, which knows about runs.
     """
     found: list[Finding] = []
     # By the id of a step, which finding it is of.

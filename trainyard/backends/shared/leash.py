@@ -1,8 +1,7 @@
-"""The leash of a cluster: the step that sets it, what is written down about it, and how people read
-it.
+"""The leash of a cluster: its step, its record, and its words.
 
-What ends the cluster runs there (runner/trainyard_runner/leash.py); each backend says how it gets
-there.
+The program that ends the cluster runs on it (runner/trainyard_runner/leash.py); each backend brings
+it there.
 """
 
 from __future__ import annotations
@@ -33,11 +32,10 @@ _RECORD = "leash.json"
 
 @dataclass(frozen=True)
 class Leash:
-    """A leash as the backend of a cluster knows it.
+    """A leash as the cluster's backend handles it.
 
-    `observe` returns the one that the cluster has; `made` when the cluster was made, in Unix
-    seconds, None where there is none; `set` puts one in the place of what is there, `take_off`
-    removes it.
+    `observe` returns the cluster's present leash; `made` when the cluster was made, in Unix
+    seconds, None without a cluster; `set` replaces the leash, `take_off` removes it.
     """
 
     observe: Callable[[], LeashStatus | None]
@@ -47,9 +45,7 @@ class Leash:
 
 
 def steps(spec: ClusterSpec, tools: Tools, leash: Leash, *, after: str) -> list[Step]:
-    """Return the step after which the cluster is given the leash of its file, or none; runs go on
-    meanwhile.
-    """
+    """Return the step that sets the file's leash, or takes it off; runs continue meanwhile."""
     if spec.leash is None:
         if leash.observe():
             return [_take_off(tools, leash)]
@@ -81,8 +77,9 @@ def steps(spec: ClusterSpec, tools: Tools, leash: Leash, *, after: str) -> list[
 
 
 def proof(spec: ClusterSpec, leash: Leash, *, after: str) -> list[Step]:
-    """Return the step after which the leash has proven that it can end the cluster; one that has
-    ended is set anew.
+    """Return the step after which the leash has proven that it can end the cluster.
+
+    A leash that has ended is set again.
     """
 
     def done() -> Answer:
@@ -115,9 +112,7 @@ def proof(spec: ClusterSpec, leash: Leash, *, after: str) -> list[Step]:
 
 
 def desired_leash(spec: ClusterSpec, made: float | None) -> LeashStatus | None:
-    """Return the leash of the file for a cluster that was made then; None without a leash, or
-    without a cluster.
-    """
+    """Return the file's leash for a cluster made at `made`; None without a leash or a cluster."""
     if spec.leash is None or made is None:
         return None
     return LeashStatus(
@@ -128,9 +123,7 @@ def desired_leash(spec: ClusterSpec, made: float | None) -> LeashStatus | None:
 def differences(
     spec: ClusterSpec, made: float | None, observed: LeashStatus | None
 ) -> Iterator[str]:
-    """Yield in what the leash of a cluster that was made then is not as its file says; nothing
-    where nobody knows.
-    """
+    """Yield the difference between a cluster's leash and its file's; none if it is unknown."""
     desired = desired_leash(spec, made)
     if (
         made is not None
@@ -159,21 +152,17 @@ def words(leash: LeashStatus) -> str:
 
 
 def settings(leash: LeashStatus, **more: Any) -> str:
-    """Return what the program on the cluster gets."""
+    """Return the settings of the program on the cluster."""
     return json.dumps({"idle": leash.idle, "deadline": leash.deadline, **more}, sort_keys=True)
 
 
 def source() -> list[str]:
-    """Return the command that is the program, without its settings: nothing has to be in the image
-    but Python.
-    """
+    """Return the program's command without its settings: the image needs nothing but Python."""
     return ["python3", "-c", Path(program.__file__).read_text(encoding="utf-8")]
 
 
 def ended(now: ClusterStatus, state: Path) -> str:
-    """Return what is to be said of a cluster that does not run any more, and had a leash; else
-    "".
-    """
+    """Return the remark about a cluster with a leash that no longer runs; else ""."""
     found = read_json(state / _RECORD)
     if not found or now.state not in ("absent", "broken") or (now.leash and not now.leash.problem):
         return ""

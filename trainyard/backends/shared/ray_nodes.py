@@ -1,6 +1,4 @@
-"""Nodes of Ray, whoever starts them: what each should be, how Ray is set on it, what Ray says about
-it.
-"""
+"""Ray's nodes on every backend: their plans, Ray's settings, and which nodes Ray calls alive."""
 
 from __future__ import annotations
 
@@ -33,9 +31,9 @@ JOB_STOP_SECONDS = 8
 # 15 to 20 s. A check that a busy node does not answer still counts only after 10 s
 # (ray/common/ray_config_def.h, health_check_*).
 HEALTH_CHECK_MS = 1000
-# A machine that stands still with its connections open (frozen, paused, hung) refuses no call: only
-# gRPC's keepalive ends one, by default after 300 + 120 s (ray_config_def.h,
-# grpc_client_keepalive_*). Dead after 46 s instead of 55 s.
+# A machine that stops with its connections open (frozen, paused, hung) refuses no call: only gRPC's
+# keepalive ends one, by default after 300 + 120 s (ray_config_def.h, grpc_client_keepalive_*). Dead
+# after 46 s instead of 55 s.
 KEEPALIVE_MS = 10_000
 KEEPALIVE_TIMEOUT_MS = 15_000
 # pip and uv try again by themselves what the network broke; Ray's default of 3 tells a wrong
@@ -58,9 +56,7 @@ _OF_RAY = ("resources", "labels", "ray_start")
 
 @dataclass(frozen=True)
 class Room:
-    """What the machine has: a node that does not say how much it needs may use all of it. Memory in
-    bytes.
-    """
+    """A machine's resources: a node without a size of its own may use all. Memory in bytes."""
 
     cpus: int
     memory: int
@@ -94,9 +90,7 @@ class NodePlan:
         return self.name == "head"
 
     def recorded(self) -> dict[str, Any]:
-        """Return the plan as it is recorded; values of variables may be secrets, and are only
-        fingerprints there.
-        """
+        """Return the plan for the record: variables may be secrets, so only fingerprints."""
         fields = asdict(self)
         others = fields.pop("others")
         # No node that runs differs because a key is new.
@@ -107,7 +101,7 @@ class NodePlan:
 
 
 def fingerprint(secret: str) -> str:
-    """Return what tells secrets apart without giving one away."""
+    """Return a text that tells secrets apart without giving one away."""
     return hashlib.sha256(secret.encode()).hexdigest()[:12]
 
 
@@ -144,7 +138,7 @@ def node_plans(
 
 
 def changes(made: Mapping[str, Any], desired: Mapping[str, Any]) -> list[str]:
-    """Say in what a recorded plan is not the desired one: "cpus: 1 now, 2 desired"."""
+    """Return the differences of a recorded plan from the desired one: "cpus: 1 now, 2 desired"."""
     old = _described(made)
     new = _described(desired)
     names = sorted(name for name in {**old, **new} if old.get(name) != new.get(name))
@@ -185,8 +179,7 @@ def refuse_growing_groups(spec: ClusterSpec) -> None:
 def start_arguments(
     plan: NodePlan, *, head: str, gcs_port: int, dashboard: tuple[str, int]
 ) -> list[str]:
-    """Return the arguments of `ray start`: which node it is, what Ray may hand out on it, where it
-    finds the others.
+    """Return the arguments of `ray start`: the node's name, its resources, and the head.
 
     `head` is the host that others know the head by; `dashboard` is the address and port that it
     listens on. Any other port is free for Ray to choose.
@@ -225,17 +218,13 @@ def client_port(head: Head) -> int:
 
 
 def own_arguments(plan: NodePlan) -> list[str]:
-    """Return the arguments of `ray start` that the file gives a group; the last of several
-    counts.
-    """
+    """Return the file's arguments of `ray start` for a group; the last of several counts."""
     given = start_options(plan.ray_start)
     return [f"--{name}" if value is None else f"--{name}={value}" for name, value in given.items()]
 
 
 def variables(plan: NodePlan, *, token_file: str) -> dict[str, str]:
-    """Return Ray's settings that are environment variables: who may ask, and what makes it
-    quick.
-    """
+    """Return Ray's environment variables of a node, with those about its token."""
     auth = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": token_file}
     # Without an autoscaler of any kind Ray's dashboard says only then what its nodes have free
     # (/nodes?view=summary).
@@ -248,7 +237,7 @@ def variables(plan: NodePlan, *, token_file: str) -> dict[str, str]:
 
 
 def settings() -> dict[str, str]:
-    """Return those that are the same on every node, whoever brings the token to it."""
+    """Return the variables that are the same on every node, whatever brings the token to it."""
     return {
         "RAY_DASHBOARD_STARTUP_TIMEOUT_S": str(DASHBOARD_SECONDS),
         "RAY_JOB_STOP_WAIT_TIME_S": str(JOB_STOP_SECONDS),
@@ -271,12 +260,11 @@ def settings() -> dict[str, str]:
 
 
 def alive(address: str, token: str | None, *, started: Mapping[str, float]) -> frozenset[str]:
-    """Return the names of the nodes that Ray calls alive. Raises OutsideError when it does not
-    answer.
+    """Return the names of the nodes that Ray calls alive. Raises OutsideError without an answer.
 
-    `started` is when what runs now under each name was started, in Unix seconds of the cluster's
-    machine: Ray takes 5 to 20 s to notice that a node is dead, and until then its successor of the
-    same name is not there.
+    `started` is when the current node of each name was started, in Unix seconds of the cluster's
+    machine: Ray takes 5 to 20 s to notice a dead node, and until then its successor of the same
+    name is not there.
     """
     with RayApi(address, token, answer_seconds=ANSWER_SECONDS) as ray:
         return frozenset(

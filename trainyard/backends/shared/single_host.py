@@ -1,10 +1,7 @@
-"""A cluster whose nodes we make ourselves on one machine, as processes or containers: its steps,
-how it is.
-"""
+"""A cluster whose nodes are processes or containers of one machine: its steps, its status."""
 
 from __future__ import annotations
 
-import secrets
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,11 +13,10 @@ from trainyard import versions
 from trainyard.backends import contract
 from trainyard.backends.contract import ClusterStatus, LogLine, NodeState, NodeStatus, Tools
 from trainyard.backends.shared import leash as leashes
-from trainyard.backends.shared import ray_nodes, replace_head
+from trainyard.backends.shared import ray_nodes, record, refusal
 from trainyard.backends.shared.leash import Leash
 from trainyard.backends.shared.logs import LogFile, followed
 from trainyard.backends.shared.ray_nodes import NodePlan
-from trainyard.backends.shared.record import write_private
 from trainyard.endpoint import Endpoint, ExpectedNode
 from trainyard.errors import NotReadyError, OutsideError, RequestError, TrainyardError
 from trainyard.seams.ray_api import UnreachableError
@@ -29,7 +25,7 @@ from trainyard.spec.groups import NodeSpec
 from trainyard.steps import YES, Answer, Step, no, nothing
 from trainyard.wording import all_answer, counted, named
 
-# What a node was made from, or should be: a NodePlan as it is recorded.
+# The plan of a node that exists, or should: a NodePlan as it is recorded.
 Plan = Mapping[str, Any]
 # A head and two workers took 5 to 8 s on 2 idle cores; a busy machine may need many times that, and
 # several tries.
@@ -41,12 +37,12 @@ _START = "start-nodes"
 
 @dataclass(frozen=True)
 class ObservedNode:
-    """A node that was made, and from which plan. `identity` is what no successor of the same name
-    has.
+    """A node that exists, and the plan that it was made from.
 
-    `runs`: its machine keeps it running. `has_run`: Ray may have run on it. `started` and `made`,
-    which a restart does not change, are in Unix seconds of its machine; `detail` is what its
-    machine says, if it does not simply run.
+    `identity` is unique to it, also among nodes of the same name. `runs`: its machine keeps it
+    running. `has_run`: Ray may have run on it. `started` and `made`, which a restart does not
+    change, are in Unix seconds of its machine; `detail` is its machine's word for a node that does
+    not simply run.
     """
 
     plan: Plan
@@ -70,7 +66,7 @@ class ObservedNode:
 
 @dataclass(frozen=True)
 class Difference:
-    """What has to be done about the nodes, by their names, so that they are as the file asks."""
+    """The nodes, by name, that have to be started and removed to match the file."""
 
     missing: tuple[str, ...]
     surplus: tuple[str, ...]
@@ -78,9 +74,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Machine(ABC):
-    """One machine that is to hold a cluster, or holds it: the same for processes as for
-    containers.
-    """
+    """One machine that holds a cluster, or is to: the same for processes as for containers."""
 
     spec: ClusterSpec
     tools: Tools
@@ -88,7 +82,7 @@ class Machine(ABC):
     @property
     @abstractmethod
     def host(self) -> str:
-        """Return what a status calls the machine."""
+        """Return the machine's name in a status."""
 
     @property
     def tunnel(self) -> str | None:
@@ -102,9 +96,7 @@ class Machine(ABC):
 
     @abstractmethod
     def ray_address(self) -> str:
-        """Return what `ray.init` of a program of this machine takes. Raises NotReadyError if no
-        head runs.
-        """
+        """Return the address for `ray.init` here. Raises NotReadyError if no head runs."""
 
     @property
     def token_file(self) -> Path:
@@ -112,9 +104,7 @@ class Machine(ABC):
 
     @property
     def token(self) -> str | None:
-        if self.token_file.exists():
-            return self.token_file.read_text().strip()
-        return None
+        return record.read_token(self.token_file)
 
     @abstractmethod
     def nodes(self) -> dict[str, ObservedNode]:
@@ -131,9 +121,7 @@ class Machine(ABC):
 
     @abstractmethod
     def log_files(self, node: str) -> Iterator[LogFile]:
-        """Yield the ends of what the nodes, and Ray on them, write; of one node if that is
-        named.
-        """
+        """Yield the ends of the logs of nodes and of Ray on them; of one node if it is named."""
 
     @abstractmethod
     def start(self, missing: Sequence[str]) -> None:
@@ -160,7 +148,7 @@ class Machine(ABC):
         return {plan.name: plan.recorded() for plan in self.plans}
 
     def difference(self) -> Difference:
-        """Compare what should run with what does; a dead node is both surplus and missing.
+        """Compare the file's nodes with the running ones; a dead node is surplus and missing.
 
         No worker outlives its head: when the head does not fit, none does.
         """
@@ -177,9 +165,8 @@ class Machine(ABC):
         )
 
     def make_token(self) -> None:
-        """Make the cluster's token, if it is to have one and has none."""
-        if self.spec.auth == "token" and self.token is None:
-            write_private(self.token_file, secrets.token_hex(32))
+        if self.spec.auth == "token":
+            record.make_token(self.token_file)
 
     def alive(self, nodes: Mapping[str, ObservedNode]) -> tuple[frozenset[str], str]:
         """Return the names of the nodes that Ray itself calls alive, and why there are none."""
@@ -249,9 +236,7 @@ class Machine(ABC):
         )
 
     def logs(self, *, follow: bool, node: str = "") -> Iterator[LogLine]:
-        """Return the last lines of every file; with `follow`, then each new one until no node
-        runs.
-        """
+        """Return each file's last lines; with `follow`, then new lines until no node runs."""
         nodes = self.nodes()
         if node or not nodes:
             contract.pick(nodes, node, cluster=self.spec.name)
@@ -280,7 +265,7 @@ class Machine(ABC):
         )
 
     def _differences(self, nodes: Mapping[str, ObservedNode]) -> Iterator[str]:
-        """Yield in what the nodes are not as the file says."""
+        """Yield the differences of the nodes from the file."""
         try:
             desired = self.desired() if nodes else {}
         except TrainyardError as error:
@@ -293,9 +278,7 @@ class Machine(ABC):
 
 
 def node_steps(machine: Machine, preparations: Sequence[Step] = ()) -> list[Step]:
-    """Return the preparations, then the steps that remove what does not fit and start what is
-    missing.
-    """
+    """Return the preparations, then the steps that remove surplus nodes and start missing ones."""
     surplus = machine.nodes()
     difference = machine.difference()
     missing: Sequence[str] = ()
@@ -346,9 +329,7 @@ def _removal_step(machine: Machine, surplus: Mapping[str, ObservedNode]) -> Step
 
 
 def _start_step(machine: Machine, missing: Sequence[str], *, after: str | None) -> Step:
-    """Return the step after which every node runs; its title names those that are `missing`, if
-    only some are.
-    """
+    """Return the step after which every node runs; its title names some `missing` nodes."""
 
     def are_started() -> Answer:
         left = machine.difference().missing
@@ -357,7 +338,7 @@ def _start_step(machine: Machine, missing: Sequence[str], *, after: str | None) 
         return YES
 
     count = len(machine.spec.nodes())
-    # The whole cluster where that is all of it, or nothing is missing.
+    # A title that names the whole cluster, unless only some nodes are missing.
     if count > 1:
         what = f"the head and {counted(count - 1, 'worker')}"
     else:
@@ -376,9 +357,7 @@ def _start_step(machine: Machine, missing: Sequence[str], *, after: str | None) 
 
 
 def _refusal(machine: Machine) -> list[Step]:
-    """Return the step that refuses to replace a head that runs: all runs end with it, so that it
-    must be asked for.
-    """
+    """Return the step that refuses to replace a running head, with which all runs would end."""
     head = machine.nodes().get("head")
     desired = machine.desired()["head"]
     if (
@@ -396,7 +375,7 @@ def _refusal(machine: Machine) -> list[Step]:
         hint="If that is meant: trainyard cluster.up --recreate",
     )
 
-    return [replace_head.step(error, title="Replace the head that runs")]
+    return [refusal.of_head(error, title="Replace the head that runs")]
 
 
 def _all_answer(machine: Machine) -> Answer:

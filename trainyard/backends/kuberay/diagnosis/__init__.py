@@ -1,5 +1,4 @@
-"""The one cause why what should run does not: a table of rules per kind, the cause before its
-consequences.
+"""The one cause why pods do not run: a table of rules per kind, causes before consequences.
 
 Kubernetes knows it, and says it in a dozen places.
 """
@@ -31,9 +30,7 @@ OPERATOR_CRASHES = (
 
 
 def of_cluster(snapshot: Snapshot) -> tuple[Diagnosis, ...]:
-    """Return why a Ray cluster is not ready, the first cause first: the head's come before its
-    workers', which wait.
-    """
+    """Return why a cluster is not ready: the head's causes first, since its workers wait for it."""
     return (
         *explain_operator(snapshot),
         *_of_pods(groups.awaited(snapshot.owner, snapshot.pods), snapshot),
@@ -100,9 +97,7 @@ def _of_pods(judged: Iterable[Object], snapshot: Snapshot) -> tuple[Diagnosis, .
 
 
 def _of_waiting(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
-    """Return that a worker waits for a head that is ready, in KubeRay's container, which asks every
-    5 s.
-    """
+    """Return that a worker cannot reach a ready head; KubeRay's container asks every 5 s."""
     waits = any(
         each.name == naming.WAIT_CONTAINER and each.running_since for each in pods.containers(pod)
     )
@@ -112,8 +107,7 @@ def _of_waiting(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
     return Diagnosis(
         "cannot reach the head, which is ready",
         "Does the cluster's DNS answer (kubectl get pods -n kube-system), does no NetworkPolicy "
-        "stand between the "
-        "pods, and is the head's token still the one in its Secret (`cluster.up --recreate` "
+        "separate the pods, and is the head's token still the one in its Secret (`cluster.up --recreate` "
         "gives all the same)?",
         summary="waits for the head, which is ready",
         key=WAITS_FOR_HEAD,

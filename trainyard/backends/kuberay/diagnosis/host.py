@@ -1,4 +1,4 @@
-"""Why no host takes a pod, or its host does not run it: it is not ready, says Kubernetes; pure."""
+"""Why no host takes a pod, or why Kubernetes calls its host not ready; pure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from trainyard.seams.kube.types import Object
 
 
 class NoRoomError(PrerequisiteError):
-    """No host takes a pod, says the scheduler."""
+    """The scheduler found no host for a pod."""
 
 
-# A host that is not ready, says Kubernetes; Ray may know better.
+# The key of a host that Kubernetes calls not ready; Ray may know better.
 NOT_READY = "host"
 _ROOM = "found no room{requests}: {hosts}"
-# What the scheduler says (kubernetes/pkg/scheduler/framework/plugins), and what helps; the first
-# one that fits.
+# The scheduler's texts (kubernetes/pkg/scheduler/framework/plugins), and their hints; the first
+# match counts.
 RULES = (
     Rule(
         r'persistentvolumeclaim "(?P<claim>[^"]+)" not found',
@@ -33,16 +33,14 @@ RULES = (
         r"unbound immediate PersistentVolumeClaims",
         "cannot start: no volume was found for its claim yet",
         "Why not: kubectl describe pvc. It needs a storage class that makes volumes, or a volume "
-        "that fits "
-        "(kuberay.storage: size, storage_class, access).",
+        "that fits (kuberay.storage: size, storage_class, access).",
         tolerates=MINUTE,
     ),
     Rule(
         r"Insufficient \S*gpu",
         _ROOM,
         "Does NVIDIA's device plugin run (MicroK8s: microk8s enable gpu)? Or ask for fewer; to "
-        "try the layout without "
-        "GPUs: `kuberay: {simulated_gpus: true}`.",
+        "try the layout without GPUs: `kuberay: {simulated_gpus: true}`.",
     ),
     Rule(
         r"Insufficient |Too many pods",
@@ -67,15 +65,15 @@ RULES = (
     ),
     Rule("", _ROOM, "What each machine has: kubectl describe nodes"),
 )
-# What the scheduler thought about making room.
+# The scheduler's remarks on preemption, which follow its reasons.
 _PREEMPTION = re.compile(r"\.? (?:no new claims to deallocate,? ?|preemption: )")
 
 
 def explain_host(pod: Object, hosts: Mapping[str, Object | None]) -> Diagnosis | None:
-    """Return that a pod's host is gone or not ready, None if it is ready, or that cannot be known.
+    """Return that a pod's host is gone or not ready; None if it is ready, or that is unknown.
 
-    Who may not see hosts sees it by the pod: Kubernetes calls that unready while its kubelet calls
-    its containers ready (kubernetes/pkg/controller/util/node, MarkPodsNotReady).
+    A user who may not read hosts sees it by the pod: Kubernetes calls the pod unready while its
+    kubelet calls its containers ready (kubernetes/pkg/controller/util/node, MarkPodsNotReady).
     """
     name = pods.host(pod)
     if name in hosts:
@@ -97,9 +95,8 @@ def explain_host(pod: Object, hosts: Mapping[str, Object | None]) -> Diagnosis |
 
     return Diagnosis(
         f"is on the Kubernetes node {name}, which Kubernetes calls not ready",
-        f"More about it: kubectl describe node {name}. Start that machine or its kubelet again; "
-        "or give it up "
-        f"(kubectl delete node {name}), and its Ray nodes are replaced elsewhere.",
+        f"More about it: kubectl describe node {name}. Start that machine or its kubelet again; or "
+        f"give it up (kubectl delete node {name}), and its Ray nodes are replaced elsewhere.",
         summary=f"Kubernetes calls its node {name} not ready",
         key=NOT_READY,
         raw=str(ready.get("message") or ""),

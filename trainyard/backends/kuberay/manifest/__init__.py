@@ -1,6 +1,4 @@
-"""The namespace, the claim and the RayCluster of a cluster file, rendered from the templates in
-kuberay/; pure.
-"""
+"""Namespace, claim and RayCluster of a cluster file, from the templates in kuberay/; pure."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ IDLE_SECONDS = 60
 
 @dataclass(frozen=True)
 class Documents:
-    """What Kubernetes gets; None is what the cluster file does not ask for.
+    """The objects for Kubernetes; None where the cluster file does not ask for one.
 
     `budget` and `network_policy` belong to the RayCluster.
     """
@@ -72,7 +70,7 @@ def documents(inputs: Inputs) -> Documents:
 
 
 def _of_pods(inputs: Inputs, template: str) -> Object:
-    """Return an object that is about the cluster's pods, or its head."""
+    """Return an object that selects the cluster's pods, or its head."""
     name = inputs.spec.name
     values = {
         "name": naming.of_pods(name),
@@ -98,14 +96,13 @@ def groups(ray_cluster: Object) -> dict[str, dict[str, Any]]:
 
 
 def rendered(name: str, values: Mapping[str, Any]) -> Object:
-    """Return what a template of kuberay/ is with these values; what is null in it is left out."""
+    """Return a rendered template of kuberay/, without the keys whose value is null."""
     template = (paths.shipped("kuberay") / f"{name}.yaml.j2").read_text(encoding="utf-8")
     found: Object = _without_nulls(yaml.safe_load(render.render(template, values)))
     return found
 
 
 def _without_nulls(value: Any) -> Any:
-    """Return a document without the keys whose value is null: what was left out in the template."""
     if isinstance(value, dict):
         return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
     if isinstance(value, list):
@@ -120,7 +117,7 @@ def _ray_cluster(inputs: Inputs) -> dict[str, Any]:
     return {
         "name": spec.name,
         "namespace": section.namespace,
-        # A queue (Kueue) and who pays look at the RayCluster, not at its pods.
+        # A queue (Kueue) and cost reports look at the RayCluster, not at its pods.
         "labels": {**section.labels, **naming.labels(spec.name)},
         "annotations": {
             naming.IMAGE: inputs.image,
@@ -151,9 +148,7 @@ def _autoscaler(section: KuberaySection) -> dict[str, Any]:
 
 
 def _workers(inputs: Inputs, group: WorkerGroup) -> dict[str, Any]:
-    """Return a group with its size. Of one that grows, Ray's autoscaler says how many there are in
-    between.
-    """
+    """Return a group with its size; Ray's autoscaler sets the size of a growing group."""
     return {
         **_group(inputs, pod.node_size(inputs.section, group)),
         "replicas": None if group.grows else group.least,
@@ -175,7 +170,7 @@ def _group(inputs: Inputs, node: NodeSize, *, with_autoscaler: bool = False) -> 
 
 
 def _own_options(node: NodeSize) -> dict[str, str]:
-    """Return the options that the file gives a group."""
+    """Return the options of `ray start` that the file gives a group."""
     given = start_options(node.ray_start)
     # KubeRay writes `true` as a flag.
     options = {
@@ -189,10 +184,8 @@ def _own_options(node: NodeSize) -> dict[str, str]:
 
 
 def _ray_start(node: NodeSize) -> dict[str, str]:
-    """Return the options of `ray start`. KubeRay hands them to bash as they are: none may hold what
-    bash would read.
-    """
-    # What tells pods of a group apart is the end of their names, and a pod's host name is its name
+    """Return the options of `ray start`; KubeRay gives them to bash as they are."""
+    # Pods of a group differ in the ends of their names, and a pod's host name is its name
     # (naming.node_name).
     if node.is_head:
         name = HEAD
@@ -206,8 +199,7 @@ def _ray_start(node: NodeSize) -> dict[str, str]:
         "memory": str(node.memory),
         "object-store-memory": str(node.object_store),
         "disable-usage-stats": "true",
-        # Any free port: nothing but the head's two has to be known, and no node has a neighbour in
-        # its pod.
+        # Any free port: only the head's two have to be known, and no node shares its pod.
         "min-worker-port": "0",
         "max-worker-port": "0",
         "log-color": "false",

@@ -1,6 +1,4 @@
-"""A Ray node and its pod: size, user, hosts, volumes, environment; the values of
-kuberay/pod.yaml.j2.
-"""
+"""A Ray node and its pod (kuberay/pod.yaml.j2): size, user, hosts, volumes, environment."""
 
 from __future__ import annotations
 
@@ -31,22 +29,21 @@ DEFAULT_CPUS = 1
 DEFAULT_MEMORY = 2 * 1024**3
 Values = dict[str, Any]
 
-# What the head's service leads to; KubeRay adds the metrics. Ray Client's port is not among them.
+# The ports of the head's service; KubeRay adds the metrics. Ray Client's port is not among them.
 PORTS = [
     {"name": "gcs-server", "containerPort": 6379},
     {"name": "dashboard", "containerPort": naming.DASHBOARD_PORT},
 ]
-# What is asked until a node is there; both answer without the token
-# (ray/dashboard/http_server_head.py and http_server_agent.py, PUBLIC_EXACT_PATHS). The dashboard is
-# the last of the head's parts that a run needs, and the GCS must be there for it to answer; the
-# agent's port is DEFAULT_DASHBOARD_AGENT_LISTEN_PORT.
+# The probes of a node; both answer without the token (ray/dashboard/http_server_head.py and
+# http_server_agent.py, PUBLIC_EXACT_PATHS). The dashboard is the last of the head's parts that a
+# run needs, and the GCS must be there for it to answer; the agent's port is
+# DEFAULT_DASHBOARD_AGENT_LISTEN_PORT.
 HEAD_ALIVE = {"path": "/api/gcs_healthz", "port": naming.DASHBOARD_PORT}
 ALIVE = {"path": "/api/local_raylet_healthz", "port": 52365}
 # From SIGTERM Ray takes 2 s to end its processes; a worker whose head is gone would wait for it (15
 # s were seen).
 GRACE_SECONDS = 5
-# Where Ray keeps sessions and logs; a volume of its own, so that they outlive a container that
-# ends.
+# Ray's sessions and logs; on a separate volume, they outlive a container that ends.
 SESSIONS = "/tmp/ray"  # noqa: S108
 # The home of users whom the image does not know.
 HOME = "/home/trainyard"
@@ -56,10 +53,10 @@ _UNITS = {"Gi": 2**30, "Mi": 2**20, "Ki": 2**10}
 
 @dataclass(frozen=True)
 class Inputs:
-    """All that the objects are made of. `image` is an exact reference, `pull_secrets` all Secrets
-    to pull with.
+    """All inputs of the documents.
 
-    `owner` is whose they are; `images` are those of groups that run another one than the head.
+    `image` is an exact reference; `images` are those of groups with an image of their own.
+    `pull_secrets` are all Secrets to pull with; `owner` is the cluster's owner.
     """
 
     spec: ClusterSpec
@@ -78,11 +75,10 @@ class Inputs:
 
 @dataclass(frozen=True)
 class NodeSize:
-    """What each node of a group is given. Sizes in bytes: `memory` is all that it may use, with the
-    object store in it.
+    """The size of each node of a group, in bytes where it is memory.
 
-    `cpus` are what Ray hands out; 0 keeps tasks off the node, which then has `cpus_of_ray` for Ray
-    itself.
+    `memory` is all that a node may use, and includes the object store. `cpus` are what Ray hands
+    out; 0 keeps tasks off the node, which then has `cpus_of_ray` for Ray itself.
     """
 
     group: str
@@ -102,18 +98,18 @@ class NodeSize:
 
     @property
     def cpu_limit(self) -> int:
-        """Return how many CPUs it may use: Ray itself needs some as well."""
+        """Return how many CPUs the container may use: Ray itself needs some, too."""
         return self.cpus or self.cpus_of_ray
 
 
 def node_size(section: KuberaySection, declared: Head | WorkerGroup) -> NodeSize:
-    """Return what each node of a group is given: what the file declares, else the defaults."""
+    """Return the size of a group's nodes: the file's, else the defaults."""
     if declared.memory is None:
         memory = DEFAULT_MEMORY
     else:
         memory = declared.memory
 
-    # It counts as memory: a small head beside large workers cannot have what they have.
+    # Shared memory counts as memory: a small head cannot have as much as large workers.
     asked = None
     if section.shm_size is not None and section.shm_size < memory:
         asked = section.shm_size
@@ -137,7 +133,7 @@ def node_size(section: KuberaySection, declared: Head | WorkerGroup) -> NodeSize
 
 
 def values(inputs: Inputs, node: NodeSize, *, with_autoscaler: bool) -> Values:
-    """Return the values of a group's pods; None for what is to be left out."""
+    """Return the values of a group's pods; None for a key that the template leaves out."""
     spec = inputs.spec
     section = inputs.section
     gpus = 0 if inputs.simulated else node.gpus
@@ -191,7 +187,7 @@ def quantity(size: int) -> str:
 
 
 def home(security: PodSecurity, *, directory: str) -> dict[str, str]:
-    """Return the variables of a user whom the image need not know: a home to write to, and a name.
+    """Return the variables of a user whom the image need not know: a writable home, and a name.
 
     Without USER, getpass.getuser() raises KeyError, and with it PyTorch's compiler.
     """
@@ -201,7 +197,7 @@ def home(security: PodSecurity, *, directory: str) -> dict[str, str]:
 
 
 def pod_security(security: PodSecurity) -> Values | None:
-    """Return as whom all containers of a pod run (core/v1 PodSecurityContext)."""
+    """Return the user of all containers of a pod (core/v1 PodSecurityContext)."""
     found: Values = {
         "runAsUser": security.run_as_user,
         "runAsGroup": security.run_as_group,
@@ -214,18 +210,14 @@ def pod_security(security: PodSecurity) -> Values | None:
 
 
 def container_security(security: PodSecurity) -> Values | None:
-    """Return what each container may not have beyond its user's rights; KubeRay gives it to its own
-    too.
-    """
+    """Return the rights that containers give up; KubeRay applies it to its own containers, too."""
     if not security.hardened:
         return None
     return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
 def tolerations(place: PodPlacement, gpu_resource: str | None) -> list[Values]:
-    """Return the taints that a pod puts up with: the file's, and the one of hosts with GPUs if it
-    has some.
-    """
+    """Return the taints that a pod tolerates: the file's, and that of GPU hosts if it has GPUs."""
     found = [toleration.model_dump(exclude_none=True) for toleration in place.tolerations]
     gpu = {"key": gpu_resource, "operator": "Exists", "effect": "NoSchedule"}
     return [*found, gpu] if gpu_resource else found
@@ -242,10 +234,8 @@ def _requests(less: Requests, node: NodeSize, limits: Mapping[str, str]) -> dict
 
 
 def _affinity(spec: ClusterSpec, section: KuberaySection, spread: str | None) -> Values | None:
-    """Return how the nodes of a cluster are spread over hosts: not at all, where only one host can
-    have the storage.
-    """
-    # Of our pods only the nodes: probe pods have the cluster's label as well.
+    """Return how a cluster's nodes spread over hosts: not at all if one host has the storage."""
+    # Only nodes: probe pods have the cluster's label as well.
     ours = {"matchLabels": {naming.CLUSTER: spec.name, "ray.io/is-ray-node": "yes"}}
     term = {"labelSelector": ours, "topologyKey": _HOST}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
@@ -296,7 +286,7 @@ def _env(
 def _volumes(
     spec: ClusterSpec, section: KuberaySection, node: NodeSize
 ) -> tuple[list[Values], list[Values]]:
-    """Return volumes and where they are mounted: what Ray needs, `outputs`, and the file's own.
+    """Return the volumes and their mounts: Ray's own, `outputs`, and the file's.
 
     KubeRay would call the first two the same.
     """
