@@ -30,13 +30,13 @@ class Dashboard:
         """Return why the newest connection failed; "" if it did not."""
         return forward.last_error(self._port())
 
-    def alive(self, token: str | None, own: Iterable[Object]) -> frozenset[str]:
+    def alive(self, token: str | None, cluster_pods: Iterable[Object]) -> frozenset[str]:
         """Return the names of the nodes that Ray calls alive.
 
         Raises OutsideError when Ray does not answer. A node that joined before the current pod of
         its name began is a predecessor: Ray notices late that a node is gone.
         """
-        started = {naming.node_name(pod): pods.ray_started(pod) for pod in own}
+        started = {naming.node_name(pod): pods.ray_started(pod) for pod in cluster_pods}
         return ray_nodes.alive(self.address(), token, started=started)
 
     def _port(self) -> int:
@@ -45,17 +45,17 @@ class Dashboard:
     def _forwarded(self, port: int) -> int:
         """Return the port here that leads to a port of the head."""
         where = self.location
-        what = f"the head of cluster {where.name}"
         return forward.forward(
-            where.kube, namespace=where.namespace, find=self._head_pod, port=port, what=what
+            where.kube,
+            namespace=where.namespace,
+            find=self._head_pod,
+            port=port,
+            what=f"the head of cluster {where.name}",
         )
 
     def _head_pod(self) -> str | None:
         labels = f"{naming.of_ray_cluster(self.location.name)},{naming.RAY_NODE_TYPE}=head"
-        heads = self.location.kube.list(POD, namespace=self.location.namespace, labels=labels)
-        running = (
-            pods.name(pod)
-            for pod in heads
-            if not pods.is_leaving(pod) and pods.phase(pod) == "Running"
-        )
-        return next(running, None)
+        for pod in self.location.kube.list(POD, namespace=self.location.namespace, labels=labels):
+            if not pods.is_leaving(pod) and pods.phase(pod) == "Running":
+                return pods.name(pod)
+        return None

@@ -34,15 +34,18 @@ class Debounce:
         # The message of a cause may change while it lasts; its key does not.
         self._since = {_key(cause): self._since.get(_key(cause), now) for cause in causes}
         for cause in causes:
-            if now - self._since[_key(cause)] >= cause.tolerates:
-                return next(each for each in merged(causes) if each.message == cause.message)
+            if self._has_lasted(cause, now):
+                return next(found for found in merged(causes) if found.message == cause.message)
         return None
 
     def others(self, first: Diagnosis, causes: Sequence[Diagnosis]) -> list[Diagnosis]:
         """Return the other causes past their tolerance: the user would meet them next."""
         now = self._now()
-        lasting = [cause for cause in causes if now - self._since[_key(cause)] >= cause.tolerates]
-        return [each for each in merged(lasting) if each.message != first.message]
+        lasting = [cause for cause in causes if self._has_lasted(cause, now)]
+        return [cause for cause in merged(lasting) if cause.message != first.message]
+
+    def _has_lasted(self, cause: Diagnosis, now: float) -> bool:
+        return now - self._since[_key(cause)] >= cause.tolerates
 
 
 def _key(cause: Diagnosis) -> tuple[str, tuple[str, ...]]:

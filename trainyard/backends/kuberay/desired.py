@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import location, naming, operator, pods, rights
@@ -71,10 +72,10 @@ class Desired:
     def never_started(self) -> bool:
         """Say whether nothing can run on the RayCluster that is there: its head was never ready."""
         live = self.live
-        started = ("HeadPodReady", "RayClusterProvisioned")
-        return live is not None and not any(
-            pods.condition(live, kind).get("status") == "True" for kind in started
-        )
+        if live is None:
+            return False
+        was_ready = pods.is_true(live, "HeadPodReady")
+        return not was_ready and not pods.is_true(live, "RayClusterProvisioned")
 
     @property
     def is_new(self) -> bool:
@@ -90,32 +91,27 @@ def read(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Desired:
     if live is None or tools.recreate:
         rights.refuse_missing(where, rights.needed(spec, section))
 
-    running = _running(live) if live else {}
-    kept = {} if tools.recreate else running
+    running = _running(live)
+    kept = running
+    if tools.recreate:
+        kept = {}
+
     with ThreadPoolExecutor(3) as pool:
         pinned = partial(resolve.pinned, spec, tools.environ, directory=tools.directory)
         of_groups = partial(resolve.of_groups, spec, tools.environ, directory=tools.directory)
         pinning = pool.submit(pinned, running=kept.get(HEAD))
-        others = pool.submit(of_groups, running=kept)
-        own = pool.submit(cluster_pods, where)
+        pinning_of_groups = pool.submit(of_groups, running=kept)
+        listing = pool.submit(cluster_pods, where)
         kuberay = operator.read(where, tools)
         image = pinning.result()
-        images = others.result()
+        images = pinning_of_groups.result()
 
-    every = resolve.distinct(image, images)
-    made = None
-    if live and any(each.is_kept for each in every):
-        # The cluster's image keeps the logins that it was made with.
-        used = _pull_secrets(live)
-    else:
-        name = naming.pull_secret(spec.name)
-        made = pull_secret(spec.name, every, others=section.pull_secrets, name=name)
-        used = (*([name] if made else []), *section.pull_secrets)
-
-    references = _references({HEAD: image, **images}, running)
-    inputs = Inputs(
-        spec, section, references.pop(HEAD), pull_secrets=used, owner=where.owner, images=references
-    )
+    logins = _logins(spec.name, section, resolve.distinct(image, images), live)
+    references = {}
+    for group, group_image in {HEAD: image, **images}.items():
+        references[group] = _reference(group_image, running.get(group))
+    of_head = references.pop(HEAD)
+    inputs = Inputs(spec, section, of_head, logins.names, where.owner, references)
     return Desired(
         spec=spec,
         tools=tools,
@@ -124,23 +120,42 @@ def read(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Desired:
         images=images,
         documents=documents(inputs),
         kuberay=kuberay,
-        pull_secret=made,
+        pull_secret=logins.pull_secret,
         live=live,
-        pods=own.result(),
+        pods=listing.result(),
     )
 
 
-def _running(live: Object) -> dict[str, str]:
-    """Return the image that each group of a RayCluster runs."""
-    every = {HEAD: live["spec"]["headGroupSpec"], **groups(live)}
-    return {
-        name: str(group["template"]["spec"]["containers"][0].get("image", ""))
-        for name, group in every.items()
-    }
+class _Logins(NamedTuple):
+    """The Secret for Trainyard to make, and the names of all Secrets to pull with."""
+
+    pull_secret: Object | None
+    names: tuple[str, ...]
 
 
-def _references(images: Mapping[str, PinnedImage], running: Mapping[str, str]) -> dict[str, str]:
-    return {group: _reference(image, running.get(group)) for group, image in images.items()}
+def _logins(
+    cluster: str, section: KuberaySection, images: Sequence[PinnedImage], live: Object | None
+) -> _Logins:
+    if live and any(image.is_kept for image in images):
+        # The cluster's image keeps the logins that it was made with.
+        return _Logins(None, _pull_secrets(live))
+
+    name = naming.pull_secret(cluster)
+    secret = pull_secret(cluster, images, others=section.pull_secrets, name=name)
+    if secret is None:
+        return _Logins(None, tuple(section.pull_secrets))
+    return _Logins(secret, (name, *section.pull_secrets))
+
+
+def _running(live: Object | None) -> dict[str, str]:
+    """Return the image that each group of a RayCluster runs; {} if there is none."""
+    if live is None:
+        return {}
+    running = {}
+    for name, group in {HEAD: live["spec"]["headGroupSpec"], **groups(live)}.items():
+        container = group["template"]["spec"]["containers"][0]
+        running[name] = str(container.get("image", ""))
+    return running
 
 
 def _reference(image: PinnedImage, running: str | None) -> str:
@@ -200,7 +215,9 @@ def _login(image: PinnedImage, *, others: Sequence[str]) -> dict[str, dict[str, 
 
     token = base64.b64encode(f"{login.username}:{login.password}".encode()).decode()
     entry = {"username": login.username, "password": login.password, "auth": token}
-    return {HUB_KEY if registry == docker_images.HUB else registry: entry}
+    if registry == docker_images.HUB:
+        return {HUB_KEY: entry}
+    return {registry: entry}
 
 
 def _pull_secrets(live: Object) -> tuple[str, ...]:

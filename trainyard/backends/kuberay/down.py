@@ -18,26 +18,27 @@ def steps(where: Location, tools: Tools, *, with_purge: bool) -> list[Step]:
     """Return the steps that remove the cluster at this location, and its record."""
     # These refuse before anything is removed.
     rights.refuse_missing(where, rights.REMOVE)
-    besides = purge.steps(where, tools) if with_purge else []
+    purge_steps: list[Step] = []
+    if with_purge:
+        purge_steps = purge.steps(where, tools)
+
     live = where.kube.get(RAY_CLUSTER, where.name, namespace=where.namespace)
     title = f"Remove the RayCluster {where.name} in {where}"
-
     if live is not None and not is_ours(live, where.name):
         title = f"Leave the RayCluster {where.name} alone: Trainyard did not make it"
 
     uids = removal.uids(where, live, cluster_pods(where))
     cluster = removal.ray_cluster_step(where, "remove-ray-cluster", title, uids, disruptive=True)
-    theirs = ownership.of(where, live)
-    foreign: list[Step] = []
+    steps = [cluster, _rest_step(where), *purge_steps, forget_step(tools.state)]
 
-    if ownership.is_other(where, theirs) and not tools.adopt:
+    owner = ownership.of(where, live)
+    if ownership.is_other(where, owner) and not tools.adopt:
+        command = "cluster.down"
         if with_purge:
-            command = "cluster.down --purge"
-        else:
-            command = "cluster.down"
-        foreign = [refusal.of_foreign_cluster(ownership.refused(where, theirs, command=command))]
-
-    return [*foreign, cluster, _rest_step(where), *besides, forget_step(tools.state)]
+            command += " --purge"
+        error = ownership.refused(where, owner, command=command)
+        steps.insert(0, refusal.of_foreign_cluster(error))
+    return steps
 
 
 def _rest_step(where: Location) -> Step:
@@ -60,15 +61,17 @@ def _labelled(where: Location) -> Left:
     kube = where.kube
     name = where.name
     namespace = where.namespace
-    secrets = (naming.token_secret, naming.pull_secret, naming.verify_secret)
-    known = [*((SECRET, of(name)) for of in secrets), (CLAIM, naming.claim(name))]
+    known = (
+        (SECRET, naming.token_secret(name)),
+        (SECRET, naming.pull_secret(name)),
+        (SECRET, naming.verify_secret(name)),
+        (CLAIM, naming.claim(name)),
+    )
     existing = side_by_side(lambda each: kube.get(*each, namespace=namespace), known)
     pods = kube.list(POD, namespace=namespace, labels=naming.of_cluster(name))
-    every = [
-        *((POD, pod) for pod in pods),
-        *((kind, found) for (kind, _), found in zip(known, existing, strict=True) if found),
-    ]
 
-    return [
-        (kind, found) for kind, found in every if is_ours(found, where.name) and not owners(found)
-    ]
+    left = [(POD, pod) for pod in pods]
+    for (kind, _), found in zip(known, existing, strict=True):
+        if found:
+            left.append((kind, found))
+    return [(kind, found) for kind, found in left if is_ours(found, name) and not owners(found)]

@@ -50,29 +50,23 @@ def _name(where: Location) -> str:
 def observe(where: Location) -> LeashStatus | None:
     """Return the leash that the Deployment was made for, and why it does not hold, if so."""
     deployment = if_allowed(where.kube.get, DEPLOYMENT, _name(where), namespace=where.namespace)
-    written = ((deployment or {"metadata": {}})["metadata"].get("annotations") or {}).get(
-        naming.LEASH
-    )
-    if deployment is None or written is None:
+    if deployment is None or naming.LEASH not in pods.annotations_of(deployment):
         return None
 
-    found = json.loads(written)
+    written = json.loads(pods.annotations_of(deployment)[naming.LEASH])
+    idle = written["idle"]
+    deadline = written["deadline"]
     available = pods.condition(deployment, "Available")
-    is_current = (deployment.get("status") or {}).get("observedGeneration") == deployment[
-        "metadata"
-    ].get("generation")
-    holds = available.get("status") == "True" and is_current
-    since = None
-
-    if holds:
-        since = pods.seconds(available["lastTransitionTime"])
+    observed = (deployment.get("status") or {}).get("observedGeneration")
+    is_current = observed == deployment["metadata"].get("generation")
+    if available.get("status") == "True" and is_current:
+        return LeashStatus(idle, deadline, pods.seconds(available["lastTransitionTime"]))
 
     problem = (
         f"its pod is not ready: {kubectl(where)} -n {where.namespace} logs "
         f"deployment/{_name(where)}"
     )
-
-    return LeashStatus(found["idle"], found["deadline"], since, "" if holds else problem)
+    return LeashStatus(idle, deadline, problem=problem)
 
 
 def put(where: Location, leash: LeashStatus) -> None:
@@ -151,12 +145,12 @@ def release_secrets(where: Location) -> None:
 
 
 def _secrets(where: Location) -> list[Object]:
-    return [
-        secret
-        for name in (naming.token_secret(where.name), naming.pull_secret(where.name))
-        if (secret := where.kube.get(SECRET, name, namespace=where.namespace))
-        and is_ours(secret, where.name)
-    ]
+    found = []
+    for name in (naming.token_secret(where.name), naming.pull_secret(where.name)):
+        secret = where.kube.get(SECRET, name, namespace=where.namespace)
+        if secret and is_ours(secret, where.name):
+            found.append(secret)
+    return found
 
 
 def _own(where: Location, secret: Object, owners: Sequence[Object] | None) -> None:

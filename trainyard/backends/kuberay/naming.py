@@ -69,7 +69,9 @@ def node_name(pod: Mapping[str, Any]) -> str:
 
     The pod's own command makes the same name from $HOSTNAME (kuberay/raycluster.yaml.j2).
     """
-    labels_ = pod["metadata"].get("labels") or {}
-    if labels_.get(RAY_NODE_TYPE) == "head":
+    pod_labels = pod["metadata"].get("labels") or {}
+    if pod_labels.get(RAY_NODE_TYPE) == "head":
         return "head"
-    return f"{labels_.get(RAY_GROUP, 'worker')}-{pod['metadata']['name'].rpartition('-')[2]}"
+    group = pod_labels.get(RAY_GROUP, "worker")
+    _, _, end = pod["metadata"]["name"].rpartition("-")
+    return f"{group}-{end}"

@@ -35,17 +35,20 @@ def statuses(
     known = {group.name: group for group in declared}
     for pod in snapshot.pods:
         known.setdefault(pods.group(pod), Group(pods.group(pod), 0, 0))
-    return tuple(node for group in known.values() for node in _statuses(group, snapshot, alive))
+
+    found: list[NodeStatus] = []
+    for group in known.values():
+        found += _statuses(group, snapshot, alive)
+    return tuple(found)
 
 
 def text(nodes: Iterable[NodeStatus]) -> str:
     """Return each detail once, with its nodes: `head: pulls the image; a, b: starts Ray`."""
-    named: dict[str, list[str]] = {}
+    by_detail: dict[str, list[str]] = {}
     for node in nodes:
-        named.setdefault(node.detail, []).append(node.name)
-    return "; ".join(
-        f"{wording.named(names)}: {detail}" for detail, names in named.items() if detail
-    )
+        if node.detail:
+            by_detail.setdefault(node.detail, []).append(node.name)
+    return "; ".join(f"{wording.named(names)}: {detail}" for detail, names in by_detail.items())
 
 
 def expected(made: Iterable[Group], nodes: Iterable[NodeStatus]) -> Iterator[ExpectedNode]:
@@ -76,8 +79,10 @@ def _statuses(group: Group, snapshot: Snapshot, alive: frozenset[str]) -> Iterat
     members = groups.members(group.name, snapshot.pods)
     for index, pod in enumerate(members):
         # A leaving pod does not count next to its successor.
-        surplus = index >= (group.least if pods.is_leaving(pod) else group.most)
-        seen = _seen(pod, snapshot, alive, surplus=surplus)
+        most = group.most
+        if pods.is_leaving(pod):
+            most = group.least
+        seen = _seen(pod, snapshot, alive, surplus=index >= most)
         yield NodeStatus(
             naming.node_name(pod),
             group.name,
@@ -90,9 +95,8 @@ def _statuses(group: Group, snapshot: Snapshot, alive: frozenset[str]) -> Iterat
         )
 
     for index in range(len(members), group.least):
-        yield NodeStatus(
-            _unmade(group, index), group.name, "", "absent", group.cpus, group.gpus, "no pod"
-        )
+        name = _unmade(group, index)
+        yield NodeStatus(name, group.name, "", "absent", group.cpus, group.gpus, "no pod")
 
 
 def _unmade(group: Group, index: int) -> str:
@@ -106,15 +110,20 @@ def _seen(pod: Object, snapshot: Snapshot, alive: frozenset[str], *, surplus: bo
     # A node that Ray calls alive runs tasks, whatever Kubernetes says: a kubelet that was started
     # again calls its pods unready, and a control plane that was away calls hosts not ready.
     lives = pods.runs_ray(pod) and naming.node_name(pod) in alive
-    if cause and not (lives and cause.key == NOT_READY):
+    if cause and cause.key == diagnosis.WAITS_FOR_HEAD:
         # Every worker waits for its head for a while.
-        return _Seen(
-            "starting" if cause.key == diagnosis.WAITS_FOR_HEAD else "broken", cause.summary
-        )
+        return _Seen("starting", cause.summary)
+    if cause and not (lives and cause.key == NOT_READY):
+        return _Seen("broken", cause.summary)
+
+    if surplus and pods.is_leaving(pod):
+        return _Seen("surplus", LEAVES)
     if surplus:
-        return _Seen("surplus", LEAVES if pods.is_leaving(pod) else "is one too many")
+        return _Seen("surplus", "is one too many")
+    if lives and cause:
+        return _Seen("up", cause.summary)
     if lives:
-        return _Seen("up", cause.summary if cause else "")
+        return _Seen("up", "")
     if pods.is_leaving(pod):
         return _Seen("broken", LEAVES)
 
@@ -141,12 +150,16 @@ def _told_by_status(pod: Object) -> str:
         return "not yet in Ray"
     if not pods.host(pod):
         return "waits for a Kubernetes node"
-    containers = pods.containers(pod)
-    if any(each.name == naming.WAIT_CONTAINER and each.running_since for each in containers):
+    if pods.waits_for_head(pod):
         return "waits for the head"
-    if any(each.failed and not each.ready for each in containers):
+    containers = pods.containers(pod)
+    if any(container.failed and not container.ready for container in containers):
         return "ended and is started again"
-    # When what comes before it has ended, the kubelet is about to start Ray.
-    if any(each.ended if each.is_init else each.running_since for each in containers):
-        return "starts Ray"
+
+    for container in containers:
+        # When an init container has ended, the kubelet is about to start Ray.
+        if container.is_init and container.ended:
+            return "starts Ray"
+        if container.running_since and not container.is_init:
+            return "starts Ray"
     return ""

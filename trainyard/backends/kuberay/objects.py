@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from contextlib import suppress
 
-from trainyard.backends.kuberay import naming
+from trainyard.backends.kuberay import naming, pods
 from trainyard.backends.kuberay.location import Location, is_ours, owners
 from trainyard.backends.shared import record
 from trainyard.errors import RequestError
@@ -24,7 +24,7 @@ def namespace_step(location: Location, document: Object) -> Step:
             return YES
         if found is None:
             return no("there is none")
-        if (found.get("status") or {}).get("phase") == "Terminating":
+        if pods.phase(found) == "Terminating":
             return no("it is being removed")
         return YES
 
@@ -40,33 +40,31 @@ def token_step(location: Location) -> Step:
         secret = location.kube.get(SECRET, name, namespace=location.namespace)
         if secret is None:
             return no("there is none")
-        if not any(owner == location.name for owner, _ in owners(secret)):
+        if location.name not in [owner.name for owner in owners(secret)]:
             refuse_foreign(secret, location, SECRET)
         if record.secret_token(secret):
             return YES
         return no(f"the Secret {name} has none: remove it")
 
     def make_token() -> None:
-        metadata = {"name": name, "labels": naming.labels(location.name)}
         document = {
             "apiVersion": SECRET.api,
             "kind": SECRET.name,
-            "metadata": metadata,
+            "metadata": {"name": name, "labels": naming.labels(location.name)},
             "type": "Opaque",
+            "stringData": {record.TOKEN_KEY: secrets.token_hex(32)},
         }
-
-        make(
-            location, SECRET, {**document, "stringData": {record.TOKEN_KEY: secrets.token_hex(32)}}
-        )
+        make(location, SECRET, document)
 
     return Step("token", "Make the cluster's token", done, make_token)
 
 
 def token(location: Location) -> str | None:
-    secret = location.kube.get(
-        SECRET, naming.token_secret(location.name), namespace=location.namespace
-    )
-    return record.secret_token(secret) if secret else None
+    name = naming.token_secret(location.name)
+    secret = location.kube.get(SECRET, name, namespace=location.namespace)
+    if secret is None:
+        return None
+    return record.secret_token(secret)
 
 
 def login_step(location: Location, document: Object | None) -> Step:
@@ -107,23 +105,20 @@ def claim_step(location: Location, document: Object) -> Step:
             return no("there is none")
 
         refuse_foreign(claim, location, CLAIM)
-        is_same = {**claim["spec"], **document["spec"], "resources": None} == {
-            **claim["spec"],
-            "resources": None,
-        }
-        if is_same and _size(claim) == _size(document):
+        asked = {**claim["spec"], **document["spec"], "resources": claim["spec"]["resources"]}
+        if asked == claim["spec"] and _size(claim) == _size(document):
             return YES
 
         return no("the file wants another")
 
     def make_or_change() -> None:
+        namespace = location.namespace
         try:
-            if location.kube.get(CLAIM, name, namespace=location.namespace) is None:
+            if location.kube.get(CLAIM, name, namespace=namespace) is None:
                 make(location, CLAIM, document)
             else:
-                location.kube.patch(
-                    CLAIM, name, {"spec": document["spec"]}, namespace=location.namespace
-                )
+                change = {"spec": document["spec"]}
+                location.kube.patch(CLAIM, name, change, namespace=namespace)
         except InvalidError as error:
             raise RequestError(
                 f"the claim {name} cannot be changed to what the file asks for; the outputs are "
@@ -154,7 +149,8 @@ def refuse_foreign(found: Object, location: Location, kind: Kind) -> None:
 
 def make(location: Location, kind: Kind, document: Object) -> None:
     """Make an object, unless another command was faster."""
+    namespace = None
+    if kind.namespaced:
+        namespace = location.namespace
     with suppress(ConflictError):
-        location.kube.create(
-            kind, document, namespace=location.namespace if kind.namespaced else None
-        )
+        location.kube.create(kind, document, namespace=namespace)

@@ -17,7 +17,7 @@ from trainyard.seams.helm import Chart, Helm, Release
 from trainyard.seams.kube.api import Kube
 from trainyard.seams.kube.types import CRD, DEPLOYMENT, NAMESPACE, POD, RAY_CLUSTER, Object
 from trainyard.spec.kubernetes import Operator as Section
-from trainyard.steps import YES, Answer, Step, no, nothing
+from trainyard.steps import YES, Answer, Step, no
 
 # The chart's label (helm-chart/kuberay-operator/templates/deployment.yaml).
 LABELLED = "app.kubernetes.io/name=kuberay-operator"
@@ -62,11 +62,11 @@ def read(location: Location, tools: Tools) -> Kuberay:
     kube = location.kube
     section = location.section.operator
     kuberay = Kuberay(
-        location,
-        helm_of(location, tools),
-        _chart(section, tools),
-        kube.serves(RAY_CLUSTER),
-        find(kube),
+        location=location,
+        helm=helm_of(location, tools),
+        chart=_chart(section, tools),
+        serves=kube.serves(RAY_CLUSTER),
+        operators=find(kube),
     )
     if not section.install and (kuberay.operators == () or not kuberay.serves):
         raise PrerequisiteError(
@@ -92,10 +92,15 @@ def read(location: Location, tools: Tools) -> Kuberay:
 
 def steps(kuberay: Kuberay) -> list[Step]:
     """Return the steps that install KubeRay, or check that the existing operator runs."""
-    crds = [] if kuberay.serves else [_crds_step(kuberay)]
-    if kuberay.operators is None:
-        return crds
-    return [*crds, _operator_step(kuberay, after=crds[0].id if crds else None)]
+    steps: list[Step] = []
+    after = None
+    if not kuberay.serves:
+        crds = _crds_step(kuberay)
+        steps.append(crds)
+        after = crds.id
+    if kuberay.operators is not None:
+        steps.append(_operator_step(kuberay, after=after))
+    return steps
 
 
 def helm_of(location: Location, tools: Tools) -> Helm:
@@ -110,9 +115,11 @@ def how_to_apply(section: Section) -> str:
 def find(kube: Kube) -> tuple[Object, ...] | None:
     """Return every operator's Deployment in any namespace; None if the user may not list them."""
     labelled = if_allowed(kube.list, DEPLOYMENT, labels=LABELLED)
-    if labelled is not None:
-        return tuple(labelled or filter(_image, kube.list(DEPLOYMENT)))
-    return None
+    if labelled is None:
+        return None
+    if labelled:
+        return tuple(labelled)
+    return tuple(filter(_image, kube.list(DEPLOYMENT)))
 
 
 def release_of_ours(helm: Helm, kube: Kube, section: Section) -> Release | None:
@@ -129,32 +136,32 @@ def release_of_ours(helm: Helm, kube: Kube, section: Section) -> Release | None:
 
 
 def made_by_us(kube: Kube, namespace: str) -> bool:
-    found = if_allowed(kube.get, NAMESPACE, namespace) or {"metadata": {}}
-    return bool((found["metadata"].get("labels") or {}).get(naming.MADE_BY) == naming.US)
+    found = if_allowed(kube.get, NAMESPACE, namespace)
+    return found is not None and pods.labels_of(found).get(naming.MADE_BY) == naming.US
 
 
 def _chart(section: Section, tools: Tools) -> Chart:
     if section.chart.startswith((".", "/", "~")) or section.chart.endswith(".tgz"):
-        return Chart(
-            str(tools.directory / section.chart.replace("~", tools.environ.get("HOME", "~"), 1))
-        )
+        path = section.chart.replace("~", tools.environ.get("HOME", "~"), 1)
+        return Chart(str(tools.directory / path))
     return Chart(section.chart, repository=section.repository, version=section.version)
 
 
 def _image(deployment: Object) -> re.Match[str] | None:
     """Return the match of a Deployment's image, None if it is no operator's."""
-    containers = deployment["spec"]["template"]["spec"].get("containers") or ()
-    return next(
-        filter(None, (_IMAGE.search(container.get("image") or "") for container in containers)),
-        None,
-    )
+    for container in deployment["spec"]["template"]["spec"].get("containers") or ():
+        match = _IMAGE.search(container.get("image") or "")
+        if match:
+            return match
+    return None
 
 
 def is_old(deployment: Object) -> bool:
     """Say whether an operator is too old; one whose image names no version counts as new."""
     image = _image(deployment)
-    version = image["version"] if image else None
-    return version is not None and _numbers(version) < _numbers(versions.OLDEST_KUBERAY)
+    if image is None or image["version"] is None:
+        return False
+    return _numbers(image["version"]) < _numbers(versions.OLDEST_KUBERAY)
 
 
 def _too_old(deployment: Object, section: Section) -> PrerequisiteError:
@@ -181,11 +188,14 @@ def _crds_step(kuberay: Kuberay) -> Step:
     def apply() -> None:
         crds = kuberay.helm.crds(kuberay.chart)
         for crd in sorted(crds, key=lambda crd: crd["metadata"]["name"] == RAY_CLUSTERS):
-            labels = {**(crd["metadata"].get("labels") or {}), naming.MADE_BY: naming.US}
+            labels = {**pods.labels_of(crd), naming.MADE_BY: naming.US}
             crd["metadata"] = {**crd["metadata"], "labels": labels, "creationTimestamp": None}
             kube.apply(CRD, {key: value for key, value in crd.items() if key != "status"})
 
-    return Step("crds", f"Apply KubeRay's CRDs{f' ({version})' if version else ''}", done, apply)
+    title = "Apply KubeRay's CRDs"
+    if version:
+        title += f" ({version})"
+    return Step("crds", title, done, apply)
 
 
 def _operator_step(kuberay: Kuberay, *, after: str | None) -> Step:
@@ -197,24 +207,21 @@ def _operator_step(kuberay: Kuberay, *, after: str | None) -> Step:
         deployments = find(kube)
         if not deployments:
             return no("it is not installed")
-        if any(
-            pods.condition(deployment, "Available").get("status") == "True"
-            for deployment in deployments
-        ):
+        if any(pods.is_true(deployment, "Available") for deployment in deployments):
             return YES
 
         _refuse_broken(kube, deployments[0], debounce, has_run=bool(kuberay.operators))
         return no("it does not run yet")
 
+    def install() -> None:
+        if not kuberay.operators:
+            _install(kuberay)
+
     title = f"Install the KubeRay operator {kuberay.chart.version or ''}".rstrip()
+    if kuberay.operators:
+        title = "Check the KubeRay operator"
     return Step(
-        "operator",
-        "Check the KubeRay operator" if kuberay.operators else title,
-        done,
-        nothing if kuberay.operators else lambda: _install(kuberay),
-        deadline=AVAILABLE_SECONDS,
-        every=0.5,
-        after=after,
+        "operator", title, done, install, deadline=AVAILABLE_SECONDS, every=0.5, after=after
     )
 
 
@@ -234,14 +241,10 @@ def _install(kuberay: Kuberay) -> None:
     helm = kuberay.helm
     kube = kuberay.location.kube
     _remove_half_made(kuberay)
-    metadata = {"name": section.namespace, "labels": {naming.MADE_BY: naming.US}}
-
     if kube.get(NAMESPACE, section.namespace) is None:
-        objects.make(
-            kuberay.location,
-            NAMESPACE,
-            {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata},
-        )
+        metadata = {"name": section.namespace, "labels": {naming.MADE_BY: naming.US}}
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+        objects.make(kuberay.location, NAMESPACE, namespace)
 
     helm.install(
         section.release,
@@ -260,7 +263,6 @@ def _remove_half_made(kuberay: Kuberay) -> None:
     section = kuberay.section
     helm = kuberay.helm
     release = helm.release(section.release, section.namespace)
-
     for _ in range(PENDING_SECONDS):
         if release is None or not release.status.startswith("pending-"):
             break

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainyard.backends.contract import OthersCluster
-from trainyard.backends.kuberay import naming
+from trainyard.backends.kuberay import naming, pods
 from trainyard.backends.shared.taking import as_name
 from trainyard.errors import OutsideError
 from trainyard.seams.kube import api, config
@@ -32,9 +32,9 @@ def discover(
         raise OutsideError(error.what, where=kube.place, hint=hint) from error
     others = []
     for cluster in found:
-        if naming.CLUSTER not in (cluster["metadata"].get("labels") or {}):
-            others.append(cluster)
-    return [_described(cluster, context) for cluster in others]
+        if naming.CLUSTER not in pods.labels_of(cluster):
+            others.append(_described(cluster, context))
+    return others
 
 
 def _described(cluster: Object, context: str) -> OthersCluster:
@@ -53,7 +53,8 @@ def _described(cluster: Object, context: str) -> OthersCluster:
     section: dict[str, Any] = {"service": f"{namespace}/{service}", "context": context}
     file: dict[str, Any] = {"name": as_name(name), "backend": "existing", "existing": section}
     # KubeRay makes a Secret of the cluster's name for it.
-    if ((cluster.get("spec") or {}).get("authOptions") or {}).get("mode") == "token":
+    auth = (cluster.get("spec") or {}).get("authOptions") or {}
+    if auth.get("mode") == "token":
         section["token_secret"] = name
     else:
         file["auth"] = "none"
@@ -62,5 +63,5 @@ def _described(cluster: Object, context: str) -> OthersCluster:
             "there"
         )
 
-    is_up = status.get("state") == "ready" and not cluster["metadata"].get("deletionTimestamp")
+    is_up = status.get("state") == "ready" and not pods.is_leaving(cluster)
     return OthersCluster(name, namespace, is_up=is_up, file=file, notes=tuple(notes))

@@ -30,12 +30,12 @@ def steps(where: Location, documents: Documents, *, after: str) -> Iterator[Step
 
 def left(where: Location, uids: frozenset[str]) -> list[tuple[Kind, Object]]:
     """Return what belongs to RayClusters with these uids."""
-    every = ((kind, _of_ours(where, kind)) for kind in _TITLES)
-    return [
-        (kind, found)
-        for kind, found in every
-        if found and any(uid in uids for _, uid in owners(found))
-    ]
+    objects = []
+    for kind in _TITLES:
+        found = _of_ours(where, kind)
+        if found and uids.intersection(owner.uid for owner in owners(found)):
+            objects.append((kind, found))
+    return objects
 
 
 def _step(where: Location, kind: Kind, document: Object, *, after: str) -> Step:
@@ -47,8 +47,7 @@ def _step(where: Location, kind: Kind, document: Object, *, after: str) -> Step:
         if found is None or live is None:
             return no("there is none")
         refuse_foreign(found, where, kind)
-        is_owned = any(uid == pods.uid(live) for _, uid in owners(found))
-        if is_owned:
+        if pods.uid(live) in [owner.uid for owner in owners(found)]:
             return YES
         return no("it is the former cluster's")
 

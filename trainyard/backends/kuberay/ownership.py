@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainyard.backends.kuberay import location, naming
+from trainyard.backends.kuberay import location, naming, pods
 from trainyard.backends.kuberay.location import Location
 from trainyard.backends.shared import owner as owners
 from trainyard.errors import RequestError
@@ -22,7 +22,7 @@ def of(where: Location, live: Object | None) -> str:
 
 
 def named_by(found: Object) -> str:
-    return str((found["metadata"].get("annotations") or {}).get(naming.OWNER, ""))
+    return pods.annotations_of(found).get(naming.OWNER, "")
 
 
 def is_other(where: Location, owner: str) -> bool:
@@ -38,13 +38,12 @@ def take_step(where: Location, owner: str) -> Step:
 
     def marked() -> list[tuple[Kind, Object]]:
         names = {RAY_CLUSTER: where.name, CLAIM: naming.claim(where.name)}
-        every = (
-            (kind, where.kube.get(kind, name, namespace=where.namespace))
-            for kind, name in names.items()
-        )
-        return [
-            (kind, found) for kind, found in every if found and is_other(where, named_by(found))
-        ]
+        objects = []
+        for kind, name in names.items():
+            found = where.kube.get(kind, name, namespace=where.namespace)
+            if found and is_other(where, named_by(found)):
+                objects.append((kind, found))
+        return objects
 
     def done() -> Answer:
         if marked():

@@ -60,14 +60,16 @@ MORE: Verbs = {
 
 def needed(spec: ClusterSpec, section: KuberaySection) -> Verbs:
     """Return the rights to make, use and remove the cluster of a file."""
-    makes_claim = section.storage is not None and section.storage.size is not None
-    return {
-        **MAKE,
-        **(STORAGE if makes_claim else {}),
-        **(BUDGETS if section.disruption_budget else {}),
-        **(POLICIES if section.network_policy else {}),
-        **(LEASH if spec.leash else {}),
-    }
+    verbs = {**MAKE}
+    if section.storage is not None and section.storage.size is not None:
+        verbs |= STORAGE
+    if section.disruption_budget:
+        verbs |= BUDGETS
+    if section.network_policy:
+        verbs |= POLICIES
+    if spec.leash:
+        verbs |= LEASH
+    return verbs
 
 
 def refuse_missing(where: Location, verbs: Verbs) -> None:
@@ -92,7 +94,9 @@ def refuse_missing(where: Location, verbs: Verbs) -> None:
 
 def _rights(verbs: Verbs) -> Iterator[Right]:
     for (kind, part), of_kind in verbs.items():
-        resource = f"{kind.plural}/{part}" if part else kind.plural
+        resource = kind.plural
+        if part:
+            resource += f"/{part}"
         for verb in of_kind:
             yield Right(verb, kind.group, resource)
 
@@ -100,9 +104,8 @@ def _rights(verbs: Verbs) -> Iterator[Right]:
 def _problems(lacking: Iterable[Right]) -> Iterator[Problem]:
     by_resource: dict[str, list[str]] = {}
     for right in lacking:
+        name = right.resource
         if right.group:
-            name = f"{right.resource}.{right.group}"
-        else:
-            name = right.resource
+            name += f".{right.group}"
         by_resource.setdefault(name, []).append(right.verb)
     return (Problem(name, ", ".join(verbs)) for name, verbs in by_resource.items())

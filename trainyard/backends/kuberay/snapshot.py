@@ -55,19 +55,20 @@ class Snapshot:
     @cached_property
     def hosts(self) -> Mapping[str, Object | None]:
         """Return unready pods' hosts, None for one that is gone; {} if they may not be read."""
-        hosts = sorted(
-            {pods.host(pod) for pod in self.pods if pods.host(pod) and not pods.is_ready(pod)}
-        )
+        unready = {pods.host(pod) for pod in self.pods if not pods.is_ready(pod)}
+        hosts = sorted(unready - {""})
         found = if_allowed(side_by_side, lambda host: self.kube.get(NODE, host), hosts)
         if found is None:
             return {}
         return dict(zip(hosts, found, strict=True))
 
     def events_of(self, about: Object) -> tuple[Object, ...]:
-        uid = pods.uid(about)
-        return tuple(
-            event for event in self.events if (event.get("involvedObject") or {}).get("uid") == uid
-        )
+        found = []
+        for event in self.events:
+            subject = event.get("involvedObject") or {}
+            if subject.get("uid") == pods.uid(about):
+                found.append(event)
+        return tuple(found)
 
     def log(self, pod: Object, container: str, *, former: bool) -> str:
         """Return a container's last lines, or its former run's; or why they cannot be read."""
@@ -87,12 +88,12 @@ def read(where: Location) -> Snapshot:
     """Read a cluster. Raises RequestError if Trainyard did not make it."""
     with ThreadPoolExecutor(3) as threads:
         cluster = threads.submit(location.ray_cluster, where)
-        own = threads.submit(cluster_pods, where)
+        listing = threads.submit(cluster_pods, where)
         events = threads.submit(_events, where.kube, where.namespace)
         return Snapshot(
             where.kube,
             where.namespace,
-            tuple(own.result()),
+            tuple(listing.result()),
             owner=cluster.result(),
             events=events.result(),
             wait_for_machines=where.section.wait_for_machines or 0.0,
@@ -101,21 +102,20 @@ def read(where: Location) -> Snapshot:
 
 def cluster_pods(where: Location) -> list[Object]:
     """Return the cluster's pods: the head's first, then by age."""
-    own = where.kube.list(POD, namespace=where.namespace, labels=naming.of_ray_cluster(where.name))
+    labels = naming.of_ray_cluster(where.name)
+    found = where.kube.list(POD, namespace=where.namespace, labels=labels)
 
     def order(pod: Object) -> tuple[bool, str, str]:
-        made = pod["metadata"].get("creationTimestamp") or ""
-        return (not pods.is_head(pod), made, pods.name(pod))
+        created = pod["metadata"].get("creationTimestamp") or ""
+        return (not pods.is_head(pod), created, pods.name(pod))
 
-    return sorted(own, key=order)
+    return sorted(found, key=order)
 
 
 def node_pods(where: Location) -> dict[str, Object]:
     """Return each node's pod by the node's name; a leaving pod only if there is no other."""
-    return {
-        naming.node_name(pod): pod
-        for pod in sorted(cluster_pods(where), key=pods.is_leaving, reverse=True)
-    }
+    leaving_first = sorted(cluster_pods(where), key=pods.is_leaving, reverse=True)
+    return {naming.node_name(pod): pod for pod in leaving_first}
 
 
 def of_pods(
@@ -131,4 +131,5 @@ def of_pods(
 
 def _events(kube: Kube, namespace: str) -> tuple[Object, ...]:
     """Return the events of a namespace, the oldest first; none where the user may not see them."""
-    return tuple(sorted(if_allowed(kube.list, EVENT, namespace=namespace) or (), key=pods.when))
+    found = if_allowed(kube.list, EVENT, namespace=namespace) or ()
+    return tuple(sorted(found, key=pods.when))

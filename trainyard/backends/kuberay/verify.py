@@ -45,13 +45,16 @@ def verify(
     """
     where = location.find(spec, tools, section)
     image = resolve.pinned(spec, tools.environ, directory=tools.directory)
-    others = resolve.of_groups(spec, tools.environ, directory=tools.directory)
-    found = []
-    for each in resolve.distinct(image, others):
-        groups = [name for name in spec.groups() if others.get(name, image) == each]
-        found.append(_verified_on(where, spec, each, hosts_of(where, spec, groups), report))
-    remarks = dict.fromkeys(each.remark for each in found if each.remark)
-    return Verified(tuple(host for each in found for host in each.hosts), "; ".join(remarks))
+    images = resolve.of_groups(spec, tools.environ, directory=tools.directory)
+    hosts: list[HostResult] = []
+    remarks: list[str] = []
+    for distinct in resolve.distinct(image, images):
+        groups = [name for name in spec.groups() if images.get(name, image) == distinct]
+        found = _verified_on(where, spec, distinct, hosts_of(where, spec, groups), report)
+        hosts += found.hosts
+        if found.remark and found.remark not in remarks:
+            remarks.append(found.remark)
+    return Verified(tuple(hosts), "; ".join(remarks))
 
 
 def _verified_on(
@@ -62,9 +65,9 @@ def _verified_on(
     report: Callable[[str], None],
 ) -> Verified:
     with login(where, image) as pull_secrets:
-        probes = {
-            host or "the node": probe(where, spec, image, pull_secrets, host) for host in hosts
-        }
+        probes = {}
+        for host in hosts:
+            probes[host or "the node"] = probe(where, spec, image, pull_secrets, host)
         found = verified(run(where, image, probes, report=report), image)
     if None in hosts:
         remark = (
@@ -84,10 +87,8 @@ def hosts_of(where: Location, spec: ClusterSpec, groups: Sequence[str]) -> list[
     selectors = [_placement(where.section, spec, name).node_selector for name in groups]
     names: list[str | None] = []
     for host in sorted(hosts, key=pods.name):
-        if any(
-            selector.items() <= (host["metadata"].get("labels") or {}).items()
-            for selector in selectors
-        ):
+        labels = pods.labels_of(host)
+        if any(selector.items() <= labels.items() for selector in selectors):
             names.append(pods.name(host))
 
     if not names:
@@ -109,13 +110,12 @@ def verified(results: Sequence[HostResult], image: PinnedImage) -> Verified:
     refused = [result for result in results if isinstance(result.error, NoRoomError)]
     if len(refused) == len(results) and refused[0].error:
         raise refused[0].error
-    names = ", ".join(result.host for result in refused)
+    remarks = [image.remark]
     if refused:
-        remark = f"not tried, for they take no pod of this cluster now: {names}"
-    else:
-        remark = ""
+        names = ", ".join(result.host for result in refused)
+        remarks.append(f"not tried, for they take no pod of this cluster now: {names}")
     tried = tuple(result for result in results if result not in refused)
-    return Verified(tried, "; ".join(filter(None, (image.remark, remark))))
+    return Verified(tried, "; ".join(filter(None, remarks)))
 
 
 @contextmanager
@@ -140,10 +140,9 @@ def login(where: Location, image: PinnedImage) -> Iterator[tuple[str, ...]]:
 
 
 def _placement(section: KuberaySection, spec: ClusterSpec, group: str) -> PodGroup:
+    gpus = spec.groups()[group].gpus
     if section.simulated_gpus:
         gpus = 0
-    else:
-        gpus = spec.groups()[group].gpus
     return section.pods(group, gpus=gpus)
 
 
@@ -161,18 +160,17 @@ def probe(
     section = where.section
     groups = [_placement(section, spec, name) for name in spec.groups()]
     # The tolerations of all groups; the labels of the host were looked at already.
-    tolerations = [each for group in groups for each in group.tolerations]
+    tolerations: list[Toleration] = []
+    for group in groups:
+        tolerations += group.tolerations
     if spec.head.gpus or any(group.gpus for group in spec.workers):
         tolerations.append(Toleration(key=section.gpu_resource, effect="NoSchedule"))
 
-    # This ties a pod to a host without keeping the scheduler from saying why it has no room (as
-    # DaemonSets).
-    this = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [host]}]}
-    affinity = {
-        "nodeAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [this]}
-        }
-    }
+    node_selector: dict[str, str] | None = dict(groups[0].node_selector)
+    affinity = None
+    if host:
+        node_selector = None
+        affinity = {"nodeAffinity": _only_on(host)}
 
     pod = {
         "restartPolicy": "Never",
@@ -183,9 +181,9 @@ def probe(
         "enableServiceLinks": False,
         "serviceAccountName": section.service_account,
         "imagePullSecrets": [{"name": secret} for secret in pull_secrets] or None,
-        "nodeSelector": None if host else dict(groups[0].node_selector),
+        "nodeSelector": node_selector,
         "tolerations": [toleration.model_dump(exclude_none=True) for toleration in tolerations],
-        "affinity": affinity if host else None,
+        "affinity": affinity,
         "priorityClassName": groups[0].priority_class,
         "securityContext": pod_parts.pod_security(section.security),
         "containers": [_container(section, image)],
@@ -200,6 +198,15 @@ def probe(
     }
 
     return {"apiVersion": POD.api, "kind": POD.name, "metadata": metadata, "spec": pod}
+
+
+def _only_on(host: str) -> Object:
+    """Return the node affinity that ties a pod to a host, as DaemonSets do.
+
+    The scheduler still reports why the host has no room.
+    """
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [host]}]}
+    return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
 
 
 def _container(section: KuberaySection, image: PinnedImage) -> Object:
@@ -233,8 +240,8 @@ def run(
     """
     _remove(where)
     try:
-        for each in probes.values():
-            where.kube.create(POD, each, namespace=where.namespace)
+        for pod in probes.values():
+            where.kube.create(POD, pod, namespace=where.namespace)
         return _results(where, image, probes, report, clock or Clock())
     finally:
         # A failure here must not hide why the pods are removed: the next command removes the rest.
@@ -250,7 +257,7 @@ def _results(
     clock: Clock,
 ) -> list[HostResult]:
     """Look at the pods until each has ended, or has a reason not to."""
-    titles = {pods.name(each): title for title, each in probes.items()}
+    titles = {pods.name(pod): title for title, pod in probes.items()}
     debounces = {name: Debounce(now=clock.now) for name in titles}
     results: dict[str, HostResult] = {}
     began = clock.now()
@@ -275,8 +282,10 @@ def _results(
             pod = listed.get(name)
             end = _end(titles[name], pod, observed, debounces[name])
             if end:
-                host = pods.host(pod) if pod else ""
-                results[name] = result(end, host or titles[name], image, clock.now() - began)
+                host = titles[name]
+                if pod and pods.host(pod):
+                    host = pods.host(pod)
+                results[name] = result(end, host, image, clock.now() - began)
 
     return [results[name] for name in titles]
 
@@ -289,12 +298,15 @@ def _end(
         hint = "Did another user give the same command, or was the node drained? Repeat it."
         return OutsideError(f"{title}: its pod was removed while it ran", hint=hint)
 
-    ended = next((each.ended for each in pods.containers(pod) if each.ended), None)
-    if ended and ended.reason in _RAN:
-        return ended
+    for container in pods.containers(pod):
+        if container.ended and container.ended.reason in _RAN:
+            return container.ended
 
     cause = diagnosis.of_pod(pod, observed)
-    expired = debounce.expired([cause] if cause else [])
+    causes = []
+    if cause:
+        causes.append(cause)
+    expired = debounce.expired(causes)
     if pods.phase(pod) != "Failed" and not expired:
         return None
     if cause:
@@ -312,15 +324,15 @@ def result(
     if isinstance(end, TrainyardError):
         return HostResult(host, image.reference, seconds, end.what, end)
     output = end.message.strip()
-    if (end.code, output) == (0, versions.RAY):
+    if end.code == 0 and output == versions.RAY:
         return HostResult(host, image.reference, seconds, f"ray {output}")
-    last = (output.splitlines() or ["it said nothing"])[-1][-300:]
-    has = f": it has Ray {output}" if end.code == 0 else ""
-    error = OutsideError(
-        f"image {image.name} does not run on {host} as a Ray {versions.RAY} node{has}",
-        where=image.reference if end.code == 0 else f"python: exit code {end.code}; {last}",
-        hint=LINT,
-    )
+
+    what = f"image {image.name} does not run on {host} as a Ray {versions.RAY} node"
+    if end.code == 0:
+        error = OutsideError(f"{what}: it has Ray {output}", where=image.reference, hint=LINT)
+    else:
+        last = (output.splitlines() or ["it said nothing"])[-1][-300:]
+        error = OutsideError(what, where=f"python: exit code {end.code}; {last}", hint=LINT)
     return HostResult(host, image.reference, seconds, error.what, error)
 
 

@@ -20,7 +20,7 @@ from trainyard.backends.kuberay.location import Location
 from trainyard.backends.kuberay.objects import token
 from trainyard.backends.kuberay.snapshot import Snapshot
 from trainyard.diagnosis import Diagnosis
-from trainyard.errors import NotReadyError, OutsideError, Problem
+from trainyard.errors import NotReadyError, OutsideError, Problem, TrainyardError
 from trainyard.seams.kube.errors import ApiUnreachableError, ForbiddenError
 from trainyard.seams.kube.types import POD, RAY_CLUSTER
 from trainyard.seams.ray_api import RefusedError
@@ -89,18 +89,20 @@ class Waiting:
         if not missing:
             return YES
 
-        expired = None
         if self._began:
-            expired = self._debounce.expired(causes)
-
-        if expired:
-            error = diagnosis.to_error(expired, f"cluster {self._location.name}, {self._location}")
-            others = self._debounce.others(expired, causes)
-            seen = tuple(Problem("seen as well", cause.sentence()) for cause in others)
-            error.problems = (*error.problems, *seen, _STAYS)
-            raise error
-
+            self._raise_expired(causes)
         return no(missing)
+
+    def _raise_expired(self, causes: Sequence[Diagnosis]) -> None:
+        expired = self._debounce.expired(causes)
+        if expired is None:
+            return
+
+        error = diagnosis.to_error(expired, f"cluster {self._location.name}, {self._location}")
+        others = self._debounce.others(expired, causes)
+        seen = [Problem("seen as well", cause.sentence()) for cause in others]
+        error.problems = (*error.problems, *seen, _STAYS)
+        raise error
 
     def _missing(self, snapshot: Snapshot) -> tuple[str, Sequence[Diagnosis]]:
         """Return what is missing, "" if nothing, and the causes."""
@@ -118,11 +120,9 @@ class Waiting:
         ready = frozenset(naming.node_name(pod) for pod in snapshot.pods if pods.is_ready(pod))
         unready = _unready(snapshot, ready)
         if unready:
-            return nodes.text(unready), (
-                *diagnosis.of_cluster(snapshot),
-                *_standstill(unready, snapshot),
-            )
-        if pods.condition(cluster, "HeadPodReady").get("status") != "True":
+            causes = (*diagnosis.of_cluster(snapshot), *_standstill(unready, snapshot))
+            return nodes.text(unready), causes
+        if not pods.is_true(cluster, "HeadPodReady"):
             return "KubeRay has not seen yet that the head is ready", ()
 
         # A former rejection may still be in the status, although all that is needed runs.
@@ -132,18 +132,19 @@ class Waiting:
             return "waiting for the dashboard", (_silent(error, self._dashboard.last_error()),)
 
         unknown = sorted(ready - alive)
-        return (f"Ray does not know {wording.named(unknown)} yet" if unknown else ""), ()
+        if unknown:
+            return f"Ray does not know {wording.named(unknown)} yet", ()
+        return "", ()
 
 
 def _unready(snapshot: Snapshot, ready: frozenset[str]) -> list[NodeStatus]:
     """Return the nodes that have to come, or to go."""
-    awaited = {naming.node_name(pod) for pod in groups.awaited(snapshot.owner, snapshot.pods)}
-    every = nodes.statuses(groups.of_cluster(snapshot.owner).values(), snapshot, ready)
-    return [
-        node
-        for node in every
-        if node.state != "up" and (node.state == "absent" or node.name in awaited)
-    ]
+    awaited = set(map(naming.node_name, groups.awaited(snapshot.owner, snapshot.pods)))
+    unready = []
+    for node in nodes.statuses(groups.of_cluster(snapshot.owner).values(), snapshot, ready):
+        if node.state == "absent" or (node.state != "up" and node.name in awaited):
+            unready.append(node)
+    return unready
 
 
 def _standstill(unready: Sequence[NodeStatus], snapshot: Snapshot) -> Sequence[Diagnosis]:
@@ -152,23 +153,20 @@ def _standstill(unready: Sequence[NodeStatus], snapshot: Snapshot) -> Sequence[D
         return ()
     seconds = max(STILL, snapshot.wait_for_machines)
     message = f"nothing has changed for {seconds:.0f} s: {nodes.text(unready)}"
-    return (
-        Diagnosis(
-            message,
-            "What the nodes say: trainyard cluster.logs",
-            error=NotReadyError,
-            tolerates=seconds,
-        ),
-    )
+    hint = "What the nodes say: trainyard cluster.logs"
+    return (Diagnosis(message, hint, error=NotReadyError, tolerates=seconds),)
 
 
 def _silent(error: OutsideError, forward: str) -> Diagnosis:
+    kind: type[TrainyardError] = NotReadyError
+    if isinstance(error, RefusedError):
+        kind = OutsideError
     return Diagnosis(
         "is ready for Kubernetes, and its dashboard does not answer through the port-forward",
         "May you forward ports (kubectl auth can-i create pods/portforward)? If it refuses the "
         "token, that of the cluster's Secret is given to every node, which ends all that runs, "
         "by: trainyard cluster.up --recreate",
-        error=OutsideError if isinstance(error, RefusedError) else NotReadyError,
+        error=kind,
         raw=forward or error.what,
         tolerates=MINUTE,
         nodes=("head",),

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from trainyard import wording
-from trainyard.backends.kuberay import groups, naming, pods
+from trainyard.backends.kuberay import groups, pods
 from trainyard.backends.kuberay.debounce import MINUTE, STILL
 from trainyard.backends.kuberay.diagnosis.container import (
     CRASH,
@@ -46,14 +46,18 @@ def of_deployment(snapshot: Snapshot, *, has_run: bool = False) -> tuple[Diagnos
     """
     refused = pods.condition(snapshot.owner or {}, "ReplicaFailure")
     # On a host that was just started, it cannot reach the API server yet.
-    tolerates = STILL if has_run else MINUTE
-    causes = tuple(
-        replace(cause, hint=OPERATOR_CRASHES, tolerates=tolerates) if cause.key == CRASH else cause
-        for cause in _of_pods(snapshot.pods, snapshot)
-    )
-    if refused.get("status") != "True":
-        return causes
-    return explain_admission(str(refused.get("message") or ""), what="its pod"), *causes
+    tolerates = MINUTE
+    if has_run:
+        tolerates = STILL
+
+    causes = []
+    if refused.get("status") == "True":
+        causes.append(explain_admission(str(refused.get("message") or ""), what="its pod"))
+    for cause in _of_pods(snapshot.pods, snapshot):
+        if cause.key == CRASH:
+            cause = replace(cause, hint=OPERATOR_CRASHES, tolerates=tolerates)
+        causes.append(cause)
+    return tuple(causes)
 
 
 def of_pod(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
@@ -62,16 +66,11 @@ def of_pod(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
         return None
 
     cause = explain_host(pod, snapshot.hosts)
-    # One that is being deleted stays only if its host does not say that it is gone.
+    # A leaving pod stays only if its host does not report that it is gone.
     if cause is None and not pods.is_leaving(pod):
         cause = (
             explain_scheduling(pod, wait=snapshot.wait_for_machines)
-            or next(
-                filter(
-                    None, (explain_container(pod, each, snapshot) for each in pods.containers(pod))
-                ),
-                None,
-            )
+            or _of_containers(pod, snapshot)
             or explain_unprepared(pod, snapshot)
             or _of_waiting(pod, snapshot)
         )
@@ -79,29 +78,37 @@ def of_pod(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
     if cause is None:
         return None
 
-    return replace(
-        cause, nodes=(snapshot.name(pod),), hosts=(pods.host(pod),) if pods.host(pod) else ()
-    )
+    hosts: tuple[str, ...] = ()
+    if pods.host(pod):
+        hosts = (pods.host(pod),)
+    return replace(cause, nodes=(snapshot.name(pod),), hosts=hosts)
 
 
 def to_error(cause: Diagnosis, where: str) -> TrainyardError:
     if cause.hosts:
-        hosts = f", on {wording.named(cause.hosts)}"
-    else:
-        hosts = ""
-    return cause.to_error(f"{where}{hosts}" + (f": {cause.raw}" if cause.raw else ""))
+        where += f", on {wording.named(cause.hosts)}"
+    if cause.raw:
+        where += f": {cause.raw}"
+    return cause.to_error(where)
 
 
 def _of_pods(judged: Iterable[Object], snapshot: Snapshot) -> tuple[Diagnosis, ...]:
-    return tuple(cause for pod in judged if (cause := of_pod(pod, snapshot)))
+    causes = (of_pod(pod, snapshot) for pod in judged)
+    return tuple(filter(None, causes))
+
+
+def _of_containers(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
+    """Return the cause of the first container that has one."""
+    for container in pods.containers(pod):
+        cause = explain_container(pod, container, snapshot)
+        if cause:
+            return cause
+    return None
 
 
 def _of_waiting(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
     """Return that a worker cannot reach a ready head; KubeRay's container asks every 5 s."""
-    waits = any(
-        each.name == naming.WAIT_CONTAINER and each.running_since for each in pods.containers(pod)
-    )
-    if not waits or snapshot.head is None or not pods.is_ready(snapshot.head):
+    if not pods.waits_for_head(pod) or snapshot.head is None or not pods.is_ready(snapshot.head):
         return None
 
     return Diagnosis(

@@ -110,8 +110,10 @@ def explain_container(pod: Object, container: Container, snapshot: Snapshot) -> 
 
 def explain_unprepared(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
     """Return what the kubelet lacks to start a pod's first container; None if nothing is known."""
-    if any(each.running_since or each.ended or each.last for each in pods.containers(pod)):
-        return None
+    for container in pods.containers(pod):
+        if container.running_since or container.ended or container.last:
+            return None
+
     newest = pods.newest(
         snapshot.events_of(pod), *UNPREPARED, "Pulling", "Pulled", "Created", "Started"
     )
@@ -132,22 +134,26 @@ def _no_image(pod: Object, container: Container) -> Diagnosis | None:
     if cause is None:
         return None
 
-    hint = HINTS.get(cause.key)
-    if container.waiting == "ImagePullBackOff":
+    hint = cause.hint
+    if cause.key in HINTS:
+        hint = HINTS[cause.key].replace("{registry}", registry)
+
+    tolerates = SOON
+    if cause.key == "login":
+        # A busy kubelet waits a second for the Secret, and then pulls without it; 30 s later it has
+        # tried twice more.
+        tolerates = MINUTE
+    elif container.waiting == "ImagePullBackOff":
         tolerates = 0.0
-    else:
-        tolerates = SOON
 
     return replace(
         cause,
         message=f"cannot have the image {image}: {cause.message}",
         summary=f"cannot pull its image: {cause.message}",
-        hint=hint.replace("{registry}", registry) if hint else cause.hint,
+        hint=hint,
         key="image",
         error=OutsideError,
-        # A busy kubelet waits a second for the Secret, and then pulls without it; 30 s later it has
-        # tried twice more.
-        tolerates=MINUTE if cause.key == "login" else tolerates,
+        tolerates=tolerates,
     )
 
 
@@ -161,17 +167,26 @@ def _not_started(container: Container) -> Diagnosis | None:
 
 
 def _cannot_start(text: str) -> Diagnosis:
-    never = next((hint for pattern, hint in NEVER_STARTED.items() if pattern in text), None)
+    message = f"cannot start: {shortened(text)}"
+    hint = (
+        "Have made what is missing, or correct the cluster file (image, kuberay.volumes, "
+        "runtime_class, security)."
+    )
+    # The kubelet may not have read yet what exists.
+    tolerates = MINUTE
+    for pattern, never_started in NEVER_STARTED.items():
+        if pattern in text:
+            hint = never_started
+            tolerates = 0.0
+            break
+
     return Diagnosis(
-        f"cannot start: {shortened(text)}",
-        never
-        or "Have made what is missing, or correct the cluster file (image, kuberay.volumes, "
-        "runtime_class, security).",
+        message,
+        hint,
         error=PrerequisiteError,
         key="start",
-        summary=f"cannot start: {shortened(text)}",
-        # The kubelet may only not have read yet what exists.
-        tolerates=0.0 if never else MINUTE,
+        summary=message,
+        tolerates=tolerates,
     )
 
 
@@ -188,24 +203,26 @@ def _out_of_memory(pod: Object, container: Container) -> Diagnosis | None:
 
 def _crashed(pod: Object, container: Container, snapshot: Snapshot) -> Diagnosis | None:
     ended = container.ended or container.last
-    if (
-        ended is None
-        or not _ends_for_good(pod, container)
-        or _ended_with_head(pod, ended, snapshot)
-    ):
+    if ended is None or not _ends_for_good(pod, container):
+        return None
+    if _ended_with_head(pod, ended, snapshot):
         return None
 
     # If the container runs again, the former run has the log.
     former = container.ended is None
+    summary = f"ended with exit code {ended.code}"
+    if former:
+        summary += ", Kubernetes starts it again and again"
+
+    def log_tail() -> str:
+        return _log_tail(ended.message or snapshot.log(pod, container.name, former=former))
+
     return Diagnosis(
         f"ended while it was starting (exit code {ended.code}); the end of its log:",
         RAY_IN_IMAGE,
         key=CRASH,
-        summary=f"ended with exit code {ended.code}"
-        + (", Kubernetes starts it again and again" if former else ""),
-        log_tail=lambda: _log_tail(
-            ended.message or snapshot.log(pod, container.name, former=former)
-        ),
+        summary=summary,
+        log_tail=log_tail,
     )
 
 
@@ -221,15 +238,14 @@ def _ended_with_head(pod: Object, ended: Ended, snapshot: Snapshot) -> bool:
 
     Ray gives it a minute without a head, and then ends it.
     """
-    if snapshot.head is not None and not pods.is_head(pod):
-        since = pods.ray_started(snapshot.head)
-    else:
-        since = 0.0
-    return pods.seconds(ended.started) < since
+    if snapshot.head is None or pods.is_head(pod):
+        return False
+    return pods.seconds(ended.started) < pods.ray_started(snapshot.head)
 
 
 def _log_tail(text: str) -> str:
-    lines = [line.rstrip() for line in wording.clean(text).splitlines() if line.strip()][
-        -TAIL_LINES:
-    ]
-    return "\n".join(f"    {line[:LINE_LENGTH]}" for line in lines or ["(it is empty)"])
+    lines = []
+    for line in wording.clean(text).splitlines():
+        if line.strip():
+            lines.append(f"    {line.rstrip()[:LINE_LENGTH]}")
+    return "\n".join(lines[-TAIL_LINES:] or ["    (it is empty)"])

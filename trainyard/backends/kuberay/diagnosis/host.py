@@ -76,19 +76,14 @@ def explain_host(pod: Object, hosts: Mapping[str, Object | None]) -> Diagnosis |
     kubelet calls its containers ready (kubernetes/pkg/controller/util/node, MarkPodsNotReady).
     """
     name = pods.host(pod)
-    if name in hosts:
-        host = hosts[name]
-        if host:
-            ready = pods.condition(host, "Ready")
-        else:
-            ready = {"message": f'nodes "{name}" not found'}
-    else:
+    if name not in hosts:
         ready = pods.condition(pod, "Ready")
-        if (
-            ready.get("status") != "False"
-            or pods.condition(pod, "ContainersReady").get("status") != "True"
-        ):
+        if ready.get("status") != "False" or not pods.is_true(pod, "ContainersReady"):
             return None
+    elif host := hosts[name]:
+        ready = pods.condition(host, "Ready")
+    else:
+        ready = {"message": f'nodes "{name}" not found'}
 
     if ready.get("status") == "True":
         return None
@@ -124,6 +119,7 @@ def _requested(pod: Object) -> str:
     """Return what a pod asks the scheduler for: ` for 2 cpu, 4Gi memory, 1 nvidia.com/gpu`."""
     resources = pod["spec"]["containers"][0].get("resources") or {}
     amounts = resources.get("requests") or resources.get("limits") or {}
-    if amounts:
-        return " for " + ", ".join(f"{amount} {resource}" for resource, amount in amounts.items())
-    return ""
+    if not amounts:
+        return ""
+    listed = [f"{amount} {resource}" for resource, amount in amounts.items()]
+    return f" for {', '.join(listed)}"

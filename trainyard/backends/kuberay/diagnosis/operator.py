@@ -40,7 +40,12 @@ HINTS = {
 def explain_admission(text: str, *, what: str = "a pod") -> Diagnosis:
     """Return the API server's rejection, in its words."""
     plain = " ".join(_BEGINNING.sub("", text).split())
-    hint = next((hint for pattern, hint in HINTS.items() if re.search(pattern, plain)), None)
+    hint = None
+    for pattern, known_hint in HINTS.items():
+        if re.search(pattern, plain):
+            hint = known_hint
+            break
+
     message = f"{what} may not be made: {plain}"
     return Diagnosis(message, hint, summary=plain, error=PrerequisiteError, tolerates=SOON)
 
@@ -84,11 +89,12 @@ def explain_operator(snapshot: Snapshot) -> Iterator[Diagnosis]:
 
 def _current(cluster: Object, snapshot: Snapshot) -> Sequence[Object]:
     """Return the events since the cluster was last changed; `cluster.up` begins with a change."""
-    fields = cluster["metadata"].get("managedFields") or ()
-    times = [
-        pods.seconds(field.get("time")) for field in fields if field.get("subresource") != "status"
-    ]
-    changed = max(times, default=pods.seconds(cluster["metadata"].get("creationTimestamp")))
+    metadata = cluster["metadata"]
+    times = []
+    for field in metadata.get("managedFields") or ():
+        if field.get("subresource") != "status":
+            times.append(pods.seconds(field.get("time")))
+    changed = max(times, default=pods.seconds(metadata.get("creationTimestamp")))
     return [event for event in snapshot.events_of(cluster) if pods.when(event) >= changed]
 
 
@@ -97,9 +103,8 @@ def _again_and_again(events: Sequence[Object]) -> Iterator[Diagnosis]:
     for reason, who in (("DeletedHeadPod", "the head"), ("DeletedWorkerPod", "a worker")):
         deaths = []
         for event in events:
-            if pods.reason(event) == reason and "Pod status: Failed" in (
-                message := pods.message(event)
-            ):
+            message = pods.message(event)
+            if pods.reason(event) == reason and "Pod status: Failed" in message:
                 deaths.append(message)
 
         if len(deaths) >= TRIES:

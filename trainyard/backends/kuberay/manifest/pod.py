@@ -104,22 +104,26 @@ class NodeSize:
 
 def node_size(section: KuberaySection, declared: Head | WorkerGroup) -> NodeSize:
     """Return the size of a group's nodes: the file's, else the defaults."""
-    if declared.memory is None:
-        memory = DEFAULT_MEMORY
-    else:
+    cpus = DEFAULT_CPUS
+    if declared.cpus is not None:
+        cpus = declared.cpus
+    memory = DEFAULT_MEMORY
+    if declared.memory is not None:
         memory = declared.memory
 
     # Shared memory counts as memory: a small head cannot have as much as large workers.
-    asked = None
+    shm_size = None
     if section.shm_size is not None and section.shm_size < memory:
-        asked = section.shm_size
+        shm_size = section.shm_size
 
-    shared_memory, object_store = ray_nodes.shared_memory(memory, asked)
-    name = HEAD if isinstance(declared, Head) else declared.name
+    shared_memory, object_store = ray_nodes.shared_memory(memory, shm_size)
+    name = HEAD
+    if isinstance(declared, WorkerGroup):
+        name = declared.name
     requested = section.groups.get(name, PodGroup()).requests.cpus
     return NodeSize(
         group=name,
-        cpus=DEFAULT_CPUS if declared.cpus is None else declared.cpus,
+        cpus=cpus,
         memory=memory,
         object_store=object_store,
         # In whole MiB, so that it reads well where it is shown.
@@ -136,40 +140,68 @@ def values(inputs: Inputs, node: NodeSize, *, with_autoscaler: bool) -> Values:
     """Return the values of a group's pods; None for a key that the template leaves out."""
     spec = inputs.spec
     section = inputs.section
-    gpus = 0 if inputs.simulated else node.gpus
-    place = section.pods(node.group, gpus=gpus)
-    limits = {"cpu": str(node.cpu_limit), "memory": quantity(node.memory)}
+    gpus = node.gpus
+    if inputs.simulated:
+        gpus = 0
 
+    place = section.pods(node.group, gpus=gpus)
+    taints = tolerations(place, None)
+    runtime_class = None
     if gpus:
-        limits[section.gpu_resource] = str(gpus)
+        taints = tolerations(place, section.gpu_resource)
+        runtime_class = place.runtime_class
+
+    # Nothing on a node asks Kubernetes anything, unless the file gives it an account, or the
+    # autoscaler is there.
+    has_account = None
+    if not (section.service_account or with_autoscaler):
+        has_account = False
 
     volumes, mounts = _volumes(spec, section, node)
     return {
         "labels": {**place.labels, **naming.labels(spec.name)},
         "annotations": dict(place.annotations) or None,
         "service_account": section.service_account,
-        # Nothing on a node asks Kubernetes anything, unless the file gives it an account, or the
-        # autoscaler is there.
-        "has_account": None if section.service_account or with_autoscaler else False,
+        "has_account": has_account,
         "pull_secrets": [{"name": name} for name in inputs.pull_secrets] or None,
         "grace_seconds": GRACE_SECONDS,
         "node_selector": dict(place.node_selector) or None,
-        "tolerations": tolerations(place, section.gpu_resource if gpus else None) or None,
+        "tolerations": taints or None,
         "affinity": _affinity(spec, section, place.spread),
-        "runtime_class": place.runtime_class if gpus else None,
+        "runtime_class": runtime_class,
         "priority_class": place.priority_class,
         "pod_security": pod_security(section.security),
-        "container": naming.HEAD_CONTAINER if node.is_head else naming.WORKER_CONTAINER,
+        "mounts": mounts,
+        "volumes": volumes,
+        **_container(inputs, node, place, gpus),
+    }
+
+
+def _container(inputs: Inputs, node: NodeSize, place: PodGroup, gpus: int) -> Values:
+    """Return the values of the pod's container."""
+    section = inputs.section
+    limits = {"cpu": str(node.cpu_limit), "memory": quantity(node.memory)}
+    if gpus:
+        limits[section.gpu_resource] = str(gpus)
+
+    name = naming.WORKER_CONTAINER
+    ports = None
+    started = ALIVE
+    if node.is_head:
+        name = naming.HEAD_CONTAINER
+        ports = PORTS
+        started = HEAD_ALIVE
+
+    return {
+        "container": name,
         "image": inputs.images.get(node.group, inputs.image),
-        "ports": PORTS if node.is_head else None,
-        "env": _env(spec, section, node, place.env, has_gpus=bool(gpus)),
+        "ports": ports,
+        "env": _env(inputs.spec, section, node, place.env, has_gpus=bool(gpus)),
         "limits": limits,
         "requests": _requests(place.requests, node, limits),
         "container_security": container_security(section.security),
-        "started": HEAD_ALIVE if node.is_head else ALIVE,
+        "started": started,
         "alive": ALIVE,
-        "mounts": mounts,
-        "volumes": volumes,
     }
 
 
@@ -202,10 +234,13 @@ def pod_security(security: PodSecurity) -> Values | None:
         "runAsUser": security.run_as_user,
         "runAsGroup": security.run_as_group,
         "fsGroup": security.fs_group,
-        "fsGroupChangePolicy": None if security.fs_group is None else "OnRootMismatch",
-        "runAsNonRoot": True if security.restricted else None,
-        "seccompProfile": {"type": "RuntimeDefault"} if security.hardened else None,
     }
+    if security.fs_group is not None:
+        found["fsGroupChangePolicy"] = "OnRootMismatch"
+    if security.restricted:
+        found["runAsNonRoot"] = True
+    if security.hardened:
+        found["seccompProfile"] = {"type": "RuntimeDefault"}
     return {name: value for name, value in found.items() if value is not None} or None
 
 
@@ -219,8 +254,9 @@ def container_security(security: PodSecurity) -> Values | None:
 def tolerations(place: PodPlacement, gpu_resource: str | None) -> list[Values]:
     """Return the taints that a pod tolerates: the file's, and that of GPU hosts if it has GPUs."""
     found = [toleration.model_dump(exclude_none=True) for toleration in place.tolerations]
-    gpu = {"key": gpu_resource, "operator": "Exists", "effect": "NoSchedule"}
-    return [*found, gpu] if gpu_resource else found
+    if gpu_resource:
+        found.append({"key": gpu_resource, "operator": "Exists", "effect": "NoSchedule"})
+    return found
 
 
 def _requests(less: Requests, node: NodeSize, limits: Mapping[str, str]) -> dict[str, str]:
@@ -241,13 +277,12 @@ def _affinity(spec: ClusterSpec, section: KuberaySection, spread: str | None) ->
     required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
     if section.storage is not None and section.storage.access == "ReadWriteOnce":
         return {"podAffinity": required}
-    preferred = {
-        "preferredDuringSchedulingIgnoredDuringExecution": [
-            {"weight": 100, "podAffinityTerm": term}
-        ]
-    }
-    anti = {"required": required, "preferred": preferred}.get(spread or "")
-    return {"podAntiAffinity": anti} if anti else None
+    if spread == "required":
+        return {"podAntiAffinity": required}
+    if spread == "preferred":
+        weighted = {"weight": 100, "podAffinityTerm": term}
+        return {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [weighted]}}
+    return None
 
 
 def _env(
@@ -260,9 +295,8 @@ def _env(
 ) -> list[dict[str, str]]:
     # An image may ask for every GPU (NVIDIA_VISIBLE_DEVICES=all in its ENV), and a host may grant
     # it by default.
-    if has_gpus:
-        hidden = {}
-    else:
+    hidden = {}
+    if not has_gpus:
         hidden = {"NVIDIA_VISIBLE_DEVICES": "void"}
 
     variables = {
@@ -310,26 +344,18 @@ def _volumes(
 
     mounts: list[Values] = [{"name": name, "mountPath": path} for name, path in targets.items()]
     for index, volume in enumerate(section.volumes):
-        volumes.append({"name": f"volume-{index}", **_source(volume)})
-        mounts.append(
-            {
-                "name": f"volume-{index}",
-                "mountPath": volume.target,
-                "readOnly": volume.read_only or None,
-            }
-        )
+        name = f"volume-{index}"
+        read_only = volume.read_only or None
+        volumes.append({"name": name, **_source(volume)})
+        mounts.append({"name": name, "mountPath": volume.target, "readOnly": read_only})
 
     return volumes, mounts
 
 
 def _source(volume: KubeVolume) -> Values:
     if volume.claim:
-        return {
-            "persistentVolumeClaim": {
-                "claimName": volume.claim,
-                "readOnly": volume.read_only or None,
-            }
-        }
+        claim = {"claimName": volume.claim, "readOnly": volume.read_only or None}
+        return {"persistentVolumeClaim": claim}
 
     if volume.config_map:
         return {"configMap": {"name": volume.config_map}}
@@ -337,12 +363,12 @@ def _source(volume: KubeVolume) -> Values:
         return {"secret": {"secretName": volume.secret}}
 
     if volume.empty_dir:
-        size = None
+        empty_dir = {}
+        if volume.empty_dir.memory:
+            empty_dir["medium"] = "Memory"
         if volume.empty_dir.size is not None:
-            size = quantity(volume.empty_dir.size)
-        return {
-            "emptyDir": {"medium": "Memory" if volume.empty_dir.memory else None, "sizeLimit": size}
-        }
+            empty_dir["sizeLimit"] = quantity(volume.empty_dir.size)
+        return {"emptyDir": empty_dir}
 
     # A directory that is missing there is an error, not an empty directory.
     return {"hostPath": {"path": volume.host_path, "type": "Directory"}}
