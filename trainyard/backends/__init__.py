@@ -55,6 +55,8 @@ def file_for_address(name: str, address: str) -> str:
     """Return a cluster file for a cluster at an address; only loopback may do without a token."""
     host = urlsplit(address).hostname or ""
     is_loopback = host == "localhost" or host.startswith("127.")
-    head = f"name: {name}\nbackend: existing\n" + ("auth: none\n" if is_loopback else "")
-    token = "" if is_loopback else "  token_env: RAY_AUTH_TOKEN\n"
-    return f"{head}existing:\n  address: {json.dumps(address)}\n{token}"
+    head = f"name: {name}\nbackend: existing\n"
+    section = f"existing:\n  address: {json.dumps(address)}\n"
+    if is_loopback:
+        return f"{head}auth: none\n{section}"
+    return f"{head}{section}  token_env: RAY_AUTH_TOKEN\n"

@@ -84,9 +84,8 @@ def explained(
 def end_reason(engine: Engine, name: str, container: Container) -> OutsideError:
     """Return why a node ended by itself."""
     # Docker's own log has what `ray start` printed; why it could not is in the last lines of that.
-    lines = [
-        line for line in docker_containers.tail(engine, container.name, lines=60) if line.strip()
-    ]
+    log = docker_containers.tail(engine, container.name, lines=60)
+    lines = [line for line in log if line.strip()]
     return OutsideError(
         ended(name, lines[-TAIL_LINES:], code=container.exit_code),
         where=f"container {container.name}",
@@ -96,9 +95,9 @@ def end_reason(engine: Engine, name: str, container: Container) -> OutsideError:
 
 def runs(container: Container) -> bool:
     """Say whether Docker keeps it running: between two tries a container may be ended."""
-    return container.state == "running" or (
-        container.state == "restarting" and container.restarts < RESTARTS
-    )
+    if container.state == "restarting":
+        return container.restarts < RESTARTS
+    return container.state == "running"
 
 
 def describe(container: Container) -> str:

@@ -28,13 +28,11 @@ def observe(engine: Engine, cluster: str) -> LeashStatus | None:
         return None
     written = json.loads(container.labels[naming.LEASH])
     log = docker_containers.tail(engine, container.id)
-    holds = container.state == "running" and any(line.endswith(HOLDS) for line in log)
-    last = [line for line in log if line.strip()][-1:]
-    state = diagnosis.describe(container) or "starting"
-    if holds:
-        problem = ""
-    else:
-        problem = ": ".join([f"container {container.name}: {state}", *last])
+    problem = ""
+    if container.state != "running" or not any(line.endswith(HOLDS) for line in log):
+        state = diagnosis.describe(container) or "starting"
+        last_line = [line for line in log if line.strip()][-1:]
+        problem = ": ".join([f"container {container.name}: {state}", *last_line])
     return LeashStatus(written["idle"], written["deadline"], moment(container.started), problem)
 
 
@@ -57,20 +55,26 @@ def start(
         "me": name,
     }
 
+    token_file = None
+    if token:
+        token_file = TOKEN_FILE
     given = settings(
         leash,
         dashboard=f"http://head:{DASHBOARD_PORT}",
-        token_file=TOKEN_FILE if token else None,
+        token_file=token_file,
         docker=target,
     )
 
+    # On another host its engine is asked where `docker` has its socket unless told otherwise.
+    socket = SOCKET
+    if engine.is_here:
+        socket = engine.address.removeprefix("unix://")
     new = docker_containers.NewContainer(
         image=image,
         entrypoint=source(),
         command=[given],
         labels={**labels, naming.LEASH: settings(leash)},
-        # On another host its engine is asked where `docker` has its socket unless told otherwise.
-        volumes={engine.address.removeprefix("unix://") if engine.is_here else SOCKET: SOCKET},
+        volumes={socket: SOCKET},
         network=naming.project(cluster),
         user="0:0",
     )
@@ -78,7 +82,6 @@ def start(
     docker_containers.create(engine, name, new)
     if token:
         docker_containers.put_files(engine, name, {TOKEN_FILE: token.encode()})
-
     docker_containers.start(engine, name)
 
 

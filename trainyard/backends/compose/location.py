@@ -45,16 +45,16 @@ def connect(spec: ClusterSpec, tools: Tools) -> Engine:
     this name there.
     """
     record = read(tools)
-    engine = docker_engine.connect(
-        tools.environ, address=record["docker"] if record else _desired_address(spec, tools)
-    )
+    if record:
+        address = record["docker"]
+    else:
+        address = _desired_address(spec, tools)
+
+    engine = docker_engine.connect(tools.environ, address=address)
     label = naming.of_cluster(spec.name)
-    for listed in (
-        docker_containers.labelled,
-        docker_containers.networks,
-        docker_containers.volumes,
-    ):
-        _refuse_foreign(spec, tools, listed(engine, label))
+    _refuse_foreign(spec, tools, docker_containers.labelled(engine, label))
+    _refuse_foreign(spec, tools, docker_containers.networks(engine, label))
+    _refuse_foreign(spec, tools, docker_containers.volumes(engine, label))
     return engine
 
 
@@ -76,9 +76,8 @@ def refuse_taken_volume(spec: ClusterSpec, tools: Tools, engine: Engine) -> None
 
     Docker itself rejects a container or a network of the same name.
     """
-    taken = [
-        each for each in docker_containers.volumes(engine) if each.name == naming.outputs(spec.name)
-    ]
+    name = naming.outputs(spec.name)
+    taken = [volume for volume in docker_containers.volumes(engine) if volume.name == name]
     _refuse_foreign(spec, tools, taken)
 
 
@@ -88,12 +87,15 @@ def _refuse_foreign(
     """Raise RequestError for a thing of another cluster: none is taken over or removed."""
     we = owner(tools)
     for thing in everything:
-        cluster, maker = (thing.labels.get(label) for label in (naming.CLUSTER, naming.OWNER))
-        if (cluster, maker) != (spec.name, we):
-            of_cluster = f", of the cluster {cluster}" if cluster else ""
+        cluster = thing.labels.get(naming.CLUSTER)
+        maker = thing.labels.get(naming.OWNER)
+        if cluster != spec.name or maker != we:
+            of_cluster = ""
+            if cluster:
+                of_cluster = f", of the cluster {cluster}"
             raise RequestError(
                 f"{thing.name} is on this Docker host{of_cluster}, and it was made by "
-                f"{maker or 'somebody unknown'}",
+                f"{maker or 'an unknown user'}",
                 where=f"cluster {spec.name}; you are {we}",
                 hint="Give your cluster another name (`name:` in its file).",
             )
@@ -106,14 +108,14 @@ def _desired_address(spec: ClusterSpec, tools: Tools) -> str:
     loopback.
     """
     address = spec.compose.docker or docker_engine.found_address(tools.environ)
-    if not address.startswith(("unix://", "ssh://")):
-        raise RequestError(
-            "backend 'compose' needs a Docker host here or over SSH, and `docker` talks to "
-            f"{address}",
-            where="$DOCKER_HOST"
-            if tools.environ.get("DOCKER_HOST")
-            else "Docker's current context",
-            hint="Write `compose: {docker: ssh://user@host}`; Docker over plain TCP lets "
-            "everybody in.",
-        )
-    return address
+    if address.startswith(("unix://", "ssh://")):
+        return address
+
+    source = "Docker's current context"
+    if tools.environ.get("DOCKER_HOST"):
+        source = "$DOCKER_HOST"
+    raise RequestError(
+        f"backend 'compose' needs a Docker host here or over SSH, and `docker` talks to {address}",
+        where=source,
+        hint="Write `compose: {docker: ssh://user@host}`; Docker over plain TCP lets everybody in.",
+    )

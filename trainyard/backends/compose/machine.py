@@ -59,11 +59,10 @@ class DockerHost(Machine):
         """Return the plan of every node, without image and token."""
         facts = self.engine.info()
         section = self.spec.compose
+        gpu_ids: tuple[str, ...] = ()
         # nvidia-smi may take seconds: it is asked only where GPUs matter.
         if any(node.gpus for node in self.spec.nodes()):
             gpu_ids = nvidia.gpu_ids(self.engine)
-        else:
-            gpu_ids = ()
 
         # Ray's own share of a machine's memory is 70 %.
         room = Room(int(facts["NCPU"]), int(facts["MemTotal"]) * 7 // 10, gpu_ids)
@@ -81,10 +80,11 @@ class DockerHost(Machine):
         if self.token and self.spec.auth == "token":
             token = fingerprint(self.token)
         image_of = self._image_of()
-        return tuple(
-            replace(plan, others={**plan.others, "image": image_of(plan.group), "token": token})
-            for plan in self.base_plans
-        )
+        plans = []
+        for plan in self.base_plans:
+            others = {**plan.others, "image": image_of(plan.group), "token": token}
+            plans.append(replace(plan, others=others))
+        return tuple(plans)
 
     def _image_of(self) -> Callable[[str], str]:
         """Return the function from a group to the image that its nodes should run."""
@@ -130,10 +130,9 @@ class DockerHost(Machine):
     def _published(self, inside: int) -> int | None:
         """Return the port of this machine that leads to one of the head, None if no head runs."""
         head = self.containers().get("head")
-        if head:
-            ports = [port.outside for port in head.ports if port.inside == inside]
-        else:
-            ports = []
+        if head is None:
+            return None
+        ports = [port.outside for port in head.ports if port.inside == inside]
         if not ports:
             return None
         ssh = self.engine.ssh
@@ -149,9 +148,10 @@ class DockerHost(Machine):
             lines = docker_containers.tail(self.engine, container.id, lines=TAIL_LINES)
             yield LogFile(container.id, name, CONTAINER, list(lines))
         address = self.address()
-        # The containers' own output says why Ray does not answer.
-        with suppress(OutsideError):
-            yield from ray_files(address, self.token, node) if address else ()
+        if address:
+            # The containers' own output says why Ray does not answer.
+            with suppress(OutsideError):
+                yield from ray_files(address, self.token, node)
 
     def start(self, missing: Sequence[str]) -> None:
         """Make every missing container, open the outputs to all users in them, and start them."""
@@ -169,16 +169,18 @@ class DockerHost(Machine):
             of_root=self._of_root(),
         )
 
+        secrets = {}
         if token and spec.auth == "token":
             secrets = {desired.TOKEN_VARIABLE: token}
-        else:
-            secrets = {}
 
         compose = partial(
             cli.compose, self.engine, naming.project(spec.name), document, secrets=secrets
         )
 
-        with diagnosis.explained(image=self.image.name if self.image else ""):
+        image = ""
+        if self.image:
+            image = self.image.name
+        with diagnosis.explained(image=image):
             compose("create")
             # The new volume belongs to root: it is opened before its first head runs, so that no
             # running one lacks it.
@@ -214,7 +216,9 @@ class DockerHost(Machine):
 
         def start(status: LeashStatus) -> None:
             owner = location.owner(self.tools)
-            token = self.token if self.spec.auth == "token" else None
+            token = None
+            if self.spec.auth == "token":
+                token = self.token
             leash.start(
                 engine,
                 name,

@@ -46,23 +46,23 @@ def unmet(steps: Callable[[], Sequence[Step | Stage]]) -> list[Finding]:
     places: dict[str, int] = {}
     try:
         for step, planned in asked(steps()):
-            mends = None
-            if isinstance(step, Step) and not step.disruptive:
-                mends = step
-
+            mends = isinstance(step, Step) and not step.disruptive
             place = places.get(step.after or "")
-            if mends and planned.state == "after" and place is not None:
+            if isinstance(step, Step) and mends and planned.state == "after" and place is not None:
                 places[step.id] = place
-                found[place] = replace(found[place], then=(*found[place].then, mends))
+                found[place] = replace(found[place], then=(*found[place].then, step))
+            elif isinstance(step, Step) and mends and planned.state == "would":
+                places[step.id] = len(found)
+                found.append(Finding(step.title, planned.detail, FIX, step))
             elif planned.state == "would" or planned.warnings:
-                mends = mends if planned.state == "would" else None
-                if mends:
-                    places[step.id] = len(found)
-                found.append(Finding(step.title, planned.detail, FIX if mends else UP, mends))
+                found.append(Finding(step.title, planned.detail, UP))
     except TrainyardError as error:
-        remedy = error.hint or UP
-        found += [
-            Finding(problem.where, problem.message, remedy) for problem in error.problems
-        ] or [Finding(error.where or "hosts", error.what, remedy)]
-
+        found += _of_error(error)
     return found
+
+
+def _of_error(error: TrainyardError) -> list[Finding]:
+    remedy = error.hint or UP
+    if not error.problems:
+        return [Finding(error.where or "hosts", error.what, remedy)]
+    return [Finding(problem.where, problem.message, remedy) for problem in error.problems]

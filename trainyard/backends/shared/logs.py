@@ -77,11 +77,12 @@ def ray_files(address: str, token: str | None, only: str = "") -> Iterator[LogFi
     """Yield the ends of the files that Ray serves. Raises OutsideError when it does not answer."""
     with RayApi(address, token, answer_seconds=ANSWER_SECONDS) as ray:
         for node in ray.nodes():
-            for name in (
-                (HEAD_FILES if node.is_head else NODE_FILES)
-                if node.alive and only in ("", node.name)
-                else ()
-            ):
+            if not node.alive or only not in ("", node.name):
+                continue
+            names: tuple[str, ...] = NODE_FILES
+            if node.is_head:
+                names = HEAD_FILES
+            for name in names:
                 yield LogFile((node.node_id, name), node.name, name, _tail(ray, node, name))
 
 
@@ -99,5 +100,6 @@ def _tail(ray: RayApi, node: Node, name: str) -> list[str]:
         with ray.file(node.node_id, name, last_lines=TAIL_LINES, silence=ANSWER_SECONDS) as chunks:
             lines = b"".join(chunks).decode(errors="replace").splitlines()
             return [line for line in lines if ACCESS not in line]
-    except FileMissingError:  # not every node has every file
+    except FileMissingError:
+        # Not every node has every file.
         return []

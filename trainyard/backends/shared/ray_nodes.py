@@ -96,7 +96,9 @@ class NodePlan:
         # No node that runs differs because a key is new.
         fields = {name: value for name, value in fields.items() if value or name not in _OF_RAY}
         env = {name: fingerprint(value) for name, value in self.env}
-        gpu_ids = None if self.gpu_ids is None else list(self.gpu_ids)
+        gpu_ids = None
+        if self.gpu_ids is not None:
+            gpu_ids = list(self.gpu_ids)
         return {**fields, **others, "env": env, "gpu_ids": gpu_ids}
 
 
@@ -141,8 +143,11 @@ def changes(made: Mapping[str, Any], desired: Mapping[str, Any]) -> list[str]:
     """Return the differences of a recorded plan from the desired one: "cpus: 1 now, 2 desired"."""
     old = _described(made)
     new = _described(desired)
-    names = sorted(name for name in {**old, **new} if old.get(name) != new.get(name))
-    return [_change(name, old.get(name), new.get(name)) for name in names]
+    found = []
+    for name in sorted({**old, **new}):
+        if old.get(name) != new.get(name):
+            found.append(_change(name, old.get(name), new.get(name)))
+    return found
 
 
 def object_store(memory: int) -> int:
@@ -184,10 +189,11 @@ def start_arguments(
     `head` is the host that others know the head by; `dashboard` is the address and port that it
     listens on. Any other port is free for Ray to choose.
     """
-    labels = {"ray.io/node-group": plan.group, **plan.labels}
+    node_labels = {"ray.io/node-group": plan.group, **plan.labels}
+    labels = [f"{key}={value}" for key, value in node_labels.items()]
     arguments = [
         f"--node-name={plan.name}",
-        f"--labels={','.join(f'{key}={value}' for key, value in labels.items())}",
+        f"--labels={','.join(labels)}",
         f"--num-cpus={plan.cpus}",
         f"--num-gpus={plan.gpus}",
         f"--memory={plan.memory}",
@@ -195,19 +201,21 @@ def start_arguments(
         "--min-worker-port=0",
         "--max-worker-port=0",
         "--disable-usage-stats",
-        *([f"--resources={json.dumps(dict(plan.resources))}"] if plan.resources else []),
     ]
+    if plan.resources:
+        arguments.append(f"--resources={json.dumps(dict(plan.resources))}")
 
     if not plan.is_head:
         return [*arguments, f"--address={head}:{gcs_port}"]
 
-    listening = [f"--dashboard-host={dashboard[0]}", f"--dashboard-port={dashboard[1]}"]
+    host, port = dashboard
     return [
         *arguments,
         "--head",
         f"--port={gcs_port}",
         "--include-dashboard=true",
-        *listening,
+        f"--dashboard-host={host}",
+        f"--dashboard-port={port}",
         "--no-monitor",
     ]
 
@@ -219,21 +227,25 @@ def client_port(head: Head) -> int:
 
 def own_arguments(plan: NodePlan) -> list[str]:
     """Return the file's arguments of `ray start` for a group; the last of several counts."""
-    given = start_options(plan.ray_start)
-    return [f"--{name}" if value is None else f"--{name}={value}" for name, value in given.items()]
+    arguments = []
+    for name, value in start_options(plan.ray_start).items():
+        if value is None:
+            arguments.append(f"--{name}")
+        else:
+            arguments.append(f"--{name}={value}")
+    return arguments
 
 
 def variables(plan: NodePlan, *, token_file: str) -> dict[str, str]:
     """Return Ray's environment variables of a node, with those about its token."""
-    auth = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": token_file}
+    auth = {"RAY_AUTH_MODE": "disabled"}
+    if plan.auth == "token":
+        auth = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": token_file}
+
     # Without an autoscaler of any kind Ray's dashboard says only then what its nodes have free
     # (/nodes?view=summary).
     autoscaler = {"RAY_enable_autoscaler_v2": "1"}
-    return {
-        **(auth if plan.auth == "token" else {"RAY_AUTH_MODE": "disabled"}),
-        **settings(),
-        **autoscaler,
-    }
+    return {**auth, **settings(), **autoscaler}
 
 
 def settings() -> dict[str, str]:
@@ -267,9 +279,11 @@ def alive(address: str, token: str | None, *, started: Mapping[str, float]) -> f
     name is not there.
     """
     with RayApi(address, token, answer_seconds=ANSWER_SECONDS) as ray:
-        return frozenset(
-            node.name for node in ray.nodes() if node.alive and not is_predecessor(node, started)
-        )
+        names = set()
+        for node in ray.nodes():
+            if node.alive and not is_predecessor(node, started):
+                names.add(node.name)
+        return frozenset(names)
 
 
 def is_predecessor(node: Node, started: Mapping[str, float]) -> bool:
@@ -283,17 +297,22 @@ def cluster_state(nodes: Iterable[NodeState]) -> ClusterState:
         return "absent"
     if states <= {"absent", "broken"}:
         return "broken"
-    return "up" if states == {"up"} else "partial"
+    if states == {"up"}:
+        return "up"
+    return "partial"
 
 
 def _node_plan(
     spec: ClusterSpec, node: NodeSpec, room: Room, *, gpu_ids: tuple[str, ...] | None
 ) -> NodePlan:
     memory = node.memory or room.memory
+    cpus = room.cpus
+    if node.cpus is not None:
+        cpus = node.cpus
     return NodePlan(
         name=node.name,
         group=node.group,
-        cpus=room.cpus if node.cpus is None else node.cpus,
+        cpus=cpus,
         memory=memory,
         object_store=object_store(memory),
         gpus=node.gpus,
@@ -307,18 +326,25 @@ def _node_plan(
 
 
 def _change(name: str, old: str | None, new: str | None) -> str:
-    if name.startswith(("env.", "mount ")):
-        return f"{name} is {'gone' if new is None else 'new' if old is None else 'another'}"
-    return f"{name}: {old or 'none'} now, {new or 'none'} desired"
+    if not name.startswith(("env.", "mount ")):
+        return f"{name}: {old or 'none'} now, {new or 'none'} desired"
+    if new is None:
+        return f"{name} is gone"
+    if old is None:
+        return f"{name} is new"
+    return f"{name} is another"
 
 
 def _described(plan: Mapping[str, Any]) -> dict[str, str]:
     """Return a recorded plan as people read it; numbers as large as a mebibyte are bytes."""
-    shown = {
-        name: format_size(value) if isinstance(value, int) and value >= MEBIBYTE else str(value)
-        for name, value in plan.items()
-        if name not in ("env", *_OF_RAY)
-    }
-    for name in _OF_RAY:
-        shown |= {f"{name}.{key}": str(value) for key, value in plan.get(name, {}).items()}
-    return {**shown, **{f"env.{name}": value for name, value in plan.get("env", {}).items()}}
+    words = {}
+    for name, value in plan.items():
+        if isinstance(value, int) and value >= MEBIBYTE:
+            words[name] = format_size(value)
+        elif name not in ("env", *_OF_RAY):
+            words[name] = str(value)
+
+    for name in ("env", *_OF_RAY):
+        for key, value in plan.get(name, {}).items():
+            words[f"{name}.{key}"] = str(value)
+    return words

@@ -119,4 +119,6 @@ def _typed(value: object) -> object:
     text = str(value)
     if text in ("", "true", "True"):
         return True
-    return int(text) if text.isdecimal() else text
+    if text.isdecimal():
+        return int(text)
+    return text

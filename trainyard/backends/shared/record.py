@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from trainyard.errors import OutsideError
-from trainyard.steps import YES, Step, no
+from trainyard.steps import YES, Answer, Step, no
 
 # KubeRay's key of a token (ray-operator/controllers/ray/utils/constant.go).
 TOKEN_KEY = "auth_token"  # noqa: S105 (a key's name)
@@ -46,12 +46,16 @@ def make_token(path: Path) -> None:
 
 def forget_step(state: Path, *, title: str = "Remove what was written down") -> Step:
     """Return the step that comes last of all: a command that was killed must find its way again."""
-    return Step(
-        "forget",
-        title,
-        done=lambda: no(f"still there: {state}") if state.exists() else YES,
-        do=lambda: shutil.rmtree(state, ignore_errors=True),
-    )
+
+    def done() -> Answer:
+        if state.exists():
+            return no(f"still there: {state}")
+        return YES
+
+    def forget() -> None:
+        shutil.rmtree(state, ignore_errors=True)
+
+    return Step("forget", title, done, forget)
 
 
 def read_json(path: Path) -> Any:

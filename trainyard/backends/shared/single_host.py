@@ -58,10 +58,16 @@ class ObservedNode:
         return self.plan.get("gpu_ids", ()) is None
 
     def expected(self, name: str) -> ExpectedNode:
+        """Return the node's promise to runs."""
         plan = self.plan
-        resources = self.plan.get("resources", {})
-        size = plan.get("cpus"), plan.get("gpus", 0), plan.get("memory")
-        return ExpectedNode(name, plan.get("group", ""), *size, resources=resources)
+        return ExpectedNode(
+            name=name,
+            group=plan.get("group", ""),
+            cpus=plan.get("cpus"),
+            gpus=plan.get("gpus", 0),
+            memory=plan.get("memory"),
+            resources=plan.get("resources", {}),
+        )
 
 
 @dataclass(frozen=True)
@@ -142,7 +148,9 @@ class Machine(ABC):
 
     def made(self) -> float | None:
         head = self.nodes().get("head")
-        return head.made if head else None
+        if head is None:
+            return None
+        return head.made
 
     def desired(self) -> dict[str, Plan]:
         return {plan.name: plan.recorded() for plan in self.plans}
@@ -154,9 +162,10 @@ class Machine(ABC):
         """
         desired = self.desired()
         nodes = self.nodes()
-        fitting = {
-            name for name, node in nodes.items() if node.runs and node.plan == desired.get(name)
-        }
+        fitting = set()
+        for name, node in nodes.items():
+            if node.runs and node.plan == desired.get(name):
+                fitting.add(name)
         if "head" not in fitting:
             fitting = set()
         return Difference(
@@ -171,8 +180,10 @@ class Machine(ABC):
     def alive(self, nodes: Mapping[str, ObservedNode]) -> tuple[frozenset[str], str]:
         """Return the names of the nodes that Ray itself calls alive, and why there are none."""
         address = self.address()
+        if address is None and not nodes:
+            return frozenset(), ""
         if address is None:
-            return frozenset(), "the head does not run" if nodes else ""
+            return frozenset(), "the head does not run"
         started = {name: node.started for name, node in nodes.items() if node.started is not None}
         try:
             return ray_nodes.alive(address, self.token, started=started), ""
@@ -186,31 +197,36 @@ class Machine(ABC):
         nodes = self.nodes()
         alive, detail = self.alive(nodes)
         declared = {node.name: node for node in self.spec.nodes()}
-        statuses = tuple(
-            self._status(name, declared.get(name), nodes.get(name), answers=name in alive)
-            for name in {**declared, **nodes}
-        )
-        leash = self.leash.observe() if nodes else None
-        details = [
-            detail,
-            *(f"{status.name}: {status.detail}" for status in statuses if status.detail),
-        ]
+        statuses = []
+        details = [detail]
+        for name in {**declared, **nodes}:
+            status = self._status(name, declared.get(name), nodes.get(name), answers=name in alive)
+            statuses.append(status)
+            if status.detail:
+                details.append(f"{name}: {status.detail}")
 
+        leash = None
+        if nodes:
+            leash = self.leash.observe()
+        token_file = None
+        if self.token:
+            token_file = self.token_file
+        differences = (
+            *self._differences(nodes),
+            *leashes.differences(self.spec, self.made(), leash),
+        )
         return ClusterStatus(
             name=self.spec.name,
             backend=self.tools.backend,
             state=ray_nodes.cluster_state(status.state for status in statuses),
-            nodes=statuses,
+            nodes=tuple(statuses),
             address=self.address(),
-            token_file=self.token_file if self.token else None,
+            token_file=token_file,
             gcs=self.gcs,
             simulated_gpus=any(node.is_simulated for node in nodes.values()),
             detail="; ".join(filter(None, details)),
             tunnel=self.tunnel,
-            differences=(
-                *self._differences(nodes),
-                *leashes.differences(self.spec, self.made(), leash),
-            ),
+            differences=differences,
             token=self.token,
             leash=leash,
         )
@@ -242,32 +258,36 @@ class Machine(ABC):
             contract.pick(nodes, node, cluster=self.spec.name)
 
         def goes_on() -> bool:
-            return follow and any(
-                made.runs for name, made in self.nodes().items() if node in ("", name)
-            )
+            if not follow:
+                return False
+            return any(found.runs for name, found in self.nodes().items() if node in ("", name))
 
         return followed(lambda: self.log_files(node), goes_on)
 
     def _status(
         self, name: str, declared: NodeSpec | None, node: ObservedNode | None, *, answers: bool
     ) -> NodeStatus:
-        made = node.expected(name) if node else declared
-        if made:
-            group, cpus, gpus = (made.group, made.cpus, made.gpus)
-        else:
-            group, cpus, gpus = ("", None, 0)
         state = _state(node, is_declared=declared is not None, answers=answers)
-        details = ["it runs, and is not in Ray (yet, or any more)" if state == "starting" else ""]
-        if node and state != "up":
+        details = []
+        if state == "starting":
+            details.append("it runs, and is not in Ray (yet, or any more)")
+        if node and node.detail and state != "up":
             details.append(node.detail)
-        return NodeStatus(
-            name, group, self.host, state, cpus, gpus, "; ".join(filter(None, details))
-        )
+        detail = "; ".join(details)
+
+        size: ExpectedNode | NodeSpec | None = declared
+        if node:
+            size = node.expected(name)
+        if size is None:
+            return NodeStatus(name, "", self.host, state, None, 0, detail)
+        return NodeStatus(name, size.group, self.host, state, size.cpus, size.gpus, detail)
 
     def _differences(self, nodes: Mapping[str, ObservedNode]) -> Iterator[str]:
         """Yield the differences of the nodes from the file."""
+        if not nodes:
+            return
         try:
-            desired = self.desired() if nodes else {}
+            desired = self.desired()
         except TrainyardError as error:
             yield error.what
             return
@@ -282,29 +302,30 @@ def node_steps(machine: Machine, preparations: Sequence[Step] = ()) -> list[Step
     surplus = machine.nodes()
     difference = machine.difference()
     missing: Sequence[str] = ()
-
     if not machine.tools.recreate:
         surplus = {name: surplus[name] for name in difference.surplus}
         missing = difference.missing
 
-    all_there = Step(
-        "nodes-answer",
-        all_answer(len(machine.spec.nodes())),
-        lambda: _all_answer(machine),
-        nothing,
-        deadline=READY_SECONDS,
-        after=_START,
-    )
+    steps = [*_refusal(machine), *preparations]
+    after = None
+    if surplus:
+        steps.append(_removal_step(machine, surplus))
+        after = _REMOVE
 
-    return [
-        *_refusal(machine),
-        *preparations,
-        *([_removal_step(machine, surplus)] if surplus else []),
-        _start_step(machine, missing, after=_REMOVE if surplus else None),
-        *leashes.steps(machine.spec, machine.tools, machine.leash, after=_START),
-        all_there,
-        *leashes.proof(machine.spec, machine.leash, after=_START),
-    ]
+    steps.append(_start_step(machine, missing, after=after))
+    steps += leashes.steps(machine.spec, machine.tools, machine.leash, after=_START)
+    steps.append(
+        Step(
+            "nodes-answer",
+            all_answer(len(machine.spec.nodes())),
+            lambda: _all_answer(machine),
+            nothing,
+            deadline=READY_SECONDS,
+            after=_START,
+        )
+    )
+    steps += leashes.proof(machine.spec, machine.leash, after=_START)
+    return steps
 
 
 def _removal_step(machine: Machine, surplus: Mapping[str, ObservedNode]) -> Step:
@@ -339,13 +360,12 @@ def _start_step(machine: Machine, missing: Sequence[str], *, after: str | None) 
 
     count = len(machine.spec.nodes())
     # A title that names the whole cluster, unless only some nodes are missing.
-    if count > 1:
+    if 0 < len(missing) < count:
+        what = named(missing)
+    elif count > 1:
         what = f"the head and {counted(count - 1, 'worker')}"
     else:
         what = "the head"
-
-    if 0 < len(missing) < count:
-        what = named(missing)
 
     return Step(
         _START,
@@ -360,12 +380,9 @@ def _refusal(machine: Machine) -> list[Step]:
     """Return the step that refuses to replace a running head, with which all runs would end."""
     head = machine.nodes().get("head")
     desired = machine.desired()["head"]
-    if (
-        head is None
-        or machine.tools.recreate
-        or not (head.runs and head.has_run)
-        or head.plan == desired
-    ):
+    if head is None or head.plan == desired:
+        return []
+    if machine.tools.recreate or not (head.runs and head.has_run):
         return []
 
     error = RequestError(
@@ -385,7 +402,9 @@ def _all_answer(machine: Machine) -> Answer:
             raise machine.end_reason(name)
 
     alive, detail = machine.alive(nodes)
-    started = nodes["head"].started if "head" in nodes else None
+    started = None
+    if "head" in nodes:
+        started = nodes["head"].started
     if not alive and started and time.time() - started > READY_SECONDS:
         raise NotReadyError(
             "the head runs, and its dashboard does not answer any more",
@@ -412,11 +431,15 @@ def _state(node: ObservedNode | None, *, is_declared: bool, answers: bool) -> No
         return "broken"
     if not is_declared:
         return "surplus"
-    return "up" if answers else "starting"
+    if answers:
+        return "up"
+    return "starting"
 
 
 def ended(name: str, lines: Sequence[str], *, code: int | None = None) -> str:
     """Say that a node ended by itself, with the last lines that it printed."""
-    how = "" if code is None else f" (exit code {code})"
+    how = ""
+    if code is not None:
+        how = f" (exit code {code})"
     words = "\n".join(f"    {line}" for line in lines or ["(it said nothing)"])
     return f"{name} ended while it was starting{how}; its last words:\n{words}"

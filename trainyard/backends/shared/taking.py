@@ -48,7 +48,8 @@ class Taking:
 def as_name(written: str) -> str:
     """Return a valid name of a cluster or group, as near as possible to another tool's."""
     name = re.sub(r"[^a-z0-9]+", "-", written.lower()).strip("-") or "ray"
-    name = name if name[0].isalpha() else f"ray-{name}"
+    if not name[0].isalpha():
+        name = f"ray-{name}"
     return name[:40].rstrip("-")
 
 
@@ -61,9 +62,11 @@ def _copied(value: Any) -> Any:
 
 
 def _paths(value: object, path: str = "") -> Iterator[str]:
-    if isinstance(value, dict | list):
-        entries = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, inner in entries:
-            yield from _paths(inner, f"{path}.{key}" if path else str(key))
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _paths(inner, f"{path}.{key}")
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _paths(inner, f"{path}.{index}")
     elif value is not None:
-        yield path
+        yield path.removeprefix(".")
