@@ -562,7 +562,7 @@ def test_a_volume_of_others_under_the_name_of_ours_is_not_taken_over(
     volume = "trainyard-compose-other-outputs"
     engine.docker("volume", "create", volume)
     try:
-        assert "made by somebody unknown" in other.run("cluster.up", expect=2).stderr
+        assert "made by an unknown user" in other.run("cluster.up", expect=2).stderr
         other.run("cluster.down")
         assert left_of(engine, "compose-other") == []
         assert volume in engine.docker("volume", "inspect", volume).stdout

@@ -11,8 +11,13 @@ import pytest
 # Docker's client opens a socket as it is imported.
 import trainyard.backends.compose  # noqa: F401
 from trainyard import backends
-from trainyard.backends import answers
-from trainyard.backends.contract import Backend, Discovered, Tools
+from trainyard.backends.contract import (
+    Backend,
+    Discovered,
+    Tools,
+    finds_nothing,
+    runs_no_images,
+)
 from trainyard.errors import RequestError
 from trainyard.spec.cluster import Backend as BackendName
 from trainyard.spec.cluster import ClusterSpec
@@ -54,32 +59,31 @@ def test_a_name_that_is_no_backends_is_refused() -> None:
 def test_each_function_takes_what_it_is_called_with(name: str, tmp_path: Path) -> None:
     backend, tools = backends.named(name), Tools(tmp_path, {}, name)
     for each in OF_A_CLUSTER:
-        if function := getattr(backend, each):
-            inspect.signature(function).bind(SPEC, tools, **ASKED_WITH.get(each, {}))
-    if backend.discover:
-        inspect.signature(backend.discover).bind([(SPEC, tools)], [tmp_path], {}, region="all")
+        function = getattr(backend, each)
+        inspect.signature(function).bind(SPEC, tools, **ASKED_WITH.get(each, {}))
+    inspect.signature(backend.discover).bind([(SPEC, tools)], [tmp_path], {}, region="all")
 
 
 @pytest.mark.parametrize("name", BACKENDS)
 def test_what_a_backend_says_of_itself_fits_what_it_offers(name: str) -> None:
     backend, traits = backends.named(name), backends.named(name).traits
     # A region is asked for by `discover`, and the command after `image.push` needs images on nodes.
-    assert backend.discover or not traits.has_regions
-    assert backend.verify or not traits.pushed_image
-    assert backend.verify or not traits.nodes_pull
+    assert backend.discover is not finds_nothing or not traits.has_regions
+    assert backend.verify is not runs_no_images or not traits.pushed_image
+    assert backend.verify is not runs_no_images or not traits.nodes_pull
 
 
 def test_what_is_left_out_is_answered_all_the_same(tmp_path: Path) -> None:
     tools = Tools(tmp_path, {}, "local")
-    assert [
-        ask(bare(), SPEC, tools) for ask in (answers.documents, answers.diagnose, answers.billed)
-    ] == [[], [], []]
-    assert answers.discover(bare(), [(SPEC, tools)], [], {}) == Discovered()
+    backend = bare()
+    for ask in (backend.documents, backend.diagnose, backend.billed):
+        assert ask(SPEC, tools) == []
+    assert backend.discover([(SPEC, tools)], [], {}) == Discovered()
     with pytest.raises(
         RequestError, match=r"cluster lab \(local\) has no nodes on which a shell could be started"
     ):
-        answers.shell(bare(), SPEC, tools, node="head", command="", terminal=False)
+        backend.shell(SPEC, tools, node="head", command="", terminal=False)
     with pytest.raises(
         RequestError, match=r"cluster lab \(local\) runs no images: there is nothing to verify"
     ):
-        answers.verify(bare(), SPEC, tools, report=print)
+        backend.verify(SPEC, tools, report=print)

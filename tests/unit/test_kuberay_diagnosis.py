@@ -211,7 +211,7 @@ def test_machines_that_come_by_themselves_are_waited_for() -> None:
         ),
         (
             'admission webhook "policy.team" denied the request: images must be signed',
-            "Who runs this Kubernetes",
+            "An administrator of this Kubernetes",
         ),
         ("the moon is full", ""),
     ],

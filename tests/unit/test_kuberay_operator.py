@@ -105,7 +105,7 @@ def test_a_release_of_somebody_else_is_not_touched(helm: FakeHelm) -> None:
         (
             FakeKube(),
             {"operator": {"install": False}},
-            "there is no KubeRay operator, and the cluster file says that somebody else installs it",
+            "there is no KubeRay operator, and the cluster file says not to install one",
         ),
         (
             FakeKube(forbidden=["deployments"], unknown=["rayclusters"]),

@@ -304,8 +304,7 @@ def test_a_right_that_is_lacking_is_named_with_all_others_before_anything_is_mad
         "  - secrets: get, delete",
         "  - deployments.apps: patch",
         "  -> A Role with all of them is in docs/kuberay.md, under `Rights`: have it applied by "
-        "whoever runs this "
-        "Kubernetes.",
+        "an administrator of this Kubernetes.",
     ]
 
     assert yard.kube.created == []
@@ -353,7 +352,7 @@ def test_a_change_of_a_cluster_leaves_its_owner(yard: Yard) -> None:
     del live["metadata"]["annotations"]["io.trainyard/owner"]
     run(yard.step("Change", larger))
     made = yard.kube.objects[(RAY_CLUSTER.plural, "team", "lab")]
-    assert "io.trainyard/owner" not in made["metadata"]["annotations"]
+    assert not made["metadata"]["annotations"]["io.trainyard/owner"]
 
 
 def test_what_is_left_of_the_cluster_of_somebody_else_is_theirs(yard: Yard) -> None:

@@ -144,7 +144,7 @@ def test_a_pod_that_somebody_removes_is_said() -> None:
     (found,) = tried(kube, Time(kube.objects.clear), "a")
     assert str(found.error) == (
         "a: its pod was removed while it ran\n"
-        "  -> Did somebody else give the same command, or was the node drained? Repeat it."
+        "  -> Did another user give the same command, or was the node drained? Repeat it."
     )
 
 

@@ -75,7 +75,7 @@ def test_each_gets_a_file_with_its_service_and_where_its_token_is(tmp_path: Path
     }
 
     assert found.notes == (
-        "RayCluster robots/isaacray-1 has no token: whoever reaches its service runs code there",
+        "RayCluster robots/isaacray-1 has no token: all who reach its service can run code there",
     )
 
     for path in found.write(tmp_path):

@@ -24,11 +24,7 @@ def test_threads_that_write_one_file_at_once_leave_one_whole_private_file(tmp_pa
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_cluster_s_file_and_flags_are_known_again_and_of_before_the_file_alone(
-    tmp_path: Path,
-) -> None:
+def test_a_cluster_s_file_and_flags_are_known_again(tmp_path: Path) -> None:
     assert (made_from(tmp_path), made_with(tmp_path)) == (None, None)
     write_made_from(tmp_path, Path("/lab/lab.yaml"), ("env.A=1\n2",))
     assert (made_from(tmp_path), made_with(tmp_path)) == (Path("/lab/lab.yaml"), ("env.A=1\n2",))
-    (tmp_path / "made-from").write_text("/lab/lab.yaml")
-    assert (made_from(tmp_path), made_with(tmp_path)) == (Path("/lab/lab.yaml"), None)

@@ -11,7 +11,6 @@ import pytest
 # Docker's client opens a socket as it is imported.
 import trainyard.backends.compose  # noqa: F401
 from trainyard import backends
-from trainyard.backends import answers
 from trainyard.backends.contract import Tools
 from trainyard.errors import RequestError
 from trainyard.operations import clusters
@@ -28,7 +27,7 @@ def test_a_cluster_that_runs_no_images_has_none_to_verify(tmp_path: Path, name: 
     with pytest.raises(
         RequestError, match=rf"cluster lab \({name}\) runs no images: there is nothing to verify"
     ):
-        answers.verify(backends.named(name), spec, Tools(tmp_path, {}, name), report=print)
+        backends.named(name).verify(spec, Tools(tmp_path, {}, name), report=print)
 
 
 @pytest.mark.parametrize("name", ["local", "compose", "existing"])

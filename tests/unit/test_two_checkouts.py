@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from trainyard.backends.shared.record import write_made_from
 from trainyard.errors import RequestError
 from trainyard.operations import clusters
 from trainyard.operations.cluster import Cluster
@@ -23,7 +24,7 @@ def made(home: Path, checkout: str) -> Cluster:
     """Return the cluster of a checkout as if `cluster.up` had made it."""
     found = cluster(home, checkout)
     found.tools.state.mkdir(parents=True)
-    (found.tools.state / "made-from").write_text(str(found.loaded.source))
+    write_made_from(found.tools.state, Path(found.loaded.source), ())
     return found
 
 

@@ -1,4 +1,4 @@
-"""What every backend offers, and the words it answers in."""
+"""The contract of backends: the functions of each, and the types of their answers."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ LINT = "See what is wrong with it: trainyard image.lint"
 
 @dataclass(frozen=True)
 class Traits:
-    """What sets a backend apart, for those who do not know its name.
+    """The traits by which code outside backends tells them apart without their names.
 
-    `makes_nodes`: somebody else runs the cluster where it does not. `names_change`: a node gets its
-    name as it is made, GROUP-..., and another one when it is made anew. `pushed_image`: the command
-    that comes after `image.push`, "" where nodes run no images. `leaves`: what `cluster.down`
-    without --purge leaves for other clusters. `joins_hosts`: its file names hosts that join, and
-    those that it no longer names leave when asked to. `has_leash`: its clusters can end themselves.
+    `makes_nodes`: false where another user runs the cluster. `names_change`: a node gets its name
+    as it is made, GROUP-..., and another one when it is replaced. `pushed_image`: the command that
+    comes after `image.push`, "" where nodes run no images. `leaves`: what `cluster.down` without
+    --purge leaves for other clusters. `joins_hosts`: its file names hosts that join, and those that
+    it no longer names leave when asked to. `has_leash`: its clusters can end themselves.
     `has_regions`: they may be in regions that no file and no record here names. `nodes_pull`: its
     nodes are not where images are built, and pull theirs from a registry. `grows`: it can ask for
     more machines, for groups with `min` and `max`. `gpus_here`: how many GPUs its nodes can have at
     most, where they are processes of this machine; None: any number. `waits`: the key of a cluster
     file that says how long machines may take to come, "" where none come by themselves. `flags` of
-    cluster.up and cluster.down mean something to it alone. `storage_stays`: storage of a cluster of
-    this file, on which checkpoints may be, is not its own, and outlives `cluster.down`.
+    cluster.up and cluster.down that only it reads. `storage_stays`: storage of a cluster of this
+    file, on which checkpoints may be, is not its own, and outlives `cluster.down`.
     """
 
     makes_nodes: bool = True
@@ -59,12 +59,11 @@ class Traits:
 
 @dataclass(frozen=True)
 class Tools:
-    """What a backend needs besides the cluster file: where it may keep things, and what was asked
-    for.
+    """The inputs of a backend besides the cluster file: places on this machine, and flags.
 
     `overrides` are the values of `--set`, as typed; `directory` is where the user's own images/ are
     looked for. `remove`: hosts that the file no longer names leave; `force`: also those that cannot
-    be reached. `adopt`: what somebody else made by this name is ours from now on; `keep_disks`:
+    be reached. `adopt`: another user's cluster of this name becomes this user's; `keep_disks`:
     those of nodes outlive the cluster. `backend` is the name under which the cluster is recorded:
     one backend may make its clusters by another's functions.
     """
@@ -132,10 +131,10 @@ class HostStatus:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is wrong or will be: with what, what it breaks, what to do.
+    """A thing that is wrong or will be: its subject, its effect, and the remedy.
 
-    `step` makes it right; None where only a person, or another command, can. `then` are steps of
-    which it is known after that alone whether they hold.
+    `step` makes it right; None where only a person, or another command, can. `then` are steps that
+    can be asked only after that one.
     """
 
     subject: str
@@ -147,11 +146,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class LeashStatus:
-    """What ends a cluster by itself: after `idle` seconds without a job, at its `deadline` (Unix
-    seconds), or both.
+    """A leash: it ends a cluster after `idle` seconds without a job, and at its `deadline`.
 
-    Idle time counts from `since`, in Unix seconds, or from the end of the last job. `problem`: why
-    it does not hold.
+    `deadline` is in Unix seconds; either may be None. Idle time counts from `since`, in Unix
+    seconds, or from the end of the last job. `problem`: why it does not hold.
     """
 
     idle: float | None
@@ -202,7 +200,7 @@ class LogLine:
 
 @dataclass(frozen=True)
 class OthersCluster:
-    """A cluster that somebody else made, and the content of a file by which it is used as it is."""
+    """Another user's cluster, and the content of a file by which it is used as it is."""
 
     name: str
     namespace: str
@@ -213,9 +211,9 @@ class OthersCluster:
 
 @dataclass(frozen=True)
 class FoundCluster:
-    """A cluster of ours that an outside system has, whichever file it was made from.
+    """A cluster of this user that an outside system has, whichever file it was made from.
 
-    `flags` are those of cluster.* that mean it: "--set kuberay.namespace=team".
+    `flags` are the flags of cluster.* that select it: "--set kuberay.namespace=team".
     """
 
     name: str
@@ -226,11 +224,11 @@ class FoundCluster:
 
 @dataclass(frozen=True)
 class Discovered:
-    """What `discover` found.
+    """The answer of `discover`.
 
     By the names of the clusters that it was given: `locations` where they are, `problems` why they
-    cannot be asked. `others` are those that no given cluster is; `remarks` what could not be looked
-    into.
+    cannot be asked. `others` are the clusters that no given one is; `remarks` name places that
+    could not be searched.
     """
 
     locations: Mapping[str, str] = field(default_factory=dict)
@@ -275,12 +273,12 @@ _Of = Callable[[ClusterSpec, Tools], Found]
 
 
 class DownSteps(Protocol):
-    """The steps that remove the cluster and prove that nothing is left; the last forgets where it
-    was.
+    """Return the steps that remove the cluster and prove it; the last one forgets its record.
 
     They must work on a half-made cluster, and on one whose file was edited since: what is recorded
-    counts. With `purge`, of which only a backend that `leaves` something is asked, also what was
-    made for clusters in general; where others need it, its stage raises before anything is removed.
+    counts. With `purge`, which is given only to a backend that `leaves` something, the steps also
+    remove what was made for clusters in general; if others need it, the stage raises before
+    anything is removed.
     """
 
     def __call__(
@@ -289,7 +287,7 @@ class DownSteps(Protocol):
 
 
 class Verify(Protocol):
-    """Lets every host pull the image by its digest, which asks the registry, and run it."""
+    """Let every host pull the image by its digest, which asks the registry, and run it."""
 
     def __call__(
         self, spec: ClusterSpec, tools: Tools, /, *, report: Callable[[str], None]
@@ -297,9 +295,7 @@ class Verify(Protocol):
 
 
 class Logs(Protocol):
-    """What the nodes' own log files say, from their ends on; of one node, or host, if that is
-    named.
-    """
+    """Yield lines of the nodes' own log files, from their ends on; of one node or host if named."""
 
     def __call__(
         self, spec: ClusterSpec, tools: Tools, /, *, follow: bool, node: str = ""
@@ -307,8 +303,7 @@ class Logs(Protocol):
 
 
 class Shell(Protocol):
-    """The program, with its arguments, that is a shell on a node or host, or runs a command line
-    there.
+    """Return the program, with arguments, that is a shell on a node or host, or runs a command.
 
     Without a `terminal` none is made there.
     """
@@ -319,10 +314,9 @@ class Shell(Protocol):
 
 
 class Discover(Protocol):
-    """Finds clusters of ours where these are, for `cluster.list`; `states` are records without a
-    file.
+    """Find clusters at their places, for `cluster.list`; `states` are records without a file.
 
-    A backend that has regions also looks into this one, or into "all".
+    A backend that has regions also searches this region, or "all".
     """
 
     def __call__(
@@ -336,10 +330,45 @@ class Discover(Protocol):
     ) -> Discovered: ...
 
 
+def answers_nothing(spec: ClusterSpec, tools: Tools) -> list[Any]:
+    """Answer for a backend that has no documents, no findings or nothing that costs money."""
+    return []
+
+
+def finds_nothing(
+    clusters: Sequence[tuple[ClusterSpec, Tools]],
+    states: Sequence[Path],
+    environ: Mapping[str, str],
+    *,
+    region: str | None = None,
+) -> Discovered:
+    """Answer for a backend whose clusters are found by the records on this machine alone."""
+    return Discovered()
+
+
+def has_no_shell(
+    spec: ClusterSpec, tools: Tools, *, node: str, command: str, terminal: bool
+) -> list[str]:
+    """Raise RequestError: the nodes are neither machines nor containers."""
+    raise RequestError(
+        f"cluster {spec.name} ({tools.backend}) has no nodes on which a shell could be started",
+        hint="They are processes of this machine, or somebody else's: use a shell there, and "
+        "their ports as they are.",
+    )
+
+
+def runs_no_images(spec: ClusterSpec, tools: Tools, *, report: Callable[[str], None]) -> Verified:
+    """Raise RequestError: there is no image to pull and run."""
+    raise RequestError(
+        f"cluster {spec.name} ({tools.backend}) runs no images: there is nothing to verify",
+        hint="Its nodes are not containers that Trainyard made. Name a cluster whose backend is "
+        "compose or kuberay: trainyard image.verify --backend compose",
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Backend:
-    """A way to have a cluster: the functions of its module, None for what it leaves out (see
-    `answers`).
+    """A way to have a cluster: the functions of its module; each of the last six has a default.
 
     `up_steps` make the cluster match its file, `down_steps` remove it. Lists of steps are built
     without asking anybody but this machine: what can only be known later is a stage. `status` asks
@@ -356,12 +385,12 @@ class Backend:
     status: _Of[ClusterStatus]
     connect: _Of[Endpoint]
     logs: Logs
-    documents: _Of[list[dict[str, Any]]] | None = None
-    diagnose: _Of[list[Finding]] | None = None
-    billed: _Of[list[str]] | None = None
-    discover: Discover | None = None
-    shell: Shell | None = None
-    verify: Verify | None = None
+    documents: _Of[list[dict[str, Any]]] = answers_nothing
+    diagnose: _Of[list[Finding]] = answers_nothing
+    billed: _Of[list[str]] = answers_nothing
+    discover: Discover = finds_nothing
+    shell: Shell = has_no_shell
+    verify: Verify = runs_no_images
 
 
 def not_up(name: str) -> NotReadyError:
@@ -373,7 +402,7 @@ class UnknownNodeError(RequestError):
 
 
 def pick(known: Mapping[str, Found], node: str, *, cluster: str) -> Found:
-    """Return what a name means.
+    """Return the node of this name.
 
     Raises UnknownNodeError with the names that there are, NotReadyError if there are none.
     """
@@ -388,7 +417,7 @@ def pick(known: Mapping[str, Found], node: str, *, cluster: str) -> Found:
 
 
 def shell_words(command: str) -> list[str]:
-    """Return what runs a command line in a container of ours; without one, what asks for them."""
+    """Return the command that runs a command line in a container, or a shell without one."""
     if command:
         return ["bash", "-c", command]
     return ["bash"]

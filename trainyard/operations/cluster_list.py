@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 from trainyard import backends, paths
-from trainyard.backends import answers
 from trainyard.backends.contract import Discovered, FoundCluster
 from trainyard.backends.shared.record import made_from, recorded_backend
 from trainyard.errors import OutsideError, TrainyardError, in_a_line
@@ -191,9 +190,8 @@ def _discover(
             (cluster.spec, cluster.tools) for cluster in clusters if cluster.spec.backend == name
         ]
         without_file = [state for state, backend in recorded.items() if backend == name]
-        found[name] = answers.discover(
-            backends.named(name), ours, without_file, environ, region=region
-        )
+        backend = backends.named(name)
+        found[name] = backend.discover(ours, without_file, environ, region=region)
 
     return found
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from trainyard import lock, paths, steps
-from trainyard.backends import answers
 from trainyard.backends.contract import (
     ClusterStatus,
     Finding,
@@ -261,9 +260,8 @@ def plan_up(
 
 def documents(cluster: Cluster, *, recreate: bool = False) -> list[dict[str, Any]]:
     """Return what `up` would give to an outside system, without secrets."""
-    return answers.documents(
-        cluster.backend, cluster.spec, replace(cluster.tools, recreate=recreate)
-    )
+    tools = replace(cluster.tools, recreate=recreate)
+    return cluster.backend.documents(cluster.spec, tools)
 
 
 def down(
@@ -309,7 +307,7 @@ def diagnose(cluster: Cluster) -> list[Finding]:
     run, its file.
     """
     now = status(cluster)
-    below = answers.diagnose(cluster.backend, cluster.spec, cluster.tools)
+    below = cluster.backend.diagnose(cluster.spec, cluster.tools)
     if now.state == "absent":
         return [*below]
 
@@ -373,7 +371,7 @@ def logs(
 
 def verify(cluster: Cluster, *, report: Callable[[str], None]) -> Verified:
     """Let every host pull the image and run it. Raises RequestError where nodes run no images."""
-    return answers.verify(cluster.backend, cluster.spec, cluster.tools, report=report)
+    return cluster.backend.verify(cluster.spec, cluster.tools, report=report)
 
 
 def readable(lines: Iterable[LogLine], *, everything: bool) -> Iterator[LogLine]:
@@ -389,13 +387,8 @@ def shell(cluster: Cluster, *, node: str, command: str, terminal: bool) -> list[
     _refuse_other_file(cluster)
 
     def ask(name: str) -> list[str]:
-        return answers.shell(
-            cluster.backend,
-            cluster.spec,
-            cluster.tools,
-            node=name,
-            command=command,
-            terminal=terminal,
+        return cluster.backend.shell(
+            cluster.spec, cluster.tools, node=name, command=command, terminal=terminal
         )
 
     return _by_any_name(cluster, node, ask)
@@ -496,7 +489,7 @@ def _billed(cluster: Cluster) -> tuple[Problem, ...]:
     """Return what costs on as long as nobody removes it; nothing where nobody says."""
     backend, tools = as_made(cluster)
     with suppress(TrainyardError):
-        if names := answers.billed(backend, cluster.spec, tools):
+        if names := backend.billed(cluster.spec, tools):
             return (Problem(BILLED, f"{', '.join(names)}; to end it: trainyard cluster.down"),)
     return ()
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from trainyard.errors import OutsideError
@@ -16,10 +16,10 @@ from trainyard.seams.docker import containers
 from trainyard.seams.docker.containers import Container
 from trainyard.seams.registry.api import Manifest, RegistryApi
 from trainyard.seams.registry.errors import DamagedError, GoneError, LoginError, MissingError
+from trainyard.seams.threads import side_by_side
 
 State = Literal["up", "stopped", "down", "unreachable"]
 # Each tag is a question of its own; the registry of a team has hundreds.
-AT_ONCE = 8
 
 
 @dataclass(frozen=True)
@@ -104,19 +104,15 @@ def content_of(api: RegistryApi) -> Content:
     """Ask a registry for everything that it holds. Raises RegistryError."""
     blobs: dict[str, int] = {}
     repositories: list[Repository] = []
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        for name in api.repositories():
-            answers = list(
-                pool.map(lambda tag, name=name: _ask(api, name, tag), sorted(api.tags(name)))
-            )
-            parts = {digest: size for _, sizes in answers for digest, size in sizes.items()}
-            blobs |= parts
+    for name in api.repositories():
+        answers = side_by_side(partial(_ask, api, name), sorted(api.tags(name)))
+        parts = {digest: size for _, sizes in answers for digest, size in sizes.items()}
+        blobs |= parts
 
-            # A repository whose last tag was removed stays in the catalogue.
-            if answers:
-                repositories.append(
-                    Repository(name, tuple(tag for tag, _ in answers), sum(parts.values()))
-                )
+        # A repository whose last tag was removed stays in the catalogue.
+        if answers:
+            tags = tuple(tag for tag, _ in answers)
+            repositories.append(Repository(name, tags, sum(parts.values())))
 
     return Content(tuple(repositories), sum(blobs.values()))
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future, wait
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
 Result = TypeVar("Result")
+Subject = TypeVar("Subject")
 
 
 def within(seconds: float, call: Callable[[], Result]) -> Result:
@@ -16,6 +17,14 @@ def within(seconds: float, call: Callable[[], Result]) -> Result:
     if not wait([future], timeout=seconds).done:
         raise TimeoutError(f"not done within {seconds:g} s")
     return future.result()
+
+
+def side_by_side(
+    ask: Callable[[Subject], Result], subjects: Iterable[Subject], *, at_once: int = 8
+) -> list[Result]:
+    """Return the answers in the order of the subjects; the first question that fails raises."""
+    with ThreadPoolExecutor(at_once) as pool:
+        return list(pool.map(ask, subjects))
 
 
 def begin(call: Callable[[], Result]) -> Future[Result]:

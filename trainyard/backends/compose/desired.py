@@ -26,13 +26,15 @@ TOKEN_FILE = "/run/secrets/trainyard-token"  # noqa: S105
 
 
 def in_a_container(plan: NodePlan, spec: ClusterSpec) -> NodePlan:
-    """Return the plan with what only containers have."""
+    """Return the plan with the settings that only containers have."""
     section = spec.compose
     shm_size, object_store = ray_nodes.shared_memory(plan.memory, section.shm_size)
     mounts = {}
-
     for mount in section.mounts:
-        mounts[f"mount {mount.source} at {mount.target}{' (read only)' * mount.read_only}"] = "yes"
+        name = f"mount {mount.source} at {mount.target}"
+        if mount.read_only:
+            name += " (read only)"
+        mounts[name] = "yes"
 
     others = {
         "shared memory": format_size(shm_size),
@@ -40,7 +42,6 @@ def in_a_container(plan: NodePlan, spec: ClusterSpec) -> NodePlan:
         **mounts,
         **_unusual(section),
     }
-
     if plan.is_head:
         others["dashboard_port"] = str(section.dashboard_port or "any")
 
@@ -49,12 +50,14 @@ def in_a_container(plan: NodePlan, spec: ClusterSpec) -> NodePlan:
 
 def _unusual(section: ComposeSection) -> dict[str, str]:
     """Return the settings that are not their defaults: no node differs because a setting is new."""
-    written = {
-        "limits": "yes" if section.limits else "",
-        "hardened": "" if section.hardened else "no",
-        "logging": section.logging.model_dump_json() if section.logging else "",
-    }
-    return {name: value for name, value in written.items() if value}
+    settings = {}
+    if section.limits:
+        settings["limits"] = "yes"
+    if not section.hardened:
+        settings["hardened"] = "no"
+    if section.logging:
+        settings["logging"] = section.logging.model_dump_json()
+    return settings
 
 
 def document(
@@ -65,21 +68,25 @@ def document(
     logging: Mapping[str, Any],
     of_root: Collection[str],
 ) -> str:
-    """Render what Docker Compose gets; each node is labelled with its plan, by which it is compared
-    later.
+    """Render Docker Compose's document; each node is labelled with its plan, to compare later.
 
-    `logging` is what becomes of the nodes' output, if the file does not say; `of_root` are images
+    `logging` is the log driver of the nodes' output, if the file names none; `of_root` are images
     that run as root.
     """
-    hardened = spec.compose.hardened
+    security: list[str] = []
+    if spec.compose.hardened:
+        security += HARDENED
+    if spec.compose.logging:
+        logging = spec.compose.logging.model_dump()
+
     values = {
         "project": naming.project(spec.name),
         "outputs": naming.outputs(spec.name),
         "labels": naming.common(spec.name, owner),
         "secrets": _secrets(spec),
         "volumes": _volumes(spec),
-        "logging": spec.compose.logging.model_dump() if spec.compose.logging else logging,
-        "security": list(HARDENED) if hardened else [],
+        "logging": logging,
+        "security": security,
         "nodes": [_node(spec, plan, owner, of_root) for plan in plans],
     }
     template = (paths.shipped("compose") / "cluster.yaml.j2").read_text(encoding="utf-8")
@@ -87,9 +94,7 @@ def document(
 
 
 def ray_start(plan: NodePlan) -> list[str]:
-    """Return the command of a node's container; the head answers in the cluster's own network
-    only.
-    """
+    """Return the command of a node's container; only the cluster's own network reaches the head."""
     dashboard = ("0.0.0.0", DASHBOARD_PORT)  # noqa: S104
     arguments = ray_nodes.start_arguments(plan, head="head", gcs_port=GCS_PORT, dashboard=dashboard)
     return [
@@ -107,21 +112,31 @@ def _node(
 ) -> dict[str, Any]:
     # An image may ask for every GPU (NVIDIA_VISIBLE_DEVICES=all in its ENV), and a host may grant
     # it by default.
-    if plan.gpu_ids:
-        hidden = {}
-    else:
+    hidden = {}
+    if not plan.gpu_ids:
         hidden = {"NVIDIA_VISIBLE_DEVICES": "void"}
 
+    # Users other than root have no capabilities, and cannot gain them; root needs Docker's own to
+    # read others' files.
+    dropped = []
+    if spec.compose.hardened and plan.others["image"] not in of_root:
+        dropped = ["ALL"]
+
+    # The head's name must be known before a worker looks it up, and no worker may be older than
+    # its head.
+    after = ["head"]
+    ports = []
+    if plan.is_head:
+        after = []
+        ports = _published(spec)
+
+    shm_size, _ = ray_nodes.shared_memory(plan.memory, spec.compose.shm_size)
     made_from = {naming.NODE: plan.name, naming.PLAN: json.dumps(plan.recorded(), sort_keys=True)}
     return {
         "name": plan.name,
         "container": naming.container(spec.name, plan.name),
         "image": plan.others["image"],
-        # What is not root has no capabilities, and cannot gain them; root needs Docker's own to
-        # read what others wrote.
-        "cap_drop": ["ALL"]
-        if spec.compose.hardened and plan.others["image"] not in of_root
-        else [],
+        "cap_drop": dropped,
         "command": ray_start(plan),
         "environment": {
             **hidden,
@@ -129,20 +144,16 @@ def _node(
             **ray_nodes.variables(plan, token_file=TOKEN_FILE),
         },
         "labels": {**naming.common(spec.name, owner), **made_from},
-        # Its name must be known before anybody looks it up, and no worker may be older than its
-        # head.
-        "after": [] if plan.is_head else ["head"],
-        "ports": _published(spec) if plan.is_head else [],
-        "shm_size": ray_nodes.shared_memory(plan.memory, spec.compose.shm_size)[0],
+        "after": after,
+        "ports": ports,
+        "shm_size": shm_size,
         "deploy": _deploy(spec, plan),
         "health": _health(plan),
     }
 
 
 def _published(spec: ClusterSpec) -> list[str]:
-    """Return the ports of the head that its host reaches, on loopback: the dashboard's and Ray
-    Client's.
-    """
+    """Return the head's ports on the host's loopback: the dashboard's and Ray Client's."""
     dashboard = f"127.0.0.1:{spec.compose.dashboard_port or ''}:{DASHBOARD_PORT}"
     return [dashboard, f"127.0.0.1::{ray_nodes.client_port(spec.head)}"]
 
@@ -154,12 +165,14 @@ def _deploy(spec: ClusterSpec, plan: NodePlan) -> dict[str, Any]:
         resources["reservations"] = {"devices": [request]}
     if spec.compose.limits:
         resources["limits"] = _limits(spec, plan)
-    return {"resources": resources} if resources else {}
+    if resources:
+        return {"resources": resources}
+    return {}
 
 
 def _limits(spec: ClusterSpec, plan: NodePlan) -> dict[str, str]:
     shm_size, _ = ray_nodes.shared_memory(plan.memory, spec.compose.shm_size)
-    # What lies in /dev/shm counts as memory of its container.
+    # /dev/shm counts as memory of its container.
     limits = {"memory": f"{plan.memory + shm_size}b"}
     # A head without CPUs for tasks runs Ray itself all the same.
     if plan.cpus:
@@ -168,13 +181,12 @@ def _limits(spec: ClusterSpec, plan: NodePlan) -> dict[str, str]:
 
 
 def _health(plan: NodePlan) -> list[str]:
-    """Return the check of a node: bash alone, since starting a Python every 10 s costs more than an
-    idle node.
-    """
+    """Return a node's check, in bash: a Python every 10 s would cost more than an idle node."""
+    port = AGENT_PORT
+    path = "/api/local_raylet_healthz"
     if plan.is_head:
-        port, path = (DASHBOARD_PORT, "/api/gcs_healthz")
-    else:
-        port, path = (AGENT_PORT, "/api/local_raylet_healthz")
+        port = DASHBOARD_PORT
+        path = "/api/gcs_healthz"
     ask = (
         f"exec 3<>/dev/tcp/127.0.0.1/{port} && printf 'GET {path} HTTP/1.0\\r\\n\\r\\n' >&3 && "
         "grep -q success <&3"
@@ -185,7 +197,7 @@ def _health(plan: NodePlan) -> list[str]:
 def _secrets(spec: ClusterSpec) -> dict[str, Any]:
     if spec.auth == "none":
         return {"mounted": [], "sources": {}}
-    # Whoever the image's user is must read it; in the container there is nobody to hide it from.
+    # The image's user, whichever it is, must read it; the container has no other user.
     mounted = {"source": "token", "target": TOKEN_FILE, "mode": "0444"}
     return {"mounted": [mounted], "sources": {"token": {"environment": TOKEN_VARIABLE}}}
 

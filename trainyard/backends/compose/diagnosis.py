@@ -1,4 +1,4 @@
-"""Why nodes do not start, and why Docker refuses: in words that say what to do."""
+"""Why nodes do not start, and why Docker refuses, with what to do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RESTARTS = 3
 TAIL_LINES = 12
 _ANOTHER_NAME = "your cluster another name (`name:` in its file)"
 
-# What Docker (moby, runc) says when a container cannot be made or started.
+# Docker's texts (moby, runc) when a container cannot be made or started.
 RULES = (
     Rule(
         r"bind source path does not exist: ?(?P<path>.*)",
@@ -49,16 +49,14 @@ RULES = (
         r'container name "/(?P<container>[^"]+)" is already in use',
         "a container that this cluster did not make has the name of a node: {container}",
         hint="See what it is: docker inspect {container}. Rename or remove it (docker rename, "
-        "docker rm), or give "
-        f"{_ANOTHER_NAME}.",
+        f"docker rm), or give {_ANOTHER_NAME}.",
         error=RequestError,
     ),
     Rule(
         r"network (?P<network>\S+) was found but has incorrect label",
         "a network that this cluster did not make has the name of its own: {network}",
-        hint="See what it is: docker network inspect {network}. Remove it (docker network rm), "
-        "or give "
-        f"{_ANOTHER_NAME}.",
+        hint="See what it is: docker network inspect {network}. Remove it (docker network rm), or "
+        f"give {_ANOTHER_NAME}.",
         error=RequestError,
     ),
     Rule(
@@ -73,9 +71,7 @@ RULES = (
 def explained(
     *, image: str, program: str = "ray", error: type[TrainyardError] | None = None
 ) -> Iterator[None]:
-    """Raise what Docker refuses with its cause, if a rule knows it; as this kind of `error`, or as
-    the rule's.
-    """
+    """Raise Docker's errors with their cause, if a rule knows it; as `error`, or as the rule's."""
     try:
         yield
     except OutsideError as refusal:
@@ -88,9 +84,8 @@ def explained(
 def end_reason(engine: Engine, name: str, container: Container) -> OutsideError:
     """Return why a node ended by itself."""
     # Docker's own log has what `ray start` printed; why it could not is in the last lines of that.
-    lines = [
-        line for line in docker_containers.tail(engine, container.name, lines=60) if line.strip()
-    ]
+    log = docker_containers.tail(engine, container.name, lines=60)
+    lines = [line for line in log if line.strip()]
     return OutsideError(
         ended(name, lines[-TAIL_LINES:], code=container.exit_code),
         where=f"container {container.name}",
@@ -99,16 +94,14 @@ def end_reason(engine: Engine, name: str, container: Container) -> OutsideError:
 
 
 def runs(container: Container) -> bool:
-    """Say whether Docker keeps it running: between two tries it may be ended, and is still one that
-    should run.
-    """
-    return container.state == "running" or (
-        container.state == "restarting" and container.restarts < RESTARTS
-    )
+    """Say whether Docker keeps it running: between two tries a container may be ended."""
+    if container.state == "restarting":
+        return container.restarts < RESTARTS
+    return container.state == "running"
 
 
 def describe(container: Container) -> str:
-    """Return what Docker says about a container that does not simply run."""
+    """Return Docker's state of a container that does not simply run."""
     if container.state in ("exited", "restarting"):
         return f"{container.state}, exit code {container.exit_code}"
     if container.state != "running":

@@ -1,6 +1,4 @@
-"""The image of a cluster: which one exactly, how it comes to the Docker host, and whether it runs
-there.
-"""
+"""The image of a cluster: which one, how the Docker host gets it, and whether it runs there."""
 
 from __future__ import annotations
 
@@ -35,19 +33,17 @@ Report = Callable[[str], None]
 
 
 def pull_step(engine: Engine, image: PinnedImage) -> Step:
-    """Return the step after which the Docker host has the image; it is pulled in the background,
-    and says how far.
-    """
+    """Return the step that pulls the image in the background, and says how far it is."""
     begun: list[Future[None]] = []
     details = deque(["it is not there"], maxlen=1)
 
     def pull() -> None:
-        # A connection of its own: the step goes on asking through the other one.
+        # Over a second connection: the step keeps asking through the other one.
         with docker_engine.connect(engine.environ, engine.address) as own:
             _pull(own, image, details.append)
 
     def done() -> Answer:
-        # Asked before the engine is: what it has by then is what the pull left.
+        # Read before the engine is asked: the engine then shows the result of an ended pull.
         ended = [pulling.result() for pulling in begun if pulling.done()]
         if docker_images.inspect(engine, image.reference):
             return YES
@@ -95,9 +91,7 @@ def _verified(engine: Engine, image: PinnedImage, report: Report) -> HostResult:
 
 
 def pull_and_run(engine: Engine, image: PinnedImage, report: Report) -> str:
-    """Return what the image answers: its Ray version. Raises what keeps it from being pulled or
-    run.
-    """
+    """Return the image's answer, its Ray version. Raises why it cannot be pulled or run."""
     if image.digest is None and not image.remark:
         raise PrerequisiteError(
             f"no registry holds image {image.name}: there is nothing to pull",

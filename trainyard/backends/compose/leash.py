@@ -1,6 +1,4 @@
-"""The leash of a cluster of containers: one more container, which may tell the engine to remove
-them and itself.
-"""
+"""The leash of a cluster of containers: one more container, which may remove them and itself."""
 
 from __future__ import annotations
 
@@ -24,26 +22,24 @@ _TIME = TypeAdapter(datetime)
 
 
 def observe(engine: Engine, cluster: str) -> LeashStatus | None:
-    """Return what the container was made for, and why it does not run, if it does not."""
+    """Return the leash that the container was made for, and why it does not run, if so."""
     container = docker_containers.container(engine, naming.container(cluster, "leash"))
     if container is None or naming.LEASH not in container.labels:
         return None
     written = json.loads(container.labels[naming.LEASH])
     log = docker_containers.tail(engine, container.id)
-    holds = container.state == "running" and any(line.endswith(HOLDS) for line in log)
-    last = [line for line in log if line.strip()][-1:]
-    state = diagnosis.describe(container) or "starting"
-    if holds:
-        problem = ""
-    else:
-        problem = ": ".join([f"container {container.name}: {state}", *last])
+    problem = ""
+    if container.state != "running" or not any(line.endswith(HOLDS) for line in log):
+        state = diagnosis.describe(container) or "starting"
+        last_line = [line for line in log if line.strip()][-1:]
+        problem = ": ".join([f"container {container.name}: {state}", *last_line])
     return LeashStatus(written["idle"], written["deadline"], moment(container.started), problem)
 
 
 def start(
     engine: Engine, cluster: str, leash: LeashStatus, *, image: str, owner: str, token: str | None
 ) -> None:
-    """Start the container, in the place of one that is there.
+    """Start the container, in place of an existing one.
 
     Its root may use the engine's socket, and so the whole host: nothing of the cluster runs in it,
     and it listens nowhere.
@@ -59,20 +55,26 @@ def start(
         "me": name,
     }
 
+    token_file = None
+    if token:
+        token_file = TOKEN_FILE
     given = settings(
         leash,
         dashboard=f"http://head:{DASHBOARD_PORT}",
-        token_file=TOKEN_FILE if token else None,
+        token_file=token_file,
         docker=target,
     )
 
+    # On another host its engine is asked where `docker` has its socket unless told otherwise.
+    socket = SOCKET
+    if engine.is_here:
+        socket = engine.address.removeprefix("unix://")
     new = docker_containers.NewContainer(
         image=image,
         entrypoint=source(),
         command=[given],
         labels={**labels, naming.LEASH: settings(leash)},
-        # On another host its engine is asked where `docker` has its socket unless told otherwise.
-        volumes={engine.address.removeprefix("unix://") if engine.is_here else SOCKET: SOCKET},
+        volumes={socket: SOCKET},
         network=naming.project(cluster),
         user="0:0",
     )
@@ -80,7 +82,6 @@ def start(
     docker_containers.create(engine, name, new)
     if token:
         docker_containers.put_files(engine, name, {TOKEN_FILE: token.encode()})
-
     docker_containers.start(engine, name)
 
 
@@ -89,7 +90,7 @@ def remove(engine: Engine, cluster: str) -> None:
 
 
 def moment(written: str) -> float | None:
-    """Return a time of the engine's in Unix seconds."""
+    """Return a time of the engine in Unix seconds."""
     if written:
         return _TIME.validate_python(written).timestamp()
     return None

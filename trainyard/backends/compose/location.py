@@ -1,4 +1,4 @@
-"""Which Docker host a cluster is on, whose it is there, and the connection to it."""
+"""The Docker host of a cluster, the cluster's owner there, and the connection to it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ from trainyard.spec.cluster import ClusterSpec
 
 
 def write(spec: ClusterSpec, tools: Tools, engine: Engine) -> None:
-    """Write down where a cluster is, so that it is found although its file, $DOCKER_HOST or our
-    host name changed.
-    """
+    """Record a cluster's place: its file, $DOCKER_HOST or the host name may change."""
     record = {"name": spec.name, "docker": engine.address, "owner": owner(tools)}
     write_cluster(tools.state, tools.backend, record)
 
@@ -30,9 +28,9 @@ def read(tools: Tools) -> dict[str, str] | None:
 
 
 def owner(tools: Tools) -> str:
-    """Return who we are to others on the Docker host: as it was on `up`.
+    """Return this user's name as an owner on the Docker host: as recorded on `up`.
 
-    $TRAINYARD_OWNER, else our host and where we keep clusters there.
+    Else $TRAINYARD_OWNER, else this host and where clusters are kept here.
     """
     record = read(tools)
     if record:
@@ -43,25 +41,25 @@ def owner(tools: Tools) -> str:
 def connect(spec: ClusterSpec, tools: Tools) -> Engine:
     """Connect to the engine that has the cluster, or is to have it.
 
-    Raises PrerequisiteError if it does not answer, RequestError if somebody else has a cluster of
+    Raises PrerequisiteError if it does not answer, RequestError if another user has a cluster of
     this name there.
     """
     record = read(tools)
-    engine = docker_engine.connect(
-        tools.environ, address=record["docker"] if record else _desired_address(spec, tools)
-    )
+    if record:
+        address = record["docker"]
+    else:
+        address = _desired_address(spec, tools)
+
+    engine = docker_engine.connect(tools.environ, address=address)
     label = naming.of_cluster(spec.name)
-    for listed in (
-        docker_containers.labelled,
-        docker_containers.networks,
-        docker_containers.volumes,
-    ):
-        _refuse_foreign(spec, tools, listed(engine, label))
+    _refuse_foreign(spec, tools, docker_containers.labelled(engine, label))
+    _refuse_foreign(spec, tools, docker_containers.networks(engine, label))
+    _refuse_foreign(spec, tools, docker_containers.volumes(engine, label))
     return engine
 
 
 def refuse_other_host(spec: ClusterSpec, tools: Tools) -> None:
-    """Raise RequestError if the cluster is on another Docker host than the file now asks for."""
+    """Raise RequestError if the cluster is on another Docker host than its file asks for."""
     record = read(tools)
     desired = _desired_address(spec, tools)
     if record and record["docker"] != desired:
@@ -74,50 +72,50 @@ def refuse_other_host(spec: ClusterSpec, tools: Tools) -> None:
 
 
 def refuse_taken_volume(spec: ClusterSpec, tools: Tools, engine: Engine) -> None:
-    """Raise RequestError if a volume of others has the name of ours: Docker would take it.
+    """Raise RequestError for another user's volume of the same name: Docker would take it.
 
-    A container or a network of others with a name of ours Docker refuses itself.
+    Docker itself rejects a container or a network of the same name.
     """
-    taken = [
-        each for each in docker_containers.volumes(engine) if each.name == naming.outputs(spec.name)
-    ]
+    name = naming.outputs(spec.name)
+    taken = [volume for volume in docker_containers.volumes(engine) if volume.name == name]
     _refuse_foreign(spec, tools, taken)
 
 
 def _refuse_foreign(
     spec: ClusterSpec, tools: Tools, everything: Iterable[Container | Labelled]
 ) -> None:
-    """Raise RequestError for what is not of our cluster: nothing of others is taken over or
-    removed.
-    """
+    """Raise RequestError for a thing of another cluster: none is taken over or removed."""
     we = owner(tools)
     for thing in everything:
-        cluster, maker = (thing.labels.get(label) for label in (naming.CLUSTER, naming.OWNER))
-        if (cluster, maker) != (spec.name, we):
-            of_cluster = f", of the cluster {cluster}" if cluster else ""
+        cluster = thing.labels.get(naming.CLUSTER)
+        maker = thing.labels.get(naming.OWNER)
+        if cluster != spec.name or maker != we:
+            of_cluster = ""
+            if cluster:
+                of_cluster = f", of the cluster {cluster}"
             raise RequestError(
                 f"{thing.name} is on this Docker host{of_cluster}, and it was made by "
-                f"{maker or 'somebody unknown'}",
+                f"{maker or 'an unknown user'}",
                 where=f"cluster {spec.name}; you are {we}",
                 hint="Give your cluster another name (`name:` in its file).",
             )
 
 
 def _desired_address(spec: ClusterSpec, tools: Tools) -> str:
-    """Return the address of the engine that the file asks for, or that `docker` talks to here.
+    """Return the address of the engine that the file asks for, or that `docker` uses here.
 
     Raises RequestError for one that only Docker can be reached at: the dashboard is on that host's
     loopback.
     """
     address = spec.compose.docker or docker_engine.found_address(tools.environ)
-    if not address.startswith(("unix://", "ssh://")):
-        raise RequestError(
-            "backend 'compose' needs a Docker host here or over SSH, and `docker` talks to "
-            f"{address}",
-            where="$DOCKER_HOST"
-            if tools.environ.get("DOCKER_HOST")
-            else "Docker's current context",
-            hint="Write `compose: {docker: ssh://user@host}`; Docker over plain TCP lets "
-            "everybody in.",
-        )
-    return address
+    if address.startswith(("unix://", "ssh://")):
+        return address
+
+    source = "Docker's current context"
+    if tools.environ.get("DOCKER_HOST"):
+        source = "$DOCKER_HOST"
+    raise RequestError(
+        f"backend 'compose' needs a Docker host here or over SSH, and `docker` talks to {address}",
+        where=source,
+        hint="Write `compose: {docker: ssh://user@host}`; Docker over plain TCP lets everybody in.",
+    )

@@ -1,10 +1,9 @@
-"""A Docker host, as it holds the nodes of a cluster: what it has for them, and how they are."""
+"""A Docker host that holds the nodes of a cluster: its resources, and the nodes' states."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -26,20 +25,19 @@ from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker.containers import Container
 from trainyard.seams.docker.engine import Engine
 from trainyard.seams.ssh import connection, forward
+from trainyard.seams.threads import side_by_side
 
 LOOPBACK = "127.0.0.1"
-# The name under which a container's own output is shown, beside the names of Ray's files.
+# The name of a container's output, next to the names of Ray's files.
 CONTAINER = "container"
-# How many nodes are stopped at once: a raylet takes seconds to leave.
-MOST_STOPPED = 8
 
 
 @dataclass(frozen=True)
 class DockerHost(Machine):
-    """A Docker host: a node is a container. `images` are those of groups that run another one than
-    the head's `image`.
+    """A Docker host: a node is a container.
 
-    Without an `image`, nodes should run what the nodes of their group run.
+    `images` are those of groups that run another one than the head's `image`. Without an `image`,
+    nodes should run what the nodes of their group run.
     """
 
     engine: Engine
@@ -61,11 +59,10 @@ class DockerHost(Machine):
         """Return the plan of every node, without image and token."""
         facts = self.engine.info()
         section = self.spec.compose
+        gpu_ids: tuple[str, ...] = ()
         # nvidia-smi may take seconds: it is asked only where GPUs matter.
         if any(node.gpus for node in self.spec.nodes()):
             gpu_ids = nvidia.gpu_ids(self.engine)
-        else:
-            gpu_ids = ()
 
         # Ray's own share of a machine's memory is 70 %.
         room = Room(int(facts["NCPU"]), int(facts["MemTotal"]) * 7 // 10, gpu_ids)
@@ -78,18 +75,19 @@ class DockerHost(Machine):
 
     @property
     def plans(self) -> tuple[NodePlan, ...]:
-        """Return the plan of every node; with the cluster's token, which may be made meanwhile."""
+        """Return the plan of every node, with the cluster's token, which may be made meanwhile."""
         token = "none"  # noqa: S105
         if self.token and self.spec.auth == "token":
             token = fingerprint(self.token)
         image_of = self._image_of()
-        return tuple(
-            replace(plan, others={**plan.others, "image": image_of(plan.group), "token": token})
-            for plan in self.base_plans
-        )
+        plans = []
+        for plan in self.base_plans:
+            others = {**plan.others, "image": image_of(plan.group), "token": token}
+            plans.append(replace(plan, others=others))
+        return tuple(plans)
 
     def _image_of(self) -> Callable[[str], str]:
-        """Return what says which image the nodes of a group should run."""
+        """Return the function from a group to the image that its nodes should run."""
         image = self.image
         if image is not None:
             return lambda group: self.images.get(group, image).reference
@@ -109,38 +107,32 @@ class DockerHost(Machine):
         return dict(sorted(named.items(), key=lambda item: (item[0] != "head", item[0])))
 
     def nodes(self) -> dict[str, ObservedNode]:
-        """Return what each container says."""
         return {name: _observed(container) for name, container in self.containers().items()}
 
     def address(self) -> str | None:
-        """Return where the dashboard answers: on loopback, here or through a tunnel that ends with
-        this process.
-        """
+        """Return the dashboard's address, on loopback or through a tunnel of this process."""
         port = self._published(desired.DASHBOARD_PORT)
         if port is None:
             return None
         return f"http://{LOOPBACK}:{port}"
 
     def ray_address(self) -> str:
-        """Return where Ray Client answers: on loopback, here or through a tunnel that ends with
-        this process.
-        """
+        """Return Ray Client's address, on loopback or through a tunnel of this process."""
         if self.address() is None:
             raise contract.not_up(self.spec.name)
         port = self._published(ray_nodes.client_port(self.spec.head))
         if port is None:
             what = f"the head of cluster {self.spec.name} publishes no port for Ray Client"
-            hint = "An older Trainyard made it: trainyard cluster.up --recreate"
+            hint = "It was made with another one: trainyard cluster.up --recreate"
             raise NotReadyError(what, hint=hint)
         return f"ray://{LOOPBACK}:{port}"
 
     def _published(self, inside: int) -> int | None:
-        """Return the port of this machine that ends at one of the head, None if no head runs."""
+        """Return the port of this machine that leads to one of the head, None if no head runs."""
         head = self.containers().get("head")
-        if head:
-            ports = [port.outside for port in head.ports if port.inside == inside]
-        else:
-            ports = []
+        if head is None:
+            return None
+        ports = [port.outside for port in head.ports if port.inside == inside]
         if not ports:
             return None
         ssh = self.engine.ssh
@@ -149,21 +141,20 @@ class DockerHost(Machine):
         return forward.local_port(connection.connect(ssh, self.engine.environ), ports[0])
 
     def log_files(self, node: str) -> Iterator[LogFile]:
-        """Yield what Docker kept of each container, then Ray's own files."""
+        """Yield Docker's log of each container, then Ray's files."""
         for name, container in self.containers().items():
             if node not in ("", name):
                 continue
             lines = docker_containers.tail(self.engine, container.id, lines=TAIL_LINES)
             yield LogFile(container.id, name, CONTAINER, list(lines))
         address = self.address()
-        # The containers' own output says why Ray does not answer.
-        with suppress(OutsideError):
-            yield from ray_files(address, self.token, node) if address else ()
+        if address:
+            # The containers' own output says why Ray does not answer.
+            with suppress(OutsideError):
+                yield from ray_files(address, self.token, node)
 
     def start(self, missing: Sequence[str]) -> None:
-        """Make every missing container, let everybody in them write to the outputs, then start
-        them.
-        """
+        """Make every missing container, open the outputs to all users in them, and start them."""
         cli.require(self.engine, "compose", hint=cli.COMPOSE)
         location.write(self.spec, self.tools, self.engine)
         self.make_token()
@@ -178,16 +169,18 @@ class DockerHost(Machine):
             of_root=self._of_root(),
         )
 
+        secrets = {}
         if token and spec.auth == "token":
             secrets = {desired.TOKEN_VARIABLE: token}
-        else:
-            secrets = {}
 
         compose = partial(
             cli.compose, self.engine, naming.project(spec.name), document, secrets=secrets
         )
 
-        with diagnosis.explained(image=self.image.name if self.image else ""):
+        image = ""
+        if self.image:
+            image = self.image.name
+        with diagnosis.explained(image=image):
             compose("create")
             # The new volume belongs to root: it is opened before its first head runs, so that no
             # running one lacks it.
@@ -207,25 +200,25 @@ class DockerHost(Machine):
         return frozenset(found)
 
     def remove(self, names: Iterable[str]) -> None:
-        """End these nodes; what is to leave a head that stays is stopped first, so that Ray learns
-        of it at once.
-        """
+        """End these nodes; if the head stays, they stop first, so that Ray learns it at once."""
         containers = {name: naming.container(self.spec.name, name) for name in names}
         if "head" not in containers:
-            with ThreadPoolExecutor(MOST_STOPPED) as threads:
-                list(threads.map(partial(docker_containers.stop, self.engine), containers.values()))
+            # A raylet takes seconds to leave.
+            side_by_side(partial(docker_containers.stop, self.engine), containers.values())
         for container in containers.values():
             docker_containers.remove(self.engine, container)
 
     @property
     def leash(self) -> Leash:
-        """Return the leash, which is a container beside the nodes."""
+        """Return the leash, a container next to the nodes."""
         engine = self.engine
         name = self.spec.name
 
         def start(status: LeashStatus) -> None:
             owner = location.owner(self.tools)
-            token = self.token if self.spec.auth == "token" else None
+            token = None
+            if self.spec.auth == "token":
+                token = self.token
             leash.start(
                 engine,
                 name,

@@ -1,15 +1,13 @@
-"""How everything of a cluster is called and labelled on its Docker host: that is how it is found
-again.
-"""
+"""Names and labels of a cluster's objects on its Docker host, by which they are found again."""
 
 from __future__ import annotations
 
 CLUSTER = "io.trainyard.cluster"
 OWNER = "io.trainyard.owner"
 NODE = "io.trainyard.node"
-# What a node was made from, as JSON.
+# The plan that a node was made from, as JSON.
 PLAN = "io.trainyard.made-from"
-# On the container that ends the cluster: when, as JSON.
+# The leash's settings as JSON, on the leash's container.
 LEASH = "io.trainyard.leash"
 
 

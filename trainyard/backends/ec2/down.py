@@ -14,10 +14,10 @@ from trainyard.backends.ec2 import disks, naming, objects, snapshot
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2.location import Location
 from trainyard.backends.ec2.snapshot import Instance
+from trainyard.backends.shared import removal
 from trainyard.errors import LeftoverError, Problem, TrainyardError
 from trainyard.seams.aws import AwsError
-from trainyard.steps import YES, Answer, Step, no, nothing
-from trainyard.wording import counted, named
+from trainyard.steps import Answer, Step, nothing
 
 # An instance shuts down, and the network lets go of it, within a minute or two.
 GONE_SECONDS = 600.0
@@ -214,22 +214,11 @@ def _once_free(remove: Callable[[], object]) -> None:
 
 
 def _removal(kind: Kind) -> Step:
-    def none() -> Answer:
-        left = kind.listed()
-        if left:
-            return no(f"still there: {named(left)}")
-        return YES
-
-    def remove() -> None:
-        kind.remove(kind.listed())
-
-    present = kind.listed()
-    if present:
-        title = f"Remove {counted(len(present), kind.noun)}: {named(present)}"
-    else:
-        title = f"Leave no {kind.noun}"
-
-    id = f"remove-{kind.noun.replace(' ', '-')}"
-    return Step(
-        id, title, none, remove, deadline=GONE_SECONDS, every=1.0, disruptive=kind.ends_nodes
+    return removal.step(
+        kind.noun,
+        kind.listed,
+        kind.remove,
+        deadline=GONE_SECONDS,
+        every=1.0,
+        disruptive=kind.ends_nodes,
     )

@@ -5,7 +5,6 @@ name, or in all.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from trainyard.backends.contract import Discovered, FoundCluster, Tools
@@ -16,6 +15,7 @@ from trainyard.backends.ec2.snapshot import Instance
 from trainyard.backends.shared.record import read_json
 from trainyard.errors import TrainyardError, in_a_line
 from trainyard.seams.aws import Aws
+from trainyard.seams.threads import side_by_side
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.wording import counted, named
 
@@ -58,11 +58,11 @@ def discover(
         accounts |= dict.fromkeys(everywhere)
 
     profiles = {profile: Aws(environ, region=HOME, profile=profile) for profile, _ in accounts}
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        asked = pool.map(lambda account: _ask(profiles[account[0]], account[1]), accounts)
-        answers = list(zip(accounts, asked, strict=True))
+    answers = side_by_side(
+        lambda account: _ask(profiles[account[0]], account[1]), accounts, at_once=AT_ONCE
+    )
 
-    for account, answer in answers:
+    for account, answer in zip(accounts, answers, strict=True):
         if isinstance(answer, TrainyardError):
             there = [name for name, place in places.items() if place == account]
             problems |= dict.fromkeys(there, in_a_line(answer))

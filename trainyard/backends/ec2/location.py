@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 from trainyard.backends.contract import Tools
 from trainyard.backends.ec2 import naming
 from trainyard.backends.shared import owner as owners
+from trainyard.backends.shared import record as records
 from trainyard.backends.shared.record import read_cluster, write_cluster, write_private
 from trainyard.errors import RequestError
 from trainyard.seams.aws import Aws
@@ -67,9 +67,7 @@ class Location:
 
     @property
     def token(self) -> str | None:
-        if self.token_file.exists():
-            return self.token_file.read_text().strip()
-        return None
+        return records.read_token(self.token_file)
 
     @property
     def log(self) -> Path:
@@ -124,8 +122,7 @@ def write_mounted(location: Location, environment: str) -> None:
     """Write what every node gets; a token is made once."""
     location.mounted.mkdir(parents=True, exist_ok=True, mode=0o700)
     location.mounted.chmod(0o700)
-    if location.token is None:
-        write_private(location.token_file, secrets.token_hex(32))
+    records.make_token(location.token_file)
     write_private(location.mounted / "environment", environment)
 
 

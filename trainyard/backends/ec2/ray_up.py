@@ -20,7 +20,7 @@ from trainyard.backends.ec2.desired import Site
 from trainyard.backends.ec2.location import Location
 from trainyard.backends.ec2.snapshot import Instance
 from trainyard.backends.shared import leash as leashes
-from trainyard.backends.shared import replace_head
+from trainyard.backends.shared import refusal
 from trainyard.backends.shared.record import write_private
 from trainyard.errors import OutsideError, RequestError, TrainyardError
 from trainyard.seams.ray_autoscaler import RayUp
@@ -209,7 +209,7 @@ def _replacing(launch: Launch, head: Instance) -> Step:
         where=_differences(launch, head),
         hint="If that is meant: trainyard cluster.up --recreate",
     )
-    return replace_head.step(error, title="Replace the head that runs")
+    return refusal.of_head(error, title="Replace the head that runs")
 
 
 def _cost(spec: ClusterSpec, location: Location) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import pods
+from trainyard.backends.kuberay.location import Location
 from trainyard.backends.shared.record import TOKEN_KEY, secret_token
 from trainyard.errors import NotReadyError, PrerequisiteError, RequestError
 from trainyard.seams.kube import api, config, forward
@@ -29,7 +30,7 @@ class Service:
 
     @property
     def location(self) -> str:
-        return f"namespace {self.namespace} of context {self.kube.context}"
+        return str(Location(self.kube, self.namespace, self.name))
 
     @property
     def tunnel(self) -> str:

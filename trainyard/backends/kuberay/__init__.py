@@ -34,52 +34,49 @@ from trainyard.backends.kuberay import (
 )
 from trainyard.backends.kuberay import status as statuses
 from trainyard.backends.kuberay.dashboard import Dashboard
-from trainyard.backends.kuberay.desired import Desired, read
+from trainyard.backends.kuberay.desired import Desired
+from trainyard.backends.kuberay.desired import read as read_desired
 from trainyard.backends.kuberay.listing import discover
 from trainyard.backends.kuberay.snapshot import node_pods
 from trainyard.backends.kuberay.verify import verify as verify_hosts
 from trainyard.backends.shared import leash as leashes
 from trainyard.backends.shared import owner as owners
-from trainyard.backends.shared import replace_head
+from trainyard.backends.shared import refusal
 from trainyard.endpoint import Endpoint
 from trainyard.images import resolve
 from trainyard.seams.kube.types import Object
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection
 from trainyard.spec.secrets import hidden
-from trainyard.steps import Answer, Stage, Step
+from trainyard.steps import Answer, Stage, Step, no
 
 Section = KuberaySection | None
 
 
 def up_steps(spec: ClusterSpec, tools: Tools, section: Section = None) -> list[Stage]:
-    """Return the steps that make the cluster match its file; which those are, Kubernetes and the
-    registry say.
-    """
+    """Return the stage that asks Kubernetes and the registry which steps are needed."""
     at = section or spec.kuberay
-    return [
-        Stage(
-            "kubernetes", "Ask Kubernetes and the registry", lambda: _steps(read(spec, tools, at))
-        )
-    ]
+
+    def steps() -> list[Step]:
+        return _steps(read_desired(spec, tools, at))
+
+    return [Stage("kubernetes", "Ask Kubernetes and the registry", steps)]
 
 
 def documents(spec: ClusterSpec, tools: Tools, section: Section = None) -> list[Object]:
-    """Return what Kubernetes would get, but for Secrets and the values of variables that are called
-    like one.
+    """Return what Kubernetes would get, without Secrets and variables that look like secrets.
 
     Raises what the steps do.
     """
-    desired = read(
-        spec.model_copy(update={"env": hidden(spec.env)}), tools, section or spec.kuberay
-    )
-    every = desired.documents
+    without_secrets = spec.model_copy(update={"env": hidden(spec.env)})
+    desired = read_desired(without_secrets, tools, section or spec.kuberay)
+    documents = desired.documents
     made = (
-        every.namespace,
-        every.claim,
+        documents.namespace,
+        documents.claim,
         ray_cluster.document(desired),
-        every.budget,
-        every.network_policy,
+        documents.budget,
+        documents.network_policy,
     )
     return [document for document in made if document]
 
@@ -87,14 +84,11 @@ def documents(spec: ClusterSpec, tools: Tools, section: Section = None) -> list[
 def down_steps(
     spec: ClusterSpec, tools: Tools, section: Section = None, *, purge: bool
 ) -> list[Stage]:
-    """Return the steps that remove the cluster, whatever its file says by now: what is recorded and
-    labelled counts.
-    """
+    """Return the steps that remove all that is recorded and labelled, whatever the file says."""
 
     def steps() -> list[Step]:
-        return down.steps(
-            location.find(spec, tools, section or spec.kuberay), tools, with_purge=purge
-        )
+        where = location.find(spec, tools, section or spec.kuberay)
+        return down.steps(where, tools, with_purge=purge)
 
     return [Stage("find-cluster", f"Find cluster {spec.name}", steps)]
 
@@ -139,45 +133,53 @@ def _dashboard(spec: ClusterSpec, tools: Tools, section: Section) -> Dashboard:
 def _steps(desired: Desired) -> list[Step]:
     changes = ray_cluster.differences(desired)
     refused = ray_cluster.refusal(desired, changes)
+    steps: list[Step] = []
     if refused:
-        # What follows is shown as it would be with --recreate, which nothing that never ran needs.
+        # The steps after the refusal are shown as with --recreate; a cluster that never ran needs
+        # no flag.
         desired = replace(desired, tools=replace(desired.tools, recreate=True))
         changes = ()
+        if not desired.never_started:
+            steps.append(refusal.of_head(refused, title="Replace the whole cluster"))
 
-    refused = None if desired.never_started else refused
     where = desired.location
-    documents = desired.documents
-    held = leash.of(desired.location)
+    cluster_leash = leash.of(where)
     former = ray_cluster.replace_step(desired)
     make = ray_cluster.step(desired, changes, after=former.id if former else None)
-    set_leash = leashes.steps(desired.spec, desired.tools, held, after=make.id)
+    set_leash = leashes.steps(desired.spec, desired.tools, cluster_leash, after=make.id)
     is_changed = bool(changes) or former is not None
     if is_changed:
         rights.refuse_missing(where, rights.needed(desired.spec, where.section))
 
-    return [
-        *([replace_head.step(refused, title="Replace the whole cluster")] if refused else []),
-        *_owner_steps(desired, changes=is_changed, set_leash=set_leash),
-        _record_step(desired),
-        *operator.steps(desired.kuberay),
-        objects.namespace_step(where, documents.namespace),
-        # The cluster's own image goes with the logins that it was made with.
-        *([] if desired.keeps_logins else [objects.login_step(where, desired.pull_secret)]),
-        objects.token_step(where),
-        *([objects.claim_step(where, documents.claim)] if documents.claim else []),
-        *([former] if former else []),
-        make,
-        *owned.steps(where, documents, after=make.id),
-        *set_leash,
-        wait.step(where, len(desired.spec.nodes()), after=make.id),
-        *leashes.proof(desired.spec, held, after=make.id),
-    ]
+    steps += _owner_steps(desired, changes=is_changed, set_leash=set_leash)
+    steps.append(_record_step(desired))
+    steps += operator.steps(desired.kuberay)
+    steps += _object_steps(desired)
+    if former:
+        steps.append(former)
+    steps.append(make)
+    steps += owned.steps(where, desired.documents, after=make.id)
+    steps += set_leash
+    steps.append(wait.step(where, len(desired.spec.nodes()), after=make.id))
+    steps += leashes.proof(desired.spec, cluster_leash, after=make.id)
+    return steps
+
+
+def _object_steps(desired: Desired) -> list[Step]:
+    """Return the steps that make the objects that the RayCluster needs."""
+    where = desired.location
+    steps = [objects.namespace_step(where, desired.documents.namespace)]
+    # The cluster's image stays with the logins that it was made with.
+    if not desired.keeps_logins:
+        steps.append(objects.login_step(where, desired.pull_secret))
+    steps.append(objects.token_step(where))
+    if desired.documents.claim:
+        steps.append(objects.claim_step(where, desired.documents.claim))
+    return steps
 
 
 def _owner_steps(desired: Desired, *, changes: bool, set_leash: Sequence[Step]) -> list[Step]:
-    """Return the step that refuses to change somebody else's cluster, or that takes it over where
-    that is meant.
-    """
+    """Return the step that refuses to change another user's cluster, or takes it over."""
     where = desired.location
     tools = desired.tools
     theirs = ownership.of(where, desired.live)
@@ -186,32 +188,30 @@ def _owner_steps(desired: Desired, *, changes: bool, set_leash: Sequence[Step]) 
     if tools.adopt:
         return [ownership.take_step(where, theirs)]
 
-    changes = changes or desired.live is None or any(not step.done().holds for step in set_leash)
+    sets_leash = any(not step.done().holds for step in set_leash)
+    if not (changes or desired.live is None or sets_leash):
+        return []
+
+    command = "cluster.up"
     if tools.recreate:
-        command = "cluster.up --recreate"
-    else:
-        command = "cluster.up"
-
-    if changes:
-        return [owners.step(ownership.refused(where, theirs, command=command))]
-
-    return []
+        command += " --recreate"
+    return [refusal.of_foreign_cluster(ownership.refused(where, theirs, command=command))]
 
 
 def _record_step(desired: Desired) -> Step:
     tools = desired.tools
     where = desired.location
-    was_there = desired.live is not None and location.read(tools) is None
-    said = [image.remark for image in resolve.distinct(desired.image, desired.images)]
-    remarks = (f"cluster {where.name} was there already" if was_there else "", *said)
+    remarks = []
+    if desired.live is not None and location.read(tools) is None:
+        remarks.append(f"cluster {where.name} was there already")
+    for image in resolve.distinct(desired.image, desired.images):
+        if image.remark:
+            remarks.append(image.remark)
 
     def done() -> Answer:
-        is_same = location.read(tools) == location.record_of(where)
-        if is_same:
-            missing = ""
-        else:
-            missing = "nothing is written down, or another location"
-        return Answer(is_same, "; ".join(filter(None, (missing, *remarks))))
+        if location.read(tools) == location.record_of(where):
+            return Answer(True, "; ".join(remarks))
+        return no("; ".join(("nothing is written down, or another location", *remarks)))
 
     title = "Write down where the cluster is"
     return Step("record-location", title, done, lambda: location.write(tools, where))
@@ -220,7 +220,7 @@ def _record_step(desired: Desired) -> Step:
 BACKEND = Backend(
     traits=Traits(
         names_change=True,
-        # To verify an image needs the namespace that `cluster.up` makes.
+        # `image.verify` needs the namespace that `cluster.up` makes.
         pushed_image="cluster.up",
         nodes_pull=True,
         leaves="namespace and KubeRay operator stay",

@@ -1,4 +1,4 @@
-"""What is wrong for long enough to be an error: much of what Kubernetes says mends itself."""
+"""How long a bad sign must last before it is an error: much in Kubernetes mends itself."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 from trainyard.diagnosis import Diagnosis, merged
 
-# The times that all waiting for Kubernetes goes by.
-# Kubelet, scheduler and operator try again within seconds: what they say then stays.
+# The time limits of all waiting for Kubernetes. Kubelet, scheduler and operator retry within
+# seconds: a cause that is still there then stays.
 SOON = 5.0
 # An API server that is started again is away for half a minute, and calls hosts lost for 40 s after
 # that (Kubernetes 1.34); an operator is installed, DNS started, a Secret handed to a busy kubelet
@@ -22,31 +22,30 @@ PULL = 2 * 3600.0
 
 
 class Debounce:
-    """Remembers since when each cause is observed; one that went away begins anew."""
+    """Remembers since when each cause is observed. A cause that disappears starts over."""
 
     def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._since: dict[tuple[str, tuple[str, ...]], float] = {}
 
     def expired(self, causes: Sequence[Diagnosis]) -> Diagnosis | None:
-        """Return the first cause that lasted longer than it may, with all nodes that have it; None
-        if there is none.
-        """
+        """Return the first cause past its tolerance, with all nodes that have it, or None."""
         now = self._now()
-        # What a cause says may change while it lasts; its key does not.
+        # The message of a cause may change while it lasts; its key does not.
         self._since = {_key(cause): self._since.get(_key(cause), now) for cause in causes}
         for cause in causes:
-            if now - self._since[_key(cause)] >= cause.tolerates:
-                return next(each for each in merged(causes) if each.message == cause.message)
+            if self._has_lasted(cause, now):
+                return next(found for found in merged(causes) if found.message == cause.message)
         return None
 
     def others(self, first: Diagnosis, causes: Sequence[Diagnosis]) -> list[Diagnosis]:
-        """Return the other causes that lasted too long: whoever mends the first one meets them
-        next.
-        """
+        """Return the other causes past their tolerance: the user would meet them next."""
         now = self._now()
-        lasting = [cause for cause in causes if now - self._since[_key(cause)] >= cause.tolerates]
-        return [each for each in merged(lasting) if each.message != first.message]
+        lasting = [cause for cause in causes if self._has_lasted(cause, now)]
+        return [cause for cause in merged(lasting) if cause.message != first.message]
+
+    def _has_lasted(self, cause: Diagnosis, now: float) -> bool:
+        return now - self._since[_key(cause)] >= cause.tolerates
 
 
 def _key(cause: Diagnosis) -> tuple[str, tuple[str, ...]]:

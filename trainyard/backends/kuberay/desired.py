@@ -1,8 +1,7 @@
-"""What `cluster.up` is to make on Kubernetes, and what was there when the command began; the image
-and its login.
+"""The desired cluster on Kubernetes, and the one that is there: images, logins, documents.
 
-Kubelets know users and passwords only (core/v1, kubernetes.io/dockerconfigjson): tokens that stand
-for both, as some `docker login`s leave them, mean nothing to them.
+Kubelets know users and passwords only (core/v1, kubernetes.io/dockerconfigjson): they cannot use
+the tokens that some `docker login`s leave in place of both.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import location, naming, operator, pods, rights
@@ -38,11 +38,11 @@ HUB_KEY = "https://index.docker.io/v1/"
 
 @dataclass(frozen=True)
 class Desired:
-    """A cluster as it should be, and what there was.
+    """A cluster as it should be, and the present one.
 
-    `live` is the RayCluster, None if there was none; `pods` are those that KubeRay made for it, or
-    for one before it. `pull_secret` is None where the images need no login of ours. `images` are
-    those of groups that run another one than the head's `image`.
+    `live` is the RayCluster, None if there is none; `pods` are those that KubeRay made for it, or
+    for a former one. `images` are those of groups that run another one than the head's `image`.
+    `pull_secret` is None where the images need no login.
     """
 
     spec: ClusterSpec
@@ -65,19 +65,17 @@ class Desired:
 
     @property
     def keeps_logins(self) -> bool:
-        """Say whether the cluster's own images stay: they go with the logins that it was made
-        with.
-        """
+        """Say whether the cluster's images stay, and with them the logins that it was made with."""
         return any(image.is_kept for image in (self.image, *self.images.values()))
 
     @property
     def never_started(self) -> bool:
         """Say whether nothing can run on the RayCluster that is there: its head was never ready."""
         live = self.live
-        started = ("HeadPodReady", "RayClusterProvisioned")
-        return live is not None and not any(
-            pods.condition(live, kind).get("status") == "True" for kind in started
-        )
+        if live is None:
+            return False
+        was_ready = pods.is_true(live, "HeadPodReady")
+        return not was_ready and not pods.is_true(live, "RayClusterProvisioned")
 
     @property
     def is_new(self) -> bool:
@@ -85,7 +83,7 @@ class Desired:
 
 
 def read(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Desired:
-    """Find out what the file means on its Kubernetes. Raises what stands in the way."""
+    """Return the desired cluster. Raises what stands in the way of it."""
     where = location.of_section(spec, tools, section)
     location.refuse_other(tools, where)
     # Asked for alone first: a rejected login or a silent server is then one error, not several.
@@ -93,32 +91,27 @@ def read(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Desired:
     if live is None or tools.recreate:
         rights.refuse_missing(where, rights.needed(spec, section))
 
-    running = _running(live) if live else {}
-    kept = {} if tools.recreate else running
+    running = _running(live)
+    kept = running
+    if tools.recreate:
+        kept = {}
+
     with ThreadPoolExecutor(3) as pool:
         pinned = partial(resolve.pinned, spec, tools.environ, directory=tools.directory)
         of_groups = partial(resolve.of_groups, spec, tools.environ, directory=tools.directory)
         pinning = pool.submit(pinned, running=kept.get(HEAD))
-        others = pool.submit(of_groups, running=kept)
-        own = pool.submit(cluster_pods, where)
+        pinning_of_groups = pool.submit(of_groups, running=kept)
+        listing = pool.submit(cluster_pods, where)
         kuberay = operator.read(where, tools)
         image = pinning.result()
-        images = others.result()
+        images = pinning_of_groups.result()
 
-    every = resolve.distinct(image, images)
-    made = None
-    if live and any(each.is_kept for each in every):
-        # The cluster's own image keeps the logins that it was made with.
-        used = _pull_secrets(live)
-    else:
-        name = naming.pull_secret(spec.name)
-        made = pull_secret(spec.name, every, others=section.pull_secrets, name=name)
-        used = (*([name] if made else []), *section.pull_secrets)
-
-    references = _references({HEAD: image, **images}, running)
-    inputs = Inputs(
-        spec, section, references.pop(HEAD), pull_secrets=used, owner=where.owner, images=references
-    )
+    logins = _logins(spec.name, section, resolve.distinct(image, images), live)
+    references = {}
+    for group, group_image in {HEAD: image, **images}.items():
+        references[group] = _reference(group_image, running.get(group))
+    of_head = references.pop(HEAD)
+    inputs = Inputs(spec, section, of_head, logins.names, where.owner, references)
     return Desired(
         spec=spec,
         tools=tools,
@@ -127,36 +120,53 @@ def read(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Desired:
         images=images,
         documents=documents(inputs),
         kuberay=kuberay,
-        pull_secret=made,
+        pull_secret=logins.pull_secret,
         live=live,
-        pods=own.result(),
+        pods=listing.result(),
     )
 
 
-def _running(live: Object) -> dict[str, str]:
-    """Return the images of a RayCluster, by group."""
-    every = {HEAD: live["spec"]["headGroupSpec"], **groups(live)}
-    return {
-        name: str(group["template"]["spec"]["containers"][0].get("image", ""))
-        for name, group in every.items()
-    }
+class _Logins(NamedTuple):
+    """The Secret for Trainyard to make, and the names of all Secrets to pull with."""
+
+    pull_secret: Object | None
+    names: tuple[str, ...]
 
 
-def _references(images: Mapping[str, PinnedImage], running: Mapping[str, str]) -> dict[str, str]:
-    return {group: _reference(image, running.get(group)) for group, image in images.items()}
+def _logins(
+    cluster: str, section: KuberaySection, images: Sequence[PinnedImage], live: Object | None
+) -> _Logins:
+    if live and any(image.is_kept for image in images):
+        # The cluster's image keeps the logins that it was made with.
+        return _Logins(None, _pull_secrets(live))
+
+    name = naming.pull_secret(cluster)
+    secret = pull_secret(cluster, images, others=section.pull_secrets, name=name)
+    if secret is None:
+        return _Logins(None, tuple(section.pull_secrets))
+    return _Logins(secret, (name, *section.pull_secrets))
+
+
+def _running(live: Object | None) -> dict[str, str]:
+    """Return the image that each group of a RayCluster runs; {} if there is none."""
+    if live is None:
+        return {}
+    running = {}
+    for name, group in {HEAD: live["spec"]["headGroupSpec"], **groups(live)}.items():
+        container = group["template"]["spec"]["containers"][0]
+        running[name] = str(container.get("image", ""))
+    return running
 
 
 def _reference(image: PinnedImage, running: str | None) -> str:
-    """Return what to run: what a group runs stays if it is the same image, whatever registry it
-    names.
-    """
+    """Return the running reference if it is the same image under any registry's name."""
     if running and image.digest and running.endswith(f"@{image.digest}"):
         return running
     return image.reference
 
 
 def _live(where: Location, spec: ClusterSpec) -> Object | None:
-    """Return the RayCluster; who may not even look at it hears at once what else is lacking."""
+    """Return the RayCluster. If the user may not read it, name every missing right at once."""
     try:
         return location.ray_cluster(where)
     except ForbiddenError:
@@ -167,7 +177,7 @@ def _live(where: Location, spec: ClusterSpec) -> Object | None:
 def pull_secret(
     cluster: str, images: Sequence[PinnedImage], *, others: Sequence[str], name: str
 ) -> Object | None:
-    """Return the Secret to pull a cluster's images with, None when they need no login.
+    """Return the Secret to pull a cluster's images with, None if they need no login.
 
     `others` are the Secrets that the file names in kuberay.pull_secrets. Raises PrerequisiteError
     for a login that only Docker can use, unless there are such.
@@ -188,9 +198,7 @@ def pull_secret(
 
 
 def _login(image: PinnedImage, *, others: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return the login of an image's registry by its name, as kubelets look for it; nothing if it
-    needs none.
-    """
+    """Return an image's login under the registry's name that kubelets look for; {} if none."""
     login = image.login
     if login is None or (others and not login.password):
         return {}
@@ -199,17 +207,17 @@ def _login(image: PinnedImage, *, others: Sequence[str]) -> dict[str, dict[str, 
     if not login.password:
         raise PrerequisiteError(
             f"the login for registry {registry} is a token that only Docker can use: Kubernetes "
-            "pulls with a user and "
-            "a password",
+            "pulls with a user and a password",
             where=login.source,
             hint="Name a user in the cluster file (registry.username with password_env or "
-            "password_file), or a pull "
-            "Secret of the namespace: kuberay.pull_secrets.",
+            "password_file), or a pull Secret of the namespace: kuberay.pull_secrets.",
         )
 
     token = base64.b64encode(f"{login.username}:{login.password}".encode()).decode()
     entry = {"username": login.username, "password": login.password, "auth": token}
-    return {HUB_KEY if registry == docker_images.HUB else registry: entry}
+    if registry == docker_images.HUB:
+        return {HUB_KEY: entry}
+    return {registry: entry}
 
 
 def _pull_secrets(live: Object) -> tuple[str, ...]:

@@ -1,6 +1,4 @@
-"""What will break below a cluster on Kubernetes: an operator that is gone or old, hosts under its
-pods in trouble.
-"""
+"""Findings below a cluster: a missing or old operator, and hosts in trouble."""
 
 from __future__ import annotations
 
@@ -10,46 +8,46 @@ from trainyard import versions
 from trainyard.backends.contract import Finding
 from trainyard.backends.kuberay import location, operator, pods
 from trainyard.backends.kuberay.location import Location
-from trainyard.backends.kuberay.snapshot import cluster_pods, if_allowed, side_by_side
+from trainyard.backends.kuberay.snapshot import cluster_pods, if_allowed
 from trainyard.seams.kube.types import NODE, Object
+from trainyard.seams.threads import side_by_side
 
 OPERATOR = "KubeRay operator"
 
 
 def findings(where: Location) -> list[Finding]:
-    """Look at the operator and the hosts of a cluster that has pods; what the user may not see is
-    left out.
-    """
-    own = cluster_pods(where)
-    names = sorted({pods.host(pod) for pod in own} - {""})
+    """Look at the operator and the hosts of the cluster's pods, as far as the user may see them."""
+    existing = cluster_pods(where)
+    names = sorted({pods.host(pod) for pod in existing} - {""})
     hosts = if_allowed(side_by_side, lambda name: where.kube.get(NODE, name), names) or []
-    found = [
-        finding for host in hosts if host for finding in of_host(host, location.kubectl(where))
-    ]
-    operators = operator.find(where.kube) if own else None
-    if operators is None:
-        return found
-    return [*of_operators(operators, where), *found]
+
+    found: list[Finding] = []
+    if existing:
+        operators = operator.find(where.kube)
+        if operators is not None:
+            found += of_operators(operators, where)
+    for host in hosts:
+        if host:
+            found += of_host(host, location.kubectl(where))
+    return found
 
 
 def of_operators(operators: tuple[Object, ...], where: Location) -> Iterator[Finding]:
-    """Yield that none runs, and those that are too old."""
-    if not any(pods.condition(each, "Available").get("status") == "True" for each in operators):
+    """Yield that no operator runs, and each operator that is too old."""
+    if not any(pods.is_true(deployment, "Available") for deployment in operators):
         message = (
             "none runs: no node that ends is made again, and no change of the file takes effect"
         )
         yield Finding(OPERATOR, message, "trainyard cluster.up")
 
-    for each in filter(operator.is_old, operators):
-        at = f"deployment {each['metadata']['name']} in namespace {each['metadata']['namespace']}"
-        remedy = (
-            f"Have it upgraded, its CRDs first: {operator.how_to_apply(where.section.operator)}"
+    for deployment in filter(operator.is_old, operators):
+        metadata = deployment["metadata"]
+        message = (
+            f"deployment {metadata['name']} in namespace {metadata['namespace']} is older than "
+            f"{versions.OLDEST_KUBERAY}: it starts nodes without a token"
         )
-        yield Finding(
-            OPERATOR,
-            f"{at} is older than {versions.OLDEST_KUBERAY}: it starts nodes without a token",
-            remedy,
-        )
+        command = operator.how_to_apply(where.section.operator)
+        yield Finding(OPERATOR, message, f"Have it upgraded, its CRDs first: {command}")
 
 
 def of_host(host: Object, kubectl: str) -> Iterator[Finding]:
@@ -58,10 +56,11 @@ def of_host(host: Object, kubectl: str) -> Iterator[Finding]:
     for condition in host["status"].get("conditions") or ():
         kind = condition["type"]
         is_true = condition["status"] == "True"
-        if is_true != (kind == "Ready"):
-            said = condition.get("message") or condition.get("reason") or ""
-            if is_true:
-                trouble = f"{kind}: Kubernetes ends pods there"
-            else:
-                trouble = "it is not ready: its pods count as lost"
-            yield Finding(name, f"{trouble} ({said})", f"{kubectl} describe node {name}")
+        if is_true == (kind == "Ready"):
+            continue
+
+        trouble = "it is not ready: its pods count as lost"
+        if is_true:
+            trouble = f"{kind}: Kubernetes ends pods there"
+        reason = condition.get("message") or condition.get("reason") or ""
+        yield Finding(name, f"{trouble} ({reason})", f"{kubectl} describe node {name}")

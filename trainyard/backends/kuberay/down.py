@@ -6,39 +6,39 @@ from trainyard.backends.contract import Tools
 from trainyard.backends.kuberay import naming, ownership, purge, removal, rights
 from trainyard.backends.kuberay.location import Location, is_ours, owners
 from trainyard.backends.kuberay.removal import Left
-from trainyard.backends.kuberay.snapshot import cluster_pods, side_by_side
-from trainyard.backends.shared import owner
+from trainyard.backends.kuberay.snapshot import cluster_pods
+from trainyard.backends.shared import refusal
 from trainyard.backends.shared.record import forget_step
 from trainyard.seams.kube.types import CLAIM, POD, RAY_CLUSTER, SECRET
+from trainyard.seams.threads import side_by_side
 from trainyard.steps import Step
 
 
 def steps(where: Location, tools: Tools, *, with_purge: bool) -> list[Step]:
-    """Return the steps that remove what belongs to the cluster at this location, and our own
-    directory of it.
-    """
+    """Return the steps that remove the cluster at this location, and its record."""
     # These refuse before anything is removed.
     rights.refuse_missing(where, rights.REMOVE)
-    besides = purge.steps(where, tools) if with_purge else []
+    purge_steps: list[Step] = []
+    if with_purge:
+        purge_steps = purge.steps(where, tools)
+
     live = where.kube.get(RAY_CLUSTER, where.name, namespace=where.namespace)
     title = f"Remove the RayCluster {where.name} in {where}"
-
     if live is not None and not is_ours(live, where.name):
         title = f"Leave the RayCluster {where.name} alone: Trainyard did not make it"
 
     uids = removal.uids(where, live, cluster_pods(where))
     cluster = removal.ray_cluster_step(where, "remove-ray-cluster", title, uids, disruptive=True)
-    theirs = ownership.of(where, live)
-    foreign: list[Step] = []
+    steps = [cluster, _rest_step(where), *purge_steps, forget_step(tools.state)]
 
-    if ownership.is_other(where, theirs) and not tools.adopt:
+    owner = ownership.of(where, live)
+    if ownership.is_other(where, owner) and not tools.adopt:
+        command = "cluster.down"
         if with_purge:
-            command = "cluster.down --purge"
-        else:
-            command = "cluster.down"
-        foreign = [owner.step(ownership.refused(where, theirs, command=command))]
-
-    return [*foreign, cluster, _rest_step(where), *besides, forget_step(tools.state)]
+            command += " --purge"
+        error = ownership.refused(where, owner, command=command)
+        steps.insert(0, refusal.of_foreign_cluster(error))
+    return steps
 
 
 def _rest_step(where: Location) -> Step:
@@ -52,24 +52,26 @@ def _rest_step(where: Location) -> Step:
 
 
 def _labelled(where: Location) -> Left:
-    """Return what we made besides the RayCluster; what has an owner goes with that, as do pods of a
-    copy of ours.
+    """Return the cluster's own objects besides the RayCluster.
 
-    Secrets and the claim are asked for by their names: who may list Secrets may read all of the
+    An object that has an owner goes with it, as do pods of the cluster's copies. Secrets and the
+    claim are asked for by name: the right to list Secrets is the right to read every Secret of the
     namespace.
     """
     kube = where.kube
     name = where.name
     namespace = where.namespace
-    secrets = (naming.token_secret, naming.pull_secret, naming.verify_secret)
-    known = [*((SECRET, of(name)) for of in secrets), (CLAIM, naming.claim(name))]
+    known = (
+        (SECRET, naming.token_secret(name)),
+        (SECRET, naming.pull_secret(name)),
+        (SECRET, naming.verify_secret(name)),
+        (CLAIM, naming.claim(name)),
+    )
     existing = side_by_side(lambda each: kube.get(*each, namespace=namespace), known)
     pods = kube.list(POD, namespace=namespace, labels=naming.of_cluster(name))
-    every = [
-        *((POD, pod) for pod in pods),
-        *((kind, found) for (kind, _), found in zip(known, existing, strict=True) if found),
-    ]
 
-    return [
-        (kind, found) for kind, found in every if is_ours(found, where.name) and not owners(found)
-    ]
+    left = [(POD, pod) for pod in pods]
+    for (kind, _), found in zip(known, existing, strict=True):
+        if found:
+            left.append((kind, found))
+    return [(kind, found) for kind, found in left if is_ours(found, name) and not owners(found)]

@@ -1,6 +1,4 @@
-"""The groups of nodes of a cluster: as its file names them, and as its RayCluster was made;
-pure.
-"""
+"""The groups of nodes of a cluster: of its file, and of its RayCluster; pure."""
 
 from __future__ import annotations
 
@@ -33,7 +31,7 @@ class Group:
 
 
 def of_cluster(cluster: Object | None) -> dict[str, Group]:
-    """Return the groups as the cluster was made; none where there is no RayCluster."""
+    """Return the groups as the RayCluster has them; {} if there is none."""
     if cluster is None:
         return {}
     workers = cluster["spec"].get("workerGroupSpecs") or ()
@@ -47,61 +45,59 @@ def of_cluster(cluster: Object | None) -> dict[str, Group]:
 
 
 def of_file(spec: ClusterSpec, cluster: Object | None) -> dict[str, Group]:
-    """Return the groups that the file names, as large as it says; their nodes are as they were
-    made.
-    """
+    """Return the file's groups with the file's sizes; each node is as it was made."""
+    declared = [_declared(HEAD, spec.head, least=1, most=1)]
+    for worker in spec.workers:
+        declared.append(_declared(worker.name, worker, least=worker.least, most=worker.most))
+
     made = of_cluster(cluster)
-    head = _declared(HEAD, spec.head, least=1, most=1)
-    workers = [
-        _declared(each.name, each, least=each.least, most=each.most) for each in spec.workers
-    ]
-    return {
-        group.name: replace(made.get(group.name, group), least=group.least, most=group.most)
-        for group in (head, *workers)
-    }
+    found = {}
+    for group in declared:
+        existing = made.get(group.name, group)
+        found[group.name] = replace(existing, least=group.least, most=group.most)
+    return found
 
 
 def differences(spec: ClusterSpec, cluster: Object | None) -> Iterator[str]:
-    """Return of which groups the cluster has other numbers than its file says: `cpu: 2 nodes now, 3
-    nodes desired`.
-    """
+    """Yield each group whose size differs from the file: `cpu: 2 nodes now, 3 nodes desired`."""
     if cluster is None:
         return
     made = of_cluster(cluster)
     file = of_file(spec, cluster)
     for name in {**file, **made}:
-        now, then = (_counted(groups.get(name)) for groups in (made, file))
-        if now != then:
-            yield f"{name}: {now} now, {then} desired"
+        now = _counted(made.get(name))
+        desired = _counted(file.get(name))
+        if now != desired:
+            yield f"{name}: {now} now, {desired} desired"
 
 
-def members(group: str, own: Sequence[Object]) -> list[Object]:
-    """Return the pods of a group, those that are ready first and those that are being removed last;
-    only one head.
-    """
-    ours = [pod for pod in own if pods.group(pod) == group]
-    ours.sort(key=lambda pod: (pods.is_leaving(pod), not pods.is_ready(pod)))
-    return ours[:1] if group == HEAD else ours
+def members(group: str, cluster_pods: Sequence[Object]) -> list[Object]:
+    """Return a group's pods: ready ones first, leaving ones last; at most one head."""
+    found = [pod for pod in cluster_pods if pods.group(pod) == group]
+    found.sort(key=lambda pod: (pods.is_leaving(pod), not pods.is_ready(pod)))
+    if group == HEAD:
+        return found[:1]
+    return found
 
 
-def awaited(cluster: Object | None, own: Sequence[Object]) -> list[Object]:
-    """Return the pods that must run: of a group that grows, its fewest; nobody waits for what Ray
-    adds.
-    """
+def awaited(cluster: Object | None, cluster_pods: Sequence[Object]) -> list[Object]:
+    """Return the pods that must run: of a growing group its fewest, not those that Ray adds."""
     made = of_cluster(cluster)
-    grows = {group.name: group.least for group in made.values() if group.most > group.least}
-    names = dict.fromkeys(pods.group(pod) for pod in own)
-    return [pod for name in names for pod in members(name, own)[: grows.get(name)]]
+    found: list[Object] = []
+    for name in dict.fromkeys(map(pods.group, cluster_pods)):
+        group_pods = members(name, cluster_pods)
+        group = made.get(name)
+        if group and group.most > group.least:
+            group_pods = group_pods[: group.least]
+        found += group_pods
+    return found
 
 
-def missing(cluster: Object, own: Sequence[Object]) -> list[str]:
-    """Return the groups that have too few pods; those that leave count until they are gone."""
-    existing = [pods.group(pod) for pod in own]
-    return [
-        group.name
-        for group in of_cluster(cluster).values()
-        if existing.count(group.name) < group.least
-    ]
+def missing(cluster: Object, cluster_pods: Sequence[Object]) -> list[str]:
+    """Return the groups that have too few pods; leaving pods count until they are gone."""
+    existing = [pods.group(pod) for pod in cluster_pods]
+    groups = of_cluster(cluster).values()
+    return [group.name for group in groups if existing.count(group.name) < group.least]
 
 
 def _declared(name: str, size: Head | WorkerGroup, *, least: int, most: int) -> Group:
@@ -109,29 +105,36 @@ def _declared(name: str, size: Head | WorkerGroup, *, least: int, most: int) -> 
 
 
 def _group(made: Object) -> Group:
-    started: dict[str, Any] = made.get("rayStartParams") or {}
-    cpus, gpus, memory = (started.get(option) for option in ("num-cpus", "num-gpus", "memory"))
+    options: dict[str, Any] = made.get("rayStartParams") or {}
     return Group(
         str(made["groupName"]),
         int(made.get("minReplicas") or 0),
         int(made.get("maxReplicas") or 0),
-        cpus=int(cpus) if cpus else None,
-        gpus=int(gpus or 0),
-        memory=int(memory) if memory else None,
-        resources=_resources(str(started.get("resources") or "")),
+        cpus=_number(options.get("num-cpus")),
+        gpus=_number(options.get("num-gpus")) or 0,
+        memory=_number(options.get("memory")),
+        resources=_resources(str(options.get("resources") or "")),
     )
 
 
+def _number(option: object) -> int | None:
+    if option:
+        return int(str(option))
+    return None
+
+
 def _resources(option: str) -> dict[str, float]:
-    """Return Ray's custom resources as `ray start` gets them: JSON in quotes of the shell's."""
+    """Return Ray's custom resources from the option of `ray start`: JSON in shell quotes."""
     try:
         return dict(json.loads("".join(shlex.split(option)) or "{}"))
     except ValueError:
-        # Somebody wrote it by hand: what it says is Ray's business.
+        # A user edited it by hand: Ray judges it.
         return {}
 
 
 def _counted(group: Group | None) -> str:
-    if group is None or group.least == group.most:
-        return wording.counted(group.least if group else 0, "node")
+    if group is None:
+        return wording.counted(0, "node")
+    if group.least == group.most:
+        return wording.counted(group.least, "node")
     return f"{group.least} to {group.most} nodes"

@@ -15,10 +15,10 @@ from trainyard.spec.kubernetes import is_set_by_kuberay
 from trainyard.spec.units import format_size
 
 GPU = "nvidia.com/gpu"
-# What the cluster file has a word for, or what every cluster here has; by the container's keys.
+# Keys of a container that the cluster file has a word for, or that every cluster has.
 _OURS = ("name", "ports", "imagePullPolicy")
 SHARED_MEMORY = "/dev/shm"  # noqa: S108
-# Every node has directories of its own there: Ray's logs, and shared memory.
+# Every node has its private directories there: Ray's logs, and shared memory.
 _EVERYWHERE = ("/tmp/ray", SHARED_MEMORY)  # noqa: S108
 _PODS = {"nodeSelector": "node_selector", "tolerations": "tolerations"}
 _CLASSES = {"priorityClassName": "priority_class", "runtimeClassName": "runtime_class"}
@@ -32,9 +32,9 @@ _VOLUMES = {
 
 # Parameters of `ray start` that a cluster file has words for.
 _WORDS = ("num-cpus", "num-gpus", "resources", "labels")
-# Where objects that make a cluster of their own have it.
+# The key of the RayCluster's spec in objects that make a cluster.
 _CLUSTER_OF = {"RayJob": "rayClusterSpec", "RayService": "rayClusterConfig"}
-# What a job file says of a RayJob's own.
+# Keys of a RayJob, and the keys of a job file that mean the same.
 _OF_A_JOB = {
     "entrypoint": "command",
     "runtimeEnvYAML": "runtime_env",
@@ -54,9 +54,7 @@ def is_one(document: Mapping[str, Any]) -> bool:
 
 
 def convert(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return a cluster file's content, and sentences about what has no place in it, or another
-    one.
-    """
+    """Return a cluster file's content, and sentences about keys without a place, or moved."""
     key = _CLUSTER_OF.get(document["kind"])
     if key is None:
         return _Conversion(document).run()
@@ -78,7 +76,7 @@ class _Conversion:
         self._groups: dict[str, dict[str, Any]] = {}
 
     def run(self) -> tuple[dict[str, Any], list[str]]:
-        """Take what has a place; return the file, and notes."""
+        """Convert the document; return the file and the notes."""
         take = self._from.take
         for key in ("apiVersion", "kind"):
             take(key)
@@ -120,7 +118,7 @@ class _Conversion:
         return file, [*self._notes, *(f"{path}: has no place here" for path in self._from.left())]
 
     def _autoscaler(self) -> None:
-        """Take what the autoscaler's container gets, where that is its limit and its request."""
+        """Take the autoscaler's resources, if its limits and requests are the same."""
         place = ("spec", "autoscalerOptions")
         found = self._from.see(*place, "resources") or {}
         limits = found.get("limits")
@@ -139,7 +137,6 @@ class _Conversion:
     def _workers(
         self, place: tuple[Step, ...], *, grows: bool, idle: float | None
     ) -> dict[str, Any]:
-        """Return a group of workers."""
         take = self._from.take
         group: dict[str, Any] = {
             "name": self._named(str(take(*place, "groupName") or "workers"), "a group")
@@ -162,9 +159,7 @@ class _Conversion:
         return {**group, **self._group(place, group["name"])}
 
     def _replicas(self, place: tuple[Step, ...], name: str, *, grows: bool) -> tuple[int, int, int]:
-        """Return the least, the wanted and the most replicas, as KubeRay takes them
-        (GetWorkerGroupDesiredReplicas).
-        """
+        """Return least, wanted, most replicas, as KubeRay does (GetWorkerGroupDesiredReplicas)."""
         replicas, least, most = (
             self._from.take(*place, f"{key}eplicas") for key in ("r", "minR", "maxR")
         )
@@ -191,9 +186,7 @@ class _Conversion:
         return least, wanted, most
 
     def _group(self, place: tuple[Step, ...], name: str) -> dict[str, Any]:
-        """Return what the head and a group of workers have alike; pods' own words go to
-        kuberay.groups.
-        """
+        """Return the keys that head and workers share; a pod's own keys go to kuberay.groups."""
         found = self._sizes(place, name)
         if self._from.see(*place, "serviceType") == "ClusterIP":
             self._from.take(*place, "serviceType")
@@ -230,9 +223,7 @@ class _Conversion:
         return found
 
     def _sizes(self, place: tuple[Step, ...], name: str) -> dict[str, Any]:
-        """Return CPUs, memory and GPUs: what the container may use, and what it asks for if that is
-        less.
-        """
+        """Return CPUs, memory and GPUs: the limits; smaller requests go to kuberay.groups."""
         resources = (*_container(place), "resources")
         limits, requests = (
             self._from.take(*resources, kind) or {} for kind in ("limits", "requests")
@@ -284,7 +275,7 @@ class _Conversion:
     def _start(
         self, place: tuple[Step, ...], name: str, sizes: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return what `ray start` is told, in the words of a cluster file."""
+        """Return the parameters of `ray start` in the words of a cluster file."""
         told: dict[str, Any] = self._from.take(*place, "rayStartParams") or {}
         found: dict[str, Any] = {}
         words = {
@@ -320,9 +311,7 @@ class _Conversion:
         return found
 
     def _request_all(self, name: str, cpus: int) -> None:
-        """Request all CPUs for Ray itself: without CPUs for tasks a node may use what it
-        requests.
-        """
+        """Request all CPUs for Ray: a node without CPUs for tasks may use what it requests."""
         requests = self._groups.setdefault(name, {}).setdefault("requests", {})
         if "cpus" in requests:
             self._notes.append(f"{name} requests all of its {cpus} CPUs, not {requests['cpus']:g}")
@@ -334,9 +323,7 @@ class _Conversion:
         return found
 
     def _shared_env(self, places: Mapping[str, tuple[Step, ...]]) -> dict[str, str]:
-        """Return the variables that all containers have with the same value; the others become
-        their group's.
-        """
+        """Return the variables that are equal in all containers; the rest become their group's."""
         each = {}
         for group, place in places.items():
             entries = self._from.take(*_container(place), "env") or []
@@ -372,7 +359,7 @@ class _Conversion:
         return shared
 
     def _shared_pods(self, places: Sequence[tuple[Step, ...]]) -> None:
-        """Take account, pull secrets and volumes, where all pods have the same."""
+        """Take account, pull secrets and volumes where all pods have the same."""
         specs = [(*place, "template", "spec") for place in places]
         for theirs, ours in (
             ("serviceAccountName", "service_account"),
@@ -401,7 +388,7 @@ class _Conversion:
             self._forget_mounts(place, taken)
 
     def _shared_memory(self, volumes: Sequence[Sequence[dict[str, Any]]]) -> None:
-        """Take the size of shared memory, where all that say one say the same."""
+        """Take the size of shared memory, where all pods that set one set the same."""
         mounted = [
             volume for each in volumes for volume in each if volume["target"] == SHARED_MEMORY
         ]
@@ -452,7 +439,7 @@ class _Conversion:
 
 
 def _container(place: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Return where Ray's container is: KubeRay takes the first one for it."""
+    """Return the path of Ray's container: KubeRay takes the first one."""
     return (*place, "template", "spec", "containers", 0)
 
 
@@ -481,7 +468,7 @@ def _empty_dir(written: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _quoted(value: str) -> dict[str, Any]:
-    """Return custom resources: JSON that is quoted for a shell, as KubeRay's samples have it."""
+    """Return custom resources: JSON in shell quotes, as in KubeRay's samples."""
     found = json.loads(value.strip("'"))
     if isinstance(found, str):
         found = json.loads(found)

@@ -1,6 +1,4 @@
-"""The leash of a cluster on Kubernetes: a pod of its own, which may delete this one RayCluster and
-nothing else.
-"""
+"""The leash of a cluster on Kubernetes: a pod that may delete this one RayCluster only."""
 
 from __future__ import annotations
 
@@ -9,14 +7,13 @@ from collections.abc import Sequence
 
 from trainyard.backends.contract import LeashStatus
 from trainyard.backends.kuberay import location, naming, pods
-from trainyard.backends.kuberay.location import Location, is_ours, kubectl
+from trainyard.backends.kuberay.location import Location, is_ours, kubectl, owner_of
 from trainyard.backends.kuberay.manifest import rendered
 from trainyard.backends.kuberay.snapshot import if_allowed
 from trainyard.backends.shared.leash import Leash, settings, source
 from trainyard.backends.shared.record import TOKEN_KEY
 from trainyard.seams.kube.types import (
     DEPLOYMENT,
-    RAY_CLUSTER,
     ROLE,
     ROLE_BINDING,
     SECRET,
@@ -31,9 +28,7 @@ _PART = "io.trainyard/part"
 
 
 def of(where: Location) -> Leash:
-    """Return the leash of the cluster at this location; it counts from when its RayCluster was
-    made.
-    """
+    """Return the cluster's leash; it counts from when the RayCluster was made."""
     return Leash(
         lambda: observe(where),
         lambda: made(location.ray_cluster(where)),
@@ -53,31 +48,25 @@ def _name(where: Location) -> str:
 
 
 def observe(where: Location) -> LeashStatus | None:
-    """Return what its Deployment was made for, and why it is not there, if it is not."""
+    """Return the leash that the Deployment was made for, and why it does not hold, if so."""
     deployment = if_allowed(where.kube.get, DEPLOYMENT, _name(where), namespace=where.namespace)
-    written = ((deployment or {"metadata": {}})["metadata"].get("annotations") or {}).get(
-        naming.LEASH
-    )
-    if deployment is None or written is None:
+    if deployment is None or naming.LEASH not in pods.annotations_of(deployment):
         return None
 
-    found = json.loads(written)
+    written = json.loads(pods.annotations_of(deployment)[naming.LEASH])
+    idle = written["idle"]
+    deadline = written["deadline"]
     available = pods.condition(deployment, "Available")
-    is_current = (deployment.get("status") or {}).get("observedGeneration") == deployment[
-        "metadata"
-    ].get("generation")
-    holds = available.get("status") == "True" and is_current
-    since = None
-
-    if holds:
-        since = pods.seconds(available["lastTransitionTime"])
+    observed = (deployment.get("status") or {}).get("observedGeneration")
+    is_current = observed == deployment["metadata"].get("generation")
+    if available.get("status") == "True" and is_current:
+        return LeashStatus(idle, deadline, pods.seconds(available["lastTransitionTime"]))
 
     problem = (
         f"its pod is not ready: {kubectl(where)} -n {where.namespace} logs "
         f"deployment/{_name(where)}"
     )
-
-    return LeashStatus(found["idle"], found["deadline"], since, "" if holds else problem)
+    return LeashStatus(idle, deadline, problem=problem)
 
 
 def put(where: Location, leash: LeashStatus) -> None:
@@ -86,12 +75,7 @@ def put(where: Location, leash: LeashStatus) -> None:
     if live is None:
         return
 
-    owner = {
-        "apiVersion": RAY_CLUSTER.api,
-        "kind": RAY_CLUSTER.name,
-        "name": where.name,
-        "uid": pods.uid(live),
-    }
+    owner = owner_of(live, where.name)
     for document in documents(where, leash, live, owner):
         kind = next(kind for kind in KINDS if kind.name == document["kind"])
         where.kube.apply(kind, document, namespace=where.namespace)
@@ -101,9 +85,7 @@ def put(where: Location, leash: LeashStatus) -> None:
 
 
 def documents(where: Location, leash: LeashStatus, live: Object, owner: Object) -> Sequence[Object]:
-    """Return the objects: on hosts, with logins and as the user as the head, whose image it
-    runs.
-    """
+    """Return the objects: with the head's image, hosts, logins and user."""
     head = live["spec"]["headGroupSpec"]["template"]["spec"]
     container = head["containers"][0]
     labels = {**naming.labels(where.name), _PART: "leash"}
@@ -156,19 +138,19 @@ def take_off(where: Location) -> None:
 
 
 def release_secrets(where: Location) -> None:
-    """Let the Secrets outlive the RayCluster again: another one takes its place."""
+    """Let the Secrets outlive the RayCluster: its successor needs them."""
     for secret in _secrets(where):
         if secret["metadata"].get("ownerReferences"):
             _own(where, secret, None)
 
 
 def _secrets(where: Location) -> list[Object]:
-    return [
-        secret
-        for name in (naming.token_secret(where.name), naming.pull_secret(where.name))
-        if (secret := where.kube.get(SECRET, name, namespace=where.namespace))
-        and is_ours(secret, where.name)
-    ]
+    found = []
+    for name in (naming.token_secret(where.name), naming.pull_secret(where.name)):
+        secret = where.kube.get(SECRET, name, namespace=where.namespace)
+        if secret and is_ours(secret, where.name):
+            found.append(secret)
+    return found
 
 
 def _own(where: Location, secret: Object, owners: Sequence[Object] | None) -> None:

@@ -1,6 +1,4 @@
-"""Where a cluster lives on Kubernetes: the API server, the namespace, and what is written down
-about them.
-"""
+"""Where a cluster lives on Kubernetes: API server and namespace, and the record of them."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainyard.backends.contract import Tools, shell_words
 from trainyard.backends.kuberay import naming, pods
@@ -46,8 +44,7 @@ class Location:
 
 @dataclass(frozen=True)
 class Record:
-    """What is written down, so that a cluster is found although its file or the kubeconfig's
-    context changed.
+    """The record by which a cluster is found after its file or the current context changed.
 
     `kubeconfig` is written as $KUBECONFIG is.
     """
@@ -63,74 +60,72 @@ class Record:
         return f"namespace {self.namespace} of context {self.context} ({self.server})"
 
 
-def find(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Location:
-    """Return where the cluster is, or is to be: what is written down counts, whatever the file says
-    by now.
+class Owner(NamedTuple):
+    """A RayCluster, as its objects name it."""
 
-    Raises RequestError if the recorded context leads to another server by now, or another location
-    was given on the command line: whoever types it means that one.
+    name: str
+    uid: str
+
+
+def find(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Location:
+    """Return the cluster's location: the recorded one, whatever the file says now.
+
+    Raises RequestError if the recorded context now leads to another server, or if the command line
+    names another location.
     """
     record = read(tools)
     if record is None:
         return of_section(spec, tools, section)
     if _given(tools):
         refuse_other(tools, of_section(spec, tools, section))
-    kube = api.connect(
-        config.access({**tools.environ, "KUBECONFIG": record.kubeconfig}, context=record.context)
-    )
+
+    environ = {**tools.environ, "KUBECONFIG": record.kubeconfig}
+    kube = api.connect(config.access(environ, context=record.context))
     location = Location(kube, record.namespace, spec.name, section, _owner(tools))
     refuse_other(tools, location)
     return location
 
 
 def of_section(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Location:
-    """Return where the section wants the cluster to be, whatever is written down. Raises
-    PrerequisiteError.
-    """
-    kube = api.connect(
-        config.access(
-            tools.environ,
-            kubeconfig=section.kubeconfig,
-            context=section.context,
-            relative_to=tools.directory,
-        )
+    """Return the location that the section asks for, recorded or not. Raises PrerequisiteError."""
+    access = config.access(
+        tools.environ,
+        kubeconfig=section.kubeconfig,
+        context=section.context,
+        relative_to=tools.directory,
     )
+    kube = api.connect(access)
     return Location(kube, section.namespace, spec.name, section, _owner(tools))
 
 
 def _owner(tools: Tools) -> str:
-    """Return who we are to others: as we were on `up`, whatever this machine is called by now."""
+    """Return this user's name as an owner: the one given or recorded on `up`, else user@host."""
     record = read(tools)
-    recorded = record.owner if record else ""
-    return given(tools.environ) or recorded or current(tools.environ)
+    if record and record.owner:
+        return given(tools.environ) or record.owner
+    return current(tools.environ)
 
 
 def refuse_other(tools: Tools, location: Location) -> None:
-    """Raise RequestError if the cluster was made in another namespace, or on another Kubernetes,
-    than this one.
-    """
+    """Raise RequestError if the cluster was made in another namespace or on another server."""
     record = read(tools)
-    if record is None or (record.namespace, record.server) == (
-        location.namespace,
-        location.kube.server,
-    ):
+    if record is None:
+        return
+    if record.namespace == location.namespace and record.server == location.kube.server:
         return
 
-    given = " and ".join(f"--set {override}" for override in _given(tools))
+    remedy = "change the file back, or give its kubeconfig (KUBECONFIG=...)."
+    given = [f"--set {override}" for override in _given(tools)]
+    if given:
+        remedy = f"leave out {' and '.join(given)}."
     raise RequestError(
         f"cluster {record.name} is in {record}; now {location} ({location.kube.server}) is asked "
         "for",
         where=str(tools.source) if tools.source else None,
-        hint="To mean that one, "
-        + (
-            f"leave out {given}. "
-            if given
-            else "change the file back, or give its kubeconfig (KUBECONFIG=...). "
-        )
-        + "For a second cluster, give it another name: a name is one cluster on this machine. "
-        "To move this one, remove it there first: trainyard cluster.down. If that Kubernetes is "
-        "gone for good, or only "
-        f"got another address: rm -r {tools.state}",
+        hint=f"To mean that one, {remedy} For a second cluster, give it another name: a name is one "
+        "cluster on this machine. To move this one, remove it there first: trainyard cluster.down. "
+        "If that Kubernetes is gone for good, or only got another address: "
+        f"rm -r {tools.state}",
     )
 
 
@@ -138,14 +133,19 @@ def read(tools: Tools) -> Record | None:
     found = records.read_cluster(tools.state, tools.backend)
     if not found:
         return None
-    return Record(**{key: {"owner": "", **found}[key] for key in Record.__annotations__})
+    return Record(**{key: found[key] for key in Record.__annotations__})
 
 
 def record_of(location: Location) -> Record:
+    """Return the record to write down for a location."""
     kube = location.kube
-    file = kubeconfig(kube)
     return Record(
-        location.name, kube.context, file, location.namespace, kube.server, location.owner
+        name=location.name,
+        context=kube.context,
+        kubeconfig=kubeconfig(kube),
+        namespace=location.namespace,
+        server=kube.server,
+        owner=location.owner,
     )
 
 
@@ -163,32 +163,34 @@ def kubectl(location: Location) -> str:
 
 
 def kubectl_words(location: Location) -> list[str]:
-    """Return how to call kubectl for the same Kubernetes; that several files are one it knows of
-    $KUBECONFIG only.
+    """Return kubectl with its flags for the same Kubernetes.
+
+    Several kubeconfig files can be given only by $KUBECONFIG.
     """
+    words = ["kubectl"]
     files = location.kube.access.files
     if len(files) == 1:
-        named = ["--kubeconfig", str(files[0])]
-    else:
-        named = []
-    return ["kubectl", *named, "--context", location.kube.context]
+        words += ["--kubeconfig", str(files[0])]
+    return [*words, "--context", location.kube.context]
 
 
 def exec_words(location: Location, pod: Object, command: str, *, terminal: bool) -> list[str]:
-    """Return what kubectl is given for a shell in a node's container, or for a command line
-    there.
-    """
+    """Return kubectl's arguments for a shell, or a command line, in a node's container."""
+    container = naming.WORKER_CONTAINER
     if pods.is_head(pod):
         container = naming.HEAD_CONTAINER
-    else:
-        container = naming.WORKER_CONTAINER
-    words = ["--namespace", location.namespace, "exec", "-it" if terminal else "-i", pods.name(pod)]
+    interactive = "-i"
+    if terminal:
+        interactive = "-it"
+
+    words = ["--namespace", location.namespace, "exec", interactive, pods.name(pod)]
     return [*words, "--container", container, "--", *shell_words(command)]
 
 
 def ray_cluster(location: Location) -> Object | None:
-    """Return the cluster's RayCluster, None if there is none. Raises RequestError if it is somebody
-    else's.
+    """Return the cluster's RayCluster, None if there is none.
+
+    Raises RequestError if Trainyard did not make it.
     """
     live = location.kube.get(RAY_CLUSTER, location.name, namespace=location.namespace)
     if live is None or is_ours(live, location.name):
@@ -204,17 +206,28 @@ def ray_cluster(location: Location) -> Object | None:
 
 
 def is_ours(found: Object, name: str) -> bool:
-    return (found["metadata"].get("labels") or {}).get(naming.CLUSTER) == name
+    return pods.labels_of(found).get(naming.CLUSTER) == name
 
 
-def owners(found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return name and uid of each RayCluster that an object belongs to."""
-    every = found["metadata"].get("ownerReferences") or ()
-    return [
-        (owner["name"], str(owner["uid"])) for owner in every if owner["kind"] == RAY_CLUSTER.name
-    ]
+def owners(found: Mapping[str, Any]) -> list[Owner]:
+    """Return the RayClusters that an object belongs to."""
+    clusters = []
+    for owner in found["metadata"].get("ownerReferences") or ():
+        if owner["kind"] == RAY_CLUSTER.name:
+            clusters.append(Owner(owner["name"], str(owner["uid"])))
+    return clusters
+
+
+def owner_of(live: Object, name: str) -> Object:
+    """Return the reference by which an object belongs to a live RayCluster, and goes with it."""
+    return {
+        "apiVersion": RAY_CLUSTER.api,
+        "kind": RAY_CLUSTER.name,
+        "name": name,
+        "uid": pods.uid(live),
+    }
 
 
 def _given(tools: Tools) -> list[str]:
-    """Return what the command line says about where the cluster is."""
+    """Return the command line's overrides that select a location."""
     return tools.overriding(*(f"{tools.backend}.{key}" for key in _KEYS))

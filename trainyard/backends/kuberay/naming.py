@@ -1,6 +1,4 @@
-"""How everything of a cluster is called and labelled on Kubernetes: that is how it is found
-again.
-"""
+"""Names and labels of a cluster's objects on Kubernetes, by which they are found again."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 CLUSTER = "io.trainyard/cluster"
-# On what we made besides clusters: a namespace, the operator; `cluster.down --purge` removes
+# The label of a namespace or an operator that Trainyard made; `cluster.down --purge` removes
 # nothing else.
 MADE_BY = "app.kubernetes.io/managed-by"
 US = "trainyard"
@@ -17,7 +15,7 @@ IMAGE = "io.trainyard/image"
 SIMULATED = "io.trainyard/simulated-gpus"
 OWNER = "io.trainyard/owner"
 
-# On what ends the cluster: when, as JSON.
+# The leash's settings as JSON, on the leash's Deployment.
 LEASH = "io.trainyard/leash"
 
 # KubeRay's own labels (ray-operator/controllers/ray/utils/constant.go).
@@ -43,12 +41,12 @@ def labels(name: str) -> dict[str, str]:
 
 
 def token_secret(name: str) -> str:
-    """Return the name of the Secret with the cluster's token: what KubeRay 1.5 expects."""
+    """Return the name of the Secret with the cluster's token, as KubeRay 1.5 expects it."""
     return name
 
 
 # Secrets that images are pulled with; no cluster's token can have these names, for their dots.
-# `image.verify` has one of its own: the cluster's may come or go meanwhile.
+# `image.verify` has a separate one: the cluster's may come or go meanwhile.~
 def pull_secret(name: str) -> str:
     return f"{name}.pull"
 
@@ -62,19 +60,18 @@ def claim(name: str) -> str:
 
 
 def of_pods(name: str) -> str:
-    """Return the name of what is about the cluster's pods: its disruption budget, its network
-    policy.
-    """
+    """Return the name of the disruption budget and of the network policy of a cluster's pods."""
     return f"{name}-nodes"
 
 
 def node_name(pod: Mapping[str, Any]) -> str:
-    """Return the Ray node's name of a pod: `head`, or the group and the end of the pod's name, such
-    as `gpu-x7k2p`.
+    """Return a pod's node name: `head`, or group and end of the pod's name (`gpu-x7k2p`).
 
-    The pod's own command makes the same name of $HOSTNAME (kuberay/raycluster.yaml.j2).
+    The pod's own command makes the same name from $HOSTNAME (kuberay/raycluster.yaml.j2).
     """
-    labels_ = pod["metadata"].get("labels") or {}
-    if labels_.get(RAY_NODE_TYPE) == "head":
+    pod_labels = pod["metadata"].get("labels") or {}
+    if pod_labels.get(RAY_NODE_TYPE) == "head":
         return "head"
-    return f"{labels_.get(RAY_GROUP, 'worker')}-{pod['metadata']['name'].rpartition('-')[2]}"
+    group = pod_labels.get(RAY_GROUP, "worker")
+    _, _, end = pod["metadata"]["name"].rpartition("-")
+    return f"{group}-{end}"

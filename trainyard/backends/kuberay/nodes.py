@@ -1,4 +1,4 @@
-"""How each node of a cluster is, or comes up, and what a run is promised of it; pure."""
+"""The state of each node of a cluster, and what a run is promised of it; pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEAVES = "is being removed"
 
 
 class _Seen(NamedTuple):
-    """How a node is by its pod; as in NodeStatus."""
+    """A node's state by its pod; as in NodeStatus."""
 
     state: NodeState
     detail: str
@@ -28,31 +28,33 @@ class _Seen(NamedTuple):
 def statuses(
     declared: Iterable[Group], snapshot: Snapshot, alive: frozenset[str]
 ) -> tuple[NodeStatus, ...]:
-    """Return the nodes of these groups, and those that only have pods; `alive` are the names that
-    Ray calls alive.
+    """Return the nodes of these groups, and those that only have pods.
+
+    `alive` are the names that Ray calls alive.
     """
     known = {group.name: group for group in declared}
     for pod in snapshot.pods:
         known.setdefault(pods.group(pod), Group(pods.group(pod), 0, 0))
-    return tuple(node for group in known.values() for node in _statuses(group, snapshot, alive))
+
+    found: list[NodeStatus] = []
+    for group in known.values():
+        found += _statuses(group, snapshot, alive)
+    return tuple(found)
 
 
 def text(nodes: Iterable[NodeStatus]) -> str:
-    """Return what there is to say of nodes, each thing once: `head: pulls the image; a, b: waits
-    for the head`.
-    """
-    named: dict[str, list[str]] = {}
+    """Return each detail once, with its nodes: `head: pulls the image; a, b: starts Ray`."""
+    by_detail: dict[str, list[str]] = {}
     for node in nodes:
-        named.setdefault(node.detail, []).append(node.name)
-    return "; ".join(
-        f"{wording.named(names)}: {detail}" for detail, names in named.items() if detail
-    )
+        if node.detail:
+            by_detail.setdefault(node.detail, []).append(node.name)
+    return "; ".join(f"{wording.named(names)}: {detail}" for detail, names in by_detail.items())
 
 
 def expected(made: Iterable[Group], nodes: Iterable[NodeStatus]) -> Iterator[ExpectedNode]:
-    """Return what a cluster promises: its nodes, and those that Ray may add.
+    """Yield the nodes that a cluster promises, and those that Ray may add.
 
-    Of a group that has more than its fewest nodes, Ray may remove any.
+    Ray may remove any node of a group that has more than its fewest.
     """
     for group in made:
         existing = []
@@ -76,9 +78,11 @@ def _expected(name: str, group: Group, *, optional: bool) -> ExpectedNode:
 def _statuses(group: Group, snapshot: Snapshot, alive: frozenset[str]) -> Iterator[NodeStatus]:
     members = groups.members(group.name, snapshot.pods)
     for index, pod in enumerate(members):
-        # One that is being removed is none of the group beside its successor.
-        surplus = index >= (group.least if pods.is_leaving(pod) else group.most)
-        seen = _seen(pod, snapshot, alive, surplus=surplus)
+        # A leaving pod does not count next to its successor.
+        most = group.most
+        if pods.is_leaving(pod):
+            most = group.least
+        seen = _seen(pod, snapshot, alive, surplus=index >= most)
         yield NodeStatus(
             naming.node_name(pod),
             group.name,
@@ -91,9 +95,8 @@ def _statuses(group: Group, snapshot: Snapshot, alive: frozenset[str]) -> Iterat
         )
 
     for index in range(len(members), group.least):
-        yield NodeStatus(
-            _unmade(group, index), group.name, "", "absent", group.cpus, group.gpus, "no pod"
-        )
+        name = _unmade(group, index)
+        yield NodeStatus(name, group.name, "", "absent", group.cpus, group.gpus, "no pod")
 
 
 def _unmade(group: Group, index: int) -> str:
@@ -104,18 +107,23 @@ def _unmade(group: Group, index: int) -> str:
 
 def _seen(pod: Object, snapshot: Snapshot, alive: frozenset[str], *, surplus: bool) -> _Seen:
     cause = diagnosis.of_pod(pod, snapshot)
-    # What Ray calls alive runs tasks, whatever Kubernetes says: a kubelet that was started again
-    # calls its pods unready, and a control plane that was away calls hosts not ready.
+    # A node that Ray calls alive runs tasks, whatever Kubernetes says: a kubelet that was started
+    # again calls its pods unready, and a control plane that was away calls hosts not ready.
     lives = pods.runs_ray(pod) and naming.node_name(pod) in alive
-    if cause and not (lives and cause.key == NOT_READY):
+    if cause and cause.key == diagnosis.WAITS_FOR_HEAD:
         # Every worker waits for its head for a while.
-        return _Seen(
-            "starting" if cause.key == diagnosis.WAITS_FOR_HEAD else "broken", cause.summary
-        )
+        return _Seen("starting", cause.summary)
+    if cause and not (lives and cause.key == NOT_READY):
+        return _Seen("broken", cause.summary)
+
+    if surplus and pods.is_leaving(pod):
+        return _Seen("surplus", LEAVES)
     if surplus:
-        return _Seen("surplus", LEAVES if pods.is_leaving(pod) else "is one too many")
+        return _Seen("surplus", "is one too many")
+    if lives and cause:
+        return _Seen("up", cause.summary)
     if lives:
-        return _Seen("up", cause.summary if cause else "")
+        return _Seen("up", "")
     if pods.is_leaving(pod):
         return _Seen("broken", LEAVES)
 
@@ -123,7 +131,7 @@ def _seen(pod: Object, snapshot: Snapshot, alive: frozenset[str], *, surplus: bo
 
 
 def _doing(pod: Object, snapshot: Snapshot) -> str:
-    """Return what a pod does that is to become a node."""
+    """Return what a pod is doing before it becomes a node."""
     if _is_pulling(pod, snapshot):
         return "pulls the image"
     return _told_by_status(pod) or "is being made"
@@ -137,17 +145,21 @@ def _is_pulling(pod: Object, snapshot: Snapshot) -> bool:
 
 
 def _told_by_status(pod: Object) -> str:
-    """Return what a pod does by its own status, "" where only events can tell."""
+    """Return what a pod is doing by its own status; "" if only events can tell."""
     if pods.is_ready(pod):
         return "not yet in Ray"
     if not pods.host(pod):
         return "waits for a Kubernetes node"
-    containers = pods.containers(pod)
-    if any(each.name == naming.WAIT_CONTAINER and each.running_since for each in containers):
+    if pods.waits_for_head(pod):
         return "waits for the head"
-    if any(each.failed and not each.ready for each in containers):
+    containers = pods.containers(pod)
+    if any(container.failed and not container.ready for container in containers):
         return "ended and is started again"
-    # When what comes before it has ended, the kubelet is about to start Ray.
-    if any(each.ended if each.is_init else each.running_since for each in containers):
-        return "starts Ray"
+
+    for container in containers:
+        # When an init container has ended, the kubelet is about to start Ray.
+        if container.is_init and container.ended:
+            return "starts Ray"
+        if container.running_since and not container.is_init:
+            return "starts Ray"
     return ""

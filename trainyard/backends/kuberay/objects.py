@@ -1,13 +1,11 @@
-"""What a cluster needs beside its RayCluster: a namespace, its token, a login for its image, a
-claim for outputs.
-"""
+"""The objects next to a RayCluster: namespace, token, login for images, claim for outputs."""
 
 from __future__ import annotations
 
 import secrets
 from contextlib import suppress
 
-from trainyard.backends.kuberay import naming
+from trainyard.backends.kuberay import naming, pods
 from trainyard.backends.kuberay.location import Location, is_ours, owners
 from trainyard.backends.shared import record
 from trainyard.errors import RequestError
@@ -17,9 +15,7 @@ from trainyard.steps import YES, Answer, Step, no
 
 
 def namespace_step(location: Location, document: Object) -> Step:
-    """Return the step after which the namespace is there; one that we may not look at is taken to
-    be.
-    """
+    """Return the step that makes the namespace; one that may not be read counts as there."""
 
     def done() -> Answer:
         try:
@@ -28,7 +24,7 @@ def namespace_step(location: Location, document: Object) -> Step:
             return YES
         if found is None:
             return no("there is none")
-        if (found.get("status") or {}).get("phase") == "Terminating":
+        if pods.phase(found) == "Terminating":
             return no("it is being removed")
         return YES
 
@@ -37,46 +33,42 @@ def namespace_step(location: Location, document: Object) -> Step:
 
 
 def token_step(location: Location) -> Step:
-    """Return the step after which the cluster has a token, one only, whoever makes it first."""
+    """Return the step after which the cluster has one token, whichever command makes it first."""
     name = naming.token_secret(location.name)
 
     def done() -> Answer:
         secret = location.kube.get(SECRET, name, namespace=location.namespace)
         if secret is None:
             return no("there is none")
-        if not any(owner == location.name for owner, _ in owners(secret)):
+        if location.name not in [owner.name for owner in owners(secret)]:
             refuse_foreign(secret, location, SECRET)
         if record.secret_token(secret):
             return YES
         return no(f"the Secret {name} has none: remove it")
 
     def make_token() -> None:
-        metadata = {"name": name, "labels": naming.labels(location.name)}
         document = {
             "apiVersion": SECRET.api,
             "kind": SECRET.name,
-            "metadata": metadata,
+            "metadata": {"name": name, "labels": naming.labels(location.name)},
             "type": "Opaque",
+            "stringData": {record.TOKEN_KEY: secrets.token_hex(32)},
         }
-
-        make(
-            location, SECRET, {**document, "stringData": {record.TOKEN_KEY: secrets.token_hex(32)}}
-        )
+        make(location, SECRET, document)
 
     return Step("token", "Make the cluster's token", done, make_token)
 
 
 def token(location: Location) -> str | None:
-    secret = location.kube.get(
-        SECRET, naming.token_secret(location.name), namespace=location.namespace
-    )
-    return record.secret_token(secret) if secret else None
+    name = naming.token_secret(location.name)
+    secret = location.kube.get(SECRET, name, namespace=location.namespace)
+    if secret is None:
+        return None
+    return record.secret_token(secret)
 
 
 def login_step(location: Location, document: Object | None) -> Step:
-    """Return the step after which kubelets have this login for the image, or none of ours where it
-    needs none.
-    """
+    """Return the step after which kubelets have this login for the image, or none if not needed."""
     name = naming.pull_secret(location.name)
 
     def done() -> Answer:
@@ -104,9 +96,7 @@ def login_step(location: Location, document: Object | None) -> Step:
 
 
 def claim_step(location: Location, document: Object) -> Step:
-    """Return the step after which the claim for outputs is there, as the file wants it; claims can
-    only grow.
-    """
+    """Return the step after which the claim for outputs is as in the file; claims only grow."""
     name = document["metadata"]["name"]
 
     def done() -> Answer:
@@ -115,31 +105,27 @@ def claim_step(location: Location, document: Object) -> Step:
             return no("there is none")
 
         refuse_foreign(claim, location, CLAIM)
-        is_same = {**claim["spec"], **document["spec"], "resources": None} == {
-            **claim["spec"],
-            "resources": None,
-        }
-        if is_same and _size(claim) == _size(document):
+        asked = {**claim["spec"], **document["spec"], "resources": claim["spec"]["resources"]}
+        if asked == claim["spec"] and _size(claim) == _size(document):
             return YES
 
         return no("the file wants another")
 
     def make_or_change() -> None:
+        namespace = location.namespace
         try:
-            if location.kube.get(CLAIM, name, namespace=location.namespace) is None:
+            if location.kube.get(CLAIM, name, namespace=namespace) is None:
                 make(location, CLAIM, document)
             else:
-                location.kube.patch(
-                    CLAIM, name, {"spec": document["spec"]}, namespace=location.namespace
-                )
+                change = {"spec": document["spec"]}
+                location.kube.patch(CLAIM, name, change, namespace=namespace)
         except InvalidError as error:
             raise RequestError(
                 f"the claim {name} cannot be changed to what the file asks for; the outputs are "
                 "on it",
                 where=error.what,
-                hint="Change kuberay.storage back; or fetch what is on it, and remove it with "
-                "the cluster: "
-                "trainyard cluster.down",
+                hint="Change kuberay.storage back; or fetch what is on it, and remove it with the "
+                "cluster: trainyard cluster.down",
             ) from error
 
     return Step("claim", f"Make the claim {name} for outputs", done, make_or_change)
@@ -150,21 +136,21 @@ def _size(claim: Object) -> float:
 
 
 def refuse_foreign(found: Object, location: Location, kind: Kind) -> None:
-    """Raise RequestError for an object that needs a name of ours and that somebody else made."""
+    """Raise RequestError for another user's object under a name that the cluster needs."""
     if is_ours(found, location.name):
         return
     raise RequestError(
         f"a {kind.name} called {found['metadata']['name']} is in namespace {location.namespace}, "
-        "and Trainyard did "
-        "not make it",
+        "and Trainyard did not make it",
         where=location.kube.place,
         hint="Give the cluster another name (`name:` in the cluster file).",
     )
 
 
 def make(location: Location, kind: Kind, document: Object) -> None:
-    """Make an object, unless somebody else was faster."""
+    """Make an object, unless another command was faster."""
+    namespace = None
+    if kind.namespaced:
+        namespace = location.namespace
     with suppress(ConflictError):
-        location.kube.create(
-            kind, document, namespace=location.namespace if kind.namespaced else None
-        )
+        location.kube.create(kind, document, namespace=namespace)

@@ -1,6 +1,4 @@
-"""The KubeRay operator: used where there is one, installed by Helm where there is none, its CRDs
-first.
-"""
+"""The KubeRay operator: an existing one is used, else Helm installs it, its CRDs first."""
 
 from __future__ import annotations
 
@@ -19,13 +17,13 @@ from trainyard.seams.helm import Chart, Helm, Release
 from trainyard.seams.kube.api import Kube
 from trainyard.seams.kube.types import CRD, DEPLOYMENT, NAMESPACE, POD, RAY_CLUSTER, Object
 from trainyard.spec.kubernetes import Operator as Section
-from trainyard.steps import YES, Answer, Step, no, nothing
+from trainyard.steps import YES, Answer, Step, no
 
 # The chart's label (helm-chart/kuberay-operator/templates/deployment.yaml).
 LABELLED = "app.kubernetes.io/name=kuberay-operator"
 RAY_CLUSTERS = "rayclusters.ray.io"
-# How Helm releases of ours describe themselves. A Helm that was killed, or that failed, has written
-# its own words.
+# The description of Trainyard's Helm releases. A Helm that was killed, or that failed, wrote
+# another.
 BY_US = "by trainyard"
 # Without --wait, Helm takes seconds: a release that is pending for longer was left by a command
 # that was killed.
@@ -57,21 +55,22 @@ class Kuberay:
 
 
 def read(location: Location, tools: Tools) -> Kuberay:
-    """Ask what there is. Raises PrerequisiteError where KubeRay is lacking, or too old, and not
-    ours to install.
+    """Ask which KubeRay there is.
+
+    Raises PrerequisiteError where it is missing or too old, and may not be installed.
     """
     kube = location.kube
     section = location.section.operator
     kuberay = Kuberay(
-        location,
-        helm_of(location, tools),
-        _chart(section, tools),
-        kube.serves(RAY_CLUSTER),
-        find(kube),
+        location=location,
+        helm=helm_of(location, tools),
+        chart=_chart(section, tools),
+        serves=kube.serves(RAY_CLUSTER),
+        operators=find(kube),
     )
     if not section.install and (kuberay.operators == () or not kuberay.serves):
         raise PrerequisiteError(
-            "there is no KubeRay operator, and the cluster file says that somebody else installs it",
+            "there is no KubeRay operator, and the cluster file says not to install one",
             where="kuberay.operator.install: false",
             hint=f"Have {versions.OLDEST_KUBERAY} or newer installed; or leave `install` out, "
             "and cluster.up does it.",
@@ -80,7 +79,7 @@ def read(location: Location, tools: Tools) -> Kuberay:
     if kuberay.operators is None and not kuberay.serves:
         raise PrerequisiteError(
             "there is no KubeRay on this Kubernetes, and you may not install it",
-            hint="Ask whoever runs it for the KubeRay operator with its CRDs, "
+            hint="Ask an administrator of it for the KubeRay operator with its CRDs, "
             f"{versions.OLDEST_KUBERAY} or newer; or run cluster.up once with the rights to "
             "install it.",
         )
@@ -92,11 +91,16 @@ def read(location: Location, tools: Tools) -> Kuberay:
 
 
 def steps(kuberay: Kuberay) -> list[Step]:
-    """Return the steps that bring KubeRay, or see that the one that is there runs."""
-    crds = [] if kuberay.serves else [_crds_step(kuberay)]
-    if kuberay.operators is None:
-        return crds
-    return [*crds, _operator_step(kuberay, after=crds[0].id if crds else None)]
+    """Return the steps that install KubeRay, or check that the existing operator runs."""
+    steps: list[Step] = []
+    after = None
+    if not kuberay.serves:
+        crds = _crds_step(kuberay)
+        steps.append(crds)
+        after = crds.id
+    if kuberay.operators is not None:
+        steps.append(_operator_step(kuberay, after=after))
+    return steps
 
 
 def helm_of(location: Location, tools: Tools) -> Helm:
@@ -104,25 +108,24 @@ def helm_of(location: Location, tools: Tools) -> Helm:
 
 
 def how_to_apply(section: Section) -> str:
-    """Return how somebody brings CRDs up to a KubeRay: Helm installs them once, and never upgrades
-    them.
-    """
+    """Return the command that upgrades KubeRay's CRDs: Helm only installs them, once."""
     return f"helm show crds {section.chart} | kubectl apply --server-side --force-conflicts -f -"
 
 
 def find(kube: Kube) -> tuple[Object, ...] | None:
-    """Return the Deployment of every operator, in any namespace; None if the user may not look for
-    them.
-    """
+    """Return every operator's Deployment in any namespace; None if the user may not list them."""
     labelled = if_allowed(kube.list, DEPLOYMENT, labels=LABELLED)
-    if labelled is not None:
-        return tuple(labelled or filter(_image, kube.list(DEPLOYMENT)))
-    return None
+    if labelled is None:
+        return None
+    if labelled:
+        return tuple(labelled)
+    return tuple(filter(_image, kube.list(DEPLOYMENT)))
 
 
 def release_of_ours(helm: Helm, kube: Kube, section: Section) -> Release | None:
-    """Return the operator's Helm release if we installed it, or began to: then its namespace says
-    so.
+    """Return the operator's Helm release if Trainyard installed it, or began to.
+
+    A half-made release is known by its namespace's label.
     """
     release = helm.release(section.release, section.namespace)
     if release is None or release.description.startswith(BY_US):
@@ -133,32 +136,32 @@ def release_of_ours(helm: Helm, kube: Kube, section: Section) -> Release | None:
 
 
 def made_by_us(kube: Kube, namespace: str) -> bool:
-    found = if_allowed(kube.get, NAMESPACE, namespace) or {"metadata": {}}
-    return bool((found["metadata"].get("labels") or {}).get(naming.MADE_BY) == naming.US)
+    found = if_allowed(kube.get, NAMESPACE, namespace)
+    return found is not None and pods.labels_of(found).get(naming.MADE_BY) == naming.US
 
 
 def _chart(section: Section, tools: Tools) -> Chart:
     if section.chart.startswith((".", "/", "~")) or section.chart.endswith(".tgz"):
-        return Chart(
-            str(tools.directory / section.chart.replace("~", tools.environ.get("HOME", "~"), 1))
-        )
+        path = section.chart.replace("~", tools.environ.get("HOME", "~"), 1)
+        return Chart(str(tools.directory / path))
     return Chart(section.chart, repository=section.repository, version=section.version)
 
 
 def _image(deployment: Object) -> re.Match[str] | None:
-    """Return what the image of a Deployment says, None if it is no operator's."""
-    containers = deployment["spec"]["template"]["spec"].get("containers") or ()
-    return next(
-        filter(None, (_IMAGE.search(container.get("image") or "") for container in containers)),
-        None,
-    )
+    """Return the match of a Deployment's image, None if it is no operator's."""
+    for container in deployment["spec"]["template"]["spec"].get("containers") or ():
+        match = _IMAGE.search(container.get("image") or "")
+        if match:
+            return match
+    return None
 
 
 def is_old(deployment: Object) -> bool:
-    """Say whether an operator is too old; one whose image does not say may be new enough."""
+    """Say whether an operator is too old; one whose image names no version counts as new."""
     image = _image(deployment)
-    version = image["version"] if image else None
-    return version is not None and _numbers(version) < _numbers(versions.OLDEST_KUBERAY)
+    if image is None or image["version"] is None:
+        return False
+    return _numbers(image["version"]) < _numbers(versions.OLDEST_KUBERAY)
 
 
 def _too_old(deployment: Object, section: Section) -> PrerequisiteError:
@@ -168,15 +171,12 @@ def _too_old(deployment: Object, section: Section) -> PrerequisiteError:
         "clusters with a token need",
         where=f"deployment {metadata['name']}, namespace {metadata['namespace']}",
         hint="Trainyard replaces no operator, as other clusters depend on it. Have it upgraded, "
-        "its CRDs first, "
-        f"for example to {versions.KUBERAY}: {how_to_apply(section)}",
+        f"its CRDs first, for example to {versions.KUBERAY}: {how_to_apply(section)}",
     )
 
 
 def _crds_step(kuberay: Kuberay) -> Step:
-    """Return the step after which Kubernetes serves what the chart defines; the CRD of RayClusters
-    comes last.
-    """
+    """Return the step that applies the chart's CRDs; that of RayClusters comes last."""
     kube = kuberay.location.kube
     version = kuberay.chart.version
 
@@ -188,11 +188,14 @@ def _crds_step(kuberay: Kuberay) -> Step:
     def apply() -> None:
         crds = kuberay.helm.crds(kuberay.chart)
         for crd in sorted(crds, key=lambda crd: crd["metadata"]["name"] == RAY_CLUSTERS):
-            labels = {**(crd["metadata"].get("labels") or {}), naming.MADE_BY: naming.US}
+            labels = {**pods.labels_of(crd), naming.MADE_BY: naming.US}
             crd["metadata"] = {**crd["metadata"], "labels": labels, "creationTimestamp": None}
             kube.apply(CRD, {key: value for key, value in crd.items() if key != "status"})
 
-    return Step("crds", f"Apply KubeRay's CRDs{f' ({version})' if version else ''}", done, apply)
+    title = "Apply KubeRay's CRDs"
+    if version:
+        title += f" ({version})"
+    return Step("crds", title, done, apply)
 
 
 def _operator_step(kuberay: Kuberay, *, after: str | None) -> Step:
@@ -204,31 +207,28 @@ def _operator_step(kuberay: Kuberay, *, after: str | None) -> Step:
         deployments = find(kube)
         if not deployments:
             return no("it is not installed")
-        if any(
-            pods.condition(deployment, "Available").get("status") == "True"
-            for deployment in deployments
-        ):
+        if any(pods.is_true(deployment, "Available") for deployment in deployments):
             return YES
 
         _refuse_broken(kube, deployments[0], debounce, has_run=bool(kuberay.operators))
         return no("it does not run yet")
 
+    def install() -> None:
+        if not kuberay.operators:
+            _install(kuberay)
+
     title = f"Install the KubeRay operator {kuberay.chart.version or ''}".rstrip()
+    if kuberay.operators:
+        title = "Check the KubeRay operator"
     return Step(
-        "operator",
-        "Check the KubeRay operator" if kuberay.operators else title,
-        done,
-        nothing if kuberay.operators else lambda: _install(kuberay),
-        deadline=AVAILABLE_SECONDS,
-        every=0.5,
-        after=after,
+        "operator", title, done, install, deadline=AVAILABLE_SECONDS, every=0.5, after=after
     )
 
 
 def _refuse_broken(kube: Kube, deployment: Object, debounce: Debounce, *, has_run: bool) -> None:
-    """Raise the error that says why an operator has no pod that is ready, once that has lasted."""
+    """Raise why an operator has no ready pod, once that has lasted."""
     namespace = deployment["metadata"]["namespace"]
-    # Whoever may see the Deployment need not be allowed to see its pods.
+    # A user who may read the Deployment need not be allowed to read its pods.
     found = if_allowed(kube.list, POD, namespace=namespace, labels=LABELLED) or []
     observed = snapshot.of_pods(kube, namespace, found, owner=deployment, name=pods.name)
     expired = debounce.expired(diagnosis.of_deployment(observed, has_run=has_run))
@@ -241,14 +241,10 @@ def _install(kuberay: Kuberay) -> None:
     helm = kuberay.helm
     kube = kuberay.location.kube
     _remove_half_made(kuberay)
-    metadata = {"name": section.namespace, "labels": {naming.MADE_BY: naming.US}}
-
     if kube.get(NAMESPACE, section.namespace) is None:
-        objects.make(
-            kuberay.location,
-            NAMESPACE,
-            {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata},
-        )
+        metadata = {"name": section.namespace, "labels": {naming.MADE_BY: naming.US}}
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+        objects.make(kuberay.location, NAMESPACE, namespace)
 
     helm.install(
         section.release,
@@ -260,13 +256,13 @@ def _install(kuberay: Kuberay) -> None:
 
 
 def _remove_half_made(kuberay: Kuberay) -> None:
-    """Uninstall what a killed Helm of ours left behind. Raises PrerequisiteError for somebody
-    else's release.
+    """Uninstall the release that a killed Helm left.
+
+    Raises PrerequisiteError for a release that Trainyard did not begin.
     """
     section = kuberay.section
     helm = kuberay.helm
     release = helm.release(section.release, section.namespace)
-
     for _ in range(PENDING_SECONDS):
         if release is None or not release.status.startswith("pending-"):
             break
@@ -281,10 +277,9 @@ def _remove_half_made(kuberay: Kuberay) -> None:
             f"there is a Helm release {section.release} in namespace {section.namespace} that "
             "Trainyard did not make",
             where=f"its status is {release.status}; {release.description}".rstrip("; "),
-            hint="If its operator runs by now, repeat the command, and it is used. If nobody "
-            "needs that release: "
-            f"helm uninstall {section.release} -n {section.namespace}. Or name another one: "
-            "kuberay.operator.release.",
+            hint="If its operator runs by now, repeat the command, and it is used. If that "
+            f"release is not needed: helm uninstall {section.release} -n {section.namespace}. Or "
+            "name another one: kuberay.operator.release.",
         )
 
     if release.status != "deployed":

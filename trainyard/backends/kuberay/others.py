@@ -1,6 +1,4 @@
-"""RayClusters that somebody else made on a Kubernetes, and the cluster file by which each is used
-as it is.
-"""
+"""RayClusters of other users on a Kubernetes, and the cluster file that uses each as it is."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainyard.backends.contract import OthersCluster
-from trainyard.backends.kuberay import naming
+from trainyard.backends.kuberay import naming, pods
 from trainyard.backends.shared.taking import as_name
 from trainyard.errors import OutsideError
 from trainyard.seams.kube import api, config
@@ -19,10 +17,10 @@ from trainyard.seams.kube.types import RAY_CLUSTER, Object
 def discover(
     environ: Mapping[str, str], *, context: str, namespace: str | None = None
 ) -> list[OthersCluster]:
-    """Return them, of one namespace or of all that the context's user may list.
+    """Return the RayClusters of other users, in one namespace or in all that may be listed.
 
     Raises PrerequisiteError without that context, and OutsideError where its Kubernetes does not
-    tell them.
+    list them.
     """
     kube = api.connect(config.access(environ, context=context))
     try:
@@ -34,9 +32,9 @@ def discover(
         raise OutsideError(error.what, where=kube.place, hint=hint) from error
     others = []
     for cluster in found:
-        if naming.CLUSTER not in (cluster["metadata"].get("labels") or {}):
-            others.append(cluster)
-    return [_described(cluster, context) for cluster in others]
+        if naming.CLUSTER not in pods.labels_of(cluster):
+            others.append(_described(cluster, context))
+    return others
 
 
 def _described(cluster: Object, context: str) -> OthersCluster:
@@ -55,14 +53,15 @@ def _described(cluster: Object, context: str) -> OthersCluster:
     section: dict[str, Any] = {"service": f"{namespace}/{service}", "context": context}
     file: dict[str, Any] = {"name": as_name(name), "backend": "existing", "existing": section}
     # KubeRay makes a Secret of the cluster's name for it.
-    if ((cluster.get("spec") or {}).get("authOptions") or {}).get("mode") == "token":
+    auth = (cluster.get("spec") or {}).get("authOptions") or {}
+    if auth.get("mode") == "token":
         section["token_secret"] = name
     else:
         file["auth"] = "none"
         notes.append(
-            f"RayCluster {namespace}/{name} has no token: whoever reaches its service runs code "
+            f"RayCluster {namespace}/{name} has no token: all who reach its service can run code "
             "there"
         )
 
-    is_up = status.get("state") == "ready" and not cluster["metadata"].get("deletionTimestamp")
+    is_up = status.get("state") == "ready" and not pods.is_leaving(cluster)
     return OthersCluster(name, namespace, is_up=is_up, file=file, notes=tuple(notes))

@@ -1,6 +1,4 @@
-"""Objects that belong to the RayCluster, and go with it: its disruption budget, its network
-policy.
-"""
+"""Objects that the RayCluster owns: its disruption budget and its network policy."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from trainyard.backends.kuberay.location import Location, owners
 from trainyard.backends.kuberay.manifest import Documents
 from trainyard.backends.kuberay.objects import refuse_foreign
 from trainyard.backends.kuberay.snapshot import if_allowed
-from trainyard.seams.kube.types import BUDGET, NETWORK_POLICY, RAY_CLUSTER, Kind, Object
+from trainyard.seams.kube.types import BUDGET, NETWORK_POLICY, Kind, Object
 from trainyard.steps import YES, Answer, Step, no
 
 _TITLES = {
@@ -21,9 +19,7 @@ _TITLES = {
 
 
 def steps(where: Location, documents: Documents, *, after: str) -> Iterator[Step]:
-    """Yield the steps after which there is what the file asks for, and no longer what it does
-    not.
-    """
+    """Yield the steps that make the owned objects that the file asks for, and remove the others."""
     wanted = {BUDGET: documents.budget, NETWORK_POLICY: documents.network_policy}
     for kind, document in wanted.items():
         if document is not None:
@@ -34,12 +30,12 @@ def steps(where: Location, documents: Documents, *, after: str) -> Iterator[Step
 
 def left(where: Location, uids: frozenset[str]) -> list[tuple[Kind, Object]]:
     """Return what belongs to RayClusters with these uids."""
-    every = ((kind, _of_ours(where, kind)) for kind in _TITLES)
-    return [
-        (kind, found)
-        for kind, found in every
-        if found and any(uid in uids for _, uid in owners(found))
-    ]
+    objects = []
+    for kind in _TITLES:
+        found = _of_ours(where, kind)
+        if found and uids.intersection(owner.uid for owner in owners(found)):
+            objects.append((kind, found))
+    return objects
 
 
 def _step(where: Location, kind: Kind, document: Object, *, after: str) -> Step:
@@ -51,8 +47,7 @@ def _step(where: Location, kind: Kind, document: Object, *, after: str) -> Step:
         if found is None or live is None:
             return no("there is none")
         refuse_foreign(found, where, kind)
-        is_owned = any(uid == pods.uid(live) for _, uid in owners(found))
-        if is_owned:
+        if pods.uid(live) in [owner.uid for owner in owners(found)]:
             return YES
         return no("it is the former cluster's")
 
@@ -61,13 +56,7 @@ def _step(where: Location, kind: Kind, document: Object, *, after: str) -> Step:
         if live is None:
             return
 
-        owner = {
-            "apiVersion": RAY_CLUSTER.api,
-            "kind": RAY_CLUSTER.name,
-            "name": where.name,
-            "uid": pods.uid(live),
-        }
-
+        owner = location.owner_of(live, where.name)
         metadata = {**document["metadata"], "ownerReferences": [owner]}
         where.kube.apply(kind, {**document, "metadata": metadata}, namespace=where.namespace)
 

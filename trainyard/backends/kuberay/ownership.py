@@ -1,10 +1,8 @@
-"""Whose a cluster on Kubernetes is: the owner that its RayCluster names, or the claim that outlived
-one.
-"""
+"""The owner of a cluster on Kubernetes: named by its RayCluster, or by a claim that outlived it."""
 
 from __future__ import annotations
 
-from trainyard.backends.kuberay import location, naming
+from trainyard.backends.kuberay import location, naming, pods
 from trainyard.backends.kuberay.location import Location
 from trainyard.backends.shared import owner as owners
 from trainyard.errors import RequestError
@@ -13,9 +11,9 @@ from trainyard.steps import YES, Answer, Step, no
 
 
 def of(where: Location, live: Object | None) -> str:
-    """Return the owner, "" where there is none, or it was made before owners were written down.
+    """Return the owner; "" if there is none.
 
-    Without a RayCluster (`live`), what was written to the claim for outputs is still somebody's.
+    Without a RayCluster (`live`) the claim for outputs still names one.
     """
     found = live or where.kube.get(CLAIM, naming.claim(where.name), namespace=where.namespace)
     if found and location.is_ours(found, where.name):
@@ -24,7 +22,7 @@ def of(where: Location, live: Object | None) -> str:
 
 
 def named_by(found: Object) -> str:
-    return str((found["metadata"].get("annotations") or {}).get(naming.OWNER, ""))
+    return pods.annotations_of(found).get(naming.OWNER, "")
 
 
 def is_other(where: Location, owner: str) -> bool:
@@ -36,17 +34,16 @@ def refused(where: Location, owner: str, *, command: str) -> RequestError:
 
 
 def take_step(where: Location, owner: str) -> Step:
-    """Return the step after which the RayCluster, or the claim that outlived one, names us."""
+    """Return the step after which the RayCluster, or the claim, names this user as the owner."""
 
     def marked() -> list[tuple[Kind, Object]]:
         names = {RAY_CLUSTER: where.name, CLAIM: naming.claim(where.name)}
-        every = (
-            (kind, where.kube.get(kind, name, namespace=where.namespace))
-            for kind, name in names.items()
-        )
-        return [
-            (kind, found) for kind, found in every if found and is_other(where, named_by(found))
-        ]
+        objects = []
+        for kind, name in names.items():
+            found = where.kube.get(kind, name, namespace=where.namespace)
+            if found and is_other(where, named_by(found)):
+                objects.append((kind, found))
+        return objects
 
     def done() -> Answer:
         if marked():

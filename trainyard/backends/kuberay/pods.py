@@ -1,16 +1,16 @@
-"""What a pod, or another object of Kubernetes, says about itself; pure."""
+"""The facts that a pod, or another object of Kubernetes, says about itself; pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from trainyard.backends.kuberay import naming
 from trainyard.seams.kube.types import Object
 
-# What a container waits for while the kubelet lets time pass
+# Reasons of a container while its kubelet waits before a retry lets time pass
 # (kubernetes/pkg/kubelet/images/types.go).
 BACKING_OFF = ("ErrImagePull", "ImagePullBackOff", "CrashLoopBackOff")
 _RAY = (naming.HEAD_CONTAINER, naming.WORKER_CONTAINER)
@@ -58,18 +58,18 @@ def name(pod: Object) -> str:
 
 
 def host(pod: Object) -> str:
-    """Return the Kubernetes node that it was given to, "" if it was not yet."""
+    """Return the Kubernetes node that the pod was assigned to, "" before that."""
     return str((pod.get("spec") or {}).get("nodeName") or "")
 
 
 def group(pod: Object) -> str:
     if is_head(pod):
         return "head"
-    return str((pod["metadata"].get("labels") or {}).get(naming.RAY_GROUP, ""))
+    return labels_of(pod).get(naming.RAY_GROUP, "")
 
 
 def is_head(pod: Object) -> bool:
-    return (pod["metadata"].get("labels") or {}).get(naming.RAY_NODE_TYPE) == "head"
+    return labels_of(pod).get(naming.RAY_NODE_TYPE) == "head"
 
 
 def phase(pod: Object) -> str:
@@ -81,18 +81,31 @@ def is_leaving(pod: Object) -> bool:
 
 
 def is_ready(pod: Object) -> bool:
-    return not is_leaving(pod) and condition(pod, "Ready").get("status") == "True"
+    return not is_leaving(pod) and is_true(pod, "Ready")
 
 
 def condition(owner: Object, kind: str) -> Mapping[str, Any]:
+    """Return a condition of an object, {} if it has none of this kind."""
     conditions: Sequence[Mapping[str, Any]] = (owner.get("status") or {}).get("conditions") or ()
-    return next((each for each in conditions if each.get("type") == kind), {})
+    return next((found for found in conditions if found.get("type") == kind), {})
+
+
+def is_true(owner: Object, kind: str) -> bool:
+    """Say whether a condition of this kind holds."""
+    return condition(owner, kind).get("status") == "True"
+
+
+def labels_of(found: Object) -> Mapping[str, str]:
+    return found["metadata"].get("labels") or {}
+
+
+def annotations_of(found: Object) -> Mapping[str, str]:
+    return found["metadata"].get("annotations") or {}
 
 
 def internal_ip(host: Object) -> str:
     """Return the address by which a Kubernetes node is reached, "" where it has none."""
-    addresses = host["status"].get("addresses") or ()
-    for address in addresses:
+    for address in host["status"].get("addresses") or ():
         if address["type"] == "InternalIP":
             return str(address["address"])
     return ""
@@ -100,7 +113,8 @@ def internal_ip(host: Object) -> str:
 
 def offered(host: Object, resource: str) -> int:
     """Return how many GPUs a Kubernetes node has for pods."""
-    return int(((host.get("status") or {}).get("allocatable") or {}).get(resource, 0))
+    allocatable = (host.get("status") or {}).get("allocatable") or {}
+    return int(allocatable.get(resource, 0))
 
 
 def runs_ray(pod: Object) -> bool:
@@ -108,50 +122,58 @@ def runs_ray(pod: Object) -> bool:
 
 
 def ray_started(pod: Object) -> float:
-    """Return when the Ray that runs in a pod was started, in Unix seconds of the cluster; 0 if none
-    runs.
-    """
-    ray = next((each for each in containers(pod) if each.name in _RAY), None)
-    return seconds(ray.running_since) if ray else 0.0
+    """Return when the pod's running Ray started, in Unix seconds; 0 if none runs."""
+    for container in containers(pod):
+        if container.name in _RAY:
+            return seconds(container.running_since)
+    return 0.0
 
 
 def is_backing_off(pod: Object) -> bool:
-    """Say whether its Ray does not run, and the kubelet waits, for up to five minutes, until it
-    tries again.
-    """
+    """Say whether Ray does not run because the kubelet waits up to 5 min before a retry."""
     waits = any(container.waiting in BACKING_OFF for container in containers(pod))
     return waits and not is_leaving(pod) and not runs_ray(pod)
 
 
 def containers(pod: Object) -> tuple[Container, ...]:
-    """Return its containers that Kubernetes says something about, the ones that start first at the
-    front.
-    """
+    """Return the containers with a status, in the order in which they start."""
     status = pod.get("status") or {}
-    return tuple(
-        _container(each, is_init=key == "initContainerStatuses")
-        for key in ("initContainerStatuses", "containerStatuses")
-        for each in status.get(key) or ()
-    )
+    found = []
+    for init_container in status.get("initContainerStatuses") or ():
+        found.append(_container(init_container, is_init=True))
+    for container in status.get("containerStatuses") or ():
+        found.append(_container(container, is_init=False))
+    return tuple(found)
+
+
+def waits_for_head(pod: Object) -> bool:
+    """Say whether KubeRay's container runs, which waits for the head's GCS."""
+    running = [container.name for container in containers(pod) if container.running_since]
+    return naming.WAIT_CONTAINER in running
 
 
 def declared(pod: Object, container: str) -> Mapping[str, Any]:
-    """Return a container of a pod as it was asked for."""
+    """Return a container's declaration in the pod's spec."""
     spec = pod.get("spec") or {}
-    every = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
-    return next((each for each in every if each["name"] == container), {})
+    declared_containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    for declaration in declared_containers:
+        if declaration["name"] == container:
+            return cast(Mapping[str, Any], declaration)
+    return {}
 
 
 def limit(pod: Object, container: str, resource: str) -> str:
-    return str(
-        ((declared(pod, container).get("resources") or {}).get("limits") or {}).get(resource, "")
-    )
+    resources = declared(pod, container).get("resources") or {}
+    limits = resources.get("limits") or {}
+    return str(limits.get(resource, ""))
 
 
 def gpus(pod: Object, resource: str) -> int:
     """Return how many GPUs a pod holds."""
-    limits = (limit(pod, container["name"], resource) for container in pod["spec"]["containers"])
-    return sum(int(text) for text in limits if text)
+    held = 0
+    for container in pod["spec"]["containers"]:
+        held += int(limit(pod, container["name"], resource) or 0)
+    return held
 
 
 def seconds(text: str | None) -> float:
@@ -180,10 +202,12 @@ def _container(status: Mapping[str, Any], *, is_init: bool) -> Container:
 def _ended(terminated: Mapping[str, Any] | None) -> Ended | None:
     if not terminated:
         return None
-    reason, message, started = (
-        str(terminated.get(key) or "") for key in ("reason", "message", "startedAt")
+    return Ended(
+        reason=str(terminated.get("reason") or ""),
+        code=int(terminated.get("exitCode") or 0),
+        message=str(terminated.get("message") or ""),
+        started=str(terminated.get("startedAt") or ""),
     )
-    return Ended(reason, int(terminated.get("exitCode") or 0), message, started)
 
 
 def when(event: Object) -> float:

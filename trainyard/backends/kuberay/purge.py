@@ -1,6 +1,4 @@
-"""`cluster.down --purge`: the KubeRay operator, its CRDs and namespaces go, if we made them and
-nobody needs them.
-"""
+"""`cluster.down --purge`: removes Trainyard's operator, CRDs and namespaces, if unused."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from functools import partial
 
 from trainyard import wording
 from trainyard.backends.contract import Tools
-from trainyard.backends.kuberay import naming, operator, removal
+from trainyard.backends.kuberay import naming, operator, pods, removal
 from trainyard.backends.kuberay.location import Location, is_ours
 from trainyard.backends.kuberay.removal import Left
 from trainyard.backends.kuberay.snapshot import if_allowed
@@ -20,7 +18,7 @@ from trainyard.seams.kube import types as kinds
 from trainyard.seams.kube.types import Kind, Object
 from trainyard.steps import YES, Answer, Step, no, nothing
 
-# What people would lose with a namespace; the rest follows from these, or is made again.
+# The kinds that users would lose with a namespace; the rest follows from these, or is made again.
 TENANTS = (kinds.POD, kinds.CLAIM, kinds.DEPLOYMENT)
 
 
@@ -46,35 +44,32 @@ def steps(where: Location, tools: Tools) -> list[Step]:
     if release or crds:
         refuse_users(where)
 
-    return [
-        _operator_step(where, helm)
-        if release
-        else _leave("operator", f"Leave the KubeRay operator: {leave}"),
-        _crds_step(where, crds),
-        *_namespace_steps(where, [*dict.fromkeys([section.namespace, where.namespace])]),
-    ]
+    operator_step = _leave("operator", f"Leave the KubeRay operator: {leave}")
+    if release:
+        operator_step = _operator_step(where, helm)
+    namespaces = list(dict.fromkeys([section.namespace, where.namespace]))
+    return [operator_step, _crds_step(where, crds), *_namespace_steps(where, namespaces)]
 
 
 def refuse_users(where: Location, what: str = "the KubeRay operator") -> None:
-    """Raise RequestError, before `what` goes, if others have Ray clusters, jobs or services in any
-    namespace.
-    """
-    users = sorted(
-        f"{kind.name} {found['metadata']['namespace']}/{found['metadata']['name']}"
-        for kind in (kinds.RAY_CLUSTER, kinds.RAY_JOB, kinds.RAY_SERVICE)
-        for found in where.kube.list(kind)
-        if not _is_the_cluster(kind, found, where)
+    """Raise RequestError, before `what` goes, if other users have Ray objects in any namespace."""
+    users = []
+    for kind in (kinds.RAY_CLUSTER, kinds.RAY_JOB, kinds.RAY_SERVICE):
+        for found in where.kube.list(kind):
+            metadata = found["metadata"]
+            if not _is_the_cluster(kind, found, where):
+                users.append(f"{kind.name} {metadata['namespace']}/{metadata['name']}")
+    if not users:
+        return
+
+    live = "1 other lives"
+    if len(users) > 1:
+        live = f"{len(users)} others live"
+    raise RequestError(
+        f"{what} does not go: {live} from it",
+        where=wording.named(sorted(users)),
+        hint="Leave out --purge: this cluster alone goes then. Or remove those first.",
     )
-    if users:
-        if len(users) == 1:
-            live = "1 other lives"
-        else:
-            live = f"{len(users)} others live"
-        raise RequestError(
-            f"{what} does not go: {live} from it",
-            where=wording.named(users),
-            hint="Leave out --purge: this cluster alone goes then. Or remove those first.",
-        )
 
 
 def _is_the_cluster(kind: Kind, found: Object, where: Location) -> bool:
@@ -88,7 +83,8 @@ def _operator_step(where: Location, helm: Helm) -> Step:
     listed = partial(where.kube.list, namespace=section.namespace, labels=operator.LABELLED)
 
     def left() -> Left:
-        return [(kind, found) for kind in (kinds.DEPLOYMENT, kinds.POD) for found in listed(kind)]
+        deployments = [(kinds.DEPLOYMENT, found) for found in listed(kinds.DEPLOYMENT)]
+        return [*deployments, *((kinds.POD, found) for found in listed(kinds.POD))]
 
     def done() -> Answer:
         if helm.release(section.release, section.namespace) or left():
@@ -111,9 +107,8 @@ def _crds_step(where: Location, crds: Left) -> Step:
     spaces = [found["metadata"]["namespace"] for found in operator.find(where.kube) or ()]
     others = [space for space in spaces if space != where.section.operator.namespace]
     if others:
-        return _leave(
-            "crds", f"Leave KubeRay's CRDs: the operator in namespace {others[0]} needs them"
-        )
+        title = f"Leave KubeRay's CRDs: the operator in namespace {others[0]} needs them"
+        return _leave("crds", title)
 
     def remove() -> None:
         refuse_users(where)
@@ -124,49 +119,46 @@ def _crds_step(where: Location, crds: Left) -> Step:
 
 
 def _namespace_steps(where: Location, names: Sequence[str]) -> list[Step]:
-    """Return the step that removes the namespaces of ours with nothing of others in them, and why
-    others stay.
-    """
+    """Return the step that removes Trainyard's empty namespaces, and says why others stay."""
     reasons = {name: _why_it_stays(where, name) for name in names}
     ours = [name for name, reason in reasons.items() if not reason]
 
     def left() -> Left:
-        every = (where.kube.get(kinds.NAMESPACE, name) for name in ours)
-        return [(kinds.NAMESPACE, found) for found in every if found]
+        found = (where.kube.get(kinds.NAMESPACE, name) for name in ours)
+        return [(kinds.NAMESPACE, namespace) for namespace in found if namespace]
 
-    stay = []
+    steps = []
+    if ours:
+        # Together: Kubernetes takes 5 s for each.
+        title = f"Remove namespace{'s' * (len(ours) > 1)} {' and '.join(ours)}"
+        steps.append(removal.step(where, "remove-namespaces", title, left))
     for name, reason in reasons.items():
         if reason:
-            stay.append(_leave(f"namespace:{name}", f"Leave namespace {name}: {reason}"))
-
-    # Together: Kubernetes takes 5 s for each.
-    title = f"Remove namespace{'s' * (len(ours) > 1)} {' and '.join(ours)}"
-    return [*([removal.step(where, "remove-namespaces", title, left)] if ours else []), *stay]
+            steps.append(_leave(f"namespace:{name}", f"Leave namespace {name}: {reason}"))
+    return steps
 
 
 def _why_it_stays(where: Location, name: str) -> str:
     if not operator.made_by_us(where.kube, name):
         return "there is none that Trainyard made"
     others = _tenants(where, name)
-    if others:
-        return f"{wording.named(others)} {'is' if len(others) == 1 else 'are'} in it"
-    return ""
+    if not others:
+        return ""
+    verb = "are"
+    if len(others) == 1:
+        verb = "is"
+    return f"{wording.named(others)} {verb} in it"
 
 
 def _tenants(where: Location, namespace: str) -> list[str]:
-    """Return what others would lose with a namespace, besides the cluster and the operator, which
-    go anyway.
-    """
+    """Return what others would lose with a namespace, besides this cluster and the operator."""
     label, _, value = operator.LABELLED.partition("=")
     others = []
     for kind in TENANTS:
         for found in if_allowed(where.kube.list, kind, namespace=namespace) or ():
-            is_operator = (found["metadata"].get("labels") or {}).get(label) == value
-            if not (
-                is_operator
-                or is_ours(found, where.name)
-                or found["metadata"].get("ownerReferences")
-            ):
+            is_operator = pods.labels_of(found).get(label) == value
+            is_owned = found["metadata"].get("ownerReferences")
+            if not (is_operator or is_owned or is_ours(found, where.name)):
                 others.append(f"{kind.name} {found['metadata']['name']}")
     return others
 

@@ -1,9 +1,8 @@
-"""The RayCluster itself: in what it differs from the file, the former one's end, and the step that
-makes it.
+"""The RayCluster: its differences from the file, its predecessor's end, and its step.
 
 Judged by KubeRay 1.5 (ray-operator/controllers/ray/raycluster_controller.go, reconcilePods): on a
-running cluster it carries out sizes of groups and new groups. What stands in the template of a pod
-counts only for pods that are made later, and pods of a group that is gone stay.
+running cluster it carries out sizes of groups and new groups. The template of a pod counts only
+for pods that are made later, and pods of a group that is gone stay.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainyard.backends.kuberay import location, naming, operator, ownership, pods, removal
 from trainyard.backends.kuberay.desired import Desired
@@ -23,20 +22,20 @@ from trainyard.spec.units import format_size
 from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import named
 
-# What a node is started with, as the file calls it.
+# Options of `ray start` by the words of the cluster file.
 _OPTIONS = {"num-cpus": "cpus", "num-gpus": "gpus", "memory": "memory"}
 _OF_SIZES = ("count", "min", "max")
 _OF_GROUP = ("count", "min", "max", "idle_timeout", *_OPTIONS.values())
 _SIMULATED = "kuberay.simulated_gpus"
 _AUTOSCALER = "the head's autoscaler, which groups that grow need,"
-# What follows from the size of a node, and is not said beside it.
+# Words that follow from a node's size, and are not listed with it.
 _FOLLOWS = re.compile(
     r"resources|object-store|volumes|NVIDIA_VISIBLE_DEVICES|runtimeClassName|tolerations"
 )
 _OF_SIZE = (*_OPTIONS.values(), _SIMULATED)
 # All that a RayCluster says, by group and word.
 Words = dict[tuple[str, str], Any]
-# What the API says of a field that its CRD does not know (structured-merge-diff).
+# The API server's words for a field that its CRD does not know (structured-merge-diff).
 _UNKNOWN_FIELD = "field not declared in schema"
 
 
@@ -53,163 +52,191 @@ class Change:
 
 
 def changes(live: Object, desired: Object) -> tuple[Change, ...]:
-    """Return every difference; `desired` is what the API server would make of what we send: a dry
-    run.
+    """Return every difference between the live RayCluster and the API server's dry run.
 
-    How many nodes a growing group has right now is the autoscaler's business, and no difference.
+    The present number of nodes of a growing group is the autoscaler's decision, and no difference.
     """
     old = _described(live)
     new = _described(desired)
-    differing = [key for key in {**old, **new} if old.get(key) != new.get(key)]
-    moved = [group for group, word in differing if not word]
-    differing = [(group, word) for group, word in differing if not word or group not in moved]
-    if any(word in _OF_SIZE for _, word in differing):
-        differing = [(group, word) for group, word in differing if not _FOLLOWS.search(word)]
+    differing = _differing(old, new)
+    resized = []
+    for group, word in differing:
+        if word == "count" and (group, "max") in differing:
+            resized.append(group)
 
-    resized = [
-        group for group, word in differing if word == "count" and (group, "max") in differing
-    ]
     found = [_resized(group, old, new) for group in resized]
-
     for group, word in differing:
         if group not in resized or word not in _OF_SIZES:
             found.append(_change(group, word, old.get((group, word)), new.get((group, word))))
-
     return tuple(dict.fromkeys(found))
 
 
+def _differing(old: Words, new: Words) -> list[tuple[str, str]]:
+    """Return the groups and words that differ, without those that follow from another difference."""
+    differing = [key for key in {**old, **new} if old.get(key) != new.get(key)]
+    moved = [group for group, word in differing if not word]
+    has_size = any(word in _OF_SIZE for group, word in differing if group not in moved)
+    found = []
+    for group, word in differing:
+        is_part = bool(word) and group in moved
+        follows = has_size and _FOLLOWS.search(word)
+        if not is_part and not follows:
+            found.append((group, word))
+    return found
+
+
 def _resized(group: str, old: Words, new: Words) -> Change:
-    """Return the change of a group that is fixed in the one and grows in the other (`kubectl
-    edit`).
+    """Return the change of a group that is fixed on one side and grows on the other.
+
+    Only `kubectl edit` makes one.
     """
-    now, then = (
-        (words.get((group, "count")), words.get((group, "count")))
-        if (group, "count") in words
-        else (words.get((group, "min")), words.get((group, "max")))
-        for words in (old, new)
-    )
-
-    shown = []
-    for sizes in (now, then):
-        shown.append("to".join(f" {size or 0} " for size in dict.fromkeys(sizes)).strip())
-
+    now = _Sizes.of(group, old)
+    then = _Sizes.of(group, new)
     return Change(
-        f"{group}: {shown[0]} nodes now, {shown[1]} desired",
+        f"{group}: {now} nodes now, {then} desired",
         applied=True,
-        ends_nodes=(now[1] or 0) > (then[1] or 0),
+        ends_nodes=now.most > then.most,
     )
+
+
+class _Sizes(NamedTuple):
+    """The fewest and the most nodes of a group."""
+
+    least: int
+    most: int
+
+    @classmethod
+    def of(cls, group: str, words: Words) -> _Sizes:
+        if (group, "count") in words:
+            count = words[group, "count"] or 0
+            return cls(count, count)
+        return cls(words.get((group, "min")) or 0, words.get((group, "max")) or 0)
+
+    def __str__(self) -> str:
+        if self.least == self.most:
+            return str(self.least)
+        return f"{self.least} to {self.most}"
 
 
 def _described(ray_cluster: Object) -> Words:
-    """Return all that a RayCluster says, by group, "" for the whole, and a word: the file's where
-    it has one.
+    """Return all that a RayCluster says, by group ("" for the whole) and word.
 
-    A group itself has no word. Values of what is not of a group are the same for all.
+    A word is the file's where it has one. A group itself has the word "".
     """
     spec = ray_cluster["spec"]
-    simulated = (ray_cluster["metadata"].get("annotations") or {}).get(naming.SIMULATED)
-    words = {
-        ("", _SIMULATED): simulated,
+    words: Words = {
+        ("", _SIMULATED): pods.annotations_of(ray_cluster).get(naming.SIMULATED),
         ("", "auth"): spec.get("authOptions"),
         ("", "Ray"): spec.get("rayVersion"),
+        ("", _AUTOSCALER): (spec.get("enableInTreeAutoscaling"), spec.get("autoscalerOptions")),
     }
+    described = {"head": spec["headGroupSpec"]}
+    for name, group in groups(ray_cluster).items():
+        described[f"workers.{name}"] = group
 
-    words["", _AUTOSCALER] = spec.get("enableInTreeAutoscaling"), spec.get("autoscalerOptions")
-    every = {f"workers.{name}": group for name, group in groups(ray_cluster).items()}
-    for name, group in {"head": spec["headGroupSpec"], **every}.items():
-        template = group["template"]
-        container = group["template"]["spec"]["containers"][0]
-        pod = {
-            **template["spec"],
-            **template["metadata"],
-            **container,
-            "containers": None,
-            "env": None,
-        }
+    for name, group in described.items():
+        words[name, ""] = True
+        for word, value in _described_group(group).items():
+            words[name, word] = value
+    return words
 
-        least = group.get("minReplicas")
-        most = group.get("maxReplicas")
-        of_group = {
-            **{
-                _OPTIONS.get(option, option): value
-                for option, value in group["rayStartParams"].items()
-            },
-            **({"count": group.get("replicas")} if least == most else {"min": least, "max": most}),
-            "idle_timeout": group.get("idleTimeoutSeconds"),
-            "Ray's labels": group.get("labels"),
-            **{f"the pods' {key}": value for key, value in pod.items() if key != "image"},
-            **{f"env.{variable['name']}": variable for variable in container.get("env") or ()},
-            "image": container["image"],
-        }
 
-        words |= {(name, ""): True, **{(name, word): value for word, value in of_group.items()}}
+def _described_group(group: Object) -> dict[str, Any]:
+    template = group["template"]
+    container = template["spec"]["containers"][0]
+    words: dict[str, Any] = {}
+    for option, value in group["rayStartParams"].items():
+        words[_OPTIONS.get(option, option)] = value
 
+    least = group.get("minReplicas")
+    most = group.get("maxReplicas")
+    if least == most:
+        words["count"] = group.get("replicas")
+    else:
+        words["min"] = least
+        words["max"] = most
+    words["idle_timeout"] = group.get("idleTimeoutSeconds")
+    words["Ray's labels"] = group.get("labels")
+
+    for key, value in {**template["spec"], **template["metadata"], **container}.items():
+        if key not in ("containers", "env", "image"):
+            words[f"the pods' {key}"] = value
+    for variable in container.get("env") or ():
+        words[f"env.{variable['name']}"] = variable
+    words["image"] = container["image"]
     return words
 
 
 def carried(desired: Object, live: Object | None) -> Object:
-    """Return what to send over a live RayCluster: what Ray's autoscaler decided about groups stays.
+    """Return what to send over a live RayCluster: the autoscaler's decisions stay.
 
-    The groups are one list to the API server (the CRD names no key): whoever sends it, sends all of
-    it.
+    The groups are one list to the API server (the CRD names no key), so all of it is sent.
     """
-    now = groups(live) if live else {}
-    every = [{**group, **_decided(group, now.get(name))} for name, group in groups(desired).items()]
-    if every:
-        return {**desired, "spec": {**desired["spec"], "workerGroupSpecs": every}}
-    return desired
+    if live is None or not groups(desired):
+        return desired
+
+    now = groups(live)
+    sent = []
+    for name, group in groups(desired).items():
+        sent.append({**group, **_decided(group, now.get(name))})
+    return {**desired, "spec": {**desired["spec"], "workerGroupSpecs": sent}}
 
 
 def _decided(group: Object, live: Object | None) -> Object:
     if live is None or "replicas" in group:
         return {}
-    now = min(max(live.get("replicas") or 0, group["minReplicas"]), group["maxReplicas"])
-    strategy = live.get("scaleStrategy")
-    return {"replicas": now, **({"scaleStrategy": strategy} if strategy else {})}
+    now = max(live.get("replicas") or 0, group["minReplicas"])
+    decided = {"replicas": min(now, group["maxReplicas"])}
+    if live.get("scaleStrategy"):
+        decided["scaleStrategy"] = live["scaleStrategy"]
+    return decided
 
 
 def _change(group: str, word: str, old: Any, new: Any) -> Change:
+    if not word and old is None:
+        return Change(f"{group} is new", applied=True)
     if not word:
-        return Change(f"{group} is {'new' if old is None else 'gone'}", applied=old is None)
+        return Change(f"{group} is gone")
     if word not in (*_OF_GROUP, _SIMULATED, "image"):
         return Change(f"{word} differs")
-    shown = []
-    for value in (old, new):
-        shown.append(format_size(int(value)) if word == "memory" and value else value or 0)
-    is_size = word in ("count", "min", "max")
+    name = word
+    if word in _OF_GROUP:
+        name = f"{group}.{word}"
     return Change(
-        f"{f'{group}.' if word in _OF_GROUP else ''}{word}: {shown[0]} now, {shown[1]} desired",
-        applied=is_size or word == "idle_timeout",
+        f"{name}: {_shown(word, old)} now, {_shown(word, new)} desired",
+        applied=word in (*_OF_SIZES, "idle_timeout"),
         ends_nodes=word in ("count", "max") and (old or 0) > (new or 0),
     )
 
 
+def _shown(word: str, value: Any) -> Any:
+    if word == "memory" and value:
+        return format_size(int(value))
+    return value or 0
+
+
 def differences(desired: Desired) -> tuple[Change, ...]:
-    """Return in what the RayCluster that runs differs from the file; the API server says it, and
-    keeps nothing.
-    """
+    """Return the differences between the running RayCluster and the file, by a dry run."""
     if desired.running is None:
         return ()
     return changes(desired.running, _send(desired, desired.running, dry_run=True))
 
 
 def document(desired: Desired) -> Object:
-    return carried(
-        desired.documents.ray_cluster, None if desired.tools.recreate else desired.running
-    )
+    live = desired.running
+    if desired.tools.recreate:
+        live = None
+    return carried(desired.documents.ray_cluster, live)
 
 
 def refusal(desired: Desired, found: Sequence[Change]) -> RequestError | None:
-    """Return why a running cluster cannot become what the file asks, None if KubeRay makes it
-    so.
-    """
+    """Return why KubeRay cannot make a running cluster what the file asks; None if it can."""
     ignored = [change.text for change in found if not change.applied]
     if not ignored or desired.tools.recreate:
         return None
     return RequestError(
         "the cluster file asks for what KubeRay does not change on a running cluster; to replace "
-        "it ends everything "
-        "on it",
+        "it ends everything on it",
         where="; ".join(ignored),
         hint="If that is meant: trainyard cluster.up --recreate",
     )
@@ -222,7 +249,7 @@ def step(desired: Desired, found: Sequence[Change], *, after: str | None) -> Ste
         live = location.ray_cluster(desired.location)
         if live is None or pods.is_leaving(live):
             return no("there is none")
-        # What differs is in the title.
+        # The title names the differences.
         if changes(live, _send(desired, live, dry_run=True)):
             return no("")
         return YES
@@ -247,29 +274,24 @@ def replace_step(desired: Desired) -> Step | None:
     uids = removal.uids(where, live, desired.pods)
     if not uids:
         return None
+
+    title = "Remove the former cluster"
     if desired.never_started:
         title = "Remove the cluster that never started"
-    else:
-        title = "Remove the former cluster"
     disruptive = desired.tools.recreate and not desired.never_started
     return removal.ray_cluster_step(where, "former-ray-cluster", title, uids, disruptive=disruptive)
 
 
 def _owned(body: Object, live: Object | None) -> Object:
-    """Return what to send over a live RayCluster: whose it is stays as it is."""
+    """Return the body with the owner of the live RayCluster, which does not change."""
     if live is None:
         return body
-    theirs = ownership.named_by(live)
-    annotations = {**body["metadata"]["annotations"], naming.OWNER: theirs}
-    if not theirs:
-        del annotations[naming.OWNER]
+    annotations = {**body["metadata"]["annotations"], naming.OWNER: ownership.named_by(live)}
     return {**body, "metadata": {**body["metadata"], "annotations": annotations}}
 
 
 def _send(desired: Desired, live: Object | None, *, dry_run: bool) -> Object:
-    """Apply the RayCluster over the live one, if there is one; return what the API server makes of
-    it.
-    """
+    """Apply the RayCluster over the live one, if any; return the API server's result."""
     where = desired.location
     body = _owned(carried(desired.documents.ray_cluster, live), live)
     try:

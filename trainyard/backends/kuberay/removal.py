@@ -1,6 +1,4 @@
-"""Objects are removed, and gone only when Kubernetes says so; what holds one that does not go, and
-what helps.
-"""
+"""Removal of objects until Kubernetes has none left, and what holds an object that stays."""
 
 from __future__ import annotations
 
@@ -22,22 +20,25 @@ _FOREGROUND = "foregroundDeletion"
 Left = Sequence[tuple[Kind, Object]]
 
 
-def uids(location: Location, live: Object | None, own: Sequence[Object]) -> frozenset[str]:
-    """Return the uids of the cluster's RayClusters: one of ours that is there, and former ones that
-    pods outlive.
-    """
-    former = {uid for pod in own for name, uid in owners(pod) if name == location.name}
-    if live is None:
-        return frozenset(former)
-    return frozenset(
-        former | {pods.uid(live)} if is_ours(live, location.name) else former - {pods.uid(live)}
-    )
+def uids(location: Location, live: Object | None, cluster_pods: Sequence[Object]) -> frozenset[str]:
+    """Return the uids of the cluster's RayClusters: the live one, and former ones with pods."""
+    found = set()
+    for pod in cluster_pods:
+        for owner in owners(pod):
+            if owner.name == location.name:
+                found.add(owner.uid)
+
+    if live is not None and is_ours(live, location.name):
+        found.add(pods.uid(live))
+    elif live is not None:
+        found.discard(pods.uid(live))
+    return frozenset(found)
 
 
 def ray_cluster_step(
     location: Location, id: str, title: str, uids: frozenset[str], *, disruptive: bool
 ) -> Step:
-    """Return the step after which RayClusters are gone with all that KubeRay made for them.
+    """Return the step after which these RayClusters and all that KubeRay made for them are gone.
 
     A service that goes late would take its successor's name.
     """
@@ -47,21 +48,17 @@ def ray_cluster_step(
 
     def left() -> Left:
         live = kube.get(RAY_CLUSTER, name, namespace=namespace)
-        # The pods first: what holds them holds the RayCluster.
-        own = []
+        # The pods first: the reason that holds a pod holds the RayCluster, too.
+        objects = []
         for pod in snapshot.cluster_pods(location):
-            if any(uid in uids for _, uid in owners(pod)):
-                own.append(pod)
-
+            if uids.intersection(owner.uid for owner in owners(pod)):
+                objects.append((POD, pod))
         if live and pods.uid(live) in uids:
-            clusters = [(RAY_CLUSTER, live)]
-        else:
-            clusters = []
-
-        return [*((POD, pod) for pod in own), *clusters, *owned.left(location, uids)]
+            objects.append((RAY_CLUSTER, live))
+        return [*objects, *owned.left(location, uids)]
 
     def remove() -> None:
-        # The next cluster needs them, or the next step removes them and waits for it.
+        # The next cluster needs the Secrets, or the next step removes them and waits for it.
         leash.release_secrets(location)
         for uid in uids:
             kube.delete(RAY_CLUSTER, name, namespace=namespace, uid=uid, with_owned=True)
@@ -78,7 +75,7 @@ def step(
     *,
     disruptive: bool = False,
 ) -> Step:
-    """Return the step after which nothing is left; without `remove` all that is left is deleted."""
+    """Return the step after which nothing is left; without `remove` each object is deleted."""
 
     def do() -> None:
         if remove:
@@ -98,20 +95,19 @@ def step(
 
 def delete(location: Location, objects: Left) -> None:
     for kind, found in objects:
-        # By its uid: one that is made anew meanwhile is another one.
-        name = found["metadata"]["name"]
-        uid = found["metadata"]["uid"]
-        location.kube.delete(
-            kind, name, namespace=location.namespace if kind.namespaced else None, uid=uid
-        )
+        # By its uid: a successor of the same name stays.
+        namespace = None
+        if kind.namespaced:
+            namespace = location.namespace
+        location.kube.delete(kind, pods.name(found), namespace=namespace, uid=pods.uid(found))
 
 
 def names(left: Left) -> str:
-    return wording.named([found["metadata"]["name"] for _, found in left])
+    return wording.named([pods.name(found) for _, found in left])
 
 
 def wait(location: Location, left: Callable[[], Left], *, clock: Clock | None = None) -> None:
-    """Wait until nothing is left. Raises LeftoverError that says what holds it."""
+    """Wait until nothing is left. Raises LeftoverError with what holds the rest."""
     clock = clock or Clock()
     give_up = clock.now() + GONE_SECONDS
     while remaining := left():
@@ -121,31 +117,31 @@ def wait(location: Location, left: Callable[[], Left], *, clock: Clock | None = 
 
 
 def leftover(location: Location, left: Left) -> LeftoverError:
-    """Return the error for what is left: the first one's reason, and the names of all."""
+    """Return the error for the objects left: the first one's reason, and all names."""
     kind, first = left[0]
-    name = first["metadata"]["name"]
+    metadata = first["metadata"]
+    name = metadata["name"]
     command = kubectl(location)
-    command += (
-        f" -n {first['metadata'].get('namespace') or location.namespace}" if kind.namespaced else ""
-    )
-    held = ", ".join(
-        each for each in first["metadata"].get("finalizers") or () if each != _FOREGROUND
-    )
-    silent = kind == POD and explain_host(
-        first, snapshot.of_pods(location.kube, location.namespace, [first]).hosts
-    )
+    if kind.namespaced:
+        command += f" -n {metadata.get('namespace') or location.namespace}"
 
-    if held:
-        if kind.group:
-            resource = f"{kind.plural}.{kind.group}"
-        else:
-            resource = kind.plural
-        why = f"is held by its finalizer {held}"
+    resource = kind.plural
+    if kind.group:
+        resource += f".{kind.group}"
+
+    silent_host = None
+    if kind == POD:
+        hosts = snapshot.of_pods(location.kube, location.namespace, [first]).hosts
+        silent_host = explain_host(first, hosts)
+
+    finalizers = [held for held in metadata.get("finalizers") or () if held != _FOREGROUND]
+    if finalizers:
+        why = f"is held by its finalizer {', '.join(finalizers)}"
         hint = "Does the program run that put it there? If it is gone for good: "
         hint += f"""{command} patch {resource} {name} --type=merge -p '{{"metadata":{{"finalizers":null}}}}'"""
-    elif silent:
+    elif silent_host:
         # Only its kubelet can say that a pod is gone.
-        why = silent.message
+        why = silent_host.message
         hint = "Start that machine again, or, if it is off for good: "
         hint += f"{command} delete pod {name} --force --grace-period=0"
     else:

@@ -1,13 +1,10 @@
-"""The rights that a cluster needs in its namespace: Kubernetes is asked about all of them at
-once.
-"""
+"""The rights that a cluster needs in its namespace: all are asked for at once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
 from trainyard.backends.kuberay.location import Location
-from trainyard.backends.kuberay.snapshot import side_by_side
 from trainyard.errors import Problem
 from trainyard.seams.kube.errors import ForbiddenError
 from trainyard.seams.kube.types import (
@@ -25,6 +22,7 @@ from trainyard.seams.kube.types import (
     Kind,
     Right,
 )
+from trainyard.seams.threads import side_by_side
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.kubernetes import KuberaySection
 
@@ -41,7 +39,7 @@ MAKE: Verbs = {
     **REMOVE,
     (RAY_CLUSTER, ""): _CHANGES,
     (SECRET, ""): _CHANGES,
-    # We ask for a port-forward by GET.
+    # seams/kube asks for a port-forward by GET.
     (POD, "portforward"): ("get",),
 }
 STORAGE: Verbs = {(CLAIM, ""): _CHANGES}
@@ -61,15 +59,17 @@ MORE: Verbs = {
 
 
 def needed(spec: ClusterSpec, section: KuberaySection) -> Verbs:
-    """Return what making, using and removing the cluster of a file needs."""
-    makes_claim = section.storage is not None and section.storage.size is not None
-    return {
-        **MAKE,
-        **(STORAGE if makes_claim else {}),
-        **(BUDGETS if section.disruption_budget else {}),
-        **(POLICIES if section.network_policy else {}),
-        **(LEASH if spec.leash else {}),
-    }
+    """Return the rights to make, use and remove the cluster of a file."""
+    verbs = {**MAKE}
+    if section.storage is not None and section.storage.size is not None:
+        verbs |= STORAGE
+    if section.disruption_budget:
+        verbs |= BUDGETS
+    if section.network_policy:
+        verbs |= POLICIES
+    if spec.leash:
+        verbs |= LEASH
+    return verbs
 
 
 def refuse_missing(where: Location, verbs: Verbs) -> None:
@@ -83,19 +83,20 @@ def refuse_missing(where: Location, verbs: Verbs) -> None:
     lacking = [right for right, may in zip(wanted, answers, strict=True) if not may]
     if lacking:
         raise ForbiddenError(
-            f"user {where.kube.access.user or '(nobody)'} lacks rights that cluster {where.name} "
+            f"user {where.kube.access.user or '(unknown)'} lacks rights that cluster {where.name} "
             "needs",
             where=str(where),
             problems=tuple(_problems(lacking)),
             hint="A Role with all of them is in docs/kuberay.md, under `Rights`: have it applied "
-            "by whoever runs "
-            "this Kubernetes.",
+            "by an administrator of this Kubernetes.",
         )
 
 
 def _rights(verbs: Verbs) -> Iterator[Right]:
     for (kind, part), of_kind in verbs.items():
-        resource = f"{kind.plural}/{part}" if part else kind.plural
+        resource = kind.plural
+        if part:
+            resource += f"/{part}"
         for verb in of_kind:
             yield Right(verb, kind.group, resource)
 
@@ -103,9 +104,8 @@ def _rights(verbs: Verbs) -> Iterator[Right]:
 def _problems(lacking: Iterable[Right]) -> Iterator[Problem]:
     by_resource: dict[str, list[str]] = {}
     for right in lacking:
+        name = right.resource
         if right.group:
-            name = f"{right.resource}.{right.group}"
-        else:
-            name = right.resource
+            name += f".{right.group}"
         by_resource.setdefault(name, []).append(right.verb)
     return (Problem(name, ", ".join(verbs)) for name, verbs in by_resource.items())

@@ -1,6 +1,4 @@
-"""What Kubernetes says at one moment about what should run: one read, side by side; details only
-when they matter.
-"""
+"""One snapshot of a cluster's objects: a few parallel reads; details only when needed."""
 
 from __future__ import annotations
 
@@ -16,39 +14,29 @@ from trainyard.errors import TrainyardError
 from trainyard.seams.kube.api import Kube
 from trainyard.seams.kube.errors import ForbiddenError
 from trainyard.seams.kube.types import EVENT, NODE, POD, Object
+from trainyard.seams.threads import side_by_side
 
-AT_ONCE = 8
 Asked = ParamSpec("Asked")
 Found = TypeVar("Found")
-Subject = TypeVar("Subject")
 TAIL_LINES = 60
 
 
 def if_allowed(
     ask: Callable[Asked, Found], *given: Asked.args, **named: Asked.kwargs
 ) -> Found | None:
-    """Return what the API answers; None where the user may not ask."""
+    """Return the API's answer; None where the user may not ask."""
     try:
         return ask(*given, **named)
     except ForbiddenError:
         return None
 
 
-def side_by_side(ask: Callable[[Subject], Found], subjects: Iterable[Subject]) -> list[Found]:
-    """Return the answers in the order of what was asked about; the first question that fails
-    raises.
-    """
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(ask, subjects))
-
-
 @dataclass(frozen=True)
 class Snapshot:
-    """Pods, the head first; what they belong to (`owner`: RayCluster or Deployment, None if there
-    is none); and events.
+    """Pods, the head first, with their owner and their namespace's events, the oldest first.
 
-    The events are the namespace's, the oldest first. `name` is what messages call a pod;
-    `wait_for_machines` is how many seconds one may find no room.
+    `owner` is a RayCluster or a Deployment, None if there is none. `name` is what messages call a
+    pod; `wait_for_machines` is how many seconds one may find no room.
     """
 
     kube: Kube
@@ -61,32 +49,29 @@ class Snapshot:
 
     @property
     def head(self) -> Object | None:
-        """Return the head's pod; one that is being deleted only while there is no other."""
+        """Return the head's pod; a leaving one only if there is no other."""
         return next(iter(groups.members(groups.HEAD, self.pods)), None)
 
     @cached_property
     def hosts(self) -> Mapping[str, Object | None]:
-        """Return the hosts of pods that are not ready, None for one that is gone; {} if the user
-        may not see them.
-        """
-        hosts = sorted(
-            {pods.host(pod) for pod in self.pods if pods.host(pod) and not pods.is_ready(pod)}
-        )
+        """Return unready pods' hosts, None for one that is gone; {} if they may not be read."""
+        unready = {pods.host(pod) for pod in self.pods if not pods.is_ready(pod)}
+        hosts = sorted(unready - {""})
         found = if_allowed(side_by_side, lambda host: self.kube.get(NODE, host), hosts)
         if found is None:
             return {}
         return dict(zip(hosts, found, strict=True))
 
     def events_of(self, about: Object) -> tuple[Object, ...]:
-        uid = pods.uid(about)
-        return tuple(
-            event for event in self.events if (event.get("involvedObject") or {}).get("uid") == uid
-        )
+        found = []
+        for event in self.events:
+            subject = event.get("involvedObject") or {}
+            if subject.get("uid") == pods.uid(about):
+                found.append(event)
+        return tuple(found)
 
     def log(self, pod: Object, container: str, *, former: bool) -> str:
-        """Return the last lines of a container, or of its former run; or that they cannot be
-        read.
-        """
+        """Return a container's last lines, or its former run's; or why they cannot be read."""
         try:
             return self.kube.logs(
                 pods.name(pod),
@@ -100,15 +85,15 @@ class Snapshot:
 
 
 def read(where: Location) -> Snapshot:
-    """Read a cluster. Raises RequestError if somebody else made it."""
+    """Read a cluster. Raises RequestError if Trainyard did not make it."""
     with ThreadPoolExecutor(3) as threads:
         cluster = threads.submit(location.ray_cluster, where)
-        own = threads.submit(cluster_pods, where)
+        listing = threads.submit(cluster_pods, where)
         events = threads.submit(_events, where.kube, where.namespace)
         return Snapshot(
             where.kube,
             where.namespace,
-            tuple(own.result()),
+            tuple(listing.result()),
             owner=cluster.result(),
             events=events.result(),
             wait_for_machines=where.section.wait_for_machines or 0.0,
@@ -117,23 +102,20 @@ def read(where: Location) -> Snapshot:
 
 def cluster_pods(where: Location) -> list[Object]:
     """Return the cluster's pods: the head's first, then by age."""
-    own = where.kube.list(POD, namespace=where.namespace, labels=naming.of_ray_cluster(where.name))
+    labels = naming.of_ray_cluster(where.name)
+    found = where.kube.list(POD, namespace=where.namespace, labels=labels)
 
     def order(pod: Object) -> tuple[bool, str, str]:
-        made = pod["metadata"].get("creationTimestamp") or ""
-        return (not pods.is_head(pod), made, pods.name(pod))
+        created = pod["metadata"].get("creationTimestamp") or ""
+        return (not pods.is_head(pod), created, pods.name(pod))
 
-    return sorted(own, key=order)
+    return sorted(found, key=order)
 
 
 def node_pods(where: Location) -> dict[str, Object]:
-    """Return the pod of each node by the node's name; one that is being removed only while there is
-    no other.
-    """
-    return {
-        naming.node_name(pod): pod
-        for pod in sorted(cluster_pods(where), key=pods.is_leaving, reverse=True)
-    }
+    """Return each node's pod by the node's name; a leaving pod only if there is no other."""
+    leaving_first = sorted(cluster_pods(where), key=pods.is_leaving, reverse=True)
+    return {naming.node_name(pod): pod for pod in leaving_first}
 
 
 def of_pods(
@@ -149,4 +131,5 @@ def of_pods(
 
 def _events(kube: Kube, namespace: str) -> tuple[Object, ...]:
     """Return the events of a namespace, the oldest first; none where the user may not see them."""
-    return tuple(sorted(if_allowed(kube.list, EVENT, namespace=namespace) or (), key=pods.when))
+    found = if_allowed(kube.list, EVENT, namespace=namespace) or ()
+    return tuple(sorted(found, key=pods.when))

@@ -1,4 +1,4 @@
-"""How a cluster on Kubernetes is, the endpoint that runs use, and what its nodes say."""
+"""The status of a cluster on Kubernetes, the endpoint that runs use, and its nodes' logs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 from trainyard import versions
 from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Tools, pick
@@ -30,7 +32,6 @@ from trainyard.backends.kuberay.snapshot import (
     cluster_pods,
     if_allowed,
     node_pods,
-    side_by_side,
 )
 from trainyard.backends.shared import leash as leashes
 from trainyard.backends.shared import record
@@ -39,77 +40,93 @@ from trainyard.backends.shared.ray_nodes import client_port, cluster_state
 from trainyard.endpoint import BackendCheck, Endpoint
 from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError
 from trainyard.seams.kube.types import NODE, Object
+from trainyard.seams.threads import side_by_side
 from trainyard.spec.cluster import ClusterSpec
 
 POLL_SECONDS = 1.0
-# The container's output is named after it, beside the names of Ray's files; that of its former run
-# has this before it.
+# A container's output has the container's name, next to the names of Ray's files; that of its
+# former run has this before it.
 FORMER = "former "
 DEVICE_PLUGIN = (
     "Does NVIDIA's device plugin run there? It takes GPUs away that are broken: "
     "kubectl describe node {host}"
 )
-_Run = tuple[Object, Container, bool]
+
+
+class _Run(NamedTuple):
+    """One run of a pod's container."""
+
+    pod: Object
+    container: Container
+    is_former: bool
 
 
 def status(spec: ClusterSpec, tools: Tools, dashboard: Dashboard) -> ClusterStatus:
     """Ask Kubernetes about every node that the file names or that has a pod, and Ray about all."""
     where = dashboard.location
     snapshot = snapshots.read(where)
-    # Not everybody who may look at pods may read Secrets.
+    # Not every user who may read pods may read Secrets.
     token = if_allowed(objects.token, where)
-    held = leash.observe(where) if snapshot.owner else None
     alive, problem = _ask_ray(dashboard, token, snapshot)
-    every = nodes.statuses(groups.of_file(spec, snapshot.owner).values(), snapshot, alive)
-    # Of a head that ends again and again, the container runs for a moment.
-    runs = _runs(snapshot.head) and not any(
-        node.group == groups.HEAD and node.state == "broken" for node in every
-    )
-
-    return ClusterStatus(
+    declared = groups.of_file(spec, snapshot.owner).values()
+    node_statuses = nodes.statuses(declared, snapshot, alive)
+    now = ClusterStatus(
         name=spec.name,
         backend=tools.backend,
-        state=cluster_state(node.state for node in every),
-        nodes=every,
-        address=dashboard.address() if runs else None,
-        token_command=_token_command(where, tools) if token else None,
-        simulated_gpus=_annotation(snapshot, naming.SIMULATED) == "true",
-        tunnel=_tunnel(where) if runs else None,
-        detail="; ".join(filter(None, (_progress(snapshot, every), problem)))
-        if snapshot.owner
-        else "",
-        differences=(
-            *groups.differences(spec, snapshot.owner),
-            *leashes.differences(spec, leash.made(snapshot.owner), held),
-        ),
+        state=cluster_state(node.state for node in node_statuses),
+        nodes=node_statuses,
         token=token,
-        leash=held,
-        owner=ownership.named_by(snapshot.owner) if snapshot.owner else "",
+    )
+
+    if token:
+        now = replace(now, token_command=_token_command(where, tools))
+    # The container of a head that ends again and again runs for a moment.
+    is_broken = any(node.group == groups.HEAD and node.state == "broken" for node in node_statuses)
+    if _runs(snapshot.head) and not is_broken:
+        now = replace(now, address=dashboard.address(), tunnel=_tunnel(where))
+    if snapshot.owner is None:
+        return now
+
+    present_leash = leash.observe(where)
+    details = (_progress(snapshot, node_statuses), problem)
+    differences = (
+        *groups.differences(spec, snapshot.owner),
+        *leashes.differences(spec, leash.made(snapshot.owner), present_leash),
+    )
+    return replace(
+        now,
+        simulated_gpus=_annotation(snapshot, naming.SIMULATED) == "true",
+        detail="; ".join(filter(None, details)),
+        differences=differences,
+        leash=present_leash,
+        owner=ownership.named_by(snapshot.owner),
     )
 
 
 def connect(spec: ClusterSpec, dashboard: Dashboard) -> Endpoint:
-    """Return the endpoint, a port-forward that ends with this process. Raises NotReadyError if
-    there is none.
+    """Return the endpoint, a port-forward that ends with this process.
+
+    Raises NotReadyError if there is no running head.
     """
     where = dashboard.location
     snapshot = snapshots.read(where)
     made = groups.of_cluster(snapshot.owner).values()
-    # Ray is asked by whoever uses the endpoint.
-    every = nodes.statuses(
-        made, snapshot, frozenset(map(naming.node_name, filter(pods.runs_ray, snapshot.pods)))
-    )
-
+    # Ray is not asked here: the user of the endpoint asks it.
+    running = frozenset(map(naming.node_name, filter(pods.runs_ray, snapshot.pods)))
+    node_statuses = nodes.statuses(made, snapshot, running)
     if snapshot.owner is None or not _runs(snapshot.head):
-        why = _progress(snapshot, every)
-        what = f"cluster {where.name} is not up" + (f": {why}" if why else "")
+        what = f"cluster {where.name} is not up"
+        progress = _progress(snapshot, node_statuses)
+        if progress:
+            what += f": {progress}"
         raise NotReadyError(what, hint="Make it: trainyard cluster.up")
 
-    expected = tuple(nodes.expected(made, every))
+    expected = tuple(nodes.expected(made, node_statuses))
     optional = {node.name for node in expected if node.optional}
-    down = (
-        (node.name, node.detail) for node in every if node.state in ("absent", "broken", "starting")
-    )
+    down = []
+    for node in node_statuses:
+        if node.state in ("absent", "broken", "starting") and node.name not in optional:
+            down.append((node.name, node.detail))
 
     return Endpoint(
         cluster=spec.name,
@@ -120,59 +137,61 @@ def connect(spec: ClusterSpec, dashboard: Dashboard) -> Endpoint:
         ray_version=versions.RAY,
         image=_annotation(snapshot, naming.IMAGE),
         tunnel=_tunnel(where),
-        down=tuple((name, why) for name, why in down if name not in optional),
+        down=tuple(down),
         checks=lambda: gpu_checks(where, snapshot.pods),
         is_in_reach=where.kube.answers,
         names_change=True,
-        refused=f"Secret {naming.token_secret(where.name)} in {where} holds another token than "
-        "the nodes were started "
-        "with: it was changed, or deleted and made again. docs/tokens.md says how to put theirs "
-        "back; "
-        "or give all nodes the new one, which ends all that runs: trainyard cluster.up --recreate.",
+        refused=f"Secret {naming.token_secret(where.name)} in {where} holds another token than the "
+        "nodes were started with: it was changed, or deleted and made again. docs/tokens.md says "
+        "how to put theirs back; or give all nodes the new one, which ends all that runs: "
+        "trainyard cluster.up --recreate.",
         ray_address=lambda: dashboard.ray_client(client_port(spec.head)),
     )
 
 
-def gpu_checks(where: Location, own: Iterable[Object]) -> tuple[BackendCheck, ...]:
-    """Check of each pod that holds GPUs that its host offers what all pods of the cluster there
-    hold together.
+class _Held(NamedTuple):
+    """The GPUs that a pod holds on its host."""
 
-    What the user may not ask is no failure, and said.
+    host: str
+    gpus: int
+
+
+def gpu_checks(where: Location, cluster_pods: Iterable[Object]) -> tuple[BackendCheck, ...]:
+    """Check that each host offers the GPUs that the cluster's pods hold there.
+
+    A question that the user may not ask is skipped, and no failure.
     """
     resource = where.section.gpu_resource
-    held = {}
-    for pod in own:
-        if _runs(pod):
-            held[naming.node_name(pod)] = (pods.host(pod), pods.gpus(pod, resource))
+    held: dict[str, _Held] = {}
+    for pod in cluster_pods:
+        gpus = pods.gpus(pod, resource)
+        if _runs(pod) and gpus:
+            held[naming.node_name(pod)] = _Held(pods.host(pod), gpus)
 
     def check(node: str) -> BackendCheck:
-        host, _ = held[node]
+        host = held[node].host
         try:
             found = where.kube.get(NODE, host) or {}
         except PrerequisiteError as error:
             return BackendCheck("allocatable", node, True, error.what, skipped=True)
 
         offer = pods.offered(found, resource)
-        needed = sum(gpus for other, gpus in held.values() if other == host)
+        needed = sum(pod.gpus for pod in held.values() if pod.host == host)
         detail = f"Kubernetes node {host} offers {offer} {resource}"
-
         if offer >= needed:
             return BackendCheck("allocatable", node, True, detail)
 
+        detail += f", and the cluster holds {needed} there"
         hint = DEVICE_PLUGIN.format(host=host)
-        return BackendCheck(
-            "allocatable", node, False, f"{detail}, and the cluster holds {needed} there", hint=hint
-        )
+        return BackendCheck("allocatable", node, False, detail, hint=hint)
 
-    return tuple(side_by_side(check, [node for node, (_, gpus) in held.items() if gpus]))
+    return tuple(side_by_side(check, held))
 
 
-def _progress(snapshot: Snapshot, every: Sequence[NodeStatus]) -> str:
-    """Return what is wrong, and what the nodes do: `head: pulls the image; cpu-a, cpu-b: waits for
-    the head`.
-    """
-    problems = (cause.summary for cause in explain_operator(snapshot))
-    return "; ".join(filter(None, (*problems, nodes.text(every))))
+def _progress(snapshot: Snapshot, node_statuses: Sequence[NodeStatus]) -> str:
+    """Return what is wrong, and what the nodes do: `head: pulls the image; cpu-a: waits`."""
+    problems = [cause.summary for cause in explain_operator(snapshot)]
+    return "; ".join(filter(None, (*problems, nodes.text(node_statuses))))
 
 
 def _ask_ray(
@@ -196,14 +215,13 @@ def _runs(head: Object | None) -> bool:
 
 
 def _annotation(snapshot: Snapshot, name: str) -> str | None:
-    annotations = (snapshot.owner or {"metadata": {}})["metadata"].get("annotations") or {}
-    if name in annotations:
-        return str(annotations[name])
-    return None
+    if snapshot.owner is None:
+        return None
+    return pods.annotations_of(snapshot.owner).get(name)
 
 
 def _token_command(where: Location, tools: Tools) -> str:
-    """Return the command that prints the cluster's token, for who may read its Secret."""
+    """Return the command that prints the cluster's token to a user who may read its Secret."""
     secret = ["--namespace", where.namespace, "get", "secret", naming.token_secret(where.name)]
     secret += ["-o", f"jsonpath={{.data.{record.TOKEN_KEY}}}"]
     return f"{location.kubectl(where)} {shlex.join(secret)} | base64 -d"
@@ -216,55 +234,63 @@ def logs(
     node: str = "",
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[LogLine]:
-    """Return the last lines of every node, or of one; with `follow`, then each new one until no pod
-    is left.
-    """
+    """Return the last lines of all nodes, or one; with `follow` new lines until no pod is left."""
     where = dashboard.location
-    own = node_pods(where)
-    if not own:
+    found = node_pods(where)
+    if not found:
         raise NotReadyError(
             f"cluster {where.name} is not up: it has no pods", hint="Make it: trainyard cluster.up"
         )
     if node:
-        pick(own, node, cluster=where.name)
-    return _lines(dashboard, objects.token(where), sleep if follow else None, node)
+        pick(found, node, cluster=where.name)
+    return _lines(dashboard, objects.token(where), node, follow=follow, sleep=sleep)
 
 
 def _lines(
-    dashboard: Dashboard, token: str | None, sleep: Callable[[float], None] | None, node: str
+    dashboard: Dashboard,
+    token: str | None,
+    node: str,
+    *,
+    follow: bool,
+    sleep: Callable[[float], None],
 ) -> Iterator[LogLine]:
     where = dashboard.location
     follower = Follower()
-    while own := [pod for pod in cluster_pods(where) if node in ("", naming.node_name(pod))]:
-        runs = [run for pod in own for run in _runs_of(pod)]
+    while found := [pod for pod in cluster_pods(where) if node in ("", naming.node_name(pod))]:
+        runs: list[_Run] = []
+        for pod in found:
+            runs += _runs_of(pod)
         yield from follower.added(side_by_side(partial(_file, where), runs))
         # The containers' own output says why Ray does not answer.
         with suppress(OutsideError):
             yield from follower.fresh(dashboard.address(), token, node)
-        if sleep is None:
+        if not follow:
             return
         sleep(POLL_SECONDS)
 
 
 def _file(where: Location, run: _Run) -> LogFile:
-    pod, container, former = run
-    name = pods.name(pod)
+    pod = run.pod
+    container = run.container
     text = where.kube.logs(
-        name, namespace=where.namespace, container=container.name, previous=former, lines=TAIL_LINES
+        pods.name(pod),
+        namespace=where.namespace,
+        container=container.name,
+        previous=run.is_former,
+        lines=TAIL_LINES,
     )
     # A run keeps its number when it becomes the former one.
-    key = (pods.uid(pod), container.name, container.restarts - former)
-    return LogFile(
-        key, naming.node_name(pod), f"{FORMER if former else ''}{container.name}", text.splitlines()
-    )
+    key = (pods.uid(pod), container.name, container.restarts - run.is_former)
+    name = container.name
+    if run.is_former:
+        name = f"{FORMER}{name}"
+    return LogFile(key, naming.node_name(pod), name, text.splitlines())
 
 
 def _runs_of(pod: Object) -> Iterator[_Run]:
-    """Return the runs of a pod's containers whose output Kubernetes still has: the one now, and the
-    one before.
-    """
+    """Yield the runs of a pod's containers that Kubernetes still has output of: former, current."""
     for container in pods.containers(pod):
         if container.last:
-            yield pod, container, True
+            yield _Run(pod, container, is_former=True)
         if container.running_since or container.ended:
-            yield pod, container, False
+            yield _Run(pod, container, is_former=False)

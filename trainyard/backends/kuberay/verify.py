@@ -1,6 +1,4 @@
-"""`image.verify` on Kubernetes: a probe pod on every host that the cluster could run on pulls the
-image and runs it.
-"""
+"""`image.verify` on Kubernetes: a probe pod on every eligible host pulls and runs the image."""
 
 from __future__ import annotations
 
@@ -26,13 +24,13 @@ from trainyard.spec.kubernetes import KuberaySection, PodGroup, Toleration
 from trainyard.steps import Clock
 
 SCRIPT = "import ray; open('/dev/termination-log', 'w').write(ray.__version__)"
-# How probe pods are found again, beside the cluster's label.
+# The label of probe pods, next to the cluster's label.
 LABEL = "io.trainyard/probe"
 POLL_SECONDS = 0.5
 # `import ray` takes 150 MB; asked for is next to nothing, so that a full host has room.
 REQUESTS = {"cpu": "10m", "memory": "16Mi"}
 LIMITS = {"cpu": "2", "memory": "4Gi"}
-# How a container ends that ran; any other reason is Kubernetes' (OOMKilled, StartError,
+# The reasons of a container that ran; any other reason is Kubernetes' (OOMKilled, StartError,
 # ContainerCannotRun).
 _RAN = ("Completed", "Error")
 
@@ -47,13 +45,16 @@ def verify(
     """
     where = location.find(spec, tools, section)
     image = resolve.pinned(spec, tools.environ, directory=tools.directory)
-    others = resolve.of_groups(spec, tools.environ, directory=tools.directory)
-    found = []
-    for each in resolve.distinct(image, others):
-        groups = [name for name in spec.groups() if others.get(name, image) == each]
-        found.append(_verified_on(where, spec, each, hosts_of(where, spec, groups), report))
-    remarks = dict.fromkeys(each.remark for each in found if each.remark)
-    return Verified(tuple(host for each in found for host in each.hosts), "; ".join(remarks))
+    images = resolve.of_groups(spec, tools.environ, directory=tools.directory)
+    hosts: list[HostResult] = []
+    remarks: list[str] = []
+    for distinct in resolve.distinct(image, images):
+        groups = [name for name in spec.groups() if images.get(name, image) == distinct]
+        found = _verified_on(where, spec, distinct, hosts_of(where, spec, groups), report)
+        hosts += found.hosts
+        if found.remark and found.remark not in remarks:
+            remarks.append(found.remark)
+    return Verified(tuple(hosts), "; ".join(remarks))
 
 
 def _verified_on(
@@ -64,9 +65,9 @@ def _verified_on(
     report: Callable[[str], None],
 ) -> Verified:
     with login(where, image) as pull_secrets:
-        probes = {
-            host or "the node": probe(where, spec, image, pull_secrets, host) for host in hosts
-        }
+        probes = {}
+        for host in hosts:
+            probes[host or "the node"] = probe(where, spec, image, pull_secrets, host)
         found = verified(run(where, image, probes, report=report), image)
     if None in hosts:
         remark = (
@@ -78,9 +79,7 @@ def _verified_on(
 
 
 def hosts_of(where: Location, spec: ClusterSpec, groups: Sequence[str]) -> list[str | None]:
-    """Return the hosts with the labels that one of some groups asks for; [None], any, where they
-    may not be listed.
-    """
+    """Return the hosts that match one of these groups; [None], any, if they may not be listed."""
     hosts = if_allowed(where.kube.list, NODE)
     if hosts is None:
         return [None]
@@ -88,10 +87,8 @@ def hosts_of(where: Location, spec: ClusterSpec, groups: Sequence[str]) -> list[
     selectors = [_placement(where.section, spec, name).node_selector for name in groups]
     names: list[str | None] = []
     for host in sorted(hosts, key=pods.name):
-        if any(
-            selector.items() <= (host["metadata"].get("labels") or {}).items()
-            for selector in selectors
-        ):
+        labels = pods.labels_of(host)
+        if any(selector.items() <= labels.items() for selector in selectors):
             names.append(pods.name(host))
 
     if not names:
@@ -106,27 +103,24 @@ def hosts_of(where: Location, spec: ClusterSpec, groups: Sequence[str]) -> list[
 
 
 def verified(results: Sequence[HostResult], image: PinnedImage) -> Verified:
-    """Return the results of hosts that took the pod, and which did not: tainted, cordoned, full.
+    """Return the results of hosts that took the pod; a remark names tainted, cordoned or full ones.
 
     Raises the error of the first one if none did.
     """
     refused = [result for result in results if isinstance(result.error, NoRoomError)]
     if len(refused) == len(results) and refused[0].error:
         raise refused[0].error
-    names = ", ".join(result.host for result in refused)
+    remarks = [image.remark]
     if refused:
-        remark = f"not tried, for they take no pod of this cluster now: {names}"
-    else:
-        remark = ""
+        names = ", ".join(result.host for result in refused)
+        remarks.append(f"not tried, for they take no pod of this cluster now: {names}")
     tried = tuple(result for result in results if result not in refused)
-    return Verified(tried, "; ".join(filter(None, (image.remark, remark))))
+    return Verified(tried, "; ".join(filter(None, remarks)))
 
 
 @contextmanager
 def login(where: Location, image: PinnedImage) -> Iterator[tuple[str, ...]]:
-    """Hand over a login for the image, yield the names of all Secrets to pull with, and take it
-    back.
-    """
+    """Hand over a login for the image, yield all Secrets to pull with, and take it back."""
     named = where.section.pull_secrets
     name = naming.verify_secret(where.name)
     secret = desired.pull_secret(where.name, [image], others=named, name=name)
@@ -146,10 +140,9 @@ def login(where: Location, image: PinnedImage) -> Iterator[tuple[str, ...]]:
 
 
 def _placement(section: KuberaySection, spec: ClusterSpec, group: str) -> PodGroup:
+    gpus = spec.groups()[group].gpus
     if section.simulated_gpus:
         gpus = 0
-    else:
-        gpus = spec.groups()[group].gpus
     return section.pods(group, gpus=gpus)
 
 
@@ -166,32 +159,31 @@ def probe(
     """
     section = where.section
     groups = [_placement(section, spec, name) for name in spec.groups()]
-    # What any group tolerates; the labels of the host were looked at already.
-    tolerations = [each for group in groups for each in group.tolerations]
+    # The tolerations of all groups; the labels of the host were looked at already.
+    tolerations: list[Toleration] = []
+    for group in groups:
+        tolerations += group.tolerations
     if spec.head.gpus or any(group.gpus for group in spec.workers):
         tolerations.append(Toleration(key=section.gpu_resource, effect="NoSchedule"))
 
-    # This ties a pod to a host without keeping the scheduler from saying why it has no room (as
-    # DaemonSets).
-    this = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [host]}]}
-    affinity = {
-        "nodeAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [this]}
-        }
-    }
+    node_selector: dict[str, str] | None = dict(groups[0].node_selector)
+    affinity = None
+    if host:
+        node_selector = None
+        affinity = {"nodeAffinity": _only_on(host)}
 
     pod = {
         "restartPolicy": "Never",
         "activeDeadlineSeconds": int(PULL),
-        # What runs in it ends at once, and holds nothing.
+        # The probe ends at once, and holds nothing.
         "terminationGracePeriodSeconds": 1,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "serviceAccountName": section.service_account,
         "imagePullSecrets": [{"name": secret} for secret in pull_secrets] or None,
-        "nodeSelector": None if host else dict(groups[0].node_selector),
+        "nodeSelector": node_selector,
         "tolerations": [toleration.model_dump(exclude_none=True) for toleration in tolerations],
-        "affinity": affinity if host else None,
+        "affinity": affinity,
         "priorityClassName": groups[0].priority_class,
         "securityContext": pod_parts.pod_security(section.security),
         "containers": [_container(section, image)],
@@ -208,6 +200,15 @@ def probe(
     return {"apiVersion": POD.api, "kind": POD.name, "metadata": metadata, "spec": pod}
 
 
+def _only_on(host: str) -> Object:
+    """Return the node affinity that ties a pod to a host, as DaemonSets do.
+
+    The scheduler still reports why the host has no room.
+    """
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [host]}]}
+    return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+
+
 def _container(section: KuberaySection, image: PinnedImage) -> Object:
     # An image may ask for every GPU (NVIDIA_VISIBLE_DEVICES=all in its ENV), and a host may grant
     # it by default.
@@ -215,7 +216,7 @@ def _container(section: KuberaySection, image: PinnedImage) -> Object:
     return {
         "name": "probe",
         "image": image.reference,
-        # Whatever is there already, the registry is asked.
+        # The registry is asked even if the host has the image.
         "imagePullPolicy": "Always",
         "command": ["python", "-c", SCRIPT],
         "env": [{"name": name, "value": value} for name, value in env.items()],
@@ -233,19 +234,17 @@ def run(
     report: Callable[[str], None] = lambda text: None,
     clock: Clock | None = None,
 ) -> list[HostResult]:
-    """Run the probe pods, by the names of their hosts, each to its end; raise what the API refuses
-    to all of them.
+    """Run the probe pods, by their hosts' names, to their ends; first remove a killed command's.
 
-    What an earlier command left is removed first.
+    Raises the error of the API that refuses them all.
     """
     _remove(where)
     try:
-        for each in probes.values():
-            where.kube.create(POD, each, namespace=where.namespace)
+        for pod in probes.values():
+            where.kube.create(POD, pod, namespace=where.namespace)
         return _results(where, image, probes, report, clock or Clock())
     finally:
-        # If that breaks, it must not hide why they are removed: the next command removes what is
-        # left.
+        # A failure here must not hide why the pods are removed: the next command removes the rest.
         with suppress(TrainyardError):
             _remove(where)
 
@@ -257,8 +256,8 @@ def _results(
     report: Callable[[str], None],
     clock: Clock,
 ) -> list[HostResult]:
-    """Look at the pods until each has ended, or has a reason why it does not."""
-    titles = {pods.name(each): title for title, each in probes.items()}
+    """Look at the pods until each has ended, or has a reason not to."""
+    titles = {pods.name(pod): title for title, pod in probes.items()}
     debounces = {name: Debounce(now=clock.now) for name in titles}
     results: dict[str, HostResult] = {}
     began = clock.now()
@@ -283,8 +282,10 @@ def _results(
             pod = listed.get(name)
             end = _end(titles[name], pod, observed, debounces[name])
             if end:
-                host = pods.host(pod) if pod else ""
-                results[name] = result(end, host or titles[name], image, clock.now() - began)
+                host = titles[name]
+                if pod and pods.host(pod):
+                    host = pods.host(pod)
+                results[name] = result(end, host, image, clock.now() - began)
 
     return [results[name] for name in titles]
 
@@ -292,17 +293,20 @@ def _results(
 def _end(
     title: str, pod: Object | None, observed: Snapshot, debounce: Debounce
 ) -> Ended | TrainyardError | None:
-    """Return how a probe ended, or why it does not; None while it may still end."""
+    """Return how a probe ended, or why it does not run; None while it may still end."""
     if pod is None or pods.is_leaving(pod):
-        hint = "Did somebody else give the same command, or was the node drained? Repeat it."
+        hint = "Did another user give the same command, or was the node drained? Repeat it."
         return OutsideError(f"{title}: its pod was removed while it ran", hint=hint)
 
-    ended = next((each.ended for each in pods.containers(pod) if each.ended), None)
-    if ended and ended.reason in _RAN:
-        return ended
+    for container in pods.containers(pod):
+        if container.ended and container.ended.reason in _RAN:
+            return container.ended
 
     cause = diagnosis.of_pod(pod, observed)
-    expired = debounce.expired([cause] if cause else [])
+    causes = []
+    if cause:
+        causes.append(cause)
+    expired = debounce.expired(causes)
     if pods.phase(pod) != "Failed" and not expired:
         return None
     if cause:
@@ -316,19 +320,19 @@ def _end(
 def result(
     end: Ended | TrainyardError, host: str, image: PinnedImage, seconds: float
 ) -> HostResult:
-    """Return what the end of a pod says about its host."""
+    """Return a host's result from the end of its pod."""
     if isinstance(end, TrainyardError):
         return HostResult(host, image.reference, seconds, end.what, end)
     output = end.message.strip()
-    if (end.code, output) == (0, versions.RAY):
+    if end.code == 0 and output == versions.RAY:
         return HostResult(host, image.reference, seconds, f"ray {output}")
-    last = (output.splitlines() or ["it said nothing"])[-1][-300:]
-    has = f": it has Ray {output}" if end.code == 0 else ""
-    error = OutsideError(
-        f"image {image.name} does not run on {host} as a Ray {versions.RAY} node{has}",
-        where=image.reference if end.code == 0 else f"python: exit code {end.code}; {last}",
-        hint=LINT,
-    )
+
+    what = f"image {image.name} does not run on {host} as a Ray {versions.RAY} node"
+    if end.code == 0:
+        error = OutsideError(f"{what}: it has Ray {output}", where=image.reference, hint=LINT)
+    else:
+        last = (output.splitlines() or ["it said nothing"])[-1][-300:]
+        error = OutsideError(what, where=f"python: exit code {end.code}; {last}", hint=LINT)
     return HostResult(host, image.reference, seconds, error.what, error)
 
 

@@ -1,5 +1,4 @@
-"""The last step of `cluster.up`: wait until Kubernetes, KubeRay and Ray all say that every node is
-ready.
+"""The last step of `cluster.up`: wait until Kubernetes, KubeRay and Ray all have every node.
 
 KubeRay alone does not know: it calls a cluster ready whose dashboard does not answer, and its
 condition RayClusterProvisioned never returns to False.
@@ -21,7 +20,7 @@ from trainyard.backends.kuberay.location import Location
 from trainyard.backends.kuberay.objects import token
 from trainyard.backends.kuberay.snapshot import Snapshot
 from trainyard.diagnosis import Diagnosis
-from trainyard.errors import NotReadyError, OutsideError, Problem
+from trainyard.errors import NotReadyError, OutsideError, Problem, TrainyardError
 from trainyard.seams.kube.errors import ApiUnreachableError, ForbiddenError
 from trainyard.seams.kube.types import POD, RAY_CLUSTER
 from trainyard.seams.ray_api import RefusedError
@@ -49,9 +48,7 @@ _STAYS = Problem("what was made stays", "to remove it: trainyard cluster.down")
 
 
 class Waiting:
-    """Waits for one cluster. Until `begin`, `done` only says what it observes; from then on it
-    raises the cause.
-    """
+    """Waits for one cluster: before `begin`, `done` only observes; then it raises causes."""
 
     def __init__(
         self, location: Location, dashboard: Dashboard, *, now: Callable[[], float] = time.monotonic
@@ -64,12 +61,12 @@ class Waiting:
         self._last_contact = now()
 
     def begin(self) -> None:
-        """Have everything that failed tried again at once; from now on what fails is an error."""
+        """Have everything that failed tried again at once; from now on a cause is an error."""
         snapshot = snapshots.read(self._location)
         kube = self._location.kube
         namespace = self._location.namespace
-        # KubeRay makes others, whose image is pulled now, and which start now; who may not do that
-        # waits.
+        # KubeRay replaces these pods, whose image is then pulled at once; a user without the right
+        # to delete waits.
         with suppress(ForbiddenError):
             for pod in filter(pods.is_backing_off, snapshot.pods):
                 kube.delete(POD, pods.name(pod), namespace=namespace, uid=pods.uid(pod))
@@ -79,7 +76,7 @@ class Waiting:
         self._began = True
 
     def done(self) -> Answer:
-        """Say whether all are ready, or what is waited for. Raises the cause once it lasts."""
+        """Say whether all nodes are ready, or what is missing. Raises a cause once it lasts."""
         try:
             snapshot = snapshots.read(self._location)
         except ApiUnreachableError:
@@ -92,21 +89,23 @@ class Waiting:
         if not missing:
             return YES
 
-        expired = None
         if self._began:
-            expired = self._debounce.expired(causes)
-
-        if expired:
-            error = diagnosis.to_error(expired, f"cluster {self._location.name}, {self._location}")
-            others = self._debounce.others(expired, causes)
-            seen = tuple(Problem("seen as well", cause.sentence()) for cause in others)
-            error.problems = (*error.problems, *seen, _STAYS)
-            raise error
-
+            self._raise_expired(causes)
         return no(missing)
 
+    def _raise_expired(self, causes: Sequence[Diagnosis]) -> None:
+        expired = self._debounce.expired(causes)
+        if expired is None:
+            return
+
+        error = diagnosis.to_error(expired, f"cluster {self._location.name}, {self._location}")
+        others = self._debounce.others(expired, causes)
+        seen = [Problem("seen as well", cause.sentence()) for cause in others]
+        error.problems = (*error.problems, *seen, _STAYS)
+        raise error
+
     def _missing(self, snapshot: Snapshot) -> tuple[str, Sequence[Diagnosis]]:
-        """Return what is missing, "" if nothing, and why."""
+        """Return what is missing, "" if nothing, and the causes."""
         cluster = snapshot.owner
         if cluster is None or (self._began and pods.is_leaving(cluster)):
             if not self._began:
@@ -114,66 +113,60 @@ class Waiting:
             raise NotReadyError(
                 f"cluster {self._location.name} was removed while it came up",
                 where=str(self._location),
-                hint="Somebody else gave cluster.down, or removed the RayCluster or its "
-                "namespace. If it is to exist: "
-                "trainyard cluster.up",
+                hint="Another user gave cluster.down, or removed the RayCluster or its namespace. "
+                "If it is to exist: trainyard cluster.up",
             )
 
         ready = frozenset(naming.node_name(pod) for pod in snapshot.pods if pods.is_ready(pod))
         unready = _unready(snapshot, ready)
         if unready:
-            return nodes.text(unready), (
-                *diagnosis.of_cluster(snapshot),
-                *_standstill(unready, snapshot),
-            )
-        if pods.condition(cluster, "HeadPodReady").get("status") != "True":
+            causes = (*diagnosis.of_cluster(snapshot), *_standstill(unready, snapshot))
+            return nodes.text(unready), causes
+        if not pods.is_true(cluster, "HeadPodReady"):
             return "KubeRay has not seen yet that the head is ready", ()
 
-        # What Kubernetes once refused may still stand in the status; all that is needed runs.
+        # A former rejection may still be in the status, although all that is needed runs.
         try:
             alive = self._dashboard.alive(token(self._location), snapshot.pods)
         except OutsideError as error:
             return "waiting for the dashboard", (_silent(error, self._dashboard.last_error()),)
 
         unknown = sorted(ready - alive)
-        return (f"Ray does not know {wording.named(unknown)} yet" if unknown else ""), ()
+        if unknown:
+            return f"Ray does not know {wording.named(unknown)} yet", ()
+        return "", ()
 
 
 def _unready(snapshot: Snapshot, ready: frozenset[str]) -> list[NodeStatus]:
-    """Return the nodes that are waited for: that they come, or that they go."""
-    awaited = {naming.node_name(pod) for pod in groups.awaited(snapshot.owner, snapshot.pods)}
-    every = nodes.statuses(groups.of_cluster(snapshot.owner).values(), snapshot, ready)
-    return [
-        node
-        for node in every
-        if node.state != "up" and (node.state == "absent" or node.name in awaited)
-    ]
+    """Return the nodes that have to come, or to go."""
+    awaited = set(map(naming.node_name, groups.awaited(snapshot.owner, snapshot.pods)))
+    unready = []
+    for node in nodes.statuses(groups.of_cluster(snapshot.owner).values(), snapshot, ready):
+        if node.state == "absent" or (node.state != "up" and node.name in awaited):
+            unready.append(node)
+    return unready
 
 
 def _standstill(unready: Sequence[NodeStatus], snapshot: Snapshot) -> Sequence[Diagnosis]:
-    """Return that nothing changes, unless an image is on its way."""
+    """Return that nothing changes; nothing while an image is on its way."""
     if any(node.is_pulling for node in unready):
         return ()
     seconds = max(STILL, snapshot.wait_for_machines)
     message = f"nothing has changed for {seconds:.0f} s: {nodes.text(unready)}"
-    return (
-        Diagnosis(
-            message,
-            "What the nodes say: trainyard cluster.logs",
-            error=NotReadyError,
-            tolerates=seconds,
-        ),
-    )
+    hint = "What the nodes say: trainyard cluster.logs"
+    return (Diagnosis(message, hint, error=NotReadyError, tolerates=seconds),)
 
 
 def _silent(error: OutsideError, forward: str) -> Diagnosis:
+    kind: type[TrainyardError] = NotReadyError
+    if isinstance(error, RefusedError):
+        kind = OutsideError
     return Diagnosis(
         "is ready for Kubernetes, and its dashboard does not answer through the port-forward",
         "May you forward ports (kubectl auth can-i create pods/portforward)? If it refuses the "
-        "token, that of the "
-        "cluster's Secret is given to every node, which ends all that runs, by: trainyard "
-        "cluster.up --recreate",
-        error=OutsideError if isinstance(error, RefusedError) else NotReadyError,
+        "token, that of the cluster's Secret is given to every node, which ends all that runs, "
+        "by: trainyard cluster.up --recreate",
+        error=kind,
         raw=forward or error.what,
         tolerates=MINUTE,
         nodes=("head",),

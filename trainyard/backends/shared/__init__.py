@@ -1,3 +1,1 @@
-"""What several backends are made of: nodes of one machine, leashes, logs, records, and steps that
-refuse.
-"""
+"""Parts that several backends share: nodes of one machine, leashes, logs, records, refusals."""

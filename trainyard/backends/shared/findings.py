@@ -1,6 +1,4 @@
-"""What `cluster.doctor` says of several backends: a disk that is full, what `up` would do, or why
-it cannot.
-"""
+"""Findings of `cluster.doctor` for several backends: a full disk, and the unmet steps of `up`."""
 
 from __future__ import annotations
 
@@ -24,8 +22,9 @@ LEAST_FREE = 0.05
 def full_disk(
     path: Path, usage: Callable[[Path], tuple[int, int, int]] = shutil.disk_usage
 ) -> Iterator[Finding]:
-    """Yield that the disk of a directory of this machine is too full for Ray; `usage` is total,
-    used, free in bytes.
+    """Yield that a directory's disk is too full for Ray.
+
+    `usage` returns total, used and free bytes.
     """
     with suppress(OSError):
         total, _, free = usage(path)
@@ -38,32 +37,32 @@ def full_disk(
 
 
 def unmet(steps: Callable[[], Sequence[Step | Stage]]) -> list[Finding]:
-    """Return the steps of `up` that would do something, and what keeps them from being known.
+    """Return the steps of `up` that would do something, or why they cannot be known.
 
-    Those that end nodes are left to `cluster.up`, which knows about runs.
+    Steps that end nodes are left to `cluster.up`, which knows about runs.
     """
     found: list[Finding] = []
     # By the id of a step, which finding it is of.
     places: dict[str, int] = {}
     try:
         for step, planned in asked(steps()):
-            mends = None
-            if isinstance(step, Step) and not step.disruptive:
-                mends = step
-
+            mends = isinstance(step, Step) and not step.disruptive
             place = places.get(step.after or "")
-            if mends and planned.state == "after" and place is not None:
+            if isinstance(step, Step) and mends and planned.state == "after" and place is not None:
                 places[step.id] = place
-                found[place] = replace(found[place], then=(*found[place].then, mends))
+                found[place] = replace(found[place], then=(*found[place].then, step))
+            elif isinstance(step, Step) and mends and planned.state == "would":
+                places[step.id] = len(found)
+                found.append(Finding(step.title, planned.detail, FIX, step))
             elif planned.state == "would" or planned.warnings:
-                mends = mends if planned.state == "would" else None
-                if mends:
-                    places[step.id] = len(found)
-                found.append(Finding(step.title, planned.detail, FIX if mends else UP, mends))
+                found.append(Finding(step.title, planned.detail, UP))
     except TrainyardError as error:
-        remedy = error.hint or UP
-        found += [
-            Finding(problem.where, problem.message, remedy) for problem in error.problems
-        ] or [Finding(error.where or "hosts", error.what, remedy)]
-
+        found += _of_error(error)
     return found
+
+
+def _of_error(error: TrainyardError) -> list[Finding]:
+    remedy = error.hint or UP
+    if not error.problems:
+        return [Finding(error.where or "hosts", error.what, remedy)]
+    return [Finding(problem.where, problem.message, remedy) for problem in error.problems]

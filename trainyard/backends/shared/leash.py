@@ -1,8 +1,7 @@
-"""The leash of a cluster: the step that sets it, what is written down about it, and how people read
-it.
+"""The leash of a cluster: its step, its record, and its words.
 
-What ends the cluster runs there (runner/trainyard_runner/leash.py); each backend says how it gets
-there.
+The program that ends the cluster runs on it (runner/trainyard_runner/leash.py); each backend brings
+it there.
 """
 
 from __future__ import annotations
@@ -33,11 +32,10 @@ _RECORD = "leash.json"
 
 @dataclass(frozen=True)
 class Leash:
-    """A leash as the backend of a cluster knows it.
+    """A leash as the cluster's backend handles it.
 
-    `observe` returns the one that the cluster has; `made` when the cluster was made, in Unix
-    seconds, None where there is none; `set` puts one in the place of what is there, `take_off`
-    removes it.
+    `observe` returns the cluster's present leash; `made` when the cluster was made, in Unix
+    seconds, None without a cluster; `set` replaces the leash, `take_off` removes it.
     """
 
     observe: Callable[[], LeashStatus | None]
@@ -47,9 +45,7 @@ class Leash:
 
 
 def steps(spec: ClusterSpec, tools: Tools, leash: Leash, *, after: str) -> list[Step]:
-    """Return the step after which the cluster is given the leash of its file, or none; runs go on
-    meanwhile.
-    """
+    """Return the step that sets the file's leash, or takes it off; runs continue meanwhile."""
     if spec.leash is None:
         if leash.observe():
             return [_take_off(tools, leash)]
@@ -58,132 +54,124 @@ def steps(spec: ClusterSpec, tools: Tools, leash: Leash, *, after: str) -> list[
     def done() -> Answer:
         observed = leash.observe()
         desired = desired_leash(spec, leash.made())
-        if observed is None or desired is None or not _is_same(observed, desired):
-            _refuse_over(spec, desired)
-            return no("the cluster has none" if observed is None else f"now: {words(observed)}")
-        return Answer(True, words(observed))
+        if observed and desired and _is_same(observed, desired):
+            return Answer(True, words(observed))
+
+        _refuse_over(spec, desired)
+        if observed is None:
+            return no("the cluster has none")
+        return no(f"now: {words(observed)}")
 
     def do() -> None:
         desired = desired_leash(spec, leash.made())
         if desired is None:
             return
         leash.set(desired)
-        write_private(
-            tools.state / _RECORD, json.dumps({"idle": desired.idle, "deadline": desired.deadline})
-        )
+        record = {"idle": desired.idle, "deadline": desired.deadline}
+        write_private(tools.state / _RECORD, json.dumps(record))
 
-    settings = {"idle": spec.leash.idle, "deadline": spec.leash.deadline}
-    title = ", ".join(
-        f"{key} {format_duration(value)}" for key, value in settings.items() if value is not None
-    )
-
-    return [Step("leash", f"Set the leash: {title}", done, do, after=after, kind="leash")]
+    limits = []
+    if spec.leash.idle is not None:
+        limits.append(f"idle {format_duration(spec.leash.idle)}")
+    if spec.leash.deadline is not None:
+        limits.append(f"deadline {format_duration(spec.leash.deadline)}")
+    title = f"Set the leash: {', '.join(limits)}"
+    return [Step("leash", title, done, do, after=after, kind="leash")]
 
 
 def proof(spec: ClusterSpec, leash: Leash, *, after: str) -> list[Step]:
-    """Return the step after which the leash has proven that it can end the cluster; one that has
-    ended is set anew.
+    """Return the step after which the leash has proven that it can end the cluster.
+
+    A leash that has ended is set again.
     """
+
+    if spec.leash is None:
+        return []
 
     def done() -> Answer:
         observed = leash.observe()
-        if observed:
-            problem = observed.problem
-        else:
-            problem = "the cluster has none"
-        return no(problem) if problem else YES
+        if observed is None:
+            return no("the cluster has none")
+        if observed.problem:
+            return no(observed.problem)
+        return YES
 
     def do() -> None:
         desired = desired_leash(spec, leash.made())
         if desired and not done().holds:
             leash.set(desired)
 
-    if spec.leash is None:
-        return []
-
-    return [
-        Step(
-            "leash-holds",
-            "The leash holds",
-            done,
-            do,
-            deadline=HOLDS_SECONDS,
-            every=0.5,
-            after=after,
-        )
-    ]
+    title = "The leash holds"
+    return [Step("leash-holds", title, done, do, HOLDS_SECONDS, every=0.5, after=after)]
 
 
 def desired_leash(spec: ClusterSpec, made: float | None) -> LeashStatus | None:
-    """Return the leash of the file for a cluster that was made then; None without a leash, or
-    without a cluster.
-    """
+    """Return the file's leash for a cluster made at `made`; None without a leash or a cluster."""
     if spec.leash is None or made is None:
         return None
-    return LeashStatus(
-        spec.leash.idle, None if spec.leash.deadline is None else made + spec.leash.deadline
-    )
+    deadline = None
+    if spec.leash.deadline is not None:
+        deadline = made + spec.leash.deadline
+    return LeashStatus(spec.leash.idle, deadline)
 
 
 def differences(
     spec: ClusterSpec, made: float | None, observed: LeashStatus | None
 ) -> Iterator[str]:
-    """Yield in what the leash of a cluster that was made then is not as its file says; nothing
-    where nobody knows.
-    """
+    """Yield the difference between a cluster's leash and its file's; none if it is unknown."""
     desired = desired_leash(spec, made)
-    if (
-        made is not None
-        and (desired or observed)
-        and not (desired and observed and _is_same(observed, desired))
-    ):
-        yield (
-            f"leash: {words(observed) if observed else 'none'} now, "
-            f"{words(desired) if desired else 'none'} desired"
-        )
+    is_same = desired is None and observed is None
+    if desired and observed:
+        is_same = _is_same(observed, desired)
+
+    if made is not None and not is_same:
+        yield f"leash: {_words_or_none(observed)} now, {_words_or_none(desired)} desired"
     elif observed and observed.problem:
         yield f"leash: {observed.problem}"
 
 
+def _words_or_none(leash: LeashStatus | None) -> str:
+    if leash is None:
+        return "none"
+    return words(leash)
+
+
 def words(leash: LeashStatus) -> str:
     """Return when a cluster ends: `ends at 2026-11-23 20:00:00 UTC, or after 2h without a job`."""
+    ends = []
     if leash.deadline is not None:
-        deadline = f"at {utc(leash.deadline, readable=True)}"
-    else:
-        deadline = ""
+        ends.append(f"at {utc(leash.deadline, readable=True)}")
     if leash.idle is not None:
-        idle = f"after {format_duration(leash.idle)} without a job"
-    else:
-        idle = ""
-    return f"ends {', or '.join(filter(None, (deadline, idle)))}"
+        ends.append(f"after {format_duration(leash.idle)} without a job")
+    return f"ends {', or '.join(ends)}"
 
 
 def settings(leash: LeashStatus, **more: Any) -> str:
-    """Return what the program on the cluster gets."""
+    """Return the settings of the program on the cluster."""
     return json.dumps({"idle": leash.idle, "deadline": leash.deadline, **more}, sort_keys=True)
 
 
 def source() -> list[str]:
-    """Return the command that is the program, without its settings: nothing has to be in the image
-    but Python.
-    """
+    """Return the program's command without its settings: the image needs nothing but Python."""
     return ["python3", "-c", Path(program.__file__).read_text(encoding="utf-8")]
 
 
 def ended(now: ClusterStatus, state: Path) -> str:
-    """Return what is to be said of a cluster that does not run any more, and had a leash; else
-    "".
-    """
-    found = read_json(state / _RECORD)
-    if not found or now.state not in ("absent", "broken") or (now.leash and not now.leash.problem):
+    """Return the remark about a cluster with a leash that no longer runs; else ""."""
+    record = read_json(state / _RECORD)
+    if not record or now.state not in ("absent", "broken"):
         return ""
-    leash = LeashStatus(found["idle"], found["deadline"], since=(state / _RECORD).stat().st_mtime)
-    first = program.ends_at(leash.deadline, leash.idle, leash.since)
-    if first and first > time.time() + CLOCK_SECONDS:
-        return (
-            f"it is {'gone' if now.state == 'absent' else 'broken'}, and not by its leash "
-            f"({words(leash)})"
-        )
+    if now.leash and not now.leash.problem:
+        return ""
+
+    since = (state / _RECORD).stat().st_mtime
+    leash = LeashStatus(record["idle"], record["deadline"], since=since)
+    first_end = program.ends_at(leash.deadline, leash.idle, since)
+    if first_end and first_end > time.time() + CLOCK_SECONDS:
+        end = "broken"
+        if now.state == "absent":
+            end = "gone"
+        return f"it is {end}, and not by its leash ({words(leash)})"
     return (
         f"it had a leash ({words(leash)}); outputs of runs that were not fetched by then are lost"
     )
@@ -219,6 +207,5 @@ def _take_off(tools: Tools, leash: Leash) -> Step:
 def _is_same(observed: LeashStatus, desired: LeashStatus) -> bool:
     if observed.deadline is None or desired.deadline is None:
         return observed == replace(desired, since=observed.since, problem=observed.problem)
-    return (
-        observed.idle == desired.idle and abs(observed.deadline - desired.deadline) < CLOCK_SECONDS
-    )
+    is_close = abs(observed.deadline - desired.deadline) < CLOCK_SECONDS
+    return observed.idle == desired.idle and is_close

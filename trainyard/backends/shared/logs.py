@@ -1,4 +1,4 @@
-"""The log files of a cluster's nodes, as Ray serves them, and what is added to them.
+"""The log files of a cluster's nodes, as Ray serves them, and the lines added to them.
 
 They are asked for again and again: a stream that is left open on a quiet file wears Ray's dashboard
 out.
@@ -26,8 +26,9 @@ ACCESS = " web_log.py:"
 
 @dataclass(frozen=True)
 class LogFile:
-    """The last lines of a file of a node; `key` is what no other file has, also of a node that had
-    the name before.
+    """The last lines of a node's file.
+
+    `key` is unique to the file, also after a node with the same name.
     """
 
     key: Hashable
@@ -37,22 +38,18 @@ class LogFile:
 
 
 class Follower:
-    """Remembers what was shown of each file; `first` is how many of its last lines are shown at
-    first.
-    """
+    """Remembers the lines shown of each file; `first` is how many last lines are shown at first."""
 
     def __init__(self, first: int = FIRST_LINES) -> None:
         self._first = first
         self._before: dict[Hashable, list[str]] = {}
 
     def fresh(self, address: str, token: str | None, node: str = "") -> Iterator[LogLine]:
-        """Return what was added to Ray's files since the last time; at first, the last few lines of
-        each.
-        """
+        """Return lines added to Ray's files since the last call; at first their last lines."""
         return self.added(ray_files(address, token, node))
 
     def added(self, files: Iterable[LogFile]) -> Iterator[LogLine]:
-        """Return what was added since the last time; at first, the last few lines of every file."""
+        """Return lines added since the last call; at first each file's last lines."""
         for file in files:
             before = self._before.get(file.key)
             if before is None:
@@ -67,9 +64,7 @@ class Follower:
 def followed(
     read: Callable[[], Iterable[LogFile]], goes_on: Callable[[], bool], *, first: int = FIRST_LINES
 ) -> Iterator[LogLine]:
-    """Yield the last lines of every file, then what is added, once a second for as long as it goes
-    on.
-    """
+    """Yield each file's last lines, then added lines once a second while `goes_on`."""
     follower = Follower(first)
     while True:
         yield from follower.added(read())
@@ -82,18 +77,17 @@ def ray_files(address: str, token: str | None, only: str = "") -> Iterator[LogFi
     """Yield the ends of the files that Ray serves. Raises OutsideError when it does not answer."""
     with RayApi(address, token, answer_seconds=ANSWER_SECONDS) as ray:
         for node in ray.nodes():
-            for name in (
-                (HEAD_FILES if node.is_head else NODE_FILES)
-                if node.alive and only in ("", node.name)
-                else ()
-            ):
+            if not node.alive or only not in ("", node.name):
+                continue
+            names: tuple[str, ...] = NODE_FILES
+            if node.is_head:
+                names = HEAD_FILES
+            for name in names:
                 yield LogFile((node.node_id, name), node.name, name, _tail(ray, node, name))
 
 
 def added(before: list[str], now: list[str]) -> list[str]:
-    """Return what was added, given the last lines of a file then and now: as little as both can
-    mean.
-    """
+    """Return the lines added between two reads of a file's last lines: as few as fit both."""
     for start in range(len(before)):
         known = before[start:]
         if now[: len(known)] == known:
@@ -106,5 +100,6 @@ def _tail(ray: RayApi, node: Node, name: str) -> list[str]:
         with ray.file(node.node_id, name, last_lines=TAIL_LINES, silence=ANSWER_SECONDS) as chunks:
             lines = b"".join(chunks).decode(errors="replace").splitlines()
             return [line for line in lines if ACCESS not in line]
-    except FileMissingError:  # not every node has every file
+    except FileMissingError:
+        # Not every node has every file.
         return []

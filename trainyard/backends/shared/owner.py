@@ -1,6 +1,4 @@
-"""The owner of a cluster: a name on what is made of it, by which others see that it is not
-theirs.
-"""
+"""The owner of a cluster: a name on all that is made of it, which other users see."""
 
 from __future__ import annotations
 
@@ -9,7 +7,6 @@ import platform
 from collections.abc import Mapping
 
 from trainyard.errors import RequestError
-from trainyard.steps import Step, no
 
 VARIABLE = "TRAINYARD_OWNER"
 ADOPT = "--adopt"
@@ -25,24 +22,10 @@ def current(environ: Mapping[str, str]) -> str:
 
 
 def refused(cluster: str, theirs: str, *, ours: str, command: str) -> RequestError:
-    """Return the error for a command that would change or end the cluster of somebody else."""
+    """Return the error for a command that would change or end another user's cluster."""
     return RequestError(
         f"cluster {cluster} belongs to {theirs}",
         where=f"you are {ours}",
         hint="Ask them, or give yours another name (`name:` in its file). If it is yours on "
-        "another machine: "
-        f"export {VARIABLE}={theirs}. To take it over: trainyard {command} --adopt",
+        f"another machine: export {VARIABLE}={theirs}. To take it over: trainyard {command} --adopt",
     )
-
-
-def step(error: RequestError) -> Step:
-    """Return the step that stops there, before anything is changed; a plan shows it and all that
-    would follow.
-    """
-
-    def refuse() -> None:
-        raise error
-
-    detail = f"needs {ADOPT}: {error.what}, {error.where}"
-    title = "Change a cluster of somebody else"
-    return Step("foreign-cluster", title, done=lambda: no(detail), do=refuse, needs=ADOPT)

@@ -1,6 +1,4 @@
-"""Nodes of Ray, whoever starts them: what each should be, how Ray is set on it, what Ray says about
-it.
-"""
+"""Ray's nodes on every backend: their plans, Ray's settings, and which nodes Ray calls alive."""
 
 from __future__ import annotations
 
@@ -33,9 +31,9 @@ JOB_STOP_SECONDS = 8
 # 15 to 20 s. A check that a busy node does not answer still counts only after 10 s
 # (ray/common/ray_config_def.h, health_check_*).
 HEALTH_CHECK_MS = 1000
-# A machine that stands still with its connections open (frozen, paused, hung) refuses no call: only
-# gRPC's keepalive ends one, by default after 300 + 120 s (ray_config_def.h,
-# grpc_client_keepalive_*). Dead after 46 s instead of 55 s.
+# A machine that stops with its connections open (frozen, paused, hung) refuses no call: only gRPC's
+# keepalive ends one, by default after 300 + 120 s (ray_config_def.h, grpc_client_keepalive_*). Dead
+# after 46 s instead of 55 s.
 KEEPALIVE_MS = 10_000
 KEEPALIVE_TIMEOUT_MS = 15_000
 # pip and uv try again by themselves what the network broke; Ray's default of 3 tells a wrong
@@ -58,9 +56,7 @@ _OF_RAY = ("resources", "labels", "ray_start")
 
 @dataclass(frozen=True)
 class Room:
-    """What the machine has: a node that does not say how much it needs may use all of it. Memory in
-    bytes.
-    """
+    """A machine's resources: a node without a size of its own may use all. Memory in bytes."""
 
     cpus: int
     memory: int
@@ -94,20 +90,20 @@ class NodePlan:
         return self.name == "head"
 
     def recorded(self) -> dict[str, Any]:
-        """Return the plan as it is recorded; values of variables may be secrets, and are only
-        fingerprints there.
-        """
+        """Return the plan for the record: variables may be secrets, so only fingerprints."""
         fields = asdict(self)
         others = fields.pop("others")
         # No node that runs differs because a key is new.
         fields = {name: value for name, value in fields.items() if value or name not in _OF_RAY}
         env = {name: fingerprint(value) for name, value in self.env}
-        gpu_ids = None if self.gpu_ids is None else list(self.gpu_ids)
+        gpu_ids = None
+        if self.gpu_ids is not None:
+            gpu_ids = list(self.gpu_ids)
         return {**fields, **others, "env": env, "gpu_ids": gpu_ids}
 
 
 def fingerprint(secret: str) -> str:
-    """Return what tells secrets apart without giving one away."""
+    """Return a text that tells secrets apart without giving one away."""
     return hashlib.sha256(secret.encode()).hexdigest()[:12]
 
 
@@ -144,11 +140,14 @@ def node_plans(
 
 
 def changes(made: Mapping[str, Any], desired: Mapping[str, Any]) -> list[str]:
-    """Say in what a recorded plan is not the desired one: "cpus: 1 now, 2 desired"."""
+    """Return the differences of a recorded plan from the desired one: "cpus: 1 now, 2 desired"."""
     old = _described(made)
     new = _described(desired)
-    names = sorted(name for name in {**old, **new} if old.get(name) != new.get(name))
-    return [_change(name, old.get(name), new.get(name)) for name in names]
+    found = []
+    for name in sorted({**old, **new}):
+        if old.get(name) != new.get(name):
+            found.append(_change(name, old.get(name), new.get(name)))
+    return found
 
 
 def object_store(memory: int) -> int:
@@ -185,16 +184,16 @@ def refuse_growing_groups(spec: ClusterSpec) -> None:
 def start_arguments(
     plan: NodePlan, *, head: str, gcs_port: int, dashboard: tuple[str, int]
 ) -> list[str]:
-    """Return the arguments of `ray start`: which node it is, what Ray may hand out on it, where it
-    finds the others.
+    """Return the arguments of `ray start`: the node's name, its resources, and the head.
 
     `head` is the host that others know the head by; `dashboard` is the address and port that it
     listens on. Any other port is free for Ray to choose.
     """
-    labels = {"ray.io/node-group": plan.group, **plan.labels}
+    node_labels = {"ray.io/node-group": plan.group, **plan.labels}
+    labels = [f"{key}={value}" for key, value in node_labels.items()]
     arguments = [
         f"--node-name={plan.name}",
-        f"--labels={','.join(f'{key}={value}' for key, value in labels.items())}",
+        f"--labels={','.join(labels)}",
         f"--num-cpus={plan.cpus}",
         f"--num-gpus={plan.gpus}",
         f"--memory={plan.memory}",
@@ -202,19 +201,21 @@ def start_arguments(
         "--min-worker-port=0",
         "--max-worker-port=0",
         "--disable-usage-stats",
-        *([f"--resources={json.dumps(dict(plan.resources))}"] if plan.resources else []),
     ]
+    if plan.resources:
+        arguments.append(f"--resources={json.dumps(dict(plan.resources))}")
 
     if not plan.is_head:
         return [*arguments, f"--address={head}:{gcs_port}"]
 
-    listening = [f"--dashboard-host={dashboard[0]}", f"--dashboard-port={dashboard[1]}"]
+    host, port = dashboard
     return [
         *arguments,
         "--head",
         f"--port={gcs_port}",
         "--include-dashboard=true",
-        *listening,
+        f"--dashboard-host={host}",
+        f"--dashboard-port={port}",
         "--no-monitor",
     ]
 
@@ -225,30 +226,30 @@ def client_port(head: Head) -> int:
 
 
 def own_arguments(plan: NodePlan) -> list[str]:
-    """Return the arguments of `ray start` that the file gives a group; the last of several
-    counts.
-    """
-    given = start_options(plan.ray_start)
-    return [f"--{name}" if value is None else f"--{name}={value}" for name, value in given.items()]
+    """Return the file's arguments of `ray start` for a group; the last of several counts."""
+    arguments = []
+    for name, value in start_options(plan.ray_start).items():
+        if value is None:
+            arguments.append(f"--{name}")
+        else:
+            arguments.append(f"--{name}={value}")
+    return arguments
 
 
 def variables(plan: NodePlan, *, token_file: str) -> dict[str, str]:
-    """Return Ray's settings that are environment variables: who may ask, and what makes it
-    quick.
-    """
-    auth = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": token_file}
+    """Return Ray's environment variables of a node, with those about its token."""
+    auth = {"RAY_AUTH_MODE": "disabled"}
+    if plan.auth == "token":
+        auth = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": token_file}
+
     # Without an autoscaler of any kind Ray's dashboard says only then what its nodes have free
     # (/nodes?view=summary).
     autoscaler = {"RAY_enable_autoscaler_v2": "1"}
-    return {
-        **(auth if plan.auth == "token" else {"RAY_AUTH_MODE": "disabled"}),
-        **settings(),
-        **autoscaler,
-    }
+    return {**auth, **settings(), **autoscaler}
 
 
 def settings() -> dict[str, str]:
-    """Return those that are the same on every node, whoever brings the token to it."""
+    """Return the variables that are the same on every node, whatever brings the token to it."""
     return {
         "RAY_DASHBOARD_STARTUP_TIMEOUT_S": str(DASHBOARD_SECONDS),
         "RAY_JOB_STOP_WAIT_TIME_S": str(JOB_STOP_SECONDS),
@@ -271,17 +272,18 @@ def settings() -> dict[str, str]:
 
 
 def alive(address: str, token: str | None, *, started: Mapping[str, float]) -> frozenset[str]:
-    """Return the names of the nodes that Ray calls alive. Raises OutsideError when it does not
-    answer.
+    """Return the names of the nodes that Ray calls alive. Raises OutsideError without an answer.
 
-    `started` is when what runs now under each name was started, in Unix seconds of the cluster's
-    machine: Ray takes 5 to 20 s to notice that a node is dead, and until then its successor of the
-    same name is not there.
+    `started` is when the current node of each name was started, in Unix seconds of the cluster's
+    machine: Ray takes 5 to 20 s to notice a dead node, and until then its successor of the same
+    name is not there.
     """
     with RayApi(address, token, answer_seconds=ANSWER_SECONDS) as ray:
-        return frozenset(
-            node.name for node in ray.nodes() if node.alive and not is_predecessor(node, started)
-        )
+        names = set()
+        for node in ray.nodes():
+            if node.alive and not is_predecessor(node, started):
+                names.add(node.name)
+        return frozenset(names)
 
 
 def is_predecessor(node: Node, started: Mapping[str, float]) -> bool:
@@ -295,17 +297,22 @@ def cluster_state(nodes: Iterable[NodeState]) -> ClusterState:
         return "absent"
     if states <= {"absent", "broken"}:
         return "broken"
-    return "up" if states == {"up"} else "partial"
+    if states == {"up"}:
+        return "up"
+    return "partial"
 
 
 def _node_plan(
     spec: ClusterSpec, node: NodeSpec, room: Room, *, gpu_ids: tuple[str, ...] | None
 ) -> NodePlan:
     memory = node.memory or room.memory
+    cpus = room.cpus
+    if node.cpus is not None:
+        cpus = node.cpus
     return NodePlan(
         name=node.name,
         group=node.group,
-        cpus=room.cpus if node.cpus is None else node.cpus,
+        cpus=cpus,
         memory=memory,
         object_store=object_store(memory),
         gpus=node.gpus,
@@ -319,18 +326,25 @@ def _node_plan(
 
 
 def _change(name: str, old: str | None, new: str | None) -> str:
-    if name.startswith(("env.", "mount ")):
-        return f"{name} is {'gone' if new is None else 'new' if old is None else 'another'}"
-    return f"{name}: {old or 'none'} now, {new or 'none'} desired"
+    if not name.startswith(("env.", "mount ")):
+        return f"{name}: {old or 'none'} now, {new or 'none'} desired"
+    if new is None:
+        return f"{name} is gone"
+    if old is None:
+        return f"{name} is new"
+    return f"{name} is another"
 
 
 def _described(plan: Mapping[str, Any]) -> dict[str, str]:
     """Return a recorded plan as people read it; numbers as large as a mebibyte are bytes."""
-    shown = {
-        name: format_size(value) if isinstance(value, int) and value >= MEBIBYTE else str(value)
-        for name, value in plan.items()
-        if name not in ("env", *_OF_RAY)
-    }
-    for name in _OF_RAY:
-        shown |= {f"{name}.{key}": str(value) for key, value in plan.get(name, {}).items()}
-    return {**shown, **{f"env.{name}": value for name, value in plan.get("env", {}).items()}}
+    words = {}
+    for name, value in plan.items():
+        if isinstance(value, int) and value >= MEBIBYTE:
+            words[name] = format_size(value)
+        elif name not in ("env", *_OF_RAY):
+            words[name] = str(value)
+
+    for name in ("env", *_OF_RAY):
+        for key, value in plan.get(name, {}).items():
+            words[f"{name}.{key}"] = str(value)
+    return words

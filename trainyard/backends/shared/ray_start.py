@@ -1,6 +1,4 @@
-"""Parameters of `ray start` in files of other tools: their place in a cluster file, or why they
-have none.
-"""
+"""Parameters of `ray start` in other tools' files: their place in a cluster file, if any."""
 
 from __future__ import annotations
 
@@ -22,13 +20,12 @@ _ALIKE = {
 
 
 def is_for_a_shell(value: object) -> bool:
-    """Say whether a shell reads a value before Ray does; here none does."""
+    """Say whether a shell would read a value before Ray does; here none does."""
     return any(sign in str(value) for sign in "$`")
 
 
 def placed(told: Mapping[str, object], name: str) -> tuple[dict[str, Any], list[str]]:
-    """Return the `ray_start` of a group that this name calls, and a sentence about each parameter
-    without a place.
+    """Return a group's `ray_start`, and a sentence about each parameter without a place.
 
     `told` is without those that have words of their own in a cluster file, such as num-cpus.
     """
@@ -51,9 +48,7 @@ def placed(told: Mapping[str, object], name: str) -> tuple[dict[str, Any], list[
 
 
 def commands(line: str) -> list[list[str]] | None:
-    """Return the words of each command of a shell's line; None where it is more than a list of
-    commands.
-    """
+    """Return the words of each command in a shell line; None if it is not a list of commands."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|<>()")
     lexer.whitespace_split = True
     found: list[list[str]] = [[]]
@@ -72,9 +67,7 @@ def commands(line: str) -> list[list[str]] | None:
 
 
 def parameters(words: Sequence[str]) -> dict[str, str] | None:
-    """Return the parameters of `ray start` behind these words, a flag as ""; None where there is
-    another word.
-    """
+    """Return the parameters in the words after `ray start`, a flag as ""; None for other words."""
     found: dict[str, str] = {}
     rest = list(words)
     while rest:
@@ -90,10 +83,9 @@ def parameters(words: Sequence[str]) -> dict[str, str] | None:
 def resources(
     written: Mapping[str, Any], name: str, *, amount_of: Callable[[Any], float] = float
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return what a node tells Ray that it has, in the words of a cluster file, and a sentence
-    about what has none.
+    """Return a node's resources in a cluster file's words, and sentences about the others.
 
-    `amount_of` reads an amount as it is written there; `name` is what the node's group is called.
+    `amount_of` reads an amount; `name` is the node's group.
     """
     found: dict[str, Any] = {}
     custom: dict[str, int] = {}
@@ -127,4 +119,6 @@ def _typed(value: object) -> object:
     text = str(value)
     if text in ("", "true", "True"):
         return True
-    return int(text) if text.isdecimal() else text
+    if text.isdecimal():
+        return int(text)
+    return text

@@ -1,12 +1,11 @@
-"""What is written down about a cluster, in files that only we can read: what made it from which
-file, its token.
-"""
+"""The record of a cluster, in files that only we can read: its backend, its file, its token."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import json
+import secrets
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -14,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from trainyard.errors import OutsideError
-from trainyard.steps import YES, Step, no
+from trainyard.steps import YES, Answer, Step, no
 
-# What KubeRay calls the key of a token (ray-operator/controllers/ray/utils/constant.go).
+# KubeRay's key of a token (ray-operator/controllers/ray/utils/constant.go).
 TOKEN_KEY = "auth_token"  # noqa: S105 (a key's name)
 _RECORD = "cluster.json"
 _MADE_FROM = "made-from"
@@ -24,7 +23,7 @@ _MADE_FROM = "made-from"
 
 def write_private(path: Path, text: str) -> None:
     """Write a file that only we can read, whole or not at all."""
-    # A name that no other thread writes to either; tempfile gives it mode 0600.
+    # A unique name, also among threads; tempfile gives it mode 0600.
     with tempfile.NamedTemporaryFile(
         "w", dir=path.parent, prefix=f".{path.name}.", delete=False
     ) as file:
@@ -32,20 +31,35 @@ def write_private(path: Path, text: str) -> None:
     Path(file.name).replace(path)
 
 
-def forget_step(state: Path) -> Step:
+def read_token(path: Path) -> str | None:
+    """Return the token in a file, None if there is no such file."""
+    if path.exists():
+        return path.read_text().strip()
+    return None
+
+
+def make_token(path: Path) -> None:
+    """Write a new token to a file that does not exist yet."""
+    if not path.exists():
+        write_private(path, secrets.token_hex(32))
+
+
+def forget_step(state: Path, *, title: str = "Remove what was written down") -> Step:
     """Return the step that comes last of all: a command that was killed must find its way again."""
-    return Step(
-        "forget",
-        "Remove what was written down",
-        done=lambda: no(f"still there: {state}") if state.exists() else YES,
-        do=lambda: shutil.rmtree(state, ignore_errors=True),
-    )
+
+    def done() -> Answer:
+        if state.exists():
+            return no(f"still there: {state}")
+        return YES
+
+    def forget() -> None:
+        shutil.rmtree(state, ignore_errors=True)
+
+    return Step("forget", title, done, forget)
 
 
 def read_json(path: Path) -> Any:
-    """Return what a file of ours holds, None if there is none. Raises OutsideError for one that is
-    damaged.
-    """
+    """Return the content of a JSON file, None if there is none. Raises OutsideError if damaged."""
     try:
         return json.loads(path.read_text())
     except FileNotFoundError:
@@ -55,9 +69,7 @@ def read_json(path: Path) -> Any:
 
 
 def write_cluster(state: Path, backend: str, facts: Mapping[str, Any]) -> None:
-    """Write down what makes a cluster, and what is needed to find it whatever its file says by
-    then.
-    """
+    """Write down a cluster's backend, and the facts by which it is found after its file changed."""
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     state.chmod(0o700)
     write_private(state / _RECORD, json.dumps({"backend": backend, **facts}, indent=2))
@@ -100,28 +112,26 @@ def write_made_from(state: Path, file: Path, overrides: Sequence[str]) -> None:
 
 
 def made_from(state: Path) -> Path | None:
-    """Return the file that the cluster of a state directory was made from, None if that is not
-    known.
-    """
+    """Return the file that the cluster was made from, None if that is not known."""
     found = _made_from(state)
-    return None if found is None else Path(found["file"])
+    if found is None:
+        return None
+    return Path(found["file"])
 
 
 def made_with(state: Path) -> tuple[str, ...] | None:
     """Return the `--set` that the cluster was made with, None if that is not known."""
     found = _made_from(state)
-    if found is None or "overrides" not in found:
+    if found is None:
         return None
     return tuple(found["overrides"])
 
 
 def _made_from(state: Path) -> dict[str, Any] | None:
     try:
-        text = (state / _MADE_FROM).read_text()
+        found: dict[str, Any] = json.loads((state / _MADE_FROM).read_text())
     except FileNotFoundError:
         return None
-    # Trainyard of before wrote the path alone.
-    found: dict[str, Any] = json.loads(text) if text.startswith("{") else {"file": text}
     return found
 
 

@@ -1,10 +1,7 @@
-"""A cluster whose nodes we make ourselves on one machine, as processes or containers: its steps,
-how it is.
-"""
+"""A cluster whose nodes are processes or containers of one machine: its steps, its status."""
 
 from __future__ import annotations
 
-import secrets
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,11 +13,10 @@ from trainyard import versions
 from trainyard.backends import contract
 from trainyard.backends.contract import ClusterStatus, LogLine, NodeState, NodeStatus, Tools
 from trainyard.backends.shared import leash as leashes
-from trainyard.backends.shared import ray_nodes, replace_head
+from trainyard.backends.shared import ray_nodes, record, refusal
 from trainyard.backends.shared.leash import Leash
 from trainyard.backends.shared.logs import LogFile, followed
 from trainyard.backends.shared.ray_nodes import NodePlan
-from trainyard.backends.shared.record import write_private
 from trainyard.endpoint import Endpoint, ExpectedNode
 from trainyard.errors import NotReadyError, OutsideError, RequestError, TrainyardError
 from trainyard.seams.ray_api import UnreachableError
@@ -29,7 +25,7 @@ from trainyard.spec.groups import NodeSpec
 from trainyard.steps import YES, Answer, Step, no, nothing
 from trainyard.wording import all_answer, counted, named
 
-# What a node was made from, or should be: a NodePlan as it is recorded.
+# The plan of a node that exists, or should: a NodePlan as it is recorded.
 Plan = Mapping[str, Any]
 # A head and two workers took 5 to 8 s on 2 idle cores; a busy machine may need many times that, and
 # several tries.
@@ -41,12 +37,12 @@ _START = "start-nodes"
 
 @dataclass(frozen=True)
 class ObservedNode:
-    """A node that was made, and from which plan. `identity` is what no successor of the same name
-    has.
+    """A node that exists, and the plan that it was made from.
 
-    `runs`: its machine keeps it running. `has_run`: Ray may have run on it. `started` and `made`,
-    which a restart does not change, are in Unix seconds of its machine; `detail` is what its
-    machine says, if it does not simply run.
+    `identity` is unique to it, also among nodes of the same name. `runs`: its machine keeps it
+    running. `has_run`: Ray may have run on it. `started` and `made`, which a restart does not
+    change, are in Unix seconds of its machine; `detail` is its machine's word for a node that does
+    not simply run.
     """
 
     plan: Plan
@@ -62,15 +58,21 @@ class ObservedNode:
         return self.plan.get("gpu_ids", ()) is None
 
     def expected(self, name: str) -> ExpectedNode:
+        """Return the node's promise to runs."""
         plan = self.plan
-        resources = self.plan.get("resources", {})
-        size = plan.get("cpus"), plan.get("gpus", 0), plan.get("memory")
-        return ExpectedNode(name, plan.get("group", ""), *size, resources=resources)
+        return ExpectedNode(
+            name=name,
+            group=plan.get("group", ""),
+            cpus=plan.get("cpus"),
+            gpus=plan.get("gpus", 0),
+            memory=plan.get("memory"),
+            resources=plan.get("resources", {}),
+        )
 
 
 @dataclass(frozen=True)
 class Difference:
-    """What has to be done about the nodes, by their names, so that they are as the file asks."""
+    """The nodes, by name, that have to be started and removed to match the file."""
 
     missing: tuple[str, ...]
     surplus: tuple[str, ...]
@@ -78,9 +80,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Machine(ABC):
-    """One machine that is to hold a cluster, or holds it: the same for processes as for
-    containers.
-    """
+    """One machine that holds a cluster, or is to: the same for processes as for containers."""
 
     spec: ClusterSpec
     tools: Tools
@@ -88,7 +88,7 @@ class Machine(ABC):
     @property
     @abstractmethod
     def host(self) -> str:
-        """Return what a status calls the machine."""
+        """Return the machine's name in a status."""
 
     @property
     def tunnel(self) -> str | None:
@@ -102,9 +102,7 @@ class Machine(ABC):
 
     @abstractmethod
     def ray_address(self) -> str:
-        """Return what `ray.init` of a program of this machine takes. Raises NotReadyError if no
-        head runs.
-        """
+        """Return the address for `ray.init` here. Raises NotReadyError if no head runs."""
 
     @property
     def token_file(self) -> Path:
@@ -112,9 +110,7 @@ class Machine(ABC):
 
     @property
     def token(self) -> str | None:
-        if self.token_file.exists():
-            return self.token_file.read_text().strip()
-        return None
+        return record.read_token(self.token_file)
 
     @abstractmethod
     def nodes(self) -> dict[str, ObservedNode]:
@@ -131,9 +127,7 @@ class Machine(ABC):
 
     @abstractmethod
     def log_files(self, node: str) -> Iterator[LogFile]:
-        """Yield the ends of what the nodes, and Ray on them, write; of one node if that is
-        named.
-        """
+        """Yield the ends of the logs of nodes and of Ray on them; of one node if it is named."""
 
     @abstractmethod
     def start(self, missing: Sequence[str]) -> None:
@@ -154,21 +148,24 @@ class Machine(ABC):
 
     def made(self) -> float | None:
         head = self.nodes().get("head")
-        return head.made if head else None
+        if head is None:
+            return None
+        return head.made
 
     def desired(self) -> dict[str, Plan]:
         return {plan.name: plan.recorded() for plan in self.plans}
 
     def difference(self) -> Difference:
-        """Compare what should run with what does; a dead node is both surplus and missing.
+        """Compare the file's nodes with the running ones; a dead node is surplus and missing.
 
         No worker outlives its head: when the head does not fit, none does.
         """
         desired = self.desired()
         nodes = self.nodes()
-        fitting = {
-            name for name, node in nodes.items() if node.runs and node.plan == desired.get(name)
-        }
+        fitting = set()
+        for name, node in nodes.items():
+            if node.runs and node.plan == desired.get(name):
+                fitting.add(name)
         if "head" not in fitting:
             fitting = set()
         return Difference(
@@ -177,15 +174,16 @@ class Machine(ABC):
         )
 
     def make_token(self) -> None:
-        """Make the cluster's token, if it is to have one and has none."""
-        if self.spec.auth == "token" and self.token is None:
-            write_private(self.token_file, secrets.token_hex(32))
+        if self.spec.auth == "token":
+            record.make_token(self.token_file)
 
     def alive(self, nodes: Mapping[str, ObservedNode]) -> tuple[frozenset[str], str]:
         """Return the names of the nodes that Ray itself calls alive, and why there are none."""
         address = self.address()
+        if address is None and not nodes:
+            return frozenset(), ""
         if address is None:
-            return frozenset(), "the head does not run" if nodes else ""
+            return frozenset(), "the head does not run"
         started = {name: node.started for name, node in nodes.items() if node.started is not None}
         try:
             return ray_nodes.alive(address, self.token, started=started), ""
@@ -199,31 +197,36 @@ class Machine(ABC):
         nodes = self.nodes()
         alive, detail = self.alive(nodes)
         declared = {node.name: node for node in self.spec.nodes()}
-        statuses = tuple(
-            self._status(name, declared.get(name), nodes.get(name), answers=name in alive)
-            for name in {**declared, **nodes}
-        )
-        leash = self.leash.observe() if nodes else None
-        details = [
-            detail,
-            *(f"{status.name}: {status.detail}" for status in statuses if status.detail),
-        ]
+        statuses = []
+        details = [detail]
+        for name in {**declared, **nodes}:
+            status = self._status(name, declared.get(name), nodes.get(name), answers=name in alive)
+            statuses.append(status)
+            if status.detail:
+                details.append(f"{name}: {status.detail}")
 
+        leash = None
+        if nodes:
+            leash = self.leash.observe()
+        token_file = None
+        if self.token:
+            token_file = self.token_file
+        differences = (
+            *self._differences(nodes),
+            *leashes.differences(self.spec, self.made(), leash),
+        )
         return ClusterStatus(
             name=self.spec.name,
             backend=self.tools.backend,
             state=ray_nodes.cluster_state(status.state for status in statuses),
-            nodes=statuses,
+            nodes=tuple(statuses),
             address=self.address(),
-            token_file=self.token_file if self.token else None,
+            token_file=token_file,
             gcs=self.gcs,
             simulated_gpus=any(node.is_simulated for node in nodes.values()),
             detail="; ".join(filter(None, details)),
             tunnel=self.tunnel,
-            differences=(
-                *self._differences(nodes),
-                *leashes.differences(self.spec, self.made(), leash),
-            ),
+            differences=differences,
             token=self.token,
             leash=leash,
         )
@@ -249,40 +252,42 @@ class Machine(ABC):
         )
 
     def logs(self, *, follow: bool, node: str = "") -> Iterator[LogLine]:
-        """Return the last lines of every file; with `follow`, then each new one until no node
-        runs.
-        """
+        """Return each file's last lines; with `follow`, then new lines until no node runs."""
         nodes = self.nodes()
         if node or not nodes:
             contract.pick(nodes, node, cluster=self.spec.name)
 
         def goes_on() -> bool:
-            return follow and any(
-                made.runs for name, made in self.nodes().items() if node in ("", name)
-            )
+            if not follow:
+                return False
+            return any(found.runs for name, found in self.nodes().items() if node in ("", name))
 
         return followed(lambda: self.log_files(node), goes_on)
 
     def _status(
         self, name: str, declared: NodeSpec | None, node: ObservedNode | None, *, answers: bool
     ) -> NodeStatus:
-        made = node.expected(name) if node else declared
-        if made:
-            group, cpus, gpus = (made.group, made.cpus, made.gpus)
-        else:
-            group, cpus, gpus = ("", None, 0)
         state = _state(node, is_declared=declared is not None, answers=answers)
-        details = ["it runs, and is not in Ray (yet, or any more)" if state == "starting" else ""]
-        if node and state != "up":
+        details = []
+        if state == "starting":
+            details.append("it runs, and is not in Ray (yet, or any more)")
+        if node and node.detail and state != "up":
             details.append(node.detail)
-        return NodeStatus(
-            name, group, self.host, state, cpus, gpus, "; ".join(filter(None, details))
-        )
+        detail = "; ".join(details)
+
+        size: ExpectedNode | NodeSpec | None = declared
+        if node:
+            size = node.expected(name)
+        if size is None:
+            return NodeStatus(name, "", self.host, state, None, 0, detail)
+        return NodeStatus(name, size.group, self.host, state, size.cpus, size.gpus, detail)
 
     def _differences(self, nodes: Mapping[str, ObservedNode]) -> Iterator[str]:
-        """Yield in what the nodes are not as the file says."""
+        """Yield the differences of the nodes from the file."""
+        if not nodes:
+            return
         try:
-            desired = self.desired() if nodes else {}
+            desired = self.desired()
         except TrainyardError as error:
             yield error.what
             return
@@ -293,35 +298,34 @@ class Machine(ABC):
 
 
 def node_steps(machine: Machine, preparations: Sequence[Step] = ()) -> list[Step]:
-    """Return the preparations, then the steps that remove what does not fit and start what is
-    missing.
-    """
+    """Return the preparations, then the steps that remove surplus nodes and start missing ones."""
     surplus = machine.nodes()
     difference = machine.difference()
     missing: Sequence[str] = ()
-
     if not machine.tools.recreate:
         surplus = {name: surplus[name] for name in difference.surplus}
         missing = difference.missing
 
-    all_there = Step(
-        "nodes-answer",
-        all_answer(len(machine.spec.nodes())),
-        lambda: _all_answer(machine),
-        nothing,
-        deadline=READY_SECONDS,
-        after=_START,
-    )
+    steps = [*_refusal(machine), *preparations]
+    after = None
+    if surplus:
+        steps.append(_removal_step(machine, surplus))
+        after = _REMOVE
 
-    return [
-        *_refusal(machine),
-        *preparations,
-        *([_removal_step(machine, surplus)] if surplus else []),
-        _start_step(machine, missing, after=_REMOVE if surplus else None),
-        *leashes.steps(machine.spec, machine.tools, machine.leash, after=_START),
-        all_there,
-        *leashes.proof(machine.spec, machine.leash, after=_START),
-    ]
+    steps.append(_start_step(machine, missing, after=after))
+    steps += leashes.steps(machine.spec, machine.tools, machine.leash, after=_START)
+    steps.append(
+        Step(
+            "nodes-answer",
+            all_answer(len(machine.spec.nodes())),
+            lambda: _all_answer(machine),
+            nothing,
+            deadline=READY_SECONDS,
+            after=_START,
+        )
+    )
+    steps += leashes.proof(machine.spec, machine.leash, after=_START)
+    return steps
 
 
 def _removal_step(machine: Machine, surplus: Mapping[str, ObservedNode]) -> Step:
@@ -346,9 +350,7 @@ def _removal_step(machine: Machine, surplus: Mapping[str, ObservedNode]) -> Step
 
 
 def _start_step(machine: Machine, missing: Sequence[str], *, after: str | None) -> Step:
-    """Return the step after which every node runs; its title names those that are `missing`, if
-    only some are.
-    """
+    """Return the step after which every node runs; its title names some `missing` nodes."""
 
     def are_started() -> Answer:
         left = machine.difference().missing
@@ -357,14 +359,13 @@ def _start_step(machine: Machine, missing: Sequence[str], *, after: str | None) 
         return YES
 
     count = len(machine.spec.nodes())
-    # The whole cluster where that is all of it, or nothing is missing.
-    if count > 1:
+    # A title that names the whole cluster, unless only some nodes are missing.
+    if 0 < len(missing) < count:
+        what = named(missing)
+    elif count > 1:
         what = f"the head and {counted(count - 1, 'worker')}"
     else:
         what = "the head"
-
-    if 0 < len(missing) < count:
-        what = named(missing)
 
     return Step(
         _START,
@@ -376,17 +377,12 @@ def _start_step(machine: Machine, missing: Sequence[str], *, after: str | None) 
 
 
 def _refusal(machine: Machine) -> list[Step]:
-    """Return the step that refuses to replace a head that runs: all runs end with it, so that it
-    must be asked for.
-    """
+    """Return the step that refuses to replace a running head, with which all runs would end."""
     head = machine.nodes().get("head")
     desired = machine.desired()["head"]
-    if (
-        head is None
-        or machine.tools.recreate
-        or not (head.runs and head.has_run)
-        or head.plan == desired
-    ):
+    if head is None or head.plan == desired:
+        return []
+    if machine.tools.recreate or not (head.runs and head.has_run):
         return []
 
     error = RequestError(
@@ -396,7 +392,7 @@ def _refusal(machine: Machine) -> list[Step]:
         hint="If that is meant: trainyard cluster.up --recreate",
     )
 
-    return [replace_head.step(error, title="Replace the head that runs")]
+    return [refusal.of_head(error, title="Replace the head that runs")]
 
 
 def _all_answer(machine: Machine) -> Answer:
@@ -406,7 +402,9 @@ def _all_answer(machine: Machine) -> Answer:
             raise machine.end_reason(name)
 
     alive, detail = machine.alive(nodes)
-    started = nodes["head"].started if "head" in nodes else None
+    started = None
+    if "head" in nodes:
+        started = nodes["head"].started
     if not alive and started and time.time() - started > READY_SECONDS:
         raise NotReadyError(
             "the head runs, and its dashboard does not answer any more",
@@ -433,11 +431,15 @@ def _state(node: ObservedNode | None, *, is_declared: bool, answers: bool) -> No
         return "broken"
     if not is_declared:
         return "surplus"
-    return "up" if answers else "starting"
+    if answers:
+        return "up"
+    return "starting"
 
 
 def ended(name: str, lines: Sequence[str], *, code: int | None = None) -> str:
     """Say that a node ended by itself, with the last lines that it printed."""
-    how = "" if code is None else f" (exit code {code})"
+    how = ""
+    if code is not None:
+        how = f" (exit code {code})"
     words = "\n".join(f"    {line}" for line in lines or ["(it said nothing)"])
     return f"{name} ended while it was starting{how}; its last words:\n{words}"

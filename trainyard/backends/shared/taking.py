@@ -1,6 +1,4 @@
-"""A document of another tool from which keys are taken; what remains has no place here, and is
-named.
-"""
+"""A document of another tool from which keys are taken; the paths of the rest are named."""
 
 from __future__ import annotations
 
@@ -12,16 +10,14 @@ Step = str | int
 
 
 class Taking:
-    """A document, without what was taken from it. Lists keep their length, so that paths stay
-    right.
-    """
+    """A document, without the keys taken from it. Lists keep their length, so paths stay right."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
-        # What an anchor of YAML names twice is taken twice.
+        # A copy: a value that an anchor of YAML repeats can then be taken twice.
         self._left = _copied(document)
 
     def take(self, *path: Step) -> Any:
-        """Return what stands at a path and remove it; None if nothing does."""
+        """Return the value at a path and remove it; None if there is none."""
         *above, last = path
         holder = self.see(*above)
         if isinstance(holder, dict):
@@ -33,7 +29,7 @@ class Taking:
         return None
 
     def see(self, *path: Step) -> Any:
-        """Return what is left at a path; None if nothing is."""
+        """Return the value left at a path; None if there is none."""
         found: Any = self._left
         for step in path:
             if isinstance(found, dict):
@@ -45,18 +41,15 @@ class Taking:
         return found
 
     def left(self) -> list[str]:
-        """Return the paths of all single values that nobody took:
-        `spec.headGroupSpec.serviceType`.
-        """
+        """Return the paths of all single values left: `spec.headGroupSpec.serviceType`."""
         return list(_paths(self._left))
 
 
 def as_name(written: str) -> str:
-    """Return the name of a cluster or group that a cluster file can have, as near as it gets to
-    another tool's.
-    """
+    """Return a valid name of a cluster or group, as near as possible to another tool's."""
     name = re.sub(r"[^a-z0-9]+", "-", written.lower()).strip("-") or "ray"
-    name = name if name[0].isalpha() else f"ray-{name}"
+    if not name[0].isalpha():
+        name = f"ray-{name}"
     return name[:40].rstrip("-")
 
 
@@ -69,9 +62,11 @@ def _copied(value: Any) -> Any:
 
 
 def _paths(value: object, path: str = "") -> Iterator[str]:
-    if isinstance(value, dict | list):
-        entries = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, inner in entries:
-            yield from _paths(inner, f"{path}.{key}" if path else str(key))
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _paths(inner, f"{path}.{key}")
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _paths(inner, f"{path}.{index}")
     elif value is not None:
-        yield path
+        yield path.removeprefix(".")

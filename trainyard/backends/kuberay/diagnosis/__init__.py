@@ -1,5 +1,4 @@
-"""The one cause why what should run does not: a table of rules per kind, the cause before its
-consequences.
+"""The one cause why pods do not run: a table of rules per kind, causes before consequences.
 
 Kubernetes knows it, and says it in a dozen places.
 """
@@ -10,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from trainyard import wording
-from trainyard.backends.kuberay import groups, naming, pods
+from trainyard.backends.kuberay import groups, pods
 from trainyard.backends.kuberay.debounce import MINUTE, STILL
 from trainyard.backends.kuberay.diagnosis.container import (
     CRASH,
@@ -31,9 +30,7 @@ OPERATOR_CRASHES = (
 
 
 def of_cluster(snapshot: Snapshot) -> tuple[Diagnosis, ...]:
-    """Return why a Ray cluster is not ready, the first cause first: the head's come before its
-    workers', which wait.
-    """
+    """Return why a cluster is not ready: the head's causes first, since its workers wait for it."""
     return (
         *explain_operator(snapshot),
         *_of_pods(groups.awaited(snapshot.owner, snapshot.pods), snapshot),
@@ -49,14 +46,18 @@ def of_deployment(snapshot: Snapshot, *, has_run: bool = False) -> tuple[Diagnos
     """
     refused = pods.condition(snapshot.owner or {}, "ReplicaFailure")
     # On a host that was just started, it cannot reach the API server yet.
-    tolerates = STILL if has_run else MINUTE
-    causes = tuple(
-        replace(cause, hint=OPERATOR_CRASHES, tolerates=tolerates) if cause.key == CRASH else cause
-        for cause in _of_pods(snapshot.pods, snapshot)
-    )
-    if refused.get("status") != "True":
-        return causes
-    return explain_admission(str(refused.get("message") or ""), what="its pod"), *causes
+    tolerates = MINUTE
+    if has_run:
+        tolerates = STILL
+
+    causes = []
+    if refused.get("status") == "True":
+        causes.append(explain_admission(str(refused.get("message") or ""), what="its pod"))
+    for cause in _of_pods(snapshot.pods, snapshot):
+        if cause.key == CRASH:
+            cause = replace(cause, hint=OPERATOR_CRASHES, tolerates=tolerates)
+        causes.append(cause)
+    return tuple(causes)
 
 
 def of_pod(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
@@ -65,16 +66,11 @@ def of_pod(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
         return None
 
     cause = explain_host(pod, snapshot.hosts)
-    # One that is being deleted stays only if its host does not say that it is gone.
+    # A leaving pod stays only if its host does not report that it is gone.
     if cause is None and not pods.is_leaving(pod):
         cause = (
             explain_scheduling(pod, wait=snapshot.wait_for_machines)
-            or next(
-                filter(
-                    None, (explain_container(pod, each, snapshot) for each in pods.containers(pod))
-                ),
-                None,
-            )
+            or _of_containers(pod, snapshot)
             or explain_unprepared(pod, snapshot)
             or _of_waiting(pod, snapshot)
         )
@@ -82,38 +78,43 @@ def of_pod(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
     if cause is None:
         return None
 
-    return replace(
-        cause, nodes=(snapshot.name(pod),), hosts=(pods.host(pod),) if pods.host(pod) else ()
-    )
+    hosts: tuple[str, ...] = ()
+    if pods.host(pod):
+        hosts = (pods.host(pod),)
+    return replace(cause, nodes=(snapshot.name(pod),), hosts=hosts)
 
 
 def to_error(cause: Diagnosis, where: str) -> TrainyardError:
     if cause.hosts:
-        hosts = f", on {wording.named(cause.hosts)}"
-    else:
-        hosts = ""
-    return cause.to_error(f"{where}{hosts}" + (f": {cause.raw}" if cause.raw else ""))
+        where += f", on {wording.named(cause.hosts)}"
+    if cause.raw:
+        where += f": {cause.raw}"
+    return cause.to_error(where)
 
 
 def _of_pods(judged: Iterable[Object], snapshot: Snapshot) -> tuple[Diagnosis, ...]:
-    return tuple(cause for pod in judged if (cause := of_pod(pod, snapshot)))
+    causes = (of_pod(pod, snapshot) for pod in judged)
+    return tuple(filter(None, causes))
+
+
+def _of_containers(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
+    """Return the cause of the first container that has one."""
+    for container in pods.containers(pod):
+        cause = explain_container(pod, container, snapshot)
+        if cause:
+            return cause
+    return None
 
 
 def _of_waiting(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
-    """Return that a worker waits for a head that is ready, in KubeRay's container, which asks every
-    5 s.
-    """
-    waits = any(
-        each.name == naming.WAIT_CONTAINER and each.running_since for each in pods.containers(pod)
-    )
-    if not waits or snapshot.head is None or not pods.is_ready(snapshot.head):
+    """Return that a worker cannot reach a ready head; KubeRay's container asks every 5 s."""
+    if not pods.waits_for_head(pod) or snapshot.head is None or not pods.is_ready(snapshot.head):
         return None
 
     return Diagnosis(
         "cannot reach the head, which is ready",
         "Does the cluster's DNS answer (kubectl get pods -n kube-system), does no NetworkPolicy "
-        "stand between the "
-        "pods, and is the head's token still the one in its Secret (`cluster.up --recreate` "
+        "separate the pods, and is the head's token still the one in its Secret (`cluster.up --recreate` "
         "gives all the same)?",
         summary="waits for the head, which is ready",
         key=WAITS_FOR_HEAD,

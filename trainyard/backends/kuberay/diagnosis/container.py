@@ -1,8 +1,8 @@
-"""Why a container's image cannot be had, why it does not start, or does not stay; pure.
+"""Why a container's image cannot be pulled, or the container does not start or stay; pure.
 
 The reasons are the kubelet's (kubernetes/pkg/kubelet), the texts its, containerd's (remotes/docker)
-and runc's. What registries say stands in trainyard/seams/registry/errors.py; here is what only
-hosts say, and what helps there.
+and runc's. The registries' texts are in trainyard/seams/registry/errors.py; here are the texts that
+only hosts print, and hints for a host.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from trainyard.seams.docker.images import registry_of
 from trainyard.seams.kube.types import Object
 from trainyard.seams.registry import errors
 
-# What a container waits for whose image cannot be had (kubernetes/pkg/kubelet/images/types.go).
+# Reasons of a container that waits for its image (kubernetes/pkg/kubelet/images/types.go).
 NO_IMAGE = (
     "ImagePullBackOff",
     "ErrImagePull",
@@ -38,7 +38,7 @@ _TRUST = (
     "/etc/containerd/certs.d/{registry}/hosts.toml "
     "(MicroK8s: /var/snap/microk8s/current/args/certs.d/{registry}/hosts.toml), with "
 )
-# What only hosts say, or say otherwise; then what registries say.
+# First the errors that only hosts report, or word differently; then the registries'.
 RULES = (
     Rule(
         r"no space left on device", "the node's disk is full", "Make room on it: crictl rmi --prune"
@@ -51,7 +51,7 @@ RULES = (
     *errors.RULES,
     Rule("", "registry {registry} or the node refuses"),
 )
-# What helps on a host instead of what helps who pushes, by the key of the registry's rule.
+# Hints for a host, in place of the registry rule's hint for a push, by the rule's key.
 _LOGIN = (
     "Is the login in the cluster file right: registry.username with password_env, or "
     "kuberay.pull_secrets?"
@@ -67,7 +67,8 @@ HINTS = {
         "address?"
     ),
 }
-# Why a container does not start, by its status; and why none of a pod does, by the pod's events.
+# Reasons why a container does not start, by its status; and why no container of a pod does, by the
+# pod's events.
 NOT_STARTED = (
     "CreateContainerConfigError",
     "CreateContainerError",
@@ -78,15 +79,14 @@ NOT_STARTED = (
     "PostStartHookError",
 )
 UNPREPARED = ("FailedCreatePodSandBox", "FailedMount", "FailedAttachVolume", "FailedMapVolume")
-# What no kubelet will ever start (kubernetes/pkg/kubelet/kuberuntime/security_context.go), and what
-# helps.
+# Errors that no retry mends (kubernetes/pkg/kubelet/kuberuntime/security_context.go), and their
+# hints.
 NEVER_STARTED = {
     "image has non-numeric user": "Say which user it is: `kuberay: {security: {restricted: true, "
-    "run_as_user: 1000}}`; "
-    "or write its number into the Dockerfile (`USER 1000`), and push the image again.",
+    "run_as_user: 1000}}`; or write its number into the Dockerfile (`USER 1000`), and push the "
+    "image again.",
     "image will run as root": "Run it as another user, if it can: `kuberay: {security: "
-    "{restricted: true, "
-    "run_as_user: 1000}}`; or leave `restricted` out.",
+    "{restricted: true, run_as_user: 1000}}`; or leave `restricted` out.",
 }
 # The first end may be chance; the kubelet starts it again at once.
 TRIES = 2
@@ -97,9 +97,7 @@ RAY_IN_IMAGE = "Is Ray in the image, and does it work there? `trainyard image.li
 
 
 def explain_container(pod: Object, container: Container, snapshot: Snapshot) -> Diagnosis | None:
-    """Return why a container has no image, does not start, or ends; None if nothing is wrong with
-    it (yet).
-    """
+    """Return why a container has no image, does not start, or ends; None if nothing is known."""
     if container.ready:
         return None
     return (
@@ -111,11 +109,11 @@ def explain_container(pod: Object, container: Container, snapshot: Snapshot) -> 
 
 
 def explain_unprepared(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
-    """Return what the kubelet lacks to start a pod's first container, None if it lacks nothing
-    (yet).
-    """
-    if any(each.running_since or each.ended or each.last for each in pods.containers(pod)):
-        return None
+    """Return what the kubelet lacks to start a pod's first container; None if nothing is known."""
+    for container in pods.containers(pod):
+        if container.running_since or container.ended or container.last:
+            return None
+
     newest = pods.newest(
         snapshot.events_of(pod), *UNPREPARED, "Pulling", "Pulled", "Created", "Started"
     )
@@ -128,7 +126,7 @@ def _no_image(pod: Object, container: Container) -> Diagnosis | None:
     if container.waiting not in NO_IMAGE:
         return None
 
-    # As it was asked for: what runs may be shown by another of its names.
+    # The declared name: the status may show the image by another of its names.
     image = str(pods.declared(pod, container.name).get("image", ""))
     registry = registry_of(image)
     raw = _BEGINNING.sub("", container.message) or container.message
@@ -136,22 +134,26 @@ def _no_image(pod: Object, container: Container) -> Diagnosis | None:
     if cause is None:
         return None
 
-    hint = HINTS.get(cause.key)
-    if container.waiting == "ImagePullBackOff":
+    hint = cause.hint
+    if cause.key in HINTS:
+        hint = HINTS[cause.key].replace("{registry}", registry)
+
+    tolerates = SOON
+    if cause.key == "login":
+        # A busy kubelet waits a second for the Secret, and then pulls without it; 30 s later it has
+        # tried twice more.
+        tolerates = MINUTE
+    elif container.waiting == "ImagePullBackOff":
         tolerates = 0.0
-    else:
-        tolerates = SOON
 
     return replace(
         cause,
         message=f"cannot have the image {image}: {cause.message}",
         summary=f"cannot pull its image: {cause.message}",
-        hint=hint.replace("{registry}", registry) if hint else cause.hint,
+        hint=hint,
         key="image",
         error=OutsideError,
-        # A busy kubelet waits a second for the Secret, and then pulls without it; 30 s later it has
-        # tried twice more.
-        tolerates=MINUTE if cause.key == "login" else tolerates,
+        tolerates=tolerates,
     )
 
 
@@ -165,17 +167,26 @@ def _not_started(container: Container) -> Diagnosis | None:
 
 
 def _cannot_start(text: str) -> Diagnosis:
-    never = next((hint for pattern, hint in NEVER_STARTED.items() if pattern in text), None)
+    message = f"cannot start: {shortened(text)}"
+    hint = (
+        "Have made what is missing, or correct the cluster file (image, kuberay.volumes, "
+        "runtime_class, security)."
+    )
+    # The kubelet may not have read yet what exists.
+    tolerates = MINUTE
+    for pattern, never_started in NEVER_STARTED.items():
+        if pattern in text:
+            hint = never_started
+            tolerates = 0.0
+            break
+
     return Diagnosis(
-        f"cannot start: {shortened(text)}",
-        never
-        or "Have made what is missing, or correct the cluster file (image, kuberay.volumes, "
-        "runtime_class, security).",
+        message,
+        hint,
         error=PrerequisiteError,
         key="start",
-        summary=f"cannot start: {shortened(text)}",
-        # The kubelet may only not have read yet what exists.
-        tolerates=0.0 if never else MINUTE,
+        summary=message,
+        tolerates=tolerates,
     )
 
 
@@ -192,47 +203,49 @@ def _out_of_memory(pod: Object, container: Container) -> Diagnosis | None:
 
 def _crashed(pod: Object, container: Container, snapshot: Snapshot) -> Diagnosis | None:
     ended = container.ended or container.last
-    if (
-        ended is None
-        or not _ends_for_good(pod, container)
-        or _ended_with_head(pod, ended, snapshot)
-    ):
+    if ended is None or not _ends_for_good(pod, container):
+        return None
+    if _ended_with_head(pod, ended, snapshot):
         return None
 
-    # Of a container that runs again, the former run has the log.
+    # If the container runs again, the former run has the log.
     former = container.ended is None
+    summary = f"ended with exit code {ended.code}"
+    if former:
+        summary += ", Kubernetes starts it again and again"
+
+    def log_tail() -> str:
+        return _log_tail(ended.message or snapshot.log(pod, container.name, former=former))
+
     return Diagnosis(
         f"ended while it was starting (exit code {ended.code}); the end of its log:",
         RAY_IN_IMAGE,
         key=CRASH,
-        summary=f"ended with exit code {ended.code}"
-        + (", Kubernetes starts it again and again" if former else ""),
-        log_tail=lambda: _log_tail(
-            ended.message or snapshot.log(pod, container.name, former=former)
-        ),
+        summary=summary,
+        log_tail=log_tail,
     )
 
 
 def _ends_for_good(pod: Object, container: Container) -> bool:
-    """Say whether it ended and is not started again, or ended more often than chance."""
+    """Say whether it ended and is not started again, or ended too often for chance."""
     if container.waiting == "CrashLoopBackOff" or container.restarts >= TRIES:
         return not (container.is_init and container.ended and container.ended.code == 0)
     return bool(container.failed and container.ended) and pods.phase(pod) == "Failed"
 
 
 def _ended_with_head(pod: Object, ended: Ended, snapshot: Snapshot) -> bool:
-    """Say whether a worker's container was of the head before this one: Ray gives it a minute, and
-    it has to end.
+    """Say whether a worker's container belonged to the former head.
+
+    Ray gives it a minute without a head, and then ends it.
     """
-    if snapshot.head is not None and not pods.is_head(pod):
-        since = pods.ray_started(snapshot.head)
-    else:
-        since = 0.0
-    return pods.seconds(ended.started) < since
+    if snapshot.head is None or pods.is_head(pod):
+        return False
+    return pods.seconds(ended.started) < pods.ray_started(snapshot.head)
 
 
 def _log_tail(text: str) -> str:
-    lines = [line.rstrip() for line in wording.clean(text).splitlines() if line.strip()][
-        -TAIL_LINES:
-    ]
-    return "\n".join(f"    {line[:LINE_LENGTH]}" for line in lines or ["(it is empty)"])
+    lines = []
+    for line in wording.clean(text).splitlines():
+        if line.strip():
+            lines.append(f"    {line.rstrip()[:LINE_LENGTH]}")
+    return "\n".join(lines[-TAIL_LINES:] or ["    (it is empty)"])

@@ -1,4 +1,4 @@
-"""Why no host takes a pod, or its host does not run it: it is not ready, says Kubernetes; pure."""
+"""Why no host takes a pod, or why Kubernetes calls its host not ready; pure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from trainyard.seams.kube.types import Object
 
 
 class NoRoomError(PrerequisiteError):
-    """No host takes a pod, says the scheduler."""
+    """The scheduler found no host for a pod."""
 
 
-# A host that is not ready, says Kubernetes; Ray may know better.
+# The key of a host that Kubernetes calls not ready; Ray may know better.
 NOT_READY = "host"
 _ROOM = "found no room{requests}: {hosts}"
-# What the scheduler says (kubernetes/pkg/scheduler/framework/plugins), and what helps; the first
-# one that fits.
+# The scheduler's texts (kubernetes/pkg/scheduler/framework/plugins), and their hints; the first
+# match counts.
 RULES = (
     Rule(
         r'persistentvolumeclaim "(?P<claim>[^"]+)" not found',
@@ -33,16 +33,14 @@ RULES = (
         r"unbound immediate PersistentVolumeClaims",
         "cannot start: no volume was found for its claim yet",
         "Why not: kubectl describe pvc. It needs a storage class that makes volumes, or a volume "
-        "that fits "
-        "(kuberay.storage: size, storage_class, access).",
+        "that fits (kuberay.storage: size, storage_class, access).",
         tolerates=MINUTE,
     ),
     Rule(
         r"Insufficient \S*gpu",
         _ROOM,
         "Does NVIDIA's device plugin run (MicroK8s: microk8s enable gpu)? Or ask for fewer; to "
-        "try the layout without "
-        "GPUs: `kuberay: {simulated_gpus: true}`.",
+        "try the layout without GPUs: `kuberay: {simulated_gpus: true}`.",
     ),
     Rule(
         r"Insufficient |Too many pods",
@@ -67,39 +65,33 @@ RULES = (
     ),
     Rule("", _ROOM, "What each machine has: kubectl describe nodes"),
 )
-# What the scheduler thought about making room.
+# The scheduler's remarks on preemption, which follow its reasons.
 _PREEMPTION = re.compile(r"\.? (?:no new claims to deallocate,? ?|preemption: )")
 
 
 def explain_host(pod: Object, hosts: Mapping[str, Object | None]) -> Diagnosis | None:
-    """Return that a pod's host is gone or not ready, None if it is ready, or that cannot be known.
+    """Return that a pod's host is gone or not ready; None if it is ready, or that is unknown.
 
-    Who may not see hosts sees it by the pod: Kubernetes calls that unready while its kubelet calls
-    its containers ready (kubernetes/pkg/controller/util/node, MarkPodsNotReady).
+    A user who may not read hosts sees it by the pod: Kubernetes calls the pod unready while its
+    kubelet calls its containers ready (kubernetes/pkg/controller/util/node, MarkPodsNotReady).
     """
     name = pods.host(pod)
-    if name in hosts:
-        host = hosts[name]
-        if host:
-            ready = pods.condition(host, "Ready")
-        else:
-            ready = {"message": f'nodes "{name}" not found'}
-    else:
+    if name not in hosts:
         ready = pods.condition(pod, "Ready")
-        if (
-            ready.get("status") != "False"
-            or pods.condition(pod, "ContainersReady").get("status") != "True"
-        ):
+        if ready.get("status") != "False" or not pods.is_true(pod, "ContainersReady"):
             return None
+    elif host := hosts[name]:
+        ready = pods.condition(host, "Ready")
+    else:
+        ready = {"message": f'nodes "{name}" not found'}
 
     if ready.get("status") == "True":
         return None
 
     return Diagnosis(
         f"is on the Kubernetes node {name}, which Kubernetes calls not ready",
-        f"More about it: kubectl describe node {name}. Start that machine or its kubelet again; "
-        "or give it up "
-        f"(kubectl delete node {name}), and its Ray nodes are replaced elsewhere.",
+        f"More about it: kubectl describe node {name}. Start that machine or its kubelet again; or "
+        f"give it up (kubectl delete node {name}), and its Ray nodes are replaced elsewhere.",
         summary=f"Kubernetes calls its node {name} not ready",
         key=NOT_READY,
         raw=str(ready.get("message") or ""),
@@ -127,6 +119,7 @@ def _requested(pod: Object) -> str:
     """Return what a pod asks the scheduler for: ` for 2 cpu, 4Gi memory, 1 nvidia.com/gpu`."""
     resources = pod["spec"]["containers"][0].get("resources") or {}
     amounts = resources.get("requests") or resources.get("limits") or {}
-    if amounts:
-        return " for " + ", ".join(f"{amount} {resource}" for resource, amount in amounts.items())
-    return ""
+    if not amounts:
+        return ""
+    listed = [f"{amount} {resource}" for resource, amount in amounts.items()]
+    return f" for {', '.join(listed)}"

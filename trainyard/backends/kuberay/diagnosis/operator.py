@@ -1,8 +1,8 @@
-"""Why the KubeRay operator, or the API server, does not make what a RayCluster asks for; pure.
+"""Why the KubeRay operator or the API server does not make a RayCluster's pods; pure.
 
-What it writes: ray-operator/controllers/ray/raycluster_controller.go (calculateStatus,
-reconcilePods), KubeRay 1.5.1. What the API server refuses (kubernetes/plugin/pkg/admission) stands
-in the condition ReplicaFailure, and in events.
+The operator's texts: ray-operator/controllers/ray/raycluster_controller.go (calculateStatus,
+reconcilePods), KubeRay 1.5.1. A rejection by the API server (kubernetes/plugin/pkg/admission) is in
+the condition ReplicaFailure, and in events.
 """
 
 from __future__ import annotations
@@ -20,18 +20,17 @@ from trainyard.errors import PrerequisiteError
 from trainyard.seams.kube.types import Object
 
 _BEGINNING = re.compile(r'^.*?pods? "[^"]*" is forbidden: |^.*?error creating: ', re.DOTALL)
-# What helps against what the API server refuses; its own words say what that is.
+# Hints for rejections by the API server, by its words.
 HINTS = {
     r"exceeded quota|failed quota": "Ask for less in the cluster file, or have the quota raised.",
     r"(?:maximum|minimum|max|min) \S+ (?:usage|limit|request)": (
         "Ask for what it allows: kubectl describe limitrange"
     ),
     r"violates PodSecurity": "`kuberay: {security: {restricted: true, run_as_user: 1000}}` keeps "
-    "to it, if the image "
-    "can run without root.",
+    "to it, if the image can run without root.",
     r"serviceaccount \S+ not found|no PriorityClass|RuntimeClass \S+ not found": "Make it, or correct the file: "
     "kuberay.service_account, priority_class or runtime_class.",
-    r"webhook": "Who runs this Kubernetes knows how to keep to its rules, or mends its webhook.",
+    r"webhook": "An administrator of this Kubernetes knows its rules, or repairs its webhook.",
     r"cannot \w+ resource": (
         "The operator's role lacks that: repair it with Helm, or ask who installed it."
     ),
@@ -39,17 +38,20 @@ HINTS = {
 
 
 def explain_admission(text: str, *, what: str = "a pod") -> Diagnosis:
-    """Return that the API server refused, in its words."""
+    """Return the API server's rejection, in its words."""
     plain = " ".join(_BEGINNING.sub("", text).split())
-    hint = next((hint for pattern, hint in HINTS.items() if re.search(pattern, plain)), None)
+    hint = None
+    for pattern, known_hint in HINTS.items():
+        if re.search(pattern, plain):
+            hint = known_hint
+            break
+
     message = f"{what} may not be made: {plain}"
     return Diagnosis(message, hint, summary=plain, error=PrerequisiteError, tolerates=SOON)
 
 
 def explain_operator(snapshot: Snapshot) -> Iterator[Diagnosis]:
-    """Return why the operator does not make the pods of a RayCluster, the most certain cause
-    first.
-    """
+    """Yield why the operator does not make a RayCluster's pods, the most certain cause first."""
     cluster = snapshot.owner
     if cluster is None:
         return
@@ -65,7 +67,7 @@ def explain_operator(snapshot: Snapshot) -> Iterator[Diagnosis]:
         yield explain_admission(pods.message(warnings[-1]), what="what the cluster needs")
     elif cluster["spec"].get("suspend"):
         yield Diagnosis(
-            "is suspended: a queue, or whoever set `suspend`, has not let it start",
+            "is suspended: a queue, or the user who set `suspend`, has not let it start",
             "Does the queue of its label (kuberay.labels) have room? kuberay.wait_for_machines "
             "is how long to wait.",
             summary="waits for its queue",
@@ -86,27 +88,23 @@ def explain_operator(snapshot: Snapshot) -> Iterator[Diagnosis]:
 
 
 def _current(cluster: Object, snapshot: Snapshot) -> Sequence[Object]:
-    """Return the events about the cluster as it is now: since it was last changed, `cluster.up`
-    begins with that.
-    """
-    fields = cluster["metadata"].get("managedFields") or ()
-    times = [
-        pods.seconds(field.get("time")) for field in fields if field.get("subresource") != "status"
-    ]
-    changed = max(times, default=pods.seconds(cluster["metadata"].get("creationTimestamp")))
+    """Return the events since the cluster was last changed; `cluster.up` begins with a change."""
+    metadata = cluster["metadata"]
+    times = []
+    for field in metadata.get("managedFields") or ():
+        if field.get("subresource") != "status":
+            times.append(pods.seconds(field.get("time")))
+    changed = max(times, default=pods.seconds(metadata.get("creationTimestamp")))
     return [event for event in snapshot.events_of(cluster) if pods.when(event) >= changed]
 
 
 def _again_and_again(events: Sequence[Object]) -> Iterator[Diagnosis]:
-    """Return that pods fail and are removed, log and all, as of a cluster that grows; the first end
-    may be chance.
-    """
+    """Yield that pods fail and are removed, with their logs; the first end may be chance."""
     for reason, who in (("DeletedHeadPod", "the head"), ("DeletedWorkerPod", "a worker")):
         deaths = []
         for event in events:
-            if pods.reason(event) == reason and "Pod status: Failed" in (
-                message := pods.message(event)
-            ):
+            message = pods.message(event)
+            if pods.reason(event) == reason and "Pod status: Failed" in message:
                 deaths.append(message)
 
         if len(deaths) >= TRIES:

@@ -1,6 +1,4 @@
-"""The namespace, the claim and the RayCluster of a cluster file, rendered from the templates in
-kuberay/; pure.
-"""
+"""Namespace, claim and RayCluster of a cluster file, from the templates in kuberay/; pure."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ IDLE_SECONDS = 60
 
 @dataclass(frozen=True)
 class Documents:
-    """What Kubernetes gets; None is what the cluster file does not ask for.
+    """The objects for Kubernetes; None where the cluster file does not ask for one.
 
     `budget` and `network_policy` belong to the RayCluster.
     """
@@ -44,35 +42,45 @@ class Documents:
 
 def documents(inputs: Inputs) -> Documents:
     """Render every object of a cluster but its Secrets."""
-    spec = inputs.spec
     section = inputs.section
-    storage = inputs.section.storage
-    claim = None
-
-    if storage is not None and storage.size is not None:
-        claim = {
-            "name": naming.claim(spec.name),
-            "namespace": section.namespace,
-            "labels": naming.labels(spec.name),
-            "annotations": _owned_by(inputs) or None,
-            "access_modes": [storage.access],
-            "storage_class": storage.storage_class,
-            "size": pod.quantity(storage.size),
-        }
+    namespace = {"namespace": section.namespace, "labels": {naming.MADE_BY: naming.US}}
+    budget = None
+    if section.disruption_budget:
+        budget = _of_pods(inputs, "disruption-budget")
+    network_policy = None
+    if section.network_policy:
+        network_policy = _of_pods(inputs, "network-policy")
 
     return Documents(
-        namespace=rendered(
-            "namespace", {"namespace": section.namespace, "labels": {naming.MADE_BY: naming.US}}
-        ),
-        claim=rendered("claim", claim) if claim else None,
+        namespace=rendered("namespace", namespace),
+        claim=_claim(inputs),
         ray_cluster=rendered("raycluster", _ray_cluster(inputs)),
-        budget=_of_pods(inputs, "disruption-budget") if section.disruption_budget else None,
-        network_policy=_of_pods(inputs, "network-policy") if section.network_policy else None,
+        budget=budget,
+        network_policy=network_policy,
     )
 
 
+def _claim(inputs: Inputs) -> Object | None:
+    """Return the claim for outputs, None if the file has no storage, or names its claim."""
+    storage = inputs.section.storage
+    if storage is None or storage.size is None:
+        return None
+
+    name = inputs.spec.name
+    values = {
+        "name": naming.claim(name),
+        "namespace": inputs.section.namespace,
+        "labels": naming.labels(name),
+        "annotations": _owned_by(inputs) or None,
+        "access_modes": [storage.access],
+        "storage_class": storage.storage_class,
+        "size": pod.quantity(storage.size),
+    }
+    return rendered("claim", values)
+
+
 def _of_pods(inputs: Inputs, template: str) -> Object:
-    """Return an object that is about the cluster's pods, or its head."""
+    """Return an object that selects the cluster's pods, or its head."""
     name = inputs.spec.name
     values = {
         "name": naming.of_pods(name),
@@ -91,21 +99,18 @@ def _owned_by(inputs: Inputs) -> dict[str, str]:
 
 
 def groups(ray_cluster: Object) -> dict[str, dict[str, Any]]:
-    return {
-        str(group["groupName"]): group
-        for group in ray_cluster["spec"].get("workerGroupSpecs") or ()
-    }
+    found = ray_cluster["spec"].get("workerGroupSpecs") or ()
+    return {str(group["groupName"]): group for group in found}
 
 
 def rendered(name: str, values: Mapping[str, Any]) -> Object:
-    """Return what a template of kuberay/ is with these values; what is null in it is left out."""
+    """Return a rendered template of kuberay/, without the keys whose value is null."""
     template = (paths.shipped("kuberay") / f"{name}.yaml.j2").read_text(encoding="utf-8")
     found: Object = _without_nulls(yaml.safe_load(render.render(template, values)))
     return found
 
 
 def _without_nulls(value: Any) -> Any:
-    """Return a document without the keys whose value is null: what was left out in the template."""
     if isinstance(value, dict):
         return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
     if isinstance(value, list):
@@ -117,19 +122,23 @@ def _ray_cluster(inputs: Inputs) -> dict[str, Any]:
     spec = inputs.spec
     section = inputs.section
     grows = any(group.grows for group in spec.workers)
+    autoscaler = None
+    if grows:
+        autoscaler = _autoscaler(section)
+
     return {
         "name": spec.name,
         "namespace": section.namespace,
-        # A queue (Kueue) and who pays look at the RayCluster, not at its pods.
+        # A queue (Kueue) and cost reports look at the RayCluster, not at its pods.
         "labels": {**section.labels, **naming.labels(spec.name)},
         "annotations": {
             naming.IMAGE: inputs.image,
-            naming.SIMULATED: "true" if inputs.simulated else "false",
+            naming.SIMULATED: str(inputs.simulated).lower(),
             **_owned_by(inputs),
         },
         "ray_version": versions.RAY,
         "grows": grows,
-        "autoscaler": _autoscaler(section) if grows else None,
+        "autoscaler": autoscaler,
         "head": _group(inputs, pod.node_size(section, spec.head), with_autoscaler=grows),
         "workers": [_workers(inputs, group) for group in spec.workers],
     }
@@ -151,15 +160,20 @@ def _autoscaler(section: KuberaySection) -> dict[str, Any]:
 
 
 def _workers(inputs: Inputs, group: WorkerGroup) -> dict[str, Any]:
-    """Return a group with its size. Of one that grows, Ray's autoscaler says how many there are in
-    between.
-    """
+    """Return a group with its size; Ray's autoscaler sets the size of a growing group."""
+    replicas = None
+    if not group.grows:
+        replicas = group.least
+    idle_seconds = None
+    if group.idle_timeout is not None:
+        idle_seconds = math.ceil(group.idle_timeout)
+
     return {
         **_group(inputs, pod.node_size(inputs.section, group)),
-        "replicas": None if group.grows else group.least,
+        "replicas": replicas,
         "least": group.least,
         "most": group.most,
-        "idle_seconds": None if group.idle_timeout is None else math.ceil(group.idle_timeout),
+        "idle_seconds": idle_seconds,
     }
 
 
@@ -175,12 +189,15 @@ def _group(inputs: Inputs, node: NodeSize, *, with_autoscaler: bool = False) -> 
 
 
 def _own_options(node: NodeSize) -> dict[str, str]:
-    """Return the options that the file gives a group."""
-    given = start_options(node.ray_start)
-    # KubeRay writes `true` as a flag.
-    options = {
-        name: "true" if value is None else shlex.quote(value) for name, value in given.items()
-    }
+    """Return the options of `ray start` that the file gives a group."""
+    options = {}
+    for name, value in start_options(node.ray_start).items():
+        if value is None:
+            # KubeRay writes `true` as a flag.
+            options[name] = "true"
+        else:
+            options[name] = shlex.quote(value)
+
     if node.resources:
         # Ray's autoscaler takes what is between two quotes
         # (ray/autoscaler/_private/kuberay/autoscaling_config.py).
@@ -189,15 +206,12 @@ def _own_options(node: NodeSize) -> dict[str, str]:
 
 
 def _ray_start(node: NodeSize) -> dict[str, str]:
-    """Return the options of `ray start`. KubeRay hands them to bash as they are: none may hold what
-    bash would read.
-    """
-    # What tells pods of a group apart is the end of their names, and a pod's host name is its name
+    """Return the options of `ray start`; KubeRay gives them to bash as they are."""
+    # Pods of a group differ in the ends of their names, and a pod's host name is its name
     # (naming.node_name).
+    name = f"{node.group}-${{HOSTNAME##*-}}"
     if node.is_head:
         name = HEAD
-    else:
-        name = f"{node.group}-${{HOSTNAME##*-}}"
 
     options = {
         "node-name": name,
@@ -206,8 +220,7 @@ def _ray_start(node: NodeSize) -> dict[str, str]:
         "memory": str(node.memory),
         "object-store-memory": str(node.object_store),
         "disable-usage-stats": "true",
-        # Any free port: nothing but the head's two has to be known, and no node has a neighbour in
-        # its pod.
+        # Any free port: only the head's two have to be known, and no node shares its pod.
         "min-worker-port": "0",
         "max-worker-port": "0",
         "log-color": "false",

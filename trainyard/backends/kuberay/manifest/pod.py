@@ -1,6 +1,4 @@
-"""A Ray node and its pod: size, user, hosts, volumes, environment; the values of
-kuberay/pod.yaml.j2.
-"""
+"""A Ray node and its pod (kuberay/pod.yaml.j2): size, user, hosts, volumes, environment."""
 
 from __future__ import annotations
 
@@ -31,22 +29,21 @@ DEFAULT_CPUS = 1
 DEFAULT_MEMORY = 2 * 1024**3
 Values = dict[str, Any]
 
-# What the head's service leads to; KubeRay adds the metrics. Ray Client's port is not among them.
+# The ports of the head's service; KubeRay adds the metrics. Ray Client's port is not among them.
 PORTS = [
     {"name": "gcs-server", "containerPort": 6379},
     {"name": "dashboard", "containerPort": naming.DASHBOARD_PORT},
 ]
-# What is asked until a node is there; both answer without the token
-# (ray/dashboard/http_server_head.py and http_server_agent.py, PUBLIC_EXACT_PATHS). The dashboard is
-# the last of the head's parts that a run needs, and the GCS must be there for it to answer; the
-# agent's port is DEFAULT_DASHBOARD_AGENT_LISTEN_PORT.
+# The probes of a node; both answer without the token (ray/dashboard/http_server_head.py and
+# http_server_agent.py, PUBLIC_EXACT_PATHS). The dashboard is the last of the head's parts that a
+# run needs, and the GCS must be there for it to answer; the agent's port is
+# DEFAULT_DASHBOARD_AGENT_LISTEN_PORT.
 HEAD_ALIVE = {"path": "/api/gcs_healthz", "port": naming.DASHBOARD_PORT}
 ALIVE = {"path": "/api/local_raylet_healthz", "port": 52365}
 # From SIGTERM Ray takes 2 s to end its processes; a worker whose head is gone would wait for it (15
 # s were seen).
 GRACE_SECONDS = 5
-# Where Ray keeps sessions and logs; a volume of its own, so that they outlive a container that
-# ends.
+# Ray's sessions and logs; on a separate volume, they outlive a container that ends.
 SESSIONS = "/tmp/ray"  # noqa: S108
 # The home of users whom the image does not know.
 HOME = "/home/trainyard"
@@ -56,10 +53,10 @@ _UNITS = {"Gi": 2**30, "Mi": 2**20, "Ki": 2**10}
 
 @dataclass(frozen=True)
 class Inputs:
-    """All that the objects are made of. `image` is an exact reference, `pull_secrets` all Secrets
-    to pull with.
+    """All inputs of the documents.
 
-    `owner` is whose they are; `images` are those of groups that run another one than the head.
+    `image` is an exact reference; `images` are those of groups with an image of their own.
+    `pull_secrets` are all Secrets to pull with; `owner` is the cluster's owner.
     """
 
     spec: ClusterSpec
@@ -78,11 +75,10 @@ class Inputs:
 
 @dataclass(frozen=True)
 class NodeSize:
-    """What each node of a group is given. Sizes in bytes: `memory` is all that it may use, with the
-    object store in it.
+    """The size of each node of a group, in bytes where it is memory.
 
-    `cpus` are what Ray hands out; 0 keeps tasks off the node, which then has `cpus_of_ray` for Ray
-    itself.
+    `memory` is all that a node may use, and includes the object store. `cpus` are what Ray hands
+    out; 0 keeps tasks off the node, which then has `cpus_of_ray` for Ray itself.
     """
 
     group: str
@@ -102,28 +98,32 @@ class NodeSize:
 
     @property
     def cpu_limit(self) -> int:
-        """Return how many CPUs it may use: Ray itself needs some as well."""
+        """Return how many CPUs the container may use: Ray itself needs some, too."""
         return self.cpus or self.cpus_of_ray
 
 
 def node_size(section: KuberaySection, declared: Head | WorkerGroup) -> NodeSize:
-    """Return what each node of a group is given: what the file declares, else the defaults."""
-    if declared.memory is None:
-        memory = DEFAULT_MEMORY
-    else:
+    """Return the size of a group's nodes: the file's, else the defaults."""
+    cpus = DEFAULT_CPUS
+    if declared.cpus is not None:
+        cpus = declared.cpus
+    memory = DEFAULT_MEMORY
+    if declared.memory is not None:
         memory = declared.memory
 
-    # It counts as memory: a small head beside large workers cannot have what they have.
-    asked = None
+    # Shared memory counts as memory: a small head cannot have as much as large workers.
+    shm_size = None
     if section.shm_size is not None and section.shm_size < memory:
-        asked = section.shm_size
+        shm_size = section.shm_size
 
-    shared_memory, object_store = ray_nodes.shared_memory(memory, asked)
-    name = HEAD if isinstance(declared, Head) else declared.name
+    shared_memory, object_store = ray_nodes.shared_memory(memory, shm_size)
+    name = HEAD
+    if isinstance(declared, WorkerGroup):
+        name = declared.name
     requested = section.groups.get(name, PodGroup()).requests.cpus
     return NodeSize(
         group=name,
-        cpus=DEFAULT_CPUS if declared.cpus is None else declared.cpus,
+        cpus=cpus,
         memory=memory,
         object_store=object_store,
         # In whole MiB, so that it reads well where it is shown.
@@ -137,43 +137,71 @@ def node_size(section: KuberaySection, declared: Head | WorkerGroup) -> NodeSize
 
 
 def values(inputs: Inputs, node: NodeSize, *, with_autoscaler: bool) -> Values:
-    """Return the values of a group's pods; None for what is to be left out."""
+    """Return the values of a group's pods; None for a key that the template leaves out."""
     spec = inputs.spec
     section = inputs.section
-    gpus = 0 if inputs.simulated else node.gpus
-    place = section.pods(node.group, gpus=gpus)
-    limits = {"cpu": str(node.cpu_limit), "memory": quantity(node.memory)}
+    gpus = node.gpus
+    if inputs.simulated:
+        gpus = 0
 
+    place = section.pods(node.group, gpus=gpus)
+    taints = tolerations(place, None)
+    runtime_class = None
     if gpus:
-        limits[section.gpu_resource] = str(gpus)
+        taints = tolerations(place, section.gpu_resource)
+        runtime_class = place.runtime_class
+
+    # Nothing on a node asks Kubernetes anything, unless the file gives it an account, or the
+    # autoscaler is there.
+    has_account = None
+    if not (section.service_account or with_autoscaler):
+        has_account = False
 
     volumes, mounts = _volumes(spec, section, node)
     return {
         "labels": {**place.labels, **naming.labels(spec.name)},
         "annotations": dict(place.annotations) or None,
         "service_account": section.service_account,
-        # Nothing on a node asks Kubernetes anything, unless the file gives it an account, or the
-        # autoscaler is there.
-        "has_account": None if section.service_account or with_autoscaler else False,
+        "has_account": has_account,
         "pull_secrets": [{"name": name} for name in inputs.pull_secrets] or None,
         "grace_seconds": GRACE_SECONDS,
         "node_selector": dict(place.node_selector) or None,
-        "tolerations": tolerations(place, section.gpu_resource if gpus else None) or None,
+        "tolerations": taints or None,
         "affinity": _affinity(spec, section, place.spread),
-        "runtime_class": place.runtime_class if gpus else None,
+        "runtime_class": runtime_class,
         "priority_class": place.priority_class,
         "pod_security": pod_security(section.security),
-        "container": naming.HEAD_CONTAINER if node.is_head else naming.WORKER_CONTAINER,
+        "mounts": mounts,
+        "volumes": volumes,
+        **_container(inputs, node, place, gpus),
+    }
+
+
+def _container(inputs: Inputs, node: NodeSize, place: PodGroup, gpus: int) -> Values:
+    """Return the values of the pod's container."""
+    section = inputs.section
+    limits = {"cpu": str(node.cpu_limit), "memory": quantity(node.memory)}
+    if gpus:
+        limits[section.gpu_resource] = str(gpus)
+
+    name = naming.WORKER_CONTAINER
+    ports = None
+    started = ALIVE
+    if node.is_head:
+        name = naming.HEAD_CONTAINER
+        ports = PORTS
+        started = HEAD_ALIVE
+
+    return {
+        "container": name,
         "image": inputs.images.get(node.group, inputs.image),
-        "ports": PORTS if node.is_head else None,
-        "env": _env(spec, section, node, place.env, has_gpus=bool(gpus)),
+        "ports": ports,
+        "env": _env(inputs.spec, section, node, place.env, has_gpus=bool(gpus)),
         "limits": limits,
         "requests": _requests(place.requests, node, limits),
         "container_security": container_security(section.security),
-        "started": HEAD_ALIVE if node.is_head else ALIVE,
+        "started": started,
         "alive": ALIVE,
-        "mounts": mounts,
-        "volumes": volumes,
     }
 
 
@@ -191,7 +219,7 @@ def quantity(size: int) -> str:
 
 
 def home(security: PodSecurity, *, directory: str) -> dict[str, str]:
-    """Return the variables of a user whom the image need not know: a home to write to, and a name.
+    """Return the variables of a user whom the image need not know: a writable home, and a name.
 
     Without USER, getpass.getuser() raises KeyError, and with it PyTorch's compiler.
     """
@@ -201,34 +229,34 @@ def home(security: PodSecurity, *, directory: str) -> dict[str, str]:
 
 
 def pod_security(security: PodSecurity) -> Values | None:
-    """Return as whom all containers of a pod run (core/v1 PodSecurityContext)."""
+    """Return the user of all containers of a pod (core/v1 PodSecurityContext)."""
     found: Values = {
         "runAsUser": security.run_as_user,
         "runAsGroup": security.run_as_group,
         "fsGroup": security.fs_group,
-        "fsGroupChangePolicy": None if security.fs_group is None else "OnRootMismatch",
-        "runAsNonRoot": True if security.restricted else None,
-        "seccompProfile": {"type": "RuntimeDefault"} if security.hardened else None,
     }
+    if security.fs_group is not None:
+        found["fsGroupChangePolicy"] = "OnRootMismatch"
+    if security.restricted:
+        found["runAsNonRoot"] = True
+    if security.hardened:
+        found["seccompProfile"] = {"type": "RuntimeDefault"}
     return {name: value for name, value in found.items() if value is not None} or None
 
 
 def container_security(security: PodSecurity) -> Values | None:
-    """Return what each container may not have beyond its user's rights; KubeRay gives it to its own
-    too.
-    """
+    """Return the rights that containers give up; KubeRay applies it to its own containers, too."""
     if not security.hardened:
         return None
     return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
 def tolerations(place: PodPlacement, gpu_resource: str | None) -> list[Values]:
-    """Return the taints that a pod puts up with: the file's, and the one of hosts with GPUs if it
-    has some.
-    """
+    """Return the taints that a pod tolerates: the file's, and that of GPU hosts if it has GPUs."""
     found = [toleration.model_dump(exclude_none=True) for toleration in place.tolerations]
-    gpu = {"key": gpu_resource, "operator": "Exists", "effect": "NoSchedule"}
-    return [*found, gpu] if gpu_resource else found
+    if gpu_resource:
+        found.append({"key": gpu_resource, "operator": "Exists", "effect": "NoSchedule"})
+    return found
 
 
 def _requests(less: Requests, node: NodeSize, limits: Mapping[str, str]) -> dict[str, str]:
@@ -242,22 +270,19 @@ def _requests(less: Requests, node: NodeSize, limits: Mapping[str, str]) -> dict
 
 
 def _affinity(spec: ClusterSpec, section: KuberaySection, spread: str | None) -> Values | None:
-    """Return how the nodes of a cluster are spread over hosts: not at all, where only one host can
-    have the storage.
-    """
-    # Of our pods only the nodes: probe pods have the cluster's label as well.
+    """Return how a cluster's nodes spread over hosts: not at all if one host has the storage."""
+    # Only nodes: probe pods have the cluster's label as well.
     ours = {"matchLabels": {naming.CLUSTER: spec.name, "ray.io/is-ray-node": "yes"}}
     term = {"labelSelector": ours, "topologyKey": _HOST}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
     if section.storage is not None and section.storage.access == "ReadWriteOnce":
         return {"podAffinity": required}
-    preferred = {
-        "preferredDuringSchedulingIgnoredDuringExecution": [
-            {"weight": 100, "podAffinityTerm": term}
-        ]
-    }
-    anti = {"required": required, "preferred": preferred}.get(spread or "")
-    return {"podAntiAffinity": anti} if anti else None
+    if spread == "required":
+        return {"podAntiAffinity": required}
+    if spread == "preferred":
+        weighted = {"weight": 100, "podAffinityTerm": term}
+        return {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [weighted]}}
+    return None
 
 
 def _env(
@@ -270,9 +295,8 @@ def _env(
 ) -> list[dict[str, str]]:
     # An image may ask for every GPU (NVIDIA_VISIBLE_DEVICES=all in its ENV), and a host may grant
     # it by default.
-    if has_gpus:
-        hidden = {}
-    else:
+    hidden = {}
+    if not has_gpus:
         hidden = {"NVIDIA_VISIBLE_DEVICES": "void"}
 
     variables = {
@@ -296,7 +320,7 @@ def _env(
 def _volumes(
     spec: ClusterSpec, section: KuberaySection, node: NodeSize
 ) -> tuple[list[Values], list[Values]]:
-    """Return volumes and where they are mounted: what Ray needs, `outputs`, and the file's own.
+    """Return the volumes and their mounts: Ray's own, `outputs`, and the file's.
 
     KubeRay would call the first two the same.
     """
@@ -320,26 +344,18 @@ def _volumes(
 
     mounts: list[Values] = [{"name": name, "mountPath": path} for name, path in targets.items()]
     for index, volume in enumerate(section.volumes):
-        volumes.append({"name": f"volume-{index}", **_source(volume)})
-        mounts.append(
-            {
-                "name": f"volume-{index}",
-                "mountPath": volume.target,
-                "readOnly": volume.read_only or None,
-            }
-        )
+        name = f"volume-{index}"
+        read_only = volume.read_only or None
+        volumes.append({"name": name, **_source(volume)})
+        mounts.append({"name": name, "mountPath": volume.target, "readOnly": read_only})
 
     return volumes, mounts
 
 
 def _source(volume: KubeVolume) -> Values:
     if volume.claim:
-        return {
-            "persistentVolumeClaim": {
-                "claimName": volume.claim,
-                "readOnly": volume.read_only or None,
-            }
-        }
+        claim = {"claimName": volume.claim, "readOnly": volume.read_only or None}
+        return {"persistentVolumeClaim": claim}
 
     if volume.config_map:
         return {"configMap": {"name": volume.config_map}}
@@ -347,12 +363,12 @@ def _source(volume: KubeVolume) -> Values:
         return {"secret": {"secretName": volume.secret}}
 
     if volume.empty_dir:
-        size = None
+        empty_dir = {}
+        if volume.empty_dir.memory:
+            empty_dir["medium"] = "Memory"
         if volume.empty_dir.size is not None:
-            size = quantity(volume.empty_dir.size)
-        return {
-            "emptyDir": {"medium": "Memory" if volume.empty_dir.memory else None, "sizeLimit": size}
-        }
+            empty_dir["sizeLimit"] = quantity(volume.empty_dir.size)
+        return {"emptyDir": empty_dir}
 
     # A directory that is missing there is an error, not an empty directory.
     return {"hostPath": {"path": volume.host_path, "type": "Directory"}}

@@ -1,0 +1,29 @@
+"""Steps that refuse: a plan shows them and all that would follow; nothing is changed before."""
+
+from __future__ import annotations
+
+from trainyard.backends.shared.owner import ADOPT
+from trainyard.errors import RequestError
+from trainyard.steps import Step, no
+
+RECREATE = "--recreate"
+
+
+def of_head(error: RequestError, *, title: str) -> Step:
+    """Return the step that refuses to replace a running head: all runs would end with it."""
+    detail = f"needs {RECREATE}, which ends everything on the cluster: {error.where}"
+    return _step("replace-head", title, error, detail=detail, needs=RECREATE)
+
+
+def of_foreign_cluster(error: RequestError) -> Step:
+    """Return the step that refuses to change another user's cluster."""
+    detail = f"needs {ADOPT}: {error.what}, {error.where}"
+    title = "Change a cluster of somebody else"
+    return _step("foreign-cluster", title, error, detail=detail, needs=ADOPT)
+
+
+def _step(id: str, title: str, error: RequestError, *, detail: str, needs: str) -> Step:
+    def refuse() -> None:
+        raise error
+
+    return Step(id, title, done=lambda: no(detail), do=refuse, needs=needs)
