@@ -231,14 +231,17 @@ def _packed(prepared: Prepared, screen: Screen) -> Package:
     return package
 
 
-def begin(ray: RayApi, run: str, plan: bytes, *, job: str, progress: Progress) -> None:
-    """Submit a run whose cargo is there; when this returns, it goes on without us."""
+def begin(ray: RayApi, run: str, plan_text: bytes, *, job: str, progress: Progress) -> None:
+    """Submit a run whose packages are uploaded.
+
+    Once this returns, the run needs this machine no more.
+    """
     runner = runner_package()
     start = Step(
         id="start-run",
         title=f"Start run {run}",
         done=lambda: YES if ray.job(run) else no("not submitted"),
-        do=lambda: _submit(ray, run, plan, runner=runner.parts[0], job=job),
+        do=lambda: _submit(ray, run, plan_text, runner=runner.parts[0], job=job),
         deadline=10.0,
     )
     run_steps([_send(ray, "the runner", runner), start], progress)
