@@ -469,7 +469,7 @@ def test_a_cluster_made_by_hand_is_used_by_its_service_and_found_again_when_its_
         "up",
         f"namespace {SPACE} of context bed",
     )
-    assert "made by somebody else; a file for it: " in listed[by_hand]["problem"]
+    assert "made by another tool; a file for it: " in listed[by_hand]["problem"]
     theirs.run("cluster.import", "--context", "bed", by_hand)
     steps = theirs.json("cluster.up")["steps"]
     assert [(step["title"], step["changed"]) for step in steps] == [

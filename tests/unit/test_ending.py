@@ -72,7 +72,7 @@ def test_a_cluster_that_runs_and_lets_only_others_in_is_not_ended_unasked(
     assert refused.value.lines() == [
         "whether runs are active is unknown: no",
         "  at there",
-        "  -> Who made the cluster can ask it. To end it all the same, and lose what its runs "
+        "  -> Its owner can ask it. To end it all the same, and lose what its runs "
         "left: "
         "trainyard cluster.down --end-runs",
     ]

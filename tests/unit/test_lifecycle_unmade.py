@@ -25,7 +25,7 @@ def refuse(place: Path, *overrides: str, made: tuple[str, ...]) -> None:
     cluster = clusters.find(str(file), environ, directory=place, overrides=overrides)
     cluster.tools.state.mkdir(parents=True)
     write_made_from(cluster.tools.state, file, made)
-    clusters.refuse_unmade(cluster, backend=None)
+    clusters.refuse_unmade(cluster)
 
 
 @pytest.mark.parametrize("override", ["name=lab", "workers.cpu.count=3", "workers.0.count=3"])

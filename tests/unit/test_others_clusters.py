@@ -136,6 +136,6 @@ def test_they_are_listed_with_what_writes_a_file_for_each(tmp_path: Path) -> Non
     ]
 
     assert found[1].problem == (
-        "made by somebody else; a file for it: trainyard cluster.import --context lab "
+        "made by another tool; a file for it: trainyard cluster.import --context lab "
         "--namespace robots isaacray-0"
     )

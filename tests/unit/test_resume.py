@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 from collections.abc import Collection
@@ -16,9 +17,14 @@ from trainyard_runner.wire import archive, names, unpack
 from trainyard_runner.wire.resume import PART_BYTES, Inherited, Resume
 from trainyard_runner.wire.stream import EventStream
 
+from trainyard import Cluster, Job
+from trainyard.dispatch import plan
 from trainyard.dispatch.follow import Screen
+from trainyard.dispatch.package import pack
+from trainyard.dispatch.plan import Prepared
 from trainyard.dispatch.resume import Resumed, link, send
-from trainyard.errors import RequestError
+from trainyard.endpoint import Endpoint
+from trainyard.errors import NotReadyError, RequestError
 from trainyard.operations import resume, runs
 from trainyard.paths import Here
 from trainyard.results import state as states
@@ -323,3 +329,47 @@ def test_a_checkpoint_on_storage_counts_for_its_own_cluster_alone(here: Path) ->
     (here / "clusters/other.yaml").write_text("name: other\nbackend: local\n")
     prepared, _ = ready(run, file="clusters/other.yaml")
     assert prepared.resumed.on_storage == ()
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["dispatch", "resume"])
+def test_a_run_of_a_python_program_is_resumed_on_the_cluster_that_it_named(
+    here: Path, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    begun: list[Prepared] = []
+
+    def dispatch(_: object, prepared: Prepared, **given: object) -> Any:
+        begun.append(prepared)
+        raise NotReadyError("no cluster")
+
+    monkeypatch.setattr(runs, "dispatch", dispatch)
+    monkeypatch.setattr(runs, "fetch_to_resume", lambda *_, **__: None)
+    monkeypatch.setattr(plan, "revision", lambda _: None)
+    cluster = Cluster.from_file("clusters/lab.yaml", set={"head.cpus": 3}, backend="compose")
+    job = Job.from_directory("jobs/rl", set={"env.A": "b"})
+
+    with pytest.raises(NotReadyError):
+        if again:
+            former(here, ("seed=0", "failed"), ("seed=1", "succeeded"))
+            cluster.resume("rl-1", job)
+        else:
+            cluster.dispatch(job)
+
+    record = plan.record_of(
+        begun[0],
+        pack(begun[0].files),
+        run="rl-2",
+        endpoint=Endpoint("lab", "http://127.0.0.1:1"),
+        ray="2.52.1",
+        now=datetime.datetime.now().astimezone(),
+        command=["train.py"],
+        skip_smoke=False,
+    )
+    assert record["flags"] == {
+        "set": ["cluster.head.cpus=3", 'env.A="b"'],
+        "backend": "compose",
+    }
+
+    run = former(here, ("seed=0", "failed"), ("seed=1", "succeeded"), **record | {"run": "rl-2"})
+    prepared, meant = ready(run)
+    assert (meant.spec.head.cpus, meant.spec.backend) == (3, "compose")
+    assert prepared.job.env == {"A": "b"}

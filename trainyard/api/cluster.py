@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from trainyard.dispatch.follow import Screen
     from trainyard.dispatch.plan import Prepared
     from trainyard.dispatch.smoke import Smoked
-    from trainyard.results.store import RunDirectory
+
 
 Teardown = Literal["made", "always", "never"]
 
@@ -201,13 +201,14 @@ class Cluster:
         run still runs, where all of it succeeded, and of a sweep.
         """
         here = _here()
-        former = lazy.runs.find_run(run if isinstance(run, str) else run.name, here)
-        job = job or _job_of(former)
-        other = f"cluster.tune({str(job.directory)!r})"
-        prepared = lazy.runs.checked(
-            self._cluster, job.spec, job.directory, sweep=False, other=other
-        )
+        name = run if isinstance(run, str) else run.name
+        former = lazy.runs.find_run(name, here)
+        if job is None:
+            flags = lazy.resume.flags_of_job(former)
+            job = Job.from_directory(former.record()["job_directory"], set=flags)
 
+        other = f"cluster.tune({str(job.directory)!r})"
+        prepared = self._checked(job, sweep=False, other=other)
         prepared = lazy.resume.resumed(
             former,
             prepared,
@@ -215,17 +216,24 @@ class Cluster:
             cluster=self.spec.name,
             screen=lazy.follow.Screen(note=note),
         )
-
         return self._begin(prepared, sweep=False, skip_smoke=skip_smoke)
 
     def _dispatch(self, job: Job | str | Path, *, sweep: bool, skip_smoke: bool) -> Run:
-        job = job if isinstance(job, Job) else Job.from_directory(job)
-        other = f"cluster.{'dispatch' if sweep else 'tune'}(job)"
-        prepared = lazy.runs.checked(
-            self._cluster, job.spec, job.directory, sweep=sweep, other=other
-        )
-        prepared = replace(prepared, overrides=job.overrides)
+        if not isinstance(job, Job):
+            job = Job.from_directory(job)
+        method = "dispatch" if sweep else "tune"
+        prepared = self._checked(job, sweep=sweep, other=f"cluster.{method}(job)")
         return self._begin(prepared, sweep=sweep, skip_smoke=skip_smoke)
+
+    def _checked(self, job: Job, *, sweep: bool, other: str) -> Prepared:
+        return lazy.runs.checked(
+            self._cluster,
+            job.spec,
+            job.directory,
+            overrides=job.overrides,
+            sweep=sweep,
+            other=other,
+        )
 
     def _begin(self, prepared: Prepared, *, sweep: bool, skip_smoke: bool) -> Run:
         note("\n".join(lazy.plan.described(prepared)))
@@ -380,13 +388,6 @@ def _guard(command: str, *, end_runs: bool) -> RunGuard:
         note=lambda text: note(f"note: {text}"),
         end_runs=end_runs,
     )
-
-
-def _job_of(run: RunDirectory) -> Job:
-    """Return the job of a run as its directory is now, with the flags that it was dispatched
-    with.
-    """
-    return Job.from_directory(run.record()["job_directory"], set=lazy.resume.flags_of_job(run))
 
 
 def _finish(runs: Sequence[Run], *, stop: bool) -> None:

@@ -1,3 +1,1 @@
-"""Send a job to a cluster, follow it, bring its results home; knows an address and a token, never a
-backend.
-"""
+"""Send a job to a cluster, follow it, bring its results home; knows an address, never a backend."""

@@ -1,6 +1,4 @@
-"""The shapes of a cluster's nodes, against what a job asks for: what can never start is not
-sent.
-"""
+"""The nodes of a cluster against the tasks of a job: a job that can never start is not sent."""
 
 from __future__ import annotations
 
@@ -22,22 +20,21 @@ from trainyard.spec.expand import sweep
 def refuse_what_never_fits(
     prepared: Prepared, endpoint: Endpoint, ray: RayApi, *, skip_smoke: bool
 ) -> None:
-    """Raise RequestError if a task can never start on this cluster, autoscaled groups counted with
-    all their nodes.
+    """Raise RequestError if a task can never start on this cluster.
 
-    A cluster of somebody else promises nothing: there, Ray's nodes of this moment count, as in the
-    smoke test.
+    Autoscaled groups count with all their nodes. A cluster that Trainyard did not make promises
+    nothing: there, Ray's nodes of this moment count, as in the smoke test.
     """
     if endpoint.down or (endpoint.expected is None and skip_smoke):
         return
 
     template = sweep(prepared.job)
     if template:
-        raw = [template["task"]]
+        documents = [template["task"]]
     else:
-        raw = [asdict(task) for task in prepared.tasks]
+        documents = [asdict(task) for task in prepared.tasks]
 
-    tasks = [task_of(index, task) for index, task in enumerate(raw)]
+    tasks = [task_of(index, document) for index, document in enumerate(documents)]
     nodes = _places(tasks, endpoint, ray)
     gate = Gate(names_change=endpoint.names_change)
     found = room(settled(tasks, gate, nodes), gate, nodes, together=prepared.job.together)
@@ -47,8 +44,7 @@ def refuse_what_never_fits(
 
 
 def _places(tasks: Sequence[Task], endpoint: Endpoint, ray: RayApi) -> list[Node]:
-    """Return the nodes that tasks may get: those that the file promises, unless a task names one by
-    another name.
+    """Return the nodes that tasks may get: the file's, unless a task names one by another name.
 
     Names of hosts, addresses and ids are known of Ray's nodes of this moment alone.
     """
@@ -57,10 +53,11 @@ def _places(tasks: Sequence[Task], endpoint: Endpoint, ray: RayApi) -> list[Node
         return _of_ray(ray, has_host_names=bool(named))
     if named <= {node.name for node in endpoint.expected}:
         return _promised(endpoint.expected)
-    found = _of_ray(ray, has_host_names=True)
-    are_there = all(called(name, found) for name in named)
+
+    nodes = _of_ray(ray, has_host_names=True)
+    are_there = all(called(name, nodes) for name in named)
     if are_there:
-        return found
+        return nodes
     return _promised(endpoint.expected)
 
 
@@ -75,15 +72,13 @@ def _resources(node: ExpectedNode) -> dict[str, float]:
 
 def _of_ray(ray: RayApi, *, has_host_names: bool) -> list[Node]:
     host_names = ray.host_names() if has_host_names else {}
-    return [
-        Node(
-            node.node_id,
-            node.name,
-            node.group,
-            node.ip,
-            {"CPU": node.cpus, "GPU": node.gpus, "memory": node.memory, **node.custom},
-            host_name=host_names.get(node.node_id, ""),
+    nodes = []
+    for node in ray.nodes():
+        if not node.alive:
+            continue
+        resources = {"CPU": node.cpus, "GPU": node.gpus, "memory": node.memory, **node.custom}
+        host_name = host_names.get(node.node_id, "")
+        nodes.append(
+            Node(node.node_id, node.name, node.group, node.ip, resources, host_name=host_name)
         )
-        for node in ray.nodes()
-        if node.alive
-    ]
+    return nodes

@@ -1,6 +1,4 @@
-"""Checkpoints at home: which come by themselves, which are too large, and which ended with the
-head.
-"""
+"""Checkpoints at home: which come by themselves, are too large, or ended with the head."""
 
 from __future__ import annotations
 
@@ -10,7 +8,8 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-from trainyard_runner.wire import archive, names, outputs
+from trainyard_runner.wire import names, outputs
+from trainyard_runner.wire.archive import scan
 from trainyard_runner.wire.checkpoint import KeptCheckpoint
 
 from trainyard.results import formats, store
@@ -24,17 +23,18 @@ Which = Literal["all", "best", "none"]
 
 def which(job: JobSpec) -> Which:
     """Return which checkpoints of a job's runs come home by themselves."""
-    if job.checkpoints is None:
-        return "best" if job.tune else "all"
-    return "all" if job.checkpoints else "none"
+    if job.checkpoints is False:
+        return "none"
+    if job.checkpoints is None and job.tune:
+        return "best"
+    return "all"
 
 
 def is_here(run: RunDirectory, task: Task) -> bool:
     """Say whether a task's last checkpoint is here, or there is none."""
-    return (
-        task.checkpoint is None
-        or store.fetched(run.checkpoint(task.name)) == task.checkpoint["seq"]
-    )
+    if task.checkpoint is None:
+        return True
+    return bool(store.fetched(run.checkpoint(task.name)) == task.checkpoint["seq"])
 
 
 def size_of(task: Task) -> int:
@@ -45,13 +45,16 @@ def size_of(task: Task) -> int:
 
 
 def archive_of(task: Task) -> dict[str, Any]:
-    """Return what to fetch; the next checkpoint of a task that still runs replaces it: nothing is
+    """Return the archive to fetch.
+
+    The next checkpoint of a task that still runs replaces it: without size and hash, nothing is
     compared then.
     """
     kept = KeptCheckpoint.of(task.checkpoint or {})
     found: dict[str, Any] = {"file": names.checkpoint_archive(task.name)}
     if task.state in ENDED and kept.sha256 is not None:
-        found |= {"bytes": kept.archive_bytes, "sha256": kept.sha256}
+        found["bytes"] = kept.archive_bytes
+        found["sha256"] = kept.sha256
     return found
 
 
@@ -61,9 +64,7 @@ def elsewhere(run: RunDirectory, state: RunState) -> list[Task]:
 
 
 def due(run: RunDirectory, state: RunState, *, among: Iterable[Task] | None = None) -> list[Task]:
-    """Return the tasks (of these) that have ended, and whose checkpoint should come home and has
-    not.
-    """
+    """Return the tasks (of these) that have ended, and whose checkpoint is still to come home."""
     wanted = _wanted(run, state, among)
     if not wanted:
         # The record names every task: it is read only where there is something to compare.
@@ -73,9 +74,7 @@ def due(run: RunDirectory, state: RunState, *, among: Iterable[Task] | None = No
 
 
 def too_large(run: RunDirectory, state: RunState) -> str:
-    """Say which checkpoints stay on the cluster because of the job's outputs_limit, and what
-    fetches them.
-    """
+    """Say which checkpoints exceed the job's outputs_limit, and which command fetches them."""
     limit = _limit(run)
     left = [task for task in _wanted(run, state) if not _fits(run, task, limit)]
     if not left:
@@ -90,9 +89,7 @@ def listed(tasks: Sequence[Task]) -> str:
 
 
 def write_loss(run: RunDirectory, tasks: Sequence[Task], *, now: datetime.datetime) -> None:
-    """Record that these checkpoints end with the head of their cluster, if its directory can be
-    written to.
-    """
+    """Record that these checkpoints ended with the head, if the run's directory is writable."""
     loss = {
         "at": now.isoformat(timespec="seconds"),
         "checkpoints": {task.name: size_of(task) for task in tasks},
@@ -104,9 +101,8 @@ def write_loss(run: RunDirectory, tasks: Sequence[Task], *, now: datetime.dateti
 def loss_of(run: RunDirectory) -> datetime.datetime | None:
     """Return when checkpoints of a run ended with the head; None if that is not known."""
     try:
-        return datetime.datetime.fromisoformat(
-            json.loads(run.left_behind.read_text(encoding="utf-8"))["at"]
-        )
+        loss = json.loads(run.left_behind.read_text(encoding="utf-8"))
+        return datetime.datetime.fromisoformat(loss["at"])
     except (OSError, ValueError, LookupError, TypeError):
         return None
 
@@ -117,29 +113,31 @@ def _limit(run: RunDirectory) -> int:
 
 
 def _wanted(run: RunDirectory, state: RunState, among: Iterable[Task] | None = None) -> list[Task]:
-    """Return the tasks that have ended, and whose checkpoint the job wants here and is not,
-    whatever its size.
-    """
+    """Return the tasks that have ended, and whose checkpoint, of any size, is still wanted here."""
     tasks = state.tasks.values() if among is None else among
     missing = [task for task in tasks if task.state in ENDED and not is_here(run, task)]
-    which = None
-    if missing:
-        which = store.described(run).get("checkpoints")
-    if which == "best":
-        # While the sweep runs, another one may become the best.
-        best = None
-        if state.sweep and state.ended:
-            best = state.sweep.best
-        return [task for task in missing if best and task.name in best.tasks]
-    return missing if which == "all" else []
+    if not missing:
+        return []
+
+    which = store.described(run).get("checkpoints")
+    if which == "all":
+        return missing
+    # While the sweep runs, another one may become the best.
+    if which == "best" and state.sweep and state.ended and state.sweep.best:
+        best = state.sweep.best
+        return [task for task in missing if task.name in best.tasks]
+    return []
 
 
 def _fits(run: RunDirectory, task: Task, limit: int) -> bool:
     size = size_of(task)
     # The archives are at least what the task left: only where they are too large, its files are
     # looked at.
-    if size + sum(each["bytes"] for each in task.archives) <= limit:
+    if size + sum(archive["bytes"] for archive in task.archives) <= limit:
         return True
-    if any(each["number"] > store.fetched(run.outputs(task.name)) for each in task.archives):
+
+    directory = run.outputs(task.name)
+    if any(archive["number"] > store.fetched(directory) for archive in task.archives):
         return False  # as long as its outputs are not all here
-    return size + outputs.data_bytes(archive.scan(str(run.outputs(task.name)))[0]) <= limit
+    files, _ = scan(str(directory))
+    return size + outputs.data_bytes(files) <= limit

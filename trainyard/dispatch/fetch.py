@@ -1,6 +1,4 @@
-"""Bring home what tasks left behind, also while they run: archive after archive, each checked
-against its sha256.
-"""
+"""Bring home what tasks left, also while they run: in archives, each checked by its sha256."""
 
 from __future__ import annotations
 
@@ -35,10 +33,10 @@ Archive = Mapping[str, Any]
 
 
 class Fetcher:
-    """Fetches in the background while a run is followed, two archives at once; those of one task in
-    order.
+    """Fetches in the background while a run is followed.
 
-    Checkpoints come one by one, next to outputs: outputs never wait for them.
+    Two archives at once, those of one task in order. Checkpoints come one by one, next to outputs:
+    outputs never wait for them.
     """
 
     def __init__(self, ray: RayApi, run: RunDirectory, *, note: Note) -> None:
@@ -66,13 +64,14 @@ class Fetcher:
             self._checkpoints.submit(self._bring_checkpoint, node_id, task)
 
     def wait(self) -> tuple[OutsideError, ...]:
+        """Wait until no fetch of outputs is in flight; return the errors."""
         self._pool.shutdown(wait=True)
-        # Of one that was replaced meanwhile, what replaced it is here.
-        return tuple(
-            error for task, error in self._failed.values() if missing_archives(self._run, task)
-        )
+        # An archive that failed may have been replaced meanwhile by one that is here.
+        failed = self._failed.values()
+        return tuple(error for task, error in failed if missing_archives(self._run, task))
 
     def wait_for_checkpoints(self) -> tuple[OutsideError, ...]:
+        """Wait until no fetch of a checkpoint is in flight; return the errors."""
         self._checkpoints.shutdown(wait=True)
         failed = self._without_checkpoint.values()
         return tuple(error for task, error in failed if not checkpoints.is_here(self._run, task))
@@ -86,21 +85,19 @@ class Fetcher:
             for archive in missing_archives(self._run, task):
                 self._fetch(node_id, task.name, archive)
         except OutsideError as error:
-            self._failed[task.name] = task, error
+            self._failed[task.name] = (task, error)
         except Exception as error:  # it costs this task's outputs, and is said at the end
-            self._failed[task.name] = (
-                task,
-                OutsideError(f"outputs of {task.name} could not be stored: {error}"),
-            )
+            what = f"outputs of {task.name} could not be stored: {error}"
+            self._failed[task.name] = (task, OutsideError(what))
 
     def _bring_checkpoint(self, node_id: str, task: Task) -> None:
         try:
             fetch_checkpoint(self._ray, self._run, node_id, task, note=self._note)
         except OutsideError as error:
-            self._without_checkpoint[task.name] = task, error
+            self._without_checkpoint[task.name] = (task, error)
         except Exception as error:  # it costs this checkpoint, and is said at the end
             what = f"the checkpoint of {task.name} could not be stored: {error}"
-            self._without_checkpoint[task.name] = task, OutsideError(what)
+            self._without_checkpoint[task.name] = (task, OutsideError(what))
 
     def _fetch(self, node_id: str, task: str, archive: Archive) -> None:
         if archive["bytes"] >= _WORTH_A_LINE:
@@ -164,14 +161,14 @@ def fetch_checkpoint(
         if checkpoints.is_here(run, task):
             return
 
-        if (size := checkpoints.size_of(task)) >= _WORTH_A_LINE:
+        size = checkpoints.size_of(task)
+        if size >= _WORTH_A_LINE:
             note(f"{task.name}: fetching {size / 1e6:.0f} MB of its checkpoint")
 
         arrived = place.with_name(f".{place.name}.{seq}")
         if not arrived.exists():
-            for left_out in fetch_fresh(
-                ray, run, node_id, checkpoints.archive_of(task), target=arrived
-            ):
+            archive = checkpoints.archive_of(task)
+            for left_out in fetch_fresh(ray, run, node_id, archive, target=arrived):
                 note(f"{task.name}: left out of its checkpoint: {left_out}")
 
         store.keep_checkpoint(run, task.name, arrived, seq=seq)
@@ -190,7 +187,7 @@ def fetch_fresh(
 
 
 def _unpacked(spool: Path, target: Path, *, beside: Path) -> list[LeftOut]:
-    """Put what is in an archive in the place of what is there."""
+    """Replace a directory by the content of an archive, at once."""
     part = Path(tempfile.mkdtemp(prefix=f".{beside.name[:40]}.", dir=beside.parent))
     try:
         left_out = unpack(_pieces(spool), part)
@@ -208,9 +205,7 @@ def _unpacked(spool: Path, target: Path, *, beside: Path) -> list[LeftOut]:
 def _spooled(
     ray: RayApi, run: RunDirectory, node_id: str, archive: Archive, *, at: Path
 ) -> Iterator[Path]:
-    """Have an archive in a file of ours for a while, whole and checked: what is here is only
-    touched then.
-    """
+    """Yield a file with the whole, checked archive: only then is anything here replaced."""
     filename = f"{names.run_directory(run.name)}/{archive['file']}"
     spool = at.with_name(f".{at.name}.tar")
     try:
@@ -223,16 +218,16 @@ def _spooled(
 def _download_stubbornly(
     ray: RayApi, node_id: str, filename: str, archive: Archive, spool: Path
 ) -> None:
-    for again in range(_TRIES):
+    for attempt in range(_TRIES):
         try:
             _download(ray, node_id, filename, archive, spool)
             return
         except (FileMissingError, RefusedError):
             raise
         except OutsideError:
-            if again + 1 == _TRIES:
+            if attempt + 1 == _TRIES:
                 raise
-            time.sleep(min(4.0, 0.5 * 2**again))
+            time.sleep(min(4.0, 0.5 * 2**attempt))
 
 
 def _download(ray: RayApi, node_id: str, filename: str, archive: Archive, spool: Path) -> None:
@@ -250,8 +245,7 @@ def _download(ray: RayApi, node_id: str, filename: str, archive: Archive, spool:
     if "sha256" in archive and (size, digest.hexdigest()) != (archive["bytes"], archive["sha256"]):
         raise OutsideError(
             f"what arrived is damaged: {size} of {archive['bytes']} bytes, sha256 "
-            f"{digest.hexdigest()[:12]} "
-            f"instead of {archive['sha256'][:12]}",
+            f"{digest.hexdigest()[:12]} instead of {archive['sha256'][:12]}",
             where=filename,
         )
 

@@ -1,5 +1,4 @@
-"""Follow a run to its end: take in its stream, show it, fetch what tasks leave, notice a dead
-runner or cluster.
+"""Follow a run to its end: show its stream, fetch outputs, notice a dead runner or cluster.
 
 The run's own last event says that it ended; Ray's job status, up to a second later, is only asked
 to notice a dead runner, and any answer at all to notice a dead cluster.
@@ -44,7 +43,7 @@ LOG_HINT = (
     "What its process printed is in the dashboard, under Jobs (trainyard cluster.open). "
     "To resume it"
 )
-MADE_ANEW_HINT = (
+REPLACED_HINT = (
     "See whether all nodes are back: trainyard cluster.status (if not: cluster.up). Then resume it"
 )
 
@@ -53,7 +52,7 @@ Ending = Literal["ended", "left", "not-stopped"]
 
 
 class Screen:
-    """What shows a person what happens in a run; this one shows notes at most."""
+    """Shows a user the events of a run; this one shows notes at most."""
 
     def __init__(self, *, note: Callable[[str], None] = lambda text: None) -> None:
         self._note = note
@@ -100,14 +99,17 @@ class Follower:
     def __post_init__(self) -> None:
         self._reader: StreamReader | None = None
         self._node_id = self.state.node_id
-        self._began = self._answered = time.monotonic()
-        self._asked = self._ended_at = self._stopping_since = self._out_of_reach = 0.0
-        self._lost = self._said_that_nothing_began = False
+        self._began = time.monotonic()
+        self._answered = self._began
+        self._asked = 0.0
+        self._ended_at = 0.0
+        self._stopping_since = 0.0
+        self._out_of_reach = 0.0
+        self._lost = False
+        self._noted_that_nothing_began = False
 
     def follow(self) -> Ending:
-        """Return when the run ended, or the user left. Raises OutsideError when the cluster is
-        gone.
-        """
+        """Return when the run ended, or the user left. Raises OutsideError for a lost cluster."""
         try:
             return self._loop()
         finally:
@@ -125,7 +127,8 @@ class Follower:
             if self._stopping_since and time.monotonic() > self._stopping_since + STOP_WITHIN:
                 return "not-stopped"
 
-            if time.monotonic() >= self._asked + (ASK_EVERY if self._reader else 0.1):
+            pause = ASK_EVERY if self._reader else 0.1
+            if time.monotonic() >= self._asked + pause:
                 self._ask()
 
             self._take()
@@ -145,7 +148,6 @@ class Follower:
         return self._reader.has_read_all_of(self._began) or self._reader.problem is not None
 
     def _take(self) -> None:
-        """Take in what the reader has."""
         if self._reader is None:
             time.sleep(0.05)
             return
@@ -167,10 +169,11 @@ class Follower:
         if event["event"] == "outputs":
             fetcher.fetch(node_id, self.state.task(event["task"]))
         elif event["event"] == "task-ended":
-            fetcher.fetch_checkpoints(node_id, self.state, among=[self.state.task(event["task"])])
+            task = self.state.task(event["task"])
+            fetcher.fetch_checkpoints(node_id, self.state, among=[task])
 
     def _ask(self) -> None:
-        """Ask Ray for the job: is anybody there, where is the stream, is the runner alive?"""
+        """Ask Ray for the job: does it answer, where is the stream, is the runner alive."""
         self._asked = time.monotonic()
         try:
             job = self.ray.job(self.state.run)
@@ -200,9 +203,11 @@ class Follower:
         if self.catch_up:
             raise error
 
-        last = max(self._answered, self._reader.last_contact if self._reader else 0.0)
+        last = self._answered
+        if self._reader:
+            last = max(last, self._reader.last_contact)
         if not self.is_in_reach():
-            # While the way there is closed, nobody can say whether the cluster itself is silent.
+            # While the way there is closed, it is unknown whether the cluster itself is silent.
             self._out_of_reach = min(time.monotonic(), last + OUT_OF_REACH_SECONDS)
 
         if time.monotonic() > max(last, self._out_of_reach) + GIVE_UP_AFTER:
@@ -219,15 +224,16 @@ class Follower:
             self.screen.note("connection to the cluster lost, trying again")
 
     def _nothing_began(self, job: Job) -> None:
-        if not self._said_that_nothing_began:
-            self._said_that_nothing_began = True
-            message = (job.message.strip().splitlines() or [""])[0][:300]
-            says = f"{job.status}: {message}" if message else job.status
-            self.screen.note(
-                f"the run's runner has not begun for {BEGINS_WITHIN:.0f} s; Ray says {says}; "
-                "nodes, and why one does not start a process: trainyard cluster.status, "
-                "trainyard cluster.logs"
-            )
+        if self._noted_that_nothing_began:
+            return
+        self._noted_that_nothing_began = True
+        message = _first_line(job)[:300]
+        says = f"{job.status}: {message}" if message else job.status
+        self.screen.note(
+            f"the run's runner has not begun for {BEGINS_WITHIN:.0f} s; Ray says {says}; "
+            "nodes, and why one does not start a process: trainyard cluster.status, "
+            "trainyard cluster.logs"
+        )
 
     def _runner_gone(self, job: Job | None) -> None:
         """End the run in its place, once everything that its runner wrote is here."""
@@ -246,18 +252,18 @@ class Follower:
             return
 
         stopped = job is not None and job.status == "STOPPED"
-        # Nobody may have looked for hours: the run ended when Ray noticed, or soon after its last
-        # word.
+        # It may have ended hours ago: when Ray noticed, or soon after its last event.
         ended = (job.end if job else None) or self.state.last_contact or time.time()
-        self._event(
-            self.journal.end_for(
-                _end_reason(job, self.state.checkpoints_at),
-                state="stopped" if stopped else "failed",
-                exit_code=1 if stopped else OutsideError.exit_code,
-                seconds=round(max(0.0, ended - (self.state.started or ended)), 3),
-                hint=f"{LOG_HINT if job else MADE_ANEW_HINT}: {self.state.resume_command}",
-            )
+        began = self.state.started or ended
+        hint = LOG_HINT if job else REPLACED_HINT
+        event = self.journal.end_for(
+            _end_reason(job, self.state.checkpoints_at),
+            state="stopped" if stopped else "failed",
+            exit_code=1 if stopped else OutsideError.exit_code,
+            seconds=round(max(0.0, ended - began), 3),
+            hint=f"{hint}: {self.state.resume_command}",
         )
+        self._event(event)
 
     def _stop(self) -> None:
         self._stopping_since = time.monotonic()
@@ -272,11 +278,9 @@ def _end_reason(job: Job | None, checkpoints_at: str | None) -> str:
     if job is None:
         # Ray keeps its list of jobs in the head's memory.
         replaced = "the cluster's head or the whole cluster was replaced: the run is lost"
-        if checkpoints_at is not None:
-            return (
-                f"{replaced}, and its checkpoints are on the cluster's storage ({checkpoints_at})"
-            )
-        return f"{replaced}, and checkpoints that are not here were on the head"
+        if checkpoints_at is None:
+            return f"{replaced}, and checkpoints that are not here were on the head"
+        return f"{replaced}, and its checkpoints are on the cluster's storage ({checkpoints_at})"
 
     if job.exit_code is None:
         code = ""
@@ -284,8 +288,13 @@ def _end_reason(job: Job | None, checkpoints_at: str | None) -> str:
         code = f", exit code {job.exit_code}"
 
     # Ray puts the end of the log into its message, with the whole text of the runner's bootstrap.
-    message = (job.message.strip().splitlines() or [""])[0].split(", last available logs")[0]
+    message = _first_line(job).split(", last available logs")[0]
     return f"the runner died (Ray says {job.status}{code}: {message[:300]})"
+
+
+def _first_line(job: Job) -> str:
+    lines = job.message.strip().splitlines()
+    return lines[0] if lines else ""
 
 
 class Interrupts:

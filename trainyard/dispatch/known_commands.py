@@ -1,6 +1,4 @@
-"""Commands of Schola that are known to fail as a task, or to lose what they made: refused before
-anything is sent.
-"""
+"""Schola's commands that are known to fail as a task, or to lose their outputs: refused early."""
 
 from __future__ import annotations
 
@@ -23,9 +21,8 @@ _INTERACTIVE = {
     ),
 }
 _WAITS = (
-    "Schola's interactive entry point waits for a key at its end, which nobody presses on a "
-    "cluster: training that "
-    "succeeded ends as failed. Write {}, with the same flags"
+    "Schola's interactive entry point waits for a key at its end, which is never pressed on a "
+    "cluster: training that succeeded ends as failed. Write {}, with the same flags"
 )
 _INSTEAD = {
     "rllib": "schola-train",
@@ -55,10 +52,8 @@ _SWITCHES = (
 )
 _VALUES = (
     "n-steps learning-rate mini-batch-size activation num-gpus num-cpus num-learners "
-    "num-cpus-per-learner "
-    "num-gpus-per-learner num-cpus-for-main-process resume-from checkpoint-dir save-freq "
-    "name-prefix unreal-path "
-    "executable-path map fps num-env-runners"
+    "num-cpus-per-learner num-gpus-per-learner num-cpus-for-main-process resume-from "
+    "checkpoint-dir save-freq name-prefix unreal-path executable-path map fps num-env-runners"
 )
 _SHORT = {"t": "timesteps", "p": "port", "scholav": "schola-verbosity", "rllibv": "rllib-verbosity"}
 
@@ -79,28 +74,25 @@ class _Launcher(argparse.ArgumentParser):
 
 
 def problems(commands: Mapping[str, Sequence[str]]) -> Iterator[Problem]:
-    """Yield all that is wrong with tasks' commands by their names, each once, with the first task
-    of which it is so.
-    """
-    first: dict[str, str] = {}
+    """Yield all that is wrong with tasks' commands, each once, with the first task at fault."""
+    first_task: dict[str, str] = {}
     for task, command in commands.items():
-        for each in (command, *_in_shell(command)):
-            for message in _wrong(each):
-                first.setdefault(message, task)
-    yield from (Problem(f"command of task {task}", message) for message, task in first.items())
+        for part in (command, *_in_shell(command)):
+            for message in _wrong(part):
+                first_task.setdefault(message, task)
+
+    for message, task in first_task.items():
+        yield Problem(f"command of task {task}", message)
 
 
 def _in_shell(command: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the commands of the line that a shell is told to run, as far as it can be read without
-    one.
-    """
-    told = next(
-        (index for index, word in enumerate(command) if re.fullmatch(r"-[a-z]*c", word)), None
-    )
-    if Path(command[0]).name not in _SHELLS or told is None or told + 1 == len(command):
+    """Yield the commands of the line that a shell is told to run, as far as it can be parsed."""
+    flags = [index for index, word in enumerate(command) if re.fullmatch(r"-[a-z]*c", word)]
+    if Path(command[0]).name not in _SHELLS or not flags or flags[0] + 1 == len(command):
         return
 
-    words = shlex.shlex(command[told + 1], posix=True, punctuation_chars=";&|()\n")
+    line = command[flags[0] + 1]
+    words = shlex.shlex(line, posix=True, punctuation_chars=";&|()\n")
     words.whitespace = " \t"
     words.whitespace_split = True
     found: list[str] = []
@@ -122,9 +114,11 @@ def _wrong(command: Sequence[str]) -> Iterator[str]:
         if any(waits.match(word) for word in command):
             yield _WAITS.format(_INSTEAD[library])
 
-    if Path(command[0]).name != "schola-train":
-        return
+    if Path(command[0]).name == "schola-train":
+        yield from _wrong_for_launcher(command)
 
+
+def _wrong_for_launcher(command: Sequence[str]) -> Iterator[str]:
     try:
         given, unknown = _Launcher().parse_known_args(command[1:])
     except ValueError as error:
@@ -135,12 +129,15 @@ def _wrong(command: Sequence[str]) -> Iterator[str]:
         yield _OWN_RAY
 
     for name, else_ in (("checkpoint-dir", _CHECKPOINTS), ("resume-from", "")):
-        # What begins with a brace, a search fills in.
-        if (path := getattr(given, name.replace("-", "_"))) and not path.startswith(("/", "{")):
+        path = getattr(given, name.replace("-", "_"))
+        # A search fills in a path that begins with a brace.
+        if path and not path.startswith(("/", "{")):
             yield _RELATIVE.format(name, else_)
 
-    flags = [word.partition("=")[0] for word in unknown if word.startswith("-")]
-    yield from (f"Schola 1.0.0's launcher has no flag {flag}; {_NEWER}" for flag in flags)
+    for word in unknown:
+        if word.startswith("-"):
+            flag = word.partition("=")[0]
+            yield f"Schola 1.0.0's launcher has no flag {flag}; {_NEWER}"
 
     for word in unknown:
         if word in _ALGORITHMS:

@@ -1,6 +1,4 @@
-"""Dispatch a job: send what the cluster lacks, record the run, start it as one Ray job, follow
-it.
-"""
+"""Dispatch a job: send what the cluster lacks, record the run, start one Ray job, follow it."""
 
 from __future__ import annotations
 
@@ -42,9 +40,7 @@ _SUBMIT_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class _Asked:
-    """How a run was asked for: by which command, where its results go, and whether its smoke test
-    is left out.
-    """
+    """The command that asked for a run, the place of its results, the choice of its smoke test."""
 
     results: Path
     command: Sequence[str]
@@ -80,12 +76,11 @@ def dispatch(
         )
 
         now = RunStatus(run, states.load(run))
-        see = f"See: trainyard train.status {run.name}"
         try:
-            if (resumed := prepared.resumed) and resumed.plan.inherited:
-                run_steps(
-                    [resume.send(ray, run.name, resumed, interrupted=interrupts.asked)], progress
-                )
+            resumed = prepared.resumed
+            if resumed and resumed.plan.inherited:
+                send = resume.send(ray, run.name, resumed, interrupted=interrupts.asked)
+                run_steps([send], progress)
             if wait:
                 now = follow(
                     ray, run, endpoint, screen=screen, interrupted=interrupts.asked, stop=True
@@ -94,42 +89,39 @@ def dispatch(
             # The first interruption may not have come as far as Ray.
             with suppress(OutsideError):
                 ray.stop(run.name)
-            told = "left at once; the run was told to stop and may still be ending"
-            raise InterruptedRunError(told, hint=see) from None
+            what = "left at once; the run was told to stop and may still be ending"
+            hint = f"See: trainyard train.status {run.name}"
+            raise InterruptedRunError(what, hint=hint) from None
 
-    if interrupts.asked() and not wait:
-        hint = f"To end it: trainyard train.stop {run.name}"
-        return replace(
-            now,
-            error=InterruptedRunError(f"interrupted; run {run.name} is still active", hint=hint),
-        )
+    if not interrupts.asked():
+        return now
+    if wait:
+        return interrupted(now)
 
-    return interrupted(now) if interrupts.asked() else now
+    what = f"interrupted; run {run.name} is still active"
+    hint = f"To end it: trainyard train.stop {run.name}"
+    return replace(now, error=InterruptedRunError(what, hint=hint))
 
 
 def interrupted(status: RunStatus) -> RunStatus:
-    """Return a run that was interrupted with the error that says how it ended: it may have done so
-    just before.
-    """
+    """Return an interrupted run with the error that says how it ended, perhaps just before."""
     name = status.run.name
     state = status.state
     if not state.ended:
-        told = "interrupted; the run was told to stop and has not said that it ended"
-        return replace(
-            status, error=InterruptedRunError(told, hint=f"See: trainyard train.status {name}")
-        )
-
+        what = "interrupted; the run was told to stop and has not said that it ended"
+        see = f"See: trainyard train.status {name}"
+        return replace(status, error=InterruptedRunError(what, hint=see))
     if state.state == "stopped":
         how = "was stopped"
     else:
         how = state.state
 
-    hint = (
-        status.error.hint if status.error and state.state == "succeeded" else None
-    )  # what did not come home
-
+    hint = None
     if state.state == "stopped" or (state.state == "failed" and not state.sweep):
         hint = f"Resume it: {state.resume_command}"
+    elif state.state == "succeeded" and status.error:
+        # It is about outputs that did not come home.
+        hint = status.error.hint
 
     return replace(status, error=InterruptedRunError(f"interrupted; run {name} {how}", hint=hint))
 
@@ -140,18 +132,19 @@ def _refuse_without_packages(prepared: Prepared, endpoint: Endpoint) -> None:
     Where the head cannot be asked beforehand, its gate says so, or Ray where it installs.
     """
     sweep = prepared.job.tune
-    installed = prepared.job.runtime_env
-    if sweep and (missing := endpoint.lacking(space.packages(sweep.search))):
+    missing = endpoint.lacking(space.packages(sweep.search)) if sweep else None
+    if missing:
         raise PrerequisiteError(
             f"a sweep needs {missing.name}, and the Python of the cluster's head does not have it",
             where=missing.python,
             hint=f"Install it there: {versions.installing('tune')}",
         )
 
-    # An environment that uv made has none.
-    if (installed.uv or installed.pip or installed.wheels) and (
-        missing := endpoint.lacking(["pip"])
-    ):
+    env = prepared.job.runtime_env
+    installs = env.uv or env.pip or env.wheels
+    # An environment that uv made has no pip.
+    missing = endpoint.lacking(["pip"]) if installs else None
+    if missing:
         raise PrerequisiteError(
             "`uv`, `pip` and `wheels` of a job need pip, and the Python of the cluster's head "
             "does not have it",
@@ -173,7 +166,8 @@ def _start(
 ) -> RunDirectory:
     """Send what the cluster lacks of a job, record the run and begin it.
 
-    From then on an interruption is for whoever follows the run.
+    Until the record is made, Ctrl-C ends this at once; after `interrupts.hold()` it is only
+    remembered, for the code that follows the run.
     """
     now = datetime.datetime.now().astimezone()
     name = store.run_name(prepared.job.name, now=now, entropy=os.urandom(2))
@@ -182,10 +176,10 @@ def _start(
     prepared = replace(prepared, wheels=wheels.built(prepared.wheels, progress))
     of_wheels = wheels.packed(prepared.wheels)
     py_modules = modules.packed(prepared.job.runtime_env.py_modules, prepared.files.directory)
-    cargo = _cargo(prepared, package, of_wheels, py_modules)
-    run_steps([_send(ray, title, each) for title, each in cargo.items()], progress)
+    packages = _packages(prepared, package, of_wheels, py_modules)
+    run_steps([_send(ray, title, package) for title, package in packages.items()], progress)
 
-    document = plan.build(
+    plan_text = plan.build(
         name,
         endpoint,
         prepared,
@@ -213,9 +207,9 @@ def _start(
     try:
         if prepared.resumed:
             resume.link(prepared.resumed, run)
-        begin(ray, name, document, job=prepared.job.name, progress=progress)
+        begin(ray, name, plan_text, job=prepared.job.name, progress=progress)
     except Exception as error:
-        # An unreachable cluster may have begun the run: `train.logs` will tell.
+        # An unreachable cluster may have begun the run: `train.logs` shows it.
         if not isinstance(error, UnreachableError):
             tree.remove(str(run.path))
         raise
@@ -231,14 +225,17 @@ def _packed(prepared: Prepared, screen: Screen) -> Package:
     return package
 
 
-def begin(ray: RayApi, run: str, plan: bytes, *, job: str, progress: Progress) -> None:
-    """Submit a run whose cargo is there; when this returns, it goes on without us."""
+def begin(ray: RayApi, run: str, plan_text: bytes, *, job: str, progress: Progress) -> None:
+    """Submit a run whose packages are uploaded.
+
+    Once this returns, the run needs this machine no more.
+    """
     runner = runner_package()
     start = Step(
         id="start-run",
         title=f"Start run {run}",
         done=lambda: YES if ray.job(run) else no("not submitted"),
-        do=lambda: _submit(ray, run, plan, runner=runner.parts[0], job=job),
+        do=lambda: _submit(ray, run, plan_text, runner=runner.parts[0], job=job),
         deadline=10.0,
     )
     run_steps([_send(ray, "the runner", runner), start], progress)
@@ -246,9 +243,8 @@ def begin(ray: RayApi, run: str, plan: bytes, *, job: str, progress: Progress) -
 
 def _send(ray: RayApi, what: str, package: Package) -> Step:
     def missing() -> dict[str, int]:
-        return {
-            name: index for index, name in enumerate(package.parts) if not ray.has_package(name)
-        }
+        indices = {name: index for index, name in enumerate(package.parts)}
+        return {name: index for name, index in indices.items() if not ray.has_package(name)}
 
     def is_complete() -> Answer:
         parts = missing()
@@ -264,30 +260,28 @@ def _send(ray: RayApi, what: str, package: Package) -> Step:
     return Step(f"send:{what}", title, done=is_complete, do=upload, deadline=10.0)
 
 
-def _cargo(
+def _packages(
     prepared: Prepared,
     package: Package,
     of_wheels: Package | None,
     py_modules: Sequence[Package | str],
 ) -> dict[str, Package]:
-    """Return what has to be sent, by what a person calls it."""
-    cargo = {"the job": package}
+    """Return the packages to send, by their names in the steps that users see."""
+    packages = {"the job": package}
     if of_wheels:
-        cargo["wheels"] = of_wheels
-    for module, each in zip(prepared.job.runtime_env.py_modules, py_modules, strict=True):
-        if isinstance(each, Package):
-            cargo[f"module {Path(module).name}"] = each
-    return cargo
+        packages["wheels"] = of_wheels
+    for module, packed in zip(prepared.job.runtime_env.py_modules, py_modules, strict=True):
+        if isinstance(packed, Package):
+            packages[f"module {Path(module).name}"] = packed
+    return packages
 
 
 def _submit(ray: RayApi, run: str, plan: bytes, *, runner: str, job: str) -> None:
-    """Submit one Ray job that runs the plan; `runner` is the name of the uploaded runner
-    package.
-    """
+    """Submit one Ray job that runs the plan; `runner` is the uploaded runner package."""
     plan_name = blob_name(plan)
-    # Commands that would end the run name who dispatched it.
-    by = f"{getpass.getuser()}@{platform.node()}"
-    metadata = {"trainyard_run": run, "trainyard_job": job, "trainyard_by": by}
+    # Commands that would end the run name its user.
+    user = f"{getpass.getuser()}@{platform.node()}"
+    metadata = {"trainyard_run": run, "trainyard_job": job, "trainyard_by": user}
     ray.put_package(plan_name, plan)
     variables = bootstrap.variables(runner=runner, plan=plan_name)
     give_up = time.monotonic() + _SUBMIT_SECONDS
@@ -301,7 +295,7 @@ def _submit(ray: RayApi, run: str, plan: bytes, *, runner: str, job: str) -> Non
                 variables=variables,
             )
         except UnreachableError:
-            # The answer was lost; the request may have arrived. Sending it twice is refused by its
+            # The answer was lost; the request may have arrived. Ray rejects a second one by its
             # submission id.
             if ray.job(run):
                 return None

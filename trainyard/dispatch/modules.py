@@ -1,6 +1,4 @@
-"""Python modules that a job sends along for its tasks and what they start through Ray: Ray's
-`py_modules`.
-"""
+"""Python modules that a job sends along for its tasks and their children: Ray's `py_modules`."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ _REMOTE = "://"
 
 
 def problems(names: Sequence[str], directory: Path) -> Iterator[Problem]:
-    """Yield a problem for each name that is no module of this machine; addresses are Ray's to
-    fetch.
-    """
+    """Yield a problem for each name that is no module here; addresses are Ray's to fetch."""
     for index, name in enumerate(names):
         path = directory / name
         where = f"runtime_env.py_modules.{index}"
@@ -31,15 +27,18 @@ def problems(names: Sequence[str], directory: Path) -> Iterator[Problem]:
 
 
 def packed(names: Sequence[str], directory: Path) -> tuple[str | Package, ...]:
-    """Return for each name what Ray is told: an address as it is, or the package that is sent for
-    it.
+    """Return for each name what Ray is given: an address as it is, or a package.
 
     A package holds the module below its own name, as Ray packs them. Raises RequestError for one
     that is too big.
     """
-    return tuple(
-        name if _REMOTE in name else _packed(name, (directory / name).resolve()) for name in names
-    )
+    modules: list[str | Package] = []
+    for name in names:
+        if _REMOTE in name:
+            modules.append(name)
+        else:
+            modules.append(_packed(name, (directory / name).resolve()))
+    return tuple(modules)
 
 
 def _packed(name: str, path: Path) -> Package:

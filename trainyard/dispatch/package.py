@@ -1,6 +1,4 @@
-"""A job directory as a zip that is named by its content: sent once, however often it is
-dispatched.
-"""
+"""A job directory as a zip that is named by its content: sent once, however often dispatched."""
 
 from __future__ import annotations
 
@@ -31,10 +29,9 @@ _PACK_BELOW = 1024 * 1024
 
 @dataclass(frozen=True)
 class SentFile:
-    """One file that travels: its name in the job directory, where it is now, its size in bytes, and
-    its mode.
+    """One file to send: its name in the job directory, its place here, its size in bytes, its mode.
 
-    Of its mode travels whether it can be executed, and whether it is its owner's alone.
+    The mode keeps whether it can be executed, and whether only its owner may read it.
     """
 
     name: str
@@ -53,12 +50,12 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Listing:
-    """What a job directory holds for a cluster."""
+    """The files of a job directory, sent or left out."""
 
     directory: Path
     files: tuple[SentFile, ...]
     left_out: tuple[LeftOut, ...]
-    # Names of those that travel with nothing in them.
+    # Names of directories that are sent with nothing in them.
     empty_directories: tuple[str, ...] = ()
 
     @property
@@ -69,9 +66,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class Package:
-    """A packed directory. `parts` are named by their own bytes, in order; `name` stands for all of
-    them.
-    """
+    """A packed directory. `parts` are named by their own bytes; `name` stands for all of them."""
 
     name: str
     parts: tuple[str, ...]
@@ -89,30 +84,32 @@ def listing(directory: Path) -> Listing:
     Links are followed (a job may link to code it shares), but never round in circles.
     """
     root = directory.resolve()
-    entries = list(_walk(root, root, rules_for(root), (root,)))
-    files = sorted(
-        (entry for entry in entries if isinstance(entry, SentFile)), key=lambda file: file.name
-    )
-    left_out = tuple(entry for entry in entries if isinstance(entry, LeftOut))
-    return Listing(
-        root,
-        tuple(files),
-        left_out,
-        tuple(sorted(entry for entry in entries if isinstance(entry, str))),
-    )
+    files = []
+    left_out = []
+    empty_directories = []
+    for entry in _walk(root, root, rules_for(root), (root,)):
+        if isinstance(entry, SentFile):
+            files.append(entry)
+        elif isinstance(entry, LeftOut):
+            left_out.append(entry)
+        else:
+            empty_directories.append(entry)
+
+    files.sort(key=lambda file: file.name)
+    empty_directories.sort()
+    return Listing(root, tuple(files), tuple(left_out), tuple(empty_directories))
 
 
 def sent_file(path: Path, name: str) -> SentFile:
-    """Return the file as it travels under a name. Raises RequestError where the name cannot."""
+    """Return a file as it is sent under this name. Raises RequestError for a name not in UTF-8."""
     found = path.stat()
     mode = 0o755 if found.st_mode & stat.S_IXUSR else 0o644
-    return SentFile(
-        _utf_8(name), path, found.st_size, mode if found.st_mode & _OTHERS else mode & stat.S_IRWXU
-    )
+    if not found.st_mode & _OTHERS:
+        mode &= stat.S_IRWXU
+    return SentFile(_utf_8(name), path, found.st_size, mode)
 
 
 def _utf_8(name: str) -> str:
-    """Return a name that can travel. Raises RequestError for any other."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -126,10 +123,10 @@ def _utf_8(name: str) -> str:
 
 
 def pack(listed: Listing, *, prefix: str = "") -> Package:
-    """Zip the listed files; the same content gives the same name, whatever the times and the order
-    on disk.
+    """Zip the listed files.
 
-    Raises RequestError when a file cannot be read or the whole exceeds what Ray takes.
+    The same content gives the same name, whatever the times and the order on disk. Raises
+    RequestError when a file cannot be read or the whole exceeds what Ray takes.
     """
     if listed.size >= PACKAGE_LIMIT:
         raise _too_big(listed)
@@ -151,35 +148,31 @@ def blob_name(content: bytes) -> str:
 
 
 def runner_package() -> Package:
-    """Return the runner's modules; ignore files above, such as those of a project with its .venv,
-    mean others.
-    """
+    """Return the runner's modules; ignore files above (a project with its .venv) do not count."""
     root = Path(trainyard_runner.__file__).parent
-    sources = tuple(
-        sent_file(path, path.relative_to(root).as_posix()) for path in sorted(root.rglob("*.py"))
-    )
-    return pack(Listing(root, sources, ()), prefix="trainyard_runner/")
+    files = [sent_file(path, path.relative_to(root).as_posix()) for path in root.rglob("*.py")]
+    files.sort(key=lambda file: file.path)
+    return pack(Listing(root, tuple(files), ()), prefix="trainyard_runner/")
 
 
 def _walk(
     directory: Path, root: Path, rules: Sequence[Rules], above: tuple[Path, ...]
 ) -> Iterator[SentFile | LeftOut | str]:
-    """Yield what is found; a directory of which nothing else is sent by its name."""
+    """Yield files, entries that are left out, and the names of directories that are sent empty."""
     for path in sorted(directory.iterdir()):
         is_directory = path.is_dir()
-        name = path.relative_to(root).as_posix() + ("/" if is_directory else "")
-        why = source_of(path, rules, is_directory=is_directory) or _unsendable(path, above)
-        if why:
-            yield LeftOut(name, why)
-        elif is_directory:
-            below = list(
-                _walk(path, root, (*rules_of(path, root=root), *rules), (*above, path.resolve()))
-            )
-            yield from below
-            if all(isinstance(entry, LeftOut) for entry in below):
-                yield _utf_8(name.removesuffix("/"))
-        else:
+        name = path.relative_to(root).as_posix()
+        reason = source_of(path, rules, is_directory=is_directory) or _unsendable(path, above)
+        if reason:
+            yield LeftOut(f"{name}/" if is_directory else name, reason)
+        elif not is_directory:
             yield sent_file(path, name)
+        else:
+            rules_below = (*rules_of(path, root=root), *rules)
+            entries = list(_walk(path, root, rules_below, (*above, path.resolve())))
+            yield from entries
+            if all(isinstance(entry, LeftOut) for entry in entries):
+                yield _utf_8(name)
 
 
 def _unsendable(path: Path, above: tuple[Path, ...]) -> str | None:

@@ -1,4 +1,4 @@
-"""A job that is ready to be sent: what travels, what the runner is told, and what stays here of it.
+"""A job that is ready to be sent: its files, the runner's plan, and the record that stays here.
 
 The record is enough to say a year later what ran, and to run it again.
 """
@@ -33,17 +33,16 @@ from trainyard.wording import counted, named
 # How long a task has between SIGTERM and SIGKILL, in seconds. Ray gives the runner itself
 # RAY_JOB_STOP_WAIT_TIME_S.
 STOP_GRACE = 5
-_OUTPUTS = ("outputs_each_attempt", "outputs_limit", "outputs_every")
 
 
 @dataclass(frozen=True)
 class Prepared:
     """A job and the cluster it is meant for; nothing has been sent.
 
-    `files` and `wheels` are what is to be sent, apart because Ray itself has to find wheels; a
-    wheel that is a directory is the package that it is to be built of. `study` is the journal of
-    the sweep that a sweep goes on with, `former` its run; `resumed` is a run without `tune` that
-    this one resumes. `overrides` and `backend` are flags that it was dispatched with.
+    `files` and `wheels` are to be sent, apart because Ray itself has to find wheels; a wheel that
+    is a directory is the package that it is to be built of. `study` is the journal of the sweep
+    that this one continues, `former` its run; `resumed` is a run without `tune` that this one
+    resumes. `overrides` and `backend` are the flags of the job and of its cluster.
     """
 
     cluster: LoadedCluster
@@ -66,7 +65,7 @@ def prepare(cluster: LoadedCluster, job: JobSpec, directory: Path) -> Prepared:
     """
     found = listing(directory)
     tasks = expand(job)
-    # Of a sweep's tasks there is only the command that they will have.
+    # The tasks of a sweep do not exist yet, but their command does.
     if job.tune:
         commands = {"trial": job.command or ()}
     else:
@@ -82,27 +81,26 @@ def prepare(cluster: LoadedCluster, job: JobSpec, directory: Path) -> Prepared:
 
     files = tuple(sorted((*found.files, *extra.files), key=lambda file: file.name))
     empty = (*found.empty_directories, *extra.empty_directories)
-    return Prepared(
-        cluster, job, tasks, replace(found, files=files, empty_directories=empty), wheels
-    )
+    sent = replace(found, files=files, empty_directories=empty)
+    return Prepared(cluster, job, tasks, sent, wheels)
 
 
 def described(prepared: Prepared) -> Iterator[str]:
-    """Yield lines that say what is sent, how much it is, and what stays here because of which
-    ignore file.
-    """
+    """Yield lines that say what is sent, its size, and what which ignore file leaves out."""
     yield f"job {prepared.job.name} on cluster {prepared.cluster.spec.name}: {_extent(prepared)}"
     if prepared.resumed:
         yield prepared.resumed.described(len(prepared.tasks))
     listed = prepared.files
     yield f"sends {counted(len(listed.files), 'file')}, {formats.size(listed.size)}"
     if prepared.wheels:
-        packages = named([path.name for path in prepared.wheels if path.is_dir()], most=6)
-        yield f"sends {counted(len(prepared.wheels), 'wheel')}" + (
-            f", built here: {packages}" if packages else ""
-        )
+        line = f"sends {counted(len(prepared.wheels), 'wheel')}"
+        packages = [path.name for path in prepared.wheels if path.is_dir()]
+        if packages:
+            line += f", built here: {named(packages, most=6)}"
+        yield line
     if listed.left_out:
-        yield f"left out: {named([f'{path.name} ({path.by})' for path in listed.left_out], most=6)}"
+        left_out = [f"{path.name} ({path.by})" for path in listed.left_out]
+        yield f"left out: {named(left_out, most=6)}"
 
 
 def build(
@@ -116,36 +114,62 @@ def build(
     skip_gate: bool = False,
 ) -> bytes:
     """Return the plan as JSON; without a job it is a smoke test and nothing else."""
-    job = prepared.job if prepared else None
-    document = {
+    nodes = None
+    if endpoint.expected is not None:
+        nodes = [asdict(node) for node in endpoint.expected]
+
+    document: dict[str, Any] = {
         "version": RUNNER_PROTOCOL,
         "run": run,
-        "job": job.name if job else None,
+        "job": None,
         "cluster": endpoint.cluster,
-        "package": package.name if package else None,
-        "package_parts": list(package.parts) if package else [],
-        "runtime_env": _runtime_env(prepared, wheels, py_modules) if prepared else None,
-        "together": bool(job and job.together),
-        "tasks": [asdict(task) for task in prepared.tasks] if prepared else [],
+        "package": None,
+        "package_parts": [],
+        "runtime_env": None,
+        "together": False,
+        "tasks": [],
         "gate": {
             "skip": skip_gate,
             "simulated_gpus": endpoint.simulated_gpus,
-            "nodes": None
-            if endpoint.expected is None
-            else [asdict(node) for node in endpoint.expected],
+            "nodes": nodes,
             "ray": endpoint.ray_version,
-            "needs": job.smoke.model_dump() if job else {},
+            "needs": {},
             "names_change": endpoint.names_change,
         },
         "stop_grace": STOP_GRACE,
-        **({name: getattr(job, name) for name in _OUTPUTS} if job else {}),
-        "sweep": sweep(job) if job else None,
-        "resume": prepared.resumed.document() if prepared and prepared.resumed else None,
-        "study": prepared.study if prepared else "",
-        "former": prepared.former if prepared else "",
+        "sweep": None,
+        "resume": None,
+        "study": "",
+        "former": "",
     }
 
+    if package:
+        document["package"] = package.name
+        document["package_parts"] = list(package.parts)
+
+    if prepared:
+        document |= _of_job(prepared)
+        document["runtime_env"] = _runtime_env(prepared, wheels, py_modules)
+        document["gate"]["needs"] = prepared.job.smoke.model_dump()
+
     return json.dumps(document, separators=(",", ":")).encode()
+
+
+def _of_job(prepared: Prepared) -> dict[str, Any]:
+    """Return the keys of a plan that are about its job."""
+    job = prepared.job
+    return {
+        "job": job.name,
+        "together": job.together,
+        "tasks": [asdict(task) for task in prepared.tasks],
+        "outputs_each_attempt": job.outputs_each_attempt,
+        "outputs_limit": job.outputs_limit,
+        "outputs_every": job.outputs_every,
+        "sweep": sweep(job),
+        "resume": prepared.resumed.document() if prepared.resumed else None,
+        "study": prepared.study,
+        "former": prepared.former,
+    }
 
 
 def record_of(
@@ -210,7 +234,8 @@ def _resumes(prepared: Prepared) -> dict[str, Any] | None:
 
 
 def _extent(prepared: Prepared) -> str:
-    if (tune := prepared.job.tune) is None:
+    tune = prepared.job.tune
+    if tune is None:
         return counted(len(prepared.tasks), "task")
     if tune.samples:
         tried = f"at most {counted(tune.samples, 'configuration')}"
@@ -223,10 +248,10 @@ def _extent(prepared: Prepared) -> str:
 
 
 def _extra_files(found: Listing, names: Sequence[str], problems: list[Problem]) -> Listing:
-    """Return what of `runtime_env.files` the listing lacks.
+    """Return the files of `runtime_env.files` that the listing lacks.
 
-    What lies in the job directory keeps its place (an ignore file left it out); anything else lands
-    at the top of the job under its own last name.
+    A file of the job directory keeps its place (an ignore file left it out); any other is put at
+    the top of the job under its own last name.
     """
     taken = {file.name for file in found.files}
     tops = {name.split("/", 1)[0] for name in taken}
@@ -241,23 +266,18 @@ def _extra_files(found: Listing, names: Sequence[str], problems: list[Problem]) 
         else:
             place = path.name
 
+        where = f"runtime_env.files.{index}"
         if not path.exists():
-            problems.append(
-                Problem(f"runtime_env.files.{index}", f"no such file or directory: {name}")
-            )
+            problems.append(Problem(where, f"no such file or directory: {name}"))
         elif not inside and place in tops:
-            problems.append(
-                Problem(f"runtime_env.files.{index}", f"the job directory has a {place!r} already")
-            )
+            problems.append(Problem(where, f"the job directory has a {place!r} already"))
         else:
             tops.add(place)
             placed = _placed(path, place)
-            for file in placed.files:
-                if file.name not in taken:
-                    files.append(file)
-            empty += [
-                name for name in placed.empty_directories if name not in found.empty_directories
-            ]
+            files += [file for file in placed.files if file.name not in taken]
+            for directory in placed.empty_directories:
+                if directory not in found.empty_directories:
+                    empty.append(directory)
 
     return Listing(found.directory, tuple(files), (), tuple(empty))
 
@@ -283,33 +303,31 @@ def _runtime_env(
     Wheels are found by Ray in its working directory: a package that holds nothing but them.
     """
     declared = prepared.job.runtime_env
-    made: dict[str, Any] = {}
-    by = "pip" if declared.pip else "uv"
-    packages = [
-        package for package in (*declared.uv, *declared.pip) if not package.startswith(WHEELS)
-    ]
-    packages = [*(f"{WHEELS}{path.name}" for path in prepared.wheels), *packages]
+    env: dict[str, Any] = {}
+    packages = [f"{WHEELS}{path.name}" for path in prepared.wheels]
+    packages += [name for name in (*declared.uv, *declared.pip) if not name.startswith(WHEELS)]
     if packages:
+        installer = "pip" if declared.pip else "uv"
         if declared.install_options:
-            made[by] = {"packages": packages, **declared.install_options}
+            env[installer] = {"packages": packages, **declared.install_options}
         else:
-            made[by] = packages
+            env[installer] = packages
 
     if wheels:
-        made["working_dir"] = f"gcs://{wheels.parts[0]}"
-
+        env["working_dir"] = f"gcs://{wheels.parts[0]}"
     if py_modules:
-        made["py_modules"] = [
-            each if isinstance(each, str) else f"gcs://{each.parts[0]}" for each in py_modules
-        ]
-
+        env["py_modules"] = [_address(module) for module in py_modules]
     if declared.conda:
-        made["conda"] = declared.conda
-
+        env["conda"] = declared.conda
     if declared.env_vars:
-        made["env_vars"] = dict(declared.env_vars)
+        env["env_vars"] = dict(declared.env_vars)
+    if env and declared.config:
+        env["config"] = dict(declared.config)
 
-    if made and declared.config:
-        made["config"] = dict(declared.config)
+    return env or None
 
-    return made or None
+
+def _address(module: str | Package) -> str:
+    if isinstance(module, str):
+        return module
+    return f"gcs://{module.parts[0]}"

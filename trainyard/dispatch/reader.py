@@ -18,8 +18,7 @@ from trainyard_runner.wire import names, stream
 from trainyard.errors import OutsideError
 from trainyard.seams.ray_api import FileMissingError, RayApi
 
-# Batches of lines that wait for whoever shows them; a chunk is 64 KiB, so that this bounds the
-# memory.
+# Batches of lines that wait for the follower; a chunk is 64 KiB, so that this bounds the memory.
 _BATCHES = 64
 # How long to wait before the next question, in seconds: little while something comes, more and more
 # while not.
@@ -80,7 +79,7 @@ class StreamReader:
             try:
                 news = self._ask()
             except FileMissingError:
-                # The runner has not written it yet.
+                # The runner has not written the segment yet.
                 self._contact()
             except (ValueError, TypeError, LookupError, RecursionError) as error:
                 self._malformed = OutsideError(
@@ -90,7 +89,7 @@ class StreamReader:
                 )
                 return
             except RuntimeError:
-                # Whoever followed has left, and closed the connection meanwhile.
+                # The follower has left, and closed the connection meanwhile.
                 if not self._stopped.is_set():
                     raise
                 return
@@ -150,13 +149,13 @@ class StreamReader:
                 return
 
     def _hand_out(self, lines: list[bytes]) -> bool:
-        """Give lines to whoever takes them; return whether the segment ends with them."""
+        """Queue lines for the follower; return whether the segment ends with them."""
         while not self._stopped.is_set():
             with suppress(queue.Full):
                 self._batches.put(lines, timeout=0.5)
                 break
         self._next = _seq(lines[-1]) + 1
-        ends = _continues(lines[-1])
+        ends = _ends_segment(lines[-1])
         self._segment += ends
         return ends
 
@@ -169,7 +168,7 @@ def _seq(line: bytes) -> int:
     return int(json.loads(line)["seq"])
 
 
-def _continues(line: bytes) -> bool:
-    return (
-        len(line) < 300 and b'"continues"' in line and json.loads(line).get("event") == "continues"
-    )
+def _ends_segment(line: bytes) -> bool:
+    # Most lines are output, and need not be parsed.
+    may_end = len(line) < 300 and b'"continues"' in line
+    return may_end and json.loads(line).get("event") == "continues"

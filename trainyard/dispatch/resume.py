@@ -1,6 +1,4 @@
-"""A run that resumes another one: what it skips, what its tasks begin with, and how that reaches
-the cluster.
-"""
+"""A run that resumes another: what it skips, what its tasks begin with, and how that is sent."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ _ASK_EVERY = 0.1
 
 @dataclass(frozen=True)
 class Resumed:
-    """A run that another one resumes: its directory here, and what the runner is told of it."""
+    """A run that another one resumes: its directory here, and the runner's part of it."""
 
     run: RunDirectory
     plan: Resume
@@ -36,7 +34,7 @@ class Resumed:
 
     def record(self) -> dict[str, Any]:
         """Return what run.json says of it."""
-        with_checkpoint = [each.task for each in self.plan.inherited if each.checkpoint]
+        with_checkpoint = [task.task for task in self.plan.inherited if task.checkpoint]
         for task in self.on_storage:
             if task not in with_checkpoint:
                 with_checkpoint.append(task)
@@ -50,16 +48,17 @@ class Resumed:
         return asdict(self.plan)
 
     def described(self, tasks: int) -> str:
-        """Say what becomes of the tasks."""
+        """Say what the new run skips, and where its tasks begin."""
         skipped = self.plan.skipped
-        begun = self.record()["from_checkpoint"]
+        with_checkpoint = self.record()["from_checkpoint"]
+        fresh = tasks - len(skipped) - len(with_checkpoint)
+        parts = []
         if skipped:
-            parts = [f"skips {counted(len(skipped), 'task')} that succeeded"]
-        else:
-            parts = []
-        parts += [f"from their checkpoints: {named(begun)}"] if begun else []
-        fresh = tasks - len(skipped) - len(begun)
-        parts += [f"from the beginning: {counted(fresh, 'task')}"] if fresh else []
+            parts.append(f"skips {counted(len(skipped), 'task')} that succeeded")
+        if with_checkpoint:
+            parts.append(f"from their checkpoints: {named(with_checkpoint)}")
+        if fresh:
+            parts.append(f"from the beginning: {counted(fresh, 'task')}")
         return f"resumes {self.run.name}: {'; '.join(parts)}"
 
 
@@ -70,20 +69,20 @@ def inherited(run: RunDirectory, task: str, *, each_attempt: bool) -> Inherited:
 
 
 def link(resumed: Resumed, run: RunDirectory) -> None:
-    """Give a new run the outputs and checkpoints that are here, without a copy: its directory is
-    then whole.
-    """
+    """Link the outputs and checkpoints that are here into a new run: its directory is whole."""
     former = resumed.run
     for task in resumed.plan.skipped:
         _link(former.outputs(task), run.outputs(task))
         _link(former.checkpoint(task), run.checkpoint(task))
-    for each in resumed.plan.inherited:
-        if each.checkpoint:
-            _link(former.checkpoint(each.task), run.checkpoint(each.task))
-        if each.outputs:
-            _link(former.outputs(each.task), run.outputs(each.task))
+
+    for inherited in resumed.plan.inherited:
+        task = inherited.task
+        if inherited.checkpoint:
+            _link(former.checkpoint(task), run.checkpoint(task))
+        if inherited.outputs:
+            _link(former.outputs(task), run.outputs(task))
             # The runner announces what it is sent as the first archive of the task: it is here.
-            store.number_file(run.outputs(each.task)).write_text("1", encoding="utf-8")
+            store.number_file(run.outputs(task)).write_text("1", encoding="utf-8")
 
 
 def send(ray: RayApi, run: str, resumed: Resumed, *, interrupted: Callable[[], bool]) -> Step:
@@ -107,11 +106,10 @@ def send(ray: RayApi, run: str, resumed: Resumed, *, interrupted: Callable[[], b
 
 
 def _is_taken(ray: RayApi, run: str, number: int) -> bool:
-    """Wait until the head has taken a part; False if the run has ended instead, which says why
-    itself.
-    """
+    """Wait until the head has taken a part; False if the run, which says why, has ended instead."""
     while ray.has_package(part_name(run, number)):
-        if (job := ray.job(run)) is None or job.ended:
+        job = ray.job(run)
+        if job is None or job.ended:
             return False
         time.sleep(_ASK_EVERY)
     return True
@@ -119,11 +117,11 @@ def _is_taken(ray: RayApi, run: str, number: int) -> bool:
 
 def _directories(resumed: Resumed) -> Iterator[Path]:
     """Yield what is sent, in the order in which the runner takes it."""
-    for each in resumed.plan.inherited:
-        if each.checkpoint:
-            yield resumed.run.checkpoint(each.task)
-        if each.outputs:
-            yield resumed.run.outputs(each.task)
+    for inherited in resumed.plan.inherited:
+        if inherited.checkpoint:
+            yield resumed.run.checkpoint(inherited.task)
+        if inherited.outputs:
+            yield resumed.run.outputs(inherited.task)
 
 
 def _parts(directories: list[Path]) -> Iterator[bytes]:

@@ -1,6 +1,4 @@
-"""What can be done with a run that was started: see its logs and its status, stop it, fetch what it
-left.
-"""
+"""Operations on a run that was started: show its logs and status, stop it, fetch its outputs."""
 
 from __future__ import annotations
 
@@ -38,10 +36,11 @@ _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 
 @dataclass(frozen=True)
 class RunStatus:
-    """How a run stands. `unsure` says why it may have gone on since: its cluster did not answer.
+    """The state of a run, as far as it is known here.
 
-    Of a `broken` run, whose record is damaged, it says what is wrong. `error` is what a command
-    that followed the run ends with; None if the run succeeded, or simply goes on.
+    `unsure` says why that may be stale: its cluster did not answer; or what is wrong with a
+    `broken` run, whose record is damaged. `error` is the error of a command that followed the run;
+    None if the run succeeded, or is still active.
     """
 
     run: RunDirectory
@@ -83,11 +82,10 @@ def follow(
     interrupted: Callable[[], bool] = lambda: True,
     stop: bool,
 ) -> RunStatus:
-    """Follow a run to its end, from where this machine's record of it stops; bring everything home,
-    write the report.
+    """Follow a run to its end, bring everything home, write the report.
 
-    `stop`: an interruption stops the run. A cluster that is gone is an outcome too, with what is
-    known by then.
+    Events that are recorded here are not read again. `stop`: an interruption stops the run. A lost
+    cluster is an outcome too, with the state known by then.
     """
     journal = Journal(run)
     state = states.load(run)
@@ -103,19 +101,25 @@ def follow(
     elif not store.read_only.get():
         screen.note("another command records this run; this one only shows it")
 
-    reach = endpoint.is_in_reach
+    follower = Follower(
+        ray,
+        journal,
+        state,
+        fetcher=fetcher,
+        screen=screen,
+        interrupted=interrupted,
+        stop_on_interruption=stop,
+        is_in_reach=endpoint.is_in_reach,
+    )
     try:
-        follower = Follower(
-            ray, journal, state, fetcher, screen, interrupted, stop, is_in_reach=reach
-        )
         ending = follower.follow()
         unfetched = ALL_HOME
-
         if ending == "ended" and journal.recording:
             unfetched = _all_home(fetcher, run, state, note=screen.note)
 
-        if state.ended and (stays := too_large(run, state)):
-            screen.note(stays)
+        remark = too_large(run, state) if state.ended else ""
+        if remark:
+            screen.note(remark)
 
         now = concluded(RunStatus(run, state), unfetched=unfetched)
         return replace(now, error=now.error or journal.problem)
@@ -127,7 +131,7 @@ def follow(
 
 
 def status(run: RunDirectory, connect: Connect) -> RunStatus:
-    """Return how a run stands now, asking its cluster if it has not ended by what is known here."""
+    """Return the state of a run, asking its cluster if it has not ended by the record here."""
     state = states.load(run)
     if state.ended:
         return RunStatus(run, state)
@@ -143,7 +147,7 @@ def status(run: RunDirectory, connect: Connect) -> RunStatus:
 def logs(
     run: RunDirectory, connect: Connect, *, screen: Screen, everything: bool = False
 ) -> RunStatus:
-    """Go on following a run where the last follower stopped; an interruption leaves it alone."""
+    """Follow a run from where the last follower stopped; an interruption leaves the run alone."""
     state = states.load(run)
     if state.ended:
         replay(run, screen)
@@ -175,32 +179,35 @@ def logs_so_far(run: RunDirectory, connect: Connect, *, screen: Screen) -> RunSt
 def replay(run: RunDirectory, screen: Screen) -> None:
     """Show what was recorded: events in order, an attempt's output where the attempt ended."""
     state = states.fresh(run)
+    # A dict for its order.
     open_attempts: dict[tuple[str, int], None] = {}
     for event in recorded(run):
-        key = (event.get("task", ""), event.get("attempt", 0))
+        task = event.get("task", "")
+        attempt = event.get("attempt", 0)
         if event["event"] == "attempt-started":
-            open_attempts[key] = None
+            open_attempts[task, attempt] = None
         elif event["event"] == "attempt-ended":
-            open_attempts.pop(key, None)
-            _replay_log(run, *key, screen=screen)
+            open_attempts.pop((task, attempt), None)
+            _replay_log(run, task, attempt, screen=screen)
         state.apply(event)
         screen.event(event, state)
-    for key in open_attempts:
-        _replay_log(run, *key, screen=screen)
+
+    for task, attempt in open_attempts:
+        _replay_log(run, task, attempt, screen=screen)
 
 
 def stop(run: RunDirectory, connect: Connect, *, screen: Screen) -> RunStatus:
     """Stop a run and wait until it has ended."""
     endpoint = connect(run)
     with ray_of(endpoint) as ray:
-        ended = follow(ray, run, endpoint, screen=screen, stop=True)
-    if ended.error is None and not ended.state.ended:
+        now = follow(ray, run, endpoint, screen=screen, stop=True)
+    if now.error is None and not now.state.ended:
         error = OutsideError(
             f"run {run.name} was told to stop and has not ended in {STOP_WITHIN:.0f} s",
             hint=f"See: trainyard train.status {run.name}",
         )
-        return replace(ended, unsure=error.what, error=error)
-    return ended
+        return replace(now, unsure=error.what, error=error)
+    return now
 
 
 def fetch(
@@ -211,19 +218,19 @@ def fetch(
     checkpoints: bool = False,
     of: Collection[str] | None = None,
 ) -> RunStatus:
-    """Bring home the outputs that are not here yet; with `checkpoints`, also the last checkpoints
-    (of these tasks).
+    """Bring home the missing outputs; with `checkpoints`, the last checkpoints (of these tasks).
 
     A checkpoint that is newer than the one fetched before takes its place, and the older one is
-    kept beside it.
+    kept.
     """
     state = status(run, connect).state
     if checkpoints:
         missing = elsewhere(run, state)
     else:
         missing = due(run, state)
+    if of is not None:
+        missing = [task for task in missing if task.name in of]
 
-    missing = [task for task in missing if of is None or task.name in of]
     if state.ended and not missing and _has_outputs(run, state):
         # All of it is here: the cluster may be gone.
         if checkpoints and of is None:
@@ -233,9 +240,11 @@ def fetch(
         return concluded(RunStatus(run, state))
 
     with _reached(run, state, connect, missing) as ray:
-        for task in missing if checkpoints else ():
-            fetch_checkpoint(ray, run, state.node_id or "", task, note=screen.note)
-        unfetched = _all_home(Fetcher(ray, run, note=screen.note), run, state, note=screen.note)
+        if checkpoints:
+            for task in missing:
+                fetch_checkpoint(ray, run, state.node_id or "", task, note=screen.note)
+        fetcher = Fetcher(ray, run, note=screen.note)
+        unfetched = _all_home(fetcher, run, state, note=screen.note)
 
     return concluded(RunStatus(run, state), unfetched=unfetched)
 
@@ -244,56 +253,44 @@ def fetch(
 def _reached(
     run: RunDirectory, state: RunState, connect: Connect, missing: Sequence[Task]
 ) -> Iterator[RayApi]:
-    """Connect to what a run has left, which is on the head that it ran on. Raises NotReadyError
-    where that is gone.
-    """
+    """Connect to the head that a run ran on, and that has its outputs. Raises NotReadyError."""
     try:
         endpoint = connect(run)
     except NotReadyError as error:
         raise _gone(run, state, missing, why=error.what) from error
     with ray_of(endpoint) as ray:
-        # Another cluster of that name, or a new head, has none of it.
-        if state.node_id and not any(
-            node.alive and node.node_id == state.node_id for node in ray.nodes()
-        ):
-            raise _gone(
-                run, state, missing, why=f"the head of cluster {state.cluster} is another one now"
-            )
+        # Another cluster of that name, or a new head, has none of the outputs.
+        alive = [node.node_id for node in ray.nodes() if node.alive] if state.node_id else []
+        if state.node_id and state.node_id not in alive:
+            why = f"the head of cluster {state.cluster} is another one now"
+            raise _gone(run, state, missing, why=why)
         yield ray
 
 
 def _gone(
     run: RunDirectory, state: RunState, missing: Sequence[Task], *, why: str
 ) -> NotReadyError:
-    """Say that what is not here ended with the head, and since when; `why` is what there is
-    instead.
-    """
+    """Return the error for outputs that ended with the head; `why` says what is there instead."""
     lost_at = checkpoint_loss(run)
     at = f" at {lost_at:%H:%M on %-d %B %Y}" if lost_at else ""
     if missing and state.checkpoints_at is not None:
         return NotReadyError(
             f"checkpoints of run {run.name} are on storage of cluster {state.cluster}, "
-            f"{state.checkpoints_at}, "
-            f"and the head that served them is gone: {listed(missing)}",
+            f"{state.checkpoints_at}, and the head that served them is gone: {listed(missing)}",
             where=why,
             hint=f"To continue from them: {state.resume_command}",
         )
 
     if missing:
-        what = f"checkpoints of run {run.name}"
+        what = f"checkpoints of run {run.name} went with the cluster{at}: {listed(missing)}"
     else:
-        what = f"outputs of run {run.name}"
+        what = f"outputs of run {run.name} went with the cluster{at}"
 
     if state.sweep or state.done == len(state.tasks):
-        again = ""
+        hint = f"What is here: {run.path}"
     else:
-        again = state.resume_command
-
-    return NotReadyError(
-        f"{what} went with the cluster{at}" + (f": {listed(missing)}" if missing else ""),
-        where=why,
-        hint=f"To continue from what is here: {again}" if again else f"What is here: {run.path}",
-    )
+        hint = f"To continue from what is here: {state.resume_command}"
+    return NotReadyError(what, where=why, hint=hint)
 
 
 def fetch_so_far(run: RunDirectory, connect: Connect, *, screen: Screen) -> RunStatus:
@@ -306,18 +303,15 @@ def fetch_so_far(run: RunDirectory, connect: Connect, *, screen: Screen) -> RunS
 
 
 def is_at_home(ray: RayApi, run: RunDirectory) -> bool:
-    """Say whether all that a run of this cluster left is here; first take in what it said by
-    now.
-    """
+    """Say whether all that a run of this cluster left is here; first read its latest events."""
     state = states.load(run)
-    state = state if state.ended else _catch_up(ray, run)
+    if not state.ended:
+        state = _catch_up(ray, run)
     return _has_outputs(run, state) and not due(run, state)
 
 
 def bring_home(ray: RayApi, run: RunDirectory, *, note: Callable[[str], None]) -> Unfetched:
-    """Fetch what a run left, unless another command does so right now; return what could not be
-    fetched.
-    """
+    """Fetch what a run left, unless another command does so; return what could not be fetched."""
     with closing(Journal(run)) as journal:
         if not journal.recording:
             if journal.problem:
@@ -327,7 +321,7 @@ def bring_home(ray: RayApi, run: RunDirectory, *, note: Callable[[str], None]) -
 
 
 def _catch_up(ray: RayApi, run: RunDirectory) -> RunState:
-    """Take in what a run has said by now, unless another command does so; show and fetch nothing.
+    """Record a run's latest events, unless another command does so; show and fetch nothing.
 
     Raises OutsideError when the cluster does not answer at once.
     """
@@ -345,22 +339,20 @@ def _has_outputs(run: RunDirectory, state: RunState) -> bool:
 def _all_home(
     fetcher: Fetcher, run: RunDirectory, state: RunState, *, note: Callable[[str], None]
 ) -> Unfetched:
-    """Fetch what is missing, write the report once outputs are here; return what could not be
-    fetched.
-    """
+    """Fetch what is missing, then write the report; return what could not be fetched."""
     if state.node_id:
         fetcher.missing(state.node_id, state)
-    left = fetcher.wait()
+    unfetched_outputs = fetcher.wait()
     if state.node_id:
-        # Which of them fit is known once outputs are here.
+        # Which checkpoints fit is known once outputs are here.
         fetcher.fetch_checkpoints(state.node_id, state)
     if state.ended:
         _report(run, note=note)
-    return Unfetched(left, fetcher.wait_for_checkpoints())
+    return Unfetched(unfetched_outputs, fetcher.wait_for_checkpoints())
 
 
 def _report(run: RunDirectory, *, note: Callable[[str], None]) -> None:
-    """Write a run's report; its events and outputs are here without one, whatever hinders it."""
+    """Write a run's report; a failure is only noted: events and outputs are here all the same."""
     try:
         write_report(run.path)
     except Exception as error:  # it reads what tasks and clusters wrote
@@ -376,64 +368,58 @@ def _replay_log(run: RunDirectory, task: str, attempt: int, *, screen: Screen) -
 
 
 def concluded(status: RunStatus, *, unfetched: Unfetched = ALL_HOME) -> RunStatus:
-    """Return a run that was followed, or left, with its error; `unfetched` is what did not come
-    home.
-    """
+    """Return a run that was followed, or left, with its error; `unfetched` did not come home."""
     run = status.run
     state = status.state
     error = None
     if state.ended and state.exit != 0:
         error = _error(run, state)
-    if error is None and (left := unfetched.outputs or unfetched.checkpoints):
-        what = "outputs" if unfetched.outputs else "checkpoints"
+
+    reasons = unfetched.outputs or unfetched.checkpoints
+    if error is None and reasons:
+        kind = "outputs" if unfetched.outputs else "checkpoints"
         error = OutsideError(
-            f"{what} of {len(left)} tasks are still on the cluster: {left[0].what}",
-            where=left[0].where,
+            f"{kind} of {len(reasons)} tasks are still on the cluster: {reasons[0].what}",
+            where=reasons[0].where,
             hint=f"Try again: trainyard train.fetch {run.name}",
         )
     return replace(status, error=error)
 
 
 def _without_module(state: RunState) -> str | None:
-    """Return what installs the module without which the first task failed: to resume it would fail
-    again.
-    """
-    failed = next((task for task in state.tasks.values() if task.state == "failed"), None)
-    lines = failed.last.tail if failed else ()
-    found = next(filter(None, map(_NO_MODULE.match, reversed(lines))), None)
-    if found is None:
+    """Return a hint on the missing module of the first failed task: resumed, it fails again."""
+    failed = [task for task in state.tasks.values() if task.state == "failed"]
+    if not failed:
         return None
-    return (
-        f"Python has no module {found[1]} there. For one job: `runtime_env: {{pip: [...]}}` in "
-        "its job.yaml. Else it "
-        "belongs into the image; on `local`, into the environment in which trainyard is installed."
-    )
+    for line in reversed(failed[0].last.tail):
+        found = _NO_MODULE.match(line)
+        if found:
+            return (
+                f"Python has no module {found[1]} there. For one job: "
+                "`runtime_env: {pip: [...]}` in its job.yaml. Else it belongs into the image; on "
+                "`local`, into the environment in which trainyard is installed."
+            )
+    return None
 
 
 def _error(run: RunDirectory, state: RunState) -> TrainyardError:
     what = state.error or state.state
     if not state.error or what.startswith("stopped"):
         what = f"run {run.name} {what}"
-    else:
-        what = what
 
     if state.exit == SmokeError.exit_code:
-        return SmokeError(
-            what, where=f"cluster {state.cluster}", hint=state.hint or "Nothing was dispatched."
-        )
+        where = f"cluster {state.cluster}"
+        return SmokeError(what, where=where, hint=state.hint or "Nothing was dispatched.")
+    if state.exit != JobFailedError.exit_code:
+        return OutsideError(what, where=str(run.path), hint=state.hint)
 
-    if state.exit == JobFailedError.exit_code:
-        if state.counts["stopped"]:
-            stopped = f", {state.counts['stopped']} of {len(state.tasks)} tasks stopped"
-        else:
-            stopped = ""
+    stopped = state.counts["stopped"]
+    if stopped:
+        what += f", {stopped} of {len(state.tasks)} tasks stopped"
 
-        is_open = any(task.state in ("failed", "stopped") for task in state.tasks.values())
-        resume = None
-        if is_open and not state.sweep:
-            resume = f"Resume it: {state.resume_command}"
-
-        hint = state.hint or _without_module(state) or resume
-        return JobFailedError(f"{what}{stopped}", where=str(run.path), hint=hint)
-
-    return OutsideError(what, where=str(run.path), hint=state.hint)
+    resume = None
+    is_open = any(task.state in ("failed", "stopped") for task in state.tasks.values())
+    if is_open and not state.sweep:
+        resume = f"Resume it: {state.resume_command}"
+    hint = state.hint or _without_module(state) or resume
+    return JobFailedError(what, where=str(run.path), hint=hint)

@@ -1,7 +1,7 @@
-"""The smoke test: prove that a cluster can train, with a run that has no tasks, only the gate.
+"""The smoke test: prove that a cluster can train, by a run that has no tasks, only the gate.
 
-What the gate checks on the nodes stands in runner/trainyard_runner/head/rungs.py,
-what a backend checks of its hosts there.
+The gate's checks of nodes are in runner/trainyard_runner/head/rungs.py, those of hosts in the
+backends.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ JOB = "smoke"
 
 @dataclass(frozen=True)
 class Smoked:
-    """What the smoke test found. `error` is None if the cluster can train."""
+    """The result of the smoke test. `error` is None if the cluster can train."""
 
     cluster: str
     checks: tuple[Check, ...]
@@ -53,9 +53,7 @@ class Smoked:
 
 
 def smoke(endpoint: Endpoint, progress: Progress) -> Smoked:
-    """Run the smoke test. Raises OutsideError if the cluster breaks under it, InterruptedRunError
-    on Ctrl-C.
-    """
+    """Run the smoke test. Raises OutsideError for a cluster that breaks, InterruptedRunError."""
     began = time.monotonic()
     checks: list[Check] = []
     with ray_of(endpoint) as ray, Interrupts(held=True) as interrupts:
@@ -66,9 +64,9 @@ def smoke(endpoint: Endpoint, progress: Progress) -> Smoked:
             endpoint.checks,
         )
         for ask in rungs:
-            for check in ask():
-                checks.append(asdict(check))
-            if error := _failed(endpoint, checks):
+            checks += [asdict(check) for check in ask()]
+            error = _failed(endpoint, checks)
+            if error:
                 return Smoked(endpoint.cluster, tuple(checks), time.monotonic() - began, error)
 
         state = _run(ray, endpoint, progress, interrupts)
@@ -115,15 +113,14 @@ def missing(endpoint: Endpoint) -> tuple[BackendCheck, ...]:
 
 
 def refuse_broken(endpoint: Endpoint) -> None:
-    """Raise SmokeError if a node is known not to run, or fails a check that only the backend can
-    make.
+    """Raise SmokeError if a node is known not to run, or a check of the backend fails.
 
-    The smoke test of a run would wait for such a node in vain, and cannot make that check; what it
-    finds itself on the nodes is left to it.
+    The run's own smoke test would wait for such a node without end and cannot make the backend's
+    checks; all else is left to it.
     """
-    if error := _failed(
-        endpoint, [asdict(check) for check in missing(endpoint) or endpoint.checks()]
-    ):
+    checks = missing(endpoint) or endpoint.checks()
+    error = _failed(endpoint, [asdict(check) for check in checks])
+    if error:
         raise error
 
 
@@ -133,18 +130,24 @@ def _run(ray: RayApi, endpoint: Endpoint, progress: Progress, interrupts: Interr
     state = RunState(run=name, cluster=endpoint.cluster, job=None)
     journal = Journal(RunDirectory(Path(name)), may_record=False)
     launch.begin(ray, name, plan.build(name, endpoint), job=JOB, progress=progress)
-    notes = _Notes(progress)
-    reach = endpoint.is_in_reach
-    Follower(ray, journal, state, None, notes, interrupts.asked, True, is_in_reach=reach).follow()
+
+    follower = Follower(
+        ray,
+        journal,
+        state,
+        screen=_Notes(progress),
+        interrupted=interrupts.asked,
+        stop_on_interruption=True,
+        is_in_reach=endpoint.is_in_reach,
+    )
+    follower.follow()
     if state.ended:
         run_steps([_end(ray, name)], progress)
     return state
 
 
 def _end(ray: RayApi, run: str) -> Step:
-    """Return the step after which nothing of the test goes on: until then `cluster.down` would
-    refuse to end it.
-    """
+    """Return the step after which the test has ended: until then `cluster.down` would refuse."""
 
     def ended() -> Answer:
         # Ray calls a job running until its process is gone, 1 to 2 s after the last event that it
@@ -158,7 +161,7 @@ def _end(ray: RayApi, run: str) -> Step:
 
 
 class _Notes(Screen):
-    """Says what the gate waits for."""
+    """Shows what the gate waits for."""
 
     def __init__(self, progress: Progress) -> None:
         super().__init__()
@@ -172,11 +175,11 @@ class _Notes(Screen):
 def _failed(endpoint: Endpoint, checks: Sequence[Check]) -> TrainyardError | None:
     """Return the error of the first check that failed."""
     for check in checks:
-        if not check["ok"]:
-            if check["node"]:
-                where = f"{check['node']}, cluster {endpoint.cluster}"
-            else:
-                where = f"cluster {endpoint.cluster}"
-            what = f"smoke test failed: {check['name']}: {check['detail']}"
-            return SmokeError(what, where=where, hint=check["hint"])
+        if check["ok"]:
+            continue
+        where = f"cluster {endpoint.cluster}"
+        if check["node"]:
+            where = f"{check['node']}, {where}"
+        what = f"smoke test failed: {check['name']}: {check['detail']}"
+        return SmokeError(what, where=where, hint=check["hint"])
     return None

@@ -1,6 +1,4 @@
-"""Wheels that a job sends along: files as they are, and packages of this machine, built once for
-each content.
-"""
+"""Wheels that a job sends along: files, and packages of this machine, built once per content."""
 
 from __future__ import annotations
 
@@ -24,8 +22,7 @@ from trainyard.spec.job import RuntimeEnv
 from trainyard.steps import YES, Progress, Step, no
 from trainyard.steps import run as run_steps
 
-# What Ray wants before each wheel. It is written for the user; in a runtime_env.yaml it may stand
-# already.
+# Ray needs it before each wheel. It is added to what users write; a runtime_env.yaml may have it.
 WHEELS = "${RAY_RUNTIME_ENV_CREATE_WORKING_DIR}/"
 _TAIL = 12
 # A pyproject.toml that leaves the version to a plugin of its build system.
@@ -41,67 +38,61 @@ _VERSIONS = (
 
 
 def wheels_of(env: RuntimeEnv, directory: Path, problems: list[Problem]) -> tuple[Path, ...]:
-    """Return the wheels and the directories of packages that a job names; what is neither is added
-    to the problems.
-    """
-    names = {name: f"wheels.{index}" for index, name in enumerate(env.wheels)}
-    for kind in ("uv", "pip"):
-        names |= {
-            name.removeprefix(WHEELS): kind
-            for name in getattr(env, kind)
-            if name.startswith(WHEELS)
-        }
+    """Return a job's wheels and directories of packages; add a problem for any other name."""
+    keys = {name: f"wheels.{index}" for index, name in enumerate(env.wheels)}
+    for installer in ("uv", "pip"):
+        for name in getattr(env, installer):
+            if name.startswith(WHEELS):
+                keys[name.removeprefix(WHEELS)] = installer
 
-    for name, key in names.items():
+    for name, key in keys.items():
         path = directory / name
-        if path.is_dir() and not any(
-            (path / file).is_file() for file in ("pyproject.toml", "setup.py")
-        ):
-            problems.append(Problem(f"runtime_env.{key}", f"no pyproject.toml in {name}"))
-        elif not path.is_dir() and not (path.suffix == ".whl" and path.is_file()):
-            problems.append(Problem(f"runtime_env.{key}", f"no such wheel file: {name}"))
+        where = f"runtime_env.{key}"
+        if path.is_dir():
+            if not any((path / file).is_file() for file in ("pyproject.toml", "setup.py")):
+                problems.append(Problem(where, f"no pyproject.toml in {name}"))
+        elif path.suffix != ".whl" or not path.is_file():
+            problems.append(Problem(where, f"no such wheel file: {name}"))
 
-    return tuple((directory / name).resolve() for name in names)
+    return tuple((directory / name).resolve() for name in keys)
 
 
 def built(paths: Sequence[Path], progress: Progress) -> tuple[Path, ...]:
     """Build the wheels of packages whose content is new; return the wheels. Raises RequestError."""
     places = {path: _place(path) for path in paths if path.is_dir()}
     run_steps([_step(package, place) for package, place in places.items()], progress)
-    return tuple(next(places[path].glob("*.whl")) if path in places else path for path in paths)
+    wheels = []
+    for path in paths:
+        place = places.get(path)
+        wheels.append(next(place.glob("*.whl")) if place else path)
+    return tuple(wheels)
 
 
 def packed(wheels: Sequence[Path]) -> Package | None:
-    """Return a package that holds nothing but wheels, if there are any. Raises RequestError for
-    more than Ray takes.
-    """
+    """Return a package of these wheels, if any. Raises RequestError for more than Ray takes."""
+    if not wheels:
+        return None
     listed = Listing(Path(), tuple(sent_file(wheel, wheel.name) for wheel in wheels), ())
     if listed.size >= PART_LIMIT:
         sizes = f"{formats.size(listed.size)} in all, at most {formats.size(PART_LIMIT)}"
-        raise RequestError(
-            "the wheels are too big for Ray", problems=(Problem("runtime_env.wheels", sizes),)
-        )
-    return pack(listed) if wheels else None
+        problem = Problem("runtime_env.wheels", sizes)
+        raise RequestError("the wheels are too big for Ray", problems=(problem,))
+    return pack(listed)
 
 
 def _place(package: Path) -> Path:
-    """Return where the wheel of a package's content is kept, and of all else that decides its
-    version.
-    """
+    """Return where a wheel is kept: by its package's content and all that decides its version."""
     content = pack(listing(package)).name.removesuffix(".zip")
-    said = {name: value for name, value in sorted(os.environ.items()) if name.startswith(_VERSIONS)}
-    described = None
-    if _is_of_git(package):
-        described = git.described(package)
-    if said or described:
-        content += f"-{hashlib.sha256(repr((said, described)).encode()).hexdigest()[:16]}"
+    variables = sorted(os.environ.items())
+    versions = {name: value for name, value in variables if name.startswith(_VERSIONS)}
+    described = git.described(package) if _is_of_git(package) else None
+    if versions or described:
+        content += f"-{hashlib.sha256(repr((versions, described)).encode()).hexdigest()[:16]}"
     return cache_home(os.environ) / "wheels" / content
 
 
 def _is_of_git(package: Path) -> bool:
-    """Say whether a package's version may come from git: no version stands in its
-    pyproject.toml.
-    """
+    """Say whether a package's version may come from git: its pyproject.toml has none."""
     file = package / "pyproject.toml"
     if file.is_file():
         text = file.read_text(encoding="utf-8", errors="replace")
@@ -111,8 +102,7 @@ def _is_of_git(package: Path) -> bool:
 
 
 def copied(package: Path, directory: Path) -> Path:
-    """Copy a package, without what ignore files name, so that a build leaves nothing in it; return
-    where it is.
+    """Copy a package without ignored files, so that a build leaves nothing in it; return the copy.
 
     A package whose version comes from git is copied with its repository: a clone, with what is
     changed in it.
@@ -144,12 +134,8 @@ def _clone(top: Path, clone: Path) -> None:
     environ = {**os.environ, "GIT_LFS_SKIP_SMUDGE": "1"}
     ended = programs.run(["git", "clone", "--quiet", "--shared", str(top), str(clone)], env=environ)
     if ended.code != 0:
-        lines = "\n  | ".join(
-            [
-                f"{top} cannot be cloned, and a package takes its version from it",
-                *ended.tail[-_TAIL:],
-            ]
-        )
+        what = f"{top} cannot be cloned, and a package takes its version from it"
+        lines = "\n  | ".join([what, *ended.tail[-_TAIL:]])
         raise RequestError(lines, hint="Mend what git says, then repeat the command.")
 
     for name in git.changed(top):
@@ -180,9 +166,7 @@ def _step(package: Path, place: Path) -> Step:
 
 
 def _build(package: Path, place: Path) -> None:
-    """Build with uv, where there is none with this Python's pip; the wheel gets its place once it
-    is whole.
-    """
+    """Build with uv, else with this Python's pip; a wheel moves to its place once it is whole."""
     place.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place) as made, tempfile.TemporaryDirectory() as directory:
         source = str(copied(package, Path(directory)))

@@ -13,10 +13,14 @@ from trainyard.spec.cluster import ClusterSpec, LoadedCluster
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster that a file describes, made or not."""
+    """A cluster that a file describes, made or not.
+
+    `backend_flag` is the value of `--backend`, None if the file's own backend is meant.
+    """
 
     loaded: LoadedCluster
     tools: Tools
+    backend_flag: str | None = None
 
     @property
     def spec(self) -> ClusterSpec:
@@ -28,16 +32,12 @@ class Cluster:
 
 
 def as_made(cluster: Cluster) -> tuple[Backend, Tools]:
-    """Return the backend that made the cluster, which need not be the one its file names by now,
-    and its tools.
-    """
+    """Return the backend that made the cluster, and its tools; the file may name another by now."""
     name = recorded_backend(cluster.tools.state) or cluster.spec.backend
     return backends.named(name), replace(cluster.tools, backend=name)
 
 
 def connect_as_made(cluster: Cluster) -> Endpoint:
-    """Return the way into what there is, whatever the file says by now. Raises NotReadyError when
-    there is none.
-    """
+    """Return the way into what there is, whatever the file says. Raises NotReadyError."""
     backend, tools = as_made(cluster)
     return backend.connect(cluster.spec, tools)

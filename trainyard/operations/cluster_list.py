@@ -1,14 +1,12 @@
-"""Every cluster that this machine knows of: by a file here, by what we wrote down, or because a
-backend finds it.
-"""
+"""The clusters that this machine knows of: by a file here, a record, or a backend's findings."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 from trainyard import backends, paths
 from trainyard.backends.contract import Discovered, FoundCluster
@@ -21,10 +19,10 @@ from trainyard.spec.cluster import Backend as BackendName
 
 @dataclass(frozen=True)
 class ListedCluster:
-    """A cluster that exists, or a file for one that could. `place` is where a backend says that it
-    is.
+    """A cluster that exists, or a file for one that could.
 
-    `details` are the parts of a problem that has several.
+    `place` is where a backend says that it is; `details` are the parts of a problem that has
+    several.
     """
 
     name: str
@@ -40,7 +38,8 @@ class ListedCluster:
     def lines(self) -> list[str]:
         """Return the problem as people read it: what it is, then a line a part."""
         what = str(self.problem).removesuffix("; ".join(["", *self.details]))
-        return [f"{self.name}: {what}", *(f"  - {detail}" for detail in self.details)]
+        details = [f"  - {detail}" for detail in self.details]
+        return [f"{self.name}: {what}", *details]
 
 
 def list_clusters(
@@ -50,65 +49,84 @@ def list_clusters(
     region: str | None = None,
     context: str | None = None,
 ) -> tuple[list[ListedCluster], list[str]]:
-    """Return every cluster with a file here, every one that was made from a file elsewhere, and
-    what backends find.
+    """Return the clusters of files here, those made from a file elsewhere, and what backends find.
 
     `region` is one to look into although nothing here names it, or "all"; `context` is a Kubernetes
-    whose clusters somebody else made. What could not be looked into is returned as remarks; an
-    outside system that does not answer costs seconds. Raises PrerequisiteError and OutsideError for
-    a `context` that cannot be asked.
+    with clusters that another tool made. The remarks that come with them say what could not be
+    looked into; an outside system that does not answer costs seconds. Raises PrerequisiteError and
+    OutsideError for a `context` that cannot be asked.
     """
     files = [_file(name, environ, directory) for name in paths.listed_clusters(directory)]
     clusters = [file for file in files if isinstance(file, Cluster)]
-    # Of a file with a mistake in it, nobody knows which cluster it means.
+    # A file with a mistake in it may mean any cluster.
     broken = {file.name for file in files if isinstance(file, ListedCluster)}
-    records = sorted((paths.state_home(environ) / "clusters").glob("*/cluster.json"))
-    names = {cluster.spec.name for cluster in clusters}
-    recorded = [record.parent for record in records if record.parent.name not in names]
-    unreadable = {state: problem for state in recorded if (problem := _unreadable(state))}
-    states = [state for state in recorded if state not in unreadable]
-    answers = _discover(clusters, states, environ, region)
-    listed = (
-        file if isinstance(file, ListedCluster) else _listed(file, answers[file.spec.backend])
-        for file in files
-    )
-    found = {cluster.name: cluster for cluster in listed}
-    others = []
 
+    states, remarks = _records(environ, without={cluster.spec.name for cluster in clusters})
+    answers = _discover(clusters, states, environ, region)
+    listed = {}
+    for file in files:
+        row = _listed(file, answers[file.spec.backend]) if isinstance(file, Cluster) else file
+        listed[row.name] = row
+
+    others = []
     for backend, answer in answers.items():
+        remarks += answer.remarks
         for other in answer.others:
             others.append(_other(backend, other, broken))
 
-    known = {*found, *(cluster.name for cluster in others)}
-    found |= {state.name: _recorded(state) for state in states if state.name not in known}
-    remarks = [remark for answer in answers.values() for remark in answer.remarks]
+    known = {*listed, *(cluster.name for cluster in others)}
+    for state in states:
+        if state.name not in known:
+            listed[state.name] = _recorded(state)
 
     if context:
         others += _of_others(environ, context)
 
-    return [*found.values(), *others], [*unreadable.values(), *remarks]
+    return [*listed.values(), *others], remarks
+
+
+def _records(
+    environ: Mapping[str, str], *, without: Collection[str]
+) -> tuple[list[Path], list[str]]:
+    """Return the directories of recorded clusters, and a remark for each that cannot be read."""
+    states = []
+    remarks = []
+    for record in sorted((paths.state_home(environ) / "clusters").glob("*/cluster.json")):
+        state = record.parent
+        if state.name in without:
+            continue
+        problem = _unreadable(state)
+        if problem:
+            remarks.append(problem)
+        else:
+            states.append(state)
+
+    return states, remarks
 
 
 def to_remove(
     environ: Mapping[str, str], prefix: str, *, directory: Path
 ) -> tuple[list[Cluster], list[str]]:
-    """Return the clusters whose names begin so, and which this machine made; and what is to be said
-    of the others.
+    """Return the clusters that this machine made and whose names begin with `prefix`.
 
-    Raises OutsideError where one cannot be asked.
+    The lines that come with them say which of these names stay, and why. Raises OutsideError where
+    a cluster cannot be asked.
     """
     listed, _ = list_clusters(environ, directory=directory)
-    meant = [each for each in listed if each.name.startswith(prefix) and each.state != "absent"]
-    theirs = [
-        each
-        for each in meant
-        if each.backend in get_args(BackendName) and not _makes_nodes(each.backend)
-    ]
+    candidates = []
+    remarks = []
+    unknown: list[str] = []
+    for cluster in listed:
+        if not cluster.name.startswith(prefix) or cluster.state == "absent":
+            continue
+        is_known = cluster.backend in get_args(BackendName)
+        if is_known and not backends.named(cluster.backend).traits.makes_nodes:
+            remarks.append(f"{cluster.name} stays, which another administrator runs")
+            continue
+        candidates.append(cluster)
+        if cluster.state == "unknown":
+            unknown += cluster.lines
 
-    others = [f"{each.name} stays, which somebody else runs" for each in theirs]
-
-    ours = [each for each in meant if each not in theirs]
-    unknown = [line for each in ours if each.state == "unknown" for line in each.lines]
     if unknown:
         raise OutsideError(
             "not every cluster could be asked, and nothing was removed",
@@ -117,36 +135,44 @@ def to_remove(
         )
 
     found = []
-    for each in ours:
-        if each.state == "recorded":
-            named = (f"name={each.name}",)
-            found.append(clusters.find(each.backend, environ, directory=directory, overrides=named))
-        elif each.file:
-            found.append(clusters.find(each.file, environ, directory=directory))
+    for cluster in candidates:
+        name = cluster.name
+        if cluster.state == "recorded":
+            overrides = (f"name={name}",)
+            found.append(
+                clusters.find(cluster.backend, environ, directory=directory, overrides=overrides)
+            )
+        elif cluster.file:
+            found.append(clusters.find(cluster.file, environ, directory=directory))
         else:
-            others.append(f"{each.name} stays, which this machine did not make: {each.problem}")
+            remarks.append(f"{name} stays, which this machine did not make: {cluster.problem}")
 
-    return found, others
-
-
-def _makes_nodes(backend: str) -> bool:
-    return backends.named(backend).traits.makes_nodes
+    return found, remarks
 
 
 def _of_others(environ: Mapping[str, str], context: str) -> list[ListedCluster]:
-    return [
-        ListedCluster(
+    rows = []
+    for other in backends.others(environ, context=context):
+        problem = (
+            "made by another tool; a file for it: "
+            f"trainyard cluster.import --context {shlex.quote(context)} --namespace "
+            f"{other.namespace} {other.name}"
+        )
+        row = ListedCluster(
             other.name,
             str(other.file["backend"]),
-            "up" if other.is_up else "partial",
+            _state(is_up=other.is_up),
             "",
-            problem="made by somebody else; a file for it: "
-            f"trainyard cluster.import --context {shlex.quote(context)} --namespace "
-            f"{other.namespace} {other.name}",
+            problem=problem,
             place=f"namespace {other.namespace} of context {context}",
         )
-        for other in backends.others(environ, context=context)
-    ]
+        rows.append(row)
+
+    return rows
+
+
+def _state(*, is_up: bool) -> str:
+    return "up" if is_up else "partial"
 
 
 def _file(name: str, environ: Mapping[str, str], directory: Path) -> Cluster | ListedCluster:
@@ -154,7 +180,7 @@ def _file(name: str, environ: Mapping[str, str], directory: Path) -> Cluster | L
         return clusters.find(name, environ, directory=directory)
     except TrainyardError as error:
         file = str(paths.cluster_file(name, environ, directory=directory))
-        return ListedCluster(name, "?", "unknown", file, **_told(error))
+        return _unknown(name, "?", file, error)
 
 
 def _unreadable(state: Path) -> str | None:
@@ -173,45 +199,47 @@ def _discover(
     environ: Mapping[str, str],
     region: str | None,
 ) -> dict[str, Discovered]:
-    """Ask the backends that a file or a record names, and with a region those that have some."""
+    """Ask the backends that a file or a record names; with a region also those with regions."""
     recorded = {state: recorded_backend(state) for state in states}
+    names: set[str] = {cluster.spec.backend for cluster in clusters}
+    names |= {backend for backend in recorded.values() if backend}
+    if region:
+        for name in get_args(BackendName):
+            if backends.named(name).traits.has_regions:
+                names.add(name)
+
     found = {}
-    regional = [
-        name for name in get_args(BackendName) if region and backends.named(name).traits.has_regions
-    ]
-    for name in sorted(
-        {
-            *(cluster.spec.backend for cluster in clusters),
-            *filter(None, recorded.values()),
-            *regional,
-        }
-    ):
-        ours = [
-            (cluster.spec, cluster.tools) for cluster in clusters if cluster.spec.backend == name
-        ]
+    for name in sorted(names):
+        own_clusters = [cluster for cluster in clusters if cluster.spec.backend == name]
+        with_file = [(cluster.spec, cluster.tools) for cluster in own_clusters]
         without_file = [state for state, backend in recorded.items() if backend == name]
         backend = backends.named(name)
-        found[name] = backend.discover(ours, without_file, environ, region=region)
+        found[name] = backend.discover(with_file, without_file, environ, region=region)
 
     return found
 
 
 def _listed(cluster: Cluster, discovered: Discovered) -> ListedCluster:
-    name, backend, file = cluster.spec.name, cluster.spec.backend, str(cluster.loaded.source)
+    name = cluster.spec.name
+    backend = cluster.spec.backend
+    file = str(cluster.loaded.source)
     place = discovered.locations.get(name)
-    if problem := discovered.problems.get(name):
+    problem = discovered.problems.get(name)
+    if problem:
         return ListedCluster(name, backend, "unknown", file, problem=problem, place=place)
+
     try:
         now = clusters.status(cluster)
     except TrainyardError as error:
-        return ListedCluster(name, backend, "unknown", file, **_told(error), place=place)
+        return replace(_unknown(name, backend, file, error), place=place)
     # A tunnel ends with this command.
     address = now.address if now.tunnel is None else None
     return ListedCluster(now.name, now.backend, now.state, file, address, place=place)
 
 
 def _recorded(state: Path) -> ListedCluster:
-    backend, file = recorded_backend(state) or "?", made_from(state)
+    backend = recorded_backend(state) or "?"
+    file = made_from(state)
     problem = _removal(state.name, backend, file or "a file that is not here, or is another's now")
     return ListedCluster(state.name, backend, "recorded", str(file or ""), problem=problem)
 
@@ -223,7 +251,7 @@ def _other(backend: str, cluster: FoundCluster, broken: Collection[str]) -> List
             "there, and perhaps made from the file of this name here, which cannot be "
             "read: mend that first"
         )
-    state = "up" if cluster.is_up else "partial"
+    state = _state(is_up=cluster.is_up)
     return ListedCluster(cluster.name, backend, state, "", problem=problem, place=cluster.location)
 
 
@@ -233,7 +261,7 @@ def _removal(name: str, flags: str, file: Path | str) -> str:
     )
 
 
-def _told(error: TrainyardError) -> dict[str, Any]:
-    if error.problems:
-        return {"problem": in_a_line(error), "details": tuple(map(str, error.problems))}
-    return {"problem": in_a_line(error)}
+def _unknown(name: str, backend: str, file: str, error: TrainyardError) -> ListedCluster:
+    details = tuple(map(str, error.problems))
+    problem = in_a_line(error)
+    return ListedCluster(name, backend, "unknown", file, problem=problem, details=details)

@@ -39,10 +39,9 @@ from trainyard.wording import ESCAPES
 if TYPE_CHECKING:
     from trainyard.operations.run_guard import Ends
 
-# What Ray's raylet and GCS write before each line of a dump of their state (ray/src/ray,
-# DebugString).
+# Ray's raylet and GCS begin each line of a dump of their state with it (ray/src/ray, DebugString).
 _STATE_DUMP = "[state-dump]"
-# Where a problem stands that names what costs on.
+# The place of a problem that names what continues to cost money.
 BILLED = "runs, and costs"
 Answered = TypeVar("Answered")
 _SIZE = re.compile(r"[^=.]+=[0-9]{1,5}")
@@ -51,11 +50,11 @@ _SIZE_FORM = "must be GROUP=N, such as gpu=3"
 
 @dataclass(frozen=True)
 class RunGuard:
-    """What becomes of runs that a change of a cluster would end: with `end_runs` they end, else the
-    change is refused.
+    """How a change of a cluster treats the runs that it would end.
 
-    `command` is the change as it is typed, without its flag for that; `results` is where the runs
-    are that were dispatched from here. `note` shows a line.
+    With `end_runs` they end, else the change is refused. `command` is the change as it is typed,
+    without its flag for that; `results` is where the runs are that were dispatched from here.
+    `note` shows a line.
     """
 
     command: str
@@ -83,45 +82,48 @@ def find(
     """Return the cluster that `-f`, `--set` and `--backend` mean. Raises RequestError."""
     source = paths.cluster_file(asked, environ, directory=directory)
     loaded = load_cluster(source, overrides=overrides, backend=backend)
-    state, name = paths.cluster_state(loaded.spec.name, environ), loaded.spec.backend
-    return Cluster(
-        loaded,
-        Tools(state, environ, name, source=source, overrides=tuple(overrides), directory=directory),
+    tools = Tools(
+        state=paths.cluster_state(loaded.spec.name, environ),
+        environ=environ,
+        backend=loaded.spec.backend,
+        source=source,
+        overrides=tuple(overrides),
+        directory=directory,
     )
+    return Cluster(loaded, tools, backend_flag=backend)
 
 
-def refuse_unmade(cluster: Cluster, *, backend: str | None) -> None:
-    """Raise RequestError for an override that the cluster was not made with, and that would change
-    it.
+def refuse_unmade(cluster: Cluster) -> None:
+    """Raise RequestError for an override that would change the cluster as it was made.
 
-    `backend` is the flag of that name. A cluster that this machine did not make may have been made
-    with any.
+    A cluster that this machine did not make may have been made with any.
     """
-    made, source = made_with(cluster.tools.state), cluster.tools.source
+    made = made_with(cluster.tools.state)
+    source = cluster.tools.source
     if made is None or source is None or not cluster.backend.traits.makes_nodes:
         return
 
-    # `cluster.scale` made it with sizes that nobody repeats.
-    asked = [text for text in cluster.tools.overrides if text not in made]
+    # `cluster.scale` made it with sizes that later commands do not repeat.
+    unmade = [text for text in cluster.tools.overrides if text not in made]
+    backend = cluster.backend_flag
     before = load_cluster(source, overrides=made, backend=backend)
-    if load_cluster(source, overrides=[*made, *asked], backend=backend).spec == before.spec:
+    after = load_cluster(source, overrides=[*made, *unmade], backend=backend)
+    if after.spec == before.spec:
         return
 
-    kept = [f"--set {shlex.quote(text)}" for text in made]
-    others = [f"--set {shlex.quote(text)}" for text in asked]
+    made_flags = [f"--set {shlex.quote(text)}" for text in made]
+    unmade_flags = [f"--set {shlex.quote(text)}" for text in unmade]
+    flags = " ".join([*made_flags, *unmade_flags])
     raise RequestError(
-        f"cluster {cluster.spec.name} was made without {', '.join(others)}, and a run does not "
-        "change it",
+        f"cluster {cluster.spec.name} was made without {', '.join(unmade_flags)}, and a run does "
+        "not change it",
         where=paths.shown(source),
-        hint=f"Change it first: trainyard cluster.up -f {paths.shown(source)} "
-        f"{' '.join([*kept, *others])}",
+        hint=f"Change it first: trainyard cluster.up -f {paths.shown(source)} {flags}",
     )
 
 
 def refuse_without_registry(cluster: Cluster) -> None:
-    """Raise RequestError if the nodes pull from a registry and the file names none: the default is
-    on this loopback.
-    """
+    """Raise RequestError if nodes pull, and the file names no registry but the one on loopback."""
     if cluster.backend.traits.nodes_pull and cluster.spec.registry is None:
         # Its module loads docker.
         from trainyard.images import resolve
@@ -130,10 +132,10 @@ def refuse_without_registry(cluster: Cluster) -> None:
 
 
 def scaled(cluster: Cluster, sizes: Sequence[str]) -> Cluster:
-    """Return the cluster with other sizes of its groups, given as GROUP=N. Raises RequestError with
-    all that is wrong.
+    """Return the cluster with other sizes of its groups, given as GROUP=N.
 
-    Of a group that grows and shrinks by itself, N is the fewest nodes.
+    N is the fewest nodes of a group that grows and shrinks by itself. Raises RequestError with all
+    that is wrong.
     """
     spec = cluster.spec
     if not cluster.backend.traits.makes_nodes:
@@ -143,23 +145,21 @@ def scaled(cluster: Cluster, sizes: Sequence[str]) -> Cluster:
             hint="Ask whoever runs it.",
         )
 
+    where = str(cluster.loaded.source)
+    if not sizes:
+        raise RequestError(f"no size was given: it {_SIZE_FORM}", where=where)
     problems = [Problem(size, _SIZE_FORM) for size in sizes if not _SIZE.fullmatch(size)]
-    if problems or not sizes:
-        if sizes:
-            what = "the cluster cannot be scaled like that"
-        else:
-            what = f"no size was given: it {_SIZE_FORM}"
-        raise RequestError(what, problems=tuple(problems), where=str(cluster.loaded.source))
+    if problems:
+        what = "the cluster cannot be scaled like that"
+        raise RequestError(what, problems=tuple(problems), where=where)
 
     overrides = (*cluster.tools.overrides, *_size_overrides(spec, sizes))
     loaded = load_cluster(cluster.loaded.source, overrides=overrides, backend=spec.backend)
-    return Cluster(loaded, replace(cluster.tools, overrides=overrides))
+    return replace(cluster, loaded=loaded, tools=replace(cluster.tools, overrides=overrides))
 
 
 def removing(cluster: Cluster, *, remove: bool, force: bool) -> Cluster:
-    """Return the cluster with the wish that hosts leave which its file no longer names. Raises
-    RequestError.
-    """
+    """Return the cluster, asked to let go hosts that its file lacks. Raises RequestError."""
     if not cluster.backend.traits.joins_hosts:
         raise RequestError(
             f"cluster {cluster.spec.name} ({cluster.spec.backend}) has no hosts that could leave "
@@ -200,14 +200,13 @@ def up(
     recreate: bool = False,
     timeout: float | None = None,
 ) -> Made:
-    """Make the cluster match its file, and connect to it; safe to repeat, also after it was
-    interrupted.
+    """Make the cluster match its file, and connect to it; safe to repeat after an interruption.
 
     Raises NotReadyError after `timeout` seconds.
     """
     check = _check(cluster, progress, guard=guard, ends="head" if recreate else "nodes")
-    made = _make(cluster, progress, before_disruption=check, recreate=recreate, timeout=timeout)
-    return Made(made, connect(cluster))
+    results = _make(cluster, progress, before_disruption=check, recreate=recreate, timeout=timeout)
+    return Made(results, connect(cluster))
 
 
 def _make(
@@ -218,9 +217,7 @@ def _make(
     recreate: bool,
     timeout: float | None,
 ) -> list[StepResult]:
-    """Run the steps of `up`; `before_disruption` is called before nodes end on which tasks may
-    run.
-    """
+    """Run the steps of `up`; `before_disruption` is called before nodes with tasks may end."""
     tools = replace(cluster.tools, recreate=recreate)
     with _alone(cluster, progress):
         _refuse_other_file(cluster)
@@ -242,7 +239,7 @@ def _make(
             error.problems += _billed(cluster)
             raise
         finally:
-            # Once there is something of it, it is known which file it is made from.
+            # Also after a failure: the next command then knows which file made the part that exists.
             if tools.source and tools.state.exists():
                 write_made_from(tools.state, tools.source.resolve(), tools.overrides)
 
@@ -253,9 +250,8 @@ def plan_up(
     _refuse_other_file(cluster)
     _refuse_other_backend(cluster)
     _refuse_leash(cluster)
-    return steps.plan(
-        cluster.backend.up_steps(cluster.spec, replace(cluster.tools, recreate=recreate)), progress
-    )
+    tools = replace(cluster.tools, recreate=recreate)
+    return steps.plan(cluster.backend.up_steps(cluster.spec, tools), progress)
 
 
 def documents(cluster: Cluster, *, recreate: bool = False) -> list[dict[str, Any]]:
@@ -265,11 +261,7 @@ def documents(cluster: Cluster, *, recreate: bool = False) -> list[dict[str, Any
 
 
 def down(
-    cluster: Cluster,
-    progress: Progress,
-    *,
-    guard: RunGuard,
-    purge: bool = False,
+    cluster: Cluster, progress: Progress, *, guard: RunGuard, purge: bool = False
 ) -> list[StepResult]:
     """Remove the cluster, as it was made and not as its file is now; prove that nothing is left.
 
@@ -294,17 +286,17 @@ def plan_down(
 
 
 def status(cluster: Cluster) -> ClusterStatus:
-    """Ask how the cluster is; of one that is gone and had a leash, say so."""
+    """Ask for the cluster's state; its remark says if its leash ended it."""
     _refuse_other_file(cluster)
     now = cluster.backend.status(cluster.spec, cluster.tools)
-    return replace(
-        now, remark="; ".join(filter(None, (now.remark, leash.ended(now, cluster.tools.state))))
-    )
+    remarks = (now.remark, leash.ended(now, cluster.tools.state))
+    return replace(now, remark="; ".join(filter(None, remarks)))
 
 
 def diagnose(cluster: Cluster) -> list[Finding]:
-    """Return what is wrong with the cluster or will be: what is below its nodes, nodes that do not
-    run, its file.
+    """Return the problems of a cluster.
+
+    They are those of its hosts, those of nodes that do not run, and differences from its file.
     """
     now = status(cluster)
     below = cluster.backend.diagnose(cluster.spec, cluster.tools)
@@ -317,40 +309,39 @@ def diagnose(cluster: Cluster) -> list[Finding]:
         remedy = "Ask whoever runs it."
 
     broken = [node for node in now.nodes if node.state in ("absent", "broken")]
-    found = [
-        Finding(node.name, node.detail or f"the node is {node.state}", remedy) for node in broken
-    ]
-    if now.state == "broken" and not found:
-        found = [Finding(now.name, now.detail or "nothing of it works", remedy)]
-
-    differences = [
-        Finding(now.name, f"is not as its file says: {each}", remedy) for each in now.differences
-    ]
-    return [*below, *found, *differences]
+    findings = [*below]
+    for node in broken:
+        findings.append(Finding(node.name, node.detail or f"the node is {node.state}", remedy))
+    if now.state == "broken" and not broken:
+        findings.append(Finding(now.name, now.detail or "nothing of it works", remedy))
+    for difference in now.differences:
+        findings.append(Finding(now.name, f"is not as its file says: {difference}", remedy))
+    return findings
 
 
 def mend(cluster: Cluster, findings: Sequence[Finding], progress: Progress) -> list[StepResult]:
     """Run the steps of these findings, each once, and those that had to wait for them."""
-    found = {
-        step.id: step for finding in findings for step in (finding.step, *finding.then) if step
-    }
+    by_id = {}
+    for finding in findings:
+        for step in (finding.step, *finding.then):
+            if step:
+                by_id[step.id] = step
+
     with _alone(cluster, progress):
-        return steps.run(list(found.values()), progress)
+        return steps.run(list(by_id.values()), progress)
 
 
 def connect(cluster: Cluster) -> Endpoint:
-    """Return where the cluster answers. Raises NotReadyError when there is none; of one that had a
-    leash, saying so.
-    """
+    """Return where the cluster answers. Raises NotReadyError, which says if its leash ended it."""
     _refuse_other_file(cluster)
     try:
         return cluster.backend.connect(cluster.spec, cluster.tools)
     except NotReadyError as error:
-        if leash.is_recorded(cluster.tools.state) and (remark := status(cluster).remark):
-            raise NotReadyError(
-                f"{error.what}: {remark}", where=error.where, hint=error.hint
-            ) from error
-        raise
+        remark = status(cluster).remark if leash.is_recorded(cluster.tools.state) else ""
+        if not remark:
+            raise
+        what = f"{error.what}: {remark}"
+        raise NotReadyError(what, where=error.where, hint=error.hint) from error
 
 
 def logs(
@@ -362,11 +353,11 @@ def logs(
     out.
     """
     _refuse_other_file(cluster)
-    backend, tools = cluster.backend, cluster.tools
-    lines = _by_any_name(
-        cluster, node, lambda name: backend.logs(cluster.spec, tools, follow=follow, node=name)
-    )
-    return readable(lines, everything=everything)
+
+    def ask(name: str) -> Iterator[LogLine]:
+        return cluster.backend.logs(cluster.spec, cluster.tools, follow=follow, node=name)
+
+    return readable(_by_any_name(cluster, node, ask), everything=everything)
 
 
 def verify(cluster: Cluster, *, report: Callable[[str], None]) -> Verified:
@@ -381,9 +372,7 @@ def readable(lines: Iterable[LogLine], *, everything: bool) -> Iterator[LogLine]
 
 
 def shell(cluster: Cluster, *, node: str, command: str, terminal: bool) -> list[str]:
-    """Return the program, with its arguments, that is a shell on a node or host; see the contract
-    of backends.
-    """
+    """Return the command line of a shell on a node or host (see the contract of backends)."""
     _refuse_other_file(cluster)
 
     def ask(name: str) -> list[str]:
@@ -395,9 +384,7 @@ def shell(cluster: Cluster, *, node: str, command: str, terminal: bool) -> list[
 
 
 def _by_any_name(cluster: Cluster, node: str, ask: Callable[[str], Answered]) -> Answered:
-    """Ask the backend about a node; one that it does not know by name may be known by its host, or
-    by Ray's id.
-    """
+    """Ask the backend about a node; an unknown name may be that of its host, or Ray's id."""
     try:
         return ask(node)
     except UnknownNodeError:
@@ -408,9 +395,7 @@ def _by_any_name(cluster: Cluster, node: str, ask: Callable[[str], Answered]) ->
 
 
 def _named_otherwise(cluster: Cluster, other: str) -> set[str]:
-    """Return the names of the nodes on a host, of an address, or of Ray's id; all of them by what
-    Ray knows.
-    """
+    """Return the names of the nodes that have this host name, address or Ray id."""
     # Most commands ask Ray nothing.
     from trainyard.seams.ray_api import RayApi
 
@@ -418,33 +403,33 @@ def _named_otherwise(cluster: Cluster, other: str) -> set[str]:
     with RayApi(endpoint.address, endpoint.token, refused=endpoint.refused) as ray:
         host_names = ray.host_names()
         alive = [node for node in ray.nodes() if node.alive]
-    return {
-        node.name
-        for node in alive
-        if other in (node.node_id, node.ip, host_names.get(node.node_id))
-    }
+
+    names = set()
+    for node in alive:
+        if other in (node.node_id, node.ip, host_names.get(node.node_id)):
+            names.add(node.name)
+    return names
 
 
 def _size_overrides(spec: ClusterSpec, sizes: Sequence[str]) -> Iterator[str]:
-    """Yield what stands for each size behind --set, unless the file has it; the file's reader knows
-    the groups.
-    """
+    """Yield the override of each size that differs from the file, whose reader knows the groups."""
     groups = {group.name: group for group in spec.workers}
     for size in sizes:
         name, _, count = size.partition("=")
         group = groups.get(name)
-        if group is None or group.least != int(count):
-            yield f"workers.{name}.{'min' if group and group.max is not None else 'count'}={int(count)}"
+        if group is not None and group.least == int(count):
+            continue
+        if group is not None and group.max is not None:
+            key = "min"
+        else:
+            key = "count"
+        yield f"workers.{name}.{key}={int(count)}"
 
 
 def _check(
-    cluster: Cluster,
-    progress: Progress,
-    *,
-    guard: RunGuard,
-    ends: Ends,
+    cluster: Cluster, progress: Progress, *, guard: RunGuard, ends: Ends
 ) -> Callable[[], None]:
-    """Return the check for runs that nodes would end with."""
+    """Return the check that refuses, or ends, the runs whose nodes this change removes."""
 
     def check() -> None:
         # Most changes end no nodes, and need none of what this imports.
@@ -465,14 +450,13 @@ def _check(
 
 def _alone(cluster: Cluster, progress: Progress) -> AbstractContextManager[None]:
     state = cluster.tools.state
-    return lock.alone(
-        state.with_name(f"{state.name}.lock"), progress, keep=state.exists, what="cluster"
-    )
+    path = state.with_name(f"{state.name}.lock")
+    return lock.alone(path, progress, keep=state.exists, what="cluster")
 
 
 def _down_steps(cluster: Cluster, *, purge: bool) -> Sequence[Step | Stage]:
-    # Who names the cluster on the command line means it, whichever file is here (`cluster.list`
-    # prints such commands).
+    # A name on the command line is that cluster's, whichever file is here (`cluster.list` prints
+    # such commands).
     if not cluster.tools.overriding("name"):
         _refuse_other_file(cluster)
     backend, tools = as_made(cluster)
@@ -486,19 +470,19 @@ def _down_steps(cluster: Cluster, *, purge: bool) -> Sequence[Step | Stage]:
 
 
 def _billed(cluster: Cluster) -> tuple[Problem, ...]:
-    """Return what costs on as long as nobody removes it; nothing where nobody says."""
+    """Return what continues to cost money; nothing where the backend does not know."""
     backend, tools = as_made(cluster)
     with suppress(TrainyardError):
-        if names := backend.billed(cluster.spec, tools):
+        names = backend.billed(cluster.spec, tools)
+        if names:
             return (Problem(BILLED, f"{', '.join(names)}; to end it: trainyard cluster.down"),)
     return ()
 
 
 def _refuse_other_file(cluster: Cluster) -> None:
-    """Raise RequestError if the cluster was made from the file of another checkout, unless one of
-    the two is gone.
-    """
-    before, source = made_from(cluster.tools.state), cluster.tools.source
+    """Raise RequestError if another checkout's file made the cluster, and both files exist."""
+    before = made_from(cluster.tools.state)
+    source = cluster.tools.source
     if before is None or source is None or not before.exists() or not source.exists():
         return
     if before.parent == source.resolve().parent:

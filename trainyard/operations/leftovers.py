@@ -1,5 +1,6 @@
-"""What killed runs left on a cluster that stays: actors and placement groups, removed by a run
-without tasks.
+"""The actors and placement groups that killed runs left on a cluster that stays.
+
+A run without tasks removes them.
 """
 
 from __future__ import annotations
@@ -24,22 +25,19 @@ _WITHIN = 60.0
 
 
 def remove(cluster: Cluster, progress: Progress) -> None:
-    """Remove what drivers of tasks left whose runner was killed; a cluster that does not answer has
-    nothing.
-    """
+    """Remove what drivers of tasks left whose runner was killed, if the cluster answers."""
     try:
         endpoint = clusters.connect(cluster)
         with runs.ray_of(endpoint) as ray:
             drivers = of_killed_runs(ray.jobs())
-            if not drivers or not (left := ray.left_by(drivers)):
+            left = ray.left_by(drivers) if drivers else ""
+            if not left:
                 return
 
-            run = store.run_name(
-                SMOKE, now=datetime.datetime.now().astimezone(), entropy=os.urandom(2)
-            )
-            launch.begin(
-                ray, run, plan.build(run, endpoint, skip_gate=True), job=SMOKE, progress=progress
-            )
+            now = datetime.datetime.now().astimezone()
+            run = store.run_name(SMOKE, now=now, entropy=os.urandom(2))
+            plan_text = plan.build(run, endpoint, skip_gate=True)
+            launch.begin(ray, run, plan_text, job=SMOKE, progress=progress)
 
             def gone() -> Answer:
                 still = ray.left_by(drivers)
@@ -55,11 +53,10 @@ def remove(cluster: Cluster, progress: Progress) -> None:
 
 
 def of_killed_runs(jobs: Sequence[Job]) -> frozenset[str]:
-    """Return the drivers, by Ray's number, that have ended and whose run has: it removes nothing
-    any more.
-    """
+    """Return the drivers, by Ray's number, that have ended together with their run."""
     active = {job.submission_id for job in jobs if not job.ended}
-    ended = [
-        job for job in jobs if job.ended and job.belongs_to and job.belongs_to.run not in active
-    ]
-    return frozenset(job.driver for job in ended)
+    drivers = set()
+    for job in jobs:
+        if job.ended and job.belongs_to and job.belongs_to.run not in active:
+            drivers.add(job.driver)
+    return frozenset(drivers)

@@ -1,6 +1,4 @@
-"""A new project: its files, those that a directory lacks, and the lines that files which exist
-lack.
-"""
+"""A new project: its files, those that a directory lacks, and lines that existing files lack."""
 
 from __future__ import annotations
 
@@ -17,11 +15,13 @@ from trainyard.errors import PrerequisiteError, TrainyardError, in_a_line
 from trainyard.seams import git, installed
 from trainyard.steps import Progress
 
-WORKFLOW, GITIGNORE = ".github/workflows/train.yml", ".gitignore"
-# What is shipped in project/, by name: other files lie there too, such as those that pip compiles.
+WORKFLOW = ".github/workflows/train.yml"
+GITIGNORE = ".gitignore"
+# By name: project/ holds other files too, such as those that pip compiles.
 SHIPPED = (WORKFLOW, GITIGNORE, "jobs/spirals/job.yaml", "jobs/spirals/train.py")
 CLUSTER = f"clusters/{paths.DEFAULT_CLUSTER}.yaml"
-REQUIREMENTS, WHEELS = "requirements.txt", "wheels"
+REQUIREMENTS = "requirements.txt"
+WHEELS = "wheels"
 NAME_LIMIT = 40
 # The .gitignore that is usual for Python leaves out wheels/; CI would have none.
 KEEP_WHEELS = (f"!/{WHEELS}/", f"!/{WHEELS}/*.whl")
@@ -30,9 +30,7 @@ _ANY_REQUIREMENT = re.compile(r"(?m)^\s*[^#\n]*\btrainyard[-_]ray\b")
 
 @dataclass(frozen=True)
 class Requirement:
-    """What requirements.txt says of Trainyard. `wheel` is the file that it names; `problem`: why it
-    names nothing.
-    """
+    """The line of requirements.txt for Trainyard; `problem` says why it names no `wheel`."""
 
     text: str
     wheel: Path | None = None
@@ -41,7 +39,7 @@ class Requirement:
 
 @dataclass(frozen=True)
 class Made:
-    """What became of a project's files: those that were written, and those that existed.
+    """The files of a project that were written, and those that existed.
 
     `add` are the lines that files which existed lack; `remarks` say what else its owner has to do.
     """
@@ -59,8 +57,6 @@ def make(directory: Path, progress: Progress) -> Made:
         texts = contents(directory, requirement)
         existed = tuple(name for name in texts if os.path.lexists(directory / name))
         written = [name for name in texts if name not in existed]
-        lacking = {name: _lacking(name, directory / name, texts[name]) for name in existed}
-
         for name in written:
             write(directory / name, texts[name].encode())
 
@@ -69,9 +65,14 @@ def make(directory: Path, progress: Progress) -> Made:
             written.append(f"{WHEELS}/{wheel.name}")
             write(directory / written[-1], wheel.read_bytes())
 
-    remarks = [requirement.problem, _not_at_the_top(directory)]
-    add = {name: lines for name, lines in lacking.items() if lines}
-    return Made(tuple(written), existed, add, tuple(filter(None, remarks)))
+    add = {}
+    for name in existed:
+        lines = _lacking(name, directory / name, texts[name])
+        if lines:
+            add[name] = lines
+
+    remarks = filter(None, (requirement.problem, _not_at_the_top(directory)))
+    return Made(tuple(written), existed, add, tuple(remarks))
 
 
 def contents(directory: Path, requirement: Requirement) -> dict[str, str]:
@@ -87,12 +88,12 @@ def contents(directory: Path, requirement: Requirement) -> dict[str, str]:
 
 
 def requirement_for(directory: Path, built: Path, progress: Progress) -> Requirement:
-    """Return what installs this Trainyard elsewhere: an address, or a wheel that is made in
-    `built`.
+    """Return what installs this Trainyard elsewhere: an address, or a wheel made in `built`.
 
-    Where the directory has a requirement already, there is nothing to say.
+    Where the directory has a requirement already, it is empty.
     """
-    if _names_trainyard(directory / REQUIREMENTS):
+    existing = directory / REQUIREMENTS
+    if existing.is_file() and _ANY_REQUIREMENT.search(existing.read_text(errors="replace")):
         return Requirement("")
 
     distribution = installed.find()
@@ -123,9 +124,7 @@ def name_of(directory: Path) -> str:
 
 
 def _without(why: str) -> Requirement:
-    """Return the requirement that names nothing: a comment, with which CI fails at its first
-    step.
-    """
+    """Return the requirement that names nothing: a comment, with which CI fails at once."""
     wheel = f"trainyard_ray-{__version__}-py3-none-any.whl"
     text = (
         "# Trainyard is on no package index: write the address of its wheel, or put the wheel "
@@ -133,22 +132,17 @@ def _without(why: str) -> Requirement:
         f"# {versions.DISTRIBUTION}[local] @ https://HOST/{wheel}\n"
         f"# ./{WHEELS}/{wheel}[local]\n"
     )
-    return Requirement(
-        text, problem=f"{REQUIREMENTS} does not name Trainyard, and CI will fail: {why}"
-    )
-
-
-def _names_trainyard(path: Path) -> bool:
-    return path.is_file() and bool(_ANY_REQUIREMENT.search(path.read_text(errors="replace")))
+    problem = f"{REQUIREMENTS} does not name Trainyard, and CI will fail: {why}"
+    return Requirement(text, problem=problem)
 
 
 def _lacking(name: str, path: Path, text: str) -> list[str]:
     """Return the lines that a list of names, which exists, lacks; any other file is its owner's."""
     if name not in (GITIGNORE, REQUIREMENTS) or not path.is_file():
         return []
-    has = {line.strip().strip("/") for line in path.read_text(errors="replace").splitlines()}
+    existing = {line.strip().strip("/") for line in path.read_text(errors="replace").splitlines()}
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
-    return [line for line in lines if line.strip("/") not in has]
+    return [line for line in lines if line.strip("/") not in existing]
 
 
 def _is_ignored(path: Path) -> bool:
@@ -175,9 +169,7 @@ def _not_at_the_top(directory: Path) -> str:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a file and the directories above it. Raises PrerequisiteError where that is not
-    possible.
-    """
+    """Write a file and the directories above it. Raises PrerequisiteError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)

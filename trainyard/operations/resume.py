@@ -1,11 +1,10 @@
-"""train.resume between the command line and dispatch: which tasks run again, with what, on which
-cluster.
-"""
+"""train.resume between command line and dispatch: the tasks to run again, and on which cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from trainyard_runner.wire.resume import Resume
 
@@ -46,14 +45,19 @@ def ready(
     _refuse_unfit(run, here)
     record = run.record()
     flags = record.get("flags") or {}
-    before = [text for text in flags.get("set") or () if not (file and text.startswith(_CLUSTER))]
+    before = list(flags.get("set") or ())
+    if file:
+        before = [text for text in before if not text.startswith(_CLUSTER)]
+    elif not backend:
+        backend = flags.get("backend")
     _refuse_hidden(run, before, overrides)
+
     prepared, cluster = runs.ready(
         record["job_directory"],
         [file or record["cluster_file"]],
         here=here,
         overrides=[*before, *overrides],
-        backend=backend or (None if file else flags.get("backend")),
+        backend=backend,
     )
     return resumed(run, prepared, here=here, cluster=cluster.spec.name, screen=screen), cluster
 
@@ -74,16 +78,14 @@ def resumed(
     state = states.load(run)
     names = [task.name for task in prepared.tasks]
     done = []
-
     for name in names:
         if name in state.tasks and state.tasks[name].state in ("succeeded", "skipped"):
             done.append(name)
 
     if len(done) == len(names):
+        what = f"all tasks of run {run.name} succeeded: there is nothing to resume"
         hint = f"To run all of it again: trainyard train.dispatch {run.record()['job_directory']}"
-        raise RequestError(
-            f"all tasks of run {run.name} succeeded: there is nothing to resume", hint=hint
-        )
+        raise RequestError(what, hint=hint)
 
     # Tasks that run together are tried again together.
     skipped = () if prepared.job.together else tuple(done)
@@ -91,25 +93,26 @@ def resumed(
     if not store.read_only.get():
         runs.fetch_to_resume(run, open_tasks, here=here, screen=screen)
 
-    each_attempt = prepared.job.outputs_each_attempt
-    found = [resume.inherited(run, name, each_attempt=each_attempt) for name in open_tasks]
-    inherited = tuple(each for each in found if each.checkpoint or each.outputs)
+    inherited = []
+    for name in open_tasks:
+        left = resume.inherited(run, name, each_attempt=prepared.job.outputs_each_attempt)
+        if left.checkpoint or left.outputs:
+            inherited.append(left)
 
-    if changed := _changed(run, prepared):
+    changed = _changed(run, prepared)
+    if changed:
         screen.note(f"the job file is not the same as for run {run.name}: {named(changed, most=6)}")
 
     on_storage: tuple[str, ...] = ()
     if state.checkpoints_at is not None and state.cluster == cluster:
         on_storage = tuple(task.name for task in elsewhere(run, state) if task.name in open_tasks)
 
-    plan = Resume(run.name, skipped, inherited)
+    plan = Resume(run.name, skipped, tuple(inherited))
     return replace(prepared, resumed=resume.Resumed(run, plan, on_storage))
 
 
 def flags_of_job(run: RunDirectory) -> list[str]:
-    """Return values of the job file that a run was dispatched with. Raises RequestError for a
-    secret.
-    """
+    """Return the values of `--set` for the job of a run. Raises RequestError for a secret."""
     before = (run.record().get("flags") or {}).get("set") or ()
     of_job = [text for text in before if not text.startswith(_CLUSTER)]
     _refuse_hidden(run, of_job, ())
@@ -125,33 +128,33 @@ def _refuse_unfit(run: RunDirectory, here: Here) -> None:
 
 
 def _refuse_hidden(run: RunDirectory, before: Sequence[str], overrides: Sequence[str]) -> None:
-    """Raise RequestError where a value is a secret, which was not written down, and is not given
-    again.
-    """
+    """Raise RequestError for a secret, which was not recorded, and is not given again."""
     given = {text.partition("=")[0] for text in overrides}
     paths = [text.partition("=")[0] for text in before if HIDDEN in text]
-    if missing := [path for path in paths if path not in given]:
-        raise RequestError(
-            f"run {run.name} was dispatched with secrets, which are not written down",
-            problems=tuple(
-                Problem(f"--set {path}", "is missing: give it again") for path in missing
-            ),
-            hint=f"trainyard train.resume {run.name} --set {missing[0]}=VALUE",
-        )
+    missing = [path for path in paths if path not in given]
+    if not missing:
+        return
+    problems = [Problem(f"--set {path}", "is missing: give it again") for path in missing]
+    raise RequestError(
+        f"run {run.name} was dispatched with secrets, which are not written down",
+        problems=tuple(problems),
+        hint=f"trainyard train.resume {run.name} --set {missing[0]}=VALUE",
+    )
 
 
 def _changed(run: RunDirectory, prepared: Prepared) -> list[str]:
-    """Return what the job file says now, and what it said, where that is not the same and no flag
-    says so.
-    """
-    before, after = (
-        dict(flattened(compose(text, origin="job.yaml").value))
-        for text in (run.job_file.read_text(encoding="utf-8"), as_yaml(prepared.job))
-    )
-    given = tuple(text.partition("=")[0] for text in prepared.overrides)
-    paths = [path for path in {**before, **after} if before.get(path) != after.get(path)]
-    return [
-        f"{path} was {before.get(path, 'not there')}, is {after.get(path, 'not there')}"
-        for path in paths
-        if not any(path == name or path.startswith(f"{name}.") for name in given)
-    ]
+    """Return the values of the job file that changed since the former run without a flag."""
+    before = _values(run.job_file.read_text(encoding="utf-8"))
+    after = _values(as_yaml(prepared.job))
+    given = [text.partition("=")[0] for text in prepared.overrides]
+    changed = []
+    for path in {**before, **after}:
+        is_given = any(path == name or path.startswith(f"{name}.") for name in given)
+        if before.get(path) != after.get(path) and not is_given:
+            was = before.get(path, "not there")
+            changed.append(f"{path} was {was}, is {after.get(path, 'not there')}")
+    return changed
+
+
+def _values(job_file: str) -> dict[str, Any]:
+    return dict(flattened(compose(job_file, origin="job.yaml").value))

@@ -1,12 +1,10 @@
-"""Runs that a change of their cluster would end: named, ended only if asked for, their outputs
-fetched first.
-"""
+"""Runs that a change of their cluster would end: named, or ended after their outputs are fetched."""
 
 from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -33,7 +31,7 @@ from trainyard.steps import YES, Answer, PlannedStep, Progress, Step, no
 from trainyard.steps import run as run_steps
 from trainyard.wording import counted, named
 
-# What a command ends at most: nodes with what runs on them; also the head with what it keeps; the
+# The most that a command ends: nodes with what runs on them; also the head with what it keeps; the
 # whole cluster.
 Ends = Literal["nodes", "head", "cluster"]
 
@@ -48,14 +46,15 @@ def check(
     ends: Ends,
     note: Callable[[str], None],
 ) -> None:
-    """Raise RequestError while runs go on, or end them if that was asked for; then fetch what runs
-    left.
+    """Raise RequestError while runs are active, or end them if asked to; then fetch what runs left.
 
-    To be called before nodes end, by `command` as it is typed. A cluster that does not answer has
-    nothing that could be named or fetched; one that runs, and answers others alone, is not ended
-    unasked. With `end_runs` nothing that a run's records are like, here or on the cluster, is an
-    error: it is noted, and what cannot be fetched is given up. Checkpoints that do not come home
-    are named where the head ends, and with them the storage that a cluster made.
+    Call it before nodes end; `command` is the change as it is typed. A cluster that does not answer
+    has nothing that could be named or fetched; one that answers, but rejects this user, is not
+    ended unasked.
+
+    With `end_runs` damaged records of a run, here or on the cluster, are no error: they are noted,
+    and what cannot be fetched is given up. Checkpoints that do not come home are named where the
+    head ends, and with them the storage that a cluster made.
     """
     insisting = f"trainyard {command} --end-runs"
     try:
@@ -73,76 +72,81 @@ def check(
             _unknown(error, note, "" if end_runs else insisting)
             return
 
-        going = _active(jobs, results)
-        if going and not end_runs:
-            active = (
-                f"{counted(len(going), 'run')} {'is' if len(going) == 1 else 'are'} still active"
-            )
-            raise RequestError(
-                f"{active} on cluster {cluster.spec.name}",
-                problems=tuple(_described(job) for job in going),
-                hint=f"Stop {'it' if len(going) == 1 else 'them'} and fetch the results first: "
-                f"{insisting}",
-            )
+        active = _active(jobs, results)
+        if active and not end_runs:
+            raise _still_active(cluster, active, insisting)
 
-        if submitted := [job.submission_id for job in going if job.submission_id]:
+        submitted = [job.submission_id for job in active if job.submission_id]
+        if submitted:
             _run_or_note(end_step(ray, submitted), progress, note, is_needed=False)
 
-        ours = [run for job in jobs if (run := _here(results, job.submission_id))]
+        runs_here = [_here(results, job.submission_id) for job in jobs]
+        from_here = [run for run in runs_here if run is not None]
         bringing = _Bringing(ray, note=note, insisting="" if end_runs else insisting)
-        if left := [run for run in ours if not bringing.is_done(run)]:
+        left = [run for run in from_here if not bringing.is_done(run)]
+        if left:
             _run_or_note(bringing.step(left), progress, note, is_needed=not end_runs)
 
     if ends != "nodes":
-        _name_lost_checkpoints(ours, note, storage_stays=_storage_stays(cluster, ends))
+        _name_lost_checkpoints(from_here, note, storage_stays=_storage_stays(cluster, ends))
 
-    here = {run.name for run in ours}
-    runs_of_jobs = [job for job in jobs if "trainyard_run" in job.metadata and job.submission_id]
-    dispatched = [job for job in runs_of_jobs if job.metadata.get("trainyard_job") != SMOKE]
-    if others := [job.submission_id for job in dispatched if job.submission_id not in here]:
+    elsewhere = _dispatched_elsewhere(jobs, {run.name for run in from_here})
+    if elsewhere:
         note(
             "dispatched elsewhere; results that were not fetched there are lost with the head: "
-            f"{named(others)}"
+            f"{named(elsewhere)}"
         )
 
 
+def _still_active(cluster: Cluster, active: Sequence[Job], insisting: str) -> RequestError:
+    is_one = len(active) == 1
+    verb = "is" if is_one else "are"
+    pronoun = "it" if is_one else "them"
+    return RequestError(
+        f"{counted(len(active), 'run')} {verb} still active on cluster {cluster.spec.name}",
+        problems=tuple(_described(job) for job in active),
+        hint=f"Stop {pronoun} and fetch the results first: {insisting}",
+    )
+
+
+def _dispatched_elsewhere(jobs: Sequence[Job], from_here: Collection[str]) -> list[str]:
+    names = []
+    for job in jobs:
+        is_run = "trainyard_run" in job.metadata and job.submission_id
+        is_smoke = job.metadata.get("trainyard_job") == SMOKE
+        if is_run and not is_smoke and job.submission_id not in from_here:
+            names.append(job.submission_id)
+    return names
+
+
 def would_end(cluster: Cluster, plan: Sequence[PlannedStep]) -> list[Problem]:
-    """Return the runs that a plan would end, as far as the cluster says which go on."""
+    """Return the runs that a plan would end, as far as the cluster says which are active."""
     if not any(step.disruptive and step.state != "already" for step in plan):
         return []
     try:
         with runs.ray_of(connect_as_made(cluster)) as ray:
-            return [
-                _described(job)
-                for job in without_drivers_of_runs(job for job in ray.jobs() if not job.ended)
-            ]
+            active = without_drivers_of_runs(job for job in ray.jobs() if not job.ended)
+            return [_described(job) for job in active]
     except TrainyardError:
         return []
 
 
 def _active(jobs: Sequence[Job], results: Path) -> list[Job]:
-    """Return the jobs that are still active, each run once, whatever its tasks started through
-    Ray.
-    """
-    # Ray calls a run's job running for a moment after the last that it told, and what its tasks
-    # started too.
-    going = [job for job in jobs if not job.ended]
-    return without_drivers_of_runs(job for job in going if not told_its_end(results, _run_of(job)))
-
-
-def _run_of(job: Job) -> str:
-    if job.belongs_to:
-        return job.belongs_to.run
-    return job.submission_id
+    """Return the jobs that are still active, each run once, whatever its tasks started."""
+    # Ray calls a run's job, and what its tasks started, running for a moment after its last event.
+    active = []
+    for job in jobs:
+        run = job.belongs_to.run if job.belongs_to else job.submission_id
+        if not job.ended and not told_its_end(results, run):
+            active.append(job)
+    return without_drivers_of_runs(active)
 
 
 def _unknown(error: TrainyardError, note: Callable[[str], None], insisting: str) -> None:
-    """Say that nobody knows which runs go on; an error where only we are refused, which names
-    `insisting` on it.
-    """
+    """Note that active runs are unknown; raise RequestError where only this user is rejected."""
     what = f"whether runs are active is unknown: {error.what}"
     if insisting and isinstance(error, (LockedOutError, RefusedError)):
-        way_in = error.hint or "Who made the cluster can ask it."
+        way_in = error.hint or "Its owner can ask it."
         hint = f"{way_in} To end it all the same, and lose what its runs left: {insisting}"
         raise RequestError(what, where=error.where, hint=hint) from error
     note(what)
@@ -158,25 +162,22 @@ def _described(job: Job) -> Problem:
     if (owner := job.belongs_to) is not None:
         return Problem(owner.run, f"its task {owner.task} is still connected to Ray, {age}")
     if "trainyard_run" not in job.metadata:
-        return Problem(
-            job.submission_id or f"Ray job {job.driver}", f"not dispatched by Trainyard, {age}"
-        )
+        name = job.submission_id or f"Ray job {job.driver}"
+        return Problem(name, f"not dispatched by Trainyard, {age}")
 
-    by = job.metadata.get("trainyard_by", "?")
-    return Problem(
-        job.submission_id, f"job {job.metadata.get('trainyard_job', '?')}, by {by}, {age}"
-    )
+    user = job.metadata.get("trainyard_by", "?")
+    name_of_job = job.metadata.get("trainyard_job", "?")
+    return Problem(job.submission_id, f"job {name_of_job}, by {user}, {age}")
 
 
 def end_step(ray: RayApi, names: Sequence[str]) -> Step:
     """Return the step after which Ray calls these runs ended."""
 
     def ended() -> Answer:
-        going = [
-            job.submission_id for job in ray.jobs() if job.submission_id in names and not job.ended
-        ]
-        if going:
-            return no(f"still going: {named(going)}")
+        active = [job.submission_id for job in ray.jobs() if not job.ended]
+        remaining = [name for name in active if name in names]
+        if remaining:
+            return no(f"still going: {named(remaining)}")
         return YES
 
     def end() -> None:
@@ -190,9 +191,7 @@ def end_step(ray: RayApi, names: Sequence[str]) -> Step:
 def _run_or_note(
     step: Step, progress: Progress, note: Callable[[str], None], *, is_needed: bool
 ) -> None:
-    """Make a step hold; one that is not needed may fail, and is noted then: the nodes end all the
-    same.
-    """
+    """Make a step hold; one that is not needed may fail with a note: the nodes end all the same."""
     try:
         run_steps([step], progress)
     except TrainyardError as error:
@@ -202,10 +201,10 @@ def _run_or_note(
 
 
 class _Bringing:
-    """Everything that runs left, brought here; what another command fetches is waited for.
+    """Bring home everything that runs left; what another command fetches is waited for.
 
-    What cannot be fetched is an error that names the command `insisting` on it; without one, it is
-    given up.
+    An output that cannot be fetched is an error that names the command `insisting` on it; without
+    that command, it is given up.
     """
 
     def __init__(self, ray: RayApi, *, note: Callable[[str], None], insisting: str) -> None:
@@ -214,7 +213,7 @@ class _Bringing:
         self._insisting = insisting
         self._tried: set[str] = set()
         self._given_up: set[str] = set()
-        # By run: why what it left is unknown.
+        # By run: the reason why what it left is unknown.
         self._unreadable: dict[str, Exception] = {}
 
     def is_done(self, run: RunDirectory) -> bool:
@@ -222,7 +221,7 @@ class _Bringing:
             return True
         try:
             is_at_home = runs.is_at_home(self._ray, run)
-        except Exception as error:  # as in told_its_end
+        except Exception as error:  # the run's records may hold anything (`told_its_end`)
             self._unreadable[run.name] = error
             return False
         # A report that cannot be written is noted once.
@@ -252,10 +251,11 @@ class _Bringing:
                 problems.append(("outputs", error))
             for error in unfetched.checkpoints:
                 problems.append(("checkpoints", error))
-        except Exception as error:  # as above
+        except Exception as error:  # the run's records may hold anything (`told_its_end`)
             problems.append(("outputs", error))
 
-        if (unreadable := self._unreadable.pop(run.name, None)) is not None:
+        unreadable = self._unreadable.pop(run.name, None)
+        if unreadable is not None:
             problems = [("outputs", unreadable)]
 
         for kind, problem in problems:
@@ -277,9 +277,7 @@ class _Bringing:
 
 
 def _storage_stays(cluster: Cluster, ends: Ends) -> bool:
-    """Say whether storage of a cluster, if it has some, outlives what ends: its own goes with
-    it.
-    """
+    """Say whether the storage of a cluster, if any, outlives what ends: its own goes with it."""
     return ends == "head" or cluster.backend.traits.storage_stays(cluster.spec)
 
 
@@ -296,7 +294,6 @@ def _name_lost_checkpoints(
 
         if not left:
             continue
-
         what = f"{counted(len(left), 'checkpoint')} of run {run.name}: {checkpoints.listed(left)}"
         if storage_stays and now.checkpoints_at is not None:
             note(f"stays on the storage, in {now.checkpoints_at}: {what}")
@@ -310,7 +307,7 @@ def told_its_end(results: Path, name: str) -> bool:
     run = _here(results, name)
     try:
         return run is not None and state.load(run).ended
-    except Exception:  # records are what a task, a full disk or another program made of them
+    except Exception:  # a task, a full disk or another program may have damaged the records
         return False
 
 

@@ -1,6 +1,4 @@
-"""train.* between the command line and dispatch: finds the files, the run, and the cluster that a
-run is on.
-"""
+"""train.* between the command line and dispatch: find the files, the run, and the run's cluster."""
 
 from __future__ import annotations
 
@@ -38,9 +36,8 @@ from trainyard.wording import did_you_mean
 
 _CLUSTER = "cluster."
 _STOPPED_ELSEWHERE = (
-    f"{store.KNOWN_IN} A run of somebody else is stopped by its whole name, with the file of its "
-    "cluster: "
-    "trainyard train.stop RUN -f FILE"
+    f"{store.KNOWN_IN} Another user's run is stopped by its whole name, with the file of its "
+    "cluster: trainyard train.stop RUN -f FILE"
 )
 
 
@@ -69,38 +66,47 @@ def ready(
 
     of_cluster = [text.removeprefix(_CLUSTER) for text in overrides if text.startswith(_CLUSTER)]
     of_job = [text for text in overrides if not text.startswith(_CLUSTER)]
-    file = files[0] if files else None
-
     cluster = clusters.find(
-        file,
+        files[0] if files else None,
         here.environ,
         directory=here.directory,
         overrides=of_cluster,
         backend=backend,
     )
 
-    if of_cluster:
-        clusters.refuse_unmade(cluster, backend=backend)
-
     directory = paths.job_directory(job_dir, directory=here.directory)
     job = load_job(directory, overrides=of_job, file=job_file)
-    other = f"trainyard {'train' if sweep else 'tune'}.dispatch {job_dir}"
-    prepared = checked(cluster, job, directory, sweep=sweep, other=other)
-
-    return replace(prepared, overrides=tuple(overrides), backend=backend), cluster
+    area = "train" if sweep else "tune"
+    other = f"trainyard {area}.dispatch {job_dir}"
+    prepared = checked(cluster, job, directory, overrides=of_job, sweep=sweep, other=other)
+    # In the order in which they were typed.
+    return replace(prepared, overrides=tuple(overrides)), cluster
 
 
 def checked(
-    cluster: Cluster, job: JobSpec, directory: Path, *, sweep: bool, other: str
+    cluster: Cluster,
+    job: JobSpec,
+    directory: Path,
+    *,
+    overrides: Sequence[str],
+    sweep: bool,
+    other: str,
 ) -> Prepared:
     """Check a job against the cluster that it is meant for. Raises RequestError.
 
-    `other` is what dispatches it where a sweep is expected and it is none, or the other way round.
+    `overrides` are the flags of the job, which the run's record keeps together with the cluster's.
+    `other` is the command to suggest when the job is a sweep and should not be, or the reverse.
     """
+    if cluster.tools.overrides:
+        clusters.refuse_unmade(cluster)
+
     if sweep != (job.tune is not None):
-        what = f"job {job.name} {'has no' if sweep else 'is a sweep: it has'} `tune:`"
-        raise RequestError(what, hint=f"To run it as it is: {other}")
-    return prepare(cluster.loaded, job, directory)
+        problem = "has no" if sweep else "is a sweep: it has"
+        raise RequestError(f"job {job.name} {problem} `tune:`", hint=f"To run it as it is: {other}")
+
+    prepared = prepare(cluster.loaded, job, directory)
+    of_cluster = [f"{_CLUSTER}{text}" for text in cluster.tools.overrides]
+    return replace(prepared, overrides=(*of_cluster, *overrides), backend=cluster.backend_flag)
 
 
 def dispatch(
@@ -114,11 +120,10 @@ def dispatch(
     progress: Progress,
     screen: Screen,
 ) -> tuple[RunStatus, Endpoint]:
-    """Connect to the cluster, send the job and begin its run; with `wait`, follow it and bring its
-    results home.
+    """Connect to the cluster, send the job and begin its run; return also its endpoint.
 
-    `command` is what the record of the run calls its command line. Returns also where the cluster
-    answers.
+    With `wait`, follow the run and bring its results home. `command` is the command line in the
+    record of the run.
     """
     endpoint = clusters.connect(cluster)
     if not skip_smoke:
@@ -134,7 +139,6 @@ def dispatch(
         progress=progress,
         screen=screen,
     )
-
     return now, endpoint
 
 
@@ -146,11 +150,10 @@ def statuses(
     state: str = "",
     since: str = "",
 ) -> list[RunStatus]:
-    """Return how every run of this machine stands, the newest first; a cluster that is away is
-    asked once.
+    """Return the status of every run of this machine, the newest first.
 
-    With `file`, only the runs of the cluster that `-f` means; the flags of `train.list` choose
-    further. Raises RequestError.
+    A cluster that is away is asked once. With `file`, only the runs of the cluster that `-f` means;
+    the flags of `train.list` choose further. Raises RequestError.
     """
     known = get_args(State)
     if state and state not in known:
@@ -167,7 +170,6 @@ def statuses(
     away: dict[str, str] = {}
     listed: list[RunStatus] = []
     connect_to = _connector(here)
-
     for run in store.runs(here.results, cluster=_cluster_name(here, file)):
         record = store.described(run)
         # A job may be named as train.dispatch takes it: by its directory.
@@ -176,24 +178,25 @@ def statuses(
             name = str(record.get("cluster", "?"))
             listed.append(_run_status(run, name, away, connect=connect_to))
 
-    return [each for each in listed if state in ("", each.state.state)]
+    if state:
+        listed = [status for status in listed if status.state.state == state]
+    return listed
 
 
 def _run_status(
-    run: RunDirectory,
-    cluster: str,
-    away: dict[str, str],
-    *,
-    connect: Connect,
+    run: RunDirectory, cluster: str, away: dict[str, str], *, connect: Connect
 ) -> RunStatus:
-    """Return how a run stands; `away` are the clusters that did not answer, each with why."""
+    """Return the status of a run; `away` are the clusters that did not answer, with reasons."""
     try:
         state = states.load(run)
     except TrainyardError as error:
         state = RunState(run=run.name, cluster=cluster, job=None)
         return RunStatus(run, state, unsure=f"run {run.name} is damaged: {error.what}", broken=True)
-    if state.ended or cluster in away:
-        return RunStatus(run, state, unsure=None if state.ended else away[cluster])
+
+    if state.ended:
+        return RunStatus(run, state)
+    if cluster in away:
+        return RunStatus(run, state, unsure=away[cluster])
     status = runs.status(run, connect)
     if status.unsure and status.is_away:
         away[cluster] = status.unsure
@@ -216,11 +219,9 @@ def logs(
     """Show a run's logs; `task` must be one of its tasks."""
     tasks = run.record()["tasks"]
     if task is not None and task not in tasks:
+        there_are = f"there are: {', '.join(tasks[:10])}{did_you_mean(task, tasks)}"
         raise RequestError(
-            f"run {run.name} has no task {task!r}",
-            problems=(
-                Problem("--task", f"there are: {', '.join(tasks[:10])}{did_you_mean(task, tasks)}"),
-            ),
+            f"run {run.name} has no task {task!r}", problems=(Problem("--task", there_are),)
         )
     if follow:
         return runs.logs(run, _connector(here), screen=screen, everything=everything)
@@ -257,8 +258,7 @@ def has_ended(run: RunDirectory) -> bool:
 def stop_elsewhere(
     name: str, file: str | None, progress: Progress, *, here: Here, dry: bool
 ) -> str | None:
-    """Stop a run of the cluster that `-f` means although its record is elsewhere; return who
-    dispatched it.
+    """Stop a run that was dispatched elsewhere, on the cluster that `-f` means; return its user.
 
     None where it is to be stopped as any other: its record is here, or that cluster does not know
     it either.
@@ -287,9 +287,7 @@ def fetch(run: RunDirectory, here: Here, *, checkpoints: bool, screen: Screen) -
 
 
 def refuse_active(run: RunDirectory, here: Here, *, stop: str) -> None:
-    """Raise RequestError for a run that has not ended, and so cannot be resumed; the command `stop`
-    ends it.
-    """
+    """Raise RequestError for a run that is active: it cannot be resumed until `stop` ends it."""
     now = status(run, here)
     if not now.state.ended and not now.unsure:
         hint = (
@@ -302,9 +300,7 @@ def refuse_active(run: RunDirectory, here: Here, *, stop: str) -> None:
 def fetch_to_resume(
     run: RunDirectory, tasks: Collection[str], *, here: Here, screen: Screen
 ) -> None:
-    """Bring home what these tasks left; what cannot be had is a note: they begin with what is
-    here.
-    """
+    """Bring home what these tasks left; note what cannot be had: they begin with what is here."""
     try:
         runs.fetch(run, _connector(here), screen=screen, checkpoints=True, of=tasks)
     except TrainyardError as error:
@@ -312,39 +308,34 @@ def fetch_to_resume(
 
 
 def report(run: RunDirectory, here: Here, *, screen: Screen) -> Path:
-    """Write a run's report anew; of one that goes on, with what it has left by now."""
+    """Write a run's report again; that of an active run has what it left by now."""
     runs.fetch_so_far(run, _connector(here), screen=screen)
     return write_report(run.path)
 
 
 def report_all(here: Here, file: str | None) -> Path:
-    """Write the page over all runs, or over those of the cluster that `-f` means; return its
-    path.
-    """
+    """Write the page over all runs, or those of the cluster that `-f` means; return its path."""
     rows = []
-    for found in statuses(here, file):
-        is_unknown = bool(found.unsure) and not found.broken
-        if found.broken:
+    for status in statuses(here, file):
+        if status.broken:
             word = "broken"
-        elif is_unknown:
+        elif status.unsure:
             word = "unknown"
         else:
-            word = found.state.state
-        rows.append(OverviewRow(found.run, store.described(found.run), found.state, word))
+            word = status.state.state
+        rows.append(OverviewRow(status.run, store.described(status.run), status.state, word))
     return write_overview(rows, here.results)
 
 
 def find_run(name: str | None, here: Here, file: str | None = None) -> RunDirectory:
-    """Return the run of this name, or the newest one; with `file`, of the cluster that `-f`
-    means.
-    """
+    """Return the run of this name, or the newest; with `file`, of the cluster that `-f` means."""
     return store.find(here.results, name, cluster=_cluster_name(here, file))
 
 
 def run_to_stop(name: str | None, here: Here, file: str | None) -> RunDirectory:
-    """Return the run of this name, else the only one that goes on, else the newest.
+    """Return the run of this name, else the only active one, else the newest.
 
-    Raises RequestError if several go on.
+    Raises RequestError if several are active.
     """
     chosen = name or the_open_run(statuses(here, file))
     name_of_cluster = _cluster_name(here, file)
@@ -352,26 +343,24 @@ def run_to_stop(name: str | None, here: Here, file: str | None) -> RunDirectory:
 
 
 def the_open_run(statuses: Sequence[RunStatus]) -> str | None:
-    """Return the only run that goes on, None if there is none. Raises RequestError if there are
-    several.
-    """
+    """Return the only active run, or None. Raises RequestError if there are several."""
     open_runs = [status for status in statuses if not status.state.ended and not status.broken]
-    # Whether one goes on whose cluster does not answer, nobody knows.
-    names = [status.run.name for status in open_runs if not status.unsure]
-    names = names or [status.run.name for status in open_runs]
+    # A run whose cluster does not answer may have ended.
+    certain = [status for status in open_runs if not status.unsure]
+    names = [status.run.name for status in certain or open_runs]
     if len(names) > 1:
         raise RequestError(
             f"{len(names)} runs are active",
             problems=(Problem("RUN", f"one of: {', '.join(names)}"),),
             hint=f"Name the one to stop: trainyard train.stop {names[0]}",
         )
-    return names[0] if names else None
+    if names:
+        return names[0]
+    return None
 
 
 def connect(run: RunDirectory, here: Here) -> Endpoint:
-    """Return the endpoint of the cluster that a run is on, by the cluster file that was recorded
-    with it.
-    """
+    """Return the endpoint of a run's cluster, by the cluster file that was recorded with it."""
     cluster = clusters.find(str(run.cluster_file), here.environ, directory=here.directory)
     # A token file is named relative to where the cluster file was.
     source = Path(str(run.record().get("cluster_file") or run.cluster_file))

@@ -13,14 +13,12 @@ from trainyard.operations.cluster import Cluster
 from trainyard.paths import Here
 from trainyard.results.store import RunDirectory
 
-# What a study is about: with another of these its values say nothing.
+# The subject of a study: with another of these its values say nothing.
 _SAME = ("space", "metric", "mode", "objective", "repeats")
 
 
 def about(run: RunDirectory) -> Mapping[str, Any]:
-    """Return the `tune` section with which a sweep was dispatched. Raises RequestError if the run
-    was none.
-    """
+    """Return the `tune` section of a sweep's record. Raises RequestError for another run."""
     tune: Mapping[str, Any] | None = run.record().get("tune")
     if tune is None:
         hint = (
@@ -41,7 +39,7 @@ def ready_again(
     overrides: Sequence[str],
     backend: str | None,
 ) -> tuple[Prepared, Cluster]:
-    """Return what it takes to go on with a sweep that has ended. Raises RequestError.
+    """Return what continues a sweep that has ended. Raises RequestError.
 
     The job file is the one that was recorded, with overrides on top; the job's other files are as
     they are now.
@@ -53,7 +51,7 @@ def ready_again(
     else:
         study = ""
 
-    # Of a line that was cut off nobody knows what it said.
+    # The last line may have been cut off.
     study = study[: study.rfind("\n") + 1]
     if not study:
         hint = f"Start it again: trainyard tune.dispatch {run.record()['job_directory']}"

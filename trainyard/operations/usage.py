@@ -1,4 +1,4 @@
-"""What is in use on a cluster that answers, and which runs go on there."""
+"""The resources in use on a cluster that answers, and the runs that are active there."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from trainyard.errors import OutsideError
 from trainyard.seams.ray_api import RayApi
 from trainyard.seams.ray_types import Amounts, Job, without_drivers_of_runs
 
-# A table of more helps nobody.
+# A longer table is not read.
 _MOST_RUNS = 50
 
 
 @dataclass(frozen=True)
 class RunNow:
-    """A run, or another Ray job (`job` is None), that goes on; what it has not said is None."""
+    """A run that is active, or another Ray job (`job` is None); None is a value not told yet."""
 
     run: str
     job: str | None
@@ -35,10 +35,10 @@ class RunNow:
 
 @dataclass(frozen=True)
 class Usage:
-    """What is in use and what is free, by the name of each node, and who uses it; `runs` is None
-    where nobody says.
+    """The resources that are in use and free, by the name of each node, and the runs that use them.
 
-    `last_end` is when the last job ended, in Unix seconds.
+    `runs` is None where the cluster does not say; `last_end` is when the last job ended, in Unix
+    seconds.
     """
 
     nodes: Mapping[str, tuple[Amounts, Amounts]] = field(default_factory=dict)
@@ -61,60 +61,56 @@ def ask(now: ClusterStatus, *, has_ended: Callable[[str], bool] = lambda run: Fa
             ThreadPoolExecutor(8) as threads,
         ):
             nodes = threads.submit(ray.usage)
-            every = ray.jobs()
-            active = without_drivers_of_runs(job for job in every if not job.ended)
-            jobs = [job for job in active if not has_ended(_name(job))][:_MOST_RUNS]
-            last_end = max((job.end or 0.0 for job in every), default=0.0)
-            return Usage(
-                nodes.result(), tuple(threads.map(lambda job: _run(ray, job), jobs)), last_end
-            )
+            jobs = ray.jobs()
+            running = without_drivers_of_runs(job for job in jobs if not job.ended)
+            active = [job for job in running if not has_ended(_name(job))][:_MOST_RUNS]
+            runs = tuple(threads.map(lambda job: _run(ray, job), active))
+            last_end = max((job.end or 0.0 for job in jobs), default=0.0)
+            return Usage(nodes.result(), runs, last_end)
     except OutsideError:
         return Usage()
 
 
 def ends_at(now: ClusterStatus, usage: Usage) -> float | None:
     """Return when the cluster's leash ends it as things are now, in Unix seconds."""
-    held = now.leash
-    if held is None or held.problem:
+    current = now.leash
+    if current is None or current.problem:
         return None
-    is_idle = usage.runs == () and held.since is not None
-    return leash.ends_at(
-        held.deadline, held.idle, max(held.since or 0.0, usage.last_end) if is_idle else None
-    )
+    idle_since = None
+    if usage.runs == () and current.since is not None:
+        idle_since = max(current.since, usage.last_end)
+    return leash.ends_at(current.deadline, current.idle, idle_since)
 
 
 def total(amounts: Iterable[Amounts]) -> Amounts:
-    cpus, gpus, memory = zip(
-        *((amount.cpus, amount.gpus, amount.memory) for amount in amounts), strict=True
-    )
-    return Amounts(round(sum(cpus), 4), round(sum(gpus), 4), sum(memory))
+    nodes = list(amounts)
+    cpus = sum(node.cpus for node in nodes)
+    gpus = sum(node.gpus for node in nodes)
+    return Amounts(round(cpus, 4), round(gpus, 4), sum(node.memory for node in nodes))
 
 
 def _run(ray: RayApi, job: Job) -> RunNow:
     running, waiting = _tasks(ray, job)
+    seconds = round(max(0.0, time.time() - job.start), 1) if job.start else None
     return RunNow(
         _name(job),
-        job.metadata.get("trainyard_job"),
-        job.metadata.get("trainyard_by"),
-        running,
-        waiting,
-        round(max(0.0, time.time() - job.start), 1) if job.start else None,
+        job=job.metadata.get("trainyard_job"),
+        user=job.metadata.get("trainyard_by"),
+        running=running,
+        waiting=waiting,
+        seconds=seconds,
     )
 
 
 def _name(job: Job) -> str:
-    """Return the run that a job is, or that a task's driver is left of; of any other driver its
-    number.
-    """
+    """Return the run of a job, or of the task whose driver it is; else the driver's number."""
     if job.belongs_to:
         return job.belongs_to.run
     return job.submission_id or f"Ray job {job.driver}"
 
 
 def _tasks(ray: RayApi, job: Job) -> tuple[int | None, int | None]:
-    """Return how many tasks of a run are running and waiting, as its runner wrote down a moment
-    ago.
-    """
+    """Return how many tasks of a run are running and waiting, by what its runner wrote last."""
     if "trainyard_run" not in job.metadata or job.node_id is None:
         return None, None
     try:
