@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 
+from trainyard_runner.wire.check import Check
+
 from trainyard import versions
 from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Tools, pick
 from trainyard.backends.kuberay import (
@@ -36,7 +38,7 @@ from trainyard.backends.shared import leash as leashes
 from trainyard.backends.shared import record
 from trainyard.backends.shared.logs import TAIL_LINES, Follower, LogFile
 from trainyard.backends.shared.ray_nodes import client_port, cluster_state
-from trainyard.endpoint import BackendCheck, Endpoint
+from trainyard.endpoint import Endpoint
 from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError
 from trainyard.seams.kube.types import NODE, Object
 from trainyard.spec.cluster import ClusterSpec
@@ -133,7 +135,7 @@ def connect(spec: ClusterSpec, dashboard: Dashboard) -> Endpoint:
     )
 
 
-def gpu_checks(where: Location, own: Iterable[Object]) -> tuple[BackendCheck, ...]:
+def gpu_checks(where: Location, own: Iterable[Object]) -> tuple[Check, ...]:
     """Check of each pod that holds GPUs that its host offers what all pods of the cluster there
     hold together.
 
@@ -145,22 +147,22 @@ def gpu_checks(where: Location, own: Iterable[Object]) -> tuple[BackendCheck, ..
         if _runs(pod):
             held[naming.node_name(pod)] = (pods.host(pod), pods.gpus(pod, resource))
 
-    def check(node: str) -> BackendCheck:
+    def check(node: str) -> Check:
         host, _ = held[node]
         try:
             found = where.kube.get(NODE, host) or {}
         except PrerequisiteError as error:
-            return BackendCheck("allocatable", node, True, error.what, skipped=True)
+            return Check("allocatable", node, True, error.what, skipped=True)
 
         offer = pods.offered(found, resource)
         needed = sum(gpus for other, gpus in held.values() if other == host)
         detail = f"Kubernetes node {host} offers {offer} {resource}"
 
         if offer >= needed:
-            return BackendCheck("allocatable", node, True, detail)
+            return Check("allocatable", node, True, detail)
 
         hint = DEVICE_PLUGIN.format(host=host)
-        return BackendCheck(
+        return Check(
             "allocatable", node, False, f"{detail}, and the cluster holds {needed} there", hint=hint
         )
 
