@@ -1,6 +1,4 @@
-"""Trainyard: the control plane, everything that runs on the operator's machine; `Cluster` and `Job`
-for Python.
-"""
+"""Trainyard: the control plane, on the operator's machine; `Cluster` and `Job` for Python."""
 
 from __future__ import annotations
 

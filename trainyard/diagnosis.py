@@ -1,10 +1,9 @@
-"""From what an outside system says to its cause and what helps: the one engine; the rules stand
-beside what they read.
+"""The engine that finds causes and hints in texts of outside systems; rules are with their readers.
 
     RULES = (Rule(r'secret "(?P<name>[^"]+)" not found', "there is no Secret {name}", hint="Make it."), ...)
     found = explain(text, RULES)
 
-The first rule that fits counts: the particular stands before the general, and one with the pattern
+The first rule that fits counts: the particular comes before the general, and one with the pattern
 "" is for the rest.
 """
 
@@ -44,8 +43,8 @@ class Rule:
 class Diagnosis:
     """A cause, as a rule or other code found it.
 
-    `raw` is what the system said, word by word; `summary` a few words for a table. Of several
-    `nodes` that fail alike, message and summary are what is said about each; `hosts` are the
+    `raw` is the outside system's text, word by word; `summary` a few words for a table. With
+    several `nodes` that fail alike, message and summary are about each of them; `hosts` are the
     machines they are on. `tolerates`: it may mend itself within so many seconds. `log_tail` asks
     for the last lines of a log.
     """
@@ -80,12 +79,13 @@ class Diagnosis:
 def explain(
     text: str, rules: Iterable[Rule], *, reason: str = "", **words: str
 ) -> Diagnosis | None:
-    """Return what the first rule that fits says, None if none does: no cause is invented."""
+    """Return the diagnosis of the first rule that fits, None if none does: no cause is invented."""
     for rule in rules:
         match = re.search(rule.pattern, text)
         if match and (not rule.reasons or reason in rule.reasons):
             known = {**words, **match.groupdict(default="")}
-            message, hint = _filled(rule.message, known), _filled(rule.hint or "", known)
+            message = _filled(rule.message, known)
+            hint = _filled(rule.hint or "", known)
             return Diagnosis(
                 message,
                 hint or None,

@@ -1,17 +1,16 @@
-"""Where a cluster answers, and what it promised: all that dispatch and smoke ever know about
-one.
-"""
+"""The endpoint of a cluster, and its promises: all that dispatch and smoke know about a cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from trainyard_runner.wire.check import Check
+
 
 @dataclass(frozen=True)
 class ExpectedNode:
-    """A Ray node that the cluster file asks for; memory in bytes. An `optional` one is added when
-    it is needed.
+    """A Ray node of the cluster file; memory in bytes. An `optional` one is added on demand.
 
     `resources` are Ray's custom ones.
     """
@@ -26,21 +25,6 @@ class ExpectedNode:
 
 
 @dataclass(frozen=True)
-class BackendCheck:
-    """A rung of the smoke test that only the backend can climb: whether Kubernetes has the GPUs,
-    for example.
-    """
-
-    name: str
-    node: str | None
-    ok: bool
-    detail: str
-    seconds: float = 0.0
-    hint: str | None = None
-    skipped: bool = False
-
-
-@dataclass(frozen=True)
 class MissingPackage:
     """A package that an interpreter of this machine, by its path, does not have."""
 
@@ -52,17 +36,17 @@ class MissingPackage:
 class Endpoint:
     """Where a cluster answers: an HTTP address and a token.
 
-    `expected` and `ray_version` are None for a cluster that somebody else runs: nothing was
-    promised there. `image` is what its nodes really run, by digest; None where nodes are no
+    `expected` and `ray_version` are None for a cluster that Trainyard did not make: it has no
+    promises. `image` is the image that its nodes really run, by digest; None where nodes are no
     containers. `tunnel` is the host that the address leads to through a tunnel of this process;
-    None where anybody here may use the address. `down` are nodes that are known not to run, each
+    None where every user here may use the address. `down` are nodes that are known not to run, each
     with why. `checks` asks the backend for its rungs of the smoke test. `is_in_reach` says whether
-    what lies on the way answers, such as Kubernetes' API server: while it does not, the cluster may
-    be well. `names_change`: a node that is made anew gets another name. `refused` is what to do if
-    it refuses the token. `lacking` says which of some packages the head's Python lacks, where that
-    can be asked without a task. `ray_address` opens the way for a program of this machine that is
-    to drive the cluster itself, and returns the address that `ray.init` takes: of Ray's GCS, or of
-    its Ray Client server (ray://); None where there is no way.
+    systems on the way answer, such as Kubernetes' API server: while they do not, the cluster may be
+    well. `names_change`: a replaced node gets another name. `refused` is the hint for a rejected
+    token. `lacking` says which of some packages the head's Python lacks, where that can be asked
+    without a task. `ray_address` opens the way for a program of this machine that is to drive the
+    cluster itself, and returns the address that `ray.init` takes: of Ray's GCS, or of its Ray
+    Client server (ray://); None where there is no way.
     """
 
     cluster: str
@@ -74,7 +58,7 @@ class Endpoint:
     image: str | None = None
     tunnel: str | None = None
     down: tuple[tuple[str, str], ...] = ()
-    checks: Callable[[], tuple[BackendCheck, ...]] = field(default=tuple, compare=False, repr=False)
+    checks: Callable[[], tuple[Check, ...]] = field(default=tuple, compare=False, repr=False)
     is_in_reach: Callable[[], bool] = field(default=lambda: True, compare=False, repr=False)
     names_change: bool = False
     refused: str = ""

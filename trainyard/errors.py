@@ -1,4 +1,4 @@
-"""Everything that can go wrong, in three short parts: what happened, where, what to do."""
+"""Errors, in three short parts: what happened, where, and the hint."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import ClassVar
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong with a request: where it stands, what it says, what was expected."""
+    """One thing that is wrong with a request: its place, and its message."""
 
     where: str
     message: str
@@ -40,12 +40,14 @@ class TrainyardError(Exception):
         self.problems = problems
 
     def lines(self) -> list[str]:
-        """Return the message as a user reads it: what is wrong, where, one bullet a problem, what
-        to do.
-        """
-        where = [f"  at {self.where}"] if self.where else []
-        hint = [f"  -> {self.hint}"] if self.hint else []
-        return [self.what, *where, *(f"  - {problem}" for problem in self.problems), *hint]
+        """Return the message as a user reads it: error, place, one bullet a problem, hint."""
+        lines = [self.what]
+        if self.where:
+            lines.append(f"  at {self.where}")
+        lines += [f"  - {problem}" for problem in self.problems]
+        if self.hint:
+            lines.append(f"  -> {self.hint}")
+        return lines
 
     def __str__(self) -> str:
         return "\n".join(self.lines())

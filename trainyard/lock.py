@@ -18,11 +18,11 @@ WAIT_SECONDS = 600.0
 
 @contextmanager
 def alone(path: Path, progress: Progress, *, keep: Callable[[], bool], what: str) -> Iterator[None]:
-    """Hold a lock file, so that no other command changes a cluster or registry; remove it after,
-    unless `keep`.
+    """Hold a lock file against other commands on a cluster or registry; remove it after.
 
-    The kernel lets go of the lock when its holder dies, however that happens.
-    Raises NotReadyError when it is not free in time, PrerequisiteError when it cannot be written.
+    It stays if `keep` says so. The kernel lets go of the lock when its holder dies, however that
+    happens. Raises NotReadyError when it is not free in time, PrerequisiteError when it cannot be
+    written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -40,7 +40,8 @@ def alone(path: Path, progress: Progress, *, keep: Callable[[], bool], what: str
 
 
 def _wait(path: Path, progress: Progress, what: str) -> int:
-    title, began = f"Wait for another command on this {what}", time.monotonic()
+    title = f"Wait for another command on this {what}"
+    began = time.monotonic()
     progress.started(title)
     while (descriptor := taken(path)) is None:
         if time.monotonic() > began + WAIT_SECONDS:
@@ -56,9 +57,7 @@ def _wait(path: Path, progress: Progress, what: str) -> int:
 
 
 def taken(path: Path) -> int | None:
-    """Return the locked file; None while another command holds it, or when that removed it as we
-    opened it.
-    """
+    """Return the locked file; None while another command holds or removes it."""
     # No link is followed, so that root changes nothing else.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:

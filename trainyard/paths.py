@@ -1,6 +1,4 @@
-"""Where things are: the user's directories first, then what Trainyard ships, then what it keeps
-about a cluster.
-"""
+"""Paths: the user's directories, the files that Trainyard ships, and its state of clusters."""
 
 from __future__ import annotations
 
@@ -12,15 +10,13 @@ from trainyard.errors import PrerequisiteError, Problem, RequestError
 from trainyard.wording import did_you_mean
 
 DEFAULT_CLUSTER = "local"
-# What the wheel brings besides modules (hatch_build.py); in a checkout it does not exist.
+# Files of the wheel besides modules (hatch_build.py); in a checkout it does not exist.
 PAYLOAD = Path(__file__).resolve().parent / "payload"
 
 
 @dataclass(frozen=True)
 class Here:
-    """What names of files are read by: the environment and the current directory of whoever
-    calls.
-    """
+    """The caller's environment and current directory, by which names of files are read."""
 
     environ: Mapping[str, str]
     directory: Path
@@ -31,9 +27,7 @@ class Here:
 
 
 def shipped(directory: str) -> Path:
-    """Return the directory of that name that Trainyard ships: in the wheel, or at the checkout's
-    root.
-    """
+    """Return a directory that Trainyard ships: in the wheel, or at the checkout's root."""
     in_wheel = PAYLOAD / directory
     if in_wheel.is_dir():
         return in_wheel
@@ -51,8 +45,7 @@ def shown(path: Path) -> str:
 def cluster_file(
     asked: str | None, environ: Mapping[str, str], *, directory: Path, may_be_sample: bool = False
 ) -> Path:
-    """Return the cluster file that `-f` means: a path, or a bare name of clusters/, the user's
-    before ours.
+    """Return the cluster file of `-f`: a path, or a name of clusters/, the user's before ours.
 
     Without `-f` and $TRAINYARD_CLUSTER it is the user's clusters/local.yaml; with `may_be_sample`
     ours will do, for commands that make no cluster. Raises RequestError when there is no such file.
@@ -73,9 +66,8 @@ def cluster_file(
             shipped("clusters") / name.removeprefix("clusters/"),
         ]
     else:
-        candidates = [
-            folder / f"{name}.yaml" for folder in (directory / "clusters", shipped("clusters"))
-        ]
+        folders = (directory / "clusters", shipped("clusters"))
+        candidates = [folder / f"{name}.yaml" for folder in folders]
 
     for path in candidates:
         if path.exists():
@@ -90,8 +82,7 @@ def cluster_file(
 
 
 def job_directory(asked: str, *, directory: Path) -> Path:
-    """Return the job directory that was asked for: a path, or a name under jobs/, the user's before
-    ours.
+    """Return the job directory: a path, or a name under jobs/, the user's before ours.
 
     Raises RequestError when there is no such directory.
     """
@@ -128,9 +119,7 @@ def cluster_names(directory: Path) -> tuple[str, ...]:
 
 
 def listed_clusters(directory: Path) -> tuple[str, ...]:
-    """Return the names of the cluster files of a project; ours, which are samples, where it has
-    none of its own.
-    """
+    """Return the names of a project's cluster files; the samples' where it has none."""
     own = sorted(path.stem for path in (directory / "clusters").glob("*.yaml"))
     return tuple(own) or cluster_names(directory)
 
@@ -144,7 +133,7 @@ def image_names(directory: Path) -> tuple[str, ...]:
 
 
 def example_job(directory: Path) -> str:
-    """Return a job to try: one of the user's own, else the one that we ship."""
+    """Return a job to try: one of the user's own, else the one that Trainyard ships."""
     own = _own_jobs(directory)
     return f"jobs/{own[0] if own else 'cartpole'}"
 
@@ -154,8 +143,9 @@ def _own_jobs(directory: Path) -> tuple[str, ...]:
 
 
 def state_home(environ: Mapping[str, str]) -> Path:
-    """Return the directory for tokens, keys and records of clusters (the XDG base directory
-    specification).
+    """Return the directory for tokens, keys and records of clusters.
+
+    It follows the XDG base directory specification, as `cache_home` does.
     """
     base = environ.get("XDG_STATE_HOME") or str(
         Path(environ.get("HOME", "~")).expanduser() / ".local" / "state"
@@ -166,8 +156,9 @@ def state_home(environ: Mapping[str, str]) -> Path:
 def not_writable(
     directory: Path, error: OSError, *, variable: str = "XDG_STATE_HOME"
 ) -> PrerequisiteError:
-    """Return the error for a directory of ours that this user may not use; `variable` names another
-    one.
+    """Return the error for a directory that this user may not use; `variable` names another.
+
+    The hint is to own the directory, or to choose another place.
     """
     elsewhere = f"choose another place: export {variable}=DIR"
     hint = elsewhere[0].upper() + elsewhere[1:]
@@ -180,9 +171,7 @@ def not_writable(
 
 
 def cache_home(environ: Mapping[str, str]) -> Path:
-    """Return the directory for what can be found out again (the XDG base directory
-    specification).
-    """
+    """Return the directory for files that can be made again."""
     base = environ.get("XDG_CACHE_HOME") or str(
         Path(environ.get("HOME", "~")).expanduser() / ".cache"
     )

@@ -15,10 +15,9 @@ _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
 def render(template: str, values: Mapping[str, Any], *, change: Callable[[str], str] = str) -> str:
-    """Return the template with its values; each is written as JSON, which YAML reads as the very
-    same value.
+    """Return the template with its values, as JSON, which YAML reads as the very same values.
 
-    `change` is applied to what is written of each. A name without a value is an error.
+    `change` is applied to the text of each. A name without a value is an error.
     """
     environment = Environment(
         undefined=StrictUndefined,
@@ -32,9 +31,7 @@ def render(template: str, values: Mapping[str, Any], *, change: Callable[[str], 
 
 
 def dollars_doubled(text: str) -> str:
-    """Return a text that Docker Compose leaves alone: to it, `$NAME` is a variable and `$$` a
-    dollar sign.
-    """
+    """Return a text that Docker Compose leaves alone: `$$` is its dollar sign."""
     return text.replace("$", "$$")
 
 

@@ -1,7 +1,7 @@
 """Sematic's words for a Ray cluster, one to one: programs that use them change their imports.
 
-What Ray hands out are whole CPUs, rounded up; Kubernetes is asked for parts of them. In a block
-`ray` is connected to its cluster, and never starts a Ray of its own.
+Ray hands out whole CPUs, rounded up; Kubernetes is asked for parts of them. In a block `ray` is
+connected to its cluster, and never starts a Ray of its own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from trainyard.wording import counted
 
 @dataclass(frozen=True)
 class RayNodeConfig:
-    """What one node has; `memory_gb` is in gibibytes."""
+    """The resources of one node; `memory_gb` is in gibibytes."""
 
     cpu: float
     memory_gb: float
@@ -48,9 +48,7 @@ class RayNodeConfig:
 
 @dataclass(frozen=True)
 class ScalingGroup:
-    """Workers that are alike: at least `min_workers`, and at most `max_workers`, which may be the
-    same.
-    """
+    """Workers that are alike: at least `min_workers`, at most `max_workers` (or as many)."""
 
     worker_nodes: RayNodeConfig
     min_workers: int = 1
@@ -68,7 +66,7 @@ class ScalingGroup:
 
 @dataclass(frozen=True)
 class AutoscalerConfig:
-    """What the autoscaler has, a container of the head's pod; `memory_gb` is in gibibytes."""
+    """The resources of the autoscaler, a container of the head's pod; `memory_gb` in GiB."""
 
     cpu: float
     memory_gb: float
@@ -91,9 +89,7 @@ class RayClusterConfig:
             )
 
     def within(self, gpus: int) -> RayClusterConfig:
-        """Return the same with at most so many GPUs: the head's first, then those of the groups in
-        their order.
-        """
+        """Return the same with at most `gpus` GPUs: the head's first, then the groups' in order."""
         head = self.head_node.within(gpus, 1)
         left = gpus - head.gpu_count
         groups = []
@@ -221,7 +217,7 @@ class RayCluster(Cluster):
 
 @dataclass(frozen=True)
 class _Shape:
-    """What a cluster gets besides its nodes; `seconds` is how long machines may take to come."""
+    """A cluster's settings besides its nodes; `seconds` is how long machines may take to come."""
 
     name: str
     file: str
@@ -230,9 +226,7 @@ class _Shape:
     seconds: float
 
     def fitting(self, config: RayClusterConfig) -> FoundCluster:
-        """Return the cluster with as much of a shape as its backend can have, and say what is left
-        out.
-        """
+        """Return the cluster with as much of a shape as its backend can have; note the rest."""
         found = self._found(config)
         traits = found.backend.traits
         if config.grows and not traits.grows:

@@ -21,10 +21,10 @@ StepKind = Literal["change", "leash", "stays"]
 
 @dataclass(frozen=True)
 class Answer:
-    """What an outside system says: whether the step holds, and in detail what is there.
+    """An outside system's answer: whether the step holds, and in detail what is there.
 
-    `warnings` are for whoever runs the step, although it holds; `detail` repeats them where they
-    are all there is. `moved` is a number that changes as long as what is waited for moves (bytes
+    `warnings` are for the user, although the step holds; `detail` repeats them where there is
+    nothing else to tell. `moved` is a number that changes as long as the awaited thing moves (bytes
     that came): each change begins the step's deadline again.
     """
 
@@ -43,14 +43,12 @@ def no(detail: str, *, moved: int = 0) -> Answer:
 
 
 def warning(*texts: str) -> Answer:
-    """Return "it holds", with what is to be said of it all the same; without texts it just
-    holds.
-    """
+    """Return "it holds", with warnings; without texts it just holds."""
     return Answer(True, "; ".join(texts), warnings=texts)
 
 
 def nothing() -> None:
-    """Change nothing: what a step does that only asks, or waits for what an earlier one began."""
+    """Change nothing: for steps that only ask, or wait for the work of an earlier one."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +78,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Stage:
-    """Steps that are known only when their turn comes: `expand` may ask outside systems, but
-    changes nothing.
+    """Steps that are known only when their turn comes; `expand` may ask, but changes nothing.
 
     A list that is built of stages costs no question. `id` is as a step's; `after` is the id of the
     step without which `expand` cannot ask yet: a plan prints its title instead of expanding.
@@ -96,9 +93,7 @@ class Stage:
 def before_each(
     steps: Sequence[Step | Stage], *, question: Callable[[], None], change: Callable[[], None]
 ) -> list[Step | Stage]:
-    """Return the steps, each of which calls `question` before it asks, and `change` before it
-    changes anything.
-    """
+    """Return the steps with `question` before each question, and `change` before each change."""
 
     def wrapped(step: Step | Stage) -> Step | Stage:
         if isinstance(step, Stage):
@@ -107,7 +102,8 @@ def before_each(
                 step, expand=lambda: before_each(expand(), question=question, change=change)
             )
 
-        done, do = step.done, step.do
+        done = step.done
+        do = step.do
 
         def ask() -> Answer:
             question()
@@ -123,9 +119,7 @@ def before_each(
 
 
 def within(seconds: float | None, steps: Sequence[Step | Stage]) -> Sequence[Step | Stage]:
-    """Return the steps, which all have to hold within so many seconds from now; None: each has its
-    own deadline.
-    """
+    """Return the steps, which all have to hold within `seconds` from now; None: no limit."""
     if seconds is None:
         return steps
     give_up = time.monotonic() + seconds
@@ -139,7 +133,7 @@ def within(seconds: float | None, steps: Sequence[Step | Stage]) -> Sequence[Ste
 
 @dataclass(frozen=True)
 class StepResult:
-    """What became of a step, or of a stage, which changes nothing itself."""
+    """The result of a step, or of a stage, which changes nothing itself."""
 
     title: str
     changed: bool
@@ -152,7 +146,7 @@ class StepResult:
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """What a step would do, if it were run now."""
+    """The effect that a step would have now."""
 
     title: str
     state: PlannedState
@@ -163,7 +157,7 @@ class PlannedStep:
 
 
 class Progress(Protocol):
-    """Whoever shows a person what happens."""
+    """A display of what happens, for a user."""
 
     def started(self, title: str) -> None:
         """A step begins."""
@@ -213,9 +207,7 @@ def run(
 
 
 def plan(steps: Sequence[Step | Stage], progress: Progress | None = None) -> list[PlannedStep]:
-    """Ask every step whether it holds; change nothing. What is told to `progress` are the
-    stages.
-    """
+    """Ask every step whether it holds; change nothing. `progress` is told the stages."""
     return [planned for _, planned in asked(steps, progress)]
 
 

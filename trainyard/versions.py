@@ -28,9 +28,7 @@ MICROK8S = "1.34/stable"
 
 
 def is_too_old(ray: str) -> bool:
-    """Say whether a version of Ray, such as "2.36.0" or "3.0.0.dev0", is older than the oldest that
-    works.
-    """
+    """Say whether a version of Ray ("2.36.0", "3.0.0.dev0") is older than the oldest that works."""
     return _numbers(ray) < _numbers(OLDEST_RAY)
 
 

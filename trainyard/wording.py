@@ -1,4 +1,4 @@
-"""Nodes, numbers and names as people say them; and what others wrote, made fit to be printed."""
+"""Nodes, numbers and names as people say them; texts of others made fit to be printed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import difflib
 import re
 from collections.abc import Iterable, Sequence
 
-# What moves a terminal's cursor, sets its title or colours, fills its clipboard (ECMA-48, xterm).
+# Sequences that move a terminal's cursor, set its title or colours, fill its clipboard (ECMA-48,
+# xterm).
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_]?)")
 # Control characters, halves of surrogate pairs (bytes that were not UTF-8), and what makes text run
 # backwards.
@@ -22,8 +23,11 @@ def counted(count: int, noun: str) -> str:
 
 
 def named(names: Sequence[str], *, most: int = 3) -> str:
+    listed = ", ".join(names[:most])
     more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+    if more > 0:
+        return f"{listed} and {more} more"
+    return listed
 
 
 def last_line(text: str) -> str:
@@ -32,7 +36,7 @@ def last_line(text: str) -> str:
 
 
 def without_name(name: str, message: str) -> str:
-    """Return what is said of something, for a place where its name stands before it."""
+    """Return a message about a thing, for a place where the thing's name comes before it."""
     return message.removeprefix(f"{name}: ").removeprefix(f"{name} ")
 
 
@@ -43,9 +47,7 @@ def all_answer(nodes: int) -> str:
 
 
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:
-    """Return `; did you mean 'X'?` when something known is close to what was written, else
-    nothing.
-    """
+    """Return `; did you mean 'X'?` when something known is close to `wrong`, else nothing."""
     close = difflib.get_close_matches(wrong, list(known), n=1, cutoff=0.6)
     if close:
         return f"; did you mean {close[0]!r}?"
@@ -53,16 +55,11 @@ def did_you_mean(wrong: str, known: Iterable[str]) -> str:
 
 
 def visible(text: str) -> str:
-    """Return a name, reason or message with what a terminal would obey written out, as JSON would
-    write it.
-    """
+    """Return a text with terminal controls written out, as JSON would write them."""
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def clean(text: str) -> str:
-    """Return text for a page: colours and cursor movements are gone, and what is unprintable is
-    marked.
-    """
-    return _UNPRINTABLE.sub(
-        "\ufffd", ESCAPES.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
-    )
+    """Return text for a page: no colours and cursor movements, unprintable characters marked."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n")
+    return _UNPRINTABLE.sub("\ufffd", ESCAPES.sub("", lines))

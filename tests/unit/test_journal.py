@@ -166,10 +166,7 @@ def test_where_nothing_can_be_written_a_run_is_shown_and_the_reason_is_known(
     assert journal.problem.lines() == [
         "what is kept of runs cannot be written: is a directory",
         f"  at {run.path}",
-        (
-            "  -> A run goes on without this. Once there is room, and it may be written: trainyard "
-            "train.logs RUN"
-        ),
+        ("  -> The run continues. When the directory is writable again: trainyard train.logs RUN"),
     ]
 
     assert [

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from trainyard_runner.wire.check import Check
+
 from tests.unit.fake_kube import FakeKube, location, named
 from trainyard.backends.kuberay.snapshot import cluster_pods
 from trainyard.backends.kuberay.status import DEVICE_PLUGIN, gpu_checks
-from trainyard.endpoint import BackendCheck
 from trainyard.seams.kube.types import NODE, POD, Object
 
 
@@ -31,7 +32,7 @@ def kubernetes(*made: Object, offers: int = 2, **more: Any) -> FakeKube:
     return FakeKube((NODE, node), *[(POD, each) for each in made], **more)
 
 
-def checked(kube: FakeKube) -> tuple[BackendCheck, ...]:
+def checked(kube: FakeKube) -> tuple[Check, ...]:
     return gpu_checks(location(kube), cluster_pods(location(kube)))
 
 
@@ -39,13 +40,11 @@ def test_a_host_that_lost_a_gpu_fails_for_every_pod_that_holds_some_there() -> N
     detail = "Kubernetes node host-2 offers 1 nvidia.com/gpu, and the cluster holds 2 there"
     hint = DEVICE_PLUGIN.format(host="host-2")
     assert checked(kubernetes(pod("a"), pod("b"), offers=1)) == (
-        BackendCheck("allocatable", "gpu-a", False, detail, hint=hint),
-        BackendCheck("allocatable", "gpu-b", False, detail, hint=hint),
+        Check("allocatable", "gpu-a", False, detail, hint=hint),
+        Check("allocatable", "gpu-b", False, detail, hint=hint),
     )
 
 
 def test_what_may_not_be_asked_is_no_failure() -> None:
     (found,) = checked(kubernetes(pod("a"), forbidden=["nodes"]))
-    assert found == BackendCheck(
-        "allocatable", "gpu-a", True, "ops may not get nodes", skipped=True
-    )
+    assert found == Check("allocatable", "gpu-a", True, "ops may not get nodes", skipped=True)

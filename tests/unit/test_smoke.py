@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from trainyard_runner.wire.check import Check
 
 from trainyard.console.report import Table
 from trainyard.dispatch import smoke
-from trainyard.endpoint import BackendCheck, Endpoint
+from trainyard.endpoint import Endpoint
 from trainyard.errors import SmokeError
 from trainyard.tasks.smoke import body
 
@@ -23,10 +24,8 @@ def test_a_node_that_is_known_not_to_run_is_told_at_once() -> None:
 
 
 def test_a_rung_of_the_backend_that_fails_blocks_what_would_be_dispatched() -> None:
-    fine = BackendCheck("allocatable", "gpu-a", True, "host-2 offers 2")
-    broken = BackendCheck(
-        "allocatable", "gpu-b", False, "host-3 offers 1", hint="Look at the host."
-    )
+    fine = Check("allocatable", "gpu-a", True, "host-2 offers 2")
+    broken = Check("allocatable", "gpu-b", False, "host-3 offers 1", hint="Look at the host.")
     with pytest.raises(SmokeError) as caught:
         smoke.refuse_broken(Endpoint("lab", "http://127.0.0.1:1", checks=lambda: (fine, broken)))
     assert caught.value.lines() == [
@@ -38,11 +37,11 @@ def test_a_rung_of_the_backend_that_fails_blocks_what_would_be_dispatched() -> N
 
 def rung(
     name: str, node: str | None, detail: str = "", *, ok: bool = True, skipped: bool = False
-) -> smoke.Check:
+) -> smoke.CheckFields:
     return {"name": name, "node": node, "ok": ok, "detail": detail, "skipped": skipped}
 
 
-def on_each(name: str, *details: str, **more: bool) -> list[smoke.Check]:
+def on_each(name: str, *details: str, **more: bool) -> list[smoke.CheckFields]:
     return [
         rung(name, node, detail, **more)
         for node, detail in zip(("head", "cpu-0"), details, strict=True)

@@ -108,7 +108,7 @@ def test_everything_that_is_wrong_with_a_sweep_is_said_at_once(tmp_path: Path) -
         f"tune.space.i: {kinds}",
         f"tune.space.d.step: {step}, got 1.0",
         "tune.space.e.when.d: is never the case, got 3; d is one of: 1, 2",
-        "tune.space.repeat: is what {repeat} stands for: take another name",
+        "tune.space.repeat: is the meaning of {repeat}: take another name",
         f"tune.space.repeat.step: {step}, got 0.5",
     ]
 

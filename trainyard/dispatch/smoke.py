@@ -14,10 +14,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from trainyard_runner.wire.check import Check
+
 from trainyard.dispatch import launch, plan
 from trainyard.dispatch.follow import STOP_WITHIN, Follower, Interrupts, Screen
 from trainyard.dispatch.runs import ray_of
-from trainyard.endpoint import BackendCheck, Endpoint
+from trainyard.endpoint import Endpoint
 from trainyard.errors import InterruptedRunError, OutsideError, SmokeError, TrainyardError
 from trainyard.results import store
 from trainyard.results.journal import Event, Journal
@@ -27,8 +29,8 @@ from trainyard.seams.ray_api import RayApi, RefusedError
 from trainyard.steps import YES, Answer, Progress, Step, no, nothing
 from trainyard.steps import run as run_steps
 
-Check = Mapping[str, Any]
-Rung = Callable[[], tuple[BackendCheck, ...]]
+CheckFields = Mapping[str, Any]
+Rung = Callable[[], tuple[Check, ...]]
 JOB = "smoke"
 
 
@@ -37,7 +39,7 @@ class Smoked:
     """The result of the smoke test. `error` is None if the cluster can train."""
 
     cluster: str
-    checks: tuple[Check, ...]
+    checks: tuple[CheckFields, ...]
     seconds: float
     error: TrainyardError | None
 
@@ -55,7 +57,7 @@ class Smoked:
 def smoke(endpoint: Endpoint, progress: Progress) -> Smoked:
     """Run the smoke test. Raises OutsideError for a cluster that breaks, InterruptedRunError."""
     began = time.monotonic()
-    checks: list[Check] = []
+    checks: list[CheckFields] = []
     with ray_of(endpoint) as ray, Interrupts(held=True) as interrupts:
         # To start the test only to wait for missing nodes would take a minute.
         rungs: tuple[Rung, ...] = (
@@ -84,7 +86,7 @@ def smoke(endpoint: Endpoint, progress: Progress) -> Smoked:
     return Smoked(endpoint.cluster, tuple(checks), time.monotonic() - began, error)
 
 
-def dashboard(endpoint: Endpoint, ray: RayApi) -> BackendCheck:
+def dashboard(endpoint: Endpoint, ray: RayApi) -> Check:
     """Check that the dashboard answers with the token, and refuses without it."""
     began = time.monotonic()
     detail = f"Ray {ray.supported_version()} answers at {endpoint.address}"
@@ -104,12 +106,12 @@ def dashboard(endpoint: Endpoint, ray: RayApi) -> BackendCheck:
 
     hint = problem and "Start every node with RAY_AUTH_MODE=token (Ray 2.52 or newer)."
     seconds = round(time.monotonic() - began, 3)
-    return BackendCheck("dashboard", None, problem is None, problem or detail, seconds, hint)
+    return Check("dashboard", None, problem is None, problem or detail, seconds, hint=hint)
 
 
-def missing(endpoint: Endpoint) -> tuple[BackendCheck, ...]:
+def missing(endpoint: Endpoint) -> tuple[Check, ...]:
     hint = "`trainyard cluster.up` starts what is missing, or says why it cannot."
-    return tuple(BackendCheck("nodes", name, False, why, hint=hint) for name, why in endpoint.down)
+    return tuple(Check("nodes", name, False, why, hint=hint) for name, why in endpoint.down)
 
 
 def refuse_broken(endpoint: Endpoint) -> None:
@@ -172,7 +174,7 @@ class _Notes(Screen):
             self._progress.saw("Smoke test", event["text"])
 
 
-def _failed(endpoint: Endpoint, checks: Sequence[Check]) -> TrainyardError | None:
+def _failed(endpoint: Endpoint, checks: Sequence[CheckFields]) -> TrainyardError | None:
     """Return the error of the first check that failed."""
     for check in checks:
         if check["ok"]:

@@ -1,6 +1,4 @@
-"""Which registry is meant, where it answers, what its certificate is checked with, and a connection
-to it.
-"""
+"""Which registry is meant, its address, its certificate's CA, and a connection to it."""
 
 from __future__ import annotations
 
@@ -19,8 +17,8 @@ from trainyard.seams.registry.login import login
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.docker import Registry
 
-# What works without a `registry:` section: Docker trusts loopback by itself, and nobody else can
-# reach it.
+# This works without a `registry:` section: Docker trusts loopback by itself, and no other machine
+# can reach it.
 DEFAULT = Registry(address="127.0.0.1:32000", insecure=True)
 
 
@@ -40,8 +38,9 @@ def registry_of(spec: ClusterSpec) -> Registry:
 
 
 def registry_at(host: str, spec: ClusterSpec) -> Registry:
-    """Return the registry of a host: the cluster file's, or one of others; on loopback in plain
-    HTTP, as for Docker.
+    """Return the registry of a host: the cluster file's, or another one.
+
+    On loopback it is one of plain HTTP, as for Docker.
     """
     if spec.registry and spec.registry.address == host:
         return spec.registry
@@ -49,37 +48,38 @@ def registry_at(host: str, spec: ClusterSpec) -> Registry:
 
 
 def host_port(registry: Registry) -> HostPort:
-    """Return where the registry answers; without a port it is HTTP's or HTTPS's own, as for
-    Docker.
-    """
-    where = urlsplit(f"//{registry.address}")
-    return HostPort(where.hostname or "", where.port or (80 if registry.insecure else 443))
+    """Return host and port of the registry, by default HTTP's or HTTPS's port, as for Docker."""
+    parts = urlsplit(f"//{registry.address}")
+    default_port = 80 if registry.insecure else 443
+    return HostPort(parts.hostname or "", parts.port or default_port)
 
 
 def directory(registry: Registry, environ: Mapping[str, str]) -> Path:
-    """Return where the certificates of a registry that we made are kept on this machine."""
+    """Return this machine's directory for the certificates of a registry that Trainyard made."""
     name = registry.address.replace("[", "").replace("]", "").replace(":", "_")
     return paths.state_home(environ) / "registries" / name
 
 
 def ca_file(registry: Registry, environ: Mapping[str, str]) -> Path | None:
-    """Return the CA of the registry's certificate: the one that is named, else ours; None for a
-    public one.
-    """
+    """Return the CA of the registry's certificate: the named one, else ours; None if public."""
     if registry.insecure:
         return None
     if registry.ca_file:
         return Path(registry.ca_file).expanduser()
-    ours = directory(registry, environ) / "ca.pem"
+
+    made_here = directory(registry, environ) / "ca.pem"
     try:
-        return ours if ours.exists() else None
+        if made_here.exists():
+            return made_here
     except PermissionError as error:
-        raise paths.not_writable(ours.parent, error) from error
+        raise paths.not_writable(made_here.parent, error) from error
+    return None
 
 
 def read_ca(registry: Registry, environ: Mapping[str, str]) -> bytes | None:
-    """Return the CA of the registry's certificate, as PEM. Raises PrerequisiteError where it cannot
-    be read.
+    """Return the CA of the registry's certificate, as PEM.
+
+    Raises PrerequisiteError where it cannot be read.
     """
     file = ca_file(registry, environ)
     if file is None:
@@ -105,8 +105,9 @@ class Access:
 
 @contextmanager
 def access(registry: Registry, environ: Mapping[str, str]) -> Iterator[Access]:
-    """Connect to a registry; nothing is asked yet. Raises PrerequisiteError when a login or CA file
-    is not there.
+    """Connect to a registry; nothing is asked yet.
+
+    Raises PrerequisiteError when a login or CA file is not there.
     """
     as_login = login(registry, environ)
     with connect(registry, environ, as_login) as api:
@@ -114,8 +115,9 @@ def access(registry: Registry, environ: Mapping[str, str]) -> Iterator[Access]:
 
 
 def connect(registry: Registry, environ: Mapping[str, str], as_login: Login | None) -> RegistryApi:
-    """Return a connection as somebody, or as nobody, to be used as a context manager; nothing is
-    asked yet.
+    """Return a connection with a login or an anonymous one, as a context manager.
+
+    Nothing is asked yet.
     """
     ca = ca_file(registry, environ)
     return RegistryApi(registry.address, insecure=registry.insecure, ca_file=ca, login=as_login)

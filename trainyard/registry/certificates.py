@@ -1,8 +1,7 @@
-"""The certificate of a registry of ours, made here with `cryptography`: signed by itself, so that
-it is its own CA.
+"""The certificate of a registry that Trainyard runs: signed by itself, so that it is its own CA.
 
 It can sign nothing else. Certificate and key are kept on this machine and inside the registry's
-container: the hosts that trust it go on to when the container is made anew.
+container: hosts that trust it continue to when the container is replaced.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ def make(host: str, *, now: datetime) -> KeyPair:
     key = generate_private_key(SECP256R1())
     # X.509 allows 64 characters.
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"Trainyard registry {host}"[:64])])
-
     try:
         served: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
@@ -56,7 +54,6 @@ def make(host: str, *, now: datetime) -> KeyPair:
     private = key.private_bytes(
         pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-
     return KeyPair(certificate.public_bytes(pem), private)
 
 

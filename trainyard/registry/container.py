@@ -1,7 +1,6 @@
-"""The container of a registry: made as its settings say, made anew, over the same images, when they
-differ.
+"""The container of a registry: replaced, over the same images, when its settings differ.
 
-The paths of its configuration and data are our own: images differ in theirs (registry:2,
+The paths of its configuration and data are Trainyard's: images differ in theirs (registry:2,
 registry:3, Debian's).
 """
 
@@ -33,11 +32,11 @@ KEY = f"{HOME}/certificate.key"
 BCRYPT_COST = 8
 # bcrypt takes no more of a password.
 LONGEST_PASSWORD = 72
-# A hash of all that the container was made with.
+# A hash of all settings of the container.
 SETTINGS_LABEL = "io.trainyard.registry.settings"
-# As slow to guess a password by as by its line in htpasswd.
+# As slow to guess a password from as its line in htpasswd.
 PBKDF2_ROUNDS = 200_000
-# Whether it then goes on running is another question.
+# Whether it then continues to run is another question.
 STARTED = ("running", "restarting")
 
 
@@ -47,7 +46,7 @@ def is_started(target: Target) -> Answer:
     if container is None:
         return no("there is no container")
     if not _is_as_desired(target, container):
-        return no("it was made with other settings, another password or certificate")
+        return no("it was content with other settings, another password or certificate")
     if container.state in STARTED:
         return YES
     return no(f"it is {container.state}")
@@ -60,7 +59,6 @@ def start(target: Target) -> None:
         content = files(target)
         remove(target)
         containers.create_volume(target.engine, target.name, labels={LABEL: target.address})
-
         new = containers.NewContainer(
             image=target.registry.image,
             labels={LABEL: target.address, SETTINGS_LABEL: _settings_hash(target)},
@@ -68,15 +66,14 @@ def start(target: Target) -> None:
             ports={PORT: (target.bind_address, target.host_port.port)},
             volumes={target.name: DATA},
         )
-
-        made = containers.create(target.engine, target.name, new)
-        containers.put_files(target.engine, made, content)
+        identifier = containers.create(target.engine, target.name, new)
+        containers.put_files(target.engine, identifier, content)
 
     containers.start(target.engine, target.name)
 
 
 def remove(target: Target) -> None:
-    """Stop it first: it may be in the middle of writing an upload."""
+    """Remove the container; it is stopped first, since it may be writing an upload."""
     container = target.container
     if container:
         containers.stop(target.engine, container.id)
@@ -84,69 +81,61 @@ def remove(target: Target) -> None:
 
 
 def read_certificate(target: Target, container: Container) -> KeyPair | None:
-    """Return the certificate that a container answers with, which another machine may have made."""
-    pem, key = (
-        containers.read_file(target.engine, container.id, path) for path in (CERTIFICATE, KEY)
-    )
-    return KeyPair(pem, key) if pem and key else None
+    """Return the certificate in a container, which another machine may have content."""
+    pem = containers.read_file(target.engine, container.id, CERTIFICATE)
+    key = containers.read_file(target.engine, container.id, KEY)
+    if pem and key:
+        return KeyPair(pem, key)
+    return None
 
 
 def _is_as_desired(target: Target, container: Container) -> bool:
-    # One that was created only was cut short before it had its files, or it could not be started.
-    return container.state != "created" and container.labels.get(SETTINGS_LABEL) == _settings_hash(
-        target
-    )
+    # A container in this state was cut short before it had its files, or could not be started.
+    if container.state == "created":
+        return False
+    return container.labels.get(SETTINGS_LABEL) == _settings_hash(target)
 
 
 def _settings_hash(target: Target) -> str:
     registry = target.registry
     login = named_login(target.registry, target.environ)
     password = login.password.encode() if login else b""
-    guarded = hashlib.pbkdf2_hmac(
-        "sha256", password, registry.address.encode(), PBKDF2_ROUNDS
-    ).hex()
-    pair = None
+    salt = registry.address.encode()
+    password_hash = hashlib.pbkdf2_hmac("sha256", password, salt, PBKDF2_ROUNDS).hex()
 
+    pair = None
     if not registry.insecure:
         pair = certificates.load(target.state)
-
     certificate = pair.certificate.decode() if pair else None
-    settings = [
-        registry.image,
-        target.bind_address,
-        registry.address,
-        registry.username,
-        guarded,
-        certificate,
-    ]
 
+    settings = [registry.image, target.bind_address, registry.address, registry.username]
+    settings += [password_hash, certificate]
     return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]
 
 
 def files(target: Target) -> dict[str, bytes]:
     """Return the files that the registry starts with."""
-    # What `docker login` keeps is no wish for a password.
+    # An entry of `docker login` is no wish for a password.
     login = named_login(target.registry, target.environ)
     tls = not target.registry.insecure
-    made = {CONFIG: config(tls=tls, login=login is not None)}
+    content = {CONFIG: config(tls=tls, login=login is not None)}
     if login:
-        made[HTPASSWD] = htpasswd_line(login.username, login.password)
+        content[HTPASSWD] = htpasswd_line(login.username, login.password)
     pair = certificates.load(target.state)
     if tls and pair:
-        made |= {CERTIFICATE: pair.certificate, KEY: pair.key}
-    return made
+        content |= {CERTIFICATE: pair.certificate, KEY: pair.key}
+    return content
 
 
 def config(*, tls: bool, login: bool) -> bytes:
-    """Return the registry's configuration (distribution.github.io, "Configuring a registry"); JSON
-    is YAML.
+    """Return the registry's configuration (distribution.github.io, "Configuring a registry").
 
-    What a push that broke has left is kept for a day: by default a week, on a disk that it may have
-    filled.
+    JSON is YAML. Remains of a broken push are kept for a day; the default is a week, on a disk that
+    they may have filled.
     """
     document: dict[str, Any] = {
         "version": "0.1",
-        # No cache of what is there: it goes on to promise layers that garbage collection has
+        # No cache of known layers: it continues to promise layers that garbage collection has
         # removed.
         "storage": {
             "filesystem": {"rootdirectory": DATA},
@@ -159,13 +148,10 @@ def config(*, tls: bool, login: bool) -> bytes:
         "http": {"addr": f":{PORT}", "secret": secrets.token_hex(16)},
         "health": {"storagedriver": {"enabled": True, "interval": "10s", "threshold": 3}},
     }
-
     if tls:
         document["http"]["tls"] = {"certificate": CERTIFICATE, "key": KEY, "minimumtls": "tls1.2"}
-
     if login:
         document["auth"] = {"htpasswd": {"realm": "trainyard", "path": HTPASSWD}}
-
     return json.dumps(document, indent=2).encode()
 
 

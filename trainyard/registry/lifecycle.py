@@ -1,6 +1,4 @@
-"""The steps that make a registry of one's own run at its address, as its settings say, and those
-that remove it.
-"""
+"""The steps that start a registry at its address, as its settings say, and that remove it."""
 
 from __future__ import annotations
 
@@ -18,39 +16,38 @@ from trainyard.seams.docker import containers, images, transfer
 from trainyard.seams.registry.errors import GoneError
 from trainyard.seams.registry.login import docker_login, named_login
 from trainyard.spec.docker import Registry
+from trainyard.spec.units import GIB
 from trainyard.steps import YES, Answer, Progress, Step, StepResult, no, nothing, warning
 
 # The ids of two steps.
 _CA = "ca"
 _START = "start"
 # Ray's own image takes 0.7 GiB, Isaac's tens of them.
-DISK_DESIRED = 20 * 1024**3
+DISK_DESIRED = 20 * GIB
 
 
 def up_steps(target: Target, progress: Progress) -> list[Step]:
-    """Return the steps; `progress` hears how far the pull is."""
+    """Return the steps that start the registry; `progress` gets the state of the pull."""
     image = f"Get the image {target.registry.image}"
     tls = not target.registry.insecure
-    make_ca = Step(
-        _CA,
-        "Make its CA",
-        lambda: YES if certificates.load(target.state) else no("there is none"),
-        lambda: _make_ca(target),
-    )
 
-    return [
+    def has_image() -> Answer:
+        if images.inspect(target.engine, target.registry.image):
+            return YES
+        return no("the engine does not have it")
+
+    def has_ca() -> Answer:
+        if certificates.load(target.state):
+            return YES
+        return no("there is none")
+
+    steps = [
         Step("check", "Check address, port and disk", lambda: _can_run(target), nothing),
-        Step(
-            "image",
-            image,
-            lambda: (
-                YES
-                if images.inspect(target.engine, target.registry.image)
-                else no("the engine does not have it")
-            ),
-            lambda: _pull(target, progress, image),
-        ),
-        *([make_ca] if tls else []),
+        Step("image", image, has_image, lambda: _pull(target, progress, image)),
+    ]
+    if tls:
+        steps.append(Step(_CA, "Make its CA", has_ca, lambda: _make_ca(target)))
+    steps += [
         Step(
             _START,
             f"Run {target.name}",
@@ -66,12 +63,11 @@ def up_steps(target: Target, progress: Progress) -> list[Step]:
             after=_START,
         ),
     ]
+    return steps
 
 
 def down(target: Target, progress: Progress, *, purge: bool) -> list[StepResult]:
-    """Remove the registry, with `purge` also its images, its CA and its password; safe to
-    repeat.
-    """
+    """Remove the registry, with `purge` also its images, CA and password; safe to repeat."""
     try:
         return target.run(down_steps(target, purge=purge), progress)
     except NotReadyError as error:
@@ -79,14 +75,17 @@ def down(target: Target, progress: Progress, *, purge: bool) -> list[StepResult]
 
 
 def down_steps(target: Target, *, purge: bool) -> list[Step]:
-    """Return the steps; what is removed is found by the address that containers and volumes
-    carry.
-    """
+    """Return the steps that remove it; containers and volumes carry its address."""
 
     def removal(
         id: str, title: str, left: Callable[[], object], remove: Callable[[], None]
     ) -> Step:
-        return Step(id, title, lambda: no("it still exists") if left() else YES, remove)
+        def is_gone() -> Answer:
+            if left():
+                return no("it still exists")
+            return YES
+
+        return Step(id, title, is_gone, remove)
 
     name = target.name
     state = target.state
@@ -96,55 +95,44 @@ def down_steps(target: Target, *, purge: bool) -> list[Step]:
     ]
 
     if purge:
-        title = f"Remove the volume {name} and every image in it"
-        steps.append(
-            removal(
-                "volume",
-                title,
-                lambda: target.volume,
-                lambda: containers.remove_volume(target.engine, name),
-            )
-        )
 
+        def remove_volume() -> None:
+            containers.remove_volume(target.engine, name)
+
+        title = f"Remove the volume {name} and every image in it"
+        steps.append(removal("volume", title, lambda: target.volume, remove_volume))
     if purge and state.exists():
         steps.append(removal(_CA, "Remove its CA", state.exists, lambda: shutil.rmtree(state)))
-
     return steps
 
 
 def images_here(target: Target) -> tuple[str, ...]:
-    """Return the names of the registry's that images of ours have on the engine; clusters may run
-    them.
-    """
-    ours = images.ours(target.engine)
-    return tuple(
-        sorted(tag for image in ours for tag in image.tags if tag.startswith(f"{target.address}/"))
-    )
+    """Return the registry's names of Trainyard's images on the engine; clusters may run them."""
+    names = []
+    for image in images.ours(target.engine):
+        names += [tag for tag in image.tags if tag.startswith(f"{target.address}/")]
+    return tuple(sorted(names))
 
 
 def _can_run(target: Target) -> Answer:
-    """Check the port and the password, and look for what to warn of.
+    """Check the port and the password, and collect warnings.
 
-    Raises PrerequisiteError when somebody else has the port, or the password is not where the file
-    says.
+    Raises PrerequisiteError when the port is taken, or the password is not where the file says.
     """
     named_login(target.registry, target.environ)
     address = target.bind_address
     port = target.host_port.port
-    own = target.container
+    current = target.container
     holder = None
-
-    if not (own and own.state == "running"):
+    if current is None or current.state != "running":
         holder = containers.port_holder(target.engine, address, port)
-
     if holder:
         raise PrerequisiteError(
             f"port {port} of {address} is taken by {holder}",
             hint="End that if it is not needed (a container: docker rm -f NAME; MicroK8s' own "
-            "registry, which uses "
-            "32000: microk8s disable registry), or choose another port: registry.address.",
+            "registry, which uses 32000: microk8s disable registry), or choose another port: "
+            "registry.address.",
         )
-
     return warning(*warnings(target.registry, address, free=disk_free(target)))
 
 
@@ -163,39 +151,37 @@ def _pull(target: Target, progress: Progress, title: str) -> None:
             f"the registry's own image {image} cannot be pulled",
             where=error.where,
             hint="Without the internet: bring it with `docker save` and `docker load`, or name "
-            "one that you have: "
-            "registry.image",
+            "one that you have: registry.image",
         ) from error
 
 
 def _make_ca(target: Target) -> None:
-    own = target.container
-    made_elsewhere = None
-    if own:
-        made_elsewhere = container.read_certificate(target, own)
-    certificates.save(
-        made_elsewhere or certificates.make(target.host_port.host, now=target.now()), target.state
-    )
+    pair = None
+    current = target.container
+    if current:
+        # Another machine may have made the container with its certificate.
+        pair = container.read_certificate(target, current)
+    pair = pair or certificates.make(target.host_port.host, now=target.now())
+    certificates.save(pair, target.state)
 
 
 def _answers(target: Target) -> Answer:
-    """Ask the registry. Raises OutsideError, with its last words, when it ends or is started again
-    and again.
-    """
-    own = target.container
-    if own is None or own.state != "running":
-        if own:
-            words = containers.tail(target.engine, own.id, lines=5)
-        else:
-            words = ()
+    """Say whether the registry answers.
 
+    Raises OutsideError, with its last words, when it ends or restarts repeatedly.
+    """
+    current = target.container
+    if current is None or current.state != "running":
+        code = "unknown"
+        words: tuple[str, ...] = ()
+        if current:
+            code = str(current.exit_code)
+            words = containers.tail(target.engine, current.id, lines=5)
         raise OutsideError(
-            "the registry ends as soon as it is started, with exit code "
-            f"{own.exit_code if own else 'unknown'}",
+            f"the registry ends as soon as it is started, with exit code {code}",
             where=" | ".join([target.name, *words]),
             hint=f"All that it printed: docker logs {target.name}. To replace it, with the same "
-            "images: trainyard "
-            "registry.down, then trainyard registry.up",
+            "images: trainyard registry.down, then trainyard registry.up",
         )
 
     try:
@@ -203,43 +189,37 @@ def _answers(target: Target) -> Answer:
             api.check()
     except GoneError as error:
         return no(error.where or error.what)
-
     return YES
 
 
 def disk_free(target: Target) -> int | None:
-    """Return the free bytes where an engine on this machine keeps its data; None if that cannot be
-    told.
-    """
+    """Return the free bytes where an engine on this machine keeps its data; None if unknown."""
     root = Path(str(target.engine.info().get("DockerRootDir") or "/nowhere"))
-    with suppress(OSError):
-        if target.engine.is_here:
+    if target.engine.is_here:
+        with suppress(OSError):
             return shutil.disk_usage(root).free
-        return None
     return None
 
 
 def warnings(registry: Registry, address: str, *, free: int | None) -> list[str]:
-    """Return what is worth a warning about the disk, and about who can reach the registry, and
-    how.
-    """
-    found = []
+    """Return warnings about the disk, and about other machines that can reach the registry."""
+    texts = []
     if free is not None and free < DISK_DESIRED:
-        found.append(
+        texts.append(
             f"only {formats.size(free)} of disk are free where Docker keeps its data, and images "
             "are large"
         )
 
     if not is_loopback(address):
         if registry.username is None:
-            found.append(
+            texts.append(
                 f"anybody who reaches {registry.address} can push to it: give it "
                 "registry.username and password_env"
             )
         elif registry.insecure:
-            found.append(
+            texts.append(
                 "the password travels in clear text: leave out `insecure: true`, and TLS is made "
                 "for you"
             )
 
-    return found
+    return texts

@@ -1,4 +1,4 @@
-"""How a registry is: whether it runs, what it holds, and whether Docker here trusts it."""
+"""The state of a registry: whether it runs, its images, and whether Docker here trusts it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ State = Literal["up", "stopped", "down", "unreachable"]
 
 @dataclass(frozen=True)
 class Tag:
-    """A tag, what it points to, and how many bytes a pull of it takes. `problem` says why that
-    cannot be told.
-    """
+    """A tag, its digest, and the bytes of a pull. `problem` is why these are not known."""
 
     name: str
     digest: str | None
@@ -36,7 +34,7 @@ class Tag:
 
 @dataclass(frozen=True)
 class Repository:
-    """A repository; `size` is what its tags take together, where layers are shared."""
+    """A repository; `size` counts layers that its tags share once."""
 
     name: str
     tags: tuple[Tag, ...]
@@ -45,7 +43,7 @@ class Repository:
 
 @dataclass(frozen=True)
 class Content:
-    """Everything that has a tag; `size` is what it takes together, where layers are shared."""
+    """Everything that has a tag; `size` counts shared layers once."""
 
     repositories: tuple[Repository, ...]
     size: int
@@ -55,10 +53,10 @@ class Content:
 class RegistryStatus:
     """A registry, as it is now.
 
-    `container` is None for a registry that we did not make; `volume` holds images also while
+    `container` is None for a registry that Trainyard did not make; `volume` holds images also while
     nothing runs. `trusted` says whether Docker here speaks to it, None where that cannot be asked.
     `content` is None where it could not be asked for, and `detail` says why. `others` are
-    registries of ours at other addresses of the same engine.
+    Trainyard's registries at other addresses of the same engine.
     """
 
     state: State
@@ -72,22 +70,23 @@ class RegistryStatus:
 
 
 def status(target: Target) -> RegistryStatus:
-    """Ask engine and registry. Raises RegistryError when the registry is there and does not let us
-    in.
-    """
+    """Ask engine and registry. Raises RegistryError when the registry rejects the login."""
     container = target.container
     is_answering, content, detail = _content(target)
-    state: State = "stopped" if container else "down"
-
-    if is_answering or (container and container.state == "running"):
-        state = "up" if is_answering else "unreachable"
+    state: State = "down"
+    if is_answering:
+        state = "up"
+    elif container and container.state == "running":
+        state = "unreachable"
+    elif container:
+        state = "stopped"
 
     trusted = None
     if is_answering:
         with suppress(OutsideError):
             trusted = trust.is_let_in(target)
 
-    ours = {each.labels[LABEL] for each in containers.labelled(target.engine, LABEL)}
+    ours = {found.labels[LABEL] for found in containers.labelled(target.engine, LABEL)}
     return RegistryStatus(
         state,
         container,
@@ -118,23 +117,21 @@ def content_of(api: RegistryApi) -> Content:
 
 
 def _content(target: Target) -> tuple[bool, Content | None, str]:
-    """Say whether the registry answers, what it holds, and why that cannot be told."""
+    """Return whether the registry answers, its content, and why that is not known."""
     try:
         with target.api() as api:
             api.check()
             try:
                 return True, content_of(api), ""
             except (LoginError, MissingError) as error:
-                # ECR and Docker Hub let nobody list their repositories.
+                # ECR and Docker Hub do not list repositories.
                 return True, None, error.where or error.what
     except GoneError as error:
         return False, None, error.where or error.what
 
 
 def _ask(api: RegistryApi, repository: str, tag: str) -> tuple[Tag, dict[str, int]]:
-    """Return a tag with every blob behind it, by digest; a damaged one does not keep the others
-    from being shown.
-    """
+    """Return a tag with every blob behind it, by digest; a damaged one does not hide the others."""
     try:
         manifest = api.manifest(repository, tag)
         if manifest is None:
@@ -147,8 +144,10 @@ def _ask(api: RegistryApi, repository: str, tag: str) -> tuple[Tag, dict[str, in
 
 def _sizes(api: RegistryApi, repository: str, manifest: Manifest) -> Iterator[tuple[str, int]]:
     yield manifest.digest, len(manifest.content)
-    for blob in (*((manifest.config,) if manifest.config else ()), *manifest.layers):
-        yield blob.digest, blob.size
+    if manifest.config:
+        yield manifest.config.digest, manifest.config.size
+    for layer in manifest.layers:
+        yield layer.digest, layer.size
     for digest in manifest.platforms:
         platform = api.manifest(repository, digest)
         if platform:

@@ -24,15 +24,13 @@ from trainyard.spec.docker import Registry
 from trainyard.spec.load import load_cluster
 from trainyard.steps import Progress, Step, StepResult, run
 
-# Every container and volume of ours carries it; its value is the registry's address.
+# The label of every registry's container and volume; its value is the registry's address.
 LABEL = "io.trainyard.registry"
 
 
 @dataclass(frozen=True)
 class Target:
-    """A registry, and the engine that runs it. `backend` is the one of the cluster file: only some
-    run images.
-    """
+    """A registry, its engine, and the `backend` of the cluster file: only some run images."""
 
     registry: Registry
     engine: Engine
@@ -51,7 +49,7 @@ class Target:
 
     @property
     def name(self) -> str:
-        """Return what its container and its volume are called; two addresses may share a port."""
+        """Return the name of its container and its volume; two addresses may share a port."""
         return f"trainyard-registry-{self.host_port.host.replace(':', '-')}-{self.host_port.port}"
 
     @property
@@ -61,36 +59,34 @@ class Target:
 
     @property
     def container(self) -> Container | None:
-        """Return its container, running or not. Asked anew each time."""
-        return next(iter(containers.labelled(self.engine, f"{LABEL}={self.address}")), None)
+        """Return its container, running or not; the engine is asked every time."""
+        labelled = containers.labelled(self.engine, f"{LABEL}={self.address}")
+        return labelled[0] if labelled else None
 
     @property
     def volume(self) -> str | None:
         """Return the name of the volume with its images, which outlives the container."""
-        found = containers.volumes(self.engine, f"{LABEL}={self.address}")
-        return found[0].name if found else None
+        labelled = containers.volumes(self.engine, f"{LABEL}={self.address}")
+        return labelled[0].name if labelled else None
 
     @property
     def bind_address(self) -> str:
-        """Return the IP address to publish on, IPv4 if it has one. Raises RequestError if it is not
-        of this host.
+        """Return the IP address to publish on, IPv4 if there is one.
+
+        Raises RequestError if it is not of this host.
         """
         host = self.host_port.host
-        is_here = self.engine.is_here
-        ours = [
-            address
-            for address in addresses.resolve(host)
-            if not is_here or addresses.is_ours(address)
-        ]
-        if not ours:
+        candidates = list(addresses.resolve(host))
+        if self.engine.is_here:
+            candidates = [address for address in candidates if addresses.is_ours(address)]
+        if not candidates:
             raise RequestError(
                 f"registry.address names {host}, which is not an address of this machine",
                 where=str(self.source) if self.source else None,
                 hint="registry.up runs the registry where Docker runs. Run it there, or give an "
                 "address of this host.",
             )
-
-        return min(ours, key=lambda address: ":" in address)
+        return min(candidates, key=lambda address: ":" in address)
 
     @property
     def login(self) -> Login | None:

@@ -19,7 +19,7 @@ from trainyard.seams.docker.daemon import Daemon
 from trainyard.seams.registry.errors import CertificateError
 from trainyard.steps import YES, Answer, Step, no
 
-# Of daemon.json.
+# The key of daemon.json.
 KEY = "insecure-registries"
 # Docker takes every *.crt of the registry's directory; this name leaves a ca.crt of the user's
 # alone.
@@ -33,26 +33,28 @@ AS_ROOT = 'Repeat as root: sudo -E env "PATH=$PATH" "HOME=$HOME" trainyard regis
 
 
 def trust_steps(target: Target) -> list[Step]:
-    """Return the steps. Raises PrerequisiteError where it has to be done in another way."""
+    """Return the steps. Raises PrerequisiteError where Docker's settings cannot be changed here."""
     if target.registry.insecure:
         steps = _plain_steps(target)
     else:
         steps = _tls_steps(target)
+
     pulled: list[str] = []
-    proof = Step(
-        "proof",
-        "A pull proves it",
-        lambda: YES if pulled else no("not tried yet"),
-        lambda: pulled.append(_pull(target)),
-        after=steps[-1].id if steps else None,
-    )
-    return [*steps, proof]
+
+    def is_proven() -> Answer:
+        if pulled:
+            return YES
+        return no("not tried yet")
+
+    def prove() -> None:
+        pulled.append(_pull(target))
+
+    after = steps[-1].id if steps else None
+    return [*steps, Step("proof", "A pull proves it", is_proven, prove, after=after)]
 
 
 def is_let_in(target: Target) -> bool:
-    """Ask whether Docker speaks to the registry as it is now: by TLS with a certificate that it
-    trusts, or plainly.
-    """
+    """Say whether Docker speaks to the registry: by TLS with a trusted certificate, or plainly."""
     try:
         transfer.registry_digest(target.engine, _probe(target), login=target.login)
     except CertificateError:
@@ -61,13 +63,12 @@ def is_let_in(target: Target) -> bool:
 
 
 def kept_here(target: Target) -> tuple[str, ...]:
-    """Return what makes this host's Docker trust the registry's address, each with what removes
-    it.
-    """
-    found = []
+    """Return the settings by which Docker here trusts the registry, each with how to remove it."""
+    texts = []
     directory = docker_daemon.CERTIFICATES / target.address
     if (directory / CA_NAME).exists():
-        found.append(f"Docker here still trusts its CA; to remove that: sudo rm -r {directory}")
+        texts.append(f"Docker here still trusts its CA; to remove that: sudo rm -r {directory}")
+
     daemon = docker_daemon.find(target.engine)
     with suppress(PrerequisiteError):
         if daemon and target.address in _read(daemon.settings).get(KEY, ()):
@@ -75,8 +76,8 @@ def kept_here(target: Target) -> tuple[str, ...]:
             remove = (
                 f"take it out there, then: sudo systemctl reload docker (copies: {path}.DATE-TIME)"
             )
-            found.append(f"Docker here still has its address in {KEY} of {path}; {remove}")
-    return tuple(found)
+            texts.append(f"Docker here still has its address in {KEY} of {path}; {remove}")
+    return tuple(texts)
 
 
 def _plain_steps(target: Target) -> list[Step]:
@@ -92,6 +93,11 @@ def _plain_steps(target: Target) -> list[Step]:
             return YES
         return no("it is not there")
 
+    def accepts() -> Answer:
+        if is_let_in(target):
+            return YES
+        return no("not yet; it does after: sudo systemctl restart docker")
+
     return [
         Step(
             _SETTING,
@@ -102,11 +108,7 @@ def _plain_steps(target: Target) -> list[Step]:
         Step(
             "reload",
             "Docker reads its settings again, without a restart",
-            lambda: (
-                YES
-                if is_let_in(target)
-                else no("not yet; it does after: sudo systemctl restart docker")
-            ),
+            accepts,
             lambda: docker_daemon.reload(daemon),
             deadline=RELOAD_SECONDS,
             after=_SETTING,
@@ -139,8 +141,9 @@ def _tls_steps(target: Target) -> list[Step]:
 
 
 def _daemon(target: Target) -> Daemon:
-    """Return the daemon whose settings count. Raises PrerequisiteError, with what to do, where they
-    are not ours.
+    """Return the daemon whose settings count.
+
+    Raises PrerequisiteError, with a hint, where Trainyard cannot change them.
     """
     daemon = docker_daemon.find(target.engine)
     if daemon:
@@ -151,7 +154,6 @@ def _daemon(target: Target) -> Daemon:
         f"put {ca} there as /etc/docker/certs.d/{target.address}/ca.crt (Docker Desktop: "
         "below ~/.docker)"
     )
-
     if target.registry.insecure:
         by_hand = (
             f'add "{target.address}" to "insecure-registries" of its daemon.json, and restart it'
@@ -171,9 +173,7 @@ def _probe(target: Target) -> str:
 
 
 def _pull(target: Target) -> str:
-    """Send an image of a few bytes there if it lacks it, fetch it, and remove it again; return its
-    name.
-    """
+    """Send a tiny image there if it is missing, fetch it, and remove it again; return its name."""
     reference = _probe(target)
     login = target.login
     try:
@@ -188,10 +188,10 @@ def _pull(target: Target) -> str:
 
 
 def add(path: Path, address: str, *, now: datetime) -> None:
-    """Put the registry into the settings: other keys and their order stay, as does the mode; a copy
-    of them is left.
+    """Add the registry to the settings; other keys, their order and the file's mode stay.
 
-    The copy has date and time in its name. A link is followed, so that it stays one.
+    A copy of the old settings, with date and time in its name, is left. A link is followed, so that
+    it stays one.
     """
     settings = _read(path)
     settings[KEY] = [*settings.get(KEY, ()), address]
@@ -229,10 +229,9 @@ def _explained(what: str) -> Iterator[None]:
 def _read(path: Path) -> dict[str, Any]:
     try:
         with _explained(f"{path} cannot be read"):
+            text = ""
             if path.exists():
                 text = path.read_text(encoding="utf-8")
-            else:
-                text = ""
         # dockerd takes an empty file for no settings.
         settings = dict(json.loads(text.strip() or "{}"))
         if not isinstance(settings.get(KEY, []), list):
@@ -244,5 +243,4 @@ def _read(path: Path) -> dict[str, Any]:
             hint="Docker would not start with it. Repair it, then repeat this command; nothing "
             "was changed.",
         ) from error
-
     return settings

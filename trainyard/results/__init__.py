@@ -1,3 +1,1 @@
-"""What a run leaves on the operator's machine: one directory per run, never rewritten by
-another.
-"""
+"""Results on the operator's machine: one directory for each run, never rewritten by another run."""

@@ -1,4 +1,4 @@
-"""What became of a run's files: how many were sent and came home, and which did not."""
+"""The files of a run: how many were sent, how many came home, and which did not."""
 
 from __future__ import annotations
 
@@ -15,30 +15,36 @@ from trainyard.wording import counted, named, visible
 
 
 def lines(run: RunDirectory, state: RunState) -> Iterator[str]:
-    """Say what became of the files of a run, once it has ended."""
-    if found := extent(run, state):
-        yield f"files: {found}"
+    """Yield the account of an ended run's files, line by line."""
+    summary = extent(run, state)
+    if summary:
+        yield f"files: {summary}"
     yield from not_home(state)
 
 
 def extent(run: RunDirectory, state: RunState) -> str:
-    """Say how many files were sent, left out, and brought home; "" while the run goes on, and where
-    nothing was.
+    """Return how many files were sent, left out, and brought home; "" before the run's end.
+
+    It is "" also for a run whose record lacks these numbers.
     """
     sent = store.described(run).get("sent") or {}
-    # Runs of before say less of their files.
+    # Records of older runs have less about files.
     if not state.ended or "left_out_count" not in sent:
         return ""
     return ", ".join([*_sent(sent), *_brought(run, state.tasks.values())])
 
 
 def not_home(state: RunState) -> Iterator[str]:
-    """Name what tasks left and did not come home, and what they should have left; nothing of a run
-    that goes on.
+    """Name files that tasks left and did not come home, and outputs that were not there.
+
+    None for a run that has not ended.
     """
-    tasks = list(state.tasks.values()) if state.ended else []
+    if not state.ended:
+        return
+
+    tasks = list(state.tasks.values())
     yield from _of_tasks("not brought home", tasks, lambda files: files.not_brought)
-    yield from _absent(tasks)
+    yield from _missing(tasks)
     yield from _of_tasks(
         "not in `outputs`, so not brought home", tasks, lambda files: files.undeclared
     )
@@ -46,8 +52,9 @@ def not_home(state: RunState) -> Iterator[str]:
 
 def _sent(sent: Mapping[str, Any]) -> Iterator[str]:
     yield f"{sent['files']} sent ({size(sent['bytes'])})"
-    if left_out := sent["left_out"]:
-        yield f"{sent['left_out_count']} left out ({visible(named(left_out, most=5))})"
+    if sent["left_out"]:
+        names = visible(named(sent["left_out"], most=5))
+        yield f"{sent['left_out_count']} left out ({names})"
 
 
 def _brought(run: RunDirectory, tasks: Iterable[Task]) -> Iterator[str]:
@@ -66,16 +73,16 @@ def _brought(run: RunDirectory, tasks: Iterable[Task]) -> Iterator[str]:
     yield _extent(home, "brought home")
     if away:
         yield f"{_extent(away, 'still on the cluster')}: trainyard train.fetch {run.name}"
-
     if unknown:
         yield f"and what was seen of {named(unknown)} before it was lost"
 
 
 def _extent(files: Iterable[AttemptFiles], where: str) -> str:
-    count = total = 0
-    for each in files:
-        count += each.files
-        total += each.bytes
+    count = 0
+    total = 0
+    for attempt in files:
+        count += attempt.files
+        total += attempt.bytes
 
     if not count:
         return f"none {where}"
@@ -85,29 +92,39 @@ def _extent(files: Iterable[AttemptFiles], where: str) -> str:
 def _of_tasks(
     what: str, tasks: Iterable[Task], which: Callable[[AttemptFiles], Named]
 ) -> Iterator[str]:
-    """Name such files of the first task that has some, and say how many others have."""
-    last = {task.name: which(task.files[-1]) for task in tasks if task.files}
-    found = {task: files for task, files in last.items() if files.count}
-    if not found:
+    """Name the files of the first task that has some, and count the other tasks that have.
+
+    `which` chooses the kind of files, `what` is its name.
+    """
+    of_tasks: list[tuple[str, Named]] = []
+    for task in tasks:
+        if task.files and which(task.files[-1]).count:
+            of_tasks.append((task.name, which(task.files[-1])))
+    if not of_tasks:
         return
 
-    task, first = next(iter(found.items()))
-    text = f"{what}: {visible(', '.join(first.names))}"
-    if first.more:
-        text += f" and {first.more} more"
-    text += f" of {task}"
-    if len(found) > 1:
-        text += f"; also files of {counted(len(found) - 1, 'other task')}"
+    name, files = of_tasks[0]
+    text = f"{what}: {visible(', '.join(files.names))}"
+    if files.more:
+        text += f" and {files.more} more"
+    text += f" of {name}"
+    if len(of_tasks) > 1:
+        text += f"; also files of {counted(len(of_tasks) - 1, 'other task')}"
     yield text
 
 
-def _absent(tasks: list[Task]) -> Iterator[str]:
-    absent = Counter(output for task in tasks if task.files for output in task.files[-1].absent)
-    if not absent:
+def _missing(tasks: list[Task]) -> Iterator[str]:
+    missing: Counter[str] = Counter()
+    for task in tasks:
+        if task.files:
+            missing.update(task.files[-1].absent)
+    if not missing:
         return
 
-    all_tasks = len(tasks)
-    each = []
-    for name, of in absent.items():
-        each.append(name if of == all_tasks else f"{name} ({of} of {all_tasks} tasks)")
-    yield f"declared in `outputs`, and not there at the end: {visible(named(each, most=5))}"
+    texts = []
+    for name, count in missing.items():
+        if count == len(tasks):
+            texts.append(name)
+        else:
+            texts.append(f"{name} ({count} of {len(tasks)} tasks)")
+    yield f"declared in `outputs`, and not there at the end: {visible(named(texts, most=5))}"

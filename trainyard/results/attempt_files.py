@@ -1,4 +1,4 @@
-"""What an attempt left of files, as the event of its end says it."""
+"""The files that an attempt left, as the event of its end has them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Named:
-    """Some files: how many, the first by name (or a directory of several), and how many are not
-    named.
-    """
+    """Some files: how many, the first by name (or their directory), and how many are not named."""
 
     count: int = 0
     names: tuple[str, ...] = ()
@@ -19,7 +17,7 @@ class Named:
 
     @classmethod
     def of(cls, recorded: object) -> Named:
-        """Return what an event says; whatever is no such record is none."""
+        """Return the files of an event; none for anything that is no such record."""
         if not isinstance(recorded, Mapping) or not isinstance(recorded.get("names"), list):
             return cls()
         names = tuple(name for name in recorded["names"] if isinstance(name, str))
@@ -28,8 +26,7 @@ class Named:
 
 @dataclass(frozen=True)
 class AttemptFiles:
-    """What an attempt left: files that the cluster's head has of its outputs, their bytes, and what
-    it has not.
+    """The outputs of an attempt that the cluster's head has, their bytes, and other files.
 
     `not_brought` is below its outputs, each with the reason; `absent` are declared outputs that
     were not there; `undeclared` are files that it wrote or changed elsewhere.
@@ -43,7 +40,7 @@ class AttemptFiles:
 
     @classmethod
     def of(cls, event: Mapping[str, Any]) -> AttemptFiles | None:
-        """Return what the event of its end says; None where its node could not tell."""
+        """Return the files in the event of an attempt's end; None where its node could not tell."""
         brought = event.get("brought")
         if not brought:
             return None

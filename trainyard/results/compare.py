@@ -1,6 +1,4 @@
-"""Several runs beside each other: how they ended, where their curves lead, and what differs in
-their job files.
-"""
+"""A comparison of runs: how they ended, where their curves lead, how their job files differ."""
 
 from __future__ import annotations
 
@@ -38,8 +36,9 @@ class Compared:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All runs, the scalars that are compared, and by its name each value that differs, in the
-    order of runs.
+    """All runs, the scalars that are compared, and the differing values by name.
+
+    The values of a name are in the order of runs.
     """
 
     runs: tuple[Compared, ...]
@@ -51,63 +50,78 @@ class Comparison:
     def document(self) -> dict[str, Any]:
         """Return what `--json` prints."""
         names = [compared.state.run for compared in self.runs]
-        return {
-            "runs": [
-                {**compared.state.summary(), "final": compared.finals} for compared in self.runs
-            ],
-            "differences": {
-                name: dict(zip(names, values, strict=True))
-                for name, values in self.differences.items()
-            },
-            "page": str(self.page),
-        }
+        summaries = []
+        for compared in self.runs:
+            summaries.append({**compared.state.summary(), "final": compared.finals})
+
+        differences = {}
+        for name, values in self.differences.items():
+            differences[name] = dict(zip(names, values, strict=True))
+        return {"runs": summaries, "differences": differences, "page": str(self.page)}
 
 
 def compare(runs: Sequence[RunDirectory], home: Path, *, tags: Sequence[str] = ()) -> Comparison:
-    """Compare runs by these scalars, else by the most telling ones; write the page into `home`."""
-    known = [states.load(run) for run in runs]
-    jobs = [curves.job_file(run, list(state.tasks)) for run, state in zip(runs, known, strict=True)]
+    """Compare runs by `tags`, else by the most telling scalars; write the page into `home`."""
     most = max(10, _MOST_SERIES // len(runs))
-    found = [curves.read(run, job, most=most) for run, job in zip(runs, jobs, strict=True)]
-    left_out = sum(more for _, more in found)
-    gathered = curves.chosen([one for series, _ in found for one in series], left_out)
+    loaded = [_loaded(run, most=most) for run in runs]
+    left_out = sum(run.left_out for run in loaded)
+    all_series: list[Series] = []
+    for run in loaded:
+        all_series += run.series
+
+    gathered = curves.chosen(all_series, left_out)
     chosen = tuple(tags or gathered.telling[:_MOST_TAGS])
-    compared = []
-
-    for state, (series, _) in zip(known, found, strict=True):
-        compared.append(Compared(state, _finals(series, chosen)))
-
-    differences = _differences(
-        [_values(run.record(), job) for run, job in zip(runs, jobs, strict=True)]
-    )
+    compared = tuple(Compared(run.state, _finals(run.series, chosen)) for run in loaded)
+    differences = _differences([_values(run.record, run.job) for run in loaded])
     page = home / f"{file_stem('compare-' + '-'.join(run.name for run in runs))}.html"
-    comparison = Comparison(tuple(compared), chosen, differences, left_out, page)
-    keys = list(dict.fromkeys(key for job in jobs for key in job.keys))
+    comparison = Comparison(compared, chosen, differences, left_out, page)
 
+    keys: list[str] = []
+    for run in loaded:
+        keys += [key for key in run.job.keys if key not in keys]
     values = {
         "comparison": comparison,
         "curves": gathered,
         "drawing": gathered.drawing(["run", *keys], averaged=keys),
-        "version": (runs[0].record().get("versions") or {}).get("trainyard", ""),
+        "version": (loaded[0].record.get("versions") or {}).get("trainyard", ""),
     }
 
     write_page(page, "compare.html.j2", values)
     return comparison
 
 
+@dataclass(frozen=True)
+class _Loaded:
+    record: Mapping[str, Any]
+    state: RunState
+    job: JobFile
+    series: Sequence[Series]
+    left_out: int  # tasks
+
+
+def _loaded(run: RunDirectory, *, most: int) -> _Loaded:
+    state = states.load(run)
+    job = curves.job_file(run, list(state.tasks))
+    series, left_out = curves.read(run, job, most=most)
+    return _Loaded(run.record(), state, job, series, left_out)
+
+
 def _finals(series: Sequence[Series], tags: Sequence[str]) -> dict[str, Final]:
     finals = {}
     for tag in tags:
-        if last := [one.curves[tag].last for one in series if tag in one.curves]:
-            spread = statistics.stdev(last) if len(last) > 1 else None
-            finals[tag] = {"mean": statistics.fmean(last), "spread": spread, "count": len(last)}
+        last = [one.curves[tag].last for one in series if tag in one.curves]
+        if not last:
+            continue
+
+        spread = None
+        if len(last) > 1:
+            spread = statistics.stdev(last)
+        finals[tag] = {"mean": statistics.fmean(last), "spread": spread, "count": len(last)}
     return finals
 
 
 def _values(record: Mapping[str, Any], job: JobFile) -> dict[str, str]:
-    """Return where a run came from, and its job file with every single value under its dotted
-    path.
-    """
+    """Return a run's origin, and every single value of its job file by its dotted path."""
     revision = str((record.get("git") or {}).get("revision") or "")[:12]
     origin = {
         "cluster": record["cluster"],
@@ -118,18 +132,28 @@ def _values(record: Mapping[str, Any], job: JobFile) -> dict[str, str]:
 
 
 def flattened(value: object, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield single values by path; a list of single values is one."""
+    """Yield single values by path; a list of single values is one value."""
     if isinstance(value, dict):
         for key, inner in value.items():
-            yield from flattened(inner, f"{path}.{key}" if path else key)
+            inner_path = key
+            if path:
+                inner_path = f"{path}.{key}"
+            yield from flattened(inner, inner_path)
     elif isinstance(value, list) and any(isinstance(entry, dict | list) for entry in value):
         for index, entry in enumerate(value):
             yield from flattened(entry, f"{path}.{index}")
+    elif isinstance(value, list):
+        yield path, ", ".join(map(str, value))
     else:
-        yield path, ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        yield path, str(value)
 
 
-def _differences(values: Sequence[Mapping[str, str]]) -> dict[str, tuple[str, ...]]:
-    names = dict.fromkeys(name for found in values for name in found)
-    rows = {name: tuple(found.get(name, "") for found in values) for name in names}
-    return {name: row for name, row in rows.items() if len(set(row)) > 1}
+def _differences(values_of_runs: Sequence[Mapping[str, str]]) -> dict[str, tuple[str, ...]]:
+    """Return the values of each name that differs between runs, in their order; "" for none."""
+    rows: dict[str, tuple[str, ...]] = {}
+    for values in values_of_runs:
+        for name in values:
+            row = tuple(others.get(name, "") for others in values_of_runs)
+            if len(set(row)) > 1:
+                rows[name] = row
+    return rows

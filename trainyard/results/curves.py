@@ -1,6 +1,4 @@
-"""The learning curves of a run's tasks, as the page draws them, told apart by what the job file
-gave each task.
-"""
+"""The learning curves of a run's tasks, as the page draws them, named by the job's matrix."""
 
 from __future__ import annotations
 
@@ -12,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from trainyard_runner.wire.space import text_of
+
 from trainyard.results.scalars import Curve, read_directory
 from trainyard.results.store import RunDirectory
-from trainyard.spec.job import scalar_text
 from trainyard.spec.yaml_source import UnreadableError, compose
 from trainyard.wording import clean
 
@@ -26,7 +25,7 @@ _LARGEST_DRAWN = 1e150  # its square is a number too
 
 _NO_METRICS: Mapping[str, Curve] = {}
 
-# What a reader most likely wants to see first, the best first.
+# Scalars that a reader most likely wants first, the best first.
 _PREFERRED = [
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
@@ -41,7 +40,7 @@ _PREFERRED = [
 
 @dataclass(frozen=True)
 class JobFile:
-    """A job file as resolved, and what each task got of its matrix."""
+    """A job file as resolved, and each task's values of its matrix."""
 
     content: Mapping[str, Any]
     keys: tuple[str, ...]
@@ -54,22 +53,19 @@ class JobFile:
 
     @property
     def step(self) -> str | None:
-        """Return how the job calls the steps of that scalar in a CSV or in JSON lines."""
+        """Return the job's name for the steps of that scalar in a CSV or in JSON lines."""
         return self._watched("step")
 
     def _watched(self, key: str) -> str | None:
         section = self.content.get("tune") or self.content.get("watch")
-        value = None
-        if isinstance(section, dict):
-            value = section.get(key)
-        return value if isinstance(value, str) else None
+        if isinstance(section, dict) and isinstance(section.get(key), str):
+            return str(section[key])
+        return None
 
 
 @dataclass(frozen=True)
 class Series:
-    """What one task wrote into one directory: curves by tag. `directory` is that one, below its
-    outputs.
-    """
+    """One task's curves of one directory, by tag; `directory` is below the task's outputs."""
 
     task: str
     directory: str
@@ -77,18 +73,17 @@ class Series:
     curves: dict[str, Curve]
 
     def name(self, keys: Sequence[str], *, with_directory: bool) -> str:
+        parts: list[str | None] = [self.task]
         if "run" in keys:
-            values = [self.parameters.get(key) for key in keys]
-        else:
-            values = [self.task]
-        return " · ".join(filter(None, [*values, self.directory if with_directory else ""]))
+            parts = [self.parameters.get(key) for key in keys]
+        if with_directory:
+            parts.append(self.directory)
+        return " · ".join(filter(None, parts))
 
 
 @dataclass(frozen=True)
 class Curves:
-    """All curves of a page, the tags that a reader most likely wants to see first, and what had to
-    be left out.
-    """
+    """The curves of a page, its tags (`telling`: the best first), and how many are left out."""
 
     series: Sequence[Series]
     tags: Sequence[str]
@@ -98,48 +93,51 @@ class Curves:
 
     @property
     def shown_first(self) -> str | None:
-        return self.telling[0] if self.telling else None
+        if self.telling:
+            return self.telling[0]
+        return None
 
     def finals(self) -> dict[str, float]:
-        """Return where the curve that is shown first ends, by task; of several directories, the
-        first one's.
+        """Return the last value of the curve that is shown first, by task.
+
+        The first directory of a task counts.
         """
         tag = self.shown_first
-        return {
-            one.task: one.curves[tag].last
-            for one in reversed(self.series)
-            if tag and tag in one.curves
-        }
+        finals = {}
+        for series in reversed(self.series):
+            if tag and tag in series.curves:
+                finals[series.task] = series.curves[tag].last
+        return finals
 
     def drawing(self, keys: Sequence[str], *, averaged: Sequence[str] = ()) -> dict[str, Any]:
-        """Return what the page's script draws.
+        """Return the data that the page's script draws.
 
         A series has the values of the `keys`, and by tag number three numbers: where in `lists` its
         steps, its values and its seconds since `began` are; curves of one task mostly share their
         steps. `averaged` are the keys over which the page shows means at first.
         """
-        drawn = [one.curves[tag] for one in self.series for tag in self.tags if tag in one.curves]
+        drawn: list[Curve] = []
+        for one in self.series:
+            drawn += [one.curves[tag] for tag in self.tags if tag in one.curves]
         most = max(50, _POINTS_OF_ALL // max(len(drawn), 1))
         began = min((curve.times[0] for curve in drawn), default=0.0)
-        lists: dict[tuple[float, ...], int] = {}
+
         writers = Counter((one.parameters.get("run"), one.task) for one in self.series)
         has_several = any(count > 1 for count in writers.values())
+        lists: dict[tuple[float, ...], int] = {}
         series = []
-
         for one in self.series:
+            numbers: dict[int, list[int]] = {}
+            for tag_number, tag in enumerate(self.tags):
+                if tag in one.curves:
+                    columns = _columns(one.curves[tag], most, began)
+                    numbers[tag_number] = [lists.setdefault(row, len(lists)) for row in columns]
             series.append(
                 {
                     "name": clean(one.name(keys, with_directory=has_several)),
                     "place": clean(one.directory),
                     "values": [clean(one.parameters.get(key, "")) for key in keys],
-                    "curves": {
-                        number: [
-                            lists.setdefault(column, len(lists))
-                            for column in _columns(curve, most, began)
-                        ]
-                        for number, tag in enumerate(self.tags)
-                        if (curve := one.curves.get(tag))
-                    },
+                    "curves": numbers,
                 }
             )
 
@@ -155,7 +153,7 @@ class Curves:
 
 
 def job_file(run: RunDirectory, tasks: Sequence[str]) -> JobFile:
-    """Read a run's job file; one that is missing or broken says nothing.
+    """Read a run's job file; a missing or broken one is empty.
 
     A job without a matrix has one key, the task itself. The run is a parameter too, and no key.
     """
@@ -163,23 +161,21 @@ def job_file(run: RunDirectory, tasks: Sequence[str]) -> JobFile:
         content = compose(run.job_file.read_text(encoding="utf-8"), origin="job.yaml").value
         matrix = {}
         for key, values in content.get("matrix", {}).items():
-            matrix[key] = [scalar_text(value) for value in values]
+            matrix[key] = list(map(text_of, values))
     except (OSError, ValueError, AttributeError, TypeError, UnreadableError):
         content = {}
         matrix = {}
 
     # In the order of the run's tasks (spec/expand.py).
-    combinations = [
-        dict(zip(matrix, chosen, strict=True)) for chosen in itertools.product(*matrix.values())
-    ]
+    combinations = list(itertools.product(*matrix.values()))
     if not matrix or len(combinations) != len(tasks):
         matrix = {"task": []}
-        combinations = [{"task": task} for task in tasks]
+        combinations = [(task,) for task in tasks]
 
-    chosen = zip(tasks, combinations, strict=True)
-    return JobFile(
-        content, tuple(matrix), {task: {"run": run.name, **values} for task, values in chosen}
-    )
+    parameters = {}
+    for task, combination in zip(tasks, combinations, strict=True):
+        parameters[task] = {"run": run.name, **dict(zip(matrix, combination, strict=True))}
+    return JobFile(content, tuple(matrix), parameters)
 
 
 def read(
@@ -189,10 +185,9 @@ def read(
     most: int = _MOST_SERIES,
     metrics: Mapping[str, Curve] = _NO_METRICS,
 ) -> tuple[list[Series], int]:
-    """Read the curves among the outputs of a run's tasks, in the order of tasks; return how many
-    tasks are left out.
+    """Read the curves of a run's tasks, in the order of tasks; also return how many are left out.
 
-    Of many tasks those are read that are evenly spread: the first ones would have one value of the
+    From many tasks, evenly spread ones are read: the first ones would have one value of the
     matrix's first key. `metrics` are curves of the job's metric that came with the run's events, by
     task.
     """
@@ -206,27 +201,30 @@ def read(
             return series, len(known) - index
 
         task = known[index * len(known) // count]
-        found = read_directory(
+        by_directory = read_directory(
             run.outputs(task),
             points=_POINTS_OF_ONE,
             tags=2 * _MOST_TAGS,
             by_attempt=by_attempt,
             step=job.step,
         )
-        if task in metrics and not any(job.metric in curves for curves in found.values()):
-            found.setdefault("", {})[job.metric or "metric"] = metrics[task]
-
-        for directory, curves in found.items():
+        if task in metrics and not any(job.metric in curves for curves in by_directory.values()):
+            by_directory.setdefault("", {})[job.metric or "metric"] = metrics[task]
+        for directory, curves in by_directory.items():
             series.append(Series(task, directory, job.parameters[task], curves))
 
     return series, len(known) - count
 
 
 def collect(event: Mapping[str, Any], metrics: dict[str, Curve]) -> None:
-    """Add what an event says of the metric of a task to its curve: (step, value, seconds since
-    1970), if finite.
+    """Add an event's finite values of a task's metric to its curve.
+
+    A value is (step, value, seconds since 1970).
     """
-    for point in event["values"] if event["event"] == "metric" else ():
+    if event["event"] != "metric":
+        return
+
+    for point in event["values"]:
         match point:
             case [int() | float() as step, int() | float() as value, int() | float() as time]:
                 if all(map(math.isfinite, point)):
@@ -234,17 +232,20 @@ def collect(event: Mapping[str, Any], metrics: dict[str, Curve]) -> None:
 
 
 def chosen(series: Sequence[Series], left_out: int, *, first: str | None = None) -> Curves:
-    """Return the series with the scalars that most of them have, up to a bound; one may be shown
-    `first`.
-    """
-    known = Counter(tag for one in series for tag in one.curves)
+    """Return the series with the most common scalars, up to a bound; `first` is shown first."""
+    known: Counter[str] = Counter()
+    for one in series:
+        known.update(list(one.curves))
     common = sorted(tag for tag, _ in known.most_common(_MOST_TAGS))
-    ranks = {
-        tag: [*(bool(pattern.search(tag)) for pattern in _PREFERRED), True].index(True)
-        for tag in common
-    }
-    telling = sorted(common, key=lambda tag: (tag != first, ranks[tag]))
+    telling = sorted(common, key=lambda tag: (tag != first, _rank(tag)))
     return Curves(series, common, telling, left_out, len(known) - len(common))
+
+
+def _rank(tag: str) -> int:
+    for rank, pattern in enumerate(_PREFERRED):
+        if pattern.search(tag):
+            return rank
+    return len(_PREFERRED)
 
 
 def _columns(curve: Curve, most: int, began: float) -> list[tuple[float, ...]]:
@@ -258,5 +259,5 @@ def _columns(curve: Curve, most: int, began: float) -> list[tuple[float, ...]]:
 
 
 def _drawable(number: float) -> float:
-    """Return a number, or the nearest with which the page's script can still count."""
+    """Return a number, or the nearest that the page's script can compute with."""
     return max(-_LARGEST_DRAWN, min(number, _LARGEST_DRAWN))

@@ -24,9 +24,7 @@ def duration(seconds: float | None) -> str:
 
 
 def age(seconds: float) -> str:
-    """Return how long ago something was, in one unit: "40 s ago", "5 min ago", "3 h ago", "2 d
-    ago".
-    """
+    """Return the time since a moment in one unit: "40 s ago", "5 min ago", "3 h ago", "2 d ago"."""
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds // size:.0f} {unit} ago"
@@ -45,7 +43,7 @@ def size(count: float | None) -> str:
 def number(value: float | None) -> str:
     if value is None:
         return "–"
-    # Beyond, digits say nothing: 1e308 has 309 of them.
+    # Beyond this, digits tell nothing: 1e308 has 309 of them.
     if 10_000 <= abs(value) < 1e15:
         return f"{value:,.0f}"
     return f"{value:,.4g}"
@@ -61,9 +59,7 @@ def scalar(value: str | bool | float) -> str:
 
 
 def utc(moment: float, *, readable: bool = False) -> str:
-    """Return a moment as ISO 8601, or for readers; the page's script shows it in the reader's own
-    time zone.
-    """
+    """Return a moment as ISO 8601, or for readers; the page's script shows their own time zone."""
     if readable:
         form = "%Y-%m-%d %H:%M:%S UTC"
     else:
@@ -72,5 +68,10 @@ def utc(moment: float, *, readable: bool = False) -> str:
 
 
 def natural(name: str) -> list[str]:
-    """Return what sorts names with their numbers as numbers."""
-    return [part.zfill(12) if part.isdigit() else part for part in re.split(r"([0-9]+)", name)]
+    """Return a sort key that orders names with their numbers as numbers."""
+    parts = []
+    for part in re.split(r"([0-9]+)", name):
+        if part.isdigit():
+            part = part.zfill(12)
+        parts.append(part)
+    return parts

@@ -1,6 +1,4 @@
-"""How much each parameter of a sweep mattered, by Optuna's own evaluator, from the study that came
-with the events.
-"""
+"""The importance of a sweep's parameters, by Optuna's own evaluator, from the recorded study."""
 
 from __future__ import annotations
 
@@ -9,22 +7,19 @@ from pathlib import Path
 
 from trainyard import versions
 
-# PED-ANOVA asks what the best tenth of the complete trials have in common.
+# PED-ANOVA compares the best tenth of the complete trials.
 _FEWEST = 10
 
 
 def importances(journal: Path) -> tuple[list[tuple[str, float]], str]:
-    """Return (parameter, share) pairs, the largest first, and from what they are, or why there are
-    none.
+    """Return (parameter, share) pairs, the largest first, and a remark on their source.
 
-    The evaluator is Optuna's default, PED-ANOVA: it needs no scikit-learn, and knows conditional
-    parameters.
+    Without pairs, the remark is the reason. The evaluator is Optuna's default, PED-ANOVA: it needs
+    no scikit-learn, and knows conditional parameters.
     """
     if not journal.is_file():
-        return (
-            [],
-            f"It is worked out from {journal.name}, which did not come back from the cluster.",
-        )
+        remark = f"It is worked out from {journal.name}, which did not come back from the cluster."
+        return [], remark
 
     try:
         import optuna
@@ -41,12 +36,11 @@ def importances(journal: Path) -> tuple[list[tuple[str, float]], str]:
             return [], f"It takes {_FEWEST} complete trials; so far there are {count}."
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = optuna.importance.get_param_importances(study)
-    # Lines that are no journal of Optuna end in whatever its replay stumbles over; the rest of the
-    # page is good.
+            shares = optuna.importance.get_param_importances(study)
+    # Lines that are no journal of Optuna raise any error of its replay; the rest of the page is
+    # good.
     except Exception as error:
         return [], f"Optuna cannot read {journal.name}: {error!r}"
 
-    return list(
-        found.items()
-    ), f"PED-ANOVA of {count} complete trials; share of the explained variance."
+    remark = f"PED-ANOVA of {count} complete trials; share of the explained variance."
+    return list(shares.items()), remark

@@ -1,6 +1,4 @@
-"""A run's events: checked, and taken from its stream into results/ once each, in order, however
-often it is read.
-"""
+"""A run's events: checked, and taken from its stream into results/ once each, in order."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ from trainyard.results.store import ResultsError, RunDirectory
 Event = Mapping[str, Any]
 _NONE = type(None)
 
-# What JSON has for each field, whichever event it is in; fields that are not here are nobody's yet.
+# The types of each field in JSON, whichever event it is in; other fields are not used yet.
 _TYPES: dict[str, tuple[type, ...]] = {
     name: types
     for types, names in (
@@ -36,9 +34,9 @@ _TYPES: dict[str, tuple[type, ...]] = {
     )
     for name in names.split()
 }
-# Beyond 1e11 is no date, and nobody waits so many seconds; sizes may be larger.
+# No date is above 1e11, and no wait has so many seconds; sizes may be larger.
 _MOST = {"bytes": 1e16, "archive_bytes": 1e16, "max_rss": 1e16, "memory": 1e16}
-# What is a list in one kind of event, and may be something else in others.
+# Fields that are lists in one kind of event, and may be something else in others.
 _LISTS = {"metric": ("values",), "trial-started": ("tasks",), "trial-ended": ("values",)}
 _REQUIRED = {
     "output": ("task", "attempt", "at", "text"),
@@ -74,7 +72,7 @@ _REQUIRED = {
 
 @dataclass(frozen=True)
 class Output:
-    """Something a task printed that was not known before."""
+    """A part of a task's output that was not known before."""
 
     task: str
     attempt: int
@@ -85,16 +83,16 @@ class Journal:
     """The recorded part of a run's stream.
 
     Events go to events.jsonl, output to logs/, a sweep's study to study.journal. All are written at
-    once and in the stream's order, so that after a crash the last event says where to go on:
+    once and in the stream's order, so that after a crash the last event tells where to continue:
     `segment` is the file of the stream to read again from its beginning. Only one process records a
-    run; another one gets `recording` False, sees the same and writes nothing. So does who only
-    reads; no file is made for it.
+    run; another one has `recording` False, sees the same and writes nothing. A reader (`may_record`
+    False) makes no file.
     """
 
     def __init__(self, run: RunDirectory, *, may_record: bool = True) -> None:
         self._run = run
         self._lock: int | None = None
-        # Why nothing can be recorded here, if so: it is shown all the same.
+        # The reason why nothing can be recorded; events are shown all the same.
         self.problem: ResultsError | None = None
 
         if may_record and not store.read_only.get():
@@ -108,13 +106,11 @@ class Journal:
 
         self.recording = self._lock is not None and self.problem is None
         self.segment = 0
+        # The size of each log here.
+        self._sizes: dict[Path, int] = {}
         self._next = 0
-
         for event in recorded(run):
             self._count(event)
-
-        # How much of each log is here.
-        self._sizes: dict[Path, int] = {}
 
     def apply(self, line: bytes) -> Output | Event | None:
         """Record one line of the stream; return what is new, or None if it was known.
@@ -142,30 +138,22 @@ class Journal:
         else:
             path = self._run.log(event["task"], event["attempt"])
 
-        new = self._append(
-            path, at=event["at"], text=event["text"].encode("utf-8", "surrogateescape")
-        )
+        text = event["text"].encode("utf-8", "surrogateescape")
+        new = self._append(path, at=event["at"], text=text)
         self._next = seq + 1
-
         if new and not is_study:
             return Output(event["task"], event["attempt"], new)
-
         return None
 
     def end_for(
         self, error: str, *, state: str, exit_code: int, seconds: float, hint: str | None
     ) -> Event:
-        """Record that a run ended without saying so itself: its runner died, and this is how we
-        know.
-        """
+        """Record the end of a run whose runner died before it could; return the event."""
         event = {
             "seq": self._next,
             "time": round(time.time(), 4),
             "event": "run-ended",
             "by": "operator",
-        }
-
-        event |= {
             "state": state,
             "exit": exit_code,
             "seconds": seconds,
@@ -173,7 +161,6 @@ class Journal:
             "error": error,
             "hint": hint,
         }
-
         self._record(json.dumps(event).encode() + b"\n")
         self._count(event)
         return event
@@ -183,10 +170,10 @@ class Journal:
             os.close(self._lock)
 
     def _append(self, path: Path, *, at: int, text: bytes) -> bytes:
-        """Write what is new of some text of a file that begins at an offset; return what was new.
+        """Write the new part of a text that begins at an offset of a file; return that part.
 
-        A log is open no longer: a run may have 10,000 tasks at once, and what was written outlives
-        a killed process. Raises OutsideError when bytes between are missing.
+        Logs do not stay open: a run may have 10,000 tasks at once, and what was written outlives a
+        killed process. Raises OutsideError when bytes between are missing.
         """
         if path not in self._sizes:
             if path.is_file():
@@ -221,7 +208,7 @@ class Journal:
 
 
 def recorded(run: RunDirectory) -> Iterator[dict[str, Any]]:
-    """Yield the events that were recorded; a line that was cut off by a crash ends them."""
+    """Yield the recorded events, up to a last line that a crash has cut off."""
     if not run.events.exists():
         return
     with run.events.open("rb") as lines:
@@ -232,14 +219,14 @@ def recorded(run: RunDirectory) -> Iterator[dict[str, Any]]:
 
 
 def _cut_torn_line(path: Path) -> None:
-    """Remove a last line without its end: the process that wrote it was killed in the middle."""
+    """Remove a last line without its end: its writer was killed in the middle."""
     if path.exists():
         with path.open("r+b") as file:
             file.truncate(sum(len(line) for line in file if line.endswith(b"\n")))
 
 
 def _parse(line: bytes, *, where: str, hint: str) -> dict[str, Any]:
-    """Return an event. Raises OutsideError when the line is none."""
+    """Return an event. Raises OutsideError for a line that is none."""
     try:
         event: dict[str, Any] = json.loads(line)
         if not isinstance(event, dict):
@@ -279,7 +266,7 @@ def _check(fields: dict[str, Any], required: tuple[str, ...]) -> None:
 
 
 def _is_point(value: object) -> bool:
-    """Say whether it is a value of a metric: [step, value, seconds since 1970]."""
+    """Say whether a value is a point of a metric: [step, value, seconds since 1970]."""
     return (
         isinstance(value, list)
         and len(value) == 3
@@ -288,16 +275,14 @@ def _is_point(value: object) -> bool:
 
 
 def _is_whole(number: object) -> bool:
-    """Say whether it is a whole number that can be counted with: JSON has some that no float can
-    be.
-    """
+    """Say whether a value is a whole number that a float can hold; JSON has larger ones."""
     return type(number) is int and abs(number) <= sys.float_info.max
 
 
 def _is_sound(value: object, *, below: float = 1e11) -> bool:
     if isinstance(value, str):
-        # Bytes that are no UTF-8 travel as halves of surrogate pairs; nothing stands for the other
-        # halves.
+        # Bytes that are no UTF-8 travel as halves of surrogate pairs; the other halves encode
+        # nothing.
         value.encode("utf-8", "surrogateescape")
     if isinstance(value, list):
         return all(isinstance(item, str) and _is_sound(item) for item in value)

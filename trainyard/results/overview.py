@@ -40,11 +40,10 @@ class OverviewRow:
 
     @property
     def best(self) -> float | None:
-        """Return the value of a sweep's best trial; None for a sweep without one, and for any other
-        run.
-        """
-        ranked = self.state.sweep.ranked() if self.state.sweep else ()
-        return ranked[0].value if ranked else None
+        """Return the value of a sweep's best trial; None for other runs, and without a best one."""
+        if self.state.sweep and self.state.sweep.best:
+            return self.state.sweep.best.value
+        return None
 
 
 def write_overview(rows: Sequence[OverviewRow], home: Path) -> Path:

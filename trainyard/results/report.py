@@ -1,6 +1,4 @@
-"""Pages of one file, which open offline and load only large media beside them:
-results/RUN/report.html.
-"""
+"""Pages of one file, such as results/RUN/report.html; they open offline, with large media apart."""
 
 from __future__ import annotations
 
@@ -28,11 +26,19 @@ _PAGE = Path(__file__).with_name("page")
 _SCRIPTS = ("page.js", "chart.js", "curves.js", "sweep.js", "logs.js", "live.js")
 # Files as resolved are shown whole; one of 10,000 tasks would make the page unusable.
 _LONGEST_FILE = 200_000
+# In the order of the report.
+_TASK_STATES: tuple[TaskState, ...] = (
+    "succeeded",
+    "skipped",
+    "running",
+    "waiting",
+    "failed",
+    "stopped",
+)
 
 
 def write_report(run_dir: Path, *, watched: bool = False) -> Path:
-    """Write the report of a run from what is in its directory, whatever is missing there; return
-    its path.
+    """Write a run's report from whatever is in its directory; return the page's path.
 
     A page that is `watched` loads itself again every few seconds. Raises RequestError when the
     directory is no run's.
@@ -50,9 +56,7 @@ def write_report(run_dir: Path, *, watched: bool = False) -> Path:
 
 
 def write_page(path: Path, template: str, values: Mapping[str, Any]) -> None:
-    """Write a page, whole or not at all: a template, our styles, and a policy under which only our
-    scripts run.
-    """
+    """Write a page, whole or not at all; its policy allows Trainyard's own scripts alone."""
     script = "\n".join((_PAGE / name).read_text(encoding="utf-8") for name in _SCRIPTS)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     media = "img-src 'self' data:; media-src 'self'"
@@ -64,7 +68,6 @@ def write_page(path: Path, template: str, values: Mapping[str, Any]) -> None:
             f"default-src 'none'; style-src 'unsafe-inline'; {media}; script-src 'sha256-{digest}'"
         ),
     }
-
     page = _environment().get_template(template).stream({**values, **ours})
     # Another command may write the same page.
     part = path.with_name(f".{os.getpid()}.html")
@@ -75,25 +78,39 @@ def write_page(path: Path, template: str, values: Mapping[str, Any]) -> None:
 
 
 def _values(run: RunDirectory, state: RunState, metrics: Mapping[str, Curve]) -> dict[str, Any]:
-    """Return all that the page shows; `metrics` are the curves that came with the run's events, by
-    task.
-    """
-    record = run.record()
+    """Return the values of the page; `metrics` are the curves in the run's events, by task."""
     job = curves.job_file(run, list(state.tasks))
-    sweep = state.sweep if state.sweep and state.sweep.trials else None
-    if sweep:
+    drawn = job
+    averaged: tuple[str, ...] = ()
+    seen_first = None
+    sweep = state.sweep
+    if sweep and sweep.trials:
         job = trials.job_file(job, sweep)
+        drawn = trials.drawn(job)
+        averaged = ("repeat",)
+        seen_first = trials.SEEN_FIRST
 
-    drawn = trials.drawn(job) if sweep else job
     series, left_out = curves.read(run, drawn, metrics=metrics)
-    gathered = curves.chosen(
-        series, left_out + len(job.parameters) - len(drawn.parameters), first=job.metric
-    )
-    averaged, seen_first = (("repeat",), trials.SEEN_FIRST) if sweep else ((), None)
+    left_out += len(job.parameters) - len(drawn.parameters)
+    gathered = curves.chosen(series, left_out, first=job.metric)
     finals = gathered.finals()
     if gathered.shown_first == job.metric:
         finals.update((task, curve.last) for task, curve in metrics.items())
 
+    return {
+        **_about(run, state),
+        "curves": gathered,
+        "drawing": _drawing(gathered, job, state, averaged=averaged, seen_first=seen_first),
+        "sweep": trials.values(run, sweep, job) if sweep and sweep.trials else None,
+        # A job without a matrix has only the name of each task.
+        "keys": () if job.keys == ("task",) else job.keys,
+        "rows": tables.tasks(run, state, job, finals),
+    }
+
+
+def _about(run: RunDirectory, state: RunState) -> dict[str, Any]:
+    """Return the values of the page that do not depend on curves."""
+    record = run.record()
     return {
         "state": state,
         "version": (record.get("versions") or {}).get("trainyard", ""),
@@ -107,12 +124,6 @@ def _values(run: RunDirectory, state: RunState, metrics: Mapping[str, Curve]) ->
         "not_home": list(account.not_home(state)),
         "failed": tables.failures(run, state, final=True),
         "retried": tables.failures(run, state, final=False),
-        "curves": gathered,
-        "drawing": _drawing(gathered, job, state, averaged=averaged, seen_first=seen_first),
-        "sweep": trials.values(run, sweep, job) if sweep else None,
-        # A job without a matrix has only the name of each task.
-        "keys": () if job.keys == ("task",) else job.keys,
-        "rows": tables.tasks(run, state, job, finals),
         "timeline": tables.timeline(state),
         "gallery": tables.media(run, state.tasks),
         "logs": tables.logs(run, state),
@@ -135,8 +146,9 @@ def _drawing(
     averaged: Sequence[str],
     seen_first: int | None,
 ) -> dict[str, Any]:
-    """Return what the page draws: of a resumed run also when it began, as its curves hold what the
-    run before wrote.
+    """Return the data that the page draws; for a resumed run also when it began.
+
+    The curves of a resumed run hold the values of the run before.
     """
     drawing = gathered.drawing(job.keys, averaged=averaged)
     resumed = None
@@ -146,27 +158,19 @@ def _drawing(
 
 
 def _figures(state: RunState) -> list[tuple[str, str]]:
-    """Return the numbers that are read first."""
-    if state.last_contact and state.started:
-        known = max(0.0, state.last_contact - state.started)
-    else:
-        known = 0.0
+    """Return the numbers that are read first, each with its caption."""
+    seconds = state.seconds
+    if seconds is None:
+        seconds = 0.0
+        if state.last_contact and state.started:
+            seconds = max(0.0, state.last_contact - state.started)
+    figures = [(formats.duration(seconds), "duration" if state.ended else "so far")]
 
-    known = known if state.seconds is None else state.seconds
-    figures = [(formats.duration(known), "duration" if state.ended else "so far")]
     if state.sweep:
         # A pruned trial's tasks are stopped, which is no trouble.
         figures += _counts("trial", state.sweep.counts())
     else:
-        words: tuple[TaskState, ...] = (
-            "succeeded",
-            "skipped",
-            "running",
-            "waiting",
-            "failed",
-            "stopped",
-        )
-        figures += _counts("task", {word: state.counts[word] for word in words})
+        figures += _counts("task", {word: state.counts[word] for word in _TASK_STATES})
 
     attempts = state.attempts()
     if len(attempts) > len(state.tasks):
@@ -182,17 +186,17 @@ def _figures(state: RunState) -> list[tuple[str, str]]:
 
     if state.exit:
         figures.append((str(state.exit), "exit code"))
-
     return figures
 
 
 def _counts(noun: str, counts: Mapping[str, int]) -> list[tuple[str, str]]:
-    """Return how many there are in each state; how many succeeded is said of none, too."""
-    return [
-        (f"{count:,}", f"{noun}{'' if count == 1 else 's'} {state}")
-        for state, count in counts.items()
-        if count or state == "succeeded"
-    ]
+    """Return how many there are in each state; `succeeded` is listed even without any."""
+    figures = []
+    for state, count in counts.items():
+        if count or state == "succeeded":
+            caption = f"{noun} {state}" if count == 1 else f"{noun}s {state}"
+            figures.append((f"{count:,}", caption))
+    return figures
 
 
 def _command(record: Mapping[str, Any]) -> str:
@@ -204,35 +208,32 @@ def _command(record: Mapping[str, Any]) -> str:
 
 
 def _facts(record: Mapping[str, Any], state: RunState, *, files: str) -> list[tuple[str, str]]:
-    """Return where the run came from, by run.json; what is not recorded there is not shown."""
+    """Return the origin of a run, by run.json; unrecorded facts are left out."""
+    simulated = ", GPUs simulated" if record.get("simulated_gpus") else ""
     cluster = record["cluster"]
-    backend = record.get("backend")
-    git = record.get("git") or {}
+    if cluster and record.get("backend"):
+        cluster += f" ({record['backend']}{simulated})"
+    elif cluster:
+        cluster += simulated
 
-    if record.get("simulated_gpus"):
-        simulated = ", GPUs simulated"
-    else:
-        simulated = ""
+    git = record.get("git") or {}
+    revision = (git.get("revision") or "")[:12]
+    if revision and git.get("dirty"):
+        revision += ", with changes that were not committed"
 
     versions = []
     for name, value in (record.get("versions") or {}).items():
-        if name != "runner_protocol":
-            versions.append((name, value))
-
-    if git.get("dirty"):
-        uncommitted = ", with changes that were not committed"
-    else:
-        uncommitted = ""
+        if value and name != "runner_protocol":
+            versions.append(f"{name} {value}")
 
     facts = {
-        "Cluster": cluster and f"{cluster}{f' ({backend}{simulated})' if backend else simulated}",
-        "Git revision": git.get("revision") and f"{git['revision'][:12]}{uncommitted}",
+        "Cluster": cluster,
+        "Git revision": revision,
         "Image": record.get("image"),
-        "Versions": ", ".join(f"{name} {value}" for name, value in versions if value),
+        "Versions": ", ".join(versions),
         "Resumes": state.resumes["run"] if state.resumes else None,
         "Files": files,
     }
-
     return [(name, str(value)) for name, value in facts.items() if value]
 
 
@@ -253,13 +254,11 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-
     environment.policies["json.dumps_kwargs"] = {
         "ensure_ascii": False,
         "separators": (",", ":"),
         "allow_nan": False,
     }
-
     environment.filters.update(
         duration=formats.duration,
         size=formats.size,
@@ -267,7 +266,6 @@ def _environment() -> jinja2.Environment:
         utc=formats.utc,
         thousands=lambda count: f"{count:,}",
     )
-
     return environment
 
 

@@ -8,7 +8,7 @@ import json
 import math
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ Point = tuple[float, float, float]
 # Tag, step, value, seconds since 1970.
 Scalar = tuple[str, float, float, float]
 
-# How steps are named: by hand, by Lightning, Stable-Baselines3, Ray Tune, CleanRL, RSL-RL.
+# Names of steps: by hand, by Lightning, Stable-Baselines3, Ray Tune, CleanRL, RSL-RL.
 _STEPS = (
     "step",
     "global_step",
@@ -42,9 +42,7 @@ _LARGEST_TABLE = 64 * 1024 * 1024
 
 @dataclass
 class Curve:
-    """One scalar over steps: evenly spread points, never more than `limit`, and the last one
-    always.
-    """
+    """One scalar over steps: evenly spread points, at most `limit`, and always the last one."""
 
     limit: int
     steps: array[float] = field(default_factory=lambda: array("d"))
@@ -55,14 +53,16 @@ class Curve:
     _last: Point = (-math.inf, math.nan, 0.0)
 
     def add(self, step: float, value: float, time: float = 0.0) -> None:
-        """Take in one more point.
+        """Add one more point.
 
-        A step that does not grow means that a later attempt began again there: what it repeats
-        replaces what was.
+        A step that does not grow means that a later attempt began there: its points replace the
+        earlier ones from that step.
         """
         if step <= self._last[0]:
             keep = bisect_left(self.steps, step)
-            del self.steps[keep:], self.values[keep:], self.times[keep:]
+            del self.steps[keep:]
+            del self.values[keep:]
+            del self.times[keep:]
 
         if self._seen % self._every == 0:
             self.steps.append(step)
@@ -93,39 +93,36 @@ def read_directory(
 ) -> dict[str, dict[str, Curve]]:
     """Return the curves below a directory, by subdirectory ("" for its top) and tag.
 
-    Files of one subdirectory are one story, in the order in which they were begun: a resumed
-    training's files continue each other; with `by_attempt` also those of the same subdirectory
-    below attempt-1/, attempt-2/ and so on. A table (read_table; `step` names its steps) is read
-    where its subdirectory has no event files: loggers that write both write the same. Of every
-    subdirectory at most so many tags are read.
+    Files of one subdirectory continue each other, in the order of their beginnings, as those of a
+    resumed training do; with `by_attempt` also those of the same subdirectory below attempt-1/,
+    attempt-2/ and so on. A table (read_table; `step` names its steps) is read where its
+    subdirectory has no event files: loggers that write both write the same. At most `tags` tags of
+    every subdirectory are read.
     """
     paths = [directory / name for name in tree.files(str(directory))]
     events = sorted((path for path in paths if ".tfevents." in path.name), key=_begun)
     have_events = {path.parent for path in events}
-    tables = sorted(
-        path
-        for path in paths
-        if path.suffix in (".csv", ".jsonl") and path.parent not in have_events
-    )
+    tables = sorted(path for path in paths if path.suffix in (".csv", ".jsonl"))
 
-    found: dict[str, dict[str, Curve]] = {}
-    read = [
-        *((path, read_file(path)) for path in events),
-        *((path, read_table(path, step)) for path in tables),
-    ]
-    for path, scalars in read:
+    scalars_of = [(path, read_file(path)) for path in events]
+    for path in tables:
+        if path.parent not in have_events:
+            scalars_of.append((path, read_table(path, step)))
+
+    by_directory: dict[str, dict[str, Curve]] = {}
+    for path, scalars in scalars_of:
         parts = path.parent.relative_to(directory).parts
-        curves = found.setdefault("/".join(parts[1:] if by_attempt else parts), {})
+        if by_attempt:
+            parts = parts[1:]
+        curves = by_directory.setdefault("/".join(parts), {})
         for tag, at, value, time in scalars:
-            if tag not in curves and len(curves) >= tags:
-                continue
-            curves.setdefault(tag, Curve(points)).add(at, value, time)
-
-    return {subdirectory: curves for subdirectory, curves in found.items() if curves}
+            if tag in curves or len(curves) < tags:
+                curves.setdefault(tag, Curve(points)).add(at, value, time)
+    return {subdirectory: curves for subdirectory, curves in by_directory.items() if curves}
 
 
 def read_file(path: Path) -> Iterator[Scalar]:
-    """Yield every scalar in an event file of which all numbers are finite."""
+    """Yield every scalar of an event file whose numbers are all finite."""
     with path.open("rb") as file:
         for scalar in event_files.scalars(file):
             if all(map(math.isfinite, scalar[1:])):
@@ -133,8 +130,7 @@ def read_file(path: Path) -> Iterator[Scalar]:
 
 
 def read_table(path: Path, step: str | None = None) -> Iterator[Scalar]:
-    """Yield every finite number beside the step of its row in a CSV with a header, or in JSON
-    lines.
+    """Yield the finite numbers of each row with its step, in a CSV with a header or in JSON lines.
 
     The step is named `step`, or as common loggers name it; a file without one, or one of more than
     64 MiB, is data of another kind and yields nothing. Rows without a `timestamp` count as written
@@ -145,10 +141,14 @@ def read_table(path: Path, step: str | None = None) -> Iterator[Scalar]:
         return
 
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
-        rows = map(_json_row, file) if path.suffix == ".jsonl" else csv.DictReader(file)
-        names = _STEPS if step is None else (step, *_STEPS)
-        key: str | None = None
+        rows: Iterable[Mapping[str, Any]] = csv.DictReader(file)
+        if path.suffix == ".jsonl":
+            rows = map(_json_row, file)
 
+        names: tuple[str, ...] = _STEPS
+        if step is not None:
+            names = (step, *_STEPS)
+        key: str | None = None
         # A field of more than 128 KiB is no number.
         with contextlib.suppress(csv.Error):
             for row in rows:
@@ -166,27 +166,28 @@ def read_table(path: Path, step: str | None = None) -> Iterator[Scalar]:
 def _json_row(line: str) -> dict[str, Any]:
     with contextlib.suppress(ValueError, RecursionError):
         row = json.loads(line)
-        return row if isinstance(row, dict) else {}
+        if isinstance(row, dict):
+            return row
     return {}
 
 
 def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
-    """Return the finite numbers of a row; of a CSV all values are text."""
+    """Return the finite numbers of a row; all values of a CSV are text."""
     numbers: dict[str, float] = {}
     for name, value in row.items():
-        if (
-            isinstance(name, str)
-            and isinstance(value, str | int | float)
-            and not isinstance(value, bool)
-        ):
+        is_scalar = isinstance(value, str | int | float) and not isinstance(value, bool)
+        if isinstance(name, str) and is_scalar:
             with contextlib.suppress(ValueError, OverflowError):
                 numbers[name] = float(value)
     return {name: value for name, value in numbers.items() if math.isfinite(value)}
 
 
 def _begun(path: Path) -> tuple[list[str], int, str]:
-    """Sort event files by directory and by the second in their name
-    (events.out.tfevents.SECOND.HOST...).
+    """Return an event file's sort key: its directory, and the second in its name.
+
+    Names are events.out.tfevents.SECOND.HOST and more.
     """
     second = path.name.partition(".tfevents.")[2].split(".")[0]
-    return natural(str(path.parent)), int(second) if second.isdecimal() else 0, path.name
+    if not second.isdecimal():
+        second = "0"
+    return natural(str(path.parent)), int(second), path.name

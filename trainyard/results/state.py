@@ -1,4 +1,4 @@
-"""How a run stands: its events, folded into tasks and attempts."""
+"""The state of a run: its events, folded into tasks and attempts."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ State = Literal["waiting", "running", "succeeded", "failed", "stopped"]
 # A task of a resumed run may have succeeded before.
 TaskState = State | Literal["skipped"]
 ENDED: tuple[TaskState, ...] = ("succeeded", "failed", "stopped", "skipped")
-# What may become of an attempt; the report has a look for each.
+# The outcomes of attempts in the report, which has a look for each.
 KINDS = ("succeeded", "running", "failed", "timeout", "lost", "stopped")
 _NOTES_KEPT = 50
 _CHECK = ("name", "node", "ok", "skipped", "detail", "seconds", "hint")
-# Of an attempt, in a document.
+# The fields of an attempt in a document.
 _SHOWN = ("node", "exit_code", "seconds", "reason", "outcome")
 
 
@@ -45,7 +45,7 @@ class Attempt:
     checkpoints: int = 0
     checkpoint_at: float | None = None  # when the last of them was saved
     continues: int | None = None  # the attempt whose checkpoint it began from
-    files: AttemptFiles | None = None  # what it left; None: its node has not said it
+    files: AttemptFiles | None = None  # None: its node has not reported them
 
     @property
     def kind(self) -> str:
@@ -65,41 +65,41 @@ class Task:
     attempts: list[Attempt] = field(default_factory=list)
     checkpoint: Mapping[str, Any] | None = None
     ended_because: str | None = None  # where that is not the reason of its last attempt
-    # What it left, as archives on the cluster: the events "outputs" since the last whole one (of
+    # The archives of its outputs on the cluster: the events "outputs" since the last whole one (of
     # each attempt).
     archives: list[Mapping[str, Any]] = field(default_factory=list)
 
     @property
     def last(self) -> Attempt:
-        """Return its last attempt; of a task that has none, one of which nothing is known."""
+        """Return the last attempt; for a task without one, an attempt of unknown outcome."""
         if self.attempts:
             return self.attempts[-1]
         return Attempt(self.name, 0, None, 0.0, outcome="none")
 
     @property
     def files(self) -> tuple[AttemptFiles, ...]:
-        """Return what its attempts left of which outputs are kept: the last one, or each; none of
-        those unknown.
+        """Return the files of the attempts whose outputs are kept: the last one, or each.
+
+        Attempts with unknown files are left out.
         """
-        each = bool(self.archives) and self.archives[0]["each_attempt"]
-        attempts = self.attempts if each else self.attempts[-1:]
+        attempts = self.attempts[-1:]
+        if self.archives and self.archives[0]["each_attempt"]:
+            attempts = self.attempts
         return tuple(attempt.files for attempt in attempts if attempt.files)
 
     @property
     def reason(self) -> str | None:
-        """Return why it has ended, if that is worth a word; one that no node has begun never
-        ran.
-        """
+        """Return why the task has ended, if known; a task that no node began "never ran"."""
         reason = self.ended_because or self.last.reason
         if self.state == "skipped":
             return reason
-        if (self.state in ENDED or self.ended_because) and not any(
-            attempt.node for attempt in self.attempts
-        ):
-            if reason:
-                return f"never ran: {reason}"
-            return "never ran"
-        return reason
+
+        has_ended = self.state in ENDED or self.ended_because
+        if not has_ended or any(attempt.node for attempt in self.attempts):
+            return reason
+        if reason:
+            return f"never ran: {reason}"
+        return "never ran"
 
     def attempt(self, event: Mapping[str, Any]) -> Attempt:
         if not self.attempts or self.attempts[-1].number != event["attempt"]:
@@ -117,9 +117,7 @@ class Task:
 
 
 class RunState:
-    """The one place that understands events; fed live while a run is followed, or from events.jsonl
-    later.
-    """
+    """The one reader of events: live while a run is followed, or from events.jsonl later."""
 
     def __init__(
         self,
@@ -131,10 +129,10 @@ class RunState:
         tune: Mapping[str, Any] | None = None,
         resumes: Mapping[str, Any] | None = None,
     ) -> None:
-        """Begin with what is known before the first event.
+        """Begin before the first event.
 
-        `tune` is that section of its job file, `resumes` what run.json says of the run that this
-        one resumes.
+        `tune` is that section of its job file, `resumes` the entry of run.json about the run that
+        this one resumes.
         """
         self.run = run
         self.cluster = cluster
@@ -142,7 +140,7 @@ class RunState:
         self.tasks = {name: Task(name) for name in tasks}
         self.state: State = "waiting"
         self.started: float | None = None
-        self.last_contact: float | None = None  # when it last said something
+        self.last_contact: float | None = None  # the time of its newest event
         self.seconds: float | None = None
         self.node_id: str | None = None
         # The directory, on storage that outlives the head, with its checkpoints; None: they are on
@@ -162,13 +160,11 @@ class RunState:
         self._drivers_waiting: Mapping[str, Any] | None = None
         self._kept_free = NO_ROOM
 
-        for name in resumes["skipped"] if resumes else ():
-            skipped = self.task(name)
-            if resumes:
+        if resumes:
+            for name in resumes["skipped"]:
+                skipped = self.task(name)
                 skipped.ended_because = f"succeeded in {resumes['run']}"
-            else:
-                skipped.ended_because = None
-            self._move(skipped, "skipped")
+                self._move(skipped, "skipped")
 
     @property
     def ended(self) -> bool:
@@ -176,9 +172,9 @@ class RunState:
 
     @property
     def waiting(self) -> Mapping[str, Any] | None:
-        """Return for what tasks wait, as far as it was said since anything started.
+        """Return what tasks wait for, as of the last event since anything started.
 
-        Without such tasks: for what waits that running tasks started through Ray.
+        Without waiting tasks: what the Ray tasks and actors of running tasks wait for.
         """
         if self.ended:
             return None
@@ -189,10 +185,12 @@ class RunState:
     @property
     def kept_free(self) -> Room:
         """Return the room that is left free now for what tasks start through Ray."""
-        return NO_ROOM if self.ended else self._kept_free
+        if self.ended:
+            return NO_ROOM
+        return self._kept_free
 
     def apply(self, event: Mapping[str, Any]) -> None:
-        """Take in one event; kinds that are not known here change nothing."""
+        """Take in one event; unknown kinds change nothing."""
         self.last_contact = event.get("time", self.last_contact)
         match event["event"]:
             case "run-started":
@@ -206,8 +204,8 @@ class RunState:
                 self.gate = event
             case "node":
                 self.nodes[event["name"]] = event
-            case "note":
-                self.notes += [event["text"]] if len(self.notes) < _NOTES_KEPT else []
+            case "note" if len(self.notes) < _NOTES_KEPT:
+                self.notes.append(event["text"])
             case "waiting" | "kept-free" | "drivers-waiting":
                 self._apply_waiting(event)
             case "attempt-started" | "attempt-ended" | "task-ended" | "checkpoint" | "outputs":
@@ -218,15 +216,16 @@ class RunState:
                 self._ended(event)
 
     def _apply_waiting(self, event: Mapping[str, Any]) -> None:
-        """Take in for what tasks wait, or what is left free for them."""
+        """Take in what tasks wait for, or the room that is left free for them."""
         match event["event"]:
             case "waiting":
                 self._waiting = event
             case "kept-free":
                 self._kept_free = Room.of(event["room"])
             case "drivers-waiting":
-                of_drivers = {"tasks": 0, "needs": [], "holders": [], **event}
-                self._drivers_waiting = of_drivers if event["text"] else None
+                self._drivers_waiting = None
+                if event["text"]:
+                    self._drivers_waiting = {"tasks": 0, "needs": [], "holders": [], **event}
 
     def _apply_to_task(self, task: Task, event: Mapping[str, Any]) -> None:
         match event["event"]:
@@ -244,7 +243,9 @@ class RunState:
 
     @property
     def resume_command(self) -> str:
-        return f"trainyard {'tune' if self.sweep else 'train'}.resume {self.run}"
+        if self.sweep:
+            return f"trainyard tune.resume {self.run}"
+        return f"trainyard train.resume {self.run}"
 
     @property
     def done(self) -> int:
@@ -258,11 +259,15 @@ class RunState:
         return self.tasks[name]
 
     def attempts(self) -> list[Attempt]:
-        return [attempt for task in self.tasks.values() for attempt in task.attempts]
+        attempts: list[Attempt] = []
+        for task in self.tasks.values():
+            attempts += task.attempts
+        return attempts
 
     def seconds_of(self, attempt: Attempt, *, now: float | None = None) -> float | None:
-        """Return how long an attempt took, or has taken until now, else by what is known; None if
-        nobody knows.
+        """Return how long an attempt took, or has taken until `now`; None if unknown.
+
+        `now` is by default the time of the newest event.
         """
         now = now or self.last_contact
         if attempt.seconds is None and attempt.outcome is None and not self.ended and now:
@@ -270,54 +275,60 @@ class RunState:
         return attempt.seconds
 
     def summary(self) -> dict[str, Any]:
-        """Return what `--json` prints of it among others."""
-        counts = {name: count for name, count in self.counts.items() if count}
-        about = {"run": self.run, "state": self.state, "cluster": self.cluster, "job": self.job}
-        if self.resumes:
-            about["resumes"] = self.resumes["run"]
-        else:
-            about["resumes"] = None
-        return {**about, "seconds": self.seconds, "counts": counts}
-
-    def document(self, *, now: float, unsure: str | None = None) -> dict[str, Any]:
-        """Return what `--json` prints; `unsure` says why the run may have gone on since: its
-        cluster is silent.
-        """
-        # Of a cluster that does not answer it is known until it last said something.
-        if unsure is None or self.last_contact is None:
-            now = now
-        else:
-            now = self.last_contact
-
-        running = now - self.started if self.started else 0.0
+        """Return the run's line in a list that `--json` prints."""
         return {
             "run": self.run,
             "state": self.state,
             "cluster": self.cluster,
             "job": self.job,
-            "seconds": round(self.seconds if self.seconds is not None else running, 3),
+            "resumes": self.resumes and self.resumes["run"],
+            "seconds": self.seconds,
+            "counts": {name: count for name, count in self.counts.items() if count},
+        }
+
+    def document(self, *, now: float, unsure: str | None = None) -> dict[str, Any]:
+        """Return what `--json` prints.
+
+        `unsure` is why newer events may be missing: the cluster is silent.
+        """
+        # Without an answer of the cluster, the run is known until its newest event.
+        if unsure is not None and self.last_contact is not None:
+            now = self.last_contact
+
+        seconds = self.seconds
+        if seconds is None:
+            seconds = now - self.started if self.started else 0.0
+
+        waiting = self.waiting
+        if waiting is not None:
+            waiting = {key: waiting[key] for key in ("tasks", "needs", "holders", "text")}
+
+        document = {
+            "run": self.run,
+            "state": self.state,
+            "cluster": self.cluster,
+            "job": self.job,
+            "seconds": round(seconds, 3),
             "exit": self.exit,
             "error": self.error,
             "unsure": unsure,
             "resumes": self.resumes and self.resumes["run"],
             "checks": self.checks,
-            "waiting": self.waiting
-            and {key: self.waiting[key] for key in ("tasks", "needs", "holders", "text")},
+            "waiting": waiting,
             "kept_free": asdict(self.kept_free) if self.kept_free else None,
             "tasks": [self._task_document(task, now=now) for task in self.tasks.values()],
-            **(self.sweep.document() if self.sweep else {}),
         }
+        if self.sweep:
+            document |= self.sweep.document()
+        return document
 
     def _task_document(self, task: Task, *, now: float) -> dict[str, Any]:
         attempts = []
         for attempt in task.attempts:
-            attempts.append(
-                {
-                    **{key: getattr(attempt, key) for key in _SHOWN},
-                    "seconds": self.seconds_of(attempt, now=now),
-                    "files": attempt.files and attempt.files.document(),
-                }
-            )
+            entry = {key: getattr(attempt, key) for key in _SHOWN}
+            entry["seconds"] = self.seconds_of(attempt, now=now)
+            entry["files"] = attempt.files and attempt.files.document()
+            attempts.append(entry)
         return {"name": task.name, "state": task.state, "reason": task.reason, "attempts": attempts}
 
     def _move(self, task: Task, state: TaskState) -> None:
@@ -328,10 +339,9 @@ class RunState:
     def _attempt_started(self, task: Task, event: Mapping[str, Any]) -> None:
         attempt = task.attempt(event)
         attempt.gpus = ", ".join(event.get("gpus") or ())
+        attempt.continues = None
         if task.checkpoint:
             attempt.continues = task.checkpoint["attempt"]
-        else:
-            attempt.continues = None
         self._move(task, "running")
         self._waiting = None
 
@@ -343,9 +353,8 @@ class RunState:
         attempt.reason = event.get("reason")
         attempt.cpu_seconds = event.get("cpu_seconds")
         attempt.memory = event.get("max_rss")
-        if attempt.outcome == "succeeded":
-            attempt.tail = ()
-        else:
+        attempt.tail = ()
+        if attempt.outcome != "succeeded":
             attempt.tail = tuple(event.get("tail") or ())
         attempt.files = AttemptFiles.of(event)
         self._move(task, "waiting")
@@ -353,7 +362,7 @@ class RunState:
     def _checkpoint(self, task: Task, event: Mapping[str, Any]) -> None:
         task.checkpoint = event
         attempt = task.attempt(event)
-        attempt.checkpoints = attempt.checkpoints + 1
+        attempt.checkpoints += 1
         attempt.checkpoint_at = event["time"]
 
     def _ended(self, event: Mapping[str, Any]) -> None:
@@ -370,13 +379,14 @@ class RunState:
             self.sweep.apply(event)
 
         end = (self.started or event["time"]) + event["seconds"]
-        # Nobody stopped the tasks of a run whose runner is gone: they are lost with it, or never
+        # Tasks of a run whose runner is gone were not stopped: they are lost with it, or never
         # began.
         lost = event["state"] == "failed" and event.get("by") == "operator"
         for task in self.tasks.values():
             attempt = task.last
             if task.state == "running" and attempt.seconds is None:
-                # Its runner died before it could say; it cannot have run for longer than the run.
+                # The runner died before it could report the end; the attempt cannot have run for
+                # longer than the run.
                 attempt.seconds = round(max(0.0, end - attempt.started), 3)
                 if lost:
                     attempt.outcome = "lost"
@@ -396,7 +406,7 @@ def load(run: RunDirectory) -> RunState:
 
 
 def fresh(run: RunDirectory) -> RunState:
-    """Return how a run stands before its first event."""
+    """Return the state of a run before its first event."""
     record = run.record()
     return RunState(
         run=run.name,
@@ -409,13 +419,10 @@ def fresh(run: RunDirectory) -> RunState:
 
 
 def _resumes(recorded: object) -> Mapping[str, Any] | None:
-    """Return what run.json says of the run that a run resumes, if that is what it should be."""
+    """Return run.json's entry about the run that a run resumes, if it is well-formed."""
     if not isinstance(recorded, dict) or not isinstance(recorded.get("run"), str):
         return None
-    skipped = recorded.get("skipped")
-    return {
-        **recorded,
-        "skipped": [name for name in skipped if isinstance(name, str)]
-        if isinstance(skipped, list)
-        else [],
-    }
+    skipped: list[str] = []
+    if isinstance(recorded.get("skipped"), list):
+        skipped = [name for name in recorded["skipped"] if isinstance(name, str)]
+    return {**recorded, "skipped": skipped}

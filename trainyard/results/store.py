@@ -1,6 +1,4 @@
-"""results/: one directory per run, append-only, enough to say a year later what ran and to run it
-again.
-"""
+"""results/: one directory for each run, append-only, with all that it takes to repeat the run."""
 
 from __future__ import annotations
 
@@ -23,32 +21,29 @@ KNOWN_IN = (
     "A run is known in the results/ from which it was dispatched: repeat this there, or "
     "name it: $TRAINYARD_RESULTS."
 )
-# Whether nothing may be written to results/: what a run says meanwhile is shown and not recorded
-# (--dry).
+# Whether nothing may be written to results/ (--dry): new events are shown and not recorded.
 read_only: ContextVar[bool] = ContextVar("read_only", default=False)
 
 
 _YEAR_9999 = datetime.datetime(9999, 1, 1, tzinfo=datetime.timezone.utc).timestamp()
-# The end of a run's name: its second, and two bytes of chance.
+# The end of a run's name: its second, and two random bytes.
 _WHEN = re.compile(r"-\d{8}-\d{6}-[0-9a-f]{4}$")
 
 
 class ResultsError(OutsideError):
-    """What is kept of a run cannot be written."""
+    """The record of a run cannot be written."""
 
 
 @contextmanager
 def written(path: Path) -> Iterator[None]:
-    """Say what is wrong where a file or directory below results/ cannot be written; `path` is below
-    the run's.
-    """
+    """Turn an OSError below results/ into a ResultsError; `path` is below the run's."""
     try:
         yield
     except OSError as error:
         raise ResultsError(
             f"what is kept of runs cannot be written: {(error.strerror or str(error)).lower()}",
             where=str(path),
-            hint="A run goes on without this. Once there is room, and it may be written: "
+            hint="The run continues. When the directory is writable again: "
             "trainyard train.logs RUN",
         ) from error
 
@@ -60,11 +55,11 @@ class RunDirectory:
         self.path = path
         self.name = path.name
         self.events = path / "events.jsonl"  # all events except output, one JSON object a line
-        self.shown = path / ".shown"  # is there once somebody has followed the run here
+        self.shown = path / ".shown"  # is there once the run was followed here
         self.cluster_file = path / "cluster.yaml"
         self.job_file = path / "job.yaml"
         self.report = path / "report.html"
-        self.left_behind = path / "left-behind.json"  # what ended with the head, and when
+        self.left_behind = path / "left-behind.json"  # the files that ended with the head, and when
         self.study = path / "study.journal"  # of a sweep: Optuna's JournalFileBackend reads it
 
     def log(self, task: str, attempt: int) -> Path:
@@ -77,14 +72,14 @@ class RunDirectory:
         return self.path / "checkpoints" / file_stem(task)
 
     def record(self) -> dict[str, Any]:
-        """Return run.json: who ran what, where, with which versions."""
+        """Return run.json: the user, the command, the cluster, the versions."""
         path = self.path / "run.json"
         try:
             record = {"cluster": "", "tasks": [], **json.loads(path.read_text(encoding="utf-8"))}
             if not all(isinstance(text, str) for text in (record["cluster"], *record["tasks"])):
                 raise ValueError("names are no text")
         except (OSError, ValueError, TypeError, RecursionError) as error:
-            hint = f"If nobody needs it: rm -r {shlex.quote(str(self.path))}"
+            hint = f"If it is not needed: rm -r {shlex.quote(str(self.path))}"
             raise RequestError("not the record of a run", where=str(path), hint=hint) from error
         return record
 
@@ -126,7 +121,7 @@ def _create(run: RunDirectory, record: Mapping[str, Any], *, cluster: str, job: 
 
 
 def keep_study(run: RunDirectory, study: str) -> None:
-    """Begin a run's study with that of the sweep that it goes on with."""
+    """Begin a run's study with that of the sweep that it continues."""
     if study:
         with written(run.study):
             run.study.write_text(study, encoding="utf-8")
@@ -134,19 +129,19 @@ def keep_study(run: RunDirectory, study: str) -> None:
 
 def runs(home: Path, *, cluster: str | None = None) -> tuple[RunDirectory, ...]:
     """Return every run, or those of a cluster, the newest first."""
-    # One whose run.json is gone is a run that is damaged.
-    paths = {
-        path.parent for name in ("run.json", "events.jsonl") for path in home.glob(f"*/{name}")
-    }
-    known = [(described(run), run) for run in map(RunDirectory, paths)]
-    known.sort(key=lambda entry: (started(entry[0]) or 0.0, entry[1].name), reverse=True)
-    return tuple(run for record, run in known if cluster in (None, record.get("cluster")))
+    # A run without its run.json is damaged, and still a run.
+    paths = {path.parent for path in (*home.glob("*/run.json"), *home.glob("*/events.jsonl"))}
+    dated = []
+    for run in map(RunDirectory, paths):
+        record = described(run)
+        if cluster in (None, record.get("cluster")):
+            dated.append((started(record) or 0.0, run.name, run))
+    dated.sort(key=lambda entry: entry[:2], reverse=True)
+    return tuple(run for _, _, run in dated)
 
 
 def described(run: RunDirectory) -> dict[str, Any]:
-    """Return a run's record; {} of one that is damaged, which must not keep others from being
-    found.
-    """
+    """Return a run's record; {} for a damaged one, which must not hide others."""
     try:
         return run.record()
     except RequestError:
@@ -160,30 +155,26 @@ def started(record: Mapping[str, Any]) -> float | None:
     except (ValueError, OverflowError):
         return None
     # No run is older, and no calendar has later days.
-    return moment if 0 <= moment < _YEAR_9999 else None
+    if 0 <= moment < _YEAR_9999:
+        return moment
+    return None
 
 
 def find(
     home: Path, name: str | None, *, cluster: str | None = None, elsewhere: str = KNOWN_IN
 ) -> RunDirectory:
-    """Return the run with this name or unambiguous beginning, or the newest of the job with this
-    name.
+    """Return the run of a name or unambiguous beginning, or the newest of the job with this name.
 
-    Without a name, the newest of all runs (of a cluster). `elsewhere` helps with a run that is not
-    recorded here.
+    Without a name, the newest of all runs (of a cluster). `elsewhere` is the hint for a run that is
+    not recorded here.
 
     Raises RequestError with the nearest names.
     """
     known = runs(home, cluster=cluster)
+    if name is None and known:
+        return known[0]
     if name is None:
-        if known:
-            return known[0]
-        on = "" if cluster is None else f" on cluster {cluster}"
-        hint = (
-            "Start one: trainyard train.dispatch JOB_DIR, or a sweep: trainyard tune.dispatch "
-            "JOB_DIR"
-        )
-        raise RequestError(f"there are no runs yet{on}", where=str(home), hint=hint)
+        raise _no_runs(home, cluster)
 
     beginning = Path(name).name
     matching = [run for run in known if beginning and run.name.startswith(beginning)]
@@ -193,26 +184,32 @@ def find(
         return [*of_job, *matching][0]
 
     names = [run.name for run in matching or known]
-    if names:
-        listed = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-    else:
-        listed = "none"
-
+    listed = ", ".join(names[:5]) or "none"
+    if len(names) > 5:
+        listed += ", ..."
     if matching:
-        what = f"several runs begin with {name}"
-    else:
-        what = f"no such run: {name}"
+        problem = Problem("RUN", f"there are: {listed}")
+        message = f"several runs begin with {name}"
+        raise RequestError(message, problems=(problem,), where=str(home))
 
-    meant = "" if matching else did_you_mean(name, names)
+    meant = did_you_mean(name, names)
     problem = Problem("RUN", f"there are: {listed}{meant}")
-    known_elsewhere = None if matching or meant else elsewhere
-    raise RequestError(what, problems=(problem,), where=str(home), hint=known_elsewhere)
+    hint = None if meant else elsewhere
+    raise RequestError(f"no such run: {name}", problems=(problem,), where=str(home), hint=hint)
+
+
+def _no_runs(home: Path, cluster: str | None) -> RequestError:
+    message = "there are no runs yet"
+    if cluster is not None:
+        message += f" on cluster {cluster}"
+    hint = (
+        "Start one: trainyard train.dispatch JOB_DIR, or a sweep: trainyard tune.dispatch JOB_DIR"
+    )
+    return RequestError(message, where=str(home), hint=hint)
 
 
 def keep_checkpoint(run: RunDirectory, task: str, arrived: Path, *, seq: int) -> None:
-    """Put a checkpoint that has arrived into its place; an older one moves aside under a name that
-    says so.
-    """
+    """Put an arrived checkpoint into its place; an older one moves aside, and its name tells so."""
     directory = run.checkpoint(task)
     if directory.exists():
         directory.rename(directory.with_name(f"{directory.name}.older-than-{seq}"))
@@ -221,21 +218,20 @@ def keep_checkpoint(run: RunDirectory, task: str, arrived: Path, *, seq: int) ->
 
 
 def fetched(directory: Path) -> int:
-    """Return the number of the last archive that was brought into a directory, 0 if none is
-    there.
-    """
+    """Return the number of the last archive that was brought into a directory, 0 without one."""
     path = number_file(directory)
     if path.exists() and directory.exists():
-        text = path.read_text(encoding="utf-8")
-    else:
-        text = ""
-    return int(text or 0)
+        return int(path.read_text(encoding="utf-8") or 0)
+    return 0
 
 
 def missing(directory: Path, archives: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return those of a task's archives that were not brought into its directory yet."""
-    here = fetched(directory) if archives else 0
-    return [archive for archive in tuple(archives) if archive["number"] > here]
+    """Return the archives of a task that were not brought into its directory yet."""
+    if not archives:
+        return []
+
+    last = fetched(directory)
+    return [archive for archive in tuple(archives) if archive["number"] > last]
 
 
 def number_file(directory: Path) -> Path:

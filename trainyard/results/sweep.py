@@ -1,4 +1,4 @@
-"""How a sweep stands: the events of its trials, folded; in the shape that `--json` prints."""
+"""The state of a sweep: the events of its trials, folded; in the shape that `--json` prints."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 TrialState = Literal["running", "complete", "pruned", "failed", "stopped"]
-# Of a trial, in a document.
+# The fields of a trial in a document.
 _SHOWN = ("params", "state", "value", "values", "tasks", "reason", "seconds")
 
 
 @dataclass
 class Trial:
-    """One configuration: Optuna's number of it, its parameters, and the tasks that try it, one a
-    repeat.
-    """
+    """One configuration: Optuna's number, its parameters, and its tasks, one a repeat."""
 
     number: int
     params: Mapping[str, Any]
@@ -32,22 +30,18 @@ class Trial:
 
     @property
     def spread(self) -> float | None:
-        """Return the standard deviation over its repeats, if several have a value, and it is a
-        number.
-        """
+        """Return the standard deviation over its repeats; None for fewer than two, or overflow."""
         known = [value for value in self.values if value is not None]
-        try:
-            if len(known) > 1:
-                return statistics.stdev(known)
+        if len(known) < 2:
             return None
+        try:
+            return statistics.stdev(known)
         except OverflowError:
             return None
 
     @property
     def seconds(self) -> float | None:
-        """Return how long it was tried; one of a former run, which has no tasks in this one, was
-        not.
-        """
+        """Return how long it was tried; None for a trial of an earlier run, without tasks here."""
         if not self.tasks or self.started is None or self.ended is None:
             return None
         return max(0.0, self.ended - self.started)
@@ -88,41 +82,46 @@ class Sweep:
     def ranked(self) -> list[Trial]:
         """Return the complete trials, the best first; of equal ones the earlier is better."""
         sign = 1 if self.tune["mode"] == "min" else -1
-        known = []
+        ranks = []
         for trial in list(self.trials.values()):
-            if trial.state == "complete":
-                known.append((trial.value, trial))
-        ranks = [(sign * value, trial.number, trial) for value, trial in known if value is not None]
-        return [trial for _, _, trial in sorted(ranks, key=lambda rank: rank[:2])]
+            if trial.state == "complete" and trial.value is not None:
+                ranks.append((sign * trial.value, trial.number, trial))
+        ranks.sort(key=lambda rank: rank[:2])
+        return [trial for _, _, trial in ranks]
 
     @property
     def best(self) -> Trial | None:
         return next(iter(self.ranked()), None)
 
     def counts(self) -> dict[str, int]:
-        found = Counter[str](trial.state for trial in self.trials.values())
-        return {
-            state: found[state] for state in ("complete", "pruned", "failed", "running", "stopped")
-        }
+        counts = Counter[str](trial.state for trial in self.trials.values())
+        states = ("complete", "pruned", "failed", "running", "stopped")
+        return {state: counts[state] for state in states}
 
     def document(self) -> dict[str, Any]:
-        """Return what `--json` prints of it, besides what it prints of any run."""
-        best = self.best
+        """Return the sweep's part of what `--json` prints of a run."""
+        best = None
+        if self.best:
+            params = dict(self.best.params)
+            best = {"trial": self.best.number, "value": self.best.value, "params": params}
+
+        trials = []
+        for trial in self.trials.values():
+            fields = {key: getattr(trial, key) for key in _SHOWN}
+            trials.append({"trial": trial.number, **fields})
+
         return {
             "metric": self.tune["metric"],
             "mode": self.tune["mode"],
-            "best": best
-            and {"trial": best.number, "value": best.value, "params": dict(best.params)},
+            "best": best,
             "counts": self.counts(),
-            "trials": [
-                {"trial": trial.number, **{key: getattr(trial, key) for key in _SHOWN}}
-                for trial in self.trials.values()
-            ],
+            "trials": trials,
             "end": self.end,
         }
 
 
 def _number(value: object) -> float | None:
-    """Return a value that a metric can have; JSON of Python may also hold NaN and infinity."""
-    is_number = isinstance(value, (int, float)) and abs(value) <= sys.float_info.max
-    return float(value) if is_number else None  # type: ignore[arg-type]
+    """Return a value that a metric can have; Python's JSON may also have NaN and infinity."""
+    if isinstance(value, (int, float)) and abs(value) <= sys.float_info.max:
+        return float(value)
+    return None

@@ -1,7 +1,6 @@
-"""What the report shows besides curves, as its template takes it: tasks, failures, the timeline,
-nodes, logs, media.
+"""The report's tables, as its template takes them: tasks, failures, timeline, nodes, logs, media.
 
-All of it is bounded: of each kind some are `shown`, and the others counted as `left_out`.
+All of them are bounded: some rows of each kind are `shown`, and the others counted as `left_out`.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from trainyard.results import formats
 from trainyard.results.curves import JobFile
 from trainyard.results.state import ENDED, KINDS, Attempt, RunState, Task
 from trainyard.results.store import RunDirectory
-from trainyard.wording import clean
+from trainyard.wording import clean, counted
 
 _MOST_TASKS = 300
 _MOST_TROUBLED = 700
@@ -43,7 +42,7 @@ _VIDEOS = (".mp4", ".webm", ".ogv", ".m4v")
 _MOST_BARS = 1200
 _NARROWEST = 0.35  # percent: about 3 pixels of a wide page
 _TICKS = 6
-# Steps of seconds, minutes and hours that people count in.
+# Steps of seconds, minutes and hours in which people count.
 _TICK_SECONDS = (
     *(0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0),
     *(60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 14_400.0, 28_800.0, 86_400.0),
@@ -59,67 +58,66 @@ Row = dict[str, Any]
 def tasks(run: RunDirectory, state: RunState, job: JobFile, finals: Mapping[str, float]) -> Row:
     """Return rows of the first tasks and of those that had trouble.
 
-    A row has where the task's curve ended, its values of the matrix, and its attempts if there was
-    more than one.
+    A row has the last value of the task's curve, its values of the matrix, and its attempts if
+    there was more than one.
     """
     known = list(state.tasks.values())
-    troubled = [
-        task
-        for task in known[_MOST_TASKS:]
-        if len(task.attempts) > 1 or task.state in ("failed", "stopped")
-    ]
+    troubled = []
+    for task in known[_MOST_TASKS:]:
+        if len(task.attempts) > 1 or task.state in ("failed", "stopped"):
+            troubled.append(task)
 
     rows = []
     for task in [*known[:_MOST_TASKS], *troubled[:_MOST_TROUBLED]]:
-        given = job.parameters.get(task.name, {})
-        parameters = [given.get(key, "") for key in job.keys]
-        rows.append(
-            {**_task(run, state, task), "final": finals.get(task.name), "parameters": parameters}
-        )
-
+        values = job.parameters.get(task.name, {})
+        row = _task(run, state, task)
+        row["final"] = finals.get(task.name)
+        row["parameters"] = [values.get(key, "") for key in job.keys]
+        rows.append(row)
     return {"shown": rows, "left_out": len(known) - len(rows)}
 
 
 def failures(run: RunDirectory, state: RunState, *, final: bool) -> Row:
-    """Return what went wrong for good, or the attempts after which their task was tried again."""
-    bad = []
-    for attempt in state.attempts():
-        if attempt.kind not in ("succeeded", "running", "stopped"):
-            bad.append(attempt)
-
-    last = set()
+    """Return the final failures, or the attempts after which their task was retried."""
+    failed = []
     for task in state.tasks.values():
-        if task.attempts and task.state in ENDED:
-            last.add(id(task.attempts[-1]))
+        for attempt in task.attempts:
+            is_final = task.state in ENDED and attempt is task.attempts[-1]
+            if attempt.kind not in ("succeeded", "running", "stopped") and is_final == final:
+                failed.append(attempt)
 
-    found = [attempt for attempt in bad if (id(attempt) in last) == final]
-    shown = [_attempt(run, state, attempt) for attempt in found[:_MOST_FAILURES]]
     return {
-        "shown": shown,
-        "total": len(found),
-        "reasons": Counter(map(_reason, found)).most_common(10),
+        "shown": [_attempt(run, state, attempt) for attempt in failed[:_MOST_FAILURES]],
+        "total": len(failed),
+        "reasons": Counter(map(_reason, failed)).most_common(10),
     }
 
 
 def machines(state: RunState) -> list[tuple[list[str], tuple[tuple[str, str], ...]]]:
-    found: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    """Return the names of nodes whose machines are alike, with the facts of these machines."""
+    names_by_facts: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for name in sorted(state.nodes, key=formats.natural):
-        found.setdefault(tuple(_machine(state.nodes[name])), []).append(name)
-    return [(names, facts) for facts, names in list(found.items())[:_MOST_MACHINES]]
+        names_by_facts.setdefault(tuple(_machine(state.nodes[name])), []).append(name)
+    return [(names, facts) for facts, names in list(names_by_facts.items())[:_MOST_MACHINES]]
 
 
 def checks(state: RunState) -> Row:
     """Return the smoke test's results, failed ones first."""
-    found = [
-        {**check, "state": "skipped" if check["skipped"] else "passed" if check["ok"] else "failed"}
-        for check in sorted(state.checks, key=lambda check: bool(check["ok"] or check["skipped"]))
-    ]
-    return {"shown": found[:_MOST_CHECKS], "left_out": max(0, len(found) - _MOST_CHECKS)}
+    rows = []
+    for check in sorted(state.checks, key=lambda check: bool(check["ok"] or check["skipped"])):
+        outcome = "failed"
+        if check["skipped"]:
+            outcome = "skipped"
+        elif check["ok"]:
+            outcome = "passed"
+        rows.append({**check, "state": outcome})
+    return {"shown": rows[:_MOST_CHECKS], "left_out": max(0, len(rows) - _MOST_CHECKS)}
 
 
 def timeline(state: RunState) -> Row:
-    """Lay out the first attempts of a run as bars in lanes, one a node; places are in percent of
-    the run's time.
+    """Return a run's first attempts as bars in lanes, one a node.
+
+    Places are in percent of the run's time.
     """
     attempts = sorted(state.attempts(), key=lambda attempt: attempt.started)
     shown = attempts[:_MOST_BARS]
@@ -139,16 +137,13 @@ def timeline(state: RunState) -> Row:
     # The head first, then by name, with their numbers as numbers.
     nodes = sorted(by_node, key=lambda name: (name != "head", formats.natural(name)))
     lanes = [_lane(node, by_node[node], state, percent) for node in nodes]
-    bars = [bar for lane in lanes for bar in lane["bars"]]
-    step = next(
-        (step for step in _TICK_SECONDS if step * _TICKS >= span),
-        86_400 * math.ceil(span / 86_400 / _TICKS),
-    )
-    ticks = [step * number for number in range(math.floor(span / step) + 1)]
+    bars: list[Row] = []
+    for lane in lanes:
+        bars += lane["bars"]
 
     return {
         "lanes": lanes,
-        "ticks": [(percent(began + tick), _tick_label(tick)) for tick in ticks],
+        "ticks": [(percent(began + tick), _tick_label(tick)) for tick in _ticks(span)],
         "kinds": [kind for kind in KINDS if any(bar["kind"] == kind for bar in bars)],
         "left_out": len(attempts) - len(shown),
         "restores": any(bar["restored"] for bar in bars),
@@ -156,31 +151,35 @@ def timeline(state: RunState) -> Row:
     }
 
 
+def _ticks(span: float) -> list[float]:
+    """Return the marks of a time axis, in seconds from its beginning."""
+    fitting = [step for step in _TICK_SECONDS if step * _TICKS >= span]
+    days = math.ceil(span / 86_400 / _TICKS)
+    step = min(fitting, default=86_400.0 * days)
+    return [step * number for number in range(math.floor(span / step) + 1)]
+
+
 def media(run: RunDirectory, tasks: Iterable[str]) -> Row:
-    """Return images and videos; of each task the last ones by name, as many as its share of the
-    page.
+    """Return images and videos: the last ones of each task by name, an equal share of the page.
 
     `source` is what the page shows, `link` leads to the file.
     """
     kinds = (*_IMAGES, *_VIDEOS)
-    found: dict[str, list[str]] = {}
+    names_of: dict[str, list[str]] = {}
     for task in tasks:
-        files = [
-            name
-            for name in tree.files(str(run.outputs(task)))
-            if Path(name).suffix.lower() in kinds
-        ]
-        if files:
-            found[task] = sorted(files, key=formats.natural)
+        files = tree.files(str(run.outputs(task)))
+        names = [name for name in files if Path(name).suffix.lower() in kinds]
+        if names:
+            names_of[task] = sorted(names, key=formats.natural)
 
-    share = max(1, _MOST_MEDIA // max(len(found), 1))
-    chosen = [(task, name) for task, files in found.items() for name in files[-share:]][
-        :_MOST_MEDIA
-    ]
+    share = max(1, _MOST_MEDIA // max(len(names_of), 1))
+    chosen = []
+    for task, names in names_of.items():
+        chosen += [(task, name) for name in names[-share:]]
+
     shown = []
     room = _ALL_INSIDE
-
-    for task, name in chosen:
+    for task, name in chosen[:_MOST_MEDIA]:
         path = run.outputs(task) / name
         link = quote(os.fsencode(path.relative_to(run.path)))
         inside = _inside(path, room)
@@ -190,47 +189,42 @@ def media(run: RunDirectory, tasks: Iterable[str]) -> Row:
             {"task": task, "name": name, "kind": kind, "source": inside or link, "link": link}
         )
 
-    return {"shown": shown, "left_out": sum(map(len, found.values())) - len(shown)}
+    return {"shown": shown, "left_out": sum(map(len, names_of.values())) - len(shown)}
 
 
 def logs(run: RunDirectory, state: RunState) -> Row:
-    """Return the end of each log, those of bad attempts first: an equal share of what there is room
-    for.
-    """
+    """Return the end of each log, those of bad attempts first: an equal share of the room."""
     attempts = sorted(
         state.attempts(), key=lambda attempt: attempt.kind in ("succeeded", "running")
     )
-    found = [(attempt, run.log(attempt.task, attempt.number)) for attempt in attempts]
-    found = [(attempt, path) for attempt, path in found if path.is_file() and path.stat().st_size]
-    share = min(_MOST_OF_ONE_LOG, _MOST_OF_ALL_LOGS // max(min(len(found), _MOST_LOGS), 1))
+    written = []
+    for attempt in attempts:
+        path = run.log(attempt.task, attempt.number)
+        if path.is_file() and path.stat().st_size:
+            written.append((attempt, path))
+
+    share = min(_MOST_OF_ONE_LOG, _MOST_OF_ALL_LOGS // max(min(len(written), _MOST_LOGS), 1))
     shown = []
-
-    for attempt, path in found[:_MOST_LOGS]:
-        is_only = len(state.tasks[attempt.task].attempts) == 1
-        if is_only:
-            name = attempt.task
-        else:
-            name = f"{attempt.task} · attempt {attempt.number}"
+    for attempt, path in written[:_MOST_LOGS]:
+        name = attempt.task
+        if len(state.tasks[attempt.task].attempts) > 1:
+            name += f" · attempt {attempt.number}"
         shown.append({"name": clean(name), "kind": attempt.kind, **_tail(path, share)})
-
-    return {"shown": shown, "left_out": len(found) - len(shown)}
+    return {"shown": shown, "left_out": len(written) - len(shown)}
 
 
 def _task(run: RunDirectory, state: RunState, task: Task) -> Row:
     rows = [_attempt(run, state, attempt) for attempt in task.attempts or (task.last,)]
     last = rows[-1]
     before = sum(row["seconds"] for row in rows[:-1])
-    measured = {}
-
-    for name in ("cpu_seconds", "memory"):
-        measured[name] = [row[name] for row in rows if row[name] is not None]
-
+    cpu = [row["cpu_seconds"] for row in rows if row["cpu_seconds"] is not None]
+    memory = [row["memory"] for row in rows if row["memory"] is not None]
     return {
         **last,
         "state": task.state,
         "seconds": before + last["seconds"] if task.attempts else None,
-        "cpu_seconds": sum(measured["cpu_seconds"]) if measured["cpu_seconds"] else None,
-        "memory": max(measured["memory"], default=None),
+        "cpu_seconds": sum(cpu) if cpu else None,
+        "memory": max(memory, default=None),
         "restored": last["restored"] and len(rows) == 1,
         "began": last["began"] - before if last["began"] else None,
         "attempts": rows if len(rows) > 1 else (),
@@ -239,7 +233,7 @@ def _task(run: RunDirectory, state: RunState, task: Task) -> Row:
 
 def _attempt(run: RunDirectory, state: RunState, attempt: Attempt) -> Row:
     log = run.log(attempt.task, attempt.number)
-    goes_on = attempt.outcome is None and attempt.seconds is None
+    is_running = attempt.outcome is None and attempt.seconds is None
     return {
         **vars(attempt),
         "state": attempt.kind,
@@ -247,7 +241,7 @@ def _attempt(run: RunDirectory, state: RunState, attempt: Attempt) -> Row:
         "seconds": state.seconds_of(attempt) or 0.0,
         "log": quote(f"logs/{log.name}") if log.exists() else None,
         "restored": attempt.continues is not None,
-        "began": attempt.started if goes_on else None,  # so that the page counts its seconds on
+        "began": attempt.started if is_running else None,  # the page counts its seconds on
         "reason": _reason(attempt),
         "tail": "\n".join(line.rstrip("\r\n") for line in attempt.tail),
     }
@@ -260,37 +254,36 @@ def _where(attempt: Attempt) -> str:
 
 
 def _reason(attempt: Attempt) -> str:
-    return attempt.reason or (
-        attempt.kind if attempt.exit_code is None else f"exit code {attempt.exit_code}"
-    )
+    if attempt.reason:
+        return attempt.reason
+    if attempt.exit_code is not None:
+        return f"exit code {attempt.exit_code}"
+    return attempt.kind
 
 
 def _machine(node: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    cores = node.get("cores")
-    memory = node.get("memory")
+    cpu = node.get("cpu") or "unknown"
+    if node.get("cores"):
+        cpu += f", {node['cores']} cores"
+    yield "CPU", cpu
+
+    if node.get("memory"):
+        yield "Memory", formats.size(node["memory"])
+
     gpus = Counter(node.get("gpus") or ())
-    yield "CPU", f"{node.get('cpu') or 'unknown'}{f', {cores} cores' if cores else ''}"
-
-    if memory:
-        yield "Memory", formats.size(memory)
-
     if gpus:
         listed = ", ".join(f"{count} × {model}" for model, count in gpus.items())
-        yield "GPUs", f"{listed}{f', driver {driver}' if (driver := node.get('driver')) else ''}"
+        if node.get("driver"):
+            listed += f", driver {node['driver']}"
+        yield "GPUs", listed
 
     if node.get("system"):
         yield "System", str(node["system"])
 
-    versions = {
-        "Python": node.get("python"),
-        "Ray": node.get("ray"),
-        **(node.get("packages") or {}),
-    }
-
-    yield (
-        "Versions",
-        ", ".join(f"{name} {version}" for name, version in versions.items() if version),
-    )
+    packages = node.get("packages") or {}
+    versions = {"Python": node.get("python"), "Ray": node.get("ray"), **packages}
+    known = [f"{name} {version}" for name, version in versions.items() if version]
+    yield "Versions", ", ".join(known)
 
 
 def _lane(
@@ -302,9 +295,9 @@ def _lane(
     for attempt in attempts:
         # Ends are worked out from rounded seconds: neighbours may seem to overlap by a few
         # milliseconds.
-        row = next(
-            (row for row, end in enumerate(free_at) if end <= attempt.started + 0.02), len(free_at)
-        )
+        row = 0
+        while row < len(free_at) and free_at[row] > attempt.started + 0.02:
+            row += 1
         free_at[row : row + 1] = [_end(state, attempt)]
         bars.append({**_bar(attempt, state, percent), "row": row})
     return {"node": node, "count": len(attempts), "rows": len(free_at), "bars": bars}
@@ -312,7 +305,11 @@ def _lane(
 
 def _bar(attempt: Attempt, state: RunState, percent: Callable[[float], float]) -> Row:
     end = _end(state, attempt)
+    checkpoint = None
     saved = attempt.checkpoint_at
+    if saved and attempt.started <= saved <= end + 5:
+        checkpoint = percent(saved)
+
     width = min(max(percent(end) - percent(attempt.started), _NARROWEST), 100.0)
     return {
         "kind": attempt.kind,
@@ -321,35 +318,41 @@ def _bar(attempt: Attempt, state: RunState, percent: Callable[[float], float]) -
         "width": round(width, 3),
         "label": attempt.task,
         "restored": attempt.continues is not None,
-        "checkpoint": percent(saved) if saved and attempt.started <= saved <= end + 5 else None,
+        "checkpoint": checkpoint,
     }
 
 
 def _title(attempt: Attempt, state: RunState) -> Iterator[str]:
     took = formats.duration(state.seconds_of(attempt) or 0.0)
     yield f"{attempt.task}, attempt {attempt.number} on {_where(attempt) or 'no node'}"
-    yield f"{attempt.kind} after {took}" if attempt.outcome else f"running for {took}"
+    if attempt.outcome:
+        yield f"{attempt.kind} after {took}"
+    else:
+        yield f"running for {took}"
     if attempt.reason:
         yield attempt.reason
     if attempt.continues is not None:
         yield f"continued from the last checkpoint of attempt {attempt.continues}"
     if attempt.checkpoint_at is not None:
         after = formats.duration(max(0.0, attempt.checkpoint_at - attempt.started))
-        yield (
-            f"{attempt.checkpoints} checkpoint{'s' * (attempt.checkpoints > 1)}, the last "
-            f"after {after}"
-        )
+        yield f"{counted(attempt.checkpoints, 'checkpoint')}, the last after {after}"
 
 
 def _tick_label(seconds: float) -> str:
     """Return "0", "0.5 s", "30 s", "5 min", "2 h", "1 h 30 min", "3 d"."""
+    if not seconds:
+        return "0"
     if seconds < 60:
-        return f"{round(seconds, 1):g} s" if seconds else "0"
+        return f"{round(seconds, 1):g} s"
+
     hours, minutes = divmod(round(seconds / 60), 60)
     if hours and not hours % 24 and not minutes:
         return f"{hours // 24} d"
-    parts = [f"{hours} h"] if hours else []
-    return " ".join([*parts, *([f"{minutes} min"] if minutes else [])])
+    if not hours:
+        return f"{minutes} min"
+    if not minutes:
+        return f"{hours} h"
+    return f"{hours} h {minutes} min"
 
 
 def _end(state: RunState, attempt: Attempt) -> float:

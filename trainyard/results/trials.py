@@ -1,6 +1,4 @@
-"""What the report shows of a sweep: its best configuration, all trials, and the axes on which they
-are drawn.
-"""
+"""The report's part about a sweep: its best configuration, all trials, and their axes."""
 
 from __future__ import annotations
 
@@ -10,20 +8,19 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from trainyard_runner.wire.space import filled
+from trainyard_runner.wire.space import filled, text_of
 
 from trainyard.results import formats
 from trainyard.results.curves import JobFile
 from trainyard.results.importance import importances
 from trainyard.results.store import RunDirectory
 from trainyard.results.sweep import Sweep, Trial
-from trainyard.spec.job import scalar_text
 from trainyard.spec.tune import BY_LOGARITHM, KINDS
 from trainyard.wording import clean
 
 _MOST_TRIALS = 2000
-# Tasks whose learning curves are in the page, those of the best trials first; and of how many
-# trials they are seen.
+# Tasks whose learning curves are in the page, those of the best trials first; SEEN_FIRST trials of
+# them are visible at first.
 _MOST_CURVES = 120
 SEEN_FIRST = 10
 
@@ -31,8 +28,9 @@ Row = dict[str, Any]
 
 
 def job_file(job: JobFile, sweep: Sweep) -> JobFile:
-    """Return a sweep's job file with what each task got: trial and repeat; the best trials first,
-    then running ones.
+    """Return a sweep's job file with each task's trial and repeat.
+
+    The best trials come first, then running ones.
     """
     ranked = sweep.ranked()
     running = [trial for trial in sweep.trials.values() if trial.state == "running"]
@@ -47,14 +45,14 @@ def job_file(job: JobFile, sweep: Sweep) -> JobFile:
 
 
 def drawn(job: JobFile) -> JobFile:
-    """Return it with the tasks whose curves are drawn."""
+    """Return the job file with the tasks whose curves are drawn."""
     return dataclasses.replace(
         job, parameters=dict(itertools.islice(job.parameters.items(), _MOST_CURVES))
     )
 
 
 def values(run: RunDirectory, sweep: Sweep, job: JobFile) -> Row:
-    """Return all that the page shows of a sweep besides its learning curves."""
+    """Return the page's values of a sweep, besides its learning curves."""
     ranked = sweep.ranked()
     best = {trial.number for trial in ranked}
     others = [trial for trial in sweep.trials.values() if trial.number not in best]
@@ -62,13 +60,16 @@ def values(run: RunDirectory, sweep: Sweep, job: JobFile) -> Row:
     shown = sorted(ordered, key=lambda trial: trial.number)
     axes = [_axis(name, parameter, shown) for name, parameter in sweep.tune["space"].items()]
     shares, remark = importances(run.path / "study.journal")
+    counts = [f"{count:,} {state}" for state, count in sweep.counts().items() if count]
+    points = []
+    for trial in shown:
+        places = [_place(trial.params.get(axis["key"]), axis) for axis in axes]
+        points.append([trial.number, trial.state, trial.value, places])
 
     return {
         "metric": sweep.tune["metric"],
         "mode": sweep.tune["mode"],
-        "counts": ", ".join(
-            f"{count:,} {state}" for state, count in sweep.counts().items() if count
-        ),
+        "counts": ", ".join(counts),
         "reason": (sweep.end or {}).get("reason"),
         "best": _best(ranked[0], job, sweep.tune["space"]) if ranked else None,
         "rows": [_row(trial, list(sweep.tune["space"])) for trial in ordered],
@@ -79,67 +80,50 @@ def values(run: RunDirectory, sweep: Sweep, job: JobFile) -> Row:
             "metric": clean(sweep.tune["metric"]),
             "mode": sweep.tune["mode"],
             "axes": axes,
-            "trials": [
-                [
-                    trial.number,
-                    trial.state,
-                    trial.value,
-                    [_place(trial.params.get(axis["key"]), axis) for axis in axes],
-                ]
-                for trial in shown
-            ],
+            "trials": points,
         },
     }
 
 
 def _axis(name: str, parameter: Mapping[str, Any], trials: Sequence[Trial]) -> Row:
-    """Return a parameter's axis: logarithmic where it was searched so, and a list of values where
-    it was a choice.
-    """
+    """Return a parameter's axis: logarithmic where its search was, a list for a choice."""
     (kind,) = parameter.keys() & KINDS
     axis: Row = {"key": name, "name": clean(name)}
-    if kind in ("choice", "grid"):
-        given = [trial.params[name] for trial in trials if name in trial.params]
-        return {
-            **axis,
-            "labels": [
-                clean(text) for text in dict.fromkeys(map(scalar_text, [*parameter[kind], *given]))
-            ],
-        }
-    return {**axis, "ends": parameter[kind], "log": kind in BY_LOGARITHM}
+    if kind not in ("choice", "grid"):
+        return {**axis, "ends": parameter[kind], "log": kind in BY_LOGARITHM}
+
+    tried = [trial.params[name] for trial in trials if name in trial.params]
+    texts = dict.fromkeys(map(text_of, [*parameter[kind], *tried]))
+    return {**axis, "labels": list(map(clean, texts))}
 
 
 def _place(value: Any, axis: Row) -> object:
-    """Return where on its axis a value is: itself, or its number in the list; None if it is not
-    set.
-    """
+    """Return a value's place on its axis: itself, or its index in the list; None if unset."""
     if value is not None and "labels" in axis:
-        return axis["labels"].index(clean(scalar_text(value)))
+        return axis["labels"].index(clean(text_of(value)))
     return value
 
 
 def _best(trial: Trial, job: JobFile, space: Collection[str]) -> Row:
     template: Row = {"command": job.content.get("command") or [], "env": {}}
     command = filled(template, {**trial.params, "repeat": 0}, space)["command"]
+    params = []
+    for name, value in trial.params.items():
+        params.append((name, text_of(value), formats.scalar(value)))
     return {
         **vars(trial),
         "spread": trial.spread,
-        "params": [
-            (name, scalar_text(value), formats.scalar(value))
-            for name, value in trial.params.items()
-        ],
+        "params": params,
         "command": shlex.join(command) or None,
     }
 
 
 def _row(trial: Trial, names: Sequence[str]) -> Row:
-    cells = [trial.params.get(name) for name in names]
-    return {
-        **vars(trial),
-        "spread": trial.spread,
-        "seconds": trial.seconds,
-        "cells": [
-            ("" if value is None else value, "–" if value is None else formats.scalar(value))
-            for value in cells
-        ],
-    }
+    cells: list[tuple[Any, str]] = []
+    for name in names:
+        value = trial.params.get(name)
+        if value is None:
+            cells.append(("", "–"))
+        else:
+            cells.append((value, formats.scalar(value)))
+    return {**vars(trial), "spread": trial.spread, "seconds": trial.seconds, "cells": cells}

@@ -1,7 +1,7 @@
-"""Processes of this machine: start one that outlives us, find it again, end all of its processes.
+"""Processes of this machine: one is started, found again and ended, with all that it started.
 
-A process is known by its pid and its start time, since pids are given out again. What a leader
-started is found three ways, since each alone has a hole: by session (Ray's own processes stay in
+A process is known by its pid and its start time, since pids are given out again. Processes of a
+leader are found three ways, since each alone has a hole: by session (Ray's own processes stay in
 it), by a marker in the environment (a process that renames itself loses that one from /proc), and
 as descendants of either (tasks open new sessions).
 """

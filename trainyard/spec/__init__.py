@@ -1,3 +1,1 @@
-"""Cluster file, job file and image file -> frozen, validated models, or every problem with them at
-once.
-"""
+"""Cluster, job and image files as frozen, validated models, or all problems with them at once."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -29,7 +29,7 @@ from trainyard.spec.microk8s import Microk8sSection
 from trainyard.spec.yaml_source import KeyPath
 
 Backend = Literal["local", "compose", "kuberay", "microk8s", "ec2", "existing"]
-# Who reaches the head's dashboard, where that is not this machine alone.
+# Clients that reach the head's dashboard, where that is not this machine alone.
 OPEN_TO = {
     "kuberay": "every pod of the Kubernetes cluster",
     "ec2": "every instance of the security group",
@@ -37,7 +37,7 @@ OPEN_TO = {
 
 
 class LeashSection(Section):
-    """When a cluster ends itself, although nobody is there to remove it."""
+    """When a cluster ends itself, without a user to remove it."""
 
     idle: Duration | None = setting(None, "It ends after so long without a job that runs or waits.")
     deadline: Duration | None = setting(
@@ -81,7 +81,7 @@ DashboardAddress = Annotated[Filled, AfterValidator(_check_dashboard_address)]
 
 
 class ExistingSection(Section):
-    """A Ray cluster that somebody else runs."""
+    """A Ray cluster that Trainyard did not make."""
 
     address: DashboardAddress | None = setting(
         None, "The dashboard's address, such as http://127.0.0.1:8265."
@@ -115,8 +115,7 @@ class ExistingSection(Section):
             )
 
     def auth_complaints(self, auth: str) -> Iterator[Complaint]:
-        """Complain unless a token is named, or only this machine can reach the cluster and the file
-        says `auth: none`.
+        """Complain unless a token is named, or the cluster is on loopback with `auth: none`.
 
         Without an address the dashboard is reached by a port-forward, which ends on loopback.
         """
@@ -148,10 +147,8 @@ class ClusterSpec(Section):
     )
     backend: Backend = Field(
         description="What makes the nodes: local (processes of this machine), compose "
-        "(containers of a Docker host), "
-        "kuberay (pods on Kubernetes), microk8s (hosts by SSH), ec2 (instances of AWS) or "
-        "existing (a Ray cluster of "
-        "somebody else)."
+        "(containers of a Docker host), kuberay (pods on Kubernetes), microk8s (hosts by SSH), "
+        "ec2 (instances of AWS) or existing (a Ray cluster that Trainyard did not make)."
     )
     image: Image | None = setting(None, "A directory of images/, or a full image reference.")
     head: Head = setting(Head(), "The head node.")
@@ -174,9 +171,7 @@ class ClusterSpec(Section):
 
     @property
     def docker_host(self) -> str | None:
-        """The address of the Docker engine that runs the nodes; None: the one here, or none at
-        all.
-        """
+        """Return the address of the Docker engine that runs the nodes; None: the local one."""
         if self.backend == "compose":
             return self.compose.docker
         return None
@@ -200,18 +195,10 @@ class ClusterSpec(Section):
             yield from self.existing.auth_complaints(self.auth)
 
         yield from self._half_in_containers()
-        yield from self._of_somebody_else()
+        yield from self._of_existing_nodes()
         yield from self._requests_above_limits()
-        groups = ["head", *(group.name for group in self.workers)]
-        placed = [("kuberay", name) for name in self.kuberay.groups] + [
-            ("ec2", name) for name in self.ec2.groups
-        ]
-        for section, name in placed:
-            if name not in groups:
-                yield Complaint(
-                    (section, "groups", name),
-                    f"is no group of this file (it has: {', '.join(groups)})",
-                )
+        yield from self._unknown_groups("kuberay", self.kuberay.groups)
+        yield from self._unknown_groups("ec2", self.ec2.groups)
 
     def nodes(self) -> tuple[NodeSpec, ...]:
         """Return every node that `cluster.up` waits for, the head first."""
@@ -235,38 +222,46 @@ class ClusterSpec(Section):
         workers = tuple(group.model_copy(update={"image": None}) for group in self.workers)
         return self.model_copy(update={"image": name, "head": head, "workers": workers})
 
+    def _unknown_groups(self, section: str, names: Iterable[str]) -> Iterator[Complaint]:
+        known = self.groups()
+        for name in names:
+            if name not in known:
+                message = f"is no group of this file (it has: {', '.join(known)})"
+                yield Complaint((section, "groups", name), message)
+
     def _half_in_containers(self) -> Iterator[Complaint]:
-        """Complain about instances of which only some run an image: Ray's autoscaler runs all on
-        hosts, or none.
+        """Complain if only some instances run an image.
+
+        Ray's autoscaler runs all nodes on hosts, or none.
         """
-        names = {name: self.image_of(name) for name in self.groups()}
-        if self.backend == "ec2" and any(names.values()) and not all(names.values()):
-            lacking = ", ".join(name for name, image in names.items() if not image)
+        groups = self.groups()
+        lacking = [name for name in groups if not self.image_of(name)]
+        if self.backend == "ec2" and 0 < len(lacking) < len(groups):
             yield Complaint(
                 ("image",),
                 "is missing: on ec2 all nodes run an image or none does, and these do not: "
-                f"{lacking}",
+                f"{', '.join(lacking)}",
             )
 
-    def _of_somebody_else(self) -> Iterator[Complaint]:
-        """Complain about what nodes of somebody else would have to be made with."""
+    def _of_existing_nodes(self) -> Iterator[Complaint]:
+        """Complain about settings that existing nodes would have to be made with."""
+        if self.backend != "existing":
+            return
+
         places: list[tuple[KeyPath, Head | WorkerGroup]] = [(("head",), self.head)]
         places += [(("workers", index), group) for index, group in enumerate(self.workers)]
-        for path, group in places if self.backend == "existing" else ():
+        message = "means nothing with the backend existing: its nodes are made outside Trainyard"
+        for path, group in places:
             for name in ("image", "resources", "labels", "ray_start"):
                 if getattr(group, name):
-                    message = (
-                        "means nothing with the backend existing: its nodes are as "
-                        "somebody else made them"
-                    )
                     yield Complaint((*path, name), message)
 
     def _requests_above_limits(self) -> Iterator[Complaint]:
         """Complain where a group asks Kubernetes for more than it may use."""
         for name, group in self.groups().items():
-            own = self.kuberay.groups.get(name, PodGroup()).requests
+            requests = self.kuberay.groups.get(name, PodGroup()).requests
             for key in ("cpus", "memory"):
-                asked = getattr(own, key)
+                asked = getattr(requests, key)
                 most = getattr(group, key)
                 # Without CPUs for tasks a node has as many for Ray itself as it asks for.
                 if key == "cpus" and most == 0:
@@ -278,7 +273,7 @@ class ClusterSpec(Section):
 
 @dataclass(frozen=True)
 class LoadedCluster:
-    """A cluster file as resolved, and where it came from."""
+    """A cluster file as resolved, and its source."""
 
     spec: ClusterSpec
     source: Path

@@ -1,6 +1,4 @@
-"""Where images come from and go to, and the Docker host that runs them: sections of the cluster
-file.
-"""
+"""Sections of the cluster file about images, registries and Docker hosts."""
 
 from __future__ import annotations
 
@@ -55,9 +53,8 @@ def _check_docker_host(address: str) -> str:
     parts = urlsplit(address)
     is_ssh = parts.scheme == "ssh" and parts.hostname and not parts.path and not parts.password
     # A host that begins with a dash would be an option of the SSH client's.
-    if not re.fullmatch(r"unix:///\S+", address) and (
-        not is_ssh or str(parts.hostname).startswith("-")
-    ):
+    is_host = is_ssh and not str(parts.hostname).startswith("-")
+    if not is_host and not re.fullmatch(r"unix:///\S+", address):
         raise ValueError(
             "must be ssh://user@host (with a key, not a password) or unix:///path/docker.sock"
         )
@@ -102,7 +99,7 @@ class Registry(Section):
         None,
         "The CA of the registry's certificate; left out: a public one, or what registry.up made.",
     )
-    username: Filled | None = setting(None, "Who logs in; nobody if left out.")
+    username: Filled | None = setting(None, "The user who logs in; left out: no login.")
     password_env: VariableName | None = setting(
         None,
         "The environment variable that holds the password; the password itself is never written.",
@@ -135,7 +132,7 @@ class Registry(Section):
 
 
 class BuildSection(Section):
-    """What a build needs to reach the outside; nothing of it stays in the image."""
+    """Access to the outside for a build; nothing of it stays in the image."""
 
     ca_bundle: Filled | None = setting(
         None, "A PEM file with every CA to trust during the build, such as a company's proxy's."
@@ -159,7 +156,7 @@ class Mount(Section):
 
 
 class Logging(Section):
-    """What Docker does with what a node prints, in the words of Compose's `logging`."""
+    """Docker's settings for what a node prints, in the words of Compose's `logging`."""
 
     driver: Filled = setting("json-file", "Docker's log driver.")
     options: dict[Filled, str] = setting(

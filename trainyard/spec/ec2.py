@@ -1,6 +1,4 @@
-"""What only EC2 knows: where instances are launched, what they are, and what else Ray's autoscaler
-is given.
-"""
+"""The section `ec2` of the cluster file: its instances, and additions to Ray's own file."""
 
 from __future__ import annotations
 
@@ -11,10 +9,10 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, WithJsonSchema
 
 from trainyard.spec.fields import Complaint, Filled, Listed, Section, Size, matching, rule, setting
+from trainyard.spec.units import GIB
 from trainyard.spec.yaml_source import KeyPath
 from trainyard.wording import did_you_mean
 
-GIBIBYTE = 1024**3
 # The newest AMI that has NVIDIA's driver, Docker and the AWS command line; instances without GPUs
 # run it too (AWS Deep Learning AMIs, "Find the ID with a parameter").
 DEFAULT_AMI = (
@@ -46,7 +44,7 @@ Ami = Annotated[
 
 
 def _network(text: str) -> str:
-    """Return a network as AWS keeps it: 203.0.113.0/24 for 203.0.113.5/24. It raises ValueError."""
+    """Return a network as AWS keeps it: 203.0.113.0/24 for 203.0.113.5/24. Raises ValueError."""
     try:
         return str(ipaddress.IPv4Network(text, strict=False))
     except ValueError:
@@ -55,7 +53,7 @@ def _network(text: str) -> str:
 
 Cidr = Annotated[Filled, AfterValidator(_network)]
 
-# What of Ray's file follows from the cluster file, KEY or KEY.KEY: from what there.
+# Keys of Ray's file (KEY or KEY.KEY) that follow from the cluster file, and from which of its keys.
 MADE_FROM: Mapping[str, str] = {
     "cluster_name": "name",
     "max_workers": "count and max of the groups",
@@ -79,7 +77,7 @@ MADE_FROM: Mapping[str, str] = {
     "docker.container_name": "name",
     "docker.run_options": "ec2.docker_options",
 }
-# Of each node type: what is planned, priced and checked as the cluster file has it.
+# The same for keys of a node type: planned, priced and checked as the cluster file has them.
 MADE_FROM_GROUPS = {
     "min_workers": "count and min of the group",
     "max_workers": "count and max of the group",
@@ -102,8 +100,8 @@ MADE_FROM_GROUPS = {
     "node_config.MinCount": "count and min of the group",
     "node_config.MaxCount": "count and max of the group",
 }
-# The others (ray/autoscaler/ray-schema.json; RunInstances of EC2) that plan, price and checks do
-# not depend on, by the section where they stand. Their content is checked with Ray's own schema by
+# The other keys (ray/autoscaler/ray-schema.json; RunInstances of EC2) that plan, price and checks
+# do not depend on, by their section. Their content is checked with Ray's own schema by
 # `cluster.up`.
 OPEN = (
     "available_node_types",
@@ -155,9 +153,7 @@ START = ("head_start_ray_commands", "worker_start_ray_commands")
 
 
 def _of_ray(added: Mapping[str, Any]) -> Iterator[Complaint]:
-    """Complain about keys that Ray does not know, and about those that follow from the cluster
-    file.
-    """
+    """Complain about keys that Ray does not know, and those that follow from the cluster file."""
     for key in added:
         if key in START:
             yield Complaint(
@@ -170,11 +166,9 @@ def _of_ray(added: Mapping[str, Any]) -> Iterator[Complaint]:
 
     yield from _closed(added, OPEN_BELOW, MADE_FROM)
 
-    types = added.get("available_node_types")
-    for group, kind in types.items() if isinstance(types, dict) else ():
-        yield from _closed(
-            kind, OPEN_IN_GROUPS, MADE_FROM_GROUPS, at=("available_node_types", group)
-        )
+    for group, node_type in _below(added, ["available_node_types"]).items():
+        at = ("available_node_types", group)
+        yield from _closed(node_type, OPEN_IN_GROUPS, MADE_FROM_GROUPS, at=at)
 
 
 def _closed(
@@ -199,20 +193,21 @@ def _closed(
 
 
 def _below(document: object, keys: Sequence[str]) -> Mapping[Any, Any]:
-    """Return the section that stands there; {} where none does."""
+    """Return the section below these keys; {} where there is none."""
     for key in keys:
-        if isinstance(document, dict):
-            document = document.get(key)
-        else:
-            document = None
-    return document if isinstance(document, dict) else {}
+        if not isinstance(document, dict):
+            return {}
+        document = document.get(key)
+    if isinstance(document, dict):
+        return document
+    return {}
 
 
 RayAdditions = Annotated[dict[str, Any], rule(_of_ray), WithJsonSchema({"type": "object"})]
 
 
 class Instances(Section):
-    """What the instances of a group are."""
+    """The settings of a group's instances."""
 
     instance_type: InstanceType | None = setting(None, "The instance type, such as m5.large.")
     ami: Ami | None = setting(None, "The AMI, or the parameter of Systems Manager that names it.")
@@ -275,20 +270,21 @@ class Ec2Section(Instances):
     )
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain about zones beside a subnet, which is in one, and about a key file of no key."""
+        """Complain about zones with a subnet, which is in one, and a key file without a key."""
         if self.subnet and self.zones:
             yield Complaint(("zones",), "means nothing together with subnet, which is in one zone")
         if self.key_file and not self.key_name:
             yield Complaint(("key_file",), "means something only with key_name", self.key_file)
 
     def instances(self, group: str) -> Instances:
-        """Return what the instances of a group are: what is given for it, else what is given for
-        all.
-        """
+        """Return the settings of a group's instances: its own, else those for all."""
         own = self.groups.get(group, Instances())
+        spot = own.spot
+        if spot is None:
+            spot = bool(self.spot)
         return Instances(
             instance_type=own.instance_type or self.instance_type or "m5.large",
             ami=own.ami or self.ami or DEFAULT_AMI,
-            disk=own.disk or self.disk or 150 * GIBIBYTE,
-            spot=bool(self.spot) if own.spot is None else own.spot,
+            disk=own.disk or self.disk or 150 * GIB,
+            spot=spot,
         )

@@ -1,4 +1,4 @@
-"""A job -> its tasks: one per combination of the matrix, or the list as it stands."""
+"""The tasks of a job: one for each combination of the matrix, or those of its list."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from trainyard_runner.wire.room import NO_ROOM, Room
-from trainyard_runner.wire.space import fill
+from trainyard_runner.wire.space import fill, text_of
 
 from trainyard.errors import RequestError
-from trainyard.spec.job import AMOUNTS, JobSpec, Resources, TaskEntry, scalar_text
+from trainyard.spec.job import AMOUNTS, JobSpec, Placement, Resources, TaskEntry
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,9 @@ class TaskSpec:
 
 
 def expand(job: JobSpec) -> tuple[TaskSpec, ...]:
-    """Return the job's tasks in order: the last key of the matrix changes fastest; those of a sweep
-    come later.
+    """Return the job's tasks in order; a sweep has none yet.
+
+    The last key of the matrix changes fastest.
     """
     if job.tune is not None:
         return ()
@@ -55,9 +56,7 @@ def expand(job: JobSpec) -> tuple[TaskSpec, ...]:
 
 
 def sweep(job: JobSpec) -> dict[str, Any] | None:
-    """Return the sweep of a job as the runner needs it, with the task that tries a
-    configuration.
-    """
+    """Return a job's sweep as the runner needs it, with the task that tries a configuration."""
     if job.tune is None:
         return None
     entry = TaskEntry.model_construct(name="trial", command=job.command or ())
@@ -66,33 +65,55 @@ def sweep(job: JobSpec) -> dict[str, Any] | None:
 
 
 def _watched(job: JobSpec, tasks: list[TaskSpec]) -> tuple[TaskSpec, ...]:
-    """Give tasks their watch; of tasks that run together the first writes the metric of all."""
-    watch = job.watch.model_dump() if job.watch else None
-    return tuple(
-        replace(task, watch=watch) if not (job.together and n) else task
-        for n, task in enumerate(tasks)
-    )
+    """Give tasks their watch; the first of tasks that run together writes the metric of all."""
+    if job.watch is None:
+        return tuple(tasks)
+
+    watch = job.watch.model_dump()
+    if job.together:
+        return (replace(tasks[0], watch=watch), *tasks[1:])
+    return tuple(replace(task, watch=watch) for task in tasks)
 
 
 def _combinations(job: JobSpec) -> Iterator[TaskSpec]:
-    texts = [[scalar_text(value) for value in values] for values in job.matrix.values()]
+    texts = [list(map(text_of, values)) for values in job.matrix.values()]
     for combination in itertools.product(*texts):
         chosen = dict(zip(job.matrix, combination, strict=True))
-        text = ",".join(f"{key}={text}" for key, text in chosen.items()) or job.name
-        name = "".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in text)
+        name = _printable(",".join(f"{key}={text}" for key, text in chosen.items()) or job.name)
         yield _task(job, TaskEntry.model_construct(name=name, command=job.command or ()), chosen)
 
 
+def _printable(text: str) -> str:
+    shown = ""
+    for character in text:
+        if character.isprintable():
+            shown += character
+        else:
+            shown += f"\\x{ord(character):02x}"
+    return shown
+
+
 def _task(job: JobSpec, entry: TaskEntry, values: Mapping[str, str] | None) -> TaskSpec:
-    """Return a task: what its entry says, else what the job says; placeholders stay where there are
-    no values.
+    """Return the task of an entry, whose keys count before the job's.
+
+    Without values, placeholders stay.
     """
 
     def filled(text: str) -> str:
-        return text if values is None else fill(text, values)
+        if values is None:
+            return text
+        return fill(text, values)
 
     resources = _merged(job.resources, entry.resources)
-    node = entry.node or job.node
+    actors = resources.actors
+    node = entry.node or job.node or Placement.model_construct()
+    retries = entry.retries
+    if retries is None:
+        retries = job.retries
+    outputs = entry.outputs
+    if outputs is None:
+        outputs = job.outputs
+
     return TaskSpec(
         name=entry.name,
         command=tuple(filled(part) for part in entry.command),
@@ -100,25 +121,28 @@ def _task(job: JobSpec, entry: TaskEntry, values: Mapping[str, str] | None) -> T
         cpus=resources.cpus,
         gpus=resources.gpus,
         memory=resources.memory,
-        node_name=node.name if node else None,
-        node_group=node.group if node else None,
-        retries=job.retries if entry.retries is None else entry.retries,
+        node_name=node.name,
+        node_group=node.group,
+        retries=retries,
         timeout=entry.timeout or job.timeout,
-        outputs=job.outputs if entry.outputs is None else entry.outputs,
+        outputs=outputs,
         share=resources.share,
         custom=resources.custom,
         final_exit_codes=job.final_exit_codes,
-        actors=Room(resources.actors.cpus, resources.actors.gpus, resources.actors.memory or 0),
+        actors=Room(actors.cpus, actors.gpus, actors.memory or 0),
     )
 
 
 def _merged(shared: Resources, own: Resources | None) -> Resources:
-    """Return the job's resources with what the task itself wrote on top; a share and amounts
-    replace each other.
+    """Return the job's resources with the task's own on top.
+
+    A share and amounts replace each other.
     """
     if own is None:
         return shared
     written = own.model_fields_set
     replaced = own.share is not None or (shared.share is not None and written & set(AMOUNTS))
-    kept = Resources(custom=shared.custom) if replaced else shared
+    kept = shared
+    if replaced:
+        kept = Resources(custom=shared.custom)
     return kept.model_copy(update={name: getattr(own, name) for name in written})

@@ -1,4 +1,4 @@
-"""The kinds of values that all files use, and how a rule says everything that is wrong with one."""
+"""The kinds of values that all files use, and rules that report all problems of a value."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ Entry = TypeVar("Entry")
 NOTHING = object()
 NAME_PATTERN = r"^[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?$"
 VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
-# What Trainyard sets itself, or what follows from a task's GPUs; Ray's token never stands in a
-# file.
+# Variables that Trainyard sets itself, or that follow from a task's GPUs; a file never holds Ray's
+# token.
 _OURS = re.compile(
     r"TRAINYARD_.*|CUDA_VISIBLE_DEVICES|PWD|RAY_ADDRESS|RAY_AUTH_(?:MODE|TOKEN|TOKEN_PATH)"
 )
@@ -39,7 +39,7 @@ _OURS = re.compile(
 
 @dataclass(frozen=True)
 class Complaint:
-    """What is wrong below the place where a rule stands."""
+    """A problem with a value; `path` is relative to the value that a rule checks."""
 
     path: KeyPath
     message: str
@@ -72,9 +72,7 @@ def rule(complaints: Callable[[Any], Iterable[Complaint]]) -> AfterValidator:
 
 
 def takes_text_alone(kind: Any, keys: Sequence[str]) -> bool:
-    """Tell whether what stands below a kind of value, at these keys, can be nothing but text, or
-    absent.
-    """
+    """Say whether values below a kind, at these keys, can be nothing but text or None."""
     origin = get_origin(kind)
     inner = get_args(kind)
     if origin is Annotated:
@@ -86,17 +84,15 @@ def takes_text_alone(kind: Any, keys: Sequence[str]) -> bool:
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         field = kind.model_fields.get(keys[0])
         return field is not None and takes_text_alone(field.annotation, keys[1:])
+    if origin in (dict, Mapping):
+        return takes_text_alone(inner[1], keys[1:])
     if inner:
-        # Of a list or mapping.
-        return takes_text_alone(inner[-1 if origin in (dict, Mapping) else 0], keys[1:])
-
+        return takes_text_alone(inner[0], keys[1:])
     return False
 
 
 def pattern(expression: str, message: str) -> Callable[[str], str]:
-    """Return a check that hands text on which an expression matches as a whole. It raises
-    ValueError.
-    """
+    """Return a check that text matches an expression as a whole; the check raises ValueError."""
     compiled = re.compile(expression)
 
     def check(text: str) -> str:
@@ -117,8 +113,9 @@ def setting(default: Any, description: str, **limits: Any) -> Any:
 
 
 def check_relative(path: str) -> str:
-    """Return a path inside the task's directory in its shortest form. Raises ValueError for every
-    way out of it.
+    """Return a path inside the task's directory in its shortest form.
+
+    Raises ValueError for every way out of it.
     """
     parts = PurePosixPath(path).parts
     if (
@@ -142,7 +139,7 @@ class Section(BaseModel):
         return self
 
     def complaints(self) -> Iterator[Complaint]:
-        """Yield what is wrong with values that are right each by itself."""
+        """Yield the problems between values that are valid each by itself."""
         yield from ()
 
 
@@ -167,10 +164,13 @@ def _unusable(variables: Mapping[str, str]) -> Iterator[Complaint]:
             yield Complaint((name,), "is set by Trainyard")
 
 
+def _without_program(words: Sequence[str]) -> Iterator[Complaint]:
+    if not words or not words[0]:
+        yield Complaint((), "must be a list of a program and its arguments")
+
+
 def _read_by(parse: Callable[[object], float]) -> BeforeValidator:
-    """Return a validator that reads text of a file; numbers are taken as they are where a spec is
-    made by code.
-    """
+    """Return a validator that reads text of a file; in code, numbers are taken as they are."""
 
     def read(written: object, info: ValidationInfo) -> object:
         is_number = isinstance(written, int | float) and not isinstance(written, bool)
@@ -219,13 +219,7 @@ Variables = Annotated[
 OwnVariables = Annotated[Variables, rule(_unusable)]
 Command = Annotated[
     Listed[str],
-    rule(
-        lambda words: (
-            ()
-            if words and words[0]
-            else [Complaint((), "must be a list of a program and its arguments")]
-        )
-    ),
+    rule(_without_program),
     WithJsonSchema({"type": "array", "items": {"type": "string"}, "minItems": 1}),
 ]
 Size = Annotated[

@@ -1,4 +1,4 @@
-"""YAML files of other tools: which tool's a file is, and what takes it here."""
+"""YAML files of other tools: which tool a file belongs to, and which command reads it here."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ Top = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of file. `matches` is asked of a document's top level; `remedy` says where its content
-    belongs here.
+    """A kind of file. `matches` is asked of a document's top level; `remedy` is the hint for it.
 
     `ours` is what Trainyard itself calls such a file, where it reads it.
     """
@@ -39,87 +38,41 @@ def _has(*keys: str) -> Callable[[Top], bool]:
 
 
 def _is_sky(file: Top) -> bool:
-    known = {
-        *(
-            "name",
-            "run",
-            "setup",
-            "resources",
-            "num_nodes",
-            "workdir",
-            "envs",
-            "secrets",
-            "file_mounts",
-        )
-    }
-
+    known = {"name", "run", "setup", "resources", "num_nodes", "workdir", "envs", "secrets"}
+    known.add("file_mounts")
     is_service = isinstance(file.get("service"), Mapping)
     return "run" in file and (file.keys() <= known or is_service or len(file.keys() & known) > 2)
 
 
 def _is_chart_values(file: Top) -> bool:
-    """Say whether these are values of KubeRay's ray-cluster chart (0.3 to 1.6): what stands at
-    their top.
-    """
-    known = {
-        *(
-            "image",
-            "nameOverride",
-            "fullnameOverride",
-            "imagePullSecrets",
-            "gcsFaultTolerance",
-            "common",
-        )
-    }
-
-    known |= {
-        "service",
-        "head",
-        "worker",
-        "additionalWorkerGroups",
-        "annotations",
-        "headServiceSuffix",
-    }
-
-    parts = (file.get(key) for key in ("head", "worker", "additionalWorkerGroups"))
-    return file.keys() <= known and any(isinstance(part, Mapping) for part in parts)
+    """Say whether the top level is that of values of KubeRay's ray-cluster chart (0.3 to 1.6)."""
+    node_keys = ("head", "worker", "additionalWorkerGroups")
+    known = {*node_keys, "image", "nameOverride", "fullnameOverride", "imagePullSecrets", "common"}
+    known |= {"gcsFaultTolerance", "service", "annotations", "headServiceSuffix"}
+    has_nodes = any(isinstance(file.get(key), Mapping) for key in node_keys)
+    return has_nodes and file.keys() <= known
 
 
 def _is_runtime_env(file: Top) -> bool:
-    # Those that no file of task_runner has.
-    own = {
-        "env_vars",
-        "working_dir",
-        "uv",
-        "conda",
-        "excludes",
-        "image_uri",
-        "container",
-        "nsight",
-        "java_jars",
-    }
-
-    return bool(file.keys() & own) and file.keys() <= own | {
-        "pip",
-        "py_modules",
-        "config",
-        "py_executable",
-    }
+    # No file of task_runner has these.
+    distinct = {"env_vars", "working_dir", "uv", "conda", "excludes", "image_uri", "container"}
+    distinct |= {"nsight", "java_jars"}
+    known = {*distinct, "pip", "py_modules", "config", "py_executable"}
+    return bool(file.keys() & distinct) and file.keys() <= known
 
 
 def _is_rllib_example(file: Top) -> bool:
-    return any(
-        isinstance(inner, Mapping) and "run" in inner and "env" in inner for inner in file.values()
-    )
+    experiments = [value for value in file.values() if isinstance(value, Mapping)]
+    return any("run" in experiment and "env" in experiment for experiment in experiments)
 
 
 def _is_job(file: Top) -> bool:
     if "command" in file:
         return True
     tasks = file.get("tasks")
-    return isinstance(tasks, list) and any(
-        "command" in task for task in tasks if isinstance(task, Mapping)
-    )
+    if not isinstance(tasks, list):
+        return False
+    return any(isinstance(task, Mapping) and "command" in task for task in tasks)
 
 
 _COMMANDS = "`command:` of a job.yaml ([bash, -c, '...'])"
@@ -133,8 +86,7 @@ KINDS = (
         "a RayCluster of KubeRay",
         _is_ray("RayCluster"),
         "Write the cluster file that it describes: trainyard cluster.import FILE. A cluster that "
-        "runs is used as it "
-        "is: trainyard cluster.new NAME --backend existing.",
+        "runs is used as it is: trainyard cluster.new NAME --backend existing.",
     ),
     Kind(
         "a RayJob or RayService of KubeRay",
@@ -223,22 +175,19 @@ KINDS = (
         "a file of values of KubeRay's chart",
         _is_chart_values,
         "helm template NAME kuberay/ray-cluster -f FILE > ray-cluster.yaml, then trainyard "
-        "cluster.import "
-        "ray-cluster.yaml: what values leave out the chart's version says.",
+        "cluster.import ray-cluster.yaml: what values leave out the chart's version says.",
     ),
     Kind(
         "a file of Docker Compose",
         lambda file: isinstance(file.get("services"), Mapping),
         "Trainyard makes the containers of a cluster itself: trainyard cluster.new NAME "
-        "--backend compose. A service "
-        "that trains is a job: docs/jobs.md.",
+        "--backend compose. A service that trains is a job: docs/jobs.md.",
     ),
     Kind(
         "a configuration of Hydra",
         lambda file: isinstance(file.get("defaults"), list) or "hydra" in file,
         "It travels with the program that reads it: put both into a directory with a job.yaml, "
-        "`command: [python, "
-        "train.py, KEY=VALUE]`.",
+        "`command: [python, train.py, KEY=VALUE]`.",
     ),
     Kind(
         "an environment of conda",
@@ -266,7 +215,7 @@ KINDS = (
 
 
 def kind_of(documents: Iterable[Any]) -> Kind | None:
-    """Return which kind of file has these documents; None where that is not known."""
+    """Return the kind of file that has these documents; None where that is not known."""
     tops = [document for document in documents if isinstance(document, Mapping)]
     for kind in KINDS:
         if any(kind.matches(top) for top in tops):
@@ -275,8 +224,7 @@ def kind_of(documents: Iterable[Any]) -> Kind | None:
 
 
 def documents_of(file: Path) -> list[Any]:
-    """Return the documents of a YAML file, their values as text, and those of a List of Kubernetes
-    one by one.
+    """Return a YAML file's documents, with values as text, and each item of a Kubernetes List.
 
     There are none where it is no YAML, or larger than files that Trainyard reads.
     """
@@ -296,9 +244,7 @@ def documents_of(file: Path) -> list[Any]:
 
 
 def unfolded(documents: Iterable[Any]) -> Iterator[Any]:
-    """Yield documents, for each `kind: List` of Kubernetes (`kubectl get -o yaml`) what it
-    holds.
-    """
+    """Yield documents, and for each `kind: List` of Kubernetes its items."""
     for document in documents:
         is_list = isinstance(document, Mapping) and document.get("kind") == "List"
         if is_list and isinstance(document.get("items"), list):

@@ -1,4 +1,4 @@
-"""The head and the groups of workers: what the file says of nodes that are alike."""
+"""The head and the groups of workers, whose nodes are alike."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from trainyard.spec.ray_nodes import (
     RayStart,
 )
 
-# What KubeRay calls the head's group: it would take a group of that name for the head, and the head
-# for one of it.
+# KubeRay's names of the head's group: it would take a group of such a name for the head, and the
+# head for one of it.
 _OF_THE_HEAD = ("head", "headgroup")
 
 
@@ -118,7 +118,9 @@ class WorkerGroup(Section):
     @classmethod
     def _fixed(cls, count: int | None, info: ValidationInfo) -> int | None:
         grows = info.data.get("min") is not None or info.data.get("max") is not None
-        return count if count is not None or grows else 1
+        if count is None and not grows:
+            return 1
+        return count
 
     def complaints(self) -> Iterator[Complaint]:
         """Complain unless a group is either fixed (count) or grows and shrinks (min, max)."""
@@ -141,7 +143,9 @@ class WorkerGroup(Section):
 
     @property
     def most(self) -> int:
-        return self.least if self.max is None else self.max
+        if self.max is None:
+            return self.least
+        return self.max
 
     @property
     def grows(self) -> bool:

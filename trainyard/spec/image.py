@@ -1,6 +1,4 @@
-"""The image file: what a directory of images/ is built from, and what must be found in it
-afterwards.
-"""
+"""The image file: the build of a directory of images/, and what the image must have."""
 
 from __future__ import annotations
 
@@ -49,7 +47,7 @@ Function = Annotated[
 
 
 class LintSection(Section):
-    """What must hold in this image, besides what must hold in every image."""
+    """Conditions on this image, besides those on every image."""
 
     max_size: Size | None = setting(None, "The most that the image may take, uncompressed.")
     python: AbsolutePath | None = setting(
@@ -73,18 +71,14 @@ class LintSection(Section):
         "The function that jobs start, module:function; called with --help, it must end without "
         "a key.",
     )
-    runs: Listed[Command] = setting(
-        (), "Commands, as lists, that must succeed with nobody at the keyboard."
-    )
+    runs: Listed[Command] = setting((), "Commands, as lists, that must succeed without a keyboard.")
     wget: bool = setting(
         True, "false: only KubeRay 1.6 and newer runs it, which probes Ray 2.53 and newer by HTTP."
     )
 
 
 class ImageFile(Section):
-    """An image.yaml, validated. `{ray}` in base and arguments stands for the Ray version that
-    clusters run.
-    """
+    """An image.yaml, validated; `{ray}` in base and arguments is the Ray version of clusters."""
 
     base: Base = Field(
         description="The image to build on, such as python:3.12-slim; `--base` replaces it."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -37,14 +37,16 @@ from trainyard.spec.fields import (
 from trainyard.spec.placeholders import KEY_PATTERN, MatrixKey, MatrixValue, Scalar, unknown, unused
 from trainyard.spec.ray_nodes import ResourceName, not_rays
 from trainyard.spec.tune import REPEAT, Tune
+from trainyard.spec.units import GIB
 from trainyard.spec.watch import Watch
+from trainyard.spec.yaml_source import KeyPath
 
 MOST_TASKS = 100_000
 SHARE_PATTERN = r"^1/[1-9][0-9]{0,2}$"
 # Keys that a share replaces.
 AMOUNTS = ("cpus", "gpus", "memory")
 TASK_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._=,+-]{0,99}$"
-# Keys of Ray's own runtime environments that are none here: what stands for them.
+# Keys of Ray's own runtime environments that are none here, and their replacements.
 RAY_KEYS = {
     "working_dir": "the job directory is sent; name more under `files`",
     "excludes": "write .rayignore into the job directory",
@@ -53,13 +55,6 @@ RAY_KEYS = {
     "py_executable": "write it into the job's command",
     "worker_process_setup_hook": "a task is a program of its own: let that do it",
 }
-
-
-def scalar_text(value: Scalar) -> str:
-    """Return a value of the matrix as a command sees it; booleans as YAML writes them."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value)
 
 
 def _matrix_complaints(matrix: Mapping[str, Sequence[Scalar]]) -> Iterator[Complaint]:
@@ -90,7 +85,7 @@ def _whole_or_share(gpus: float) -> float:
 
 
 def _read_share(written: object) -> object:
-    """Return a share as a number: `1/3` is what no decimal fraction says."""
+    """Return a share as a number; `1/3` is exact where no decimal fraction is."""
     if isinstance(written, str):
         if not re.fullmatch(SHARE_PATTERN, written):
             raise ValueError(
@@ -146,9 +141,7 @@ Share = Annotated[
 
 
 class Actors(Section):
-    """Room for what a task starts through Ray, in all: left free by our runs, for its actors on any
-    nodes.
-    """
+    """Room that runs leave free for what a task starts through Ray, in all and on any nodes."""
 
     cpus: float = setting(0.0, "CPUs of all of its actors and Ray tasks.", ge=0, le=100_000)
     gpus: float = setting(0.0, "GPUs of all of them.", ge=0, le=100_000)
@@ -156,7 +149,7 @@ class Actors(Section):
 
 
 class Resources(Section):
-    """What one task needs."""
+    """The needs of one task."""
 
     cpus: float = setting(1.0, "CPUs of one task; fractions are allowed.", ge=0, le=1024)
     gpus: Gpus = setting(
@@ -178,15 +171,18 @@ class Resources(Section):
     )
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain about amounts beside a share, which says them, and about a share with actors."""
-        for name in AMOUNTS if self.share is not None else ():
+        """Complain about amounts with a share, which implies them, and a share with actors."""
+        if self.share is None:
+            return
+
+        for name in AMOUNTS:
             if name in self.model_fields_set:
                 message = (
                     "must not be given together with share, which is of a node's CPUs, "
                     "GPUs and memory"
                 )
                 yield Complaint((name,), message, getattr(self, name))
-        if self.share is not None and self.actors != Actors():
+        if self.actors != Actors():
             yield Complaint(
                 ("actors",),
                 "must not be given together with share: say cpus, gpus and memory of the task",
@@ -194,10 +190,11 @@ class Resources(Section):
 
     @model_serializer(mode="wrap")
     def _without_amounts(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return what is written: beside a share no defaults of what it replaces."""
-        found: dict[str, Any] = handler(self)
-        left_out = AMOUNTS if self.share is not None else ()
-        return {name: value for name, value in found.items() if name not in left_out}
+        """Return the written keys; a share leaves no defaults of the amounts that it replaces."""
+        document: dict[str, Any] = handler(self)
+        if self.share is None:
+            return document
+        return {name: value for name, value in document.items() if name not in AMOUNTS}
 
 
 class Placement(Section):
@@ -217,9 +214,7 @@ class Placement(Section):
 
 
 class RuntimeEnv(Section):
-    """What is installed or set for the tasks, by Ray, on the nodes: a mapping, or a file
-    (runtime_env.yaml).
-    """
+    """Ray's installations and settings for the tasks: a mapping, or a file (runtime_env.yaml)."""
 
     uv: Listed[Filled] = setting((), "Packages to install with uv: a list, or a requirements file.")
     pip: Listed[Filled] = setting(
@@ -255,13 +250,11 @@ class RuntimeEnv(Section):
         if len(named) > 1:
             yield Complaint((), f"has both {' and '.join(named)}: Ray accepts one of them")
 
-        others = {
-            name
-            for names in (ray_forms.OPTIONS[key] for key in named if key != "conda")
-            for name in names
-        }
-        for name in self.install_options.keys() - others:
-            known = ", ".join(sorted(others)) or "none without uv or pip"
+        options: set[str] = set()
+        for key in named:
+            options.update(ray_forms.OPTIONS.get(key, ()))
+        for name in self.install_options.keys() - options:
+            known = ", ".join(sorted(options)) or "none without uv or pip"
             yield Complaint(
                 ("install_options", name), f"is not an option that Ray knows here; known: {known}"
             )
@@ -274,7 +267,7 @@ class RuntimeEnv(Section):
 
 
 class SmokeNeeds(Section):
-    """What must hold on the cluster before this job may start."""
+    """Conditions on the cluster before this job may start."""
 
     gpus: bool = setting(
         False, "true: at least one node has GPUs, and every GPU node passes its GPU checks."
@@ -345,7 +338,7 @@ class JobSpec(Section):
         False, "true: every attempt starts with empty outputs, and they come back one by one."
     )
     outputs_limit: Size = setting(
-        20 * 1024**3, "How much may come back of one task; what does not fit is left out.", ge=1
+        20 * GIB, "How much may come back of one task; what does not fit is left out.", ge=1
     )
     outputs_every: Duration = setting(
         30.0, "How often what has changed comes back while a task runs."
@@ -353,8 +346,7 @@ class JobSpec(Section):
     checkpoints: bool | None = setting(
         None,
         "Whether the last checkpoint of a task comes home when it ends; by default yes, and of a "
-        "sweep the best "
-        "configuration's.",
+        "sweep the best configuration's.",
     )
     watch: Watch | None = setting(
         None, "A metric that has to move: a task whose metric does not is tried again."
@@ -365,37 +357,37 @@ class JobSpec(Section):
     smoke: SmokeNeeds = setting(SmokeNeeds(), "What must hold before this job may start.")
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain about tasks that are neither a command nor a list, and about what the matrix has
-        and has not.
-        """
-        command = self.command or ()
-        tasks = self.tasks or ()
-        if not command and not tasks:
+        """Complain about a job without a command or tasks, about its placeholders and its sweep."""
+        if not self.command and not self.tasks:
             yield Complaint(("command",), "is missing: give command, or tasks")
-
-        if tasks and (command or self.matrix):
+        if self.tasks and (self.command or self.matrix):
             yield Complaint(("tasks",), "must not be given together with command or matrix")
 
-        space = self.tune.space if self.tune else {}
-        if space:
-            known, source = ([*space, REPEAT], "space")
-        else:
-            known, source = (list(self.matrix), "matrix")
+        yield from self._placeholder_complaints()
 
-        wrong = [
+        if self.tune:
+            for complaint in self.tune.problems():
+                yield replace(complaint, path=("tune", *complaint.path))
+            for name in ("matrix", "tasks", "together", "watch"):
+                if getattr(self, name):
+                    yield Complaint((name,), "must not be given together with tune")
+
+    def _placeholder_complaints(self) -> Iterator[Complaint]:
+        command = self.command or ()
+        keys: Collection[str] = self.matrix
+        known = list(self.matrix)
+        source = "matrix"
+        section: KeyPath = ("matrix",)
+        if self.tune and self.tune.space:
+            keys = self.tune.space
+            known = [*self.tune.space, REPEAT]
+            source = "space"
+            section = ("tune", "space")
+
+        problems = [
             *unknown("command", dict(enumerate(command)), known, source=source),
             *unknown("env", self.env, known, source=source),
         ]
-        yield from wrong
-
-        if command and not wrong:
-            section = ("tune", "space") if space else ("matrix",)
-            yield from unused(space or self.matrix, (*command, *self.env.values()), section=section)
-
-        if self.tune:
-            for each in self.tune.problems():
-                yield replace(each, path=("tune", *each.path))
-
-        for name in ("matrix", "tasks", "together", "watch") if self.tune else ():
-            if getattr(self, name):
-                yield Complaint((name,), "must not be given together with tune")
+        yield from problems
+        if command and not problems:
+            yield from unused(keys, (*command, *self.env.values()), section=section)

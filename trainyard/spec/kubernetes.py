@@ -1,4 +1,4 @@
-"""What only Kubernetes knows: sections of the cluster file."""
+"""Sections of the cluster file for Kubernetes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from trainyard.spec.fields import (
     setting,
 )
 
-# Labels and annotations that are KubeRay's and ours: pods are found by them.
+# KubeRay's and Trainyard's labels and annotations: pods are found by them.
 _THEIR_LABELS = (
     "app.kubernetes.io/name",
     "app.kubernetes.io/created-by",
@@ -92,7 +92,7 @@ class PodPlacement(Section):
 
 
 class Requests(Section):
-    """What a node asks the scheduler for, where that should be less than what it may use."""
+    """A node's requests to the scheduler, where they should be less than what it may use."""
 
     cpus: float | None = setting(
         None, "CPUs, such as 0.5; left out: what the node may use.", gt=0, le=1024
@@ -108,9 +108,7 @@ class Autoscaler(Section):
 
 
 class PodGroup(PodPlacement):
-    """The pods of one group, or of `head`: where they may run, what they ask for, what they are
-    marked with.
-    """
+    """The pods of one group, or of `head`: their placement, requests and metadata."""
 
     requests: Requests = setting(Requests(), "What is requested, if less than what is allowed.")
     labels: Metadata = setting({}, "Labels of these pods.")
@@ -121,9 +119,7 @@ class PodGroup(PodPlacement):
 
 
 class EmptyDir(Section):
-    """A directory that is empty when a node is made, and goes with it (core/v1
-    EmptyDirVolumeSource).
-    """
+    """A node's own directory, which is empty at first (core/v1 EmptyDirVolumeSource)."""
 
     size: Size | None = setting(
         None, "A node that writes more there is evicted; left out: no limit of its own."
@@ -152,8 +148,9 @@ class KubeVolume(Section):
 
 
 class Storage(Section):
-    """What is behind `outputs`: a claim of somebody else, or one that we make and `cluster.down`
-    removes.
+    """The storage behind `outputs`: an existing claim, or one to be made.
+
+    `cluster.down` removes the latter.
     """
 
     claim: ObjectName | None = setting(None, "A claim that exists already; it is never removed.")
@@ -175,7 +172,7 @@ class Storage(Section):
 
 
 class PodSecurity(Section):
-    """As whom the nodes run (core/v1 SecurityContext)."""
+    """The user and the rights of the nodes (core/v1 SecurityContext)."""
 
     hardened: bool = setting(
         True,
@@ -199,7 +196,7 @@ class PodSecurity(Section):
 class Operator(Section):
     """The KubeRay operator: installed by Helm where none is, used where one is."""
 
-    install: bool = setting(True, "false: never install it, nor its CRDs; somebody else does.")
+    install: bool = setting(True, "false: never install it, nor its CRDs; an administrator does.")
     chart: Filled = setting(
         "kuberay-operator",
         "The chart's name in `repository`, or a directory or .tgz with it "
@@ -244,8 +241,7 @@ class KuberaySection(PodPlacement):
     shm_size: Size | None = setting(
         None,
         "The shared memory of each node that has more memory than that; it holds Ray's object "
-        "store. "
-        "Left out: what it needs.",
+        "store. Left out: what it needs.",
     )
     volumes: Listed[KubeVolume] = setting((), "Volumes that every node sees.")
     outputs: AbsolutePath = setting("/outputs", "Where every node sees the storage for outputs.")
@@ -277,18 +273,18 @@ class KuberaySection(PodPlacement):
     )
 
     def pods(self, group: str, *, gpus: int) -> PodGroup:
-        """Return how the pods of a group are: what is given for it, for nodes with (or without)
-        GPUs, and for all.
+        """Return the settings of a group's pods.
+
+        Its own count first, then those for nodes with (or without) GPUs, then those for all.
         """
         own = self.groups.get(group, PodGroup())
         alike = self.with_gpus if gpus else self.without_gpus
-        requests = (
-            own.requests.cpus or self.requests.cpus,
-            own.requests.memory or self.requests.memory,
+        requests = Requests(
+            cpus=own.requests.cpus or self.requests.cpus,
+            memory=own.requests.memory or self.requests.memory,
         )
-
         return PodGroup(
-            requests=Requests(cpus=requests[0], memory=requests[1]),
+            requests=requests,
             labels={**self.labels, **own.labels},
             annotations={**self.annotations, **own.annotations},
             env=own.env,

@@ -1,6 +1,4 @@
-"""Read a cluster file, a job's or an image's directory; the one place that says who wins: defaults
-< file < --set.
-"""
+"""Read a cluster file, or a job's or image's directory. Precedence: --set, file, defaults."""
 
 from __future__ import annotations
 
@@ -65,35 +63,30 @@ def load_cluster(
 
 @contextmanager
 def _naming_its_tool(path: Path, kind: str) -> Iterator[None]:
-    """Raise RequestError with one sentence, instead of every problem, for a file that is another
-    tool's.
-    """
+    """Replace the problems of another tool's file by one sentence that names the tool."""
     try:
         yield
     except RequestError as error:
-        found = foreign.kind_of(foreign.documents_of(path))
-        if found is None or found.ours == kind:
+        tool = foreign.kind_of(foreign.documents_of(path))
+        if tool is None or tool.ours == kind:
             raise
         raise RequestError(
-            f"{shown(path)} is {found.name}, and no {kind}", hint=found.remedy
+            f"{shown(path)} is {tool.name}, and no {kind}", hint=tool.remedy
         ) from error
 
 
 def job_of(keys: Mapping[str, Any]) -> JobSpec:
-    """Return the job that the keys of a job file describe, and `name`. Raises RequestError with
-    every problem.
-    """
+    """Return the job that a job file's keys and `name` describe. Raises RequestError."""
     # As a file would have them: lists for tuples, text for paths.
-    source = _as_ray_takes_it(
-        Source(json.loads(json.dumps(keys, default=str)), {(): "Job"}), Path.cwd()
-    )
+    values = json.loads(json.dumps(keys, default=str))
+    source = _as_ray_takes_it(Source(values, {(): "Job"}), Path.cwd())
     return _validated(JobSpec, _named(source, str(keys["name"]), "Job"), "job")
 
 
 def load_job(
     directory: Path, *, overrides: Sequence[str] = (), file: Path | None = None
 ) -> JobSpec:
-    """Return the job of a directory that holds a job.yaml, or as it is in another `file`.
+    """Return the job of a directory with a job.yaml, or of another `file` for that directory.
 
     Raises RequestError with every problem at once.
     """
@@ -104,88 +97,84 @@ def load_job(
 
 def _job(path: Path, directory: Path, overrides: Sequence[str]) -> JobSpec:
     source = _source(path, JOB_FILE, JobSpec, overrides)
-    if isinstance(given := source.value.get("runtime_env"), str):
-        source = _put_below(
-            "runtime_env", _source(directory / given, RUNTIME_ENV_FILE, JobSpec, ()), source
-        )
+    env_file = source.value.get("runtime_env")
+    if isinstance(env_file, str):
+        env = _source(directory / env_file, RUNTIME_ENV_FILE, JobSpec, ())
+        source = _put_below("runtime_env", env, source)
+
     source = _as_ray_takes_it(source, directory)
     if "name" in source.value:
         message = "must not be given: a job's name is its directory's name"
-        source = replace(
-            source, problems=(*source.problems, Problem(where(("name",), source), message))
-        )
+        source = _with_problem(source, where(("name",), source), message)
     return _validated(JobSpec, _named(source, directory.resolve().name, shown(directory)), JOB_FILE)
 
 
 def _as_ray_takes_it(source: Source, directory: Path) -> Source:
     """Return the source of a job whose runtime_env may have the forms that Ray takes."""
-    given = source.value.get("runtime_env")
-    if not isinstance(given, Mapping):
+    written = source.value.get("runtime_env")
+    if not isinstance(written, Mapping):
         return source
-    found, problems = ray_forms.as_lists(given, directory)
-    return replace(
-        source, value={**source.value, "runtime_env": found}, problems=(*source.problems, *problems)
-    )
+    env, problems = ray_forms.as_lists(written, directory)
+    value = {**source.value, "runtime_env": env}
+    return replace(source, value=value, problems=(*source.problems, *problems))
 
 
 def load_image(directory: Path) -> ImageFile:
-    """Return what a directory's image.yaml says. Raises RequestError with every problem at once."""
-    return _validated(
-        ImageFile, _source(directory / IMAGE_FILE_NAME, IMAGE_FILE, ImageFile, ()), IMAGE_FILE
-    )
+    """Return a directory's image.yaml. Raises RequestError with every problem at once."""
+    source = _source(directory / IMAGE_FILE_NAME, IMAGE_FILE, ImageFile, ())
+    return _validated(ImageFile, source, IMAGE_FILE)
 
 
 def load_other(path: Path, model: type[Model], kind: str) -> Model:
-    """Return what somebody else's YAML file says. Raises RequestError with every problem at
-    once.
-    """
+    """Return another tool's YAML file. Raises RequestError with every problem at once."""
     return _validated(model, _source(path, kind, model, ()), kind)
 
 
 def _named(source: Source, name: str, where: str) -> Source:
     """Return the source of a job with its name."""
-    problems = source.problems
     if not _JOB_NAME.fullmatch(name):
         rule = (
             "letters, digits, '.', '_' and '-', start with a letter or digit, at most 80 characters"
         )
         message = f"must have a name of {rule}: it is the job's name, got {value_text(name)}"
-        problems = (*problems, Problem(where, message))
-    return replace(source, value={**source.value, "name": name}, problems=problems)
+        source = _with_problem(source, where, message)
+    return replace(source, value={**source.value, "name": name})
+
+
+def _with_problem(source: Source, where: str, message: str) -> Source:
+    return replace(source, problems=(*source.problems, Problem(where, message)))
 
 
 def _source(path: Path, kind: str, model: type[Section], overrides: Sequence[str]) -> Source:
-    """Return the values of a file with the flags on top: who wins is decided here and nowhere
-    else.
-    """
+    """Return the values of a file with the flags on top; only this function decides precedence."""
     try:
         source = compose(_read_text(path, kind=kind), origin=shown(path))
     except UnreadableError as error:
         raise _refusal(kind, (error.problem,)) from error
     if not isinstance(source.value, Mapping):
-        problem = Problem(
-            source.places[()],
-            f"must be a mapping of keys to values, got {value_text(source.value)}",
-        )
+        message = f"must be a mapping of keys to values, got {value_text(source.value)}"
+        problem = Problem(source.places[()], message)
         raise _refusal(kind, source.problems or (problem,))
     return _overridden(source, model, overrides)
 
 
 def _put_below(key: str, file: Source, source: Source) -> Source:
-    """Return the source with what another file says below a key; its places are that file's."""
+    """Return the source with another file's values below a key; their places are that file's."""
+    places = {(key, *path): place for path, place in file.places.items()}
+    broken = {(key, *path) for path in file.broken}
     return Source(
         value={**source.value, key: file.value},
-        places={**source.places, **{(key, *path): place for path, place in file.places.items()}},
+        places={**source.places, **places},
         problems=(*source.problems, *file.problems),
-        broken=source.broken | {(key, *path) for path in file.broken},
+        broken=source.broken | broken,
     )
 
 
 def _overridden(source: Source, model: type[Section], overrides: Sequence[str]) -> Source:
-    """Return the source with every `--set PATH=VALUE` on top, the last one winning.
+    """Return the source with every `--set PATH=VALUE` on top; the last one counts.
 
-    The value is YAML, but for a key that takes text alone: there it is what the shell gave. What is
-    wrong with a flag is a problem.
+    The value is YAML, except below a key that takes text alone: there it is the shell's text. A
+    mistake in a flag is a problem.
     """
     for written in overrides:
         path, equals, value = written.partition("=")
@@ -193,22 +182,20 @@ def _overridden(source: Source, model: type[Section], overrides: Sequence[str]) 
         flag = f"{FLAG} {path.strip()}"
 
         if not equals or not all(keys):
-            problem = Problem(f"{FLAG} {written}", "must be PATH=VALUE, such as workers.0.count=2")
-            source = replace(source, problems=(*source.problems, problem))
+            message = "must be PATH=VALUE, such as workers.0.count=2"
+            source = _with_problem(source, f"{FLAG} {written}", message)
             continue
 
         given = _given(value, flag, is_text=takes_text_alone(model, keys))
         if given.problems:
-            problem = Problem(flag, given.problems[0].message)
-            source = replace(source, problems=(*source.problems, problem))
+            source = _with_problem(source, flag, given.problems[0].message)
         else:
             source = _put(source, keys, given.value, flag=flag)
-
     return source
 
 
 def _given(value: str, flag: str, *, is_text: bool) -> Source:
-    """Return what the value of a flag stands for; nothing takes a value away."""
+    """Return the value of a flag; "" and null take a value away."""
     if value.strip() in ("", "null"):
         return Source(None, {})
     if is_text and not _QUOTED.fullmatch(value):
@@ -229,16 +216,21 @@ def _put(source: Source, keys: Sequence[str], value: object, *, flag: str) -> So
     try:
         new, path = _replaced(source.value, keys, value, at=())
     except ValueError as error:
-        return replace(source, problems=(*source.problems, Problem(flag, str(error))))
-    places = {known: place for known, place in source.places.items() if known[: len(path)] != path}
-    made = {path[:length]: flag for length in range(1, len(path)) if path[:length] not in places}
-    return replace(source, value=new, places={**places, **made, path: flag})
+        return _with_problem(source, flag, str(error))
+
+    places = {}
+    for known, place in source.places.items():
+        if known[: len(path)] != path:
+            places[known] = place
+    for length in range(1, len(path)):
+        # Sections that the flag itself makes.
+        places.setdefault(path[:length], flag)
+    places[path] = flag
+    return replace(source, value=new, places=places)
 
 
 def _replaced(old: Any, keys: Sequence[str], new: object, *, at: KeyPath) -> tuple[Any, KeyPath]:
-    """Return a copy of `old` with one value replaced, and the path where that was. Raises
-    ValueError.
-    """
+    """Return a copy of `old` with one value replaced, and the value's path. Raises ValueError."""
     if not keys:
         return new, at
     key = keys[0]
@@ -255,8 +247,14 @@ def _replaced(old: Any, keys: Sequence[str], new: object, *, at: KeyPath) -> tup
 
 
 def _index(entries: Sequence[Any], key: str, at: KeyPath) -> int:
-    """Return which entry of a list is meant: by its number from 0, or by its `name`."""
-    names = [str(entry.get("name")) if isinstance(entry, dict) else "" for entry in entries]
+    """Return the index of a list's entry: by its number from 0, or by its `name`."""
+    names = []
+    for entry in entries:
+        if isinstance(entry, dict):
+            names.append(str(entry.get("name")))
+        else:
+            names.append("")
+
     if key in names:
         return names.index(key)
     if key in map(str, range(len(entries))):
@@ -272,15 +270,14 @@ def _dotted(path: KeyPath) -> str:
 
 
 def _validated(model: type[Model], source: Source, kind: str) -> Model:
-    """Return the model of a source; its fields' defaults fill what neither file nor flags gave."""
-    texts = list(_texts(source.value))
-    hidden = [Problem(where(path, source), SHOWN_HIDDEN) for path, text in texts if HIDDEN in text]
+    """Return the model of a source; fields' defaults fill what neither file nor flags gave."""
+    hidden = []
     no_text = []
-
-    for path, text in texts:
+    for path, text in _texts(source.value):
+        if HIDDEN in text:
+            hidden.append(Problem(where(path, source), SHOWN_HIDDEN))
         if not _is_utf_8(text):
             no_text.append(Problem(where(path, source), "is not UTF-8 text"))
-
     if no_text:
         raise _refusal(kind, (*source.problems, *hidden, *no_text))
 
@@ -290,15 +287,13 @@ def _validated(model: type[Model], source: Source, kind: str) -> Model:
         spec = model.model_validate(source.value, context={})
     except ValidationError as error:
         raise _refusal(kind, (*source.problems, *problems_of(error, model, source))) from error
-
     if source.problems:
         raise _refusal(kind, source.problems)
-
     return spec
 
 
 def _texts(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
-    """Yield each text among values, and where it stands."""
+    """Yield each text among values, and its path."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, Mapping):
@@ -310,8 +305,9 @@ def _texts(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _is_utf_8(text: str) -> bool:
-    """Tell whether a text can be written; bytes of a command line that are not UTF-8 are halves of
-    surrogate pairs.
+    """Say whether a text can be written.
+
+    Bytes of a command line that are not UTF-8 are halves of surrogate pairs.
     """
     try:
         text.encode()
@@ -321,7 +317,7 @@ def _is_utf_8(text: str) -> bool:
 
 
 def _read_text(path: Path, *, kind: str) -> str:
-    """Return the text of a file of ours. Raises UnreadableError if there is none to be had."""
+    """Return the text of a file. Raises UnreadableError if it cannot be read."""
     origin = shown(path)
     try:
         # A pipe would be waited for.
@@ -330,10 +326,9 @@ def _read_text(path: Path, *, kind: str) -> str:
         with path.open("rb") as stream:
             content = stream.read(LARGEST + 1)
     except (OSError, ValueError) as error:
+        reason = str(error)
         if isinstance(error, OSError) and error.strerror:
             reason = error.strerror
-        else:
-            reason = str(error)
         raise UnreadableError(origin, f"cannot be read: {reason}") from error
 
     if len(content) > LARGEST:

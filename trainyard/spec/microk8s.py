@@ -1,4 +1,4 @@
-"""What only MicroK8s knows: the hosts, and what is installed on them."""
+"""The section `microk8s` of the cluster file: hosts, and the MicroK8s on them."""
 
 from __future__ import annotations
 
@@ -62,12 +62,13 @@ class LabHost(Section):
 
     @property
     def ssh(self) -> str:
-        """Return [user@]host[:port] with what the other keys say."""
-        if not self.user or "@" in self.address:
-            login = self.address
-        else:
+        """Return [user@]host[:port], from the address, the user and the port."""
+        login = self.address
+        if self.user and "@" not in self.address:
             login = f"{self.user}@{self.address}"
-        return f"{login}:{self.port}" if self.port else login
+        if self.port:
+            return f"{login}:{self.port}"
+        return login
 
 
 def _addressed_once(hosts: tuple[LabHost, ...]) -> Iterator[Complaint]:
@@ -117,19 +118,21 @@ class Microk8sSection(Section):
 
     @property
     def control_planes(self) -> tuple[LabHost, ...]:
-        return tuple(
-            host for index, host in enumerate(self.hosts) if _is_control_plane(host, index)
-        )
+        planes = []
+        for index, host in enumerate(self.hosts):
+            if host.role == "control-plane" or (host.role is None and index == 0):
+                planes.append(host)
+        return tuple(planes)
 
     @property
     def workers(self) -> tuple[LabHost, ...]:
-        return tuple(
-            host for index, host in enumerate(self.hosts) if not _is_control_plane(host, index)
-        )
+        planes = self.control_planes
+        return tuple(host for host in self.hosts if host not in planes)
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain about a first host that is no control plane, and about two of them: one dead
-        stops both.
+        """Complain about a first host that is a worker, and about two control planes.
+
+        With two control planes, one dead host stops both.
         """
         if self.hosts and self.hosts[0].role == "worker":
             yield Complaint(
@@ -138,7 +141,3 @@ class Microk8sSection(Section):
         if len(self.control_planes) == 2:
             message = "has 2 control planes, of which neither can be lost: give 1, or 3 and more"
             yield Complaint(("hosts",), message)
-
-
-def _is_control_plane(host: LabHost, index: int) -> bool:
-    return host.role == "control-plane" or (host.role is None and index == 0)

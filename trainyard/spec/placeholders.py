@@ -1,6 +1,4 @@
-"""Placeholders of a command: {key} stands for a value of the matrix, or of a sweep's
-configuration.
-"""
+"""Placeholders of a command: {key} is a value of the matrix, or of a sweep's configuration."""
 
 from __future__ import annotations
 

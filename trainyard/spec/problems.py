@@ -1,6 +1,4 @@
-"""Pydantic's errors -> problems in plain words, each with its place, its path and the value
-given.
-"""
+"""Pydantic's errors as problems in plain words, each with its place, path and value."""
 
 from __future__ import annotations
 
@@ -18,12 +16,12 @@ from trainyard.spec.fields import NOTHING, Complaint, ComplaintsError
 from trainyard.spec.job import RAY_KEYS, JobSpec, RuntimeEnv
 from trainyard.spec.secrets import is_likely_name, without_secrets
 from trainyard.spec.units import NoSizeError, size_of_others
-from trainyard.spec.yaml_source import KeyPath, Source, located
+from trainyard.spec.yaml_source import KeyPath, Source, located, nearest
 from trainyard.wording import did_you_mean
 
 LONGEST_VALUE = 60
 
-# Pydantic's error types, in our words; the braces are filled from the error's context.
+# Words for pydantic's error types; the braces are filled from the error's context.
 _WORDS: Mapping[str, str] = {
     "int_type": "must be a whole number",
     "int_from_float": "must be a whole number",
@@ -40,7 +38,7 @@ _WORDS: Mapping[str, str] = {
 }
 
 
-# Keys of Docker Compose and Kubernetes in a cluster file, and what is meant by them here.
+# Keys of Docker Compose and Kubernetes in a cluster file, and their replacements here.
 _OF_OTHERS: Mapping[str, str] = {
     "volumes": "directories of a Docker host are compose.mounts, volumes of pods kuberay.volumes",
     "ports": "only the dashboard is published, at compose.dashboard_port",
@@ -59,54 +57,46 @@ _FEWER_CPUS = "; on Kubernetes, kuberay.requests asks the scheduler for less tha
 def problems_of(
     error: ValidationError, model: type[BaseModel], source: Source
 ) -> tuple[Problem, ...]:
-    """Return every problem that a model found with the values of a source, in the order of the
-    file.
-    """
-    errors = error.errors(include_url=False)
-    complaints = [
-        complaint for details in errors for complaint in _complaints(dict(details), model)
-    ]
+    """Return the problems that a model found with a source's values, in the order of the file."""
+    complaints: list[Complaint] = []
+    for details in error.errors(include_url=False):
+        complaints += _complaints(dict(details), model)
     order = {path: position for position, path in enumerate(source.places)}
-    complaints.sort(key=lambda complaint: order[_nearest(complaint.path, source)])
-    return tuple(
-        Problem(where(complaint.path, source), _sentence(complaint))
-        for complaint in complaints
-        if complaint.path not in source.broken
-    )
+    complaints.sort(key=lambda complaint: order[nearest(complaint.path, source.places)])
+
+    problems = []
+    for complaint in complaints:
+        if complaint.path not in source.broken:
+            problems.append(Problem(where(complaint.path, source), _sentence(complaint)))
+    return tuple(problems)
 
 
 def where(path: KeyPath, source: Source) -> str:
-    """Return the place of a path, or of the nearest thing around it that stands somewhere."""
-    nearest = _nearest(path, source)
-    place = source.places[nearest]
-    is_the_flag_itself = (
-        place.startswith("--") and nearest == path and place.count(".") + 1 == len(path)
-    )
-    if is_the_flag_itself:
+    """Return the place of a path, or of the nearest section around it that has one."""
+    known = nearest(path, source.places)
+    place = source.places[known]
+    is_flag = place.startswith("--")
+    if is_flag and known == path and place.count(".") + 1 == len(path):
         return place
     return located(place, path)
 
 
 def value_text(value: object) -> str:
     """Return a value as one short piece of text, texts in quotes."""
-    text = without_secrets(json.dumps(value, ensure_ascii=False, default=str))
-    text = "".join(
-        character if character.isprintable() else f"\\u{ord(character):04x}" for character in text
-    )
+    text = ""
+    for character in without_secrets(json.dumps(value, ensure_ascii=False, default=str)):
+        if character.isprintable():
+            text += character
+        else:
+            text += f"\\u{ord(character):04x}"
+
     if len(text) <= LONGEST_VALUE:
         return text
     return f"{text[:LONGEST_VALUE]}..."
 
 
-def _nearest(path: KeyPath, source: Source) -> KeyPath:
-    """Return the longest part of a path that stands somewhere; the whole file always does."""
-    return next(
-        path[:length] for length in range(len(path), -1, -1) if path[:length] in source.places
-    )
-
-
 def _complaints(details: dict[str, Any], model: type[BaseModel]) -> Iterator[Complaint]:
-    """Take one of pydantic's errors apart: one complaint, or as many as our validator had."""
+    """Split one of pydantic's errors into complaints: one, or as many as a rule had."""
     path: KeyPath = tuple(part for part in details["loc"] if part != "[key]")
     reason = details.get("ctx", {}).get("error")
     if isinstance(reason, ComplaintsError):
@@ -144,12 +134,10 @@ def _suggestion(details: dict[str, Any]) -> str:
         )
 
     if kind == "string_type" and isinstance(value, int | float):
-        # Of a float, how it was written is not known: 1e3 is no 1000.0 to a program.
+        # The spelling of a float is not known: 1e3 is no 1000.0 to a program.
         if isinstance(value, float):
-            shown = ""
-        else:
-            shown = f": {json.dumps(value_text(value))}"
-        return f"; write it in quotes{shown}"
+            return "; write it in quotes"
+        return f"; write it in quotes: {json.dumps(value_text(value))}"
 
     if kind == "string_type" and isinstance(value, dict) and list(value.values()) == [None]:
         # A placeholder without quotes is YAML's short form of a mapping.
@@ -159,13 +147,17 @@ def _suggestion(details: dict[str, Any]) -> str:
 
 
 def _of_others(details: dict[str, Any]) -> str:
-    """Return how it is written here what Docker or Kubernetes would understand."""
+    """Return this file's spelling of a value that Docker or Kubernetes would understand."""
     kind = details["type"]
     value = details["input"]
-    key = details["loc"][-1] if details["loc"] else ""
-    if isinstance(details.get("ctx", {}).get("error"), NoSizeError) and (
-        size := size_of_others(value)
-    ):
+    key = ""
+    if details["loc"]:
+        key = details["loc"][-1]
+
+    size = None
+    if isinstance(details.get("ctx", {}).get("error"), NoSizeError):
+        size = size_of_others(value)
+    if size:
         return f"; write {size}"
     if key == "cpus" and (isinstance(value, float) or re.fullmatch(r"\d+m", str(value))):
         return _FEWER_CPUS
@@ -175,7 +167,7 @@ def _of_others(details: dict[str, Any]) -> str:
 
 
 def _choices(details: dict[str, Any]) -> list[str]:
-    """Return what a Literal accepts; pydantic has it only as text: `'local' or 'existing'`."""
+    """Return the choices of a Literal, which pydantic has as text only: `'local' or 'existing'`."""
     return re.findall(r"'([^']*)'", details["ctx"]["expected"])
 
 
@@ -196,12 +188,17 @@ def _unknown_key(model: type[BaseModel], path: KeyPath) -> Complaint:
         return Complaint(path, f"is a key of Ray's, and none here: {RAY_KEYS[key]}")
     if model is ClusterSpec and key in _OF_OTHERS:
         return Complaint(path, f"is not a known key: {_OF_OTHERS[key]}")
+
+    known: list[str] = []
     if section:
-        known = [name for name in section.model_fields if (section, name) != (JobSpec, "name")]
-    else:
-        known = []
-    listed = f"; known: {', '.join(known)}" if known else ""
-    return Complaint(path, "is not a known key", suggestion=did_you_mean(key, known) or listed)
+        known = list(section.model_fields)
+    if section is JobSpec:
+        known.remove("name")
+
+    suggestion = did_you_mean(key, known)
+    if known and not suggestion:
+        suggestion = f"; known: {', '.join(known)}"
+    return Complaint(path, "is not a known key", suggestion=suggestion)
 
 
 def _model_at(model: type[BaseModel], path: KeyPath) -> type[BaseModel] | None:
@@ -223,8 +220,8 @@ def _model_in(annotation: object) -> type[BaseModel] | None:
     """Return the first model inside of an annotation such as `tuple[WorkerGroup, ...] | None`."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    inner = (_model_in(argument) for argument in get_args(annotation))
-    for model in inner:
+    for argument in get_args(annotation):
+        model = _model_in(argument)
         if model is not None:
             return model
     return None

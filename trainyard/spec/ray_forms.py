@@ -1,5 +1,4 @@
-"""The forms in which Ray takes a runtime_env, beside the lists of our own: files, and mappings with
-options.
+"""Ray's forms of a runtime_env, besides lists: files, and mappings with options.
 
 https://docs.ray.io/en/latest/ray-core/handling-dependencies.html, API reference of runtime_env.
 """
@@ -15,7 +14,7 @@ import yaml
 
 from trainyard.errors import Problem
 
-# What pip and uv get besides packages, by Ray's names.
+# Options of pip and uv, by Ray's names.
 OPTIONS = {
     "pip": ("pip_check", "pip_version", "pip_install_options"),
     "uv": ("uv_check", "uv_version", "uv_pip_install_options"),
@@ -26,36 +25,36 @@ _HERE = (".", "./")
 
 
 def as_lists(given: Mapping[str, Any], directory: Path) -> tuple[dict[str, Any], list[Problem]]:
-    """Return a runtime_env with what files have in it, and options apart; files are relative to
-    `directory`.
+    """Return a runtime_env with the content of its files, and options apart.
 
-    Also returns what is wrong with files, by `runtime_env.KEY`.
+    Files are relative to `directory`. Also returns the problems with files, by `runtime_env.KEY`.
     """
-    found = dict(given)
+    env = dict(given)
     problems = list[Problem]()
     for key, options in OPTIONS.items():
-        if isinstance(found.get(key), Mapping):
-            _take_options(found, key, options)
-        if isinstance(found.get(key), str):
-            found[key] = _requirements(key, directory, found[key], problems)
-    if str(found.get("conda")).endswith((".yml", ".yaml")):
-        found["conda"] = _environment(directory, str(found["conda"]), problems)
-    if found.get("working_dir") in _HERE:
-        # The job's directory is what is sent.
-        del found["working_dir"]
-    return found, problems
+        if isinstance(env.get(key), Mapping):
+            _take_options(env, key, options)
+        if isinstance(env.get(key), str):
+            env[key] = _requirements(key, directory, env[key], problems)
+    if str(env.get("conda")).endswith((".yml", ".yaml")):
+        env["conda"] = _environment(directory, str(env["conda"]), problems)
+    if env.get("working_dir") in _HERE:
+        # The job's directory is sent anyway.
+        del env["working_dir"]
+    return env, problems
 
 
-def _take_options(found: dict[str, Any], key: str, options: tuple[str, ...]) -> None:
-    """Put the packages of `{packages: [...], ...}` into their place, and options into theirs;
-    others stay, and fail.
+def _take_options(env: dict[str, Any], key: str, options: tuple[str, ...]) -> None:
+    """Split `{packages: [...], ...}` into packages and options.
+
+    Other keys stay where they are, and fail.
     """
-    given = dict(found[key])
+    given = dict(env[key])
     if not given.keys() <= {"packages", *options}:
         return
-    found[key] = given.pop("packages", [])
+    env[key] = given.pop("packages", [])
     if given:
-        found["install_options"] = {**found.get("install_options", {}), **given}
+        env["install_options"] = {**env.get("install_options", {}), **given}
 
 
 def _requirements(key: str, directory: Path, name: str, problems: list[Problem]) -> list[str]:
@@ -67,9 +66,8 @@ def _requirements(key: str, directory: Path, name: str, problems: list[Problem])
     kept = [line for line in lines if line and not line.startswith("#")]
     for line in kept:
         if _NAMES_A_FILE.match(line):
-            problems.append(
-                Problem(where, f"{name} names a file of this machine, which no node has: {line}")
-            )
+            message = f"{name} names a file of this machine, which no node has: {line}"
+            problems.append(Problem(where, message))
     return kept
 
 

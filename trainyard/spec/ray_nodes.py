@@ -1,6 +1,4 @@
-"""Custom resources, labels and `ray start` parameters: what a group of nodes is for Ray besides its
-size.
-"""
+"""A group's nodes for Ray, besides their size: resources, labels, `ray start` parameters."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from trainyard.wording import did_you_mean
 RESOURCE_PATTERN = r"^[A-Za-z][A-Za-z0-9_.:/-]{0,99}$"
 _LABEL_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 _LABEL_KEY = rf"(?:[a-z0-9](?:[a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_LABEL_NAME}"
-# Ray's own resources, and what the files call them.
+# Ray's own resources, and their keys in files.
 _RAYS = {"CPU": "cpus", "GPU": "gpus", "memory": "memory", "object_store_memory": "memory"}
 _OUR_LABELS = ("ray.io/node-group", "ray.io/node-id")
 # Parameters of `ray start` (ray/scripts/scripts.py) that follow from the cluster file, and from
@@ -149,4 +147,10 @@ def may_be_given(name: str) -> bool:
 
 def start_options(parameters: Mapping[str, object]) -> dict[str, str | None]:
     """Return parameters as text; None where a flag has no value."""
-    return {name: None if value is True else str(value) for name, value in parameters.items()}
+    options: dict[str, str | None] = {}
+    for name, value in parameters.items():
+        if value is True:
+            options[name] = None
+        else:
+            options[name] = str(value)
+    return options

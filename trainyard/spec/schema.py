@@ -1,5 +1,4 @@
-"""The JSON Schemas of what users write, for editors: `python -m trainyard.spec.schema DIRECTORY`
-writes them there.
+"""The JSON Schemas of users' files, for editors: `python -m trainyard.spec.schema DIRECTORY`.
 
 An editor uses one through the comment `# yaml-language-server:
 $schema=../docs/cluster.schema.json`. `make setup` writes them into docs/ of a checkout, and
@@ -23,50 +22,50 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def schemas() -> dict[str, dict[str, Any]]:
-    """Return the schema of each kind of file; a job's name is its directory's, and no key of its
-    file.
+    """Return the schema of each kind of file.
+
+    A job's name is its directory's, and no key of its file.
     """
     models: dict[str, type[Section]] = {"cluster": ClusterSpec, "image": ImageFile, "job": JobSpec}
-    made = {}
+    documents = {}
     for kind, model in models.items():
-        made[kind] = {
-            "$schema": DRAFT,
-            **model.model_json_schema(),
-            "title": f"Trainyard {kind} file",
-        }
+        title = f"Trainyard {kind} file"
+        documents[kind] = {"$schema": DRAFT, **model.model_json_schema(), "title": title}
 
-    job = made["job"]
-    del job["properties"]["name"], job["required"]
+    job = documents["job"]
+    del job["properties"]["name"]
+    del job["required"]
     _open_rays_forms(job["$defs"]["RuntimeEnv"]["properties"])
     env = job["properties"]["runtime_env"]
     env["anyOf"] = [{"$ref": env.pop("$ref")}, {"type": "string"}]
     job["oneOf"] = [{"required": ["command"]}, {"required": ["tasks"]}]
-
-    return made
+    return documents
 
 
 def _open_rays_forms(properties: dict[str, Any]) -> None:
-    """Allow what Ray takes besides lists: a requirements file, and a mapping with packages."""
+    """Allow Ray's forms besides lists: a requirements file, and a mapping with packages."""
     for key in ray_forms.OPTIONS:
         entry = properties[key]
-        listed = {name: entry.pop(name) for name in ("type", "items") if name in entry}
-        entry["anyOf"] = [listed, {"type": "string"}, {"type": "object", "required": ["packages"]}]
+        a_list = {name: entry.pop(name) for name in ("type", "items") if name in entry}
+        entry["anyOf"] = [a_list, {"type": "string"}, {"type": "object", "required": ["packages"]}]
 
 
 def texts() -> dict[str, str]:
-    return {
-        f"{kind}.schema.json": json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
-        for kind, schema in schemas().items()
-    }
+    files = {}
+    for kind, schema in schemas().items():
+        text = json.dumps(schema, indent=2, ensure_ascii=False)
+        files[f"{kind}.schema.json"] = f"{text}\n"
+    return files
 
 
 def write(directory: Path) -> list[Path]:
-    """Write the schemas there, and return their paths."""
+    """Write the schemas into a directory, and return their paths."""
     directory.mkdir(parents=True, exist_ok=True)
     paths = []
     for name, text in texts().items():
-        paths.append(directory / name)
-        paths[-1].write_text(text, encoding="utf-8")
+        path = directory / name
+        path.write_text(text, encoding="utf-8")
+        paths.append(path)
     return paths
 
 

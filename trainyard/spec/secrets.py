@@ -1,6 +1,4 @@
-"""Secrets in files, commands and records: known by the name of what holds them, or by their own
-form.
-"""
+"""Secrets in files, commands and records: found by the name of their key, or by their form."""
 
 from __future__ import annotations
 
@@ -8,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 
 HIDDEN = "(hidden)"
-# Names that hold a secret and nothing else. TOKENIZERS_PARALLELISM, of Hugging Face's libraries, is
-# none.
+# Names that hold a secret and nothing else. TOKENIZERS_PARALLELISM, of Hugging Face's libraries,
+# holds none.
 SECRET_NAME = re.compile(
     r"token(?:s?$|_)|passw|secret|credential|(?:api|access|private|ssh)_?key", re.IGNORECASE
 )
@@ -58,7 +56,7 @@ def is_literal(value: str) -> bool:
 
 
 def kind_in(text: str) -> str | None:
-    """Return which known secret a text has somewhere, in words; None if it has none."""
+    """Return the kind of a known secret in a text; None if it has none."""
     for kind, pattern in KINDS:
         if re.search(pattern, text):
             return kind
@@ -73,19 +71,21 @@ def without_secrets(text: str) -> str:
 
 
 def hidden(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return variables without secrets: by their names as a whole, by the form of the value in
-    part.
+    """Return variables without secrets.
+
+    Names hide the whole value, a known form its own part.
     """
-    return {
-        name: HIDDEN if is_likely_name(name) else without_secrets(value)
-        for name, value in variables.items()
-    }
+    shown = {}
+    for name, value in variables.items():
+        if is_likely_name(name):
+            shown[name] = HIDDEN
+        else:
+            shown[name] = without_secrets(value)
+    return shown
 
 
 def command_without_secrets(words: Iterable[str]) -> list[str]:
-    """Return a command's words without secrets: those of a known form, and the values of flags of
-    such names.
-    """
+    """Return a command's words without secrets: by their form, or by the name of their flag."""
     shown: list[str] = []
     is_value_of_secret = False
     for word in words:
@@ -102,12 +102,15 @@ def command_without_secrets(words: Iterable[str]) -> list[str]:
 
 
 def typed_without_secrets(words: Iterable[str]) -> list[str]:
-    """Return the words of one of our command lines; of an override with a secret's name only what
-    is set.
+    """Return the words of a `trainyard` command without secrets.
+
+    An override with a secret's name keeps its target alone.
     """
     shown = []
     for word in words:
-        lead = "--set=" if word.startswith("--set=") else ""
+        lead = ""
+        if word.startswith("--set="):
+            lead = "--set="
         target, equals, value = word.removeprefix(lead).partition("=")
         names = [target.rpartition(".")[2], *_NAMES_IN_OVERRIDE.findall(value)]
         if equals and any(is_likely_name(name) for name in names):

@@ -1,6 +1,4 @@
-"""A resolved file as people and programs read it: defaults marked, secrets hidden, and good to be
-loaded again.
-"""
+"""A resolved file for users and programs: defaults marked, secrets hidden; it loads again."""
 
 from __future__ import annotations
 
@@ -14,19 +12,17 @@ from pydantic import BaseModel
 from trainyard.spec.cluster import Backend, ClusterSpec
 from trainyard.spec.job import JobSpec
 from trainyard.spec.secrets import HIDDEN, command_without_secrets, hidden, without_secrets
-from trainyard.spec.yaml_source import FLOAT, KeyPath, compose
+from trainyard.spec.yaml_source import FLOAT, KeyPath, compose, nearest
 
 MARK = "  # default"
 ENVIRONMENTS = ("env", "env_vars")
 CHART_VALUES = ("kuberay", "operator", "values")
-# Beside line feed and carriage return (YAML 1.1, b-char).
+# Besides line feed and carriage return (YAML 1.1, b-char).
 _LINE_ENDS = frozenset("\x85\u2028\u2029")
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes text in quotes that YAML 1.1 or 1.2 would take for something else, and short lists on
-    a line.
-    """
+    """Quotes text that YAML 1.1 or 1.2 would read as another type; short lists take one line."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True
@@ -38,8 +34,10 @@ def _represent_list(dumper: yaml.SafeDumper, entries: list[Any]) -> yaml.Node:
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
-    # YAML takes these for the end of a line, unless they are written as escapes.
-    style = '"' if not _LINE_ENDS.isdisjoint(text) else None
+    style = None
+    if not _LINE_ENDS.isdisjoint(text):
+        # YAML takes these for the end of a line, unless they are written as escapes.
+        style = '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
@@ -51,55 +49,46 @@ _Dumper.add_implicit_resolver(
 
 
 def as_json(spec: ClusterSpec | JobSpec) -> dict[str, Any]:
-    """Return the resolved file as one JSON document: its values, and under `defaults` the paths
-    nobody wrote.
-    """
-    dotted = sorted(
-        ".".join(str(part) for part in path) for path in _defaults(spec, (), inherited=False)
-    )
-    values = _hidden(spec.model_dump(mode="json"))
-    return {
-        **{key: value for key, value in values.items() if value is not None},
-        "defaults": dotted,
-    }
+    """Return the resolved file as one JSON document; `defaults` are the paths left out by users."""
+    document = {}
+    for key, value in _hidden(spec.model_dump(mode="json")).items():
+        if value is not None:
+            document[key] = value
+
+    paths = _defaults(spec, (), inherited=False)
+    document["defaults"] = sorted(".".join(map(str, path)) for path in paths)
+    return document
 
 
 def as_yaml(spec: ClusterSpec | JobSpec) -> str:
     """Return the resolved file as YAML, every default marked; it loads again to the same spec.
 
-    Of a cluster's backends only its own has a section.
+    A cluster has its own backend's section alone.
     """
     values = _hidden(spec.model_dump(mode="json", exclude_none=True))
+    head = ""
     if isinstance(spec, ClusterSpec):
-        values = {
-            key: value
-            for key, value in values.items()
-            if key not in {*get_args(Backend)} - {spec.backend}
-        }
-
-    if isinstance(spec, JobSpec):
-        head = f"# job: {values.pop('name')}\n"
+        for backend in get_args(Backend):
+            if backend != spec.backend:
+                values.pop(backend, None)
     else:
-        head = ""
+        head = f"# job: {values.pop('name')}\n"
 
     text = written(values)
     lines = text.split("\n")
     places = compose(text, origin="").places
-
     for path in _defaults(spec, (), inherited=False):
-        nearest = next(
-            path[:length] for length in range(len(path), -1, -1) if path[:length] in places
-        )
-        line = int(places[nearest].rpartition(":")[2]) - 1
-        # A section of which nothing was written stands there as {}.
-        if nearest == path or lines[line].endswith("{}"):
+        known = nearest(path, places)
+        line = int(places[known].rpartition(":")[2]) - 1
+        # A section without written keys is {} there.
+        if known == path or lines[line].endswith("{}"):
             lines[line] += MARK
 
     return head + "\n".join(lines)
 
 
 def written(values: Any) -> str:
-    """Return a file's values as YAML that our own reader, and others, read as the same values."""
+    """Return a file's values as YAML, which Trainyard's reader and others read alike."""
     text: str = yaml.dump(
         values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=float("inf")
     )
@@ -107,8 +96,10 @@ def written(values: Any) -> str:
 
 
 def _hidden(value: Any, path: KeyPath = ()) -> Any:
-    """Return values without secrets: by the names of variables and flags, by their form, and all
-    given to Helm.
+    """Return values without secrets.
+
+    Hidden are variables and flags with a secret's name, secrets of a known form, and all values for
+    Helm.
     """
     if isinstance(value, str):
         return without_secrets(value)
@@ -126,7 +117,7 @@ def _hidden(value: Any, path: KeyPath = ()) -> Any:
 
 
 def _defaults(value: object, path: KeyPath, *, inherited: bool) -> Iterator[KeyPath]:
-    """Yield every leaf below a value that is a default, or that stands in a section that is one."""
+    """Yield the path of every leaf that is a default, or is in a section that is one."""
     if isinstance(value, BaseModel):
         for name in type(value).model_fields:
             is_default = inherited or name not in value.model_fields_set

@@ -1,6 +1,4 @@
-"""A sweep, in the job file: what is searched, by what a configuration is judged, how, and when it
-is enough.
-"""
+"""A sweep, in the job file: its search space, metric, search and end."""
 
 from __future__ import annotations
 
@@ -18,8 +16,8 @@ from trainyard.wording import did_you_mean
 
 REPEAT = "repeat"
 MOST_VALUES = 10_000
-# Beyond, sums of two numbers of a range are infinite, and the search fails; whole numbers are no
-# longer told apart.
+# Beyond these, sums of two numbers of a range are infinite, and the search fails; whole numbers are
+# no longer told apart.
 LARGEST = 1e300
 LARGEST_WHOLE = 2**53
 KINDS = ("choice", "grid", "uniform", "loguniform", "randint", "lograndint")
@@ -51,80 +49,92 @@ class Parameter(Section):
 
     @property
     def values(self) -> list[Any]:
-        """Return all values that it can have; none of one that can have any, or more than a grid
-        has.
-        """
-        of = getattr(self, self.kind)
+        """Return all values of a parameter; none if any number will do, or a grid has too many."""
+        options = getattr(self, self.kind)
         if self.kind in ("choice", "grid"):
-            return list(of)
-        step = int(self.step or 1) if self.kind in _WHOLE else self.step
-        if not step or (of[1] - of[0]) / step >= MOST_VALUES:
+            return list(options)
+
+        low, high = options
+        step = self.step
+        if self.kind in _WHOLE:
+            step = int(self.step or 1)
+        if not step or (high - low) / step >= MOST_VALUES:
             return []
-        count = math.floor((of[1] - of[0]) / step + 1e-9) + 1
-        return [round(of[0] + index * step, 12) for index in range(count)]
+        count = math.floor((high - low) / step + 1e-9) + 1
+        return [round(low + index * step, 12) for index in range(count)]
 
     def document(self) -> dict[str, Any]:
-        """Return what the runner needs to know."""
-        known = {"kind": self.kind, "of": list(getattr(self, self.kind)), "step": self.step}
-        when = {name: list(values) for name, values in self.when.items()}
-        return {**known, "when": when, "values": self.values}
+        """Return the parameter as the runner needs it."""
+        return {
+            "kind": self.kind,
+            "of": list(getattr(self, self.kind)),
+            "step": self.step,
+            "when": {name: list(values) for name, values in self.when.items()},
+            "values": self.values,
+        }
 
     def problems(self) -> Iterator[Complaint]:
-        """Complain about a parameter that is not of exactly one kind, and about borders that are
-        none.
-        """
+        """Complain about a parameter not of exactly one kind, and about its borders and step."""
         given = [kind for kind in KINDS if getattr(self, kind) is not None]
         if len(given) != 1:
-            has = f"; has {', '.join(given)}" if given else ""
-            yield Complaint((), f"must have exactly one of: {', '.join(KINDS)}{has}")
+            message = f"must have exactly one of: {', '.join(KINDS)}"
+            if given:
+                message += f"; has {', '.join(given)}"
+            yield Complaint((), message)
             return
 
         kind = given[0]
-        of = list(getattr(self, given[0]))
+        options = list(getattr(self, kind))
         width = math.inf
-
         if kind in ("choice", "grid"):
-            if not of:
+            if not options:
                 yield Complaint((kind,), "must not be empty")
-        elif len(of) != 2 or not of[0] < of[1] or math.inf in map(abs, of):
-            yield Complaint((kind,), "must be two numbers, the smaller one first", of)
-        elif max(map(abs, of)) > (LARGEST_WHOLE if kind in _WHOLE else LARGEST):
-            if kind in _WHOLE:
-                most = f"{LARGEST_WHOLE:,}"
-            else:
-                most = f"{LARGEST:g}"
-            yield Complaint((kind,), f"must be two numbers between -{most} and {most}", of)
-        elif kind in BY_LOGARITHM and of[0] <= 0:
-            yield Complaint((kind,), "must begin above 0", of)
         else:
-            width = of[1] - of[0]
+            problem = _range_problem(kind, options)
+            if problem:
+                yield Complaint((kind,), problem, options)
+            else:
+                width = options[1] - options[0]
 
         is_whole = self.step is None or self.step.is_integer() or kind != "randint"
         if self.step and (kind not in ("uniform", "randint") or self.step > width or not is_whole):
-            what = "is for uniform, and whole for randint: at most the width of the range"
-            yield Complaint(("step",), what, self.step)
+            message = "is for uniform, and whole for randint: at most the width of the range"
+            yield Complaint(("step",), message, self.step)
 
     def conditions(self, above: Mapping[str, Values]) -> Iterator[Complaint]:
-        """Complain about a `when` that is never so: it names choices `above`, which have these
-        options.
-        """
+        """Complain about a `when` that is never true; `above` are options of earlier choices."""
         for other, values in self.when.items():
             options = above.get(other, ())
             if not options:
-                meant = (
-                    did_you_mean(other, above)
-                    or "; a parameter depends on those of kind choice or grid above it"
-                )
+                rule = "; a parameter depends on those of kind choice or grid above it"
+                meant = did_you_mean(other, above) or rule
                 yield Complaint(("when", other), "is no choice above this one", suggestion=meant)
-            for value in values if options else ():
+                continue
+
+            for value in values:
                 if value not in options:
                     listed = f"; {other} is one of: {', '.join(map(str, options[:9]))}"
                     meant = did_you_mean(str(value), map(str, options)) or listed
                     yield Complaint(("when", other), "is never the case", value, meant)
 
 
+def _range_problem(kind: str, numbers: list[float]) -> str:
+    """Return the problem with a range of numbers, "" for none."""
+    if len(numbers) != 2 or not numbers[0] < numbers[1] or math.inf in map(abs, numbers):
+        return "must be two numbers, the smaller one first"
+
+    largest = max(map(abs, numbers))
+    if kind in _WHOLE and largest > LARGEST_WHOLE:
+        return f"must be two numbers between -{LARGEST_WHOLE:,} and {LARGEST_WHOLE:,}"
+    if kind not in _WHOLE and largest > LARGEST:
+        return f"must be two numbers between -{LARGEST:g} and {LARGEST:g}"
+    if kind in BY_LOGARITHM and numbers[0] <= 0:
+        return "must begin above 0"
+    return ""
+
+
 class Prune(Section):
-    """When a configuration is given up before its end: compared with others at the same step."""
+    """When a configuration is given up early, compared with others at the same step."""
 
     by: Literal["median", "percentile", "hyperband"] = setting(
         "median", "Which of Optuna's pruners."
@@ -148,7 +158,7 @@ class Stop(Section):
 
 
 class Tune(Watch):
-    """A sweep; what its metric is and where it is read, as in `watch`."""
+    """A sweep; its metric is described as in `watch`."""
 
     space: dict[MatrixKey, Parameter] = Field(
         description="What is searched; {name} in command and env is replaced."
@@ -179,37 +189,28 @@ class Tune(Watch):
         yield from ()
 
     def problems(self) -> Iterator[Complaint]:
-        """Complain about a space, about a search that cannot search it, and about one without an
-        end.
-        """
+        """Complain about a space, a search that does not fit it, and a sweep without an end."""
         yield from super().complaints()
         if not self.space:
             yield Complaint(("space",), "must not be empty")
 
         above: dict[str, Values] = {}
         for name, parameter in self.space.items():
-            found = [*parameter.problems(), *parameter.conditions(above)]
+            complaints = [*parameter.problems(), *parameter.conditions(above)]
             if name == REPEAT:
-                found.append(Complaint((), "is what {repeat} stands for: take another name"))
+                complaints.append(Complaint((), "is the meaning of {repeat}: take another name"))
+            if not complaints and self.search == "grid" and not parameter.values:
+                message = "has too many values for search: grid; give grid or choice, or a step"
+                complaints.append(Complaint((), message))
+            for complaint in complaints:
+                yield replace(complaint, path=("space", name, *complaint.path))
 
-            if not found and self.search == "grid" and not parameter.values:
-                found.append(
-                    Complaint(
-                        (), "has too many values for search: grid; give grid or choice, or a step"
-                    )
-                )
-
-            for each in found:
-                yield replace(each, path=("space", name, *each.path))
-
-            if options := parameter.choice or parameter.grid:
+            options = parameter.choice or parameter.grid
+            if options:
                 above[name] = options
 
-        numbers = [
-            name
-            for name, parameter in self.space.items()
-            if name not in above and not parameter.when
-        ]
+        unconditional = [name for name, parameter in self.space.items() if not parameter.when]
+        numbers = [name for name in unconditional if name not in above]
         if self.search == "cmaes" and len(numbers) < 2:
             yield Complaint(
                 ("search",),
@@ -223,11 +224,11 @@ class Tune(Watch):
             )
 
     def document(self) -> dict[str, Any]:
-        """Return what the runner needs to know of it, besides where the metric is."""
+        """Return the sweep as the runner needs it, without the places of its metric."""
         own = type(self).model_fields.keys() - Watch.model_fields.keys() | {"metric"}
         space = {name: parameter.document() for name, parameter in self.space.items()}
         return {**self.model_dump(include=own), "space": space}
 
     def watch(self) -> dict[str, Any]:
-        """Return how each task is watched."""
+        """Return the settings by which each task is watched."""
         return self.model_dump(include=set(Watch.model_fields))

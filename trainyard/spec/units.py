@@ -16,6 +16,7 @@ SIZES = {
     "GB": 10**9,
     "TB": 10**12,
 }
+GIB = SIZES["GiB"]
 DURATIONS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 _NUMBER = r"[0-9]{1,12}(?:\.[0-9]{1,3})?"
@@ -49,20 +50,16 @@ def parse_duration(written: object) -> float:
 
 
 def format_size(size: int) -> str:
-    """Return bytes in the largest unit that keeps the number exact: what `parse_size` reads
-    back.
-    """
-    exact = [(factor, unit) for unit, factor in SIZES.items() if size % factor == 0]
-    factor, unit = max(exact, default=(0, ""))
-    if exact:
-        return f"{size // factor}{unit}"
-    return f"{size / SIZES['KB']:.3f}KB"
+    """Return bytes in the largest unit that keeps the number exact, as `parse_size` reads it."""
+    exact = [unit for unit, factor in SIZES.items() if size % factor == 0]
+    if not exact:
+        return f"{size / SIZES['KB']:.3f}KB"
+    unit = max(exact, key=lambda name: SIZES[name])
+    return f"{size // SIZES[unit]}{unit}"
 
 
 def format_duration(seconds: float) -> str:
-    """Return seconds in the largest unit that keeps the number exact: what `parse_duration` reads
-    back.
-    """
+    """Return seconds in the largest exact unit, as `parse_duration` reads it."""
     for unit, factor in reversed(DURATIONS.items()):
         if seconds % factor == 0:
             return f"{int(seconds // factor)}{unit}"
@@ -70,22 +67,19 @@ def format_duration(seconds: float) -> str:
 
 
 def size_of_others(written: object) -> str | None:
-    """Return as it is written here what Docker (512m) or Kubernetes (512Mi) calls a size; both
-    count in powers of 2.
+    """Return a size of Docker (512m) or Kubernetes (512Mi) as it is written here.
+
+    Both count in powers of 2.
     """
-    match = None
-    if isinstance(written, str):
-        match = re.fullmatch(rf"({_NUMBER}) ?([KMGTkmgt])i?[Bb]?", written)
-    if match:
-        return f"{match[1]}{match[2].upper()}iB"
-    return None
+    match = re.fullmatch(rf"({_NUMBER}) ?([KMGTkmgt])i?[Bb]?", str(written))
+    if match is None or not isinstance(written, str):
+        return None
+    return f"{match[1]}{match[2].upper()}iB"
 
 
 def _amount(written: object, units: Mapping[str, int]) -> Decimal:
     """Return a number times its unit; 0 for anything else."""
-    match = None
-    if isinstance(written, str):
-        match = re.fullmatch(rf"({_NUMBER})({'|'.join(units)})", written)
-    if match:
-        return Decimal(match[1]) * units[match[2]]
-    return Decimal(0)
+    match = re.fullmatch(rf"({_NUMBER})({'|'.join(units)})", str(written))
+    if match is None or not isinstance(written, str):
+        return Decimal(0)
+    return Decimal(match[1]) * units[match[2]]

@@ -1,4 +1,4 @@
-"""The metric of a task: where its training writes it, and how long it may keep still."""
+"""The metric of a task: its source, and how long it may be silent."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Watch(Section):
     )
 
     def complaints(self) -> Iterator[Complaint]:
-        """Complain about places that another source than the chosen one has."""
+        """Complain about keys of another source than the chosen one."""
         if self.source == "file" and not self.path:
             yield Complaint(("path",), "is missing: source: file reads it")
         if self.path and self.source not in ("file", "mlflow"):

@@ -1,5 +1,4 @@
-"""YAML text -> plain values and the line of each; nothing is constructed, run, or expanded without
-bound.
+"""YAML text as plain values and their lines; no objects, no code, no unbounded expansion.
 
 Values follow the YAML 1.2 core schema, of numbers the decimal ones: `no`, `on`, `1:30` and dates
 are text.
@@ -9,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,10 +28,15 @@ _DIGITS = 40
 _CORE_TAGS = "tag:yaml.org,2002:"
 _PLAIN_TAGS = frozenset({f"{_CORE_TAGS}{kind}" for kind in ("str", "map", "seq")})
 
-# What an unquoted value is (YAML 1.2.2, section 10.3.2).
+# Meanings of unquoted values (YAML 1.2.2, section 10.3.2).
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOLEANS = {
-    text: text.lower() == "true" for text in ("true", "True", "TRUE", "false", "False", "FALSE")
+    "true": True,
+    "True": True,
+    "TRUE": True,
+    "false": False,
+    "False": False,
+    "FALSE": False,
 }
 _COMMENT = re.compile(r"(?:^|\s)#")
 _INTEGER = re.compile(r"[-+]?[0-9]+")
@@ -41,9 +45,9 @@ FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 
 @dataclass(frozen=True)
 class Source:
-    """What a file says: its value, the place of every path, and what is wrong so far.
+    """A file: its value, the place of every path, and the problems so far.
 
-    `broken` are the paths whose value could not be read; nothing more is to be said about those.
+    `broken` are the paths whose value could not be read; they get no further problems.
     """
 
     value: Any
@@ -61,21 +65,22 @@ class UnreadableError(Exception):
 
 
 class _Structure(yaml.SafeLoader):
-    """Reads what stands where, and leaves it to us what an unquoted value stands for."""
+    """Loads the structure of YAML; unquoted values stay text."""
 
     yaml_implicit_resolvers: Mapping[str, Any] = {}  # type: ignore[assignment]
 
 
 def compose(text: str, *, origin: str) -> Source:
-    """Return the values of one YAML document. `origin` is what a place starts with: the file's
-    name.
+    """Return the values of one YAML document; places begin with `origin`, the file's name.
 
     Raises UnreadableError for text that is not YAML at all.
     """
     reader = _Reader(origin)
     try:
         node = _Structure(text).get_single_node()
-        value = None if node is None else reader.value(node, ())
+        if node is None:
+            raise UnreadableError(origin, "is empty")
+        value = reader.value(node, ())
     except yaml.reader.ReaderError as error:
         where = f"{origin}:{text.count(chr(10), 0, error.position) + 1}"
         message = f"is not a text file: it contains the character U+{error.character:04X}"
@@ -85,15 +90,11 @@ def compose(text: str, *, origin: str) -> Source:
     # The parser hands a character beyond Unicode (`"\\U00110000"`) to chr().
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         raise _unreadable(error, text, origin) from error
-
-    if node is None:
-        raise UnreadableError(origin, "is empty")
-
     return Source(value, reader.places, tuple(reader.problems), frozenset(reader.broken))
 
 
 def has_comment(text: str) -> bool:
-    """Tell whether YAML would leave something out of a text."""
+    """Say whether YAML would read a part of a text as a comment."""
     try:
         tokens = [token for token in yaml.scan(text) if isinstance(token, yaml.ScalarToken)]
     except (yaml.YAMLError, ValueError, OverflowError):
@@ -106,9 +107,7 @@ def has_comment(text: str) -> bool:
 
 @dataclass
 class _Reader:
-    """Builds values from YAML's nodes. An alias is read once more at each use, so that uses are
-    values of their own.
-    """
+    """Builds values from YAML's nodes; an alias is read again at each use, as another value."""
 
     origin: str
     places: dict[KeyPath, str] = field(default_factory=dict)
@@ -117,27 +116,20 @@ class _Reader:
     count: int = 0
 
     def value(self, node: yaml.Node, path: KeyPath) -> Any:
-        """Return what a node stands for. Raises UnreadableError where it is too deep or too
-        much.
-        """
+        """Return the value of a node. Raises UnreadableError where it is too deep or too large."""
         self.places.setdefault(path, self._place(node))
         self.count += 1
         if len(path) > DEEPEST:
             raise UnreadableError(self._place(node), f"is nested deeper than {DEEPEST} levels")
         if self.count > MOST_VALUES:
-            raise UnreadableError(
-                self._place(node),
-                f"holds more than {MOST_VALUES:,} values once aliases are followed",
-            )
+            message = f"holds more than {MOST_VALUES:,} values once aliases are followed"
+            raise UnreadableError(self._place(node), message)
 
         if node.tag not in _PLAIN_TAGS:
             self.broken.add(path)
-            shown = node.tag.replace(_CORE_TAGS, "!!", 1)
-            self._problem(
-                node,
-                path,
-                f"has the tag {shown}: files hold plain values, nothing that runs or converts",
-            )
+            tag = node.tag.replace(_CORE_TAGS, "!!", 1)
+            message = f"has the tag {tag}: files hold plain values, nothing that runs or converts"
+            self._problem(node, path, message)
 
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path)
@@ -147,7 +139,6 @@ class _Reader:
         if "\0" in node.value:
             self.broken.add(path)
             self._problem(node, path, "must not contain a NUL character")
-
         return _scalar(node)
 
     def _mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, Any]:
@@ -172,11 +163,19 @@ class _Reader:
         self.problems.append(Problem(located(self._place(node), path), message))
 
 
+def nearest(path: KeyPath, places: Container[KeyPath]) -> KeyPath:
+    """Return the longest beginning of a path that has a place; the whole file, (), always has one."""
+    while path and path not in places:
+        path = path[:-1]
+    return path
+
+
 def located(place: str, path: KeyPath) -> str:
     """Return a place and a path as one piece of text: `lab.yaml:7: workers.0.count`."""
-    if path:
-        return ": ".join([place, ".".join(str(part) for part in path)])
-    return place
+    if not path:
+        return place
+    dotted = ".".join(str(part) for part in path)
+    return f"{place}: {dotted}"
 
 
 def _scalar(node: yaml.Node) -> Any:
@@ -198,14 +197,17 @@ def _unreadable(error: Exception, text: str, origin: str) -> UnreadableError:
     line = next(itertools.islice(text.splitlines(), mark.line, None), "")
     if "\t" in line[: len(line) - len(line.lstrip())]:
         return UnreadableError(where, "is indented with a tab: use spaces")
-    context = f"{error.context}, " if error.context else ""
+
+    context = ""
+    if error.context:
+        context = f"{error.context}, "
     if error.context and error.context_mark is not None:
         context = f"{error.context} that begins on line {error.context_mark.line + 1}, "
     return UnreadableError(where, f"is not valid YAML: {context}{error.problem}")
 
 
 def plain_value(text: str) -> str | int | float | bool | None:
-    """Return what unquoted text stands for."""
+    """Return the value of unquoted text."""
     if text in _NULLS:
         return None
     if text in _BOOLEANS:

@@ -15,7 +15,7 @@ from trainyard.tasks import lazy
 from trainyard.tasks.command import CLUSTER, Call, task
 
 if TYPE_CHECKING:
-    from trainyard.dispatch.smoke import Check
+    from trainyard.dispatch.smoke import CheckFields
 
 _COLUMNS = ("nodes", "task", "versions", "gpus", "torch", "isolation", "transfer", "disk", "shm")
 # Of these a cell shows the beginning of what was found, up to any of these words.
@@ -47,7 +47,7 @@ def run(call: Call) -> Report:
     )
 
 
-def body(checks: Sequence[Check]) -> Iterator[Table | str]:
+def body(checks: Sequence[CheckFields]) -> Iterator[Table | str]:
     """Yield what the smoke test found, as people read it; the last line counts."""
     nodes = list(dict.fromkeys(check["node"] for check in checks if check["node"]))
     done = {check["name"] for check in checks if check["node"]}
@@ -72,7 +72,7 @@ def _nodes(nodes: Sequence[str], cells: Mapping[str, Sequence[str]]) -> Iterator
         yield f"on every node: {'; '.join(told)}"
 
 
-def _cell(checks: Sequence[Check], node: str, name: str) -> str:
+def _cell(checks: Sequence[CheckFields], node: str, name: str) -> str:
     check = next((each for each in checks if (each["node"], each["name"]) == (node, name)), None)
     if check is None or check["skipped"]:
         return _UNTESTED
@@ -82,7 +82,7 @@ def _cell(checks: Sequence[Check], node: str, name: str) -> str:
     return short if check["ok"] else "FAILED"
 
 
-def _has_no_gpus(checks: Sequence[Check]) -> bool:
+def _has_no_gpus(checks: Sequence[CheckFields]) -> bool:
     """Say whether nothing of the cluster has GPUs: then the check of GPUs is one of the whole
     cluster.
     """
@@ -91,13 +91,13 @@ def _has_no_gpus(checks: Sequence[Check]) -> bool:
     )
 
 
-def _untested(checks: Sequence[Check]) -> list[Check]:
+def _untested(checks: Sequence[CheckFields]) -> list[CheckFields]:
     """Return what was not tested, without the checks of GPUs where there are none."""
     left_out = _OF_GPUS if _has_no_gpus(checks) else ()
     return [check for check in checks if check["skipped"] and check["name"] not in left_out]
 
 
-def _lines(checks: Sequence[Check]) -> Iterator[str]:
+def _lines(checks: Sequence[CheckFields]) -> Iterator[str]:
     """Yield what was found of the whole cluster, what it does not claim or could not be tried, and
     what failed.
     """
@@ -123,7 +123,7 @@ def _lines(checks: Sequence[Check]) -> Iterator[str]:
     yield from failed
 
 
-def _counts(checks: Sequence[Check]) -> str:
+def _counts(checks: Sequence[CheckFields]) -> str:
     bad = sum(not check["ok"] for check in checks)
     good = sum(check["ok"] and not check["skipped"] for check in checks)
     skipped = len(_untested(checks))

@@ -21,9 +21,9 @@ from trainyard.errors import Problem, RequestError
 from trainyard.seams import ecr
 from trainyard.seams.docker.images import registry_of
 from trainyard.spec.cluster import ClusterSpec
-from trainyard.spec.ec2 import GIBIBYTE
 from trainyard.spec.groups import Head, WorkerGroup
 from trainyard.spec.ray_nodes import start_options
+from trainyard.spec.units import GIB
 from trainyard.wording import named
 
 # Who knows the cluster may also know where the files are; what they hold is in the fingerprint
@@ -343,7 +343,7 @@ def _launch(spec: ClusterSpec, site: Site, group: Group) -> dict[str, Any]:
     """Return the parameters of RunInstances (AWS API reference)."""
     ami = {"ImageId": group.ami, "RootDeviceName": "/dev/sda1", **site.amis.get(group.ami, {})}
     volume = {
-        "VolumeSize": -(-group.disk // GIBIBYTE),
+        "VolumeSize": -(-group.disk // GIB),
         "VolumeType": "gp3",
         "DeleteOnTermination": True,
     }

@@ -10,6 +10,8 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
+from trainyard_runner.wire.check import Check
+
 from trainyard import versions
 from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Tools, pick
 from trainyard.backends.kuberay import (
@@ -37,7 +39,7 @@ from trainyard.backends.shared import leash as leashes
 from trainyard.backends.shared import record
 from trainyard.backends.shared.logs import TAIL_LINES, Follower, LogFile
 from trainyard.backends.shared.ray_nodes import client_port, cluster_state
-from trainyard.endpoint import BackendCheck, Endpoint
+from trainyard.endpoint import Endpoint
 from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError
 from trainyard.seams.kube.types import NODE, Object
 from trainyard.seams.threads import side_by_side
@@ -156,7 +158,7 @@ class _Held(NamedTuple):
     gpus: int
 
 
-def gpu_checks(where: Location, cluster_pods: Iterable[Object]) -> tuple[BackendCheck, ...]:
+def gpu_checks(where: Location, cluster_pods: Iterable[Object]) -> tuple[Check, ...]:
     """Check that each host offers the GPUs that the cluster's pods hold there.
 
     A question that the user may not ask is skipped, and no failure.
@@ -168,22 +170,22 @@ def gpu_checks(where: Location, cluster_pods: Iterable[Object]) -> tuple[Backend
         if _runs(pod) and gpus:
             held[naming.node_name(pod)] = _Held(pods.host(pod), gpus)
 
-    def check(node: str) -> BackendCheck:
+    def check(node: str) -> Check:
         host = held[node].host
         try:
             found = where.kube.get(NODE, host) or {}
         except PrerequisiteError as error:
-            return BackendCheck("allocatable", node, True, error.what, skipped=True)
+            return Check("allocatable", node, True, error.what, skipped=True)
 
         offer = pods.offered(found, resource)
         needed = sum(pod.gpus for pod in held.values() if pod.host == host)
         detail = f"Kubernetes node {host} offers {offer} {resource}"
         if offer >= needed:
-            return BackendCheck("allocatable", node, True, detail)
+            return Check("allocatable", node, True, detail)
 
         detail += f", and the cluster holds {needed} there"
         hint = DEVICE_PLUGIN.format(host=host)
-        return BackendCheck("allocatable", node, False, detail, hint=hint)
+        return Check("allocatable", node, False, detail, hint=hint)
 
     return tuple(side_by_side(check, held))
 

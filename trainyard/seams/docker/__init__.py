@@ -1,3 +1,1 @@
-"""A Docker engine and the `docker` command: what Trainyard asks of them, and the errors they give,
-in our words.
-"""
+"""A Docker engine and the `docker` command: what Trainyard asks of them, and their errors."""

@@ -1,3 +1,1 @@
-"""Hosts that are reached by SSH: connect, run commands, put files, forward ports, many hosts side
-by side.
-"""
+"""Hosts that are reached by SSH: commands, files, forwarded ports, on many hosts at once."""

@@ -292,7 +292,7 @@ class Connection:
             except (SSHException, EOFError, OSError) as error:
                 if isinstance(error, ChannelException) and transport.is_active():
                     raise
-                # Of several rejections at once, paramiko gives the reason to one caller only.
+                # paramiko gives the reason of several rejections to one caller only.
                 if transport.is_active():
                     raise ChannelException(0, str(error)) from error
                 broken = error
