@@ -95,17 +95,13 @@ class _Conversion:
         self._autoscaler()
         head = self._group(("spec", "headGroupSpec"), "head")
         workers = []
-
-        for index in range(len(self._from.see("spec", "workerGroupSpecs") or ())):
-            workers.append(
-                self._workers(("spec", "workerGroupSpecs", index), grows=grows, idle=idle)
-            )
-
         places: dict[str, tuple[Step, ...]] = {"head": ("spec", "headGroupSpec")}
-        places |= {
-            group["name"]: ("spec", "workerGroupSpecs", index)
-            for index, group in enumerate(workers)
-        }
+        for index in range(len(self._from.see("spec", "workerGroupSpecs") or ())):
+            place = ("spec", "workerGroupSpecs", index)
+            group = self._workers(place, grows=grows, idle=idle)
+            workers.append(group)
+            places[group["name"]] = place
+
         env = self._shared_env(places)
         self._shared_pods(list(places.values()))
         file: dict[str, Any] = {"name": name, "backend": "kuberay", **_one_image([head, *workers])}
@@ -151,7 +147,9 @@ class _Conversion:
         own_idle = take(*place, "idleTimeoutSeconds")
         if grows and most > least:
             group |= {"min": least * hosts, "max": most * hosts}
-            if idle := idle if own_idle is None else own_idle:
+            if own_idle is not None:
+                idle = own_idle
+            if idle:
                 group["idle_timeout"] = f"{idle}s"
         else:
             group["count"] = wanted * hosts
@@ -160,11 +158,11 @@ class _Conversion:
 
     def _replicas(self, place: tuple[Step, ...], name: str, *, grows: bool) -> tuple[int, int, int]:
         """Return least, wanted, most replicas, as KubeRay does (GetWorkerGroupDesiredReplicas)."""
-        replicas, least, most = (
-            self._from.take(*place, f"{key}eplicas") for key in ("r", "minR", "maxR")
-        )
-        least = least or 0
-        most = _UNBOUNDED if most is None else most
+        replicas = self._from.take(*place, "replicas")
+        least = self._from.take(*place, "minReplicas") or 0
+        most = self._from.take(*place, "maxReplicas")
+        if most is None:
+            most = _UNBOUNDED
         wanted = min(max(replicas or 0, least), most)
 
         if self._from.take(*place, "suspend"):
@@ -198,39 +196,42 @@ class _Conversion:
             self._from.take(*_container(place), key)
 
         found |= self._start(place, name, found)
+        self._pods(place, name)
+        return found
 
+    def _pods(self, place: tuple[Step, ...], name: str) -> None:
+        """Take the labels, annotations and placement of a group's pods."""
         pods: dict[str, Any] = self._groups.get(name, {})
         template = (*place, "template")
-
         for key in ("labels", "annotations"):
-            value = self._from.take(*template, "metadata", key) or {}
-            taken = [each for each in value if is_set_by_kuberay(each)]
-            self._notes += [
-                f"{key} of {name}: {each} is set by KubeRay or Trainyard" for each in taken
-            ]
-            if own := {each: text for each, text in value.items() if each not in taken}:
-                pods[key] = own
+            kept = {}
+            for label, text in (self._from.take(*template, "metadata", key) or {}).items():
+                if is_set_by_kuberay(label):
+                    self._notes.append(f"{key} of {name}: {label} is set by KubeRay or Trainyard")
+                else:
+                    kept[label] = text
+            if kept:
+                pods[key] = kept
 
         for theirs, ours in {**_PODS, **_CLASSES}.items():
-            if value := self._from.take(*template, "spec", theirs):
-                pods[ours] = (
-                    [_toleration(each) for each in value] if ours == "tolerations" else value
-                )
+            value = self._from.take(*template, "spec", theirs)
+            if value and ours == "tolerations":
+                # Kubernetes' default is Equal, the cluster file's Exists.
+                pods[ours] = [{"operator": "Equal", **toleration} for toleration in value]
+            elif value:
+                pods[ours] = value
 
         if pods:
             self._groups[name] = pods
 
-        return found
-
     def _sizes(self, place: tuple[Step, ...], name: str) -> dict[str, Any]:
         """Return CPUs, memory and GPUs: the limits; smaller requests go to kuberay.groups."""
         resources = (*_container(place), "resources")
-        limits, requests = (
-            self._from.take(*resources, kind) or {} for kind in ("limits", "requests")
-        )
+        limits = self._from.take(*resources, "limits") or {}
+        requests = self._from.take(*resources, "requests") or {}
         asked = {**requests, **limits}
         found: dict[str, Any] = {}
-        own: dict[str, Any] = {}
+        smaller: dict[str, Any] = {}
 
         if without := sorted({"cpu", "memory"} & requests.keys() - limits.keys()):
             self._notes.append(
@@ -244,43 +245,47 @@ class _Conversion:
                 self._notes.append(
                     f"{asked['cpu']} CPUs of {name} became {ceil(cpus)}: nodes have whole ones"
                 )
-            if "cpu" in requests and quantity(str(requests["cpu"])) < cpus:
-                own["cpus"] = quantity(str(requests["cpu"]))
+            requested = quantity(str(requests.get("cpu", asked["cpu"])))
+            if requested < cpus:
+                smaller["cpus"] = requested
 
         if "memory" in asked:
-            found["memory"] = format_size(int(quantity(str(asked["memory"]))))
-            if "memory" in requests and quantity(str(requests["memory"])) < quantity(
-                str(asked["memory"])
-            ):
-                own["memory"] = format_size(int(quantity(str(requests["memory"]))))
+            memory = quantity(str(asked["memory"]))
+            found["memory"] = format_size(int(memory))
+            requested = quantity(str(requests.get("memory", asked["memory"])))
+            if requested < memory:
+                smaller["memory"] = format_size(int(requested))
 
         if GPU in asked:
             found["gpus"] = int(quantity(str(asked[GPU])))
 
-        others = sorted(asked.keys() - {"cpu", "memory", GPU})
-        for key in others:
-            # A vendor's resource has a domain.
-            why = (
-                f"kuberay.gpu_resource names another GPU than {GPU}"
-                if "/" in key
-                else "has no place here"
-            )
-            self._notes.append(f"{key} of {name}: {why}")
-
-        if own:
-            self._groups[name] = {"requests": own}
-
+        self._note_resources(name, sorted(asked.keys() - {"cpu", "memory", GPU}))
+        if smaller:
+            self._groups[name] = {"requests": smaller}
         return found
+
+    def _note_resources(self, name: str, keys: Sequence[str]) -> None:
+        """Note the resources of a container that a cluster file has no word for."""
+        for key in keys:
+            why = "has no place here"
+            # A vendor's resource has a domain.
+            if "/" in key:
+                why = f"kuberay.gpu_resource names another GPU than {GPU}"
+            self._notes.append(f"{key} of {name}: {why}")
 
     def _start(
         self, place: tuple[Step, ...], name: str, sizes: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Return the parameters of `ray start` in the words of a cluster file."""
-        told: dict[str, Any] = self._from.take(*place, "rayStartParams") or {}
         found: dict[str, Any] = {}
-        words = {
-            key: value for key, value in told.items() if key in _WORDS and not is_for_a_shell(value)
-        }
+        words: dict[str, Any] = {}
+        rest: dict[str, Any] = {}
+        for key, value in (self._from.take(*place, "rayStartParams") or {}).items():
+            if key in _WORDS and not is_for_a_shell(value):
+                words[key] = value
+            else:
+                rest[key] = value
+
         if "num-cpus" in words:
             found["cpus"] = int(words["num-cpus"])
 
@@ -298,9 +303,7 @@ class _Conversion:
         if labels := self._from.take(*place, "labels"):
             found["labels"] = labels
 
-        ray_start, notes = placed(
-            {key: value for key, value in told.items() if key not in words}, name
-        )
+        ray_start, notes = placed(rest, name)
         if ray_start:
             found["ray_start"] = ray_start
 
@@ -324,39 +327,45 @@ class _Conversion:
 
     def _shared_env(self, places: Mapping[str, tuple[Step, ...]]) -> dict[str, str]:
         """Return the variables that are equal in all containers; the rest become their group's."""
-        each = {}
+        by_group = {}
         for group, place in places.items():
             entries = self._from.take(*_container(place), "env") or []
-            each[group] = {entry["name"]: entry.get("value") for entry in entries}
+            by_group[group] = {entry["name"]: entry.get("value") for entry in entries}
 
-        shared = {
-            name: str(value)
-            for name, value in each["head"].items()
-            if value is not None and all(env.get(name) == value for env in each.values())
-        }
+        shared = {}
+        for name, value in by_group["head"].items():
+            if value is not None and all(env.get(name) == value for env in by_group.values()):
+                shared[name] = str(value)
 
         ours = [name for name, value in shared.items() if is_set_here(name, value)]
         if ours:
             self._notes.append(f"{', '.join(ours)}: Trainyard sets this itself")
             shared = {name: value for name, value in shared.items() if name not in ours}
 
-        for group, env in each.items():
-            others = {
-                name: value
-                for name, value in env.items()
-                if name not in shared and name not in ours
-            }
-            if from_elsewhere := [name for name, value in others.items() if value is None]:
-                self._notes.append(f"{', '.join(from_elsewhere)} of {group}: `env` has text alone")
-
-            own = {name: str(value) for name, value in others.items() if value is not None}
-            if taken := [name for name, value in own.items() if is_set_here(name, value)]:
-                self._notes.append(f"{', '.join(taken)} of {group}: Trainyard sets this itself")
-
-            if own := {name: value for name, value in own.items() if name not in taken}:
-                self._groups.setdefault(group, {})["env"] = own
-
+        for group, env in by_group.items():
+            rest = {name: value for name, value in env.items() if name not in (*shared, *ours)}
+            self._group_env(group, rest)
         return shared
+
+    def _group_env(self, group: str, env: Mapping[str, Any]) -> None:
+        """Give a group its variables; note those without text, and those that Trainyard sets."""
+        own = {}
+        without_text = []
+        set_here = []
+        for name, value in env.items():
+            if value is None:
+                without_text.append(name)
+            elif is_set_here(name, str(value)):
+                set_here.append(name)
+            else:
+                own[name] = str(value)
+
+        if without_text:
+            self._notes.append(f"{', '.join(without_text)} of {group}: `env` has text alone")
+        if set_here:
+            self._notes.append(f"{', '.join(set_here)} of {group}: Trainyard sets this itself")
+        if own:
+            self._groups.setdefault(group, {})["env"] = own
 
     def _shared_pods(self, places: Sequence[tuple[Step, ...]]) -> None:
         """Take account, pull secrets and volumes where all pods have the same."""
@@ -382,19 +391,21 @@ class _Conversion:
             self._kuberay["volumes"] = own
 
         for place, mounted in zip(places, volumes, strict=True):
-            taken = [
-                volume["target"] for volume in mounted if volume in own or _is_everywhere(volume)
-            ]
+            taken = []
+            for volume in mounted:
+                if volume in own or _is_everywhere(volume):
+                    taken.append(volume["target"])
             self._forget_mounts(place, taken)
 
     def _shared_memory(self, volumes: Sequence[Sequence[dict[str, Any]]]) -> None:
         """Take the size of shared memory, where all pods that set one set the same."""
-        mounted = [
-            volume for each in volumes for volume in each if volume["target"] == SHARED_MEMORY
-        ]
-        sizes = {volume["empty_dir"].get("size") for volume in mounted if "empty_dir" in volume} - {
-            None
-        }
+        sizes = set()
+        for mounted in volumes:
+            for volume in mounted:
+                size = volume.get("empty_dir", {}).get("size")
+                if volume["target"] == SHARED_MEMORY and size is not None:
+                    sizes.add(size)
+
         if len(sizes) == 1:
             self._kuberay["shm_size"] = sizes.pop()
         elif sizes:
@@ -410,20 +421,21 @@ class _Conversion:
         found = []
 
         for mount in self._from.see(*_container(place), "volumeMounts") or []:
+            if not mount.keys() <= {"name", "mountPath", "readOnly"}:
+                continue
+
+            target = mount["mountPath"]
             volume = sources.get(mount["name"], {})
             for ours, (theirs, key) in _VOLUMES.items():
-                is_plain = mount.keys() <= {"name", "mountPath", "readOnly"}
-                if theirs in volume and is_plain and volume[theirs].keys() <= {key, "type"}:
-                    entry = {"target": mount["mountPath"], ours: volume[theirs][key]}
-                    found.append({**entry, "read_only": True} if mount.get("readOnly") else entry)
+                if theirs in volume and volume[theirs].keys() <= {key, "type"}:
+                    entry = {"target": target, ours: volume[theirs][key]}
+                    if mount.get("readOnly"):
+                        entry["read_only"] = True
+                    found.append(entry)
 
-            if "emptyDir" in volume and is_plain:
-                found.append(
-                    {
-                        "target": mount["mountPath"],
-                        "empty_dir": _empty_dir(volume["emptyDir"] or {}),
-                    }
-                )
+            if "emptyDir" in volume:
+                empty_dir = _empty_dir(volume["emptyDir"] or {})
+                found.append({"target": target, "empty_dir": empty_dir})
 
         return found
 
@@ -474,8 +486,3 @@ def _quoted(value: str) -> dict[str, Any]:
         found = json.loads(found)
     written: dict[str, Any] = found
     return written
-
-
-def _toleration(written: Mapping[str, Any]) -> dict[str, Any]:
-    # Kubernetes' default is Equal, the cluster file's Exists.
-    return {"operator": "Equal", **written}
