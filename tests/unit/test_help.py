@@ -58,3 +58,9 @@ def test_pages_fit_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -
     for name in CONTEXTS:
         flags = page(name).partition("\nFlags\n")[2].partition("\n\n")[0]
         assert all(len(line) <= max(min(columns, WIDEST), 64) for line in flags.splitlines()), name
+
+
+def test_the_page_of_all_commands_has_whole_sentences() -> None:
+    """The page takes the first line of a docstring: a wrapped one would be cut off."""
+    for name in namespace.task_names:
+        assert (namespace[name].__doc__ or "").partition("\n")[0].endswith("."), name

@@ -1,6 +1,4 @@
-"""A cluster for Python: a block that is entered once the cluster is proven, and that leaves nothing
-behind.
-"""
+"""A cluster for Python: a block that is entered once the cluster is proven, and leaves nothing."""
 
 from __future__ import annotations
 
@@ -102,8 +100,7 @@ class Cluster:
         timeout: float | None = None,
         ray_env: Mapping[str, Any] | None = None,
     ) -> Cluster:
-        """Return the cluster that `-f`, `--set` and `--backend` mean to the commands. Raises
-        RequestError.
+        """Return the cluster that `-f`, `--set` and `--backend` mean. Raises RequestError.
 
         >>> Cluster.from_file("demo", set={"workers.0.count": 1}).spec.workers[0].count
         1
@@ -118,11 +115,7 @@ class Cluster:
             asked, dict(os.environ), directory=Path.cwd(), overrides=overrides, backend=backend
         )
         return cls(
-            found,
-            teardown=teardown,
-            forward_logs=forward_logs,
-            timeout=timeout,
-            ray_env=ray_env,
+            found, teardown=teardown, forward_logs=forward_logs, timeout=timeout, ray_env=ray_env
         )
 
     @property
@@ -155,12 +148,13 @@ class Cluster:
         return sys.modules["ray"]
 
     def status(self) -> ClusterStatus:
-        """Ask how it is."""
+        """Ask its nodes for their state."""
         return clusters.status(self._cluster)
 
     def up(self, *, timeout: float | None = None) -> None:
-        """Make it match its file, as `cluster.up` does; safe to repeat. Raises RequestError rather
-        than end runs.
+        """Make it match its file, as `cluster.up` does; safe to repeat.
+
+        Raises RequestError rather than end runs.
         """
         guard = _guard("cluster.up", end_runs=False)
         clusters.up(self._cluster, progress.for_stream(), guard=guard, timeout=timeout)
@@ -175,8 +169,9 @@ class Cluster:
         return smoked
 
     def down(self, *, end_runs: bool = False) -> None:
-        """Remove it, and prove that nothing is left. Raises RequestError while runs go on, unless
-        they are to end.
+        """Remove it, and prove that nothing is left.
+
+        Raises RequestError while runs are active, unless they are to end.
         """
         guard = _guard("cluster.down", end_runs=end_runs)
         clusters.down(self._cluster, progress.for_stream(), guard=guard)
@@ -184,13 +179,14 @@ class Cluster:
     def dispatch(self, job: Job | str | Path, *, skip_smoke: bool = False) -> Run:
         """Begin a run of a job, or of the job of a directory; return as soon as it has begun.
 
-        Ctrl-C stops it, as long as somebody waits for it.
+        Ctrl-C stops it, as long as the program waits for it.
         """
         return self._dispatch(job, sweep=False, skip_smoke=skip_smoke)
 
     def tune(self, job: Job | str | Path, *, skip_smoke: bool = False) -> Run:
-        """Begin a sweep: the run of a job with `tune:`. Its `trials` and its `best` grow while it
-        goes on.
+        """Begin a sweep: the run of a job with `tune:`.
+
+        Its `trials` and its `best` grow while it is active.
         """
         return self._dispatch(job, sweep=True, skip_smoke=skip_smoke)
 
@@ -258,14 +254,11 @@ class Cluster:
         return run
 
     def _screen(self, *, sweep: bool) -> Screen:
-        """Return what shows a run; what each training of a sweep prints is in its logs, unless it
-        is asked for.
-        """
+        """Return the screen of a run; a sweep's trainings print to their logs unless asked."""
         if self._forward_logs is False:
             return lazy.follow.Screen()
-        return lazy.run_screen.PrintedScreen(
-            sys.stdout, only="" if sweep and not self._forward_logs else None, bar=False
-        )
+        only = "" if sweep and not self._forward_logs else None
+        return lazy.run_screen.PrintedScreen(sys.stdout, only=only, bar=False)
 
     def __enter__(self) -> Cluster:
         if self._ray_env is not None and self._connected_with is None:
@@ -284,13 +277,12 @@ class Cluster:
                 self._connect_or_refuse(self._ray_env)
         except BaseException as error:
             is_removed = self._leave()
-            # What an error says of what stays, and goes on by a command, is past.
+            # The block is left: nothing stays that an error could name, or a command continue.
             if isinstance(error, InterruptedRunError):
                 raise KeyboardInterrupt from None
             if is_removed and isinstance(error, TrainyardError):
-                error.problems = tuple(
-                    each for each in error.problems if each.where != clusters.BILLED
-                )
+                remaining = [one for one in error.problems if one.where != clusters.BILLED]
+                error.problems = tuple(remaining)
             raise
 
         return self
@@ -301,18 +293,21 @@ class Cluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Wait for runs that the program did not wait for, and raise as they do; after an
-        exception, stop them.
+        """Wait for runs that the program did not wait for; after an exception, stop them.
 
-        A process that was forked within the block leaves it to its parent.
+        Raises as these runs do. A process that was forked within the block leaves it to its parent.
         """
         if self._blocks[-1].process != os.getpid():
             return
-        runs, self._runs = [run for run in self._runs if kind or not run.is_awaited], []
+
+        has_failed = kind is not None
+        runs = [run for run in self._runs if has_failed or not run.is_awaited]
+        self._runs = []
         try:
-            _finish(runs, stop=kind is not None)
-            for run in () if kind else runs:
-                run.wait()
+            _finish(runs, stop=has_failed)
+            if not has_failed:
+                for run in runs:
+                    run.wait()
         finally:
             self._leave()
 
@@ -320,9 +315,7 @@ class Cluster:
         return f"<cluster {self.name} ({self.spec.backend})>"
 
     def _exists(self) -> bool:
-        """Say whether there is something of it already; what another backend made by its name
-        counts too.
-        """
+        """Say whether the cluster exists, also if another backend made it by this name."""
         recorded = recorded_backend(self._cluster.tools.state)
         return recorded not in (None, self.spec.backend) or self.status().state != "absent"
 
@@ -377,7 +370,7 @@ class Cluster:
 
 
 def _here() -> Here:
-    """Return what names of files are read by, as it is at this moment: a program may change it."""
+    """Return the places that file names are relative to; a program may change them."""
     return Here(os.environ, Path.cwd())
 
 
@@ -391,12 +384,11 @@ def _guard(command: str, *, end_runs: bool) -> RunGuard:
 
 
 def _finish(runs: Sequence[Run], *, stop: bool) -> None:
-    """Wait until all have ended, by themselves unless they are to stop; an interruption stops them
-    all.
-    """
+    """Wait until all runs have ended, or stop them; an interruption stops them all."""
     try:
-        for run in runs if stop else ():
-            run.cancel()
+        if stop:
+            for run in runs:
+                run.cancel()
         for run in runs:
             run.wait(check=False)
     except KeyboardInterrupt:
@@ -406,9 +398,7 @@ def _finish(runs: Sequence[Run], *, stop: bool) -> None:
 
 
 def _raise_on_sigterm() -> Any:
-    """Let SIGTERM be as Ctrl-C, unless the program handles it; return what it did before, None if
-    that stays.
-    """
+    """Let SIGTERM be as Ctrl-C; return its handler before, None if the program's own stays."""
     before = signal.getsignal(signal.SIGTERM)
     if before is not signal.SIG_DFL or threading.current_thread() is not threading.main_thread():
         return None

@@ -34,9 +34,7 @@ _DISPATCH = "Dispatch the work: cluster.dispatch(job)"
 
 @contextmanager
 def refused(cluster: str, *, is_reached: bool) -> Iterator[None]:
-    """Give Ray an address that no Ray has: it fails at once, and names the address, which says what
-    to do instead.
-    """
+    """Give Ray an address that no Ray has: it fails at once, and its error says what to do."""
     text = f"ray does not reach cluster {cluster} from this program: use cluster.dispatch(job)"
     if is_reached:
         text = f"ray is not connected to cluster {cluster}: call cluster.ray() first"
@@ -48,8 +46,7 @@ def refused(cluster: str, *, is_reached: bool) -> Iterator[None]:
 def connected(
     endpoint: Endpoint, *, runtime_env: Mapping[str, Any], forward_logs: bool
 ) -> Iterator[None]:
-    """Connect `ray` to a cluster: to its GCS where its nodes are of this machine, elsewhere through
-    Ray Client.
+    """Connect `ray` to a cluster: to its GCS if that is on this machine, else by Ray Client.
 
     Raises PrerequisiteError where this program has no Ray, OutsideError where the cluster's does
     not answer, and RequestError where `ray` is connected already, where Ray refuses this program's
@@ -102,9 +99,7 @@ def _imported() -> ModuleType:
 
 @contextmanager
 def _access(token: str | None) -> Iterator[None]:
-    """Set the variables that let a program in, and take away those with the token of another
-    cluster.
-    """
+    """Set the variables that let a program in; take away those with another cluster's token."""
     nothing = {_TOKEN: None, _TOKEN_FILE: None}
     if token is None:
         with _variables({**nothing, _MODE: "disabled"}):

@@ -29,7 +29,7 @@ def as_overrides(set: Overrides) -> list[str]:
 
 
 class Job:
-    """What to run: `spec` is its job file as resolved, and what lies in `directory` is sent along.
+    """A job to run: `spec` is its job file as resolved; the files of `directory` are sent along.
 
     The keywords are the keys of a job file (docs/jobs.md). Without a directory nothing is sent but
     what `runtime_env` names in `files` and `wheels`, relative to the current directory. Raises
@@ -61,8 +61,7 @@ class Job:
 
     @classmethod
     def from_directory(cls, directory: str | Path, *, set: Overrides = ()) -> Job:
-        """Return the job of a directory that holds a job.yaml, or of a bare name of jobs/; `set` is
-        as `--set`.
+        """Return the job of a directory, or of a bare name of jobs/; `set` is as `--set`.
 
         >>> Job.from_directory("cartpole", set={"matrix.seed": [7]}).spec.matrix["seed"]
         (7,)
@@ -78,17 +77,19 @@ class Job:
 
 
 def _from_here(keys: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys of a job with the files that it names found from here, and not from an empty
-    directory.
-    """
+    """Return the keys of a job; files that it names are relative to the current directory."""
     runtime_env = keys.get("runtime_env")
     if not isinstance(runtime_env, Mapping):
         return dict(keys)
-    named = {}
+
+    resolved = dict(runtime_env)
     for key in ("files", "wheels"):
-        named[key] = [str(Path(file).resolve()) for file in runtime_env.get(key) or ()]
-    modules = []
-    for each in runtime_env.get("py_modules") or ():
-        modules.append(each if "://" in each else str(Path(each).resolve()))
-    here = {key: found for key, found in {**named, "py_modules": modules}.items() if found}
-    return {**keys, "runtime_env": {**runtime_env, **here}}
+        if runtime_env.get(key):
+            resolved[key] = [str(Path(file).resolve()) for file in runtime_env[key]]
+    if runtime_env.get("py_modules"):
+        resolved["py_modules"] = [_module(name) for name in runtime_env["py_modules"]]
+    return {**keys, "runtime_env": resolved}
+
+
+def _module(name: str) -> str:
+    return name if "://" in name else str(Path(name).resolve())

@@ -1,4 +1,4 @@
-"""What a cluster of a Python program calls, imported when a method first needs it.
+"""The modules that a cluster of a Python program calls, imported when a method first needs them.
 
 `from trainyard import Cluster` must stay quick; most of what runs jobs is needed only once one is
 dispatched.

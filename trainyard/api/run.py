@@ -1,6 +1,4 @@
-"""A run that was dispatched from Python: followed in a thread of its own, so that the program goes
-on meanwhile.
-"""
+"""A run that was dispatched from Python: followed in a thread of its own, next to the program."""
 
 from __future__ import annotations
 
@@ -20,11 +18,10 @@ from trainyard.seams import threads
 
 
 class Run:
-    """One dispatch of a job, from its beginning on: to wait for, to cancel, to iterate over its
-    tasks as they end.
+    """One dispatch of a job: wait for it, cancel it, iterate over its tasks as they end.
 
-    Its outputs come home while it goes on. Where this process ends before it, the run does not:
-    `train.logs` follows it on.
+    Its outputs come home while it is active. Where this process ends first, the run does not:
+    `train.logs` follows it.
     """
 
     def __init__(self, directory: RunDirectory, endpoint: Endpoint, screen: Screen) -> None:
@@ -46,9 +43,7 @@ class Run:
 
     @property
     def results(self) -> Path:
-        """Return the directory of all that is known of it here: logs, outputs, both files, its
-        report.
-        """
+        """Return the directory of the run: its logs, outputs, both files, its report."""
         return self._directory.path
 
     @property
@@ -58,9 +53,7 @@ class Run:
 
     @property
     def trials(self) -> tuple[Trial, ...]:
-        """Return the configurations of a sweep that were begun: each has `params`, `state`, `value`
-        and `tasks`.
-        """
+        """Return the trials of a sweep so far, each with `params`, `state`, `value` and `tasks`."""
         sweep = self._heard.state and self._heard.state.sweep
         return tuple(sweep.trials.values()) if sweep else ()
 
@@ -71,9 +64,7 @@ class Run:
         return sweep.best if sweep else None
 
     def outputs(self, task: str) -> Path:
-        """Return the directory of what a task left; all of it is there once the run was waited
-        for.
-        """
+        """Return the directory of a task's outputs; all are there once the run was waited for."""
         return self._directory.outputs(task)
 
     def wait(self, *, check: bool = True) -> RunState:
@@ -91,14 +82,13 @@ class Run:
         return status.state
 
     def cancel(self) -> None:
-        """Have it stopped, with its tasks' processes; `wait(check=False)` returns once that is
-        done.
-        """
+        """Stop it, with its tasks' processes; `wait(check=False)` returns once that is done."""
         self._cancelled.set()
 
     def __iter__(self) -> Iterator[Task]:
         """Yield each task as it ends, the first to end first; afterwards the run has ended."""
-        count, ended = 0, self._heard.ended
+        ended = self._heard.ended
+        count = 0
 
         def is_news() -> bool:
             return len(ended) > count or self._status.done()
@@ -145,7 +135,7 @@ class Run:
 
 
 class _Listener(Screen):
-    """Shows what happens, and wakes up who waits for it."""
+    """Shows what happens, and wakes up the threads that wait for it."""
 
     def __init__(self, shown: Screen) -> None:
         super().__init__(note=shown.note)

@@ -1,3 +1,1 @@
-"""What people see of a command or a Python program: results, errors, progress, a run's output, the
-next command.
-"""
+"""The output for users: results, errors, progress, a run's output, the next command."""

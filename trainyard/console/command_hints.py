@@ -1,5 +1,4 @@
-"""Commands that a message names get the flags that were typed: copied and typed, they mean the same
-thing.
+"""Commands in messages get the flags that were typed: copied and typed, they mean the same.
 
 Messages everywhere say `trainyard image.push`; code below tasks/ knows nothing of the command line.
 Here a flag is added where the named command takes it, which tasks/ tells (`install`). A command
@@ -15,7 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-# What says which thing is meant, and how it is written, in the order in which people type it.
+# The flags that say which thing is meant, in the order in which users type them.
 _FLAGS = {
     "image": "",
     "file": "-f",
@@ -54,27 +53,27 @@ def install(arguments: Callable[[str], set[str] | None]) -> None:
 
 
 def remember(task: str, values: Mapping[str, Any]) -> None:
-    """Keep what a task was called with, each a text or a list: the commands in messages repeat
-    it.
-    """
+    """Keep the flags of a task, each a text or a list: the commands in messages repeat them."""
     lists = {}
     for name, value in values.items():
         if value:
             lists[name] = [value] if isinstance(value, str) else value
-    _typed.set(
-        Flags(task, tuple((name, value) for name in _FLAGS for value in lists.get(name, ())))
-    )
+
+    given = []
+    for name in _FLAGS:
+        for value in lists.get(name, ()):
+            given.append((name, value))
+    _typed.set(Flags(task, tuple(given)))
 
 
 def override(overrides: Sequence[str]) -> None:
-    """Keep what a command means besides what was typed, as `--set`: other commands need it, this
-    one says it itself.
-    """
+    """Keep overrides that a command implies, as `--set`: other commands need them."""
     flags = _typed.get()
-    implied = [
-        ("implied", override) for override in overrides if ("set_", override) not in flags.given
-    ]
-    _typed.set(Flags(flags.task, (*flags.given, *implied)))
+    given = list(flags.given)
+    for override in overrides:
+        if ("set_", override) not in flags.given:
+            given.append(("implied", override))
+    _typed.set(Flags(flags.task, tuple(given)))
 
 
 def complete(text: str) -> str:
@@ -86,10 +85,11 @@ def complete(text: str) -> str:
 
 
 def _with_flags(command: re.Match[str], flags: Flags) -> str:
-    task, rest = command["task"], command["rest"]
-    own = _OWN.findall(rest)
+    task = command["task"]
+    rest = command["rest"]
+    own_flags = _OWN.findall(rest)
     known = _arguments(task) if _arguments else None
-    if known is None or "-f" in own:
+    if known is None or "-f" in own_flags:
         return command[0]
 
     image = _IMAGE.match(rest)
@@ -97,49 +97,42 @@ def _with_flags(command: re.Match[str], flags: Flags) -> str:
     if image:
         known = known - {"image"}
 
-    added = [
-        flag for flag in _repeated(task, known, flags) if not _is_said(flag, own, command.string)
-    ]
-    return " ".join([f"trainyard {task}{lead}", *added]) + rest[len(lead) :]
-
-
-def _is_said(flag: str, own: Sequence[str], message: str) -> bool:
-    """Say whether a command has the flag, or its message names the override: it may name it to be
-    left out.
-    """
-    if flag.startswith("--set "):
-        return f" {flag}" in message
-    return flag.partition(" ")[0] in own
+    words = [f"trainyard {task}{lead}"]
+    for flag in _repeated(task, known, flags):
+        if flag.startswith("--set "):
+            # The message may name an override to be left out.
+            is_there = f" {flag}" in command.string
+        else:
+            is_there = flag.partition(" ")[0] in own_flags
+        if not is_there:
+            words.append(flag)
+    return " ".join(words) + rest[len(lead) :]
 
 
 def _repeated(task: str, known: set[str], flags: Flags) -> Iterator[str]:
-    """Yield what was typed and the command knows, written as it takes it; a resumed run has its
-    flags recorded.
-    """
+    """Yield flags as the command takes them; a resumed run has them recorded."""
     if task == "train.resume":
         return
 
+    # Without --set, -f is a choice among runs: a run's own name says all.
+    takes_file = "set_" in known and task != "tune.resume"
     for name, value in flags.given:
         if name == "image" and task.startswith(("cluster.", "smoke.")):
-            name, value = "set_", f"image={value}"
+            name = "set_"
+            value = f"image={value}"
 
         if name == "set_" or (name == "implied" and task != flags.task):
-            name, value = "set_", _override(value, flags.task, task)
+            name = "set_"
+            value = _override(value, flags.task, task)
 
-        # Without --set, -f is a choice among runs: a run's own name says all.
-        if (
-            value
-            and name in known
-            and (name != "file" or ("set_" in known and task != "tune.resume"))
-        ):
+        if value and name in known and (name != "file" or takes_file):
             yield f"{_FLAGS[name]} {shlex.quote(value)}".strip()
 
 
 def _override(written: str, typed_for: str, task: str) -> str:
-    """Return a `--set` as another task takes it: train.* means the job's values, and the cluster's
-    by `cluster.`.
-    """
-    of_job, for_job = (name.startswith(("train.", "tune.")) for name in (typed_for, task))
+    """Return a `--set` as another task takes it: train.* writes the cluster's as `cluster.PATH`."""
+    of_job = typed_for.startswith(("train.", "tune."))
+    for_job = task.startswith(("train.", "tune."))
     if for_job and not of_job:
         return f"cluster.{written}"
     if of_job and not for_job:

@@ -58,14 +58,14 @@ class PlainProgress:
 
     def saw(self, title: str, detail: str) -> None:
         """Print what is waited for, once per change."""
-        counts_on = _COUNTS.sub("", detail) == _COUNTS.sub("", self._detail)
-        if (
-            not detail
-            or detail == self._detail
-            or (counts_on and self._now() < self._printed + COUNTING_EVERY)
-        ):
+        if not detail or detail == self._detail:
             return
-        self._detail, self._printed = detail, self._now()
+        only_counts = _COUNTS.sub("", detail) == _COUNTS.sub("", self._detail)
+        if only_counts and self._now() < self._printed + COUNTING_EVERY:
+            return
+
+        self._detail = detail
+        self._printed = self._now()
         self._print(f"  ... {title}: {detail}")
 
     def finished(self, result: StepResult) -> None:
@@ -81,7 +81,7 @@ class PlainProgress:
 
 @dataclass(frozen=True)
 class _Running:
-    """What stands beside the spinner, worked out at each of its turns."""
+    """The text next to the spinner, made at each of its turns."""
 
     markup: str
     began: float

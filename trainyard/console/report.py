@@ -1,6 +1,4 @@
-"""What a command prints: one JSON document on stdout, or tables, lines and the next command for
-people.
-"""
+"""The output of a command: one JSON document on stdout, or tables, lines, the next command."""
 
 from __future__ import annotations
 
@@ -32,8 +30,9 @@ _document_due: ContextVar[bool] = ContextVar("document_due", default=False)
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under their columns; a cell of None is empty. On a narrow terminal only `may_shorten` is
-    shortened.
+    """Rows under their columns; a cell of None is empty.
+
+    On a narrow terminal only columns of `may_shorten` are shortened.
     """
 
     columns: Sequence[str]
@@ -44,8 +43,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Report:
-    """A result: `document` for machines; `body`, `notes` (on stderr) and the `next` command for
-    people.
+    """A result: `document` for machines; `body`, `notes` (on stderr), `next` command for people.
 
     `error` is raised once all of it is printed.
     """
@@ -68,10 +66,9 @@ def show(report: Report, *, json: bool) -> None:
         _document_due.set(False)
         say(json_module.dumps(report.document, indent=2, ensure_ascii=_is_poor(sys.stdout)))
 
-    for part in () if json else report.body:
-        print_table(part) if isinstance(part, Table) else say(
-            part if part.startswith("    ") else complete(part)
-        )
+    else:
+        for part in report.body:
+            _print_part(part)
 
     # Where both streams go to one file, notes, an error and the next command come behind.
     sys.stdout.flush()
@@ -83,6 +80,16 @@ def show(report: Report, *, json: bool) -> None:
 
     if report.next and not json:
         propose(report.next)
+
+
+def _print_part(part: str | Table) -> None:
+    if isinstance(part, Table):
+        print_table(part)
+    elif part.startswith("    "):
+        # A quotation, such as the last lines of a task.
+        say(part)
+    else:
+        say(complete(part))
 
 
 def propose(command: str) -> None:
@@ -99,13 +106,14 @@ def fail(error: TrainyardError) -> None:
     if not _document_due.get():
         return
 
+    problems = []
+    for problem in error.problems:
+        problems.append({"where": problem.where, "message": problem.message})
     document = {
         "error": error.what,
         "where": error.where,
         "hint": error.hint and complete(error.hint),
-        "problems": [
-            {"where": problem.where, "message": problem.message} for problem in error.problems
-        ],
+        "problems": problems,
         "exit_code": error.exit_code,
     }
 
@@ -119,9 +127,7 @@ def _is_poor(stream: TextIO) -> bool:
 
 
 def say(text: object, *, file: TextIO | None = None, flush: bool = False) -> None:
-    """Print lines; what clusters, tasks and files of others put into them is shown, and not obeyed
-    by a terminal.
-    """
+    """Print lines; control characters in them are shown, and a terminal does not obey them."""
     print(visible(str(text)), file=file or sys.stdout, flush=flush)
 
 
@@ -136,8 +142,9 @@ def turn_away(stream: TextIO) -> None:
 
 
 class Outlived:
-    """A stream that a run outlives: once it takes no more, nothing else is written to it, and
-    `problem` says why.
+    """A stream that a run outlives.
+
+    Once it takes no more, nothing else is written to it, and `problem` says why.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -145,9 +152,7 @@ class Outlived:
         self._stream = stream
 
     def error(self, run: str) -> OutsideError | None:
-        """Return the error of a run's command whose output had no room; none where its reader had
-        seen enough.
-        """
+        """Return the error of a run's output that had no room; none where its reader left."""
         if self.problem is None or isinstance(self.problem, BrokenPipeError):
             return None
         hint = f"The run has been followed to its end all the same: trainyard train.status {run}"
@@ -172,12 +177,9 @@ class Outlived:
 
 
 def browse(address: str) -> None:
-    """Open a page in a browser where somebody looks; without a display it would be one that takes
-    this terminal.
-    """
-    has_display = sys.platform == "darwin" or not os.environ.keys().isdisjoint(
-        ("DISPLAY", "WAYLAND_DISPLAY")
-    )
+    """Open a page in a browser if there is a display; a text browser would take this terminal."""
+    displays = {"DISPLAY", "WAYLAND_DISPLAY"}
+    has_display = sys.platform == "darwin" or not displays.isdisjoint(os.environ)
     if has_display and sys.stdout.isatty():
         webbrowser.open(address)
 
@@ -208,20 +210,19 @@ def print_table(table: Table) -> None:
     print(text, end="")
 
 
-# What code reads of a step or a node; --json tells the same by other fields, or not at all.
+# Fields of a step or a node for code; --json tells the same by other fields, or not at all.
 _NOT_SHOWN = ("is_stage", "kind", "warnings", "is_pulling")
 
 
 def as_document(shown: StepResult | PlannedStep | NodeStatus | HostStatus) -> dict[str, Any]:
-    """Return a step, a node or a host as --json names its fields: `detail` has always been "seen"
-    there.
-    """
-    fields = asdict(shown).items()
-    return {
-        "seen" if name == "detail" else name: value
-        for name, value in fields
-        if name not in _NOT_SHOWN
-    }
+    """Return a step, a node or a host as --json names its fields: `detail` is "seen" there."""
+    document = {}
+    for name, value in asdict(shown).items():
+        if name == "detail":
+            document["seen"] = value
+        elif name not in _NOT_SHOWN:
+            document[name] = value
+    return document
 
 
 def step_documents(results: Sequence[StepResult]) -> list[dict[str, Any]]:
@@ -232,7 +233,8 @@ def planned(about: Mapping[str, Any], plan: Sequence[PlannedStep], *, next: str 
     """Say what a command would do; `about` names in the document what it is about."""
     lines = []
     for step in plan:
-        lines.append(
-            f"  {step.state:<7}  {step.title}" + (f"  ({step.detail})" if step.detail else "")
-        )
+        line = f"  {step.state:<7}  {step.title}"
+        if step.detail:
+            line += f"  ({step.detail})"
+        lines.append(line)
     return Report({**about, "steps": [as_document(step) for step in plan]}, lines, next=next)

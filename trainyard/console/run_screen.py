@@ -1,6 +1,4 @@
-"""What a person sees of a run: every task's lines under its name, a bar of tasks, and what is worth
-a note.
-"""
+"""The output of a run for users: each task's lines under its name, a bar of tasks, notes."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ _LONGEST_LINE = 64 * 1024
 
 # Colours (SGR) may stay on a terminal.
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-# What makes text run backwards is one too.
+# Among them are the signs that make text run backwards.
 _CONTROLS = re.compile(
     "[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 )
@@ -51,8 +49,7 @@ class Stream(Protocol):
 
 
 class PrintedScreen(Screen):
-    """Lines of tasks and notes: on a terminal with a bar and colours, plain in a pipe or CI, and
-    the same facts.
+    """Lines of tasks and notes: with a bar and colours on a terminal, plain in a pipe or CI.
 
     `only` shows the output of one task and no other's. There is no `bar` where others print between
     its lines.
@@ -75,17 +72,19 @@ class PrintedScreen(Screen):
         text = self._unfinished.pop(task, b"") + text
         end = text.rfind(b"\n") + 1
         if len(text) - end > _LONGEST_LINE:
-            text, end = text + b"\n", len(text) + 1
+            text += b"\n"
+            end = len(text)
         elif end < len(text):
             self._unfinished[task] = text[end:]
         self._lines(task, text[:end])
 
     def event(self, event: Event, state: RunState) -> None:
-        """Print what happened, if it is worth a line, and draw the bar anew."""
+        """Print an event, if it is worth a line, and draw the bar again."""
         if event["event"] in ("attempt-ended", "task-ended"):
             rest = self._unfinished.pop(event["task"], b"")
             self._lines(event["task"], rest + b"\n" if rest else b"")
-        if lines := _LINES.get(event["event"]):
+        lines = _LINES.get(event["event"])
+        if lines:
             for line in lines(event, state):
                 self._print(visible(complete(line)) + "\n")
         if event["event"] == "run-ended":
@@ -99,7 +98,9 @@ class PrintedScreen(Screen):
 
     def note(self, text: str) -> None:
         line = f"-- {visible(complete(text))}"
-        self._print(f"\x1b[2m{line}\x1b[0m\n" if self._colour else f"{line}\n")
+        if self._colour:
+            line = f"\x1b[2m{line}\x1b[0m"
+        self._print(f"{line}\n")
 
     def erase(self) -> None:
         if self._bar:
@@ -119,9 +120,7 @@ class PrintedScreen(Screen):
 
 
 class ReportScreen(Screen):
-    """What follows a run shows it here: nothing is printed but notes, and the page is written when
-    there is news.
-    """
+    """A run as its report: prints nothing but notes, and writes the page when there is news."""
 
     def __init__(
         self,
@@ -169,9 +168,7 @@ class Bar:
         self._shown = False
 
     def draw(self, state: RunState) -> None:
-        """Draw the bar, at most ten times a second, and at once where a line was printed over
-        it.
-        """
+        """Draw the bar, at most ten times a second, or at once where a line was printed over it."""
         now = time.monotonic()
         if not state.tasks or (self._shown and now < self._drawn + _DRAW_EVERY):
             return
@@ -181,7 +178,8 @@ class Bar:
         line = ", ".join([f"{noun} {bar}", f"{now - self._began:.0f} s", *news])
         self._stream.write(f"{_ERASE}{line[: shutil.get_terminal_size().columns - 1]}\r")
         self._stream.flush()
-        self._drawn, self._shown = now, True
+        self._drawn = now
+        self._shown = True
 
     def erase(self) -> None:
         if self._shown:
@@ -191,23 +189,21 @@ class Bar:
 
 
 def _progress(state: RunState) -> tuple[str, int, int, list[str]]:
-    """Return what is counted, how many have ended, of how many, and news: a sweep's best, and how
-    the others stand.
-    """
-    if (sweep := state.sweep) is None:
-        shown = []
+    """Return a bar's noun, how many have ended, of how many, and news of the others."""
+    news = []
+    sweep = state.sweep
+    if sweep is None:
         for name in ("running", "failed", "stopped"):
             if state.counts[name]:
-                shown.append(f"{state.counts[name]} {name}")
-        return "tasks", _ended(state), len(state.tasks), shown
+                news.append(f"{state.counts[name]} {name}")
+        return "tasks", _ended(state), len(state.tasks), news
 
-    counts, best = sweep.counts(), sweep.best
-    ended = sum(counts.values()) - counts["running"]
+    best = sweep.best
     if best and best.value is not None:
-        news = [f"best {formats.number(best.value)} (trial {best.number})"]
-    else:
-        news = []
+        news.append(f"best {formats.number(best.value)} (trial {best.number})")
 
+    counts = sweep.counts()
+    ended = sum(counts.values()) - counts["running"]
     for name in ("running", "pruned", "failed"):
         if counts[name]:
             news.append(f"{counts[name]} {name}")
@@ -227,15 +223,15 @@ def prefixed(task: str, text: str, *, colour: bool = False) -> str:
 
 
 def plain(text: bytes, *, colours: bool = False) -> str:
-    """Return what a task printed as text: only the last state of redrawn lines, no control
-    characters.
-    """
+    """Return a task's output as text: the last state of redrawn lines, no control characters."""
     shown = text.decode("utf-8", "replace")
     if "\r" in shown:
         shown = _REDRAWN.sub("", shown.replace("\r\n", "\n"))
-    shown = ESCAPES.sub(
-        lambda found: found[0] if colours and _COLOUR.fullmatch(found[0]) else "", shown
-    )
+
+    def kept(escape: re.Match[str]) -> str:
+        return escape[0] if colours and _COLOUR.fullmatch(escape[0]) else ""
+
+    shown = ESCAPES.sub(kept, shown)
     if "\x1b" in shown:
         # A colour ends with its line.
         shown = shown.replace("\n", "\x1b[0m\n")
@@ -262,7 +258,7 @@ def _attempt_started(event: Event, state: RunState) -> Iterator[str]:
 
 
 def _attempt_ended(event: Event, state: RunState) -> Iterator[str]:
-    # Of a sweep, how its trial ended says why.
+    # The end of a sweep's trial says why its task was stopped.
     if event["outcome"] != "succeeded" and not (state.sweep and event["outcome"] == "stopped"):
         reason = f": {event['reason']}" if event.get("reason") else ""
         yield (
@@ -279,8 +275,12 @@ def _on(event: Event) -> str:
 
 
 def _trial_ended(event: Event, state: RunState) -> Iterator[str]:
-    if (sweep := state.sweep) is None or not (trial := sweep.trials[event["trial"]]).tasks:
-        return  # one of the sweep that this one goes on with
+    sweep = state.sweep
+    if sweep is None:
+        return
+    trial = sweep.trials[event["trial"]]
+    if not trial.tasks:
+        return  # a trial of the sweep that this one continues
     if trial.value is None:
         value = ""
     else:
@@ -302,7 +302,7 @@ def _ended(state: RunState) -> int:
 
 
 def _note(event: Event, state: RunState) -> Iterator[str]:
-    # What is waited for, once: when tasks wait for the same again, only numbers differ.
+    # Once for each reason: when tasks wait for the same again, only numbers differ.
     if event["text"] and not event.get("again"):
         yield f"-- {event['text']}"
 

@@ -15,9 +15,7 @@ _PYTHONS_OWN: dict[signal.Signals, Any] = {
 
 
 def end_quietly() -> None:
-    """Let Ctrl-C and a closed pipe (`| head`) end the process; what a shell made it ignore stays
-    so.
-    """
+    """Let Ctrl-C and a closed pipe (`| head`) end the process, unless a shell ignores them."""
     for number, handler in _PYTHONS_OWN.items():
         if signal.getsignal(number) == handler:
             signal.signal(number, signal.SIG_DFL)

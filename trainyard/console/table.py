@@ -1,6 +1,4 @@
-"""A table as it is drawn: as wide as its terminal at most, no word broken, no column that says
-nothing.
-"""
+"""A table as text: at most as wide as its terminal, no word broken, no empty column."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rich.cells import cell_len, set_cell_size
 
-# What a cell says where there is nothing to say.
+# Cells that say nothing.
 _NOTHING = ("", "-")
 # Spaces between columns, the most readable first.
 _GAPS = (3, 2, 1)
@@ -31,21 +29,22 @@ def drawn(
 
     Only columns of `may_shorten` are shortened, if there are any; without, all wrap between words.
     """
-    kept = [index for index in range(len(columns)) if _says_something(index, rows)]
+    kept = []
+    for index in range(len(columns)):
+        if not rows or any(row[index] not in _NOTHING for row in rows):
+            kept.append(index)
+
     names = [columns[index] for index in kept]
     cells = [[row[index] for index in kept] for row in rows]
     least = []
-
+    natural = []
     for name, column in zip(names, _columns(names, cells), strict=True):
         least.append(_least(name, column, may_shorten))
-
-    natural = [
-        _natural(name, column) for name, column in zip(names, _columns(names, cells), strict=True)
-    ]
+        natural.append(_natural(name, column))
 
     for gap in _GAPS:
         room = width - _EDGES - gap * (len(names) - 1)
-        # What wraps may as well wrap with some air.
+        # Columns that wrap anyway keep the widest gap.
         if sum(natural) <= room or (gap < _GAPS[0] and sum(least) <= room):
             widths = _shrunk(natural, least, room)
             if may_shorten is not None:
@@ -57,10 +56,6 @@ def drawn(
 
 def _printed(lines: Iterable[str], title: str | None) -> str:
     return "\n".join([title or "", *lines, ""]) + "\n"
-
-
-def _says_something(index: int, rows: Sequence[Sequence[str]]) -> bool:
-    return not rows or any(row[index] not in _NOTHING for row in rows)
 
 
 def _columns(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[list[str]]:

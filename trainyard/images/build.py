@@ -1,6 +1,4 @@
-"""Build an image: its base, the image under the hash of its content, a name that people can
-read.
-"""
+"""Build an image: its base, the image under the hash of its content, and a readable name."""
 
 from __future__ import annotations
 
@@ -34,9 +32,7 @@ Report = Callable[[str, str], None]
 
 @dataclass(frozen=True)
 class Building:
-    """An image, the engine that is to have it, and the cluster file that says how it is built and
-    where it is kept.
-    """
+    """An image, the engine that is to have it, and the cluster file with the build's settings."""
 
     image: Image
     engine: Engine
@@ -50,9 +46,7 @@ class Building:
 
     @property
     def content(self) -> str:
-        """Return the tag that the image has once it is built, with the base that the engine has
-        now.
-        """
+        """Return the tag that the image has once it is built, with the base that is here now."""
         base = docker_images.inspect(self.engine, self.image.base)
         return content.tag(self.source, base=base.id if base else self.image.base)
 
@@ -67,9 +61,7 @@ class Building:
 
 @dataclass(frozen=True)
 class Built:
-    """An image that an engine has. `content` is the hash that is also its tag, `source` the same
-    without the base.
-    """
+    """An image that an engine has. `content` is its hash and tag, `source` that without base."""
 
     name: str
     reference_local: str
@@ -126,9 +118,7 @@ def steps(
 
 
 def built(building: Building) -> Built:
-    """Return the image as the engine has it. Raises PrerequisiteError if it was not built from what
-    is here now.
-    """
+    """Return the image as the engine has it. Raises PrerequisiteError if sources changed since."""
     found = facts(building)
     return Built(
         name=building.image.name,
@@ -220,7 +210,7 @@ def _build(building: Building, on_stage: Callable[[str], None], *, no_cache: boo
 def _cached(building: Building) -> str:
     """Return the image whose layers a build may use again: the last one, here or in the registry.
 
-    BuildKit forgets its cache sooner or later, and a CI machine starts without one. Built anew, a
+    BuildKit forgets its cache sooner or later, and a CI machine starts without one. Built again, a
     layer gets another digest and is pushed again, however little has changed. A registry that does
     not have it, or does not answer, is no error for BuildKit.
     """

@@ -1,5 +1,4 @@
-"""What `docker buildx build --progress=plain` prints, read line by line: which stage runs, and why
-it failed.
+"""Read `docker buildx build --progress=plain`: which stage runs, and why it failed.
 
 Every line belongs to a numbered vertex: `#5 [2/4] RUN make` opens one, `#5 0.27 text` is its
 output, and it ends with `#5 DONE 1.2s`, `#5 CACHED`, `#5 CANCELED` or `#5 ERROR: words`.
@@ -54,9 +53,7 @@ class BuildProgress:
         return None
 
     def error(self, image: str) -> OutsideError | RequestError:
-        """Return the error for a build that failed: of the request where its Dockerfile is
-        wrong.
-        """
+        """Return the error of a failed build: RequestError where its Dockerfile is wrong."""
         stage = self._stages.get(self._failed, "")
         tail = self._tails.get(self._failed, ())
         code = _CODE.search(self._raw)
@@ -95,7 +92,7 @@ def _name(stage: re.Match[str]) -> str:
     return f"{name[: LONGEST_NAME - 3]}..."
 
 
-# What a machine, and not the Dockerfile, lacks; of Python, pip, curl, git, apt and glibc.
+# The machine, not the Dockerfile, lacks something: words of Python, pip, curl, git, apt, glibc.
 LACKING = (
     (
         r"no space left on device",

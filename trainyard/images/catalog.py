@@ -19,9 +19,7 @@ _COMPONENT = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*")
 
 @dataclass(frozen=True)
 class Image:
-    """A directory of images/: what is built. `base` is what image.yaml names, or the one that was
-    given instead.
-    """
+    """A directory of images/ to build. `base` is the one of image.yaml, or one given instead."""
 
     name: str
     directory: Path

@@ -1,5 +1,4 @@
-"""What is in an image: the files that its build sees, as one list, as one stream, and as the hash
-that names it.
+"""The content of an image: files as its build sees them, as one list, one stream, one hash.
 
 The hash of an image and the bytes that the builder gets come from the same list: they cannot
 disagree. A packaged game has gigabytes, and an unchanged build must be quick: digests of large
@@ -39,8 +38,7 @@ LARGE = 16 * 1024 * 1024
 
 
 def entries(image: Image) -> dict[str, Path]:
-    """Return what the build sees, in order: each path there, and the file, link or directory that
-    it is read from.
+    """Return what the build sees, in order: each path, and its file, link or directory here.
 
     Raises RequestError when something that image.yaml adds is not there.
     """
@@ -67,9 +65,7 @@ def entries(image: Image) -> dict[str, Path]:
 
 
 def dockerfile(image: Image) -> str:
-    """Return the image's Dockerfile. Raises RequestError for one that builds on another base,
-    OSError for none.
-    """
+    """Return the image's Dockerfile. Raises RequestError for another base, OSError for none."""
     path = image.directory / DOCKERFILE
     text = path.read_text(encoding="utf-8")
     if not _BASE.search(text):
@@ -82,9 +78,7 @@ def dockerfile(image: Image) -> str:
 
 
 def write(image: Image, target: IO[bytes]) -> None:
-    """Write what the build sees as a tar stream, the Dockerfile first; without owners, dates and
-    umasks.
-    """
+    """Write the build's context as a tar stream, the Dockerfile first, without owners and dates."""
     with tarfile.open(fileobj=target, mode="w|", format=tarfile.PAX_FORMAT) as archive:
         content = dockerfile(image).encode()
         head = tarfile.TarInfo(DOCKERFILE)
@@ -101,9 +95,7 @@ def write(image: Image, target: IO[bytes]) -> None:
 
 
 def _entry(path: str, source: Path) -> tarfile.TarInfo:
-    """Return the head of an entry: git keeps no more of a file's mode than whether it can be
-    executed.
-    """
+    """Return the head of an entry; of a mode, git keeps only whether it is executable."""
     entry = tarfile.TarInfo(path)
     status = source.lstat()
     entry.mtime = DATE
@@ -125,24 +117,21 @@ def _entry(path: str, source: Path) -> tarfile.TarInfo:
 
 
 def tag(source: str, *, base: str) -> str:
-    """Return the tag of an image by its source_hash, and its base's id: a base whose tag moved
-    makes another image.
+    """Return the tag of an image: by its source_hash and its base's id.
 
-    Of a base that the engine does not have, its name counts.
+    A base whose tag moved makes another image. The name of a base that the engine does not have
+    counts instead.
     """
     return _hash({"source": source, "base": base})
 
 
 def source_tag(source: str) -> str:
-    """Return the tag by which clusters find what was pushed from these files, whatever its base was
-    then.
-    """
+    """Return the tag by which clusters find what was pushed from these files, whatever its base."""
     return f"src-{source}"
 
 
 def source_hash(image: Image, environ: Mapping[str, str], *, platform: str | None = None) -> str:
-    """Return the hash of what stands in files here, which a machine can compute that does not have
-    the base.
+    """Return the hash of files here, which a machine without the base can compute, too.
 
     Two images with the same source differ at most in what a moving tag of their base meant when
     they were built. Raises RequestError for what cannot be read.

@@ -26,9 +26,7 @@ from trainyard.steps import YES, PlannedStep, Progress, Stage, Step, StepResult,
 
 @dataclass(frozen=True)
 class ImageCommand:
-    """What a command is about: an image, the Docker engine that has it, and the cluster file with
-    the settings.
-    """
+    """The subject of a command: an image, the Docker engine, and the cluster file's settings."""
 
     spec: ClusterSpec
     source: Path
@@ -41,9 +39,7 @@ class ImageCommand:
 
     @cached_property
     def image(self) -> Image | None:
-        """Return the directory of images/ that is meant; None for an image that others built.
-        Raises RequestError.
-        """
+        """Return the directory of images/; None for another tool's image. Raises RequestError."""
         if catalog.is_reference(self.name, directory=self.directory):
             return None
         return catalog.find(self.name, directory=self.directory, base=self.spec.build.base)
@@ -79,8 +75,7 @@ class ListedImage:
 def connected(
     cluster: LoadedCluster, environ: Mapping[str, str], *, directory: Path
 ) -> Iterator[ImageCommand]:
-    """Connect to the engine that builds: the one here, or the cluster's own where no registry
-    stands in between.
+    """Connect to the engine that builds: the one here, or the cluster's without a registry.
 
     Raises PrerequisiteError without Docker.
     """
@@ -103,9 +98,7 @@ def plan_build(command: ImageCommand, *, no_cache: bool = False) -> list[Planned
 
 
 def run_lint(command: ImageCommand, *, on_progress: Callable[[str], None]) -> LintReport:
-    """Look at the image as it was built, or at one that others built. Raises PrerequisiteError if
-    it is not here.
-    """
+    """Check the image as built, or another's image. Raises PrerequisiteError if it is not here."""
     if command.image:
         reference = build.built(command.building).reference_local
     else:

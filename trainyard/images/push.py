@@ -1,5 +1,4 @@
-"""Push an image: Docker sends it, the registry is asked whether it holds it, and what clusters run
-is its digest.
+"""Push an image: Docker sends it, the registry confirms it, and clusters run its digest.
 
 What a push that failed has sent stays in the registry, so the next one sends the rest. No cluster
 uses any of it before: the tags by which one is found are set last, and clusters run the digest that
@@ -29,9 +28,7 @@ HELD_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Pushed:
-    """An image that a registry has. `reference` names it by its digest: that is what clusters
-    run.
-    """
+    """An image that a registry has. `reference` names it by its digest, which clusters run."""
 
     reference: str
     tag: str
@@ -61,9 +58,7 @@ class Pushing:
         self._title = f"Push {self._reference}"
 
     def steps(self) -> list[Step]:
-        """Return what makes the registry hold the image: its repository (AWS), its layers and tag,
-        its other tags.
-        """
+        """Return the steps of a push: a repository (AWS), the image and its tag, other tags."""
         push = Step(_PUSH, self._title, self._is_held, self._push, deadline=HELD_SECONDS)
         tags = [self._tag_step(tag) for tag in (self._alias, source_tag(self.built.source))]
         if self.access.registry.login != "ecr":
@@ -97,8 +92,7 @@ class Pushing:
         )
 
     def _is_held(self) -> Answer:
-        """Ask what the tag leads to: the id of our image is the digest of its config, or of its
-        manifest.
+        """Ask what the tag leads to: an image's id is the digest of its config, or of its manifest.
 
         (The latter on engines with containerd's image store.)
         """
@@ -144,18 +138,14 @@ class Pushing:
         return no(f"{tag} is {manifest.digest if manifest else 'not there'}")
 
     def _set_tag(self, tag: str) -> None:
-        """Let one more tag lead to the image; where tags are immutable, only its first image has
-        it.
-        """
+        """Let one more tag lead to the image; an immutable tag keeps its first image."""
         try:
             self.access.api.put_manifest(self._name, tag, self._held[-1])
         except FixedTagError:
             self._fixed.add(tag)
 
     def _sent_sizes(self, manifest: Manifest) -> dict[str, int]:
-        """Return digest and size of each layer that was sent; Docker reports short ids, of contents
-        or of blobs.
-        """
+        """Return digest and size of each sent layer; Docker reports short ids, of either kind."""
         facts = None
         if self._sent:
             facts = docker_images.inspect(self.engine, self.built.image_id)

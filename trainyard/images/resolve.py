@@ -174,9 +174,7 @@ def pulled_bytes(
     directory: Path,
     connect: Connect = access.connect,
 ) -> int:
-    """Return how much a pull of the largest image takes; 0 where its registry does not hold it yet,
-    or tell.
-    """
+    """Return the size of a pull of the largest image; 0 where the registry does not tell it."""
     try:
         image = pinned(spec, environ, directory=directory, connect=connect)
         others = of_groups(spec, environ, directory=directory, connect=connect)
@@ -238,9 +236,7 @@ def _made_here(name: str, engine: Engine) -> PinnedImage | None:
 
 @dataclass(frozen=True)
 class _Registries:
-    """Registries, asked about one cluster's image; `running` is the reference that the cluster
-    runs.
-    """
+    """Registries, asked about one cluster's image; the cluster runs the reference `running`."""
 
     spec: ClusterSpec
     environ: Mapping[str, str]

@@ -27,9 +27,7 @@ _READ = (
 
 
 def _refuse_other_yaml(file: Path) -> None:
-    """Raise RequestError for a YAML file that is no file of task_runner; mistakes in one of these
-    are not said here.
-    """
+    """Raise RequestError for a YAML file that is not task_runner's, mistakes aside."""
     documents = foreign.documents_of(file)
     kind = foreign.kind_of(documents)
     if kind is not None:
@@ -44,10 +42,9 @@ def _refuse_other_yaml(file: Path) -> None:
 
 
 def convert(file: Path | None, words: Sequence[str], options: Options) -> Imported | Clusters:
-    """Return what a file or a command line describes; files that a line names are relative to where
-    it stands.
+    """Return what a file or a command line describes.
 
-    Raises RequestError.
+    Files that a line names are relative to the current directory. Raises RequestError.
     """
     if (file is None) == (not words):
         raise RequestError("name one thing to import: a file, or a command line behind `--`")

@@ -26,10 +26,9 @@ _HEADER = "# Written by `trainyard cluster.import` from {file}; it says what has
 
 
 def convert(file: Path | None, words: Sequence[str] = ()) -> Clusters:
-    """Return the cluster files that a file or a command line describes, and notes about all that
-    they leave out.
+    """Return the cluster files that a file or a command line describes, with notes.
 
-    Raises RequestError where it describes none.
+    The notes name all that is left out. Raises RequestError where it describes none.
     """
     if (file is None) == (not words):
         raise RequestError(
@@ -79,9 +78,7 @@ def convert(file: Path | None, words: Sequence[str] = ()) -> Clusters:
 
 
 def _no_cluster(file: Path) -> RequestError:
-    """Return the error of a file without a cluster: what it is, where that is known, and what could
-    be imported.
-    """
+    """Return the error of a file without a cluster: its kind, or what could be imported."""
     kind = foreign.kind_of(foreign.documents_of(file))
     if kind is None:
         return RequestError(
@@ -95,8 +92,7 @@ def _no_cluster(file: Path) -> RequestError:
 def of_context(
     environ: Mapping[str, str], *, context: str, prefix: str, namespace: str | None
 ) -> Clusters:
-    """Return files for the clusters that somebody else made on a Kubernetes, whose names begin with
-    `prefix`.
+    """Return files for another tool's clusters on a Kubernetes, whose names begin with `prefix`.
 
     Raises RequestError where there are none, PrerequisiteError and OutsideError where they cannot
     be looked for.

@@ -1,6 +1,4 @@
-"""Command lines of Isaac Lab's Ray scripts: aggregate jobs (`*`), their sub-jobs (`+`), a tuner's
-or task_runner's.
-"""
+"""Command lines of Isaac Lab's Ray scripts: aggregate jobs (`*`), sub-jobs (`+`), a tuner's."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ from trainyard.importing.job import (
 )
 from trainyard.importing.shell import Command
 
-# What a command line without its script begins with.
+# The beginnings of a command line without its script.
 SCRIPTS = {
     "--aggregate_jobs": "submit_job",
     "--sub_jobs": "wrap_resources",
@@ -77,14 +75,12 @@ _ONE_CPU = (
     "flags out for a whole node."
 )
 _VARIABLE_USED = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
-# What runs Isaac Lab's scripts: named nowhere, since the job has its own (`--python`).
+# Programs that run Isaac Lab's scripts: named nowhere, since the job has its own (`--python`).
 _RUNS_PYTHON = re.compile(r"(?:.*/)?(?:python[0-9.]*|isaaclab\.(?:sh|bat)|uv)")
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser of a script of Isaac Lab's; it raises RequestError, and names the command that read
-    the line.
-    """
+    """A parser of an Isaac Lab script's flags; raises RequestError with the command here."""
 
     def __init__(self, script: str, *, command: str) -> None:
         super().__init__(prog=f"{script}.py", allow_abbrev=False)
@@ -139,8 +135,9 @@ def _shortened(line: str) -> str:
 
 
 def read(words: Sequence[str], options: Options, *, name: str, directory: Path) -> Imported:
-    """Return the job of a command line; files that it names are relative to `directory`. Raises
-    RequestError.
+    """Return the job of a command line.
+
+    Files that it names are relative to `directory`. Raises RequestError.
     """
     script, given = _script(words)
     if script is None:
@@ -208,9 +205,7 @@ def _aggregated(given: Sequence[str], options: Options, name: str, directory: Pa
 
 
 def _script(words: Sequence[str]) -> tuple[str | None, list[str]]:
-    """Return which of Isaac Lab's scripts is run, by file or module name, and the words after
-    it.
-    """
+    """Return which Isaac Lab script is run, by file or module name, and the words after it."""
     for index, word in enumerate(words):
         if (script := script_of(words, index)) in SCRIPTS.values():
             return script, list(words[index + 1 :])
@@ -230,9 +225,7 @@ def _no_job(words: Sequence[str]) -> RequestError:
 
 
 def other_program(words: Sequence[str]) -> RequestError | None:
-    """Return the error for a line of another program than Isaac Lab's scripts, with where its words
-    belong.
-    """
+    """Return the error for a line of another program, which says where its words belong."""
     line = words[shell.variables(words) :]
     for program, hint in OTHER_PROGRAMS.items():
         if tuple(line[: len(program)]) == program:
@@ -243,9 +236,7 @@ def other_program(words: Sequence[str]) -> RequestError | None:
 
 
 def script_of(words: Sequence[str], index: int) -> str:
-    """Return the name of the script that a word is, as a file or as a module behind -m; "" for any
-    other word.
-    """
+    """Return the name of the script that a word is, as a file or a module behind -m; else ""."""
     if words[index].endswith(".py"):
         return Path(words[index]).stem
     if index and words[index - 1] == "-m":
@@ -290,9 +281,7 @@ def _of_script(script: str, given: Sequence[str], options: Options, directory: P
 
 
 def _job_in_quotes(line: str, options: Options, directory: Path) -> Imported:
-    """Return one aggregate job that was in quotes: what stands there around a script is not
-    read.
-    """
+    """Return one aggregate job that was in quotes: words around a script are not read."""
     try:
         read = [each for one in shell.commands(re.sub(r"\\?\n", " ", line)) for each in one]
     except ValueError as error:
@@ -406,8 +395,7 @@ def _tasks(jobs: Sequence[tuple[list[str], dict[str, Any]]]) -> Imported:
 
 
 def _own_command(number: int, words: list[str]) -> tuple[list[str], dict[str, str]]:
-    """Return what runs a sub-job, and the variables that a shell would set for it. Raises
-    RequestError.
+    """Return a sub-job's command, and the variables of its shell. Raises RequestError.
 
     One word is a sub-job that was in quotes. A value in quotes that has signs of a shell is cut
     there, where Isaac Lab joins it with its neighbours: `bash -c 'cd /w && python a.py'` would

@@ -1,4 +1,4 @@
-"""A job that is made of somebody else's files: a job.yaml, and what it needs beside it."""
+"""A job that is made of another tool's files: a job.yaml, and what it needs next to it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trainyard.spec.load import JOB_FILE_NAME, load_job
 from trainyard.spec.show import written
 
 PROGRAM = "isaac_task.py"
-# What a training leaves, and goes on from in its next attempt.
+# The outputs of a training, which its next attempt continues from.
 TRAINING = {"outputs": ["logs/"], "retries": 1}
 # Isaac Lab uses nodes with GPUs only.
 ON_GPUS = {"gpus": True}
@@ -29,9 +29,7 @@ _ELSEWHERE = re.compile(r"(?<![^\s;&|('\"{])(?:cd|pushd)\s")
 
 @dataclass(frozen=True)
 class Options:
-    """The flags of Isaac Lab's tuner that mean something here, by their names there; `python` runs
-    its scripts.
-    """
+    """The flags of Isaac Lab's tuner that count here; `python` runs its scripts."""
 
     cfg_class: str = ""
     workflow: str = ""
@@ -49,8 +47,9 @@ class Options:
 
 @dataclass(frozen=True)
 class Imported:
-    """A job: its name, its job file, the files beside it by where they lie there, and what is
-    different here.
+    """A job: its name, its job file, and the files next to it.
+
+    `files` are by their places in the job; notes say what is different here.
     """
 
     name: str
@@ -113,9 +112,7 @@ def refuse_unreadable(file: Path) -> None:
 
 
 def _target(directory: Path, name: str) -> Path:
-    """Return the path of a job's file. Raises RequestError where it is outside of the job, or its
-    job file's.
-    """
+    """Return the path of a job's file. Raises RequestError for one outside, or the job file's."""
     relative = Path(os.path.normpath(name))
     if relative.is_absolute() or ".." in relative.parts:
         raise RequestError(f"{name} lies outside of the job's directory, and is not copied")
@@ -138,9 +135,7 @@ def program() -> Path:
 
 
 def training(command: Sequence[str]) -> tuple[list[str], dict[str, Any], dict[str, Path]]:
-    """Return a task's command, more of its keys, and files: a training goes on from its newest
-    checkpoint.
-    """
+    """Return a task's command, more keys, and files: it continues from its newest checkpoint."""
     # Braces stand for themselves.
     words = [word.replace("{", "{{").replace("}", "}}") for word in command]
     if any(_TRAINS.fullmatch(word) for word in command):
@@ -166,7 +161,5 @@ def note_of_training(name: str, command: Sequence[str]) -> str | None:
 
 
 def _trains_here(command: Sequence[str]) -> bool:
-    """Say whether a line of a shell trains where it begins; Isaac Lab writes to logs/ where it is
-    started.
-    """
+    """Say whether a line of a shell trains in its first directory, where Isaac Lab puts logs/."""
     return any(_IN_LINE.search(word) and not _ELSEWHERE.search(word) for word in command)

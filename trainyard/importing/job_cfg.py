@@ -1,6 +1,4 @@
-"""A JobCfg class of Isaac Lab's tuner -> a sweep. The program that runs on nodes says what the
-class varies.
-"""
+"""A JobCfg class of Isaac Lab's tuner -> a sweep. The program for nodes says what it varies."""
 
 from __future__ import annotations
 
@@ -81,9 +79,7 @@ def _notes(found: dict[str, Any], options: Options, samples: int) -> Iterator[st
 
 
 def _described(file: Path, options: Options) -> dict[str, Any]:
-    """Ask the program what a class varies, in a process of its own: its defaults are shared between
-    classes.
-    """
+    """Ask the program what a class varies, in another process: classes share their defaults."""
     refuse_unreadable(file)
     given = _flags(cfg_file=str(file), **{name: getattr(options, name) for name in _NAMES})
     command = [sys.executable, "-B", str(program()), "space", *given]

@@ -14,7 +14,7 @@ from trainyard.errors import RequestError
 from trainyard.importing.command_line import Parser, script_of
 
 SCRIPT = "launch"
-# What a group of workers has a value of, and what launch.py takes where none is given.
+# The flags with a value for each group of workers, and launch.py's defaults.
 _OF_GROUPS: dict[str, tuple[type, Any]] = {
     "worker_accelerator": (str, "nvidia-l4"),
     "gpu_per_worker": (int, 1),
@@ -40,9 +40,7 @@ def is_one(words: Sequence[str]) -> bool:
 
 
 def clusters(words: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the RayClusters that a command line makes. Raises RequestError for one that launch.py
-    refuses.
-    """
+    """Return the RayClusters of a command line. Raises RequestError where launch.py does."""
     given = _parser().parse_args(_after_script(words))
     if "head" in given.name:
         raise RequestError(
@@ -80,9 +78,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _groups(given: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return each group's values: what is given for fewer groups than another flag has is filled by
-    its largest.
-    """
+    """Return each group's values; missing ones are filled by the largest, as launch.py does."""
     count = max(len(given[flag]) for flag in _OF_GROUPS)
     filled = {}
     for flag in _OF_GROUPS:

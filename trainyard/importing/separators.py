@@ -1,5 +1,4 @@
-"""Where a command line of Isaac Lab's is cut into jobs: at `+` and `*`, as Isaac Lab does, but
-inside no word's value.
+"""Cut a command line of Isaac Lab into jobs, at `+` and `*` as it does, but never in a value.
 
 Isaac Lab joins all words by blanks, and cuts at each sign (wrap_resources.py, submit_job.py):
 `lr=1e+5` is two jobs there. Here a sign separates jobs where a program follows it, and belongs to
@@ -28,8 +27,7 @@ _CLOSES = ")]}"
 
 
 def jobs(words: Sequence[str], sign: str) -> list[Words]:
-    """Return the words of each job. Raises RequestError with both readings of a sign that can be
-    read in two ways.
+    """Return the words of each job. Raises RequestError with both readings of an unclear sign.
 
     A job that is one word was in quotes: it is split as a shell would, and stays as it was written
     where it has signs of a shell.
@@ -62,7 +60,7 @@ def _unquoted(text: str) -> list[Word]:
 
 def _cut(words: Sequence[Word], sign: str) -> list[list[Word]]:
     found: list[list[Word]] = [[]]
-    # What a job begins with is a program wherever it stands.
+    # A word that begins a job is a program in any place.
     programs: set[str] = set()
     for index, (word, raw) in enumerate(words):
         following = None
@@ -93,9 +91,7 @@ def _cut(words: Sequence[Word], sign: str) -> list[list[Word]]:
 def _pieces(
     word: str, sign: str, found: Sequence[Words], programs: set[str], following: str | None
 ) -> Words:
-    """Return the parts of a word around the signs that separate jobs, and those signs; `found` is
-    what came before.
-    """
+    """Return the parts of a word around its separators; `found` is what came before."""
     before = found[-1]
     parts = word.split(sign)
     pieces = [parts[0]]

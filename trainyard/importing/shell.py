@@ -1,5 +1,4 @@
-"""How a shell reads a line: its commands, their words, and whether another program could read it as
-well.
+"""A line as a shell reads it: its commands, their words, and whether it needs a shell at all.
 
 Nothing here runs a shell, or expands anything.
 """
@@ -69,9 +68,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "e": "\x1b", "\\": "\\", "'": "'", 
 
 @dataclass(frozen=True)
 class Command:
-    """A command of a script: its words as its program gets them, and what else stands on its
-    line.
-    """
+    """A command of a script: its words as its program gets them, and the rest of its line."""
 
     words: list[str]
     before: str = ""
@@ -95,9 +92,7 @@ class _Token:
 
 
 def commands(script: str) -> list[list[Command]]:
-    """Return the commands of each line of a script. Raises ValueError for a quotation that does not
-    end.
-    """
+    """Return the commands of each line of a script. Raises ValueError for an open quotation."""
     lines: list[list[_Token]] = [[]]
     for token in _tokens(script):
         if token.text == "\n":
@@ -141,10 +136,9 @@ def _commands(script: str, line: Sequence[_Token]) -> Iterator[Command]:
 
 
 def raw_words(text: str) -> list[str]:
-    """Return the words of a text as they are written, each with the blanks before it. Raises
-    ValueError.
+    """Return the words of a text as written, each with the blanks before it.
 
-    What continues a line is no word.
+    A sign that continues a line is no word. Raises ValueError.
     """
     found = []
     position = 0
@@ -160,9 +154,7 @@ def raw_words(text: str) -> list[str]:
 
 
 def split(text: str) -> list[str]:
-    """Return the words of a text as a program gets them, its signs among them. Raises
-    ValueError.
-    """
+    """Return the words of a text as a program gets them, with its signs. Raises ValueError."""
     return [value(raw.lstrip()) for raw in raw_words(text)]
 
 
@@ -188,24 +180,18 @@ def _escaped(letter: str) -> str:
 
 
 def command(line: str) -> list[str]:
-    """Return what runs a line. Upstream's /bin/sh leaves {a,b} as it is, which bash does when it is
-    told.
-    """
+    """Return the command that runs a line: upstream's /bin/sh leaves {a,b} alone, unlike bash."""
     return ["bash", *(["+B"] if _BRACES.search(_bare(line)) else []), "-c", line]
 
 
 def is_needed(text: str) -> bool:
-    """Say whether a shell would do more with a text than to split it into words and take off their
-    quotes.
-    """
+    """Say whether a shell would do more with a text than split and unquote its words."""
     bare = _bare(text)
     return _SIGN.search(bare) is not None or _begins_in_shell(bare.split())
 
 
 def _bare(text: str) -> str:
-    """Return a text with `_` for each quotation, but `$` for one in which a shell replaces
-    something.
-    """
+    """Return a text with `_` for each quotation, but `$` for one that a shell expands."""
     return _QUOTATION.sub(lambda found: _kept(found[0]), text).strip()
 
 
@@ -228,9 +214,7 @@ def is_needed_for(words: Sequence[str]) -> bool:
 
 
 def joined(words: Sequence[str]) -> str:
-    """Return the line of words that a shell reads: it takes signs as signs, and all other words as
-    they are.
-    """
+    """Return the line that a shell reads: signs as signs, and all other words quoted."""
     return " ".join(word if _is_sign(word) else _in_quotes(word) for word in words)
 
 

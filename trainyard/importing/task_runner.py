@@ -44,9 +44,7 @@ def number(written: object) -> float:
 
 
 def _value(node: ast.AST) -> float:
-    """Return what a part of an expression comes to, none of it larger than LARGEST. Raises
-    ValueError.
-    """
+    """Return the value of a part of an expression, at most LARGEST. Raises ValueError."""
     match node:
         case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
             result: float = value
@@ -83,9 +81,7 @@ Number = Annotated[float, BeforeValidator(number), Field(ge=0)]
 
 
 class NodeSection(Section):
-    """Where a task runs: a host by its name, or a node by Ray's id, which changes with each start
-    of Ray.
-    """
+    """The place of a task: a host's name, or Ray's id of a node, which changes with each start."""
 
     specific: Literal["any", "hostname", "node_id"] = "any"
     hostname: Filled | None = None
@@ -188,9 +184,7 @@ def _task(
 
 
 def _name_beside(word: str, directory: Path) -> str | None:
-    """Return where a file that a word names lies below the YAML file's directory; None for any
-    other word.
-    """
+    """Return a named file's place below the YAML file's directory; None for any other word."""
     if word.startswith("/"):
         return None
     try:

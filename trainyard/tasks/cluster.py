@@ -31,10 +31,11 @@ from trainyard.wording import counted
 if TYPE_CHECKING:
     from trainyard.backends.contract import ClusterStatus
     from trainyard.operations.cluster import Cluster
+    from trainyard.operations.cluster_list import ListedCluster
     from trainyard.operations.clusters import RunGuard
     from trainyard.steps import PlannedStep, StepResult
 
-# A state, where another word says more to people.
+# States whose name in --json says less to users.
 _STATES = {"recorded": "not asked"}
 NODES_ON_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 NODE = "The name of a node, as cluster.status shows it, or of a host of the cluster file."
@@ -55,7 +56,7 @@ REMOVE = (
 )
 FORCE = "With --remove: also those that cannot be reached, and are gone for good."
 ADOPT = (
-    "Take over what is there by this name: the cluster of somebody else (kuberay, microk8s), "
+    "Take over what is there by this name: the cluster of another tool (kuberay, microk8s), "
     "or what plain `ray up` made (ec2)."
 )
 ALL_OF = "Every cluster that this machine made and whose name begins so, after a question."
@@ -64,7 +65,7 @@ KEEP_DISKS = "Keep the disks of the nodes: they cost on, and are named (ec2)."
 REGION = (
     "Also look into this region of AWS, or into `all`, for clusters that nothing here is about."
 )
-_CONTEXT = "Also list the RayClusters that somebody else made on the Kubernetes of this context."
+_CONTEXT = "Also list the RayClusters that another tool made on the Kubernetes of this context."
 SIZES = (
     "GROUP=N: so many nodes; of a group that grows and shrinks, at least so many. Several "
     "may be given."
@@ -93,9 +94,8 @@ def up(
     """Make the cluster match its file."""
     cluster, command = _meant(call, recreate=recreate, remove=remove, force=force, adopt=adopt)
     if call.dry:
-        return planned(
-            cluster, lazy.clusters.plan_up(cluster, call.progress, recreate=recreate), command
-        )
+        steps = lazy.clusters.plan_up(cluster, call.progress, recreate=recreate)
+        return planned(cluster, steps, command)
     return _made(call, cluster, command, recreate=recreate, end_runs=end_runs)
 
 
@@ -106,8 +106,8 @@ def up(
         "recreate": "Plan as if cluster.up were called with --recreate.",
         "remove": REMOVE,
         "force": FORCE,
-    }
-    | {"adopt": ADOPT},
+        "adopt": ADOPT,
+    },
 )
 def plan(
     call: Call,
@@ -146,17 +146,15 @@ def down(
 ) -> Report:
     """Remove the cluster, and prove that nothing is left."""
     if all is not None:
-        return _all_down(call, all, yes=yes, end_runs=end_runs, others=purge or keep_disks or adopt)
+        has_others = purge or keep_disks or adopt
+        return _all_down(call, all, yes=yes, end_runs=end_runs, has_others=has_others)
 
     cluster = lazy.clusters.asking(call.cluster(), adopt=adopt, keep_disks=keep_disks)
-    command = _flagged(
-        "cluster.down", {"--purge": purge, "--keep-disks": keep_disks, "--adopt": adopt}
-    )
-
+    flags = {"--purge": purge, "--keep-disks": keep_disks, "--adopt": adopt}
+    command = _flagged("cluster.down", flags)
     if call.dry:
-        return planned(
-            cluster, lazy.clusters.plan_down(cluster, call.progress, purge=purge), command
-        )
+        steps = lazy.clusters.plan_down(cluster, call.progress, purge=purge)
+        return planned(cluster, steps, command)
 
     guard = _begin(call, cluster, command, end_runs=end_runs)
     if not cluster.backend.traits.makes_nodes:
@@ -166,9 +164,9 @@ def down(
     return _removed(cluster, results, purge=purge, keep_disks=keep_disks)
 
 
-def _all_down(call: Call, prefix: str, *, yes: bool, end_runs: bool, others: bool) -> Report:
-    """Remove the clusters whose names begin so, once that was said yes to."""
-    if others or call.file or call.overrides or call.backend:
+def _all_down(call: Call, prefix: str, *, yes: bool, end_runs: bool, has_others: bool) -> Report:
+    """Remove the clusters whose names begin with `prefix`, once the user agreed."""
+    if has_others or call.file or call.overrides or call.backend:
         raise RequestError(
             "--all goes with --yes and --end-runs alone", hint="Leave out the other flags."
         )
@@ -176,24 +174,24 @@ def _all_down(call: Call, prefix: str, *, yes: bool, end_runs: bool, others: boo
     here = call.here
     clusters, stay = lazy.cluster_list.to_remove(here.environ, prefix, directory=here.directory)
     notes = [f"note: {line}" for line in stay]
-    names = [cluster.spec.name for cluster in clusters]
-    rows = [
-        (each.spec.name, each.spec.backend, paths.shown(each.loaded.source)) for each in clusters
-    ]
-    listed = Table(("cluster", "backend", "file"), rows)
-
     if not clusters:
-        return Report(
-            {"clusters": []}, [f"no cluster whose name begins with {prefix!r} is up"], notes=notes
-        )
-    if call.dry:
-        return Report({"would": names}, [listed], notes=[*notes, "nothing was done (--dry)"])
+        line = f"no cluster whose name begins with {prefix!r} is up"
+        return Report({"clusters": []}, [line], notes=notes)
 
-    question = f"remove {counted(len(names), 'cluster')} ({', '.join(names)})?"
-    if not (yes or (not call.json and report.confirmed(question, listed))):
-        raise RequestError(
-            f"{question.removesuffix('?')}: not without a yes", hint="Give --yes, or answer y."
-        )
+    names = []
+    rows = []
+    for cluster in clusters:
+        spec = cluster.spec
+        names.append(spec.name)
+        rows.append((spec.name, spec.backend, paths.shown(cluster.loaded.source)))
+    table = Table(("cluster", "backend", "file"), rows)
+    if call.dry:
+        return Report({"would": names}, [table], notes=[*notes, "nothing was done (--dry)"])
+
+    change = f"remove {counted(len(names), 'cluster')} ({', '.join(names)})"
+    can_ask = not call.json
+    if not yes and not (can_ask and report.confirmed(f"{change}?", table)):
+        raise RequestError(f"{change}: not without a yes", hint="Give --yes, or answer y.")
 
     for cluster in clusters:
         guard = _begin(call, cluster, "cluster.down", end_runs=end_runs)
@@ -211,7 +209,10 @@ def _all_down(call: Call, prefix: str, *, yes: bool, end_runs: bool, others: boo
 def status(call: Call) -> Report:
     """Ask every node how it is, and what is in use."""
     now = lazy.clusters.status(call.cluster())
-    return status_report(now, lazy.usage.ask(now, has_ended=partial(_has_ended, call)), now.hosts())
+    # Ray calls a run's job running for a moment after its end.
+    has_ended = partial(lazy.run_guard.told_its_end, call.here.results)
+    usage = lazy.usage.ask(now, has_ended=has_ended)
+    return status_report(now, usage, now.hosts())
 
 
 @task(
@@ -220,9 +221,7 @@ def status(call: Call) -> Report:
     help={"fix": "Also do what can be done about it, by the steps of cluster.up; then look again."},
 )
 def doctor(call: Call, fix: bool = False) -> Report:
-    """Look for what is wrong or will break: nodes, hosts, certificates, disks; exits 5 if there is
-    anything.
-    """
+    """Look for what is wrong or will break: nodes, hosts, certificates, disks; exit 5 for any."""
     cluster = call.cluster()
     found = lazy.clusters.diagnose(cluster)
     if fix and not call.dry and any(finding.step for finding in found):
@@ -241,21 +240,22 @@ def doctor(call: Call, fix: bool = False) -> Report:
 def scale(
     call: Call, sizes: list[str] | None = None, adopt: bool = False, end_runs: bool = False
 ) -> Report:
-    """Give groups another number of nodes than the file says, as cluster.up would: cluster.scale
-    gpu=3.
-    """
+    """Give groups another number of nodes than the file says: cluster.scale gpu=3."""
     file = lazy.clusters.asking(call.cluster(), adopt=adopt)
     cluster = lazy.clusters.scaled(file, sizes or [])
     command_hints.override(cluster.tools.overrides)
     if call.dry:
         command = _flagged("cluster.up", {"--adopt": adopt})
         return planned(cluster, lazy.clusters.plan_up(cluster, call.progress), command)
+
     command = _flagged(f"cluster.scale {shlex.join(sizes or [])}", {"--adopt": adopt})
-    made = _made(call, cluster, command, end_runs=end_runs)
+    result = _made(call, cluster, command, end_runs=end_runs)
     # The next cluster.up without these sizes goes back.
-    differences = lazy.clusters.size_differences(file.spec, cluster.spec)
     back = f"write it into {file.loaded.source} to keep it, or cluster.up goes back"
-    return replace(made, notes=[*made.notes, *(f"note: {size}; {back}" for size in differences)])
+    notes = [*result.notes]
+    for difference in lazy.clusters.size_differences(file.spec, cluster.spec):
+        notes.append(f"note: {difference}; {back}")
+    return replace(result, notes=notes)
 
 
 @task(*CLUSTER, dry=True)
@@ -278,32 +278,32 @@ def list_(call: Call, region: str = "", context: str = "") -> Report:
         context=context or None,
     )
 
-    rows = [
-        (
-            each.name,
-            each.backend,
-            _STATES.get(each.state, each.state),
-            each.address or each.place,
-            each.file and paths.shown(Path(each.file)),
-        )
-        for each in clusters
-    ]
+    documents = []
+    rows = []
+    problems: list[str] = []
+    for cluster in clusters:
+        documents.append({**asdict(cluster), **shown_state(cluster.state)})
+        state = _STATES.get(cluster.state, cluster.state)
+        file = cluster.file and paths.shown(Path(cluster.file))
+        rows.append((cluster.name, cluster.backend, state, cluster.address or cluster.place, file))
+        if cluster.problem:
+            problems += cluster.lines
 
-    problems = [line for each in clusters if each.problem for line in each.lines]
-    reachable = [each for each in clusters if each.file and each.state != "unknown"]
-    if reachable:
-        file = min(reachable, key=lambda each: each.state != "up").file
-    else:
-        file = ""
-
+    table = Table(("cluster", "backend", "state", "address", "file"), rows)
     return Report(
-        {
-            "clusters": [{**asdict(cluster), **shown_state(cluster.state)} for cluster in clusters],
-            "remarks": remarks,
-        },
-        [Table(("cluster", "backend", "state", "address", "file"), rows), *problems, *remarks],
-        next=f"trainyard cluster.status -f {shlex.quote(Path(file).stem)}" if file else "",
+        {"clusters": documents, "remarks": remarks},
+        [table, *problems, *remarks],
+        next=_next_of_list(clusters),
     )
+
+
+def _next_of_list(clusters: Sequence[ListedCluster]) -> str:
+    """Return the command that asks a cluster for its status: one that is up, if there is one."""
+    reachable = [cluster for cluster in clusters if cluster.file and cluster.state != "unknown"]
+    if not reachable:
+        return ""
+    first = min(reachable, key=lambda cluster: cluster.state != "up")
+    return f"trainyard cluster.status -f {shlex.quote(Path(first.file).stem)}"
 
 
 @task(*CLUSTER, dry=True, name="open")
@@ -313,21 +313,21 @@ def open_(call: Call) -> Report | None:
     endpoint = lazy.clusters.connect(cluster)
     now = lazy.clusters.status(cluster)
     token_file = str(now.token_file) if now.token_file else None
-    found = {"token_file": token_file, "token_command": now.token_command}
     lines = [f"dashboard: {endpoint.address}"]
-
-    if token_file or now.token_command:
-        if token_file:
-            pasted = f"the content of {token_file}"
-        else:
-            pasted = f"what this prints: {now.token_command}"
-        lines.append(f"It asks for a token: paste {pasted}")
-
+    if token_file:
+        lines.append(f"It asks for a token: paste the content of {token_file}")
+    elif now.token_command:
+        lines.append(f"It asks for a token: paste what this prints: {now.token_command}")
     lines += _for_rays_tools(endpoint.address, token_file, now)
-    dashboard = Report(
-        {"name": now.name, "address": endpoint.address, "gcs": now.gcs, **found}, lines
-    )
 
+    document = {
+        "name": now.name,
+        "address": endpoint.address,
+        "gcs": now.gcs,
+        "token_file": token_file,
+        "token_command": now.token_command,
+    }
+    dashboard = Report(document, lines)
     if not call.dry:
         report.browse(endpoint.address)
 
@@ -350,10 +350,8 @@ def forward(call: Call, node: str, port: str) -> Report | None:
     words = lazy.clusters.shell(call.cluster(), node=node, command=command, terminal=False)
 
     if call.dry:
-        return Report(
-            {"node": node, "port": there},
-            [f"would: Open port {there} of {node} on port {here} of this machine"],
-        )
+        line = f"would: Open port {there} of {node} on port {here} of this machine"
+        return Report({"node": node, "port": there}, [line])
 
     programs.find(words[0], os.environ, hint=f"Install it: {node} is reached by it.")
 
@@ -361,28 +359,23 @@ def forward(call: Call, node: str, port: str) -> Report | None:
         note(f"note: a connection to {node} failed: {reason}")
 
     with node_ports.forwarded(words, os.environ, port=here, failed=failed) as bound:
-        opened = Report(
-            {"node": node, "port": there, "address": f"127.0.0.1:{bound}"},
-            [f"http://127.0.0.1:{bound}"],
-        )
+        address = f"127.0.0.1:{bound}"
+        document = {"node": node, "port": there, "address": address}
+        opened = Report(document, [f"http://{address}"])
         _show_until_interrupted(call, opened, f"It leads to port {there} of {node}")
 
     return None
 
 
 def _ports(text: str) -> tuple[int, int]:
-    """Return the port here and the port of the node that PORT or HERE:PORT names. Raises
-    RequestError.
-    """
+    """Return the port here, and that of the node, by PORT or HERE:PORT. Raises RequestError."""
     here, _, there = text.rpartition(":")
-    numbers = [
-        int(each) for each in (here or there, there) if each.isdecimal() and int(each) < 65536
-    ]
-    if len(numbers) != 2 or numbers[1] == 0:
-        raise RequestError(
-            f"{text!r} is no port", hint="Write 6006, or 16006:6006 for port 16006 of this machine."
-        )
-    return numbers[0], numbers[1]
+    here = here or there
+    are_ports = all(port.isdecimal() and int(port) < 65536 for port in (here, there))
+    if not are_ports or int(there) == 0:
+        hint = "Write 6006, or 16006:6006 for port 16006 of this machine."
+        raise RequestError(f"{text!r} is no port", hint=hint)
+    return int(here), int(there)
 
 
 def _show_until_interrupted(call: Call, opened: Report, leads: str) -> None:
@@ -394,25 +387,25 @@ def _show_until_interrupted(call: Call, opened: Report, leads: str) -> None:
 
 
 def _for_rays_tools(address: str, token_file: str | None, now: ClusterStatus) -> list[str]:
-    """Return what lets Ray's own command line in."""
-    said = [f"Ray's own commands: ray job list --address={address}"]
+    """Return the lines that say how Ray's own command line is let in."""
+    lines = [f"Ray's own commands: ray job list --address={address}"]
     if now.gcs:
         # Without the variable Ray takes another address of this machine instead of 127.0.0.1.
-        said.append(f"    {NODES_ON_LOOPBACK}=0 ray status --address={now.gcs}")
+        lines.append(f"    {NODES_ON_LOOPBACK}=0 ray status --address={now.gcs}")
+
+    export = "They need: export RAY_AUTH_MODE=token"
     if token_file:
-        said.append(f"They need: export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH={token_file}")
+        lines.append(f"{export} RAY_AUTH_TOKEN_PATH={token_file}")
     elif now.token_command:
-        said.append(
-            f'They need: export RAY_AUTH_MODE=token RAY_AUTH_TOKEN="$({now.token_command})"'
-        )
-    return said
+        lines.append(f'{export} RAY_AUTH_TOKEN="$({now.token_command})"')
+    return lines
 
 
 @task(*CLUSTER, dry=True, positional=["node"], help={"node": NODE, "follow": FOLLOW, "all": ALL})
 def logs(call: Call, node: str = "", follow: bool = True, all: bool = False) -> None:
     """Print what the nodes' own log files say, each line with its node: of all, or of one."""
-    found = lazy.clusters.logs(call.cluster(), follow=follow, node=node, everything=all)
-    for line in found:
+    lines = lazy.clusters.logs(call.cluster(), follow=follow, node=node, everything=all)
+    for line in lines:
         # One document a line, since there may be no end.
         if call.json:
             text = json.dumps(asdict(line))
@@ -450,7 +443,8 @@ def _meant(
 
 
 def _flagged(command: str, flags: Mapping[str, bool]) -> str:
-    return " ".join([command, *(flag for flag, is_given in flags.items() if is_given)])
+    given = [flag for flag, is_given in flags.items() if is_given]
+    return " ".join([command, *given])
 
 
 def planned(
@@ -460,29 +454,23 @@ def planned(
     *,
     documents: Sequence[Mapping[str, Any]] = (),
 ) -> Report:
-    """Say what `command` would do, and which runs it would end; `documents` are what Kubernetes
-    would get.
-    """
-    ends = lazy.run_guard.would_end(cluster, plan)
+    """Say what `command` would do, which runs it would end; Kubernetes would get `documents`."""
+    runs = lazy.run_guard.would_end(cluster, plan)
     needed = [step.needs for step in plan if step.state == "would" and step.needs]
-    command = " ".join([command, *needed])
+    next = " ".join(["trainyard", command, *needed])
+    if runs:
+        next += " --end-runs"
+    if all(step.state == "already" for step in plan):
+        next = "trainyard cluster.status"
 
-    if ends:
-        command += " --end-runs"
-
-    found = report.planned(
-        {
-            "name": cluster.spec.name,
-            "ends": [{"run": run.where, "about": run.message} for run in ends],
-            "documents": list(documents),
-        },
-        plan,
-        next=f"trainyard {command}"
-        if any(step.state != "already" for step in plan)
-        else "trainyard cluster.status",
-    )
-
-    return replace(found, body=[*found.body, *(f"  ends {run}" for run in ends)])
+    document = {
+        "name": cluster.spec.name,
+        "ends": [{"run": run.where, "about": run.message} for run in runs],
+        "documents": list(documents),
+    }
+    result = report.planned(document, plan, next=next)
+    ends = [f"  ends {run}" for run in runs]
+    return replace(result, body=[*result.body, *ends])
 
 
 def _made(
@@ -494,69 +482,63 @@ def _made(
     address = made.endpoint.address
     lazy.leftovers.remove(cluster, call.progress)
 
-    return Report(
-        {
-            "name": cluster.spec.name,
-            "state": "up",
-            "address": address,
-            "steps": step_documents(made.steps),
-        },
-        [f"cluster {cluster.spec.name} is up: {shown_address(address, made.endpoint.tunnel)}"],
-        notes=[
-            *(f"warning: {text}" for step in made.steps for text in step.warnings),
-            *(f"note: the cluster {step.detail}" for step in made.steps if step.kind == "leash"),
-        ],
-        next="trainyard smoke.run",
-    )
+    warnings = []
+    leashes = []
+    for step in made.steps:
+        warnings += [f"warning: {text}" for text in step.warnings]
+        if step.kind == "leash":
+            leashes.append(f"note: the cluster {step.detail}")
+
+    document = {
+        "name": cluster.spec.name,
+        "state": "up",
+        "address": address,
+        "steps": step_documents(made.steps),
+    }
+    line = f"cluster {cluster.spec.name} is up: {shown_address(address, made.endpoint.tunnel)}"
+    return Report(document, [line], notes=[*warnings, *leashes], next="trainyard smoke.run")
 
 
 def _removed(
     cluster: Cluster, results: Sequence[StepResult], *, purge: bool, keep_disks: bool
 ) -> Report:
-    """Say that it is gone, and what stays."""
-    name, traits = cluster.spec.name, cluster.backend.traits
-    stays = [f"note: {step.detail}" for step in results if step.kind == "stays"]
-    left = " and ".join(
-        [*(["its disks"] if keep_disks else []), *(["what follows"] if stays else [])]
-    )
-    gone = f"cluster {name} is gone, nothing {f'but {left}' if left else 'of it'} is left"
+    """Say that the cluster is gone, and what stays."""
+    name = cluster.spec.name
+    traits = cluster.backend.traits
+    notes = [f"note: {step.detail}" for step in results if step.kind == "stays"]
+    left = []
+    if keep_disks:
+        left.append("its disks")
+    if notes:
+        left.append("what follows")
+
+    if not traits.makes_nodes:
+        line = "nothing was removed"
+    elif left:
+        line = f"cluster {name} is gone, nothing but {' and '.join(left)} is left"
+    else:
+        line = f"cluster {name} is gone, nothing of it is left"
 
     if traits.leaves and not purge:
-        stays.append(
-            f"note: {traits.leaves}; those that Trainyard made go by trainyard cluster.down --purge"
-        )
+        purging = "those that Trainyard made go by trainyard cluster.down --purge"
+        notes.append(f"note: {traits.leaves}; {purging}")
 
-    return Report(
-        {"name": name, "state": "down", "steps": step_documents(results)},
-        [gone if traits.makes_nodes else "nothing was removed"],
-        notes=stays,
-        next="trainyard cluster.up",
-    )
+    document = {"name": name, "state": "down", "steps": step_documents(results)}
+    return Report(document, [line], notes=notes, next="trainyard cluster.up")
 
 
 def _remove_leftovers(call: Call, cluster: Cluster) -> None:
-    """Remove what killed runs left on a cluster that stays; one that refuses us is no reason to
-    keep its file.
-    """
+    """Remove what killed runs left; a cluster that rejects this user is no reason to keep it."""
     try:
         lazy.leftovers.remove(cluster, call.progress)
     except TrainyardError as error:
         note(f"note: whether killed runs left something is unknown: {error.what}")
 
 
-def _has_ended(call: Call, run: str) -> bool:
-    """Say whether a run of this directory is known to have ended."""
-    return bool(lazy.run_guard.told_its_end(call.here.results, run))
-
-
 def _begin(call: Call, cluster: Cluster, command: str, *, end_runs: bool) -> RunGuard:
-    """Say which cluster is meant, and by which file; return what becomes of runs that nodes would
-    end with.
-    """
-    note(
-        f"cluster {cluster.spec.name} ({cluster.spec.backend}), as "
-        f"{paths.shown(cluster.loaded.source)} says"
-    )
+    """Note which cluster is meant, by which file; return what to do with runs of removed nodes."""
+    source = paths.shown(cluster.loaded.source)
+    note(f"cluster {cluster.spec.name} ({cluster.spec.backend}), as {source} says")
     return lazy.clusters.RunGuard(
         command,
         results=call.here.results,

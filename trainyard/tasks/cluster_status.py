@@ -1,6 +1,4 @@
-"""How a cluster is, and what is wrong with it, as `cluster.status` and `cluster.doctor` show
-them.
-"""
+"""The state of a cluster, and its problems, as `cluster.status` and `cluster.doctor` show them."""
 
 from __future__ import annotations
 
@@ -26,37 +24,27 @@ def status_report(now: ClusterStatus, usage: Usage, hosts: Sequence[HostStatus] 
     body: list[str | Table] = [f"cluster {now.name} ({now.backend}) is {now.state}{answers}"]
     if now.nodes:
         body.append(_nodes(now, usage))
-
     if usage.runs:
         body.append(_runs(usage.runs))
-
     if hosts:
-        details = {
-            _shown(host): without_name(host.name, host.detail) for host in hosts if host.detail
-        }
-        body += [hosts_table(hosts), *(f"{name}: {detail}" for name, detail in details.items())]
+        body.append(hosts_table(hosts))
+    for host in hosts:
+        if host.detail:
+            body.append(f"{_shown(host)}: {without_name(host.name, host.detail)}")
 
     if now.owner:
         body.append(f"owner: {now.owner}")
-
     if now.leash:
         body.append(_leash(now.leash, lazy.usage.ends_at(now, usage)))
-
     if now.detail:
         body.append(now.detail)
-
     if now.differences:
-        body.append(
-            "note: differs from its file; `trainyard cluster.up` changes "
-            f"{'; '.join(now.differences)}"
-        )
+        differences = "; ".join(now.differences)
+        body.append(f"note: differs from its file; `trainyard cluster.up` changes {differences}")
 
-    return Report(
-        {**_status_document(now, usage), "hosts": [as_document(host) for host in hosts]},
-        body,
-        notes=[f"note: {now.remark}"] if now.remark else (),
-        next=_next(now, hosts),
-    )
+    document = {**_status_document(now, usage), "hosts": [as_document(host) for host in hosts]}
+    notes = [f"note: {now.remark}"] if now.remark else ()
+    return Report(document, body, notes=notes, next=_next(now, hosts))
 
 
 def _runs(runs: Sequence[RunNow]) -> Table:
@@ -77,32 +65,31 @@ def _next(now: ClusterStatus, hosts: Sequence[HostStatus]) -> str:
 
 
 def findings_report(name: str, found: Sequence[Finding]) -> Report:
-    """Show what is wrong with a cluster, and what helps; with an error if there is anything."""
+    """Show the problems of a cluster, and what helps; with an error if there are any."""
     if not found:
-        return Report(
-            {"name": name, "ok": True, "findings": []}, [f"nothing is wrong with cluster {name}"]
-        )
+        document = {"name": name, "ok": True, "findings": []}
+        return Report(document, [f"nothing is wrong with cluster {name}"])
 
-    document = []
+    findings = []
+    rows = []
     for finding in found:
-        document.append(
+        remedy = complete(finding.remedy)
+        rows.append((finding.subject, finding.message, remedy))
+        findings.append(
             {
                 "subject": finding.subject,
                 "message": finding.message,
-                "remedy": complete(finding.remedy),
+                "remedy": remedy,
                 "fixable": finding.step is not None,
             }
         )
 
-    rows = [(finding.subject, finding.message, complete(finding.remedy)) for finding in found]
-    fixable = any(finding.step for finding in found)
     hint = None
-
-    if fixable:
+    if any(finding.step for finding in found):
         hint = "Do what can be done about it: trainyard cluster.doctor --fix"
 
     return Report(
-        {"name": name, "ok": False, "findings": document},
+        {"name": name, "ok": False, "findings": findings},
         [Table(("what", "what is wrong", "what helps"), rows)],
         error=DoctorError(f"{counted(len(found), 'finding')} about cluster {name}", hint=hint),
     )
@@ -110,7 +97,8 @@ def findings_report(name: str, found: Sequence[Finding]) -> Report:
 
 def _nodes(now: ClusterStatus, usage: Usage) -> Table:
     simulated = " (simulated)" if now.simulated_gpus else ""
-    columns, rows = ["node", "group", "host", "state", "cpus", "gpus"], []
+    columns = ["node", "group", "host", "state", "cpus", "gpus"]
+    rows = []
     for node in now.nodes:
         gpus = f"{node.gpus}{simulated}" if node.gpus else "0"
         rows.append([node.name, node.group, node.host, node.state, _known(node.cpus), gpus])
@@ -122,28 +110,26 @@ def _nodes(now: ClusterStatus, usage: Usage) -> Table:
 
 
 def hosts_table(hosts: Sequence[HostStatus]) -> Table:
-    """Show what is below the nodes; a question mark is what a host that does not answer would
-    know.
-    """
+    """Show the hosts below the nodes; a question mark is a value that a silent host would know."""
     columns = ["host", "role", "state", "version", "voter", "certs end"]
     voters = {True: "yes", False: "no", None: "?"}
+    has_nodes = any(host.nodes for host in hosts)
+    has_gpus = any(host.gpus for host in hosts)
+    if has_nodes:
+        columns.append("nodes")
+    if has_gpus:
+        columns.append("gpus")
+
     rows: list[list[object]] = []
-
     for host in hosts:
-        rows.append(
-            [
-                *(_shown(host), host.role, host.state, _known(host.version)),
-                voters[host.voter] if host.role == "control plane" else "",
-                "?" if host.certificate_days is None else counted(host.certificate_days, "day"),
-            ]
-        )
-
-    nodes, gpus = [", ".join(host.nodes) for host in hosts], [host.gpus for host in hosts]
-    for column, cells in (("nodes", nodes), ("gpus", gpus)):
-        if any(cells):
-            columns.append(column)
-            for row, cell in zip(rows, cells, strict=True):
-                row.append(_known(cell))
+        voter = voters[host.voter] if host.role == "control plane" else ""
+        days = "?" if host.certificate_days is None else counted(host.certificate_days, "day")
+        row = [_shown(host), host.role, host.state, _known(host.version), voter, days]
+        if has_nodes:
+            row.append(", ".join(host.nodes))
+        if has_gpus:
+            row.append(_known(host.gpus))
+        rows.append(row)
 
     return Table(columns, rows, may_shorten=("role", "version", "nodes"))
 
@@ -161,23 +147,24 @@ def _leash(leash: LeashStatus, moment: float | None) -> str:
 
     if leash.problem:
         return f"leash: does not hold: {leash.problem}"
-    if moment in (None, leash.deadline):
-        early = ""
-    else:
-        early = f"; as things are, at {utc(moment or 0.0, readable=True)}"
-    return f"leash: {words(leash)}{early}"
+    line = f"leash: {words(leash)}"
+    if moment is not None and moment != leash.deadline:
+        line += f"; as things are, at {utc(moment, readable=True)}"
+    return line
 
 
 def _status_document(now: ClusterStatus, usage: Usage) -> dict[str, Any]:
     """Return what `--json` prints; fields are added, never renamed."""
+    nodes = []
+    for node in now.nodes:
+        amounts = _amounts(usage, [node.name])
+        nodes.append({**as_document(node), **shown_state(node.state), **amounts})
+
     return {
         "name": now.name,
         "backend": now.backend,
         **shown_state(now.state),
-        "nodes": [
-            {**as_document(node), **shown_state(node.state), **_amounts(usage, [node.name])}
-            for node in now.nodes
-        ],
+        "nodes": nodes,
         "address": now.address,
         "simulated_gpus": now.simulated_gpus,
         "seen": now.detail,
@@ -192,40 +179,34 @@ def _status_document(now: ClusterStatus, usage: Usage) -> dict[str, Any]:
 
 
 def shown_state(condition: str) -> dict[str, str]:
-    """Return a state as --json has always named it, and whether what is down is absent or
-    broken.
-    """
-    return {
-        "state": "down" if condition in ("absent", "broken") else condition,
-        "condition": condition,
-    }
+    """Return a state as --json has always named it; `condition` tells absent from broken."""
+    state = "down" if condition in ("absent", "broken") else condition
+    return {"state": state, "condition": condition}
 
 
 def _amounts(usage: Usage, nodes: Sequence[str]) -> dict[str, Any]:
-    """Return what of some nodes is used and free in all; null where no node says so."""
+    """Return what some nodes have in use and free, in all; null where none of them says so."""
     known = [usage.nodes[name] for name in nodes if name in usage.nodes]
-    if known:
-        used, free = (lazy.usage.total(amounts) for amounts in zip(*known, strict=True))
-    else:
-        used, free = (None, None)
-    return {"used": used and asdict(used), "free": free and asdict(free)}
+    if not known:
+        return {"used": None, "free": None}
+    used = lazy.usage.total(used for used, _ in known)
+    free = lazy.usage.total(free for _, free in known)
+    return {"used": asdict(used), "free": asdict(free)}
 
 
 def _free(usage: Usage, node: str) -> str:
     if node not in usage.nodes:
         return "?"
     used, free = usage.nodes[node]
+    parts = [f"{free.cpus:g} CPU{'s' * (free.cpus != 1)}"]
     if used.gpus + free.gpus:
-        gpus = f"{free.gpus:g} GPU{'s' * (free.gpus != 1)}, "
-    else:
-        gpus = ""
-    return f"{free.cpus:g} CPU{'s' * (free.cpus != 1)}, {gpus}{size(free.memory)}"
+        parts.append(f"{free.gpus:g} GPU{'s' * (free.gpus != 1)}")
+    parts.append(size(free.memory))
+    return ", ".join(parts)
 
 
 def shown_address(address: str, tunnel: str | None) -> str:
-    """Return the address, or the command that opens it: one that ends with this command is of no
-    use to anybody.
-    """
+    """Return the address, or the command that opens it where a tunnel ends with this process."""
     if tunnel is None:
         return address
     return f"on {tunnel}; `trainyard cluster.open` leads there"

@@ -1,6 +1,4 @@
-"""What every task shares: the flags that name a cluster and their letters, --json, --dry, and one
-way to print.
-"""
+"""The part that all tasks share: common flags and their letters, --json, --dry, printing."""
 
 from __future__ import annotations
 
@@ -15,12 +13,15 @@ from typing import TYPE_CHECKING, Any
 from invoke import tasks
 from invoke.context import Context
 
+from trainyard import paths
 from trainyard.console import command_hints, report
 from trainyard.console.report import Report
 from trainyard.paths import Here
 from trainyard.tasks import lazy
 
 if TYPE_CHECKING:
+    from trainyard.importing.clusters import Clusters
+    from trainyard.importing.job import Imported
     from trainyard.operations.cluster import Cluster
     from trainyard.steps import Progress
 
@@ -48,9 +49,26 @@ def words_behind_dashes() -> list[str]:
     return []
 
 
+def import_report(call: Call, found: Imported | Clusters, output: str) -> Report:
+    """Write files that were imported, or only try them with --dry, and show them."""
+    written = []
+    if call.dry:
+        lazy.importing.try_out(found)
+    else:
+        directory = Path(output) if output else None
+        written = [paths.shown(path) for path in found.write(directory)]
+
+    return Report(
+        {"text": found.text, "written": written},
+        [found.text.rstrip()],
+        notes=found.notes,
+        next=" ".join([found.next, *written[:1]]) if written else "",
+    )
+
+
 @dataclass(frozen=True)
 class Call:
-    """How a task was called: what is said by the flags that many tasks share."""
+    """How a task was called, by the flags that many tasks share."""
 
     task: str
     summary: str
@@ -80,7 +98,10 @@ class Call:
         )
 
     def skipped(self, about: str = "") -> Report:
-        what = self.summary + (f" ({about})" if about else "")
+        """Say what the task would do, for --dry."""
+        what = self.summary
+        if about:
+            what += f" ({about})"
         return Report(
             {"would": self.task, "about": what},
             [f"would: {what}"],
@@ -89,9 +110,7 @@ class Call:
 
 
 class Command(tasks.Task[Any]):
-    """A task of ours: its function gets a Call and its own flags, and returns what is to be
-    printed.
-    """
+    """A task of Trainyard: its function gets a Call and its own flags, and returns a Report."""
 
     def __init__(
         self,
@@ -115,38 +134,40 @@ class Command(tasks.Task[Any]):
         return inspect.Signature([*own, *shared])
 
     def arg_opts(self, name: str, default: str, taken_names: set[str]) -> dict[str, Any]:
-        found = super().arg_opts(name, default, taken_names)
-        letter = LETTERS.get(found["names"][0])
-        return {**found, "names": [*found["names"], letter] if letter else found["names"]}
+        options = super().arg_opts(name, default, taken_names)
+        letter = LETTERS.get(options["names"][0])
+        if letter is None:
+            return options
+        return {**options, "names": [*options["names"], letter]}
 
     def __call__(self, context: Context, /, **values: Any) -> None:
-        """Run it, and print what it returns; the commands in messages repeat its flags."""
+        """Run the task, and print its Report; the commands in messages repeat its flags."""
         if self.name == "init":
             name = self.name
         else:
             name = f"{self.__module__.rpartition('.')[2]}.{self.name}"
 
         command_hints.remember(name, values)
-        given = {flag: values.pop(flag) for flag in self._shared if flag in values}
-        report.begin(json=bool(given.get("json")))
-
+        shared = {flag: values.pop(flag) for flag in self._shared if flag in values}
         call = Call(
             name,
             (self.__doc__ or name).splitlines()[0],
             dry=bool(context.config.run.dry),
-            json=bool(given.get("json")),
-            file=given.get("file"),
-            overrides=tuple(given.get("set_") or ()),
-            backend=given.get("backend") or None,
+            json=bool(shared.get("json")),
+            file=shared.get("file"),
+            overrides=tuple(shared.get("set_") or ()),
+            backend=shared.get("backend") or None,
         )
+
+        report.begin(json=call.json)
         if call.dry and not self._runs_dry:
-            found = call.skipped()
+            result = call.skipped()
         else:
-            found = self.body(call, **values)
+            result = self.body(call, **values)
 
         self.times_called += 1
-        if found is not None:
-            report.show(found, json=call.json)
+        if result is not None:
+            report.show(result, json=call.json)
 
 
 def task(

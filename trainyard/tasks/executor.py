@@ -1,4 +1,4 @@
-"""Turn errors into messages and exit codes: the one place where that happens."""
+"""Turn the errors of tasks into messages and exit codes (`grammar.py`: those of parsing)."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from trainyard.paths import cache_home, not_writable, state_home
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _UNUSABLE = {errno.EACCES, errno.EPERM, errno.EROFS, *_FULL}
-# What stands in the place of a directory of ours, or on the way to it, is none.
+# Something else is in the place of a directory, or on the way to it.
 _NO_DIRECTORY = {errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG}
 
 
 class TrainyardExecutor(Executor):
-    """Invoke's executor, with our exit codes."""
+    """Invoke's executor, with Trainyard's exit codes."""
 
     def execute(self, *tasks: Any) -> Any:
         """Run the tasks; print an error as its parts, never a traceback without --debug."""
         signals.begin()
         let_streams_take_all()
-        # A CI system that ends us wants the same clean-up as Ctrl-C.
+        # A CI system that ends this process wants the same clean-up as Ctrl-C.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        # Said by us once, instead of by urllib3 at each request. A filter that comes later has
+        # A backend says it once, instead of urllib3 at each request. A filter that comes later has
         # Python say all again.
         warnings.filterwarnings("ignore", message="Unverified HTTPS request")
         warnings.showwarning = lambda message, *_where: report.note(f"warning: {message}")
@@ -44,8 +44,7 @@ class TrainyardExecutor(Executor):
         try:
             return self._execute(*tasks)
         except BrokenPipeError:
-            # What reads our output has ended (`... | head`); Python would complain once more at
-            # exit.
+            # The reader of the output has ended (`... | head`); Python would complain at exit.
             for stream in (sys.stdout, sys.stderr):
                 report.turn_away(stream)
             raise Exit(code=0) from None
@@ -70,9 +69,7 @@ class TrainyardExecutor(Executor):
             _leave(_bug(error))
 
     def _execute_dry(self, *tasks: Any) -> Any:
-        """Run the tasks; what a run says meanwhile is not recorded, and what tools cache is removed
-        again.
-        """
+        """Run the tasks; no run's news is recorded, and what tools cache is removed again."""
         from trainyard.results import store
 
         store.read_only.set(True)
@@ -82,9 +79,7 @@ class TrainyardExecutor(Executor):
 
 
 class _Messages(io.TextIOWrapper):
-    """Stderr: where it has no room, what is said there is lost, and the command does what it
-    does.
-    """
+    """Stderr: where it has no room, its messages are lost, and the command does its work."""
 
     def write(self, text: str) -> int:
         try:
@@ -97,9 +92,7 @@ class _Messages(io.TextIOWrapper):
 
 
 def let_streams_take_all() -> None:
-    """Let a terminal show what it can of a text, and a stream that was closed, or a full stderr,
-    take nothing.
-    """
+    """Let a terminal show what it can of a text; a closed stream or a full stderr takes nothing."""
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115 - as long as the process
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: PTH123, SIM115
     if type(sys.stderr) is io.TextIOWrapper:
@@ -113,9 +106,7 @@ def let_streams_take_all() -> None:
 
 
 def unusable(error: OSError) -> NoReturn:
-    """End for a file or stream that cannot be used, before or after a task: Invoke's own files, or
-    the help's place.
-    """
+    """End for a file or stream that is unusable outside a task: Invoke's files, or the help's."""
     explained = _explained(error) or PrerequisiteError(
         f"{error.filename} cannot be used: {error.strerror}"
     )
@@ -124,9 +115,7 @@ def unusable(error: OSError) -> NoReturn:
 
 
 def _explained(error: OSError) -> TrainyardError | None:
-    """Return what is wrong where a file cannot be used, or what we print has no room; None of any
-    other error.
-    """
+    """Return the error of an unusable file, or of a stream without room; None for any other."""
     if error.errno == errno.ENOENT and error.filename is None and not _has_directory():
         return PrerequisiteError(
             "the directory of this shell is gone", hint="Change into another one: cd ~"
@@ -137,17 +126,18 @@ def _explained(error: OSError) -> TrainyardError | None:
     if error.filename is None:
         if error.errno not in _FULL:
             return None
-        # Of a write, nobody knows the file any more; it may be what stdout leads to.
+        # The error of a write does not name the file; it may be where stdout leads.
         report.turn_away(sys.stdout)
         where = f"stdout, or a file below {state_home(os.environ)} or the results"
         return OutsideError(f"what this command writes has no place: {error.strerror}", where=where)
 
     path = Path(os.fsdecode(error.filename))
-    for name, home in (
-        ("XDG_STATE_HOME", state_home(os.environ)),
-        ("XDG_CACHE_HOME", cache_home(os.environ)),
-    ):
-        # Of a home that cannot be written, a directory above it is the one that is named.
+    homes = {
+        "XDG_STATE_HOME": state_home(os.environ),
+        "XDG_CACHE_HOME": cache_home(os.environ),
+    }
+    for name, home in homes.items():
+        # The error may name a directory above a home that cannot be written.
         if path.is_relative_to(home) or home.is_relative_to(path):
             return not_writable(home, error, variable=name)
 
@@ -158,6 +148,7 @@ def _explained(error: OSError) -> TrainyardError | None:
 
 
 def _has_directory() -> bool:
+    """Say whether the current directory still exists."""
     try:
         os.getcwd()  # noqa: PTH109 - asked for whether it fails
     except OSError:
@@ -172,9 +163,7 @@ def _bug(error: Exception) -> TrainyardError:
 
 
 def _where_to_report() -> str:
-    """Return what to do about a bug. Trainyard is on no index: it came from a repository, a
-    checkout or a wheel.
-    """
+    """Return what to do about a bug: Trainyard is on no index, but its source is known."""
     from trainyard.seams import installed
 
     source = installed.source()

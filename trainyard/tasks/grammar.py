@@ -37,7 +37,7 @@ TAKING_LINES = frozenset({"train.import", "cluster.import"})
 
 
 def extend_invoke() -> None:
-    """Let Invoke parse words that were checked, and exit with our code and message."""
+    """Let Invoke parse words that were checked, and exit with Trainyard's code and message."""
     parse = Program.parse_tasks
 
     @wraps(parse)
@@ -58,46 +58,49 @@ def extend_invoke() -> None:
 
 
 def print_help(program: Program) -> None:
-    """Print what there is; `invoke` has other tasks, too, and flags of its own."""
+    """Print all tasks; `invoke` has other tasks, too, and flags of its own."""
     tasks = program.collection
-    report.say(
-        help.overview(
-            {name: (tasks[name].__doc__ or "").partition("\n")[0] for name in tasks.task_names}
-        )
-    )
+    summaries = {}
+    for name in tasks.task_names:
+        summaries[name] = (tasks[name].__doc__ or "").partition("\n")[0]
+    report.say(help.overview(summaries))
 
 
 def print_task_help(program: Program, name: str) -> None:
-    """Print what a task does, takes and is called like."""
-    report.say(
-        help.of_task(name, program.collection[name].__doc__ or "", program.parser.contexts[name])
-    )
+    """Print what a task does, its arguments, and examples."""
+    docstring = program.collection[name].__doc__ or ""
+    report.say(help.of_task(name, docstring, program.parser.contexts[name]))
 
 
 def _check(program: Program) -> None:
-    """Give Invoke the words as it has to get them; answer a shell that asks what may follow."""
-    parser, core = program._make_parser(), program.core
-    # A second one would be without the texts of --help: the first takes them out of the tasks.
+    """Give Invoke the words as it needs them; answer a shell that asks what may follow."""
+    parser = program._make_parser()
+    core = program.core
+    # A second parser would lack the texts of --help: the first takes them out of the tasks.
     program._make_parser = lambda: parser  # type: ignore[method-assign]
     contexts = parser.contexts
 
     if program.args.complete.value:
         report.say("\n".join(candidates(core.remainder, contexts)))
         raise Exit
-    if early := program.args.config.value:
-        # Before a task, -f is Invoke's own configuration file.
+
+    # Before a task, -f is Invoke's own configuration file.
+    file = program.args.config.value
+    if file:
         raise RequestError(
-            f"-f {early} stands before the task", hint=f"Put it behind: trainyard TASK -f {early}"
+            f"-f {file} stands before the task", hint=f"Put it behind: trainyard TASK -f {file}"
         )
 
     if core.unparsed[:1] == ["help"]:
-        asked = ".".join(core.unparsed[1:])
+        name = ".".join(core.unparsed[1:])
         # Invoke's own value for `--help` without a task.
-        program.args.help.set_value(asked or True, cast=False)
+        program.args.help.set_value(name or True, cast=False)
         core.unparsed = []
 
-    if explained := task_to_explain(core.unparsed, contexts):
-        program.args.help.value, core.unparsed = explained, []
+    explained = task_to_explain(core.unparsed, contexts)
+    if explained:
+        program.args.help.value = explained
+        core.unparsed = []
 
     task = program.args.help.value
     if isinstance(task, str) and task not in contexts:
@@ -115,9 +118,11 @@ def _check(program: Program) -> None:
 def checked(words: Sequence[str], contexts: Contexts, core: ParserContext) -> list[str]:
     """Return the words for Invoke, with `--run` before a RUN that has none. Raises RequestError."""
     line = CommandLine(contexts, core, words)
-    taken = [token for word in words for token in line.take(word)]
+    tokens: list[str] = []
+    for word in words:
+        tokens += line.take(word)
     line.finish()
-    return taken
+    return tokens
 
 
 def unknown_task(
@@ -132,20 +137,20 @@ def unknown_task(
     for name in sorted(contexts, key=_rank):
         known.setdefault(name.rpartition(".")[2], name)
 
-    close = difflib.get_close_matches(word, known, n=1)
-    if members := sorted(name for name in contexts if name.startswith(f"{word}.")):
+    members = sorted(name for name in contexts if name.startswith(f"{word}."))
+    if members:
         hint = f"trainyard --list {word}"
         return RequestError(f"{word!r} is a group of tasks: {', '.join(members)}", hint=hint)
+
+    close = difflib.get_close_matches(word, known, n=1)
     if "." in word or not close:
         what = f"no task is called {word!r}{did_you_mean(word, contexts)}"
         return RequestError(what, hint="trainyard --list")
 
     meant = known[close[0]]
-    hint = " ".join(
-        ["trainyard", *([command] if command else []), meant, shlex.join(rest)]
-    ).rstrip()
-
-    return RequestError(f"no task is called {word!r}; did you mean {meant!r}?", hint=hint)
+    words = filter(None, ("trainyard", command, meant, shlex.join(rest)))
+    what = f"no task is called {word!r}; did you mean {meant!r}?"
+    return RequestError(what, hint=" ".join(words))
 
 
 def _rank(task: str) -> int:
@@ -157,9 +162,7 @@ def _rank(task: str) -> int:
 
 
 def task_to_explain(words: Sequence[str], contexts: Contexts) -> str | None:
-    """Return the task before `--help`, which Invoke would take for the job's directory in
-    `train.dispatch --help`.
-    """
+    """Return the task before `--help`, which Invoke would take for an argument of the task."""
     position = next((words.index(word) for word in words if word in HELP), 0)
     before = words[:position]
     joined = [f"{group}.{name}" for group, name in itertools.pairwise(before)]
@@ -170,8 +173,7 @@ def task_to_explain(words: Sequence[str], contexts: Contexts) -> str | None:
 
 
 def candidates(line: str, contexts: Contexts) -> list[str]:
-    """Return what the last word of a command line may become, and what may follow it where it is
-    whole.
+    """Return what the last word of a command line may become, and what may follow a whole one.
 
     The scripts do not say whether a space follows the last word; the shell leaves out what does not
     continue it.
@@ -183,11 +185,10 @@ def candidates(line: str, contexts: Contexts) -> list[str]:
         return []
     *before, last = words or [""]
     current = _next(before, contexts, is_flag=last.startswith("-"))
+    found = [word for word in current if word.startswith(last) and word != last]
     if last in current or last in contexts:
-        following = _next(words, contexts, is_flag=False)
-    else:
-        following = []
-    return [word for word in current if word.startswith(last) and word != last] + following
+        found += _next(words, contexts, is_flag=False)
+    return found
 
 
 def _next(words: Sequence[str], contexts: Contexts, *, is_flag: bool) -> list[str]:
@@ -201,13 +202,14 @@ def _next(words: Sequence[str], contexts: Contexts, *, is_flag: bool) -> list[st
         return list(contexts)
     if typed.arguments and not is_flag:
         return _values(typed.arguments[0])
-    return [flag for flag in typed.task.flag_names() if is_flag or flag.startswith("--")]
+    flags = typed.task.flag_names()
+    if is_flag:
+        return list(flags)
+    return [flag for flag in flags if flag.startswith("--")]
 
 
 def _values(argument: Argument) -> list[str]:
-    """Return what an argument may be; nothing where it may be any text, or a file, which the shell
-    knows.
-    """
+    """Return the values of an argument; nothing for texts, and for files, which the shell knows."""
     here = Path.cwd()
     match argument.names[0]:
         case "file":
@@ -226,14 +228,12 @@ def _values(argument: Argument) -> list[str]:
 
 
 class CommandLine:
-    """The words so far: the task that they name, its flag that waits for a value, its arguments
-    that may follow.
-    """
+    """The words so far: their task, its flag that waits for a value, arguments that may follow."""
 
     def __init__(self, contexts: Contexts, core: ParserContext, words: Sequence[str] = ()) -> None:
         self._contexts = contexts
         self._core = core
-        # Those that were not taken yet.
+        # The words that were not taken yet.
         self._words = list(words)
         # The first of two words that name a task: `train dispatch`.
         self._group = ""
@@ -244,7 +244,7 @@ class CommandLine:
         self.arguments: list[Argument] = []
 
     def take(self, word: str) -> list[str]:
-        """Return a word as Invoke has to get it. Raises RequestError if it cannot stand here."""
+        """Return a word as Invoke needs it. Raises RequestError for a word that cannot be here."""
         self._words = self._words[1:]
         if self.flag and (word == "-" or not word.startswith("-")):
             self._check_filled(word, self._flag_as_given)
@@ -259,8 +259,9 @@ class CommandLine:
         self._check_value()
         if self._group:
             raise unknown_task(self._group, self._contexts)
-        if missing := self._required:
-            raise self._wrong(f"{self.task.name} needs {_shown(missing)}")
+        missing = self._required
+        if missing:
+            raise self._wrong(f"{self.task.name} needs {help.placeholder(missing)}")
 
     @property
     def _required(self) -> Argument | None:
@@ -276,30 +277,37 @@ class CommandLine:
         word = f"{name}{is_assigned}{value}"
 
         if not name.startswith("--") and len(name) > 2:
-            if self._find(name[:2]).takes_value:
-                rest = [name[2:]]
-            else:
-                rest = [f"-{letter}" for letter in name[2:]]
-            return [token for part in (name[:2], *rest) for token in self.take(part)]
+            return self._take_letters(name)
 
         flag = self._find(name)
-        self.arguments = [
-            argument for argument in self.arguments if argument is not flag or argument.kind is list
-        ]
+        if flag in self.arguments and flag.kind is not list:
+            self.arguments.remove(flag)
 
         if is_assigned:
             self._check_filled(value, name)
         elif flag.takes_value and not flag.optional:
-            self.flag, self._flag_as_given = flag, name
-
+            self.flag = flag
+            self._flag_as_given = name
         return [word]
+
+    def _take_letters(self, flags: str) -> list[str]:
+        """Return several flags of one letter, or one with its value: `-jf`, `-flab`."""
+        if self._find(flags[:2]).takes_value:
+            parts = [flags[:2], flags[2:]]
+        else:
+            parts = [f"-{letter}" for letter in flags[1:]]
+
+        tokens: list[str] = []
+        for part in parts:
+            tokens += self.take(part)
+        return tokens
 
     def _find(self, name: str) -> Argument:
         for context in (self.task, self._core):
             name = context.inverse_flags.get(name, name)
-            # Behind a task -f is the cluster file, or nothing: never Invoke's own configuration
-            # file.
-            if name in context.flags and not (context is self._core and name in ("-f", "--config")):
+            # Behind a task -f is the cluster file, or nothing: never Invoke's configuration file.
+            is_invokes_file = context is self._core and name in ("-f", "--config")
+            if name in context.flags and not is_invokes_file:
                 # Not .get(): it does not know the short names, which are aliases.
                 return context.flags[name]  # type: ignore[no-any-return]
 
@@ -311,18 +319,18 @@ class CommandLine:
         # By their words: two dashes would make any two short flags alike.
         known = {flag.lstrip("-"): flag for flag in (*self.task.flags, *self.task.inverse_flags)}
         close = difflib.get_close_matches(name.lstrip("-"), known, n=1)
+        what = f"{self.task.name} has no flag {name}"
         if close:
-            meant = f"; did you mean {known[close[0]]!r}?"
-        else:
-            meant = ""
-
-        raise self._wrong(f"{self.task.name} has no flag {name}{meant}")
+            what += f"; did you mean {known[close[0]]!r}?"
+        raise self._wrong(what)
 
     def _take_argument(self, word: str) -> list[str]:
         required = self._required
+        is_group = any(name.startswith(f"{word}.") for name in self._contexts)
         if self._group:
-            word, self._group = f"{self._group}.{word}", ""
-        elif not (required or self.arguments) and self._is_group(word):
+            word = f"{self._group}.{word}"
+            self._group = ""
+        elif is_group and not self.arguments:
             self._group = word
             return []
 
@@ -337,17 +345,13 @@ class CommandLine:
             raise error
 
         argument = required or self.arguments[0]
-        self._check_filled(word, _shown(argument))
+        self._check_filled(word, help.placeholder(argument))
         if argument.kind is not list:
             self.arguments.remove(argument)
 
         if required:
             return [word]
-
         return [f"--{argument.names[0]}", word]
-
-    def _is_group(self, word: str) -> bool:
-        return any(name.startswith(f"{word}.") for name in self._contexts)
 
     def _check_value(self) -> None:
         if self.flag:
@@ -358,11 +362,7 @@ class CommandLine:
             raise self._wrong(f"{name} is empty: a variable that is not set?")
 
     def _wrong(self, what: str) -> RequestError:
-        return RequestError(
-            what,
-            hint=f"trainyard --help {self.task.name}" if self.task.name else "trainyard --list",
-        )
-
-
-def _shown(argument: Argument) -> str:
-    return str(argument.names[0]).upper().replace("-", "_")
+        hint = "trainyard --list"
+        if self.task.name:
+            hint = f"trainyard --help {self.task.name}"
+        return RequestError(what, hint=hint)

@@ -1,6 +1,4 @@
-"""What `trainyard`, and `trainyard COMMAND --help`, print: Invoke's own pages say nothing of
-arguments or examples.
-"""
+"""The pages of `trainyard` and `trainyard COMMAND --help`: Invoke's lack arguments and examples."""
 
 from __future__ import annotations
 
@@ -97,60 +95,55 @@ def of_task(name: str, docstring: str, context: ParserContext) -> str:
     if name == "train.import":
         usage.append("[-- COMMAND...]")
 
-    lines = [
-        " ".join(usage),
-        "",
-        *(f"  {line}".rstrip() for line in inspect.cleandoc(docstring).splitlines()),
-    ]
+    lines = [" ".join(usage), ""]
+    for line in inspect.cleandoc(docstring).splitlines():
+        lines.append(f"  {line}".rstrip())
 
     if positional:
-        lines += [
-            "",
-            "Arguments",
-            *_columns([(_name(argument), argument.help or "") for argument in positional]),
-        ]
+        rows = [(placeholder(argument), argument.help or "") for argument in positional]
+        lines += ["", "Arguments", *_columns(rows)]
 
     flags = [argument for argument in context.args.values() if argument not in positional]
-    lines += ["", "Flags", *_columns([(_flag(argument), _meaning(argument)) for argument in flags])]
-    if examples := EXAMPLES.get(name):
-        lines += ["", "Examples", *(f"  {example}" for example in examples)]
+    rows = [(_flag(argument), _meaning(argument)) for argument in flags]
+    lines += ["", "Flags", *_columns(rows)]
+
+    examples = EXAMPLES.get(name)
+    if examples:
+        lines += ["", "Examples"]
+        lines += [f"  {example}" for example in examples]
 
     return "\n".join(lines)
 
 
 def _usage(argument: Argument) -> str:
+    name = placeholder(argument)
     if argument.kind is list:
-        name = f"{_name(argument)}..."
-    else:
-        name = _name(argument)
-    if argument.default is None and argument.kind is not list:
+        return f"[{name}...]"
+    if argument.default is None:
         return name
     return f"[{name}]"
 
 
-def _name(argument: Argument) -> str:
+def placeholder(argument: Argument) -> str:
+    """Return an argument as help and messages write it: JOB_DIR."""
     return str(argument.names[0]).upper().replace("-", "_")
 
 
 def _flag(argument: Argument) -> str:
-    """Return a flag as it is typed: `-f, --file FILE`; one that is set by itself as it is switched
-    off.
-    """
+    """Return a flag as it is typed: `-f, --file FILE`; for one that is set, its switch-off."""
     name = str(argument.names[0])
-    if argument.takes_value:
-        value = f" {_VALUES.get(name, _name(argument))}"
-    else:
-        value = ""
     if argument.kind is bool and argument.default is True:
         return f"--no-{name}"
+
+    flag = f"--{name}"
+    if argument.takes_value:
+        flag += f" {_VALUES.get(name, placeholder(argument))}"
     letters = [f"-{letter}" for letter in argument.names[1:] if len(letter) == 1]
-    return ", ".join([*letters, f"--{name}{value}"])
+    return ", ".join([*letters, flag])
 
 
 def _meaning(argument: Argument) -> str:
-    """Return a flag's text, which begins with the flag where that is typed to switch something
-    off.
-    """
+    """Return a flag's text, without the switch-off that the flag itself shows."""
     text = argument.help or ""
     switch = f"With --no-{argument.names[0]}: "
     if not text.startswith(switch):
@@ -160,9 +153,7 @@ def _meaning(argument: Argument) -> str:
 
 
 def _columns(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Yield rows of two columns, the second one wrapped; a first one that is too wide stands
-    alone.
-    """
+    """Yield rows of two columns, the second wrapped; a wide first column has a line of its own."""
     width = min(shutil.get_terminal_size().columns, 110)
     left = min(max(len(name) for name, _ in rows), 26) + 4
     for name, text in rows:

@@ -40,9 +40,8 @@ def build(
     """Build an image under the hash of its content; quick where nothing changed."""
     with _open(call, image, base, platform) as command:
         if call.dry:
-            return _planned(
-                command, lazy.pipeline.plan_build(command, no_cache=not cache), again="image.build"
-            )
+            plan = lazy.pipeline.plan_build(command, no_cache=not cache)
+            return _planned(command, plan, again="image.build")
         built, results = lazy.pipeline.run_build(command, call.progress, no_cache=not cache)
 
     document = {
@@ -57,12 +56,9 @@ def build(
     }
 
     lines = [
-        (
-            f"image {built.name} is built: {built.reference_local} ({size(built.size)}), also "
-            f"{built.alias_local}"
-        )
+        f"image {built.name} is built: {built.reference_local} ({size(built.size)}), also "
+        f"{built.alias_local}"
     ]
-
     if base:
         lines.append(
             f"--base counts for this build; for clusters on it: build: {{base: {base}}} in their "
@@ -76,14 +72,20 @@ def build(
 def lint(call: Call, image: str = "", base: str = "", platform: str = "") -> Report:
     """Run an image once and look at all that clusters need of it; exit 5 if something is wrong."""
     with _open(call, image, base, platform) as command:
-        found = lazy.pipeline.run_lint(command, on_progress=_busy)
+        linted = lazy.pipeline.run_lint(command, on_progress=_busy)
+
     rows = []
-    for each in found.findings:
-        rows.append(
-            (each.check, "skipped" if each.skipped else "ok" if each.ok else "WRONG", each.detail)
-        )
-    table = Table(("check", "result", "detail"), rows, title=found.reference)
-    return Report(found.document(), [table], next="trainyard image.push", error=found.error)
+    for finding in linted.findings:
+        if finding.skipped:
+            result = "skipped"
+        elif finding.ok:
+            result = "ok"
+        else:
+            result = "WRONG"
+        rows.append((finding.check, result, finding.detail))
+
+    table = Table(("check", "result", "detail"), rows, title=linted.reference)
+    return Report(linted.document(), [table], next="trainyard image.push", error=linted.error)
 
 
 @task(
@@ -99,14 +101,13 @@ def push(
     lazy.clusters.refuse_without_registry(call.cluster())
     with _open(call, image, base, platform) as command:
         if call.dry:
-            return _planned(
-                command, lazy.pipeline.plan_push(command, skip_lint=skip_lint), again="image.push"
-            )
+            plan = lazy.pipeline.plan_push(command, skip_lint=skip_lint)
+            return _planned(command, plan, again="image.push")
         pushed, results = lazy.pipeline.run_push(command, call.progress, skip_lint=skip_lint)
 
-    moved = "nothing was sent: the registry had it"
+    sent = "nothing was sent: the registry had it"
     if pushed.layers_sent:
-        moved = (
+        sent = (
             f"{counted(pushed.layers_sent, 'layer')} sent ({size(pushed.bytes_sent)}), "
             f"{pushed.layers_there} were there"
         )
@@ -116,7 +117,7 @@ def push(
         {"image": name, **asdict(pushed), "steps": step_documents(results)},
         [
             f"image {name} is pushed: {pushed.reference}",
-            f"also {pushed.tag} and {pushed.alias}; {moved}",
+            f"also {pushed.tag} and {pushed.alias}; {sent}",
         ],
         next=f"trainyard {after_push(command.spec.backend)}",
     )
@@ -124,38 +125,38 @@ def push(
 
 @task(*CLUSTER, dry=True, positional=["image"], help=HELP)
 def verify(call: Call, image: str = "", base: str = "", platform: str = "") -> Report:
-    """Let every host of a cluster pull what was pushed, by its digest, and run it; exit 6 if one
-    cannot.
-    """
+    """Let every host of a cluster pull what was pushed and run it; exit 6 if one fails."""
     cluster = _cluster(call, image, base, platform)
     spec = cluster.spec
     if call.dry:
-        step = PlannedStep(
-            "Pull and run the image on every host", "would", f"cluster {spec.name} ({spec.backend})"
-        )
+        title = "Pull and run the image on every host"
+        step = PlannedStep(title, "would", f"cluster {spec.name} ({spec.backend})")
         return report.planned({"cluster": spec.name}, [step])
 
-    found = lazy.clusters.verify(cluster, report=_busy)
-    kept = ("host", "reference", "seconds", "result", "ok")
+    verified = lazy.clusters.verify(cluster, report=_busy)
     hosts = []
-
-    for host in found.hosts:
-        hosts.append(
-            {**{key: getattr(host, key) for key in kept}, "seconds": round(host.seconds, 3)}
-        )
-
     rows = []
-    for host in found.hosts:
-        rows.append((host.host, f"{host.seconds:.1f}", "ok" if host.ok else "FAILED", host.result))
+    for host in verified.hosts:
+        hosts.append(
+            {
+                "host": host.host,
+                "reference": host.reference,
+                "seconds": round(host.seconds, 3),
+                "result": host.result,
+                "ok": host.ok,
+            }
+        )
+        result = "ok" if host.ok else "FAILED"
+        rows.append((host.host, f"{host.seconds:.1f}", result, host.result))
 
+    body: list[str | Table] = [Table(("host", "seconds", "result", "detail"), rows)]
+    if verified.remark:
+        body.append(verified.remark)
     return Report(
-        {"ok": found.error is None, "hosts": hosts, "remark": found.remark},
-        [
-            Table(("host", "seconds", "result", "detail"), rows),
-            *([found.remark] if found.remark else []),
-        ],
+        {"ok": verified.error is None, "hosts": hosts, "remark": verified.remark},
+        body,
         next="trainyard cluster.up",
-        error=found.error,
+        error=verified.error,
     )
 
 
@@ -167,21 +168,22 @@ def list_(call: Call) -> Report:
 
 
 def listed(images: Sequence[ListedImage], name: str = "") -> Report:
-    """Show the images, and what is wrong with those that cannot be read; `name` is the one that the
-    cluster runs.
-    """
+    """Show the images, and the problems of broken ones; the cluster runs the one called `name`."""
     names = [image.name for image in images]
-    proposed = name if name in names else "".join(names[:1])
+    if name not in names:
+        name = "".join(names[:1])
+
+    notes = []
+    for image in images:
+        if image.problem:
+            notes.append(f"image {image.name} cannot be built: {image.problem}")
+
     columns = ("image", "state", "content", "size", "built", "base", "directory")
     return Report(
         {"images": [_document(image) for image in images]},
         [Table(columns, [_row(image) for image in images])],
-        notes=[
-            f"image {image.name} cannot be built: {image.problem}"
-            for image in images
-            if image.problem
-        ],
-        next=f"trainyard image.build {proposed}" if proposed else "",
+        notes=notes,
+        next=f"trainyard image.build {name}" if name else "",
     )
 
 
@@ -194,17 +196,17 @@ def after_push(backend: str) -> str:
 
 def _cluster(call: Call, image: str = "", base: str = "", platform: str = "") -> Cluster:
     """Return the cluster that the flags mean, with the image and its build as they say."""
-    named = {"base": base, "platform": platform}
-    overrides = (
-        *call.overrides,
-        *(f"build.{name}={value}" for name, value in named.items() if value),
-    )
-    cluster = replace(call, overrides=overrides).cluster()
+    overrides = list(call.overrides)
+    if base:
+        overrides.append(f"build.base={base}")
+    if platform:
+        overrides.append(f"build.platform={platform}")
+
+    cluster = replace(call, overrides=tuple(overrides)).cluster()
+    if not image:
+        return cluster
     # Not by --set: a directory may be named by any path to it.
-    if image:
-        spec = cluster.spec.with_image(image)
-    else:
-        spec = cluster.spec
+    spec = cluster.spec.with_image(image)
     return replace(cluster, loaded=replace(cluster.loaded, spec=spec))
 
 
@@ -230,17 +232,16 @@ def _planned(command: ImageCommand, plan: Sequence[PlannedStep], *, again: str) 
 
 
 def _row(image: ListedImage) -> tuple[str, ...]:
-    current = next((facts for facts in image.versions if facts.id == image.current), None)
-    newest = current or (image.versions[0] if image.versions else None)
-    if newest:
+    current = [version for version in image.versions if version.id == image.current]
+    versions = current or image.versions
+    facts = ("", "", "")
+    if versions:
+        newest = versions[0]
         facts = (newest.content or "", size(newest.size), newest.created[:19])
-    else:
-        facts = ("", "", "")
+    source = ("", "")
     if image.image:
-        where = (image.image.base, str(image.image.directory))
-    else:
-        where = ("", "")
-    return (image.name, _state(image), *facts, *where)
+        source = (image.image.base, str(image.image.directory))
+    return (image.name, _state(image), *facts, *source)
 
 
 def _state(image: ListedImage) -> str:
@@ -254,6 +255,19 @@ def _state(image: ListedImage) -> str:
 
 
 def _document(image: ListedImage) -> dict[str, Any]:
+    versions = []
+    for version in image.versions:
+        versions.append(
+            {
+                "content": version.content,
+                "image_id": version.id,
+                "tags": list(version.tags),
+                "size": version.size,
+                "created": version.created,
+                "current": version.id == image.current,
+            }
+        )
+
     source = image.image
     return {
         "name": image.name,
@@ -261,15 +275,5 @@ def _document(image: ListedImage) -> dict[str, Any]:
         "base": source and source.base,
         "directory": source and str(source.directory),
         "problem": str(image.problem) if image.problem else None,
-        "versions": [
-            {
-                "content": facts.content,
-                "image_id": facts.id,
-                "tags": list(facts.tags),
-                "size": facts.size,
-                "created": facts.created,
-                "current": facts.id == image.current,
-            }
-            for facts in image.versions
-        ],
+        "versions": versions,
     }

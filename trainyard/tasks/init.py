@@ -1,6 +1,4 @@
-"""Begin a project (a cluster file, a job that runs, and a CI workflow that runs it), or one more
-cluster file.
-"""
+"""Begin a project (cluster file, job, CI workflow that runs it), or one more cluster file."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from trainyard import paths
 from trainyard.console.report import Report
 from trainyard.errors import RequestError
 from trainyard.tasks import lazy
-from trainyard.tasks.command import Call, task, words_behind_dashes
+from trainyard.tasks.command import Call, import_report, task, words_behind_dashes
 from trainyard.wording import did_you_mean
 
 if TYPE_CHECKING:
@@ -30,26 +28,20 @@ _HOSTS = re.compile(r"^(  hosts:.*\n)(?:    - .*\n)+", re.MULTILINE)
     help={"directory": "The directory (default: this one); it is created if it does not exist."},
 )
 def init(call: Call, directory: str = ".") -> Report:
-    """Write a project, or what a directory lacks of one: a cluster file, a job, a CI workflow.
-    Changes no file.
-    """
+    """Write what a directory lacks of a project: a cluster file, a job, CI. Changes no file."""
     made = lazy.new_project.make(Path(directory), call.progress)
-    if directory == ".":
-        enter = ""
-    else:
-        enter = f"cd {shlex.quote(directory)} && "
+    written = [str(Path(directory, name)) for name in made.written]
+    document = {
+        "directory": directory,
+        "files": written,
+        "existed": [str(Path(directory, name)) for name in made.existed],
+        "add": {str(Path(directory, name)): lines for name, lines in made.add.items()},
+    }
 
-    return Report(
-        {
-            "directory": directory,
-            "files": [str(Path(directory, name)) for name in made.written],
-            "existed": [str(Path(directory, name)) for name in made.existed],
-            "add": {str(Path(directory, name)): lines for name, lines in made.add.items()},
-        },
-        [str(Path(directory, name)) for name in made.written],
-        notes=list(_notes(Path(directory), made)),
-        next=f"{enter}trainyard cluster.up",
-    )
+    next = "trainyard cluster.up"
+    if directory != ".":
+        next = f"cd {shlex.quote(directory)} && {next}"
+    return Report(document, written, notes=list(_notes(Path(directory), made)), next=next)
 
 
 def _notes(directory: Path, made: Made) -> Iterator[str]:
@@ -79,9 +71,7 @@ def _notes(directory: Path, made: Made) -> Iterator[str]:
 def new(
     call: Call, name: str, hosts: list[str] | None = None, backend: str = paths.DEFAULT_CLUSTER
 ) -> Report:
-    """Write a commented cluster file, clusters/NAME.yaml, from the example of its backend.
-    Overwrites nothing.
-    """
+    """Write a commented cluster file, clusters/NAME.yaml, for a backend. Overwrites nothing."""
     from trainyard.spec.load import load_cluster
 
     text = cluster_file(name, backend, hosts or ())
@@ -96,12 +86,9 @@ def new(
         path.unlink()
         raise
 
-    has_registry = re.search(r"^registry:", text, re.MULTILINE)
-    if has_registry:
-        notes = ["note: `registry:` is an example: write the address of yours"]
-    else:
-        notes = []
-
+    notes = []
+    if re.search(r"^registry:", text, re.MULTILINE):
+        notes.append("note: `registry:` is an example: write the address of yours")
     if not hosts and _HOSTS.search(text):
         notes.append("note: `hosts:` are examples: write yours")
 
@@ -116,11 +103,10 @@ def new(
     positional=["source"],
     help={
         "source": "A RayCluster of KubeRay (YAML), a file of `ray up` on AWS, a "
-        "~/.cluster_config of Isaac Lab, a file "
-        "with a command line of its launch.py; or that line itself, behind `--`. With --context: "
-        "how names begin.",
+        "~/.cluster_config of Isaac Lab, a file with a command line of its launch.py; or that "
+        "line itself, behind `--`. With --context: how names begin.",
         "context": (
-            "Instead: the RayClusters that somebody else made on the Kubernetes of this context."
+            "Instead: the RayClusters that another tool made on the Kubernetes of this context."
         ),
         "namespace": "With --context: those of one namespace (default: of all).",
         "output": "The directory to write to (default: clusters/).",
@@ -129,8 +115,7 @@ def new(
 def import_(
     call: Call, source: str = "", output: str = "", context: str = "", namespace: str = ""
 ) -> Report:
-    """Write the cluster file that a file of another tool describes; name all that has no place in
-    it.
+    """Write the cluster file that another tool's file describes; name what has no place in it.
 
     Overwrites nothing. Only --context asks a cluster: the RayClusters that are there are used as
     they are.
@@ -148,32 +133,22 @@ def import_(
     else:
         found = lazy.importing.convert_cluster(Path(source) if source else None, words)
 
-    if call.dry:
-        lazy.importing.try_out(found)
-        written = []
-    else:
-        written = [paths.shown(path) for path in found.write(Path(output) if output else None)]
-
-    next = " ".join([found.next, *written[:1]]) if written else ""
-    return Report(
-        {"text": found.text, "written": written},
-        [found.text.rstrip()],
-        notes=found.notes,
-        next=next,
-    )
+    return import_report(call, found, output)
 
 
 def cluster_file(name: str, backend: str, hosts: Sequence[str]) -> str:
-    """Return the example of a backend with another name, and with these hosts. Raises
-    RequestError.
-    """
+    """Return a backend's example with another name, and these hosts. Raises RequestError."""
     from trainyard.spec.fields import NAME_PATTERN
 
-    files = {
-        path.stem: path.read_text() for path in sorted(paths.shipped("clusters").glob("*.yaml"))
-    }
-    examples = {stem: text for stem, text in files.items() if f"\nbackend: {stem}\n" in text}
-    with_hosts = [example for example, text in examples.items() if _HOSTS.search(text)]
+    examples = {}
+    with_hosts = []
+    for path in sorted(paths.shipped("clusters").glob("*.yaml")):
+        text = path.read_text()
+        if f"\nbackend: {path.stem}\n" not in text:
+            continue
+        examples[path.stem] = text
+        if _HOSTS.search(text):
+            with_hosts.append(path.stem)
 
     if not re.fullmatch(NAME_PATTERN, name):
         rule = "Lower-case letters, digits and '-', the first a letter, at most 40."

@@ -1,4 +1,4 @@
-"""What tasks call, imported when a task first needs it.
+"""The modules that tasks call, imported when a task first needs them.
 
 `trainyard --list` must stay quick, and `import pydantic` alone would take a third of its time.
 """

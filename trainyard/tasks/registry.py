@@ -43,24 +43,27 @@ def up(call: Call) -> Report:
 
     warnings = [text for step in results for text in step.warnings]
     ca = _ca(target)
-    facts = {
+    document = {
         "address": target.address,
         "state": "up",
         "container": target.name,
         "volume": target.name,
+        "ca_file": ca,
+        "warnings": warnings,
+        "steps": step_documents(results),
     }
 
-    is_up = (
+    lines = [
         f"registry {target.address} is up: {_access(target)}; its images are in the volume "
         f"{target.name}"
-    )
-
-    return Report(
-        {**facts, "ca_file": ca, "warnings": warnings, "steps": step_documents(results)},
-        [is_up, *([f"its CA: {ca}"] if ca else [])],
-        notes=[f"warning: {warning}" for warning in warnings],
-        next="trainyard image.push" if target.host_port.is_loopback else "trainyard registry.trust",
-    )
+    ]
+    if ca:
+        lines.append(f"its CA: {ca}")
+    if target.host_port.is_loopback:
+        next = "trainyard image.push"
+    else:
+        next = "trainyard registry.trust"
+    return Report(document, lines, notes=[f"warning: {warning}" for warning in warnings], next=next)
 
 
 @task(*REGISTRY, dry=True, help={"file": FILE, "purge": PURGE})
@@ -74,17 +77,19 @@ def down(call: Call, purge: bool = False) -> Report:
             return _planned(target, registry.down_steps(target, purge=purge))
         _begin(target)
         results = registry.down(target, call.progress, purge=purge)
-        kept, images, trust = target.volume, registry.images_here(target), kept_here(target)
+        volume = target.volume
+        images = registry.images_here(target)
+        trust = kept_here(target)
 
-    lines = _left(target, kept, images, trust)
-    facts = {
+    document = {
         "address": target.address,
         "state": "down",
-        "volume": kept,
+        "volume": volume,
         "images_here": list(images),
+        "trust_here": list(trust),
+        "steps": step_documents(results),
     }
-
-    document = {**facts, "trust_here": list(trust), "steps": step_documents(results)}
+    lines = _left(target, volume, images, trust)
     return Report(document, lines, next="trainyard registry.up")
 
 
@@ -118,21 +123,22 @@ def trust(call: Call) -> Report:
 def status_report(target: Target, now: RegistryStatus) -> Report:
     """Show the repositories."""
     is_up = now.state == "up"
-    body: list[str | Table] = [
-        f"registry {target.address} is {now.state}" + (f" ({_access(target)})" if is_up else "")
-    ]
+    line = f"registry {target.address} is {now.state}"
+    if is_up:
+        line += f" ({_access(target)})"
 
-    if now.content is None:
-        body.append(f"it does not {'list what it holds' if is_up else 'answer'}: {now.detail}")
-    else:
+    body: list[str | Table] = [line]
+    if now.content is not None:
         body += _content(now)
+    elif is_up:
+        body.append(f"it does not list what it holds: {now.detail}")
+    else:
+        body.append(f"it does not answer: {now.detail}")
 
     if not is_up and now.volume:
         body.append(f"its images are kept in the volume {now.volume}")
-
     if now.others:
         body.append(f"other registries of this Docker: {', '.join(now.others)}")
-
     if now.trusted is False:
         body.append("Docker here does not trust it yet")
 
@@ -209,31 +215,32 @@ def _content(now: RegistryStatus) -> list[str | Table]:
     rows = []
     for repository in content.repositories:
         for tag in repository.tags:
-            rows.append(
-                (repository.name, tag.name, size(tag.size), tag.problem or (tag.digest or "")[:19])
-            )
+            digest = tag.problem or (tag.digest or "")[:19]
+            rows.append((repository.name, tag.name, size(tag.size), digest))
 
+    line = f"together {size(content.size)}, as layers are shared"
     if now.disk_free is not None:
-        free = f"; {size(now.disk_free)} of disk are free"
-    else:
-        free = ""
-
-    table = Table(("repository", "tag", "size", "digest"), rows)
-    return [table, f"together {size(content.size)}, as layers are shared{free}"]
+        line += f"; {size(now.disk_free)} of disk are free"
+    return [Table(("repository", "tag", "size", "digest"), rows), line]
 
 
 def _document(target: Target, now: RegistryStatus) -> dict[str, Any]:
-    registry, container = target.registry, now.container
+    registry = target.registry
+    container = now.container
+    repositories = now.content.repositories if now.content else ()
     return {
-        **{name: getattr(registry, name) for name in ("address", "insecure", "username")},
-        **{name: getattr(now, name) for name in ("state", "volume", "trusted", "disk_free")},
+        "address": registry.address,
+        "insecure": registry.insecure,
+        "username": registry.username,
+        "state": now.state,
+        "volume": now.volume,
+        "trusted": now.trusted,
+        "disk_free": now.disk_free,
         "container": container and container.name,
         "image": container and container.image,
         "ca_file": _ca(target),
         "size": now.content.size if now.content else None,
-        "repositories": [asdict(repository) for repository in now.content.repositories]
-        if now.content
-        else [],
+        "repositories": [asdict(repository) for repository in repositories],
         "seen": now.detail,
         "others": list(now.others),
     }

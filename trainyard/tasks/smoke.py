@@ -1,6 +1,4 @@
-"""Prove that a cluster can train: a row per node and a column per check, what was not tested and
-why, what failed.
-"""
+"""Prove that a cluster can train: a table of nodes and checks, what was not tested, what failed."""
 
 from __future__ import annotations
 
@@ -18,10 +16,10 @@ if TYPE_CHECKING:
     from trainyard.dispatch.smoke import CheckFields
 
 _COLUMNS = ("nodes", "task", "versions", "gpus", "torch", "isolation", "transfer", "disk", "shm")
-# Of these a cell shows the beginning of what was found, up to any of these words.
+# A cell of these shows the beginning of the detail, up to any word of _REST.
 _SHOWN = ("task", "versions", "gpus", "transfer", "disk", "shm")
 _UNTESTED = "-"
-# What is tried on GPUs alone; torch also elsewhere, where a job asks for it.
+# Checks of GPUs alone; torch also elsewhere, where a job asks for it.
 _OF_GPUS = ("gpus", "torch", "isolation", "graphics")
 _REST = re.compile(r" of .*| from .*|[;:].*")
 
@@ -48,44 +46,58 @@ def run(call: Call) -> Report:
 
 
 def body(checks: Sequence[CheckFields]) -> Iterator[Table | str]:
-    """Yield what the smoke test found, as people read it; the last line counts."""
+    """Yield the results of the smoke test as text; the last line counts."""
     nodes = list(dict.fromkeys(check["node"] for check in checks if check["node"]))
     done = {check["name"] for check in checks if check["node"]}
-    # What only a backend can check comes before all others.
-    columns = [name for name in ("allocatable", *_COLUMNS) if name in done]
-    yield from _nodes(
-        nodes, {name: [_cell(checks, node, name) for node in nodes] for name in columns}
-    )
+    # A check that only a backend can make comes before all others.
+    columns: dict[str, list[str]] = {}
+    for name in ("allocatable", *_COLUMNS):
+        if name in done:
+            columns[name] = [_cell(checks, node, name) for node in nodes]
+
+    yield from _nodes(nodes, columns)
     yield from _lines(checks)
     yield _counts(checks)
 
 
-def _nodes(nodes: Sequence[str], cells: Mapping[str, Sequence[str]]) -> Iterator[Table | str]:
+def _nodes(nodes: Sequence[str], columns: Mapping[str, Sequence[str]]) -> Iterator[Table | str]:
     """Yield a row a node, and once what is the same on all of them."""
-    same = {name: each[0] for name, each in cells.items() if len(nodes) > 1 and len(set(each)) == 1}
-    differs = [name for name in cells if name not in same]
+    differs = []
+    same = []
+    for name, cells in columns.items():
+        if len(nodes) == 1 or len(set(cells)) > 1:
+            differs.append(name)
+        elif cells and cells[0] != _UNTESTED:
+            same.append(f"{name} {cells[0]}")
+
     if nodes:
-        rows = [[node, *(cells[name][row] for name in differs)] for row, node in enumerate(nodes)]
+        rows = []
+        for row, node in enumerate(nodes):
+            rows.append([node, *(columns[name][row] for name in differs)])
         yield Table(["node", *differs], rows)
-    told = [f"{name} {cell}" for name, cell in same.items() if cell != _UNTESTED]
-    if told:
-        yield f"on every node: {'; '.join(told)}"
+    if same:
+        yield f"on every node: {'; '.join(same)}"
 
 
 def _cell(checks: Sequence[CheckFields], node: str, name: str) -> str:
-    check = next((each for each in checks if (each["node"], each["name"]) == (node, name)), None)
-    if check is None or check["skipped"]:
+    for check in checks:
+        if check["node"] == node and check["name"] == name:
+            return _result(check)
+    return _UNTESTED
+
+
+def _result(check: CheckFields) -> str:
+    if check["skipped"]:
         return _UNTESTED
-    short = "ok"
-    if name in _SHOWN:
-        short = _REST.sub("", check["detail"].removeprefix("answered in "))
-    return short if check["ok"] else "FAILED"
+    if not check["ok"]:
+        return "FAILED"
+    if check["name"] in _SHOWN:
+        return _REST.sub("", check["detail"].removeprefix("answered in "))
+    return "ok"
 
 
 def _has_no_gpus(checks: Sequence[CheckFields]) -> bool:
-    """Say whether nothing of the cluster has GPUs: then the check of GPUs is one of the whole
-    cluster.
-    """
+    """Say whether the cluster has no GPUs: the check of GPUs is then one of the whole cluster."""
     return any(
         check["name"] == "gpus" and check["node"] is None and check["skipped"] for check in checks
     )
@@ -98,20 +110,20 @@ def _untested(checks: Sequence[CheckFields]) -> list[CheckFields]:
 
 
 def _lines(checks: Sequence[CheckFields]) -> Iterator[str]:
-    """Yield what was found of the whole cluster, what it does not claim or could not be tried, and
-    what failed.
-    """
+    """Yield the results of the whole cluster, what was not tested, and what failed."""
     untested: dict[tuple[str, str], list[str]] = {}
     for check in _untested(checks):
         untested.setdefault((check["name"], check["detail"]), []).append(check["node"] or "")
 
     failed = []
     for check in checks:
-        name, node, detail = check["name"], check["node"], check["detail"]
+        name = check["name"]
+        node = check["node"]
+        where = f" on {node}" if node else ""
         if not check["ok"]:
-            failed.append(f"FAILED  {name}{f' on {node}' if node else ''}: {detail}")
+            failed.append(f"FAILED  {name}{where}: {check['detail']}")
         elif node is None and not check["skipped"]:
-            yield f"{name}: {detail}"
+            yield f"{name}: {check['detail']}"
 
     if _has_no_gpus(checks):
         yield "no GPUs: checks of GPUs skipped"
@@ -124,10 +136,12 @@ def _lines(checks: Sequence[CheckFields]) -> Iterator[str]:
 
 
 def _counts(checks: Sequence[CheckFields]) -> str:
-    bad = sum(not check["ok"] for check in checks)
     good = sum(check["ok"] and not check["skipped"] for check in checks)
-    skipped = len(_untested(checks))
-    told = {"failed": bad, "not tested": skipped}
-    return ", ".join(
-        [f"smoke: {good} checks ok", *(f"{n} {what}" for what, n in told.items() if n)]
-    )
+    failed = sum(not check["ok"] for check in checks)
+    untested = len(_untested(checks))
+    counts = [f"smoke: {good} checks ok"]
+    if failed:
+        counts.append(f"{failed} failed")
+    if untested:
+        counts.append(f"{untested} not tested")
+    return ", ".join(counts)

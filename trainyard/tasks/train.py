@@ -17,7 +17,7 @@ from trainyard.console.report import Outlived, Report, Table, browse, note, say
 from trainyard.errors import RequestError
 from trainyard.results import formats, store
 from trainyard.tasks import lazy
-from trainyard.tasks.command import FILE, Call, task, words_behind_dashes
+from trainyard.tasks.command import FILE, Call, import_report, task, words_behind_dashes
 from trainyard.wording import named
 
 if TYPE_CHECKING:
@@ -79,7 +79,9 @@ def dispatch(
         backend=call.backend,
     )
     now = dispatched(call, *ready, wait=wait, skip_smoke=skip_smoke)
-    return ended(now) if now else None
+    if now is None:
+        return None
+    return ended(now)
 
 
 @task(
@@ -100,9 +102,7 @@ def dispatch(
     },
 )
 def resume(call: Call, run: str = "", wait: bool = True, skip_smoke: bool = False) -> Report | None:
-    """Run again what did not succeed, from its last checkpoints: a new run, which skips what
-    succeeded.
-    """
+    """Run again what did not succeed, from its last checkpoints; skip what succeeded: a new run."""
     found = lazy.runs.find_run(run or None, call.here)
     ready = lazy.resume.ready(
         found,
@@ -113,7 +113,9 @@ def resume(call: Call, run: str = "", wait: bool = True, skip_smoke: bool = Fals
         screen=screen_for(call),
     )
     now = dispatched(call, *ready, wait=wait, skip_smoke=skip_smoke)
-    return ended(now) if now else None
+    if now is None:
+        return None
+    return ended(now)
 
 
 @task(
@@ -129,10 +131,8 @@ def resume(call: Call, run: str = "", wait: bool = True, skip_smoke: bool = Fals
 )
 def list_(call: Call, job: str = "", state: str = "", since: str = "") -> Report:
     """List the runs of the directory results/ here, the newest first."""
-    return listed(
-        lazy.runs.statuses(call.here, call.file, job=job, state=state, since=since),
-        call.here,
-    )
+    runs = lazy.runs.statuses(call.here, call.file, job=job, state=state, since=since)
+    return listed(runs, call.here)
 
 
 @task("file", dry=True, positional=["run"], help=HELP)
@@ -140,16 +140,21 @@ def status(call: Call, run: str = "") -> Report:
     """Show a run's state."""
     now = lazy.runs.status(find(call, run), call.here)
     state = now.state
-    body: list[str | Table] = [
-        *tasks_table(state, now=time.time() if now.unsure is None else state.last_contact or 0.0)
-    ]
+    moment = time.time()
+    if now.unsure is not None:
+        moment = state.last_contact or 0.0
+
+    body: list[str | Table] = [*tasks_table(state, now=moment)]
     if state.kept_free:
         body.append(f"kept free for what tasks start through Ray: {fit.in_words(state.kept_free)}")
     if state.waiting:
         body.append(state.waiting["text"])
     body += lazy.account.lines(now.run, state)
-    body.append(_summary(state) + (f"; unknown since then ({now.unsure})" if now.unsure else ""))
-    return Report(now.document(), body, next=_next(now))
+
+    summary = _summary(state)
+    if now.unsure:
+        summary += f"; unknown since then ({now.unsure})"
+    return Report(now.document(), [*body, summary], next=_next(now))
 
 
 @task(
@@ -166,18 +171,12 @@ def status(call: Call, run: str = "") -> Report:
 def logs(
     call: Call, run: str = "", task: str = "", all: bool = False, follow: bool = True
 ) -> Report:
-    """Follow a run from where this machine stopped; print all of one that has ended. Ctrl-C only
-    stops looking.
-    """
-    screen = screen_for(call, only=task or None)
-    found = find(call, run)
+    """Follow a run from where this machine stopped; Ctrl-C only stops looking."""
+    only = task or None
+    screen = screen_for(call, only=only)
+    directory = find(call, run)
     now = lazy.runs.logs(
-        found,
-        call.here,
-        screen=screen,
-        task=task or None,
-        everything=all,
-        follow=follow,
+        directory, call.here, screen=screen, task=only, everything=all, follow=follow
     )
     return ended(now)
 
@@ -189,35 +188,39 @@ def stop(call: Call, run: str = "") -> Report:
     With -f, a run that was dispatched elsewhere is stopped by its whole name, as cluster.status
     shows it.
     """
-    by = lazy.runs.stop_elsewhere(run, call.file, call.progress, here=call.here, dry=call.dry)
-    if by is not None:
-        if call.dry:
-            return call.skipped(f"run {run}, dispatched by {by}")
-        return Report({"run": run, "state": "stopped", "by": by}, [f"run {run} of {by}: stopped"])
-    return stopped(call, find(call, run, to_stop=True))
+    user = lazy.runs.stop_elsewhere(run, call.file, call.progress, here=call.here, dry=call.dry)
+    if user is None:
+        return stopped(call, find(call, run, to_stop=True))
+    if call.dry:
+        return call.skipped(f"run {run}, dispatched by {user}")
+    document = {"run": run, "state": "stopped", "by": user}
+    return Report(document, [f"run {run} of {user}: stopped"])
 
 
 @task("file", positional=["run"], help={**HELP, "checkpoints": "The tasks' last checkpoints too."})
 def fetch(call: Call, run: str = "", checkpoints: bool = False) -> Report:
     """Bring home outputs that are not here yet."""
-    now = lazy.runs.fetch(
-        find(call, run), call.here, checkpoints=checkpoints, screen=screen_for(call)
-    )
-    name, state = now.run.name, now.state
-    # Names with a dot in front are ours: what is on its way, and which checkpoint it was.
-    kinds = ("outputs", "checkpoints")
-    directories = [
-        str(path) for kind in kinds for path in sorted(now.run.path.glob(f"{kind}/[!.]*"))
-    ]
-    nothing = f"run {name} {'left nothing' if state.ended else 'has left nothing yet'}"
-    # Only what could not be fetched is an error.
-    error = None
+    directory = find(call, run)
+    now = lazy.runs.fetch(directory, call.here, checkpoints=checkpoints, screen=screen_for(call))
+    name = now.run.name
+    state = now.state
 
-    if not state.ended or state.exit == 0:
-        error = now.error
+    directories = []
+    for kind in ("outputs", "checkpoints"):
+        # Names with a dot are Trainyard's: what is in flight, and the number of a checkpoint.
+        for path in sorted(now.run.path.glob(f"{kind}/[!.]*")):
+            directories.append(str(path))
 
+    lines = directories[:_ROWS]
+    if not lines and state.ended:
+        lines = [f"run {name} left nothing"]
+    elif not lines:
+        lines = [f"run {name} has left nothing yet"]
+
+    # A failed run is no error of this command, but unfetched outputs are.
+    has_failed = state.ended and state.exit != 0
     return Report(
-        {"run": name, "directories": directories}, directories[:_ROWS] or [nothing], error=error
+        {"run": name, "directories": directories}, lines, error=None if has_failed else now.error
     )
 
 
@@ -246,17 +249,16 @@ def report(call: Call, run: str = "", all: bool = False) -> Report:
     help={**HELP, "browser": "With --no-browser: only keep the page fresh."},
 )
 def watch(call: Call, run: str = "", browser: bool = True) -> Report:
-    """Keep a run's report fresh, and open in a browser, until the run has ended. Ctrl-C only stops
-    watching.
-    """
+    """Keep a run's report fresh, and open in a browser, until it ends; Ctrl-C stops watching."""
     from trainyard.console.run_screen import ReportScreen
 
-    found = find(call, run)
-    screen = ReportScreen(found, note=_remark)
-    say(found.report, file=sys.stderr if call.json else sys.stdout, flush=True)
+    directory = find(call, run)
+    screen = ReportScreen(directory, note=_remark)
+    say(directory.report, file=_stream(call), flush=True)
     if browser:
-        browse(found.report.resolve().as_uri())
-    now = lazy.runs.watch(found, call.here, screen=screen)
+        browse(directory.report.resolve().as_uri())
+
+    now = lazy.runs.watch(directory, call.here, screen=screen)
     succeeded = now.state.ended and now.state.exit == 0
     if succeeded:
         return replace(ended(now), next="trainyard train.list")
@@ -274,30 +276,28 @@ def watch(call: Call, run: str = "", browser: bool = True) -> Report:
     },
 )
 def compare(call: Call, runs: list[str] | None = None, tag: list[str] | None = None) -> Report:
-    """Compare runs: their curves on one page, how they ended and what differs in their job files as
-    a table.
-    """
+    """Compare runs: curves on one page; how they ended and where job files differ as a table."""
     comparison = lazy.runs.compare(runs or [], call.here, tags=tag or [])
+    names = []
     rows = []
-    names = [f"{number}  {each.state.run}" for number, each in enumerate(comparison.runs, 1)]
-
-    for number, each in enumerate(comparison.runs, 1):
-        done = f"{each.state.done}/{len(each.state.tasks)}"
-        finals = [_final(each.finals.get(tag)) for tag in comparison.tags]
-        rows.append([number, each.state.state, done, _seconds(each.state.seconds), *finals])
+    for number, run in enumerate(comparison.runs, 1):
+        state = run.state
+        done = f"{state.done}/{len(state.tasks)}"
+        finals = [_final(run.finals.get(tag)) for tag in comparison.tags]
+        names.append(f"{number}  {state.run}")
+        rows.append([number, state.state, done, _seconds(state.seconds), *finals])
 
     columns = ["run", "state", "succeeded", "seconds", *comparison.tags]
     body: list[str | Table] = [*names, Table(columns, rows)]
     if comparison.differences:
         columns = ["differs", *(str(row[0]) for row in rows)]
-        body.append(
-            Table(columns, [[name, *each] for name, each in comparison.differences.items()])
-        )
-
+        differences = [[name, *values] for name, values in comparison.differences.items()]
+        body.append(Table(columns, differences))
     if comparison.tasks_left_out:
         body.append(f"The curves of {comparison.tasks_left_out} more tasks were not read.")
+    body.append(f"page: {paths.shown(comparison.page)}")
 
-    return Report(comparison.document(), [*body, f"page: {paths.shown(comparison.page)}"])
+    return Report(comparison.document(), body)
 
 
 @task(
@@ -306,8 +306,7 @@ def compare(call: Call, runs: list[str] | None = None, tag: list[str] | None = N
     positional=["source"],
     help={
         "source": "A JobCfg file (.py), a task_runner file (.yaml), a ~/.cluster_config, a file "
-        "with a command line; "
-        "or a command line itself, behind `--`.",
+        "with a command line; or a command line itself, behind `--`.",
         "output": "Where the job is written to (default: jobs/NAME).",
         "cfg_class": "The JobCfg class, where the file has several.",
         "workflow": "Isaac Lab's script that trains (default: that of the file's generation).",
@@ -341,58 +340,57 @@ def import_(  # noqa: PLR0913 (the command's flags)
     python: str = "/workspace/isaaclab/isaaclab.sh -p",
 ) -> Report:
     """Write what Isaac Lab's Ray scripts run as a job, or as cluster files. Overwrites nothing."""
-    given = {
-        name: value for name, value in locals().items() if name not in ("call", "source", "output")
-    }
-    options = lazy.importing.Options(**given)
-    found = lazy.importing.convert(Path(source) if source else None, words_behind_dashes(), options)
-
-    if call.dry:
-        lazy.importing.try_out(found)
-        written = []
-    else:
-        written = [paths.shown(path) for path in found.write(Path(output) if output else None)]
-
-    next = " ".join([found.next, *written[:1]]) if written else ""
-    return Report(
-        {"text": found.text, "written": written},
-        [found.text.rstrip()],
-        notes=found.notes,
-        next=next,
+    options = lazy.importing.Options(
+        cfg_class=cfg_class,
+        workflow=workflow,
+        rl_library=rl_library,
+        stopper=stopper,
+        progress_reporter=progress_reporter,
+        num_samples=num_samples,
+        repeat_run_count=repeat_run_count,
+        num_workers_per_node=num_workers_per_node,
+        metric=metric,
+        mode=mode,
+        python=python,
     )
+    path = Path(source) if source else None
+    found = lazy.importing.convert(path, words_behind_dashes(), options)
+    return import_report(call, found, output)
 
 
-def listed(found: Sequence[RunStatus], here: Here) -> Report:
+def listed(runs: Sequence[RunStatus], here: Here) -> Report:
     """Show one row a run."""
-    if not found:
+    if not runs:
         home = paths.shown(here.results)
         next = f"trainyard train.dispatch {paths.example_job(here.directory)}"
         return Report({"runs": []}, [f"there are no such runs in {home}"], next=next)
 
     columns = ["run", "state", "done", "cluster", "started", "took", "user"]
-    columns += ["resumes"] if any(each.state.resumes for each in found) else []
-    documents = [_short(each) for each in found]
+    if any(run.state.resumes for run in runs):
+        columns.append("resumes")
+
+    documents = []
     rows = []
+    silent = {}
+    broken = []
+    for run in runs:
+        document = _short(run)
+        documents.append(document)
+        rows.append(_list_row(run, document)[: len(columns)])
+        if run.broken:
+            broken.append(f"broken: {run.unsure}")
+        elif run.unsure:
+            silent[run.state.cluster] = run.unsure
 
-    for each, document in zip(found, documents, strict=True):
-        rows.append(_list_row(each, document)[: len(columns)])
-
-    silent = {each.state.cluster: each.unsure for each in found if each.unsure and not each.broken}
-    lines = [f"unknown, on cluster {cluster}: {why}" for cluster, why in silent.items()]
-    for each in found:
-        if each.broken:
-            lines.append(f"broken: {each.unsure}")
-
-    whole = [each for each in found if not each.broken]
-    return Report(
-        {"runs": documents},
-        [Table(columns, rows, may_shorten=("cluster", "user")), *lines],
-        next=f"trainyard train.status {whole[0].run.name}" if whole else "",
-    )
+    lines = [f"unknown, on cluster {cluster}: {reason}" for cluster, reason in silent.items()]
+    table = Table(columns, rows, may_shorten=("cluster", "user"))
+    whole = [run for run in runs if not run.broken]
+    next = f"trainyard train.status {whole[0].run.name}" if whole else ""
+    return Report({"runs": documents}, [table, *lines, *broken], next=next)
 
 
 def stopped(call: Call, found: RunDirectory) -> Report:
-    """Stop a run and say so."""
+    """Stop a run, unless it has ended, and say which of the two it was."""
     from trainyard.dispatch.follow import Screen
 
     if call.dry:
@@ -401,17 +399,14 @@ def stopped(call: Call, found: RunDirectory) -> Report:
     had_ended = lazy.runs.has_ended(found)
     # It is not about what the run printed.
     now = lazy.runs.stop(found, call.here, screen=Screen(note=_remark))
-    line = f"run {now.run.name} {now.state.state}"
-
+    state = now.state
+    line = f"run {now.run.name} {state.state}"
     if had_ended:
-        line = f"run {now.run.name} had already ended ({now.state.state})"
+        line = f"run {now.run.name} had already ended ({state.state})"
 
-    if now.state.state == "stopped":
-        next = now.state.resume_command
-    else:
-        next = ""
-
-    return Report(now.document(), [line], next=next, error=None if now.state.ended else now.error)
+    next = state.resume_command if state.state == "stopped" else ""
+    error = None if state.ended else now.error
+    return Report(now.document(), [line], next=next, error=error)
 
 
 def dispatched(
@@ -433,7 +428,7 @@ def dispatched(
         note("nothing was sent (--dry)")
         return None
 
-    # The run is followed to its end, whoever reads what it prints.
+    # The run is followed to its end, even if the reader of stdout leaves.
     stream = Outlived(_stream(call))
     now, _ = lazy.runs.dispatch(
         cluster,
@@ -450,16 +445,11 @@ def dispatched(
 
 
 def find(call: Call, run: str, *, to_stop: bool = False) -> RunDirectory:
-    """Return the run; what messages say of its cluster is about the file that was recorded with
-    it.
-    """
-    if to_stop:
-        find = lazy.runs.run_to_stop
-    else:
-        find = lazy.runs.find_run
-    found = find(run or None, call.here, call.file)
-    command_hints.remember("train", {"file": str(found.cluster_file)})
-    return found
+    """Return the run; messages about its cluster mean the file that was recorded with it."""
+    find = lazy.runs.run_to_stop if to_stop else lazy.runs.find_run
+    directory: RunDirectory = find(run or None, call.here, call.file)
+    command_hints.remember("train", {"file": str(directory.cluster_file)})
+    return directory
 
 
 def screen_for(call: Call, *, only: str | None = None) -> PrintedScreen:
@@ -467,7 +457,7 @@ def screen_for(call: Call, *, only: str | None = None) -> PrintedScreen:
 
 
 def _stream(call: Call) -> TextIO:
-    """Return where a run is shown as it goes: stdout, unless a document is to stand there."""
+    """Return the stream that shows a run: stdout, unless that is for a document."""
     return sys.stderr if call.json else sys.stdout
 
 
@@ -476,19 +466,19 @@ def _remark(text: str) -> None:
 
 
 def ended(now: RunStatus) -> Report:
-    """Show how a run that was followed ended, or that it goes on."""
-    run, state = now.run, now.state
+    """Show how a run that was followed ended, or that it is still active."""
+    run = now.run
+    state = now.state
+    if now.error and not state.ended:
+        # It is unknown whether the run is active; the error says what to do.
+        return Report(now.document(), error=now.error)
     if not state.ended:
-        # With an error, whether it goes on is unknown; the error says what to do.
-        goes_on = now.error is None
-        notes = [f"run {run.name} is still active"] if goes_on else []
-        next = f"trainyard train.logs {run.name}" if goes_on else ""
-        return Report(now.document(), notes=notes, next=next, error=now.error)
+        notes = [f"run {run.name} is still active"]
+        return Report(now.document(), notes=notes, next=f"trainyard train.logs {run.name}")
 
+    notes = []
     if run.report.exists():
         notes = [f"results: {paths.shown(run.path)}", f"report: {paths.shown(run.report)}"]
-    else:
-        notes = []
 
     body: list[str | Table] = [
         *tasks_table(state, now=time.time()),
@@ -496,7 +486,6 @@ def ended(now: RunStatus) -> Report:
         *lazy.account.lines(run, state),
         _summary(state),
     ]
-
     next = _next(now) if notes else ""
     return Report(now.document(), body, notes=notes, next=next, error=with_next(now.error, next))
 
@@ -518,61 +507,68 @@ def _final(final: Final | None) -> str:
 
 
 def _next(now: RunStatus) -> str:
-    """Return the next command: the logs of a run that is active or failed, and the report of one
-    that succeeded.
-    """
-    succeeded = now.state.ended and now.state.exit == 0
-    return f"trainyard train.{'watch' if succeeded else 'logs'} {now.run.name}"
+    """Return the next command: the report of a run that succeeded, else its logs."""
+    if now.state.ended and now.state.exit == 0:
+        return f"trainyard train.watch {now.run.name}"
+    return f"trainyard train.logs {now.run.name}"
 
 
 def tasks_table(state: RunState, *, now: float) -> list[Table]:
-    """Return a table with a row a task, of many tasks the bad ones; none where there are no
-    tasks.
-    """
+    """Return a table with a row a task, of many tasks the bad ones; [] without tasks."""
     tasks = list(state.tasks.values())
     if len(tasks) > _ROWS:
         # Thousands of good rows would hide the bad ones.
         tasks = [task for task in tasks if task.state != "succeeded"][:_ROWS]
+    if not tasks:
+        return []
     columns = ["task", "state", "attempts", "node", "seconds", "exit", "reason"]
-    if tasks:
-        return [Table(columns, [_row(state, task, now=now) for task in tasks])]
-    return []
+    return [Table(columns, [_row(state, task, now=now) for task in tasks])]
 
 
 def _row(state: RunState, task: Task, *, now: float) -> list[object]:
+    # The attempts together: the cost of the task.
+    seconds = None
+    for attempt in task.attempts:
+        took = state.seconds_of(attempt, now=now)
+        if took is not None:
+            seconds = (seconds or 0.0) + took
+
     last = task.last
-    took = [state.seconds_of(attempt, now=now) for attempt in task.attempts]
-    # Of all attempts: what the task cost.
-    seconds = _seconds(sum(filter(None, took)) if any(each is not None for each in took) else None)
     return [
         task.name,
         task.state,
         len(task.attempts),
         last.node,
-        seconds,
+        _seconds(seconds),
         last.exit_code,
         task.reason,
     ]
 
 
 def last_lines(state: RunState, *, most: int = _TAILS) -> Iterator[str]:
-    """Return what the first tasks that failed printed last."""
-    for failed in [each for each in state.tasks.values() if each.state == "failed"][:most]:
-        tail, why = failed.last.tail, failed.reason or "no reason known"
-        # It printed nothing, or so many failed that their last lines are only in the logs.
-        yield f"last lines of {failed.name} ({why}):" if tail else f"{failed.name} failed: {why}"
+    """Yield the last lines of the first tasks that failed."""
+    failed = [each for each in state.tasks.values() if each.state == "failed"]
+    for failure in failed[:most]:
+        reason = failure.reason or "no reason known"
+        tail = failure.last.tail
+        if tail:
+            yield f"last lines of {failure.name} ({reason}):"
+        else:
+            # It printed nothing, or so many failed that their last lines are only in the logs.
+            yield f"{failure.name} failed: {reason}"
         for line in tail:
-            yield f"    {lazy.run_screen.plain(line.encode('utf-8', 'surrogateescape'))}"
+            text = lazy.run_screen.plain(line.encode("utf-8", "surrogateescape"))
+            yield f"    {text}"
 
 
 def _summary(state: RunState) -> str:
-    counts = ", ".join(f"{count} {name}" for name, count in state.counts.items() if count)
+    resumes = f" (resumes {state.resumes['run']})" if state.resumes else ""
     took = _seconds(state.seconds, before=" in ", after=" s")
-    if state.resumes:
-        resumes = f" (resumes {state.resumes['run']})"
-    else:
-        resumes = ""
-    return f"run {state.run}{resumes} {state.state}{took}" + (f": {counts}" if counts else "")
+    summary = f"run {state.run}{resumes} {state.state}{took}"
+    counts = [f"{count} {name}" for name, count in state.counts.items() if count]
+    if counts:
+        summary += f": {', '.join(counts)}"
+    return summary
 
 
 def _seconds(count: float | None, *, before: str = "", after: str = "") -> str:
@@ -582,10 +578,14 @@ def _seconds(count: float | None, *, before: str = "", after: str = "") -> str:
 
 
 def _list_row(found: RunStatus, document: dict[str, Any]) -> list[object]:
-    state, began = found.state, store.started(document)
+    state = found.state
+    began = store.started(document)
+    word = document["state"]
+    if found.unsure and not found.broken:
+        word = "unknown"
     return [
         found.run.name,
-        "unknown" if found.unsure and not found.broken else document["state"],
+        word,
         f"{state.done}/{len(state.tasks)}",
         state.cluster,
         began and formats.age(time.time() - began),
@@ -596,7 +596,10 @@ def _list_row(found: RunStatus, document: dict[str, Any]) -> list[object]:
 
 
 def _short(found: RunStatus) -> dict[str, Any]:
-    state, record = found.state, store.described(found.run)
-    about: dict[str, object] = {"state": "broken"} if found.broken else {}
-    about |= {"unsure": found.unsure, "started": record.get("started"), "user": record.get("user")}
-    return {**state.summary(), **about}
+    record = store.described(found.run)
+    document: dict[str, Any] = {**found.state.summary(), "unsure": found.unsure}
+    if found.broken:
+        document["state"] = "broken"
+    document["started"] = record.get("started")
+    document["user"] = record.get("user")
+    return document

@@ -1,4 +1,4 @@
-"""Search for a job's best configuration: dispatch, look, stop, go on."""
+"""Search for a job's best configuration: dispatch, look, stop, resume."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from trainyard.console.report import Report, Table
 from trainyard.results import formats
 from trainyard.tasks import lazy, train
 from trainyard.tasks.command import FILE, Call, task
+from trainyard.wording import counted
 
 if TYPE_CHECKING:
     from trainyard.dispatch.runs import RunStatus
@@ -54,9 +55,11 @@ def dispatch(
         backend=call.backend,
         sweep=True,
     )
-    # What each of a hundred trainings prints is in their logs.
+    # The output of a hundred trainings is in their logs.
     now = train.dispatched(call, *ready, wait=wait, skip_smoke=skip_smoke, only="")
-    return ended(now) if now else None
+    if now is None:
+        return None
+    return ended(now)
 
 
 @task(
@@ -82,7 +85,9 @@ def resume(call: Call, run: str = "", wait: bool = True, skip_smoke: bool = Fals
         backend=call.backend,
     )
     now = train.dispatched(call, *ready, wait=wait, skip_smoke=skip_smoke, only="")
-    return ended(now) if now else None
+    if now is None:
+        return None
+    return ended(now)
 
 
 @task("file", dry=True, positional=["run"], help=train.HELP)
@@ -107,41 +112,40 @@ def stop(call: Call, run: str = "") -> Report:
 
 
 def shown(now: RunStatus) -> Report:
-    """Show the best configurations so far, why others failed, and how the sweep stands or ended."""
+    """Show the best configurations so far, why others failed, and the state of the sweep."""
     from trainyard.results.sweep import Sweep
 
-    state, run = now.state, now.run.name
+    state = now.state
+    run = now.run.name
     sweep = state.sweep or Sweep(lazy.sweeps.about(now.run))
     body = list(_trials(sweep))
-
     if not sweep.best:
         body += train.last_lines(state, most=1)
-
     if state.waiting:
         body.append(state.waiting["text"])
-
     body += lazy.account.lines(now.run, state)
-    counts = ", ".join(f"{count} {name}" for name, count in sweep.counts().items() if count)
-    why = f" ({sweep.end['reason']})" if sweep.end else ""
 
+    counts = [f"{count} {name}" for name, count in sweep.counts().items() if count]
+    reason = f" ({sweep.end['reason']})" if sweep.end else ""
+    summary = f"sweep {run} {state.state}{reason}: {', '.join(counts) or 'no configuration yet'}"
     if now.unsure:
-        unsure = f"; unknown since then ({now.unsure})"
+        summary += f"; unknown since then ({now.unsure})"
+    body.append(summary)
+
+    if not state.ended:
+        next = "train.logs"
+    elif state.exit == 0:
+        next = "tune.report"
+    elif sweep.end and state.state == "failed":
+        # A sweep that came to its end and failed would fail again.
+        next = "train.logs"
     else:
-        unsure = ""
-
-    body.append(f"sweep {run} {state.state}{why}: {counts or 'no configuration yet'}{unsure}")
-    if state.ended and state.exit == 0:
-        return Report(now.document(), body, next=f"trainyard tune.report {run}")
-
-    # One that came to its end and failed would fail again.
-    goes_on = state.ended and not (sweep.end and state.state == "failed")
-    return Report(
-        now.document(), body, next=f"trainyard {'tune.resume' if goes_on else 'train.logs'} {run}"
-    )
+        next = "tune.resume"
+    return Report(now.document(), body, next=f"trainyard {next} {run}")
 
 
 def ended(now: RunStatus) -> Report:
-    """Show how a sweep that was followed ended, or that it goes on."""
+    """Show how a sweep that was followed ended, or that it is still active."""
     if now.state.ended and now.state.exit != 0:
         train.with_next(now.error, shown(now).next)
     report = train.ended(now)
@@ -156,7 +160,8 @@ def ended(now: RunStatus) -> Report:
 
 def _trials(sweep: Sweep) -> Iterator[str | Table]:
     """Show the best trials, and why others failed."""
-    if ranked := sweep.ranked():
+    ranked = sweep.ranked()
+    if ranked:
         best = ranked[:_BEST]
         names = list(dict.fromkeys(name for trial in best for name in trial.params))
         columns = ["trial", sweep.tune["metric"], "spread", *names, "seconds"]
@@ -169,29 +174,17 @@ def _trials(sweep: Sweep) -> Iterator[str | Table]:
 
 
 def _title(best: Sequence[Trial], ranked: Sequence[Trial]) -> str:
-    complete = f"{len(ranked)} complete trial{'s' * (len(ranked) != 1)}"
+    complete = counted(len(ranked), "complete trial")
     if len(best) == len(ranked):
         return complete
     return f"the {len(best)} best of {complete}"
 
 
 def _row(trial: Trial, names: list[str]) -> list[object]:
-    if trial.spread is None:
-        spread = ""
-    else:
-        spread = f"± {formats.number(trial.spread)}"
-
-    if trial.value is None:
-        value = ""
-    else:
-        value = formats.number(trial.value)
-
-    if trial.seconds is None:
-        seconds = ""
-    else:
-        seconds = f"{trial.seconds:.1f}"
-
-    params = [
-        formats.scalar(trial.params[name]) if name in trial.params else None for name in names
-    ]
+    value = "" if trial.value is None else formats.number(trial.value)
+    spread = "" if trial.spread is None else f"± {formats.number(trial.spread)}"
+    seconds = "" if trial.seconds is None else f"{trial.seconds:.1f}"
+    params = []
+    for name in names:
+        params.append(formats.scalar(trial.params[name]) if name in trial.params else None)
     return [trial.number, value, spread, *params, seconds]

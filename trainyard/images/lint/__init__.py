@@ -27,9 +27,7 @@ OTHERS = ImageFile(base="scratch", lint=LintSection(wget=False))
 
 @dataclass(frozen=True)
 class LintReport:
-    """What all checks found. `cached`: nothing was run, since the same image was asked the same
-    before.
-    """
+    """The findings of all checks; `cached` if the same image was asked the same before."""
 
     reference: str
     findings: tuple[Finding, ...]
@@ -71,8 +69,7 @@ def check(
     *,
     on_progress: Callable[[str], None] = lambda text: None,
 ) -> LintReport:
-    """Look at an image of the engine in every way; `image` has what is expected of it beyond what
-    all need.
+    """Look at an image of the engine in every way; `image` says what is expected beyond that.
 
     Raises PrerequisiteError when the engine does not have it.
     """

@@ -1,6 +1,4 @@
-"""The checks of an image: how it starts, its Ray, what image.yaml asks of it, its size, and what
-its history shows.
-"""
+"""The checks of an image: its start, its Ray, what image.yaml asks, its size, its history."""
 
 from __future__ import annotations
 
@@ -64,9 +62,7 @@ def reference(text: str) -> Finding:
 
 
 def judge(inspection: Inspection) -> tuple[Finding, ...]:
-    """Return the findings of all checks that apply; where one cause explains others, these are not
-    tested.
-    """
+    """Return the findings of all checks that apply; consequences of one cause are not tested."""
     runs_nothing = _runs_nothing(inspection)
     causes = {"": None, "shell": runs_nothing, "ray": runs_nothing or _no_jobs(inspection)}
     findings = []
@@ -92,9 +88,7 @@ def judge(inspection: Inspection) -> tuple[Finding, ...]:
 
 
 def _runs_nothing(inspection: Inspection) -> Finding | None:
-    """Return why the image ran nothing of ours: it is for other machines, its entry point, or no
-    shell.
-    """
+    """Return why the image ran no probe: another platform, its entry point, or no shell."""
     probed = inspection.probed
     words = " ".join(inspection.image.entrypoint or ())
     if probed.facts:
@@ -118,9 +112,7 @@ def _swallows(words: str, said: str) -> Wrong:
 
 
 def _no_jobs(inspection: Inspection) -> Finding | None:
-    """Return what keeps Ray's Python from running jobs; the other checks of Ray would only show
-    what follows.
-    """
+    """Return why Ray's Python runs no jobs; other checks of Ray would only repeat that."""
     probed = inspection.probed
     user = inspection.user
     lint = inspection.lint
@@ -256,9 +248,7 @@ def _ray(inspection: Inspection) -> Verdict:
 
 
 def _answers(kind: str, *, missing: str = "gave no answer") -> Callable[[Inspection], Verdict]:
-    """Return the check of all that image.yaml asks of one kind: modules, files, programs or
-    commands.
-    """
+    """Return the check of one kind that image.yaml asks for: modules, files, programs, commands."""
 
     def problem(inspection: Inspection, question: str) -> str:
         name = question.removeprefix(f"{kind}:")

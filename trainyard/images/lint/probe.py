@@ -1,6 +1,4 @@
-"""Ask an image about itself: one run of probe.sh in a container of it, as its user, through its
-entry point.
-"""
+"""Ask an image about itself: one run of probe.sh in a container, through its entry point."""
 
 from __future__ import annotations
 
@@ -54,9 +52,7 @@ class Probed:
 
 @dataclass(frozen=True)
 class Inspection:
-    """One image: what the engine knows, what it printed about itself, and what its image.yaml
-    expects.
-    """
+    """One image: the engine's facts, its own answers, and what its image.yaml expects."""
 
     file: ImageFile
     image: ImageFacts
@@ -140,9 +136,7 @@ def _run(
 
 
 def parse(output: str, questions: Sequence[str]) -> dict[str, str]:
-    """Return what probe.sh printed, answers by their questions; other lines are the entry point's
-    own.
-    """
+    """Return what probe.sh printed, answers by questions; other lines are the entry point's."""
     facts: dict[str, str] = {}
     for line in output.splitlines():
         if line.startswith(_MARK):

@@ -46,9 +46,7 @@ def secrets_in_command(command: str) -> Iterator[str]:
 
 
 def masked(command: str) -> str:
-    """Return a command that made a layer as it can be shown: without what is, or may be, a secret
-    in it.
-    """
+    """Return a command that made a layer as it can be shown, without possible secrets."""
     # What follows the head of a private key is the key.
     text, private_key, _ = _NOISE.sub("", command).partition("-----BEGIN ")
     text = _SETTING.sub(
