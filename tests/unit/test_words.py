@@ -13,6 +13,12 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DIRECTORIES = ("trainyard", "runner")
+# Rooms that are not read yet.
+UNREAD = (
+    *("trainyard/backends/ec2", "trainyard/backends/existing", "trainyard/backends/local"),
+    *("trainyard/backends/microk8s", "trainyard/images", "trainyard/importing"),
+    *("runner/trainyard_runner/wire", "runner/trainyard_runner/leash.py"),
+)
 
 WORDS = r"\b(?:anew|goes on|go on|of ours|what it has left|nobody|whoever)\b"
 HEADS = r"(?:Who|Whoever|What|Of|In what)\b"
@@ -74,6 +80,7 @@ def test_the_code_is_in_plain_words(directory: str) -> None:
     found = [
         f"{path.relative_to(ROOT)}:{text}"
         for path in sorted((ROOT / directory).rglob("*.py"))
+        if not str(path.relative_to(ROOT)).startswith(UNREAD)
         for text in violations(path.read_text())
     ]
     assert found == []

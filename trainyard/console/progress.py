@@ -39,9 +39,9 @@ def _ending(result: StepResult) -> str:
 
 
 class PlainProgress:
-    """A line when a step ends, and one when what it waits for changes; no control characters.
+    """A line when a step ends, and one when its detail changes; no control characters.
 
-    Of layers and bytes that count on, a line every ten seconds is enough.
+    A detail that counts layers or bytes is printed every ten seconds.
     """
 
     def __init__(self, stream: TextIO, *, now: Callable[[], float] = time.monotonic) -> None:

@@ -142,7 +142,7 @@ def scaled(cluster: Cluster, sizes: Sequence[str]) -> Cluster:
         raise RequestError(
             f"cluster {spec.name} is run by somebody else: Trainyard cannot change its size",
             where=str(cluster.loaded.source),
-            hint="Ask whoever runs it.",
+            hint="Ask its administrator.",
         )
 
     where = str(cluster.loaded.source)
@@ -306,7 +306,7 @@ def diagnose(cluster: Cluster) -> list[Finding]:
     if cluster.backend.traits.makes_nodes:
         remedy = "trainyard cluster.up"
     else:
-        remedy = "Ask whoever runs it."
+        remedy = "Ask its administrator."
 
     broken = [node for node in now.nodes if node.state in ("absent", "broken")]
     findings = [*below]
