@@ -104,8 +104,10 @@ def test_a_failed_task_brings_its_outputs_home_and_one_that_cannot_start_says_wh
     ]
     ended = {one["task"]: one for one in of_kind(run, "attempt-ended")}
     absent, unlike = ended["absent"], ended["unlike"]
-    reason = "cannot start './train.sh': No such file or directory"
-    assert ended["from-windows"]["reason"] == reason
+    first_line = (
+        "its first line names no program: '#!/bin/sh\\r', which ends with a carriage return"
+    )
+    assert first_line in ended["from-windows"]["reason"]
     assert absent["reason"] == "no program 'pyhton3'"
     assert unlike["reason"] == "no program './no-such-program'"
     # Where was searched is in the log only, each directory once.

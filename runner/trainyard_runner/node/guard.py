@@ -14,6 +14,7 @@ tells the worker. A guard ends with its parent.
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import json
 import os
@@ -209,8 +210,9 @@ def _spawn(request: dict[str, Any]) -> int:
 
     os.chdir(request["cwd"])
     try:
+        program = _find(argv[0], environment.get("PATH", os.defpath))
         return os.posix_spawn(
-            _find(argv[0], environment.get("PATH", os.defpath)),
+            program,
             argv,
             environment,
             file_actions=actions,
@@ -218,6 +220,8 @@ def _spawn(request: dict[str, Any]) -> int:
             setsigdef=_TO_DEFAULT,
             **session,
         )
+    except FileNotFoundError as error:
+        raise OSError(errno.ENOENT, _first_line_reason(program)) from error
     finally:
         os.chdir("/")
 
@@ -245,6 +249,19 @@ def _find(program: str, path: str) -> str:
         if _is_executable(candidate):
             return str(candidate)
     raise NoProgramError(program, places)
+
+
+def _first_line_reason(script: str) -> str:
+    """Say why a script that exists could not be started: its interpreter does not exist."""
+    with contextlib.suppress(OSError), Path(script).open("rb") as file:
+        first = file.readline(256).rstrip(b"\n").decode(errors="replace")
+        if first.startswith("#!"):
+            reason = f"its first line names no program: {first!r}"
+            if first.endswith("\r"):
+                reason += ", which ends with a carriage return: give it Unix line ends"
+            return reason
+
+    return os.strerror(errno.ENOENT)
 
 
 def _is_executable(path: Path) -> bool:
