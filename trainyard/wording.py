@@ -26,6 +26,11 @@ def named(names: Sequence[str], *, most: int = 3) -> str:
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
+def last_line(text: str) -> str:
+    """Return the last line, where programs say why they failed; "" for an empty text."""
+    return text.strip().rpartition("\n")[2]
+
+
 def without_name(name: str, message: str) -> str:
     """Return what is said of something, for a place where its name stands before it."""
     return message.removeprefix(f"{name}: ").removeprefix(f"{name} ")
