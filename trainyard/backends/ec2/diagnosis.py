@@ -61,7 +61,7 @@ RULES = (
         r"UnauthorizedOperation|AccessDenied|is not authorized to perform",
         "AWS does not allow what is needed to launch instances",
         "The permissions: ec2:RunInstances, ec2:CreateTags, and iam:PassRole on the role of the "
-        "instance profile. Of workers, the head's role needs them.",
+        "instance profile. For workers, the head's role needs them.",
         error=PrerequisiteError,
     ),
     Rule(
@@ -101,7 +101,7 @@ RULES = (
         "{name} is not reached by SSH",
         "Does the subnet lead here, does the security group let port 22 in from this machine's "
         "address, and does the AMI run sshd? "
-        "What it printed as it booted: aws ec2 get-console-output",
+        "Its output as it booted: aws ec2 get-console-output",
     ),
     Rule(
         r"(?:no basic auth credentials|pull access denied|denied: |unauthorized|manifest unknown)",
