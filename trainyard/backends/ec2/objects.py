@@ -238,7 +238,6 @@ class _Objects:
         iam("put_role_policy", RoleName=name, PolicyName=name, PolicyDocument=document)
         if not profile(self.aws, name):
             iam("create_instance_profile", InstanceProfileName=name, Tags=tags)
-
         if not profile(self.aws, name).get("Roles"):
             iam("add_role_to_instance_profile", InstanceProfileName=name, RoleName=name)
 

@@ -81,12 +81,15 @@ def _trusted(registry: Registry, environ: Mapping[str, str]) -> Known:
     files: dict[str, bytes] = {}
     if ca is None and not registry.insecure:
         return Known(registry.address, files, is_mirror=False)
+
     ca_file = None
     if ca is not None:
         # Named by its content: hosts.toml tells whether a host has this CA, or a former one.
         ca_file = f"{directory}/ca-{hashlib.sha256(ca).hexdigest()[:8]}.crt"
         files[ca_file] = ca
-    server = f"{'http' if registry.insecure else 'https'}://{registry.address}"
+
+    scheme = "http" if registry.insecure else "https"
+    server = f"{scheme}://{registry.address}"
     files[f"{directory}/hosts.toml"] = _hosts_toml(server, server=server, ca=ca_file).encode()
     return Known(registry.address, files, is_mirror=False)
 

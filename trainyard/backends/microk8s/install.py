@@ -59,9 +59,7 @@ def closed_channel(lab: Lab, facts: Mapping[str, Facts]) -> str:
 
 
 def _prepare_step(lab: Lab) -> Step:
-    """Return the step after which kernel limits, host names and the launch file are as MicroK8s
-    needs them.
-    """
+    """Return the step after which kernel limits, host names and launch file fit MicroK8s."""
     facts = lab.facts()
     names = host_names(lab, facts)
 

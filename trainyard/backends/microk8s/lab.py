@@ -210,8 +210,10 @@ def each_step(
         return YES
 
     def mend_all() -> None:
-        hosts = [host for group in lacking().values() for host in group]
-        each(hosts, mend)
+        to_mend: list[Host] = []
+        for hosts in lacking().values():
+            to_mend += hosts
+        each(to_mend, mend)
         lab.changed()
 
     return Step(id, title, done, mend_all, deadline=deadline, every=1.0, after=after)
