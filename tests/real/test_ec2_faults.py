@@ -95,7 +95,7 @@ def test_what_stops_the_head_is_one_error_with_its_cause_although_aws_throttles_
     # `ray up` says of both: "wait_ready timeout exceeded."
     shortly = replace(yard, environ={**yard.environ, "AUTOSCALER_NODE_START_WAIT_S": "6"})
     refused = shortly.run("cluster.up", "--set", "ec2.user=root", expect=3).stderr
-    assert_one_error(refused, "error: the head lets nobody in as root")
+    assert_one_error(refused, "error: the head rejects the login as root")
     # For another user Ray replaces the head.
     cloud.break_next(instances.NO_SSHD, ray_node_type="head")
     refused = shortly.run("cluster.up", expect=6).stderr

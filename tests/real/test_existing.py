@@ -33,7 +33,7 @@ def test_it_is_checked_and_shown_and_nothing_is_made_or_removed(yard: Yard, fres
     )
     done = fresh.run("cluster.down")
     assert "nothing was removed" in done.stdout
-    assert "somebody else runs this cluster" in done.stderr
+    assert "Trainyard did not make this cluster" in done.stderr
     assert fresh.leftovers() == []
     assert yard.states() == {"head": "up", "gpu-0": "up", "gpu-1": "up"}
 

@@ -228,7 +228,7 @@ def test_doctor_finds_what_will_break_and_mends_it(lab: Lab) -> None:
     print(yard.run("cluster.doctor", "--fix").stderr)
 
     assert [(finding["subject"], finding["message"]) for finding in found] == [
-        (first.ip, "server.crt ends in 3 days: nothing renews it, and then nobody gets in"),
+        (first.ip, "server.crt ends in 3 days: nothing renews it, and then no user gets in"),
         (ghost, "a dead member of dqlite, and no host: no control plane may join"),
         ("Prepare 3 hosts", f"{second.ip}: lacks kernel limits, at which MicroK8s stops"),
         (

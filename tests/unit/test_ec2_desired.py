@@ -11,7 +11,7 @@ import pytest
 from ray.autoscaler._private.util import prepare_config, validate_config
 
 from trainyard.backends.ec2 import desired, naming
-from trainyard.backends.ec2.desired import Site
+from trainyard.backends.ec2.desired import Inputs
 from trainyard.backends.ec2.location import Location
 from trainyard.errors import RequestError
 from trainyard.seams.aws import Aws
@@ -29,9 +29,9 @@ LOCATION = Location(
     Ec2Section(key_name="key", key_file="/k"),
     {},
 )
-SITE = Site(LOCATION, "sg-1", {PARAMETER: FOUND}, ["subnet-1"])
+INPUTS = Inputs(LOCATION, "sg-1", {PARAMETER: FOUND}, ["subnet-1"])
 ECR = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
-IMAGE = replace(SITE, image=f"{ECR}/lab@sha256:aa")
+IMAGE = replace(INPUTS, image=f"{ECR}/lab@sha256:aa")
 
 
 def spec(**section: Any) -> ClusterSpec:
@@ -49,9 +49,9 @@ def node(made: dict[str, Any], group: str) -> dict[str, Any]:
     return config
 
 
-@pytest.mark.parametrize("site", [SITE, IMAGE])
-def test_ray_accepts_what_it_gets_and_takes_no_default_of_its_own(site: Site) -> None:
-    made = desired.document(spec(), site)
+@pytest.mark.parametrize("inputs", [INPUTS, IMAGE])
+def test_ray_accepts_what_it_gets_and_takes_no_default_of_its_own(inputs: Inputs) -> None:
+    made = desired.document(spec(), inputs)
     complete = prepare_config(made)
     validate_config(complete)
     assert {key: complete[key] for key in made} == made | {
@@ -63,11 +63,11 @@ def test_ray_accepts_what_it_gets_and_takes_no_default_of_its_own(site: Site) ->
 
 def test_the_example_that_we_ship_is_what_ray_accepts() -> None:
     example = load_cluster(Path(__file__).parents[2] / "clusters" / "ec2.yaml").spec
-    validate_config(prepare_config(desired.document(example, SITE)))
+    validate_config(prepare_config(desired.document(example, INPUTS)))
 
 
 def test_groups_are_node_types_with_their_bounds_and_resources() -> None:
-    types = desired.document(spec(), SITE)["available_node_types"]
+    types = desired.document(spec(), INPUTS)["available_node_types"]
     assert [(name, kind["min_workers"], kind["max_workers"]) for name, kind in types.items()] == [
         ("head", 0, 0),
         ("cpu", 2, 2),
@@ -96,7 +96,7 @@ def test_each_group_has_its_resources_labels_and_parameters_of_ray() -> None:
         }
     )
 
-    made = desired.document(file, SITE)
+    made = desired.document(file, INPUTS)
     validate_config(prepare_config(made))
     kind = made["available_node_types"]["gpu"]
     assert (kind["resources"], kind["labels"]) == (
@@ -109,14 +109,14 @@ def test_each_group_has_its_resources_labels_and_parameters_of_ray() -> None:
         "set --; case \"$RAY_NODE_TYPE_NAME\" in gpu) set -- '--log-style=a b' ;; esac; ray start "
     )
     assert case in command and command.endswith(' "$@"')
-    assert "set --" not in desired.document(spec(), SITE)["worker_start_ray_commands"][0]
+    assert "set --" not in desired.document(spec(), INPUTS)["worker_start_ray_commands"][0]
 
 
 def test_instances_are_on_demand_encumbered_by_nothing_of_rays_and_all_that_is_theirs_is_tagged() -> (
     None
 ):
     made = desired.document(
-        spec(ami="ami-0123456789", groups={"gpu": {"spot": True, "disk": 2**30 * 300}}), SITE
+        spec(ami="ami-0123456789", groups={"gpu": {"spot": True, "disk": 2**30 * 300}}), INPUTS
     )
     assert made["provider"]["cache_stopped_nodes"] is False
     assert "InstanceMarketOptions" not in node(made, "cpu")
@@ -147,7 +147,7 @@ def test_a_subnet_and_the_security_group_are_those_of_every_node() -> None:
         "DeleteOnTermination": True,
     }
     for internal in (True, False):
-        made = desired.document(spec(subnet="subnet-12345678", use_internal_ips=internal), SITE)
+        made = desired.document(spec(subnet="subnet-12345678", use_internal_ips=internal), INPUTS)
         for group in ("head", "cpu", "gpu"):
             assert node(made, group)["NetworkInterfaces"] == [
                 interface | {"AssociatePublicIpAddress": not internal}
@@ -157,7 +157,7 @@ def test_a_subnet_and_the_security_group_are_those_of_every_node() -> None:
 
 def test_what_was_found_out_is_written_out_and_into_tags() -> None:
     # Ray, and EC2 for each worker, would find it out anew: another head, workers of another AMI.
-    config = node(desired.document(spec(ami=PARAMETER), SITE), "cpu")
+    config = node(desired.document(spec(ami=PARAMETER), INPUTS), "cpu")
     assert (config["SecurityGroupIds"], config["SubnetIds"], config["ImageId"]) == (
         ["sg-1"],
         ["subnet-1"],
@@ -187,8 +187,8 @@ def test_an_image_runs_by_digest_with_gpus_where_they_are_and_a_login_that_is_ne
 
 def test_a_group_may_run_another_image_than_the_head() -> None:
     other = "registry.example.com/isaac@sha256:bb"
-    site = replace(IMAGE, images={"gpu": other})
-    made = desired.document(spec(ray={"initialization_commands": ["echo mine"]}), site)
+    inputs = replace(IMAGE, images={"gpu": other})
+    made = desired.document(spec(ray={"initialization_commands": ["echo mine"]}), inputs)
     validate_config(prepare_config(made))
     types = made["available_node_types"]
     assert made["docker"]["image"] == IMAGE.image
@@ -204,7 +204,7 @@ def test_a_group_may_run_another_image_than_the_head() -> None:
 
 
 def test_token_and_variables_are_where_the_nodes_user_finds_them() -> None:
-    on_host, in_image = (desired.document(spec(), site) for site in (SITE, IMAGE))
+    on_host, in_image = (desired.document(spec(), inputs) for inputs in (INPUTS, IMAGE))
     assert on_host["file_mounts"] == {"~/.trainyard": "/state/mounted"}
     assert in_image["file_mounts"] == {"/run/trainyard": "/state/mounted"}
     for made, place in ((on_host, "~/.trainyard"), (in_image, "/run/trainyard")):
@@ -217,7 +217,7 @@ def test_what_the_file_adds_is_merged_and_lists_are_longer() -> None:
         "setup_commands": ["echo mine"],
         "available_node_types": {"gpu": {"node_config": {"EbsOptimized": True}}},
     }
-    plain, made = desired.document(spec(), SITE), desired.document(spec(ray=added), SITE)
+    plain, made = desired.document(spec(), INPUTS), desired.document(spec(ray=added), INPUTS)
     assert made["setup_commands"] == [*plain["setup_commands"], "echo mine"]
     before = node(plain, "gpu") | {"TagSpecifications": [], "EbsOptimized": True}
     assert node(made, "gpu") | {"TagSpecifications": []} == before
@@ -226,7 +226,7 @@ def test_what_the_file_adds_is_merged_and_lists_are_longer() -> None:
 def test_files_that_are_not_here_are_named(tmp_path: Path) -> None:
     mounts = {"/home/ubuntu/maps": str(tmp_path / "maps"), "/home/ubuntu/here": str(tmp_path)}
     with pytest.raises(RequestError) as caught:
-        desired.document(spec(ray={"file_mounts": mounts}), SITE)
+        desired.document(spec(ray={"file_mounts": mounts}), INPUTS)
     assert [str(problem) for problem in caught.value.problems] == [
         (
             "ec2.ray.file_mounts./home/ubuntu/maps: no such file or directory here: "
@@ -239,7 +239,7 @@ def test_a_node_type_without_a_group_is_refused() -> None:
     with pytest.raises(
         RequestError, match="available_node_types has big, which the cluster file has no group for"
     ):
-        desired.document(spec(ray={"available_node_types": {"big": {}}}), SITE)
+        desired.document(spec(ray={"available_node_types": {"big": {}}}), INPUTS)
 
 
 @pytest.mark.parametrize(
@@ -257,18 +257,18 @@ def test_what_the_file_adds_is_of_the_kind_that_is_there(
     added: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(RequestError, match=message):
-        desired.document(spec(ray=added), SITE)
+        desired.document(spec(ray=added), INPUTS)
 
 
 def test_what_workers_are_needs_no_new_head() -> None:
-    first = desired.fingerprints(desired.document(spec(), SITE), "env")
-    more = desired.document(spec(groups={"gpu": {"spot": True}}), SITE)
+    first = desired.fingerprints(desired.document(spec(), INPUTS), "env")
+    more = desired.document(spec(groups={"gpu": {"spot": True}}), INPUTS)
     assert desired.fingerprints(more, "env")[naming.HEAD_FROM] == first[naming.HEAD_FROM]
     assert desired.fingerprints(more, "env")[naming.MADE_FROM] != first[naming.MADE_FROM]
-    head = desired.document(spec(groups={"head": {"disk": 2**40}}), SITE)
+    head = desired.document(spec(groups={"head": {"disk": 2**40}}), INPUTS)
     assert desired.fingerprints(head, "env")[naming.HEAD_FROM] != first[naming.HEAD_FROM]
-    assert desired.fingerprints(desired.document(spec(), SITE), "other") != first
-    elsewhere = replace(SITE, location=replace(LOCATION, state=Path("/other")))
+    assert desired.fingerprints(desired.document(spec(), INPUTS), "other") != first
+    elsewhere = replace(INPUTS, location=replace(LOCATION, state=Path("/other")))
     assert desired.fingerprints(desired.document(spec(), elsewhere), "env") == first
 
 
@@ -291,7 +291,7 @@ def changed(**group: Any) -> ClusterSpec:
 )
 def test_a_group_of_other_sizes_has_other_instances(other: ClusterSpec) -> None:
     before, after = (
-        desired.node_from(desired.document(each, SITE), "cpu") for each in (spec(), other)
+        desired.node_from(desired.document(each, INPUTS), "cpu") for each in (spec(), other)
     )
     assert before != after
 
@@ -299,7 +299,7 @@ def test_a_group_of_other_sizes_has_other_instances(other: ClusterSpec) -> None:
 def test_a_group_of_more_or_fewer_nodes_keeps_its_instances() -> None:
     more = changed(count=5, idle_timeout=60)
     before, after = (
-        desired.node_from(desired.document(each, SITE), "cpu") for each in (spec(), more)
+        desired.node_from(desired.document(each, INPUTS), "cpu") for each in (spec(), more)
     )
     assert before == after != ""
 
@@ -309,7 +309,7 @@ def test_variables_are_quoted_and_the_token_is_in_no_document() -> None:
     text = desired.environment(made, "")
     assert "export NAME='it'\"'\"'s $HOME'" in text.splitlines()
     assert "export RAY_AUTH_MODE=token" in text
-    assert "it's" not in json.dumps(desired.document(made, SITE))
+    assert "it's" not in json.dumps(desired.document(made, INPUTS))
 
 
 def test_the_role_of_the_nodes_launches_and_ends_no_instances_of_others() -> None:

@@ -329,7 +329,7 @@ INTERNAL = {"subnet": SUBNET, "use_internal_ips": True}
             {"subnet": SUBNET},
             True,
             "nat",
-            "has no route to an internet gateway, and nobody reaches its public addresses: "
+            "has no route to an internet gateway, and its public addresses are not reached: "
             "`use_internal_ips: true` if "
             "this machine reaches the VPC's private addresses, such as by a VPN",
         ),

@@ -29,7 +29,7 @@ from trainyard.backends.ec2 import (
     snapshot,
 )
 from trainyard.backends.ec2 import location as locations
-from trainyard.backends.ec2.desired import Site
+from trainyard.backends.ec2.desired import Inputs
 from trainyard.backends.ec2.location import Location
 from trainyard.backends.shared.record import write_cluster
 from trainyard.errors import (
@@ -54,10 +54,10 @@ SPEC = ClusterSpec.model_validate(
         "workers": [{"name": "cpu", "count": 2, "cpus": 1}],
     }
 )
-SITE = Site(
+INPUTS = Inputs(
     Location("lab", Aws({}, region="us-west-2"), Path("/state"), "me", SPEC.ec2, {}), "sg-1", {}
 )
-DOCUMENT = desired.document(SPEC, SITE)
+DOCUMENT = desired.document(SPEC, INPUTS)
 MADE_FROM = desired.fingerprints(DOCUMENT, desired.environment(SPEC, ""))
 TOOLS = Tools(Path("/state"), {}, "ec2")
 TAGS = naming.pairs({naming.CLUSTER: "lab", naming.OWNER: "me"})
@@ -146,7 +146,7 @@ def place(aws: FakeAws, state: Path = Path("/state")) -> Location:
 
 def planned(aws: FakeAws, *, recreate: bool = False) -> list[tuple[str, str]]:
     tools = Tools(Path("/state"), {}, "ec2", recreate=recreate)
-    steps = ray_up.steps(SPEC, tools, place(aws), SITE)
+    steps = ray_up.steps(SPEC, tools, place(aws), INPUTS)
     refuse_lost_ids(steps)
     # The last asks the dashboard.
     return [(step.title, step.state) for step in plan(steps[:-1])]
@@ -164,7 +164,7 @@ def test_what_a_new_cluster_is_and_costs_is_planned() -> None:
     def first(spec: ClusterSpec, **prices: list[str]) -> str:
         aws = FakeAws()
         aws.prices = prices
-        return plan(ray_up.steps(spec, TOOLS, place(aws), SITE)[:1])[0].detail
+        return plan(ray_up.steps(spec, TOOLS, place(aws), INPUTS)[:1])[0].detail
 
     assert first(SPEC) == "1 head m5.large, 2 cpu m5.large; no leash ends it"
     group = SPEC.workers[0].model_copy(update={"count": None, "min": 0, "max": 4})
@@ -179,7 +179,7 @@ def test_in_what_a_head_differs_is_named_where_it_is_known(tmp_path: Path) -> No
     location = place(aws, tmp_path)
 
     def reason() -> str:
-        return plan(ray_up.steps(spec, TOOLS, location, SITE)[:1])[0].detail.partition(": ")[2]
+        return plan(ray_up.steps(spec, TOOLS, location, INPUTS)[:1])[0].detail.partition(": ")[2]
 
     assert reason() == "what it was made from is not known here"
     locations.write_mounted(location, desired.environment(SPEC, ""))
@@ -474,7 +474,7 @@ def test_a_status_shows_the_address_by_which_a_node_is_reached() -> None:
             "Node Launch Exception (InvalidInstanceType.NotFound): ...",
             "there is no such instance type in the region",
         ),
-        ("ubuntu@10.0.0.4: Permission denied (publickey).", "the head lets nobody in as ubuntu"),
+        ("ubuntu@10.0.0.4: Permission denied (publickey).", "the head rejects the login as ubuntu"),
         (
             "... iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name",
             "EC2 does not know the instance",
@@ -506,7 +506,7 @@ def test_the_cause_stands_before_what_only_followed_from_it() -> None:
     lines = ["Permission denied (publickey).", "Connection refused", "wait_ready timeout exceeded."]
     found = diagnosis.cause(lines, name="the head", user="ubuntu")
     assert found is not None
-    assert found.message == "the head lets nobody in as ubuntu"
+    assert found.message == "the head rejects the login as ubuntu"
 
 
 def test_what_no_rule_knows_is_shown_as_it_was_printed() -> None:
@@ -660,7 +660,7 @@ def test_workers_that_are_not_as_the_file_says_end_and_runs_on_them_are_named_fi
     )
 
     def ends(*workers: dict[str, Any]) -> list[str]:
-        steps = ray_up.steps(SPEC, TOOLS, place(FakeAws([head, *workers])), SITE)
+        steps = ray_up.steps(SPEC, TOOLS, place(FakeAws([head, *workers])), INPUTS)
         return [step.title for step in steps if isinstance(step, Step) and step.disruptive]
 
     assert ends(instance(2), instance(3), instance(4, state="terminated")) == []
@@ -707,7 +707,7 @@ def test_subnets_and_an_ami_that_were_found_out_stay_while_the_head_runs() -> No
     section = SPEC.ec2.model_copy(update={"ami": "/aws/ami-id", "security_group": "sg-00000000"})
     spec, aws = SPEC.model_copy(update={"ec2": section}), FakeAccount()
     location = replace(place(aws), section=section)
-    first = account.site(spec, TOOLS, location)
+    first = account.inputs(spec, TOOLS, location)
     tags = naming.read(
         desired.document(spec, first)["available_node_types"]["head"]["node_config"][
             "TagSpecifications"
@@ -716,8 +716,8 @@ def test_subnets_and_an_ami_that_were_found_out_stay_while_the_head_runs() -> No
 
     aws.made = [instance(1, "head", **tags) | {"ImageId": "ami-1"}]
     aws.subnets, aws.ami = ["subnet-a", "subnet-b"], "ami-2"
-    assert account.site(spec, TOOLS, location) == first
-    anew = account.site(spec, replace(TOOLS, recreate=True), location)
+    assert account.inputs(spec, TOOLS, location) == first
+    anew = account.inputs(spec, replace(TOOLS, recreate=True), location)
     assert (anew.subnets, anew.amis["/aws/ami-id"]["ImageId"]) == (
         ["subnet-a", "subnet-b"],
         "ami-2",

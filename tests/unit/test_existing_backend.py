@@ -98,7 +98,7 @@ def test_down_has_nothing_to_remove(tmp_path: Path) -> None:
     spec = _spec(address="http://127.0.0.1:8265", token_env="LAB_TOKEN")
     steps = existing.down_steps(spec, _tools(tmp_path), purge=False)
     assert [(step.title, step.done().holds) for step in steps] == [
-        ("Nothing to remove: somebody else runs this cluster", True)
+        ("Nothing to remove: Trainyard did not make this cluster", True)
     ]
 
 

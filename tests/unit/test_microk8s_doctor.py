@@ -107,12 +107,12 @@ def ending(days: float, name: str = "server.crt") -> Mapping[str, Facts]:
         (
             at(facts=ending(3.2)),
             1,
-            ("h1", "server.crt ends in 3 days: nothing renews it, and then nobody gets in", True),
+            ("h1", "server.crt ends in 3 days: nothing renews it, and then no user gets in", True),
         ),
         (
             at(facts=ending(1.2, "kubelet.crt")),
             1,
-            ("h1", "kubelet.crt ends in 1 day: nothing renews it, and then nobody gets in", False),
+            ("h1", "kubelet.crt ends in 1 day: nothing renews it, and then no user gets in", False),
         ),
         (at(facts={}, errors={"h1": OutsideError("h1 is off")}), 1, ("h1", "h1 is off", False)),
         (at(votes={"10.0.0.1": True, "10.0.0.2": True, "10.0.0.3": True}), 3, None),

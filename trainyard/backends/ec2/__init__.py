@@ -15,9 +15,7 @@ from trainyard.steps import Stage, Step
 
 
 def up_steps(spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
-    """Return the steps: look at the account, make what instances need, `ray up`, and prove that all
-    nodes answer.
-    """
+    """Return the steps to a cluster whose nodes all answer: the account, `ray up`, the proof."""
     locations.refuse_elsewhere(spec, tools)
     location = locations.find(spec, tools)
     return [
@@ -25,24 +23,26 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
         Stage(
             "cluster",
             "Look at the cluster",
-            lambda: ray_up.steps(spec, tools, location, account.site(spec, tools, location)),
+            lambda: ray_up.steps(spec, tools, location, account.inputs(spec, tools, location)),
         ),
     ]
 
 
 def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> Sequence[Step | Stage]:
-    """Return the steps that remove what carries the cluster's tag; with `--adopt` also what `ray
-    up` made.
+    """Return the steps that remove what carries the cluster's tag.
+
+    With `--adopt` what plain `ray up` made gets that tag first.
     """
     locations.refuse_elsewhere(spec, tools)
     location = locations.find(spec, tools)
-    made: list[Step | Stage] = []
+
+    steps: list[Step | Stage] = []
     if tools.adopt:
-        made.append(
-            Stage("made-by-ray-up", "Look for what `ray up` made", lambda: account.adopt(location))
-        )
-    made.append(Stage("account", "Look at the AWS account", lambda: down.steps(location, tools)))
-    return [*made, forget_step(tools.state)]
+        title = "Look for what `ray up` made"
+        steps.append(Stage("made-by-ray-up", title, lambda: account.adopt(location)))
+    steps.append(Stage("account", "Look at the AWS account", lambda: down.steps(location, tools)))
+    steps.append(forget_step(tools.state))
+    return steps
 
 
 def verify(spec: ClusterSpec, tools: Tools, *, report: Callable[[str], None]) -> Verified:

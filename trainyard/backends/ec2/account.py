@@ -1,25 +1,18 @@
-"""The account before there is anything of the cluster: what it has, what is asked for, who may come
-in.
-"""
+"""The AWS account before a cluster exists: what launches need, and which addresses may use SSH."""
 
 from __future__ import annotations
 
 import ipaddress
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 from trainyard.backends.contract import Tools
-from trainyard.backends.ec2 import (
-    desired,
-    naming,
-    objects,
-    preflight,
-    preflight_questions,
-    snapshot,
-)
+from trainyard.backends.ec2 import desired, naming, objects, preflight, snapshot
 from trainyard.backends.ec2 import location as locations
-from trainyard.backends.ec2.desired import Site
+from trainyard.backends.ec2 import preflight_questions as questions
+from trainyard.backends.ec2.desired import Inputs
 from trainyard.backends.ec2.location import Location
+from trainyard.backends.ec2.snapshot import Instance
 from trainyard.errors import RequestError
 from trainyard.images import resolve
 from trainyard.seams import ray_autoscaler
@@ -34,42 +27,44 @@ UNMADE = "sg-00000000"
 
 
 def steps(spec: ClusterSpec, tools: Tools, location: Location) -> list[Step | Stage]:
-    """Return the steps that make what instances are launched with; asks AWS whether all that is
-    named exists.
-    """
+    """Return the steps that make what instances need; asks AWS whether all that is named exists."""
     locations.refuse_other_account(location)
-    checked = preflight.steps(spec, tools, location)
+    unchecked = preflight.steps(spec, tools, location)
     objects.refuse_foreign(location, adopt=tools.adopt)
-    taken = adopt(location) if tools.adopt else []
-    if taken and not tools.recreate:
+
+    adopted = adopt(location) if tools.adopt else []
+    if adopted and not tools.recreate:
         hint = "If that is meant: trainyard cluster.up --adopt --recreate"
         raise RequestError(
             f"what `ray up` made by the name {location.name} is replaced, with all that runs",
             hint=hint,
         )
 
+    refuse_unknown_to_ray(desired.document(spec, _unresolved(spec, location)))
+    made = objects.steps(location, sources(location))
+    return [locations.record_step(location, tools), *unchecked, *adopted, *made]
+
+
+def _unresolved(spec: ClusterSpec, location: Location) -> Inputs:
+    """Return inputs as far as the file alone gives them: enough for Ray's schema."""
     image = spec.image_of(naming.HEAD) or ""
     images = {}
     for group in spec.groups():
-        if (own := spec.image_of(group) or "") != image:
-            images[group] = own
-
-    refuse_unknown_to_ray(
-        desired.document(spec, Site(location, UNMADE, {}, image=image, images=images))
-    )
-    made = objects.steps(location, sources(location))
-
-    return [locations.record_step(location, tools), *checked, *taken, *made]
+        group_image = spec.image_of(group) or ""
+        if group_image != image:
+            images[group] = group_image
+    return Inputs(location, UNMADE, {}, image=image, images=images)
 
 
 def adopt(location: Location) -> list[Step]:
-    """Return the step that gives our tags to what plain `ray up` made by the name of a cluster of
-    ours; asks AWS.
-    """
+    """Return the step that tags what plain `ray up` made by this cluster's name; asks AWS."""
 
-    def foreign() -> list[str]:
-        found = snapshot.of_cluster(location)
-        return [each.id for each in found if each.exists and naming.CLUSTER not in each.tags]
+    def untagged() -> list[str]:
+        ids = []
+        for instance in snapshot.of_cluster(location):
+            if instance.exists and naming.CLUSTER not in instance.tags:
+                ids.append(instance.id)
+        return ids
 
     tags = {
         naming.CLUSTER: location.name,
@@ -78,65 +73,72 @@ def adopt(location: Location) -> list[Step]:
     }
 
     def done() -> Answer:
-        left = foreign()
-        return no(f"not ours: {named(left)}") if left else YES
+        left = untagged()
+        if left:
+            return no(f"not ours: {named(left)}")
+        return YES
 
     def do() -> None:
-        names = foreign()
-        disks = location.aws.described("volumes", {"attachment.instance-id": names})
-        resources = [*names, *(disk["VolumeId"] for disk in disks)]
-        location.aws.call("ec2", "create_tags", Resources=resources, Tags=naming.pairs(tags))
-
-    present = foreign()
-    title = (
-        f"Take over {counted(len(present), 'instance')} that Trainyard did not make: "
-        f"{named(present)}"
-    )
-
-    # Disruptive, although it ends no node: where runs go on, nothing at all is changed.
-    if present:
-        return [Step("adopt", title, done, do, disruptive=True)]
-
-    return []
-
-
-def site(spec: ClusterSpec, tools: Tools, location: Location) -> Site:
-    """Return what the instances are launched with, as the account has it by now, and as those that
-    stay have it.
-    """
-    section = location.section
-    aws = location.aws
-    if tools.recreate:
-        found = []
-    else:
-        found = [each for each in snapshot.of_cluster(location) if each.runs]
-
-    tags = next((each.tags for each in found if each.is_head), {})
-    image = ""
-    images = {}
-
-    if spec.image_of(naming.HEAD):
-        pinned = partial(resolve.pinned, spec, location.environ, directory=tools.directory)
-        image = pinned(running=tags.get(naming.IMAGE)).reference
-        running = {each.group: each.tags.get(naming.IMAGE, "") for each in found}
-        others = resolve.of_groups(
-            spec, location.environ, directory=tools.directory, running=running
+        instances = untagged()
+        disks = location.aws.described("volumes", {"attachment.instance-id": instances})
+        volumes = [disk["VolumeId"] for disk in disks]
+        location.aws.call(
+            "ec2", "create_tags", Resources=instances + volumes, Tags=naming.pairs(tags)
         )
-        images = {group: each.reference for group, each in others.items()}
 
-    subnets = tags.get(naming.SUBNETS, "").split()
-    if not (subnets or section.subnet):
-        usable = preflight_questions.usable(spec, preflight_questions.subnets(spec, aws))
+    present = untagged()
+    if not present:
+        return []
+
+    count = counted(len(present), "instance")
+    title = f"Take over {count} that Trainyard did not make: {named(present)}"
+    # Disruptive, although it ends no node: while runs are in flight, nothing at all is changed.
+    return [Step("adopt", title, done, do, disruptive=True)]
+
+
+def inputs(spec: ClusterSpec, tools: Tools, location: Location) -> Inputs:
+    """Return what instances are launched with; instances that stay keep image, AMI and subnets."""
+    running = []
+    if not tools.recreate:
+        running = [instance for instance in snapshot.of_cluster(location) if instance.runs]
+    head_tags = next((instance.tags for instance in running if instance.is_head), {})
+
+    image = ""
+    images: dict[str, str] = {}
+    if spec.image_of(naming.HEAD):
+        image, images = _images(spec, tools, location, running, head_tags.get(naming.IMAGE))
+
+    subnets = head_tags.get(naming.SUBNETS, "").split()
+    if not (subnets or location.section.subnet):
+        usable = questions.usable(spec, questions.subnets(spec, location.aws))
         subnets = sorted(subnet["SubnetId"] for subnet in usable)
 
-    launched = {each.tags.get(naming.AMI, ""): each.ami for each in reversed(found)}
-    amis = preflight_questions.amis(spec, aws, launched)
-    return Site(location, objects.security_group(location) or UNMADE, amis, subnets, image, images)
+    # Reversed: of two that differ, the head's, which comes first, wins.
+    launched = {each.tags.get(naming.AMI, ""): each.ami for each in reversed(running)}
+    amis = questions.amis(spec, location.aws, launched)
+    group = objects.security_group(location) or UNMADE
+    return Inputs(location, group, amis, subnets, image, images)
+
+
+def _images(
+    spec: ClusterSpec,
+    tools: Tools,
+    location: Location,
+    running: Sequence[Instance],
+    head_image: str | None,
+) -> tuple[str, dict[str, str]]:
+    """Return the image by digest, and those of groups that run another one than the head."""
+    directory = tools.directory
+    image = resolve.pinned(spec, location.environ, directory=directory, running=head_image)
+    by_group = {each.group: each.tags.get(naming.IMAGE, "") for each in running}
+    others = resolve.of_groups(spec, location.environ, directory=directory, running=by_group)
+    return image.reference, {group: other.reference for group, other in others.items()}
 
 
 def sources(location: Location) -> list[str]:
-    """Return who may use SSH: whom the file names, else this machine, by the address that the
-    instances see.
+    """Return the CIDR blocks that may use SSH: the file's, else this machine's.
+
+    This machine's is the address that the instances see.
     """
     section = location.section
     if section.security_group or section.ssh_from:
@@ -148,9 +150,7 @@ def sources(location: Location) -> list[str]:
 
 
 def refuse_unknown_to_ray(document: dict[str, Any]) -> None:
-    """Raise RequestError with what Ray's own schema does not accept: it can only come from
-    `ec2.ray`.
-    """
+    """Raise RequestError with what Ray's own schema rejects: it can only come from `ec2.ray`."""
     problems = ray_autoscaler.refused(document)
     if problems:
         raise RequestError(

@@ -26,10 +26,10 @@ from trainyard.spec.ray_nodes import start_options
 from trainyard.spec.units import GIB
 from trainyard.wording import named
 
-# Who knows the cluster may also know where the files are; what they hold is in the fingerprint
-# anyway.
+# Paths on this machine may differ for the same cluster; the content of the files is in the
+# fingerprint anyway.
 _PLACES = ("auth", "file_mounts")
-# What the autoscaler on a running head takes over from a new file.
+# The autoscaler on a running head takes these over from a new file.
 _OF_WORKERS = ("max_workers", "upscaling_speed", "idle_timeout_minutes")
 # Parameters of EC2 and of Ray, as the cluster file calls them.
 _WORDS = {
@@ -37,22 +37,18 @@ _WORDS = {
     "ImageId": "ami",
     "VolumeSize": "disk",
     "InstanceMarketOptions": "spot",
-}
-_WORDS |= {
     "SubnetId": "subnet",
     "SubnetIds": "subnet",
     "KeyName": "key_name",
     "CPU": "cpus",
     "GPU": "gpus",
 }
-# What it takes over for nodes that run.
+# The autoscaler takes these over for nodes that run.
 _OF_GROUPS = ("min_workers", "max_workers", "idle_timeout_s")
 
 
 class Group(NamedTuple):
-    """Nodes that are alike, or the head: how few and many, and of what. `ami`: an id or a parameter
-    of SSM; bytes.
-    """
+    """Nodes that are alike, or the head. `ami`: an id or a parameter of SSM. `disk`: in bytes."""
 
     name: str
     least: int
@@ -65,11 +61,11 @@ class Group(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Site:
-    """What instances are launched with, as it is in the account.
+class Inputs:
+    """The inputs of a launch, as the account has them.
 
-    `amis` are as EC2 describes them, by what the file calls them. `subnets` are where nodes may be
-    if it names none. `image` is a reference by digest, "" where training runs on the host; `images`
+    `amis` are as EC2 describes them, by the file's names. `subnets` are where nodes may be if the
+    file names none. `image` is a reference by digest, "" where training runs on the host; `images`
     are those of groups that run another one than the head.
     """
 
@@ -86,70 +82,82 @@ class Site:
 
 def groups(spec: ClusterSpec) -> dict[str, Group]:
     """Return the head, and the groups of workers, by name."""
-    sizes: dict[str, Head | WorkerGroup] = {
-        naming.HEAD: spec.head,
-        **{group.name: group for group in spec.workers},
-    }
-    found = {}
-
-    for name, size in sizes.items():
-        if isinstance(size, WorkerGroup):
-            least, most = (size.least, size.most)
-        else:
-            least, most = (1, 1)
-        kind = spec.ec2.instances(name)
-        own = kind.instance_type or "", kind.ami or "", kind.disk or 0, bool(kind.spot)
-        found[name] = Group(name, least, most, size, *own)
-
-    return found
+    by_name = {naming.HEAD: _group(spec, naming.HEAD, spec.head, least=1, most=1)}
+    for worker in spec.workers:
+        by_name[worker.name] = _group(
+            spec, worker.name, worker, least=worker.least, most=worker.most
+        )
+    return by_name
 
 
-def document(spec: ClusterSpec, site: Site) -> dict[str, Any]:
-    """Return what `ray up` gets: the template, and what the cluster file adds. Raises
-    RequestError.
+def _group(
+    spec: ClusterSpec, name: str, size: Head | WorkerGroup, *, least: int, most: int
+) -> Group:
+    instances = spec.ec2.instances(name)
+    return Group(
+        name=name,
+        least=least,
+        most=most,
+        size=size,
+        instance_type=instances.instance_type or "",
+        ami=instances.ami or "",
+        disk=instances.disk or 0,
+        spot=bool(instances.spot),
+    )
+
+
+def document(spec: ClusterSpec, inputs: Inputs) -> dict[str, Any]:
+    """Return the document for `ray up`: the template, and what `ec2.ray` adds.
+
+    Raises RequestError for additions that do not fit.
     """
-    section = spec.ec2
-    location = site.location
-    shm_size = [f"--shm-size={section.shm_size}"] if section.shm_size else []
-    values = {
-        "name": spec.name,
-        "max_workers": sum(group.most for group in spec.workers),
-        "provider": _provider(spec, location),
-        "auth": {"ssh_user": section.user, "ssh_private_key": str(location.key_file)},
-        "nodes": [_node(spec, site, group) for group in groups(spec).values()],
-        "mounted": str(location.mounted),
-        "files": files(site.image),
-        "images": [site.image] if site.image else [],
-        "registries": _registries(site.image),
-        "installed": [] if site.image else [versions.RAY],
-        "container": naming.resource(spec.name),
-        "docker_options": [*shm_size, *map(shlex.quote, section.docker_options)],
-        "head_options": ["--gpus=all"] if spec.head.gpus else [],
-        "head_start": f" {_start_options(spec.head)}" if spec.head.ray_start else "",
-        "worker_start": _start_of_workers(spec),
-    }
-
-    result = _with_additions(_rendered(values), section.ray)
-    if unknown := sorted({*result["available_node_types"]} - {*groups(spec)}):
-        # Their instances would carry none of our tags, and stay.
+    values = _values(spec, inputs)
+    result = _with_additions(_rendered(values), spec.ec2.ray)
+    unknown = sorted(result["available_node_types"].keys() - groups(spec).keys())
+    if unknown:
+        # Their instances would not carry the cluster's tag, and stay.
         raise RequestError(
             f"ec2.ray.available_node_types has {named(unknown)}, which the cluster file has no "
             "group for",
             hint="Name them under `workers:`; ec2.ray can then add to them.",
         )
 
-    for name, image in site.images.items():
-        # It takes the place of what is said for all.
-        own = {**values, "images": [image], "registries": _registries(image)}
-        commands = _rendered(own)["initialization_commands"]
-        kind = result["available_node_types"][name]
-        kind["initialization_commands"] = [
-            *commands,
-            *section.ray.get("initialization_commands", ()),
-        ]
+    for name, image in inputs.images.items():
+        group_values = {**values, "images": [image], "registries": _registries(image)}
+        commands = _rendered(group_values)["initialization_commands"]
+        added = spec.ec2.ray.get("initialization_commands", ())
+        # The commands of a type replace those of the whole document.
+        result["available_node_types"][name]["initialization_commands"] = [*commands, *added]
 
     _tag_types(result)
     return result
+
+
+def _values(spec: ClusterSpec, inputs: Inputs) -> dict[str, Any]:
+    """Return the values that the template names."""
+    section = spec.ec2
+    location = inputs.location
+    docker_options = [shlex.quote(option) for option in section.docker_options]
+    if section.shm_size:
+        docker_options.insert(0, f"--shm-size={section.shm_size}")
+
+    return {
+        "name": spec.name,
+        "max_workers": sum(group.most for group in spec.workers),
+        "provider": _provider(spec, location),
+        "auth": {"ssh_user": section.user, "ssh_private_key": str(location.key_file)},
+        "nodes": [_node(spec, inputs, group) for group in groups(spec).values()],
+        "mounted": str(location.mounted),
+        "files": files(inputs.image),
+        "images": [inputs.image] if inputs.image else [],
+        "registries": _registries(inputs.image),
+        "installed": [] if inputs.image else [versions.RAY],
+        "container": naming.resource(spec.name),
+        "docker_options": docker_options,
+        "head_options": ["--gpus=all"] if spec.head.gpus else [],
+        "head_start": f" {_start_options(spec.head)}" if spec.head.ray_start else "",
+        "worker_start": _start_of_workers(spec),
+    }
 
 
 def _rendered(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,24 +171,24 @@ def _provider(spec: ClusterSpec, location: Location) -> dict[str, Any]:
         "type": "aws",
         "region": location.aws.region,
         "cache_stopped_nodes": False,
+        "use_internal_ips": spec.ec2.use_internal_ips,
     }
-    provider["use_internal_ips"] = spec.ec2.use_internal_ips
     if spec.ec2.zones:
         provider["availability_zone"] = ",".join(spec.ec2.zones)
     return provider
 
 
 def _with_additions(made: dict[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a document with what `ec2.ray` adds. Raises RequestError, also for files that are not
-    on this machine.
-    """
+    """Return a document with what `ec2.ray` adds; RequestError also for files that are not here."""
     mounts = added.get("file_mounts")
+    if not isinstance(mounts, dict):
+        return _merged(made, added)
+
     problems = []
-    for place, source in mounts.items() if isinstance(mounts, dict) else ():
+    for place, source in mounts.items():
         if isinstance(source, str) and not Path(source).expanduser().exists():
-            problems.append(
-                Problem(f"ec2.ray.file_mounts.{place}", f"no such file or directory here: {source}")
-            )
+            message = f"no such file or directory here: {source}"
+            problems.append(Problem(f"ec2.ray.file_mounts.{place}", message))
     if problems:
         raise RequestError("files for the nodes are not here", problems=tuple(problems))
     return _merged(made, added)
@@ -189,16 +197,12 @@ def _with_additions(made: dict[str, Any], added: Mapping[str, Any]) -> dict[str,
 def _tag_types(document: Mapping[str, Any]) -> None:
     """Give the instances of each group the tag of what they are made from."""
     for kind in document["available_node_types"].values():
-        made_from = _fingerprint(
-            {key: value for key, value in kind.items() if key not in _OF_GROUPS}
-        )
-        _instance_tags(kind).extend(naming.pairs({naming.NODE_FROM: made_from}))
+        fixed = {key: value for key, value in kind.items() if key not in _OF_GROUPS}
+        _instance_tags(kind).extend(naming.pairs({naming.NODE_FROM: _fingerprint(fixed)}))
 
 
 def node_from(document: Mapping[str, Any], group: str) -> str:
-    """Return the tag of what the instances of a group are made from, "" if the document has no such
-    group.
-    """
+    """Return the fingerprint that a group's instances are tagged with, "" if there is no group."""
     kind = document["available_node_types"].get(group)
     if kind:
         return naming.read(_instance_tags(kind))[naming.NODE_FROM]
@@ -212,16 +216,15 @@ def policy(name: str, role: str) -> str:
 
 
 def files(image: str) -> str:
-    """Return where token and variables are on a node: of a container Ray guesses the home, and may
-    be wrong.
+    """Return the directory of token and variables on a node.
+
+    It is not below the home of a container: Ray guesses that, and may guess wrong.
     """
     return "/run/trainyard" if image else "~/.trainyard"
 
 
 def environment(spec: ClusterSpec, image: str) -> str:
-    """Return the file by which every shell on a node knows how Ray is set, and the variables of the
-    cluster file.
-    """
+    """Return the text of the file that shells on a node source: Ray's settings, `env` of the file."""
     variables = {"RAY_AUTH_MODE": "token", **ray_nodes.settings(), **spec.env}
     lines = [f"export {name}={shlex.quote(value)}" for name, value in sorted(variables.items())]
     # Ray runs commands in login shells, for which /etc/profile takes the image's own PATH away.
@@ -235,9 +238,7 @@ def environment(spec: ClusterSpec, image: str) -> str:
 
 
 def fingerprints(made: Mapping[str, Any], environment_text: str) -> dict[str, str]:
-    """Return the tags of a head that was made from a document: of all of it, and of what needs a
-    new head.
-    """
+    """Return a head's tags: fingerprints of the document, and of the part that needs a new head."""
     whole = {key: value for key, value in made.items() if key not in _PLACES}
     return {
         naming.MADE_FROM: _fingerprint(whole, environment_text),
@@ -247,14 +248,13 @@ def fingerprints(made: Mapping[str, Any], environment_text: str) -> dict[str, st
 
 def of_head(made: Mapping[str, Any]) -> dict[str, Any]:
     """Return that part of a document that needs a new head if it changes."""
-    head = {key: value for key, value in made.items() if key not in (*_PLACES, *_OF_WORKERS)}
+    left_out = _PLACES + _OF_WORKERS
+    head = {key: value for key, value in made.items() if key not in left_out}
     return head | {"available_node_types": made["available_node_types"]["head"]}
 
 
 def differences(before: Any, after: Any, at: Sequence[str] = ()) -> Iterator[str]:
-    """Yield where two documents of a head differ, by the words of the cluster file where it has
-    one.
-    """
+    """Yield where two documents of a head differ, in the cluster file's words where it has them."""
     if isinstance(before, dict) and isinstance(after, dict):
         for key in {**before, **after}:
             yield from differences(before.get(key), after.get(key), (*at, key))
@@ -264,7 +264,10 @@ def differences(before: Any, after: Any, at: Sequence[str] = ()) -> Iterator[str
     elif before != after and "TagSpecifications" not in at:
         name = _WORDS.get(at[-1], ".".join(at))
         values = f"{before} now, {after} desired"
-        yield f"{name}: {values}" if len(values) < 300 else f"{name} differs"
+        if len(values) < 300:
+            yield f"{name}: {values}"
+        else:
+            yield f"{name} differs"
 
 
 def _fingerprint(*parts: object) -> str:
@@ -276,37 +279,38 @@ def _instance_tags(kind: Mapping[str, Any]) -> list[dict[str, str]]:
     return tags
 
 
-def _node(spec: ClusterSpec, site: Site, group: Group) -> dict[str, Any]:
+def _node(spec: ClusterSpec, inputs: Inputs, group: Group) -> dict[str, Any]:
     size = group.size
-    is_head = group.name == naming.HEAD
-    idle = None
-
-    if isinstance(size, WorkerGroup):
-        idle = size.idle_timeout
-
     resources = {"CPU": size.cpus, "memory": size.memory, "GPU": size.gpus, **size.resources}
-    return {
+    node = {
         "name": group.name,
-        # Of workers: Ray counts no head.
-        "min": 0 if is_head else group.least,
-        "max": 0 if is_head else group.most,
-        # What is left out Ray takes from the instance type.
+        # Numbers of workers: Ray does not count the head.
+        "min": 0,
+        "max": 0,
+        # Ray takes from the instance type what is left out here.
         "resources": {key: value for key, value in resources.items() if value is not None},
         "labels": {"ray.io/node-group": group.name, **size.labels},
-        "idle": [] if idle is None else [idle],
-        "docker": [] if is_head else _docker(site, group),
-        "config": _launch(spec, site, group),
+        "idle": [],
+        "docker": [],
+        "config": _launch(spec, inputs, group),
     }
 
+    if isinstance(size, WorkerGroup):
+        node |= {"min": group.least, "max": group.most, "docker": _docker(inputs, group)}
+        if size.idle_timeout is not None:
+            node["idle"] = [size.idle_timeout]
 
-def _docker(site: Site, group: Group) -> list[dict[str, Any]]:
-    """Return what Docker is told of the workers of a group, if it is anything of their own."""
-    told: dict[str, Any] = {}
-    if group.name in site.images:
-        told["worker_image"] = site.images[group.name]
-    if site.image and group.size.gpus:
-        told["worker_run_options"] = ["--gpus=all"]
-    return [told] if told else []
+    return node
+
+
+def _docker(inputs: Inputs, group: Group) -> list[dict[str, Any]]:
+    """Return the group's own section for Docker, [] if it has none."""
+    section: dict[str, Any] = {}
+    if group.name in inputs.images:
+        section["worker_image"] = inputs.images[group.name]
+    if inputs.image and group.size.gpus:
+        section["worker_run_options"] = ["--gpus=all"]
+    return [section] if section else []
 
 
 def _registries(image: str) -> list[dict[str, str]]:
@@ -320,15 +324,16 @@ def _registries(image: str) -> list[dict[str, str]]:
 
 def _start_options(size: Head | WorkerGroup) -> str:
     """Return what the file gives `ray start` on the nodes of a group, as words of a shell."""
-    given = start_options(size.ray_start)
-    return shlex.join(
-        f"--{name}" if value is None else f"--{name}={value}" for name, value in given.items()
-    )
+    words = []
+    for name, value in start_options(size.ray_start).items():
+        words.append(f"--{name}" if value is None else f"--{name}={value}")
+    return shlex.join(words)
 
 
 def _start_of_workers(spec: ClusterSpec) -> str:
-    """Return the shell's words that make each group's options its arguments: the autoscaler has one
-    command for all.
+    """Return the shell's words that make each group's options its arguments.
+
+    The autoscaler has one command for all groups.
     """
     cases = []
     for group in spec.workers:
@@ -339,50 +344,39 @@ def _start_of_workers(spec: ClusterSpec) -> str:
     return ""
 
 
-def _launch(spec: ClusterSpec, site: Site, group: Group) -> dict[str, Any]:
+def _launch(spec: ClusterSpec, inputs: Inputs, group: Group) -> dict[str, Any]:
     """Return the parameters of RunInstances (AWS API reference)."""
-    ami = {"ImageId": group.ami, "RootDeviceName": "/dev/sda1", **site.amis.get(group.ami, {})}
+    ami = {"ImageId": group.ami, "RootDeviceName": "/dev/sda1", **inputs.amis.get(group.ami, {})}
     volume = {
         "VolumeSize": -(-group.disk // GIB),
         "VolumeType": "gp3",
         "DeleteOnTermination": True,
     }
-
-    tags = {**spec.ec2.tags, naming.CLUSTER: spec.name, naming.OWNER: site.location.owner}
-    own = {
-        naming.AMI: group.ami,
-        naming.IMAGE: site.image_of(group.name),
-        naming.SUBNETS: " ".join(site.subnets),
-    }
-
-    own = {key: value for key, value in own.items() if value}
     config: dict[str, Any] = {
         "InstanceType": group.instance_type,
         "ImageId": ami["ImageId"],
-        "KeyName": site.location.key_name,
-        "IamInstanceProfile": {"Name": site.location.profile},
+        "KeyName": inputs.location.key_name,
+        "IamInstanceProfile": {"Name": inputs.location.profile},
         "BlockDeviceMappings": [{"DeviceName": ami["RootDeviceName"], "Ebs": volume}],
         # Containers are one hop further from the metadata service than their host.
         "MetadataOptions": {"HttpTokens": "required", "HttpPutResponseHopLimit": 2},
-        "TagSpecifications": [
-            {"ResourceType": "instance", "Tags": naming.pairs(tags | own)},
-            *(
-                {"ResourceType": kind, "Tags": naming.pairs(tags)}
-                for kind in ("volume", "network-interface")
-            ),
-        ],
+        "TagSpecifications": _tag_specifications(spec, inputs, group),
     }
 
     if spec.ec2.subnet:
-        interface = {"DeviceIndex": 0, "SubnetId": spec.ec2.subnet, "Groups": [site.security_group]}
-        interface["DeleteOnTermination"] = True
-        interface["AssociatePublicIpAddress"] = not spec.ec2.use_internal_ips
+        interface = {
+            "DeviceIndex": 0,
+            "SubnetId": spec.ec2.subnet,
+            "Groups": [inputs.security_group],
+            "DeleteOnTermination": True,
+            "AssociatePublicIpAddress": not spec.ec2.use_internal_ips,
+        }
         config["NetworkInterfaces"] = [interface]
     else:
-        config["SecurityGroupIds"] = [site.security_group]
-        # Otherwise Ray takes all that there are (aws/config.py, _configure_subnet): of others it
-        # makes another head.
-        config["SubnetIds"] = [*site.subnets]
+        config["SecurityGroupIds"] = [inputs.security_group]
+        # Named, or Ray takes all that there are (aws/config.py, _configure_subnet), and makes
+        # another head once they change.
+        config["SubnetIds"] = [*inputs.subnets]
 
     if group.spot:
         config["InstanceMarketOptions"] = {"MarketType": "spot"}
@@ -390,10 +384,24 @@ def _launch(spec: ClusterSpec, site: Site, group: Group) -> dict[str, Any]:
     return config
 
 
+def _tag_specifications(spec: ClusterSpec, inputs: Inputs, group: Group) -> list[dict[str, Any]]:
+    tags = {**spec.ec2.tags, naming.CLUSTER: spec.name, naming.OWNER: inputs.location.owner}
+    instance_tags = {**tags, naming.AMI: group.ami}
+    image = inputs.image_of(group.name)
+    if image:
+        instance_tags[naming.IMAGE] = image
+    if inputs.subnets:
+        instance_tags[naming.SUBNETS] = " ".join(inputs.subnets)
+
+    return [
+        {"ResourceType": "instance", "Tags": naming.pairs(instance_tags)},
+        {"ResourceType": "volume", "Tags": naming.pairs(tags)},
+        {"ResourceType": "network-interface", "Tags": naming.pairs(tags)},
+    ]
+
+
 def _merged(made: dict[str, Any], added: Mapping[str, Any], at: str = "ec2.ray") -> dict[str, Any]:
-    """Return a document with what is added to it: keys merged, lists put at the end. Raises
-    RequestError.
-    """
+    """Return a document with additions: keys merged, lists put at the end. Raises RequestError."""
     result = deepcopy(made)
     for key, value in added.items():
         before = result.get(key)
@@ -402,10 +410,8 @@ def _merged(made: dict[str, Any], added: Mapping[str, Any], at: str = "ec2.ray")
         elif isinstance(before, list) and isinstance(value, list):
             result[key] = [*before, *value]
         elif isinstance(before, dict | list):
-            raise RequestError(
-                f"{at}.{key} must be {'keys' if isinstance(before, dict) else 'a list'}, not "
-                f"{value!r}"
-            )
+            expected = "keys" if isinstance(before, dict) else "a list"
+            raise RequestError(f"{at}.{key} must be {expected}, not {value!r}")
         else:
             result[key] = value
 

@@ -1,10 +1,9 @@
-"""Why instances do not become nodes: what `ray up`, the autoscaler and EC2 say, in words that say
-what to do.
-"""
+"""Why instances do not become nodes: rules over what `ray up`, the autoscaler and EC2 print."""
 
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -15,17 +14,16 @@ from trainyard.errors import PrerequisiteError, RequestError
 # a place.
 _BEGINNING = re.compile(r"^\d{4}-\d\d-\d\d [\d:,]+\s+\w+ \S+:\d+ (?:-- )?")
 _NOISE = re.compile(
-    r"^(?:!!!|(?:Shared c|C)onnection to|Warning: Perm|See above|Full |Creating "
-    r"AWS|NodeUpdater:|AWSNodeP|\s*$)"
+    r"^(?:!!!|(?:Shared c|C)onnection to|Warning: Perm|See above|Full "
+    r"|Creating AWS|NodeUpdater:|AWSNodeP|\s*$)"
 )
 TAIL_LINES = 12
 _SET_UP = (
     "Correct what fails: a command of `ec2: {ray: {setup_commands: [...]}}`, the image or the "
-    "AMI. Then repeat the "
-    "same command: it continues from here."
+    "AMI. Then repeat the same command: it continues from here."
 )
 
-# {name} is the node; what the system said stands below the message.
+# {name} is the node; the line that matched is printed below the message.
 RULES = (
     Rule(
         r"InsufficientInstanceCapacity|InsufficientHostCapacity|InsufficientReservedInstanceCapacity",
@@ -41,8 +39,8 @@ RULES = (
         error=PrerequisiteError,
     ),
     Rule(
-        r"InvalidInstanceType\.NotFound|Instance type (?P<kind>\S+) is not "
-        r"available|Unsupported.*instance type",
+        r"InvalidInstanceType\.NotFound|Instance type (?P<kind>\S+) is not available"
+        r"|Unsupported.*instance type",
         "there is no such instance type in the region, or in this zone: {type}",
         "Which there are: aws ec2 describe-instance-type-offerings. Correct `ec2: "
         "{instance_type: ...}`.",
@@ -63,8 +61,7 @@ RULES = (
         r"UnauthorizedOperation|AccessDenied|is not authorized to perform",
         "AWS does not allow what is needed to launch instances",
         "The permissions: ec2:RunInstances, ec2:CreateTags, and iam:PassRole on the role of the "
-        "instance profile. Of "
-        "workers, the head's role needs them.",
+        "instance profile. For workers, the head's role needs them.",
         error=PrerequisiteError,
     ),
     Rule(
@@ -78,13 +75,12 @@ RULES = (
         r"no space left on device",
         "the disk of {name} is full",
         "Give it a larger one (`ec2: {disk: 300GiB}`), of at least three times the image, and "
-        "replace it: "
-        "trainyard cluster.up --recreate",
+        "replace it: trainyard cluster.up --recreate",
         error=PrerequisiteError,
     ),
     Rule(
         r"Permission denied \((?P<ways>[^)]*)\)",
-        "{name} lets nobody in as {user}",
+        "{name} rejects the login as {user}",
         "Is `ec2: {user: ...}` the one of the AMI (ubuntu, ec2-user, admin), and the key pair's "
         "private part here?",
         error=PrerequisiteError,
@@ -92,7 +88,7 @@ RULES = (
     Rule(
         r"node detected as terminated",
         "the instance of {name} was terminated while it was set up",
-        "If nobody did: a spot instance that was taken away, or a full disk quota. Repeat: "
+        "If no user did: a spot instance that was taken away, or a full disk quota. Repeat: "
         "trainyard cluster.up",
     ),
     Rule(
@@ -104,8 +100,8 @@ RULES = (
         r"wait_ready timeout exceeded|Connection refused|Connection timed out|No route to host",
         "{name} is not reached by SSH",
         "Does the subnet lead here, does the security group let port 22 in from this machine's "
-        "address, and does the "
-        "AMI run sshd? What it printed as it booted: aws ec2 get-console-output",
+        "address, and does the AMI run sshd? "
+        "Its output as it booted: aws ec2 get-console-output",
     ),
     Rule(
         r"(?:no basic auth credentials|pull access denied|denied: |unauthorized|manifest unknown)",
@@ -114,8 +110,8 @@ RULES = (
         "without a login.",
     ),
     Rule(
-        r"protocol version mismatch -- is your shell clean|exec: \"rsync\"|rsync: (?:command "
-        r")?not found",
+        r"protocol version mismatch -- is your shell clean|exec: \"rsync\""
+        r"|rsync: (?:command )?not found",
         "the image has no rsync, with which Ray copies files into its containers",
         "Put rsync, openssh-client and boto3 into the image.",
         error=PrerequisiteError,
@@ -129,42 +125,48 @@ def clean(line: str) -> str:
 
 def last(lines: Sequence[str]) -> str:
     """Return the last line that says something, "" if none does."""
-    return next((line for line in map(clean, reversed(lines)) if not _NOISE.match(line)), "")[:100]
+    for line in reversed(lines):
+        cleaned = clean(line)
+        if not _NOISE.match(cleaned):
+            return cleaned[:100]
+    return ""
 
 
 def cause(lines: Sequence[str], *, name: str, type_: str = "", user: str = "") -> Diagnosis | None:
-    """Return the cause that the first rule knows in what was printed, with the line that says it;
-    None if none does.
-    """
-    printed = _before_the_end(lines)
+    """Return the cause by the first rule that matches a printed line; None if none does."""
+    printed = _of_last_attempt(lines)
     for rule in RULES:
         for line in reversed(printed):
-            if found := explain(line, [rule], name=name, type=type_, user=user):
-                return found
+            diagnosed = explain(line, [rule], name=name, type=type_, user=user)
+            if diagnosed:
+                return diagnosed
     return None
 
 
 def failed_command(lines: Sequence[str], *, name: str) -> Diagnosis:
     """Return that a command of a node's set-up failed, with the last lines that it printed."""
-    printed = [line for line in _before_the_end(lines) if not _NOISE.match(line)][-TAIL_LINES:]
-    shown = "\n".join(f"    {line}" for line in printed or ["(no output)"])
-    return Diagnosis(f"{name} could not be set up; the last that was printed:\n{shown}", _SET_UP)
+    printed = [line for line in _of_last_attempt(lines) if not _NOISE.match(line)]
+    tail = printed[-TAIL_LINES:] or ["(no output)"]
+    text = textwrap.indent("\n".join(tail), "    ")
+    return Diagnosis(f"{name} could not be set up; the last that was printed:\n{text}", _SET_UP)
 
 
-def with_lines(found: Diagnosis, lines: Sequence[str]) -> Diagnosis:
+def with_lines(diagnosed: Diagnosis, lines: Sequence[str]) -> Diagnosis:
     """Return a cause with all lines that say it, each once."""
-    return replace(found, message="\n    ".join([found.message, *dict.fromkeys(map(clean, lines))]))
+    distinct = dict.fromkeys(map(clean, lines))
+    return replace(diagnosed, message="\n    ".join([diagnosed.message, *distinct]))
 
 
-def _before_the_end(lines: Sequence[str]) -> list[str]:
-    """Return what was printed of the last try until Ray gave it up: after that it shows where its
-    own code was.
+def _of_last_attempt(lines: Sequence[str]) -> list[str]:
+    """Return what the last attempt printed until Ray gave it up.
+
+    After that Ray prints where its own code was; of those lines only the error message counts.
     """
     printed = [clean(line) for line in lines]
     ends = [index for index, line in enumerate(printed) if line == "New status: update-failed"]
     if not ends:
         return printed
-    began = max(ends[:-1], default=-1)
-    return printed[began + 1 : ends[-1]] + [
-        line for line in printed[ends[-1] :] if line.startswith("Error message: ")
-    ]
+
+    beginning = ends[-2] + 1 if len(ends) > 1 else 0
+    messages = [line for line in printed[ends[-1] :] if line.startswith("Error message: ")]
+    return printed[beginning : ends[-1]] + messages

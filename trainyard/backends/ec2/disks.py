@@ -1,9 +1,8 @@
-"""Disks that outlive their cluster, where that is asked for: they carry another tag, which `down`
-leaves alone.
-"""
+"""Disks that outlive their cluster by `--keep-disks`: `down` leaves their other tag alone."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,8 +15,7 @@ from trainyard.wording import counted
 
 
 def steps(location: Location) -> tuple[Step, Step]:
-    """Return the step after which the cluster's disks do not end with their instances, and the one
-    after the instances.
+    """Return the step before the instances end, which keeps their disks, and the one afterwards.
 
     In between the disks carry both tags: a `down` that is not to keep them still finds and removes
     them.
@@ -28,21 +26,15 @@ def steps(location: Location) -> tuple[Step, Step]:
         return tagged(aws, naming.CLUSTER, location.name, region=aws.region)
 
     def are_kept() -> Answer:
-        left = [each for each in of_cluster() if naming.KEPT not in naming.read(each["Tags"])]
+        left = [disk for disk in of_cluster() if naming.KEPT not in naming.read(disk["Tags"])]
         if left:
             return no(f"they go with the cluster: {ids(left)}")
         return YES
 
     def keep() -> None:
         volumes = of_cluster()
-        for attached in (attached for each in volumes for attached in each["Attachments"]):
-            device = {"DeviceName": attached["Device"], "Ebs": {"DeleteOnTermination": False}}
-            instance = {"InstanceId": attached["InstanceId"], "BlockDeviceMappings": [device]}
-            aws.call("ec2", "modify_instance_attribute", **instance)
-        names = [each["VolumeId"] for each in volumes]
-        aws.call(
-            "ec2", "create_tags", Resources=names, Tags=naming.pairs({naming.KEPT: location.name})
-        )
+        _outlive_instances(aws, volumes)
+        _tag_kept(location, volumes)
 
     def are_released() -> Answer:
         left = of_cluster()
@@ -51,55 +43,63 @@ def steps(location: Location) -> tuple[Step, Step]:
         return YES
 
     def release() -> None:
-        names = [each["VolumeId"] for each in of_cluster()]
-        # Also of an instance that was launched meanwhile.
-        aws.call(
-            "ec2", "create_tags", Resources=names, Tags=naming.pairs({naming.KEPT: location.name})
-        )
+        volumes = of_cluster()
+        # Also those of an instance that was launched meanwhile.
+        _tag_kept(location, volumes)
+        names = [volume["VolumeId"] for volume in volumes]
         aws.call("ec2", "delete_tags", Resources=names, Tags=[{"Key": naming.CLUSTER}])
 
-    every = [*of_cluster(), *kept(location)]
-    # Disruptive, although it ends no node: where runs go on, nothing at all is changed.
-    keeping = Step(
-        "keep-disks", f"Keep {describe(aws, every, aws.region)}", are_kept, keep, disruptive=True
-    )
+    title = f"Keep {describe(aws, of_cluster() + kept(location), aws.region)}"
+    # Disruptive, although it ends no node: while runs are in flight, nothing at all is changed.
+    keeping = Step("keep-disks", title, are_kept, keep, disruptive=True)
+    title = "Take the disks out of the cluster"
+    return keeping, Step("release-disks", title, are_released, release)
 
-    return keeping, Step(
-        "release-disks", "Take the disks out of the cluster", are_released, release
-    )
+
+def _outlive_instances(aws: Aws, volumes: Sequence[dict[str, Any]]) -> None:
+    for volume in volumes:
+        for attachment in volume["Attachments"]:
+            device = {"DeviceName": attachment["Device"], "Ebs": {"DeleteOnTermination": False}}
+            instance = {"InstanceId": attachment["InstanceId"], "BlockDeviceMappings": [device]}
+            aws.call("ec2", "modify_instance_attribute", **instance)
+
+
+def _tag_kept(location: Location, volumes: Sequence[dict[str, Any]]) -> None:
+    names = [volume["VolumeId"] for volume in volumes]
+    tags = naming.pairs({naming.KEPT: location.name})
+    location.aws.call("ec2", "create_tags", Resources=names, Tags=tags)
 
 
 def kept(location: Location) -> list[dict[str, Any]]:
     """Return the disks that an earlier `down` has kept."""
-    found = tagged(location.aws, naming.KEPT, location.name, region=location.aws.region)
-    return [each for each in found if naming.CLUSTER not in naming.read(each["Tags"])]
+    volumes = tagged(location.aws, naming.KEPT, location.name, region=location.aws.region)
+    return [volume for volume in volumes if naming.CLUSTER not in naming.read(volume["Tags"])]
 
 
 def remark(aws: Aws, volumes: Sequence[dict[str, Any]], region: str) -> str:
-    """Return what is said of disks that were kept."""
+    """Return the remark about disks that were kept, with the command that removes one."""
     remove = f"aws ec2 delete-volume --region {region} --volume-id ID"
     return f"kept {describe(aws, volumes, region)}; to remove one: {remove}"
 
 
 def tagged(aws: Aws, key: str, value: str, *, region: str) -> list[dict[str, Any]]:
-    """Return the volumes with a tag; the value "*" stands for any."""
+    """Return the volumes with a tag; the value "*" matches any."""
     return aws.described("volumes", {f"tag:{key}": [value]}, region=region)
 
 
 def describe(aws: Aws, volumes: Sequence[dict[str, Any]], region: str) -> str:
-    """Return what disks there are, and what they cost if that is known: `1 disk (20 GiB, 1.60 USD a
-    month): vol-1`.
-    """
-    kinds = {volume["VolumeType"] for volume in volumes}
-    sizes = {
-        kind: sum(each["Size"] for each in volumes if each["VolumeType"] == kind) for kind in kinds
-    }
-    prices = [aws_prices.monthly(aws, region, size, kind) for kind, size in sizes.items()]
-    if None in prices or not prices:
-        cost = ""
-    else:
+    """Return count, size, cost if known, and ids: `1 disk (20 GiB, 1.60 USD a month): vol-1`."""
+    gib_by_type: Counter[str] = Counter()
+    for volume in volumes:
+        gib_by_type[volume["VolumeType"]] += volume["Size"]
+
+    prices = [aws_prices.monthly(aws, region, gib, kind) for kind, gib in gib_by_type.items()]
+    cost = ""
+    if prices and None not in prices:
         cost = f", {sum(filter(None, prices)):.2f} USD a month"
-    return f"{counted(len(volumes), 'disk')} ({sum(sizes.values())} GiB{cost}): {ids(volumes)}"
+
+    size = sum(gib_by_type.values())
+    return f"{counted(len(volumes), 'disk')} ({size} GiB{cost}): {ids(volumes)}"
 
 
 def ids(volumes: Sequence[dict[str, Any]]) -> str:

@@ -1,4 +1,4 @@
-"""Remove all that is ours in the account, and ask until nothing carries our tag."""
+"""Remove all that carries the cluster's tag in the account, and ask until nothing does."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from trainyard.steps import Answer, Step, nothing
 GONE_SECONDS = 600.0
 # A new instance is not in every answer at once (EC2's eventual consistency).
 AGAIN_SECONDS = 1.0
-# What AWS says of something that another thing still uses.
+# AWS's error codes for something that another thing still uses.
 HELD = (
     "DependencyViolation",
     "VolumeInUse",
@@ -34,9 +34,7 @@ HELD = (
 
 
 class Kind(NamedTuple):
-    """What of a cluster may be in the account: how it is listed and removed, by ids, and the
-    command for one.
-    """
+    """One kind of thing in the account, listed and removed by ids; `command` removes one by hand."""
 
     noun: str
     listed: Callable[[], list[str]]
@@ -45,7 +43,7 @@ class Kind(NamedTuple):
     ends_nodes: bool = False
 
 
-# What else carries our tag: what describes it, what each is called by, and which are meant.
+# Other kinds that carry the tag, as EC2 calls them: the key of their ids, and a filter.
 TAGGED: Mapping[str, tuple[str, Mapping[str, Sequence[str]]]] = {
     "volume": ("VolumeId", {}),
     # The others belong to instances, and end with them.
@@ -58,11 +56,10 @@ TAGGED: Mapping[str, tuple[str, Mapping[str, Sequence[str]]]] = {
 
 
 def steps(location: Location, tools: Tools) -> list[Step]:
-    """Return the steps after which nothing is left. The head goes first, which would launch others;
-    asks AWS.
+    """Return the steps after which nothing is left; the head, which launches workers, ends first.
 
-    Raises RequestError for a cluster in another account, or of somebody else unless `--set` names
-    it.
+    Asks AWS. Raises RequestError for a cluster in another account, or of another owner unless
+    `--set` names it.
     """
     locations.refuse_other_account(location)
     tags = {naming.CLUSTER: location.name}
@@ -70,45 +67,42 @@ def steps(location: Location, tools: Tools) -> list[Step]:
         objects.refuse_foreign(location, adopt=tools.adopt)
         tags[naming.OWNER] = location.owner
 
-    objects_of = []
-    for each in TAGGED:
-        if not (tools.keep_disks and each == "volume"):
-            objects_of.append(_tagged(location, tags, each))
+    kinds = [_instances(location, "head"), _instances(location, "worker")]
+    for name in TAGGED:
+        if not (tools.keep_disks and name == "volume"):
+            kinds.append(_tagged(location, tags, name))
+    if not location.section.instance_profile:
+        kinds.append(_role(location))
 
-    if location.section.instance_profile:
-        roles = []
-    else:
-        roles = [_role(location)]
-
-    kinds = [_instances(location, "head"), _instances(location, "worker"), *objects_of, *roles]
-    found = [_removal(kind) for kind in kinds]
+    removals = [_removal(kind) for kind in kinds]
     if tools.keep_disks:
         keep, release = disks.steps(location)
-        found = [keep, *found[:2], release, *found[2:]]
+        removals = [keep, *removals[:2], release, *removals[2:]]
 
-    removed = [replace(step, do=partial(_naming_what_is_left, step.do, kinds)) for step in found]
-    return [*removed, *_stays(location, tools)]
+    steps = [replace(step, do=partial(_naming_leftovers, step.do, kinds)) for step in removals]
+    return [*steps, *_stays(location, tools)]
 
 
 def _stays(location: Location, tools: Tools) -> Iterator[Step]:
-    """Yield a step for each thing that is left on purpose, besides the disks that are kept now."""
+    """Yield a step for each thing that is left on purpose, except the disks that are kept now."""
     if any(each.tags.get(naming.HEAD_FROM) == naming.RAY_UP for each in _existing(location)):
         text = (
             "key pair, security group and role that `ray up` made stay: they may be those of "
             "other clusters"
         )
         yield _stay("made-by-ray-up", text)
-    if not tools.keep_disks and (kept := disks.kept(location)):
+
+    kept = [] if tools.keep_disks else disks.kept(location)
+    if kept:
         yield _stay("disks", disks.remark(location.aws, kept, location.aws.region))
 
 
-def _stay(what: str, text: str) -> Step:
-    return Step(
-        f"stays:{what}", "See what stays", partial(Answer, True, text), nothing, kind="stays"
-    )
+def _stay(noun: str, text: str) -> Step:
+    done = partial(Answer, True, text)
+    return Step(f"stays:{noun}", "See what stays", done, nothing, kind="stays")
 
 
-def _naming_what_is_left(do: Callable[[], None], kinds: Sequence[Kind]) -> None:
+def _naming_leftovers(do: Callable[[], None], kinds: Sequence[Kind]) -> None:
     """Remove; raise LeftoverError with all that is left, and the commands for it, if that fails."""
     try:
         do()
@@ -128,16 +122,19 @@ def _naming_what_is_left(do: Callable[[], None], kinds: Sequence[Kind]) -> None:
 
 
 def _existing(location: Location) -> list[Instance]:
-    ours = snapshot.instances(location.aws, {naming.CLUSTER: location.name})
-    return [each for each in ours if each.state != "terminated"]
+    tagged = snapshot.instances(location.aws, {naming.CLUSTER: location.name})
+    return [instance for instance in tagged if instance.state != "terminated"]
 
 
 def _instances(location: Location, noun: str) -> Kind:
+    is_head = noun == "head"
+
     def listed() -> list[str]:
-        return [each.id for each in _existing(location) if each.is_head == (noun == "head")]
+        return [each.id for each in _existing(location) if each.is_head == is_head]
 
     def listed_twice() -> list[str]:
-        if ids := listed():
+        ids = listed()
+        if ids:
             return ids
         time.sleep(AGAIN_SECONDS)
         return listed()
@@ -145,9 +142,8 @@ def _instances(location: Location, noun: str) -> Kind:
     def terminate(_: list[str]) -> None:
         # Workers need not wait for the head's end; what it launches until then, the workers' own
         # step finds.
-        location.aws.call(
-            "ec2", "terminate_instances", InstanceIds=[each.id for each in _existing(location)]
-        )
+        ids = [instance.id for instance in _existing(location)]
+        location.aws.call("ec2", "terminate_instances", InstanceIds=ids)
 
     command = f"aws ec2 terminate-instances --region {location.aws.region} --instance-ids"
     return Kind(noun, listed_twice, terminate, command, ends_nodes=True)
@@ -155,19 +151,20 @@ def _instances(location: Location, noun: str) -> Kind:
 
 def _tagged(location: Location, tags: Mapping[str, str], kind: str) -> Kind:
     key, only = TAGGED[kind]
-    chosen = {**only, **{f"tag:{name}": [value] for name, value in tags.items()}}
-    if kind == "address":
-        verb, plural = ("release", "addresses")
-    else:
-        verb, plural = ("delete", f"{kind}s")
+    filters = dict(only)
+    for name, value in tags.items():
+        filters[f"tag:{name}"] = [value]
+
+    verb = "release" if kind == "address" else "delete"
+    plural = "addresses" if kind == "address" else f"{kind}s"
 
     def listed() -> list[str]:
-        return [each[key] for each in location.aws.described(plural, chosen)]
+        return [described[key] for described in location.aws.described(plural, filters)]
 
     def remove(names: list[str]) -> None:
-        for each in names:
-            # Somebody, or the end of its instance, may have been quicker.
-            _once_free(partial(location.aws.find, "ec2", f"{verb}_{kind}", **{key: each}))
+        for name in names:
+            # `find`: another run, or the end of its instance, may have been quicker.
+            _once_free(partial(location.aws.find, "ec2", f"{verb}_{kind}", **{key: name}))
 
     option = re.sub("(?<=.)(?=[A-Z])", "-", key).lower()
     command = f"aws ec2 {verb}-{kind.replace('_', '-')} --region {location.aws.region} --{option}"
@@ -179,9 +176,9 @@ def _role(location: Location) -> Kind:
     name = naming.role(location.name, location.aws.region)
 
     def listed() -> list[str]:
-        found = (objects.role(aws, name), objects.profile(aws, name))
-        if location.name in (naming.read(each.get("Tags")).get(naming.CLUSTER) for each in found):
-            return [name]
+        for described in (objects.role(aws, name), objects.profile(aws, name)):
+            if naming.read(described.get("Tags")).get(naming.CLUSTER) == location.name:
+                return [name]
         return []
 
     def remove(_: list[str]) -> None:
@@ -192,23 +189,19 @@ def _role(location: Location) -> Kind:
         aws.find("iam", "delete_role_policy", RoleName=name, PolicyName=name)
         _once_free(partial(aws.find, "iam", "delete_role", RoleName=name))
 
-    return Kind(
-        "role",
-        listed,
-        remove,
-        "its policy and its instance profile first, then aws iam delete-role --role-name",
-    )
+    command = "its policy and its instance profile first, then aws iam delete-role --role-name"
+    return Kind("role", listed, remove, command)
 
 
 def _once_free(remove: Callable[[], object]) -> None:
-    """Remove something as soon as what holds it has ended."""
-    ends = time.monotonic() + GONE_SECONDS
+    """Remove something as soon as nothing uses it any more; raise AwsError after GONE_SECONDS."""
+    deadline = time.monotonic() + GONE_SECONDS
     while True:
         try:
             remove()
             return
         except AwsError as error:
-            if error.code not in HELD or time.monotonic() > ends:
+            if error.code not in HELD or time.monotonic() > deadline:
                 raise
         time.sleep(AGAIN_SECONDS)
 

@@ -1,6 +1,4 @@
-"""A cluster file of `ray up` on AWS -> one with the backend ec2; what Ray alone knows goes below
-`ec2.ray`.
-"""
+"""A cluster file of `ray up` on AWS -> one of the backend ec2; Ray's other keys below `ec2.ray`."""
 
 from __future__ import annotations
 
@@ -13,11 +11,12 @@ from trainyard.backends.shared.taking import Taking, as_name
 from trainyard.errors import RequestError
 from trainyard.spec.ec2 import OPEN, OPEN_BELOW, OPEN_IN_GROUPS
 
-# What Ray takes where a file says nothing (ray/autoscaler/aws/defaults.yaml).
+# Ray's defaults (ray/autoscaler/aws/defaults.yaml).
 _HEAD_TYPE = "ray.head.default"
 _MAX_WORKERS = 2
 # A port that Ray's examples name, and nodes find out from each other.
 _OF_EXAMPLES = {"object-manager-port": "8076"}
+_EMPTY: tuple[object, ...] = (None, [], {})
 
 
 def is_one(document: Mapping[str, Any]) -> bool:
@@ -25,11 +24,41 @@ def is_one(document: Mapping[str, Any]) -> bool:
 
 
 def convert(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return a cluster file's content, and sentences about what has no place in it, or another one.
+    """Return a cluster file's content, and notes about what has no place in it, or another one.
 
     Raises RequestError for another cloud than AWS, and for a file as Ray had them before 1.2
     (head_node).
     """
+    _refuse_other_files(document)
+    types: dict[str, dict[str, Any]] = {}
+    for name, kind in document["available_node_types"].items():
+        types[name] = _with_plain_network(kind)
+
+    defaults: dict[str, Any] = {}
+    notes = []
+    if "head_node_type" not in document and _HEAD_TYPE in types:
+        defaults["head_node_type"] = _HEAD_TYPE
+
+    are_bound = all("max_workers" in kind for kind in types.values())
+    if document.get("max_workers") is None and not are_bound:
+        defaults["max_workers"] = _MAX_WORKERS
+        notes.append(f"max_workers is {_MAX_WORKERS} where the file says nothing, as Ray has it")
+
+    document = {**document, **defaults}
+    head_type = str(document.get("head_node_type"))
+    head = types.get(head_type, {})
+    # By default Ray makes no more nodes of the head's type.
+    makes_workers = head.get("max_workers") or head.get("min_workers")
+    if makes_workers and document.get("max_workers") != 0:
+        name = f"{as_name(head_type.removeprefix('ray.'))}-workers"
+        types[name] = head
+        notes.append(f"node type {head_type} has workers, too: they are group {name} here")
+
+    content, other_notes = _Conversion({**document, "available_node_types": types}).run()
+    return content, notes + other_notes
+
+
+def _refuse_other_files(document: Mapping[str, Any]) -> None:
     provider = document["provider"].get("type")
     if provider != "aws":
         hint = (
@@ -40,68 +69,42 @@ def convert(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
             f"the file is for {provider}, and instances are made on AWS alone", hint=hint
         )
 
-    if "available_node_types" not in document:
-        if document.keys() & {"head_node", "worker_nodes"}:
-            hint = (
-                "Ray itself takes no such file any more: write available_node_types, as its "
-                "examples have them."
-            )
-        else:
-            hint = (
-                "Ray makes nodes of its own choice then. Write them: available_node_types, as "
-                "its examples have them."
-            )
+    if "available_node_types" in document:
+        return
 
-        raise RequestError("the file has no available_node_types", hint=hint)
-
-    types = {
-        name: _with_plain_network(kind) for name, kind in document["available_node_types"].items()
-    }
-    notes = []
-
-    if "head_node_type" not in document and _HEAD_TYPE in types:
-        document = {**document, "head_node_type": _HEAD_TYPE}
-
-    if document.get("max_workers") is None and any(
-        "max_workers" not in kind for kind in types.values()
-    ):
-        document = {**document, "max_workers": _MAX_WORKERS}
-        notes.append(f"max_workers is {_MAX_WORKERS} where the file says nothing, as Ray has it")
-
-    head_type = str(document.get("head_node_type"))
-    if head_type in types and _makes_workers(types[head_type]) and document.get("max_workers") != 0:
-        name = f"{as_name(head_type.removeprefix('ray.'))}-workers"
-        types[name] = types[head_type]
-        notes.append(f"node type {head_type} has workers, too: they are group {name} here")
-
-    found, others = _Conversion({**document, "available_node_types": types}).run()
-    return found, [*notes, *others]
-
-
-def _makes_workers(kind: Mapping[str, Any]) -> bool:
-    """Say whether Ray makes more nodes of the head's type; by default it makes none."""
-    return bool(kind.get("max_workers") or kind.get("min_workers"))
+    if document.keys() & {"head_node", "worker_nodes"}:
+        hint = (
+            "Ray itself takes no such file any more: write available_node_types, as its "
+            "examples have them."
+        )
+    else:
+        hint = (
+            "Ray makes nodes of its own choice then. Write them: available_node_types, as "
+            "its examples have them."
+        )
+    raise RequestError("the file has no available_node_types", hint=hint)
 
 
 def _with_plain_network(kind: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a node type whose only network interface is written as EC2 takes it too: SubnetIds,
-    SecurityGroupIds.
-    """
+    """Return a node type whose only network interface is written as SubnetIds, SecurityGroupIds."""
     config = {**(kind.get("node_config") or {})}
     interfaces = config.get("NetworkInterfaces") or []
     if len(interfaces) != 1 or config.keys() & {"SubnetIds", "SecurityGroupIds"}:
         return {**kind}
 
-    rest = {
-        key: value for key, value in interfaces[0].items() if (key, value) != ("DeviceIndex", 0)
-    }
-    if subnet := rest.pop("SubnetId", None):
+    interface = dict(interfaces[0])
+    if interface.get("DeviceIndex") == 0:
+        del interface["DeviceIndex"]
+
+    subnet = interface.pop("SubnetId", None)
+    if subnet:
         config["SubnetIds"] = [subnet]
 
-    if groups := rest.pop("Groups", None):
+    groups = interface.pop("Groups", None)
+    if groups:
         config["SecurityGroupIds"] = groups
 
-    config["NetworkInterfaces"] = [rest] if rest else []
+    config["NetworkInterfaces"] = [interface] if interface else []
     return {**kind, "node_config": config}
 
 
@@ -124,128 +127,133 @@ class _Conversion:
         self._login()
         image, workers_image = self._images()
         idle = take("idle_timeout_minutes")
-        head_type = take("head_node_type")
-        types = list(self._from.see("available_node_types"))
-        if head_type not in types:
-            if head_type:
-                wrong = f"head_node_type {head_type!r} is none of"
-            else:
-                wrong = "the file has no head_node_type, one of"
-            raise RequestError(f"{wrong} available_node_types: {', '.join(types)}")
-
+        head_type = self._head_type()
         head = self._group(head_type, "head")
         for key in ("min_workers", "max_workers"):
             take("available_node_types", head_type, key)
 
-        kinds = [each for each in types if each != head_type]
-        workers = [self._workers(each, idle=idle) for each in kinds]
+        kinds = [kind for kind in self._from.see("available_node_types") if kind != head_type]
+        workers = [self._workers(kind, idle=idle) for kind in kinds]
         most = take("max_workers")
-        if most is not None and most < sum(
-            group.get("max", group.get("count", 0)) for group in workers
-        ):
+        total = sum(group.get("max", group.get("count", 0)) for group in workers)
+        if most is not None and most < total:
             self._notes.append(f"max_workers {most}: here each group has its own")
 
         for kind, group in zip(kinds, workers, strict=True):
-            own = take("available_node_types", kind, "docker", "worker_image")
-            if (own or workers_image) not in (None, image):
-                group["image"] = own or workers_image
+            own_image = take("available_node_types", kind, "docker", "worker_image")
+            group_image = own_image or workers_image
+            if group_image not in (None, image):
+                group["image"] = group_image
 
         self._additions()
         self._started("head_start_ray_commands", "the head", [head])
         self._started("worker_start_ray_commands", "workers", workers)
-        file: dict[str, Any] = {"name": name, "backend": "ec2"}
-        sections = {"image": image, "head": head, "workers": workers, "ec2": self._ec2}
-
         if self._ray:
             self._ec2["ray"] = self._ray
 
+        sections = {"image": image, "head": head, "workers": workers, "ec2": self._ec2}
+        file: dict[str, Any] = {"name": name, "backend": "ec2"}
         file |= {key: value for key, value in sections.items() if value}
-        return file, [*self._notes, *(f"{path}: has no place here" for path in self._from.left())]
+        for path in self._from.left():
+            self._notes.append(f"{path}: has no place here")
+        return file, self._notes
+
+    def _head_type(self) -> str:
+        head_type = self._from.take("head_node_type")
+        types = list(self._from.see("available_node_types"))
+        if head_type in types:
+            return str(head_type)
+
+        if head_type:
+            wrong = f"head_node_type {head_type!r} is none of"
+        else:
+            wrong = "the file has no head_node_type, one of"
+        raise RequestError(f"{wrong} available_node_types: {', '.join(types)}")
 
     def _provider(self) -> None:
         take = self._from.take
         take("provider", "type")
         # Trainyard terminates what it ends.
         if take("provider", "cache_stopped_nodes") is not False:
-            self._notes.append(
-                "provider.cache_stopped_nodes: instances are terminated, not stopped"
-            )
+            note = "provider.cache_stopped_nodes: instances are terminated, not stopped"
+            self._notes.append(note)
 
         if region := take("provider", "region"):
             self._ec2["region"] = region
-
         if zones := take("provider", "availability_zone"):
             self._ec2["zones"] = [zone.strip() for zone in zones.split(",")]
-
         if take("provider", "use_internal_ips"):
             self._ec2["use_internal_ips"] = True
-
         if profile := take("provider", "aws_credentials", "aws_profile"):
             self._ec2["profile"] = profile
 
     def _login(self) -> None:
         if user := self._from.take("auth", "ssh_user"):
             self._ec2["user"] = user
-        key = self._from.see("auth", "ssh_private_key")
-        if key and (names := self._in_all("KeyName")):
+        key_file = self._from.see("auth", "ssh_private_key")
+        key_name = self._in_all("KeyName") if key_file else None
+        if key_name:
             self._from.take("auth", "ssh_private_key")
-            self._ec2 |= {"key_name": names, "key_file": key}
+            self._ec2 |= {"key_name": key_name, "key_file": key_file}
 
     def _images(self) -> tuple[str | None, str | None]:
-        """Return the image of the head, and that of workers; None where instances run no
-        containers.
-        """
+        """Return the image of the head, and that of workers; None where nothing is a container."""
         take = self._from.take
-        image, head, workers = (
-            take("docker", key) for key in ("image", "head_image", "worker_image")
-        )
+        image = take("docker", "image")
+        head = take("docker", "head_image")
+        workers = take("docker", "worker_image")
         take("docker", "container_name")
         if options := take("docker", "run_options"):
             self._ec2["docker_options"] = options
         return head or image, workers or image
 
     def _in_all(self, key: str, *, at_most: int | None = None) -> Any:
-        """Take a value that all node types have alike; None if they differ, or if it is a list of
-        more than that.
-        """
-        types = list(self._from.see("available_node_types"))
-        values = [
-            self._from.see("available_node_types", each, "node_config", key) for each in types
-        ]
-        if values[0] is None or any(value != values[0] for value in values):
+        """Take a value that all node types share; None if they differ, or it has too many items."""
+        paths = []
+        for kind in self._from.see("available_node_types"):
+            paths.append(("available_node_types", kind, "node_config", key))
+
+        shared = self._from.see(*paths[0])
+        if shared is None or any(self._from.see(*path) != shared for path in paths):
             return None
-        if at_most is not None and len(values[0]) > at_most:
+        if at_most is not None and len(shared) > at_most:
             return None
-        for each in types:
-            self._from.take("available_node_types", each, "node_config", key)
-        return values[0]
+
+        for path in paths:
+            self._from.take(*path)
+        return shared
 
     def _workers(self, kind: str, *, idle: float | None) -> dict[str, Any]:
         name = as_name(kind.removeprefix("ray."))
         if name != kind:
             self._notes.append(f"node type {kind} is group {name} here")
+
         least = self._from.take("available_node_types", kind, "min_workers") or 0
-        most = self._from.take("available_node_types", kind, "max_workers")
+        own_most = self._from.take("available_node_types", kind, "max_workers")
         # One of both is there: `convert` has filled in what Ray takes where neither is.
-        most = min(each for each in (most, self._from.see("max_workers")) if each is not None)
-        group: dict[str, Any] = {"name": name, "min": least, "max": most} if most > least else {}
-        group = group or {"name": name, "count": least}
-        if "max" in group and idle:
-            group["idle_timeout"] = f"{idle:g}m"
+        bounds = (own_most, self._from.see("max_workers"))
+        most = min(bound for bound in bounds if bound is not None)
+
+        group: dict[str, Any] = {"name": name}
+        if most > least:
+            group |= {"min": least, "max": most}
+            if idle:
+                group["idle_timeout"] = f"{idle:g}m"
+        else:
+            group["count"] = least
         return {**group, **self._group(kind, name)}
 
     def _group(self, kind: str, name: str) -> dict[str, Any]:
         """Return the head or a group of workers; its instances go to ec2.groups."""
-        found, notes = resources(
-            self._from.take("available_node_types", kind, "resources") or {}, kind
-        )
+        amounts = self._from.take("available_node_types", kind, "resources") or {}
+        group, notes = resources(amounts, kind)
         self._notes += notes
         if labels := self._from.take("available_node_types", kind, "labels"):
-            found["labels"] = labels
+            group["labels"] = labels
         if instances := self._instances(kind):
             self._ec2.setdefault("groups", {})[name] = instances
         self._of_ray(kind, name)
-        return found
+        return group
 
     def _instances(self, kind: str) -> dict[str, Any]:
         """Return what the instances of a type are."""
@@ -270,38 +278,34 @@ class _Conversion:
         return instances
 
     def _of_ray(self, kind: str, name: str) -> None:
-        """Let what Ray alone knows of a node type stand below ec2.ray."""
-        own: dict[str, Any] = {}
+        """Put the keys of a node type that only Ray knows below ec2.ray."""
         for section, keys in OPEN_IN_GROUPS.items():
             for key in keys:
                 path = [*section.split("."), key] if section else [key]
-                if key in ("node_config", "docker") and not section:
+                if path in (["node_config"], ["docker"]):
                     continue
-                if (value := self._from.take("available_node_types", kind, *path)) not in (
-                    None,
-                    [],
-                    {},
-                ):
-                    _put(own, path, value)
-
-        if own:
-            self._ray.setdefault("available_node_types", {})[name] = own
+                value = self._from.take("available_node_types", kind, *path)
+                if value not in _EMPTY:
+                    _put(self._ray, ["available_node_types", name, *path], value)
 
     def _additions(self) -> None:
         for key in OPEN:
             if key in OPEN_BELOW or key == "available_node_types":
                 continue
-            if (value := self._from.take(key)) not in (None, [], {}):
+            value = self._from.take(key)
+            if value not in _EMPTY:
                 self._ray[key] = value
 
         for section, keys in OPEN_BELOW.items():
             for key in keys:
-                if (value := self._from.take(section, key)) not in (None, [], {}):
+                value = self._from.take(section, key)
+                if value not in _EMPTY:
                     _put(self._ray, [section, key], value)
 
         for theirs, ours in (("SubnetIds", "subnet"), ("SecurityGroupIds", "security_group")):
-            if found := self._in_all(theirs, at_most=1):
-                self._ec2[ours] = found[0]
+            ids = self._in_all(theirs, at_most=1)
+            if ids:
+                self._ec2[ours] = ids[0]
 
         if profile := self._in_all("IamInstanceProfile"):
             arn = str(profile.get("Name") or profile.get("Arn", ""))
@@ -309,15 +313,18 @@ class _Conversion:
 
     def _started(self, key: str, name: str, groups: Sequence[dict[str, Any]]) -> None:
         """Take the parameters of `ray start`; Trainyard starts Ray itself, as Ray's examples do."""
-        told: dict[str, str] = {}
+        options: dict[str, str] = {}
         for line in self._from.take(key) or []:
-            found = _of_ray_start(str(line))
-            if found is None:
+            of_line = _of_ray_start(str(line))
+            if of_line is None:
                 self._notes.append(f"{key}: {line!r} goes into setup_commands, if it is needed")
             else:
-                told |= found
-        told = {each: value for each, value in told.items() if _OF_EXAMPLES.get(each) != value}
-        ray_start, notes = placed(told, name)
+                options |= of_line
+
+        for option, value in _OF_EXAMPLES.items():
+            if options.get(option) == value:
+                del options[option]
+        ray_start, notes = placed(options, name)
         self._notes += notes
         if ray_start:
             for group in groups:
@@ -325,22 +332,21 @@ class _Conversion:
 
 
 def _of_ray_start(line: str) -> dict[str, str] | None:
-    """Return the parameters of `ray start` in a command that starts or stops Ray, and does nothing
-    else; or None.
-    """
-    told: dict[str, str] = {}
-    every = commands(line)
-    if not every:
+    """Return the parameters of `ray start`; None for a line that does more than (re)start Ray."""
+    options: dict[str, str] = {}
+    parts = commands(line)
+    if not parts:
         return None
-    for words in every:
+
+    for words in parts:
         if words[:2] == ["ray", "start"]:
-            found = parameters(words[2:])
-            if found is None:
+            of_part = parameters(words[2:])
+            if of_part is None:
                 return None
-            told |= found
+            options |= of_part
         elif words[:2] not in (["ray", "stop"], ["ulimit", "-n"]):
             return None
-    return told
+    return options
 
 
 def _put(document: dict[str, Any], path: list[str], value: object) -> None:

@@ -1,6 +1,4 @@
-"""The leash of a cluster on EC2: a process beside Ray on the head, which ends the workers, then
-itself.
-"""
+"""The leash of a cluster on EC2: a process on the head, which ends the workers, then its host."""
 
 from __future__ import annotations
 
@@ -15,6 +13,7 @@ from trainyard.backends.ec2.snapshot import Instance
 from trainyard.backends.shared.leash import Leash, settings, source
 from trainyard.errors import OutsideError, TrainyardError
 from trainyard.seams.programs import Ran
+from trainyard.wording import last_line
 
 _DIRECTORY = "~/.trainyard-leash"
 # The process has its lock as long as it lives.
@@ -54,33 +53,28 @@ def made(head: Instance | None) -> float | None:
 
 
 def observe(location: Location, head: Instance | None) -> LeashStatus | None:
-    """Return what the process was started with, and why it does not hold; None where the head does
-    not say.
-    """
+    """Return the leash as it runs on the head, with its problem; None where the head is silent."""
     if head is None or head.state != "running":
         return None
 
     try:
-        found = _run(location, head, _OBSERVE, check=False).stdout.splitlines()
+        lines = _run(location, head, _OBSERVE, check=False).stdout.splitlines()
     except TrainyardError:
         return None
 
-    if len(found) < 4:
+    if len(lines) < 4:
         return None
 
-    written, since, state, holds, *last = found
+    written, since, state, holds, *log = lines
     given = json.loads(written)
-    is_held = state == "running" and holds != "0"
-    if is_held:
-        problem = ""
-    else:
-        problem = ": ".join([f"its process on the head: {state}", *filter(None, last)])
-
+    problem = ""
+    if state != "running" or holds == "0":
+        problem = ": ".join([f"its process on the head: {state}", *filter(None, log)])
     return LeashStatus(given["idle"], given["deadline"], float(since), problem)
 
 
 def _start(location: Location, head: Instance, leash: LeashStatus) -> None:
-    """Start the process, in the place of one that is there."""
+    """Start the process; it replaces one that runs."""
     files = desired.files(head.tags.get(naming.IMAGE, ""))
     target = {"region": location.aws.region, "tags": {naming.CLUSTER: location.name}}
     address = f"http://127.0.0.1:{nodes.DASHBOARD_PORT}"
@@ -94,7 +88,6 @@ def _run(
     words = snapshot.inside(head, ["bash", "-c", script, "leash", *arguments], terminal=False)
     ran = snapshot.reach(location, head).run(words)
     if check and ran.code != 0:
-        raise OutsideError(
-            "the head does not take its leash", where=ran.stderr.strip().rpartition("\n")[2] or None
-        )
+        where = last_line(ran.stderr) or None
+        raise OutsideError("the head does not take its leash", where=where)
     return ran

@@ -1,11 +1,10 @@
-"""Clusters of ours on EC2, by their tag: in the accounts and regions that files and records here
-name, or in all.
-"""
+"""Trainyard's clusters on EC2, by their tag: in the accounts and regions of files, or in all."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from trainyard.backends.contract import Discovered, FoundCluster, Tools
 from trainyard.backends.ec2 import disks, naming, nodes, snapshot
@@ -19,11 +18,20 @@ from trainyard.seams.threads import side_by_side
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.wording import counted, named
 
-# A profile, and a region.
-Account = tuple[str | None, str]
 AT_ONCE = 16
-# They end with it, their tags some time later.
+# They end with their instance, their tags some time later.
 _OF_INSTANCES = {"instance", "volume", "network-interface"}
+
+
+class Account(NamedTuple):
+    """One region of the account that a profile is of; None is the default profile."""
+
+    profile: str | None
+    region: str
+
+
+# The clusters of an account, and a remark about disks that were kept; or why it does not say.
+Answer = tuple[list[FoundCluster], str] | TrainyardError
 
 
 def discover(
@@ -33,120 +41,140 @@ def discover(
     *,
     region: str | None = None,
 ) -> Discovered:
-    """Return where these clusters are, and what carries our tag and is of none of them."""
+    """Return where these clusters are, and what carries Trainyard's tag and is of none of them."""
+    places, problems = _places(clusters)
+    default = environ.get("AWS_PROFILE")
+    accounts = dict.fromkeys(places.values())
+    for state in states:
+        record = read_json(state / "cluster.json")
+        accounts[Account(record["profile"] or default, record["region"])] = None
+
+    remarks: list[str] = []
+    if region:
+        profiles = [account.profile for account in accounts] + [default]
+        accounts |= dict.fromkeys(_everywhere(environ, profiles, region, remarks))
+
+    others = []
+    texts = {name: place.region for name, place in places.items()}
+    for account, answer in _answers(environ, list(accounts)):
+        if isinstance(answer, TrainyardError):
+            there = [name for name, place in places.items() if place == account]
+            problems |= dict.fromkeys(there, in_a_line(answer))
+            # The rows of its clusters say so already.
+            if not there:
+                remarks.append(f"EC2 in {account.region}: {in_a_line(answer)}")
+            continue
+
+        found, kept = answer
+        for cluster in found:
+            if places.get(cluster.name) == account:
+                texts[cluster.name] = cluster.location
+            else:
+                others.append(cluster)
+        if kept:
+            remarks.append(kept)
+
+    return Discovered(texts, problems, tuple(others), tuple(remarks))
+
+
+def _places(
+    clusters: Sequence[tuple[ClusterSpec, Tools]],
+) -> tuple[dict[str, Account], dict[str, str]]:
+    """Return where each cluster is, and problems, by its name."""
     places: dict[str, Account] = {}
     problems: dict[str, str] = {}
     for spec, tools in clusters:
         try:
             aws = locations.find(spec, tools).aws
-            places[spec.name] = aws.profile, aws.region
+            places[spec.name] = Account(aws.profile, aws.region)
         except TrainyardError as error:
             problems[spec.name] = in_a_line(error)
+    return places, problems
 
-    default = environ.get("AWS_PROFILE")
-    records = [read_json(state / "cluster.json") for state in states]
-    recorded = [(record["profile"] or default, record["region"]) for record in records]
-    accounts = dict.fromkeys([*places.values(), *recorded])
-    remarks: list[str] = []
-    others = []
-    shown = {name: place for name, (_, place) in places.items()}
 
-    if region:
-        everywhere = _everywhere(
-            environ, [*(profile for profile, _ in accounts), default], region, remarks
-        )
-        accounts |= dict.fromkeys(everywhere)
+def _answers(
+    environ: Mapping[str, str], accounts: Sequence[Account]
+) -> list[tuple[Account, Answer]]:
+    """Ask all accounts at once."""
+    sessions = {}
+    for account in accounts:
+        if account.profile not in sessions:
+            sessions[account.profile] = Aws(environ, region=HOME, profile=account.profile)
 
-    profiles = {profile: Aws(environ, region=HOME, profile=profile) for profile, _ in accounts}
     answers = side_by_side(
-        lambda account: _ask(profiles[account[0]], account[1]), accounts, at_once=AT_ONCE
+        lambda account: _ask(sessions[account.profile], account.region),
+        accounts,
+        at_once=AT_ONCE,
     )
-
-    for account, answer in zip(accounts, answers, strict=True):
-        if isinstance(answer, TrainyardError):
-            there = [name for name, place in places.items() if place == account]
-            problems |= dict.fromkeys(there, in_a_line(answer))
-            # The rows of its clusters say so already.
-            remarks += [] if there else [f"EC2 in {account[1]}: {in_a_line(answer)}"]
-            continue
-
-        found, kept = answer
-        shown |= {each.name: each.location for each in found if places.get(each.name) == account}
-        for each in found:
-            if places.get(each.name) != account:
-                others.append(each)
-
-        remarks += [kept] if kept else []
-
-    return Discovered(shown, problems, tuple(others), tuple(remarks))
+    return list(zip(accounts, answers, strict=True))
 
 
 def _everywhere(
     environ: Mapping[str, str], profiles: Sequence[str | None], region: str, remarks: list[str]
 ) -> Iterator[Account]:
-    """Yield a region, or with "all" those that it may use, of each account that these profiles are
-    of.
-    """
+    """Yield a region, or with "all" those that it may use, of each account of these profiles."""
     seen: set[str] = set()
     for profile in dict.fromkeys(profiles):
         aws = Aws(environ, region=HOME if region == "all" else region, profile=profile)
         try:
-            account = aws.caller["Account"]
+            account_id = aws.caller["Account"]
+            regions = [region]
             if region == "all":
-                regions = [each["RegionName"] for each in aws.described("regions")]
-            else:
-                regions = [region]
+                regions = [described["RegionName"] for described in aws.described("regions")]
         except TrainyardError as error:
             remarks.append(f"EC2: {in_a_line(error)}")
             continue
 
-        if account not in seen:
-            for each in regions:
-                yield (profile, each)
+        if account_id not in seen:
+            for name in regions:
+                yield Account(profile, name)
+        seen.add(account_id)
 
-        seen.add(account)
 
-
-def _ask(aws: Aws, region: str) -> tuple[list[FoundCluster], str] | TrainyardError:
-    """Return the clusters, and what is to be said of disks that were kept."""
+def _ask(aws: Aws, region: str) -> Answer:
     try:
         kept = disks.tagged(aws, naming.KEPT, "*", region=region)
-        if kept:
-            words = f"{region}: {disks.remark(aws, kept, region)}"
-        else:
-            words = ""
-        return list(_clusters(aws, region)), words
+        remark = f"{region}: {disks.remark(aws, kept, region)}" if kept else ""
+        return list(_clusters(aws, region)), remark
     except TrainyardError as error:
         return error
 
 
 def _clusters(aws: Aws, region: str) -> Iterator[FoundCluster]:
-    """Yield what carries our tag: instances, and what stays when a leash has ended them."""
+    """Yield what carries Trainyard's tag: instances, and what stays once a leash has ended them."""
     tags = aws.described("tags", {"key": [naming.CLUSTER]}, region=region)
-    if tags:
-        instances = snapshot.instances(aws, {naming.CLUSTER: "*"}, region=region)
-    else:
-        instances = []
+    if not tags:
+        return
 
-    flags = f"--set ec2.region={region}" + (
-        f" --set ec2.profile={aws.profile}" if aws.profile else ""
-    )
+    instances: dict[str, list[Instance]] = {}
+    for instance in snapshot.instances(aws, {naming.CLUSTER: "*"}, region=region):
+        if instance.exists:
+            instances.setdefault(instance.tags[naming.CLUSTER], []).append(instance)
 
-    for name in dict.fromkeys(tag["Value"] for tag in tags):
-        found = [each for each in instances if each.exists and each.tags[naming.CLUSTER] == name]
-        kinds = {tag["ResourceType"] for tag in tags if tag["Value"] == name} - _OF_INSTANCES
-        is_up = any(each.is_head and each.runs for each in found)
-        if found:
-            text = _shown(aws, region, found)
+    kinds: dict[str, set[str]] = {}
+    for tag in tags:
+        kinds.setdefault(tag["Value"], set()).add(tag["ResourceType"])
+
+    flags = f"--set ec2.region={region}"
+    if aws.profile:
+        flags += f" --set ec2.profile={aws.profile}"
+
+    for name, types in kinds.items():
+        existing = instances.get(name, [])
+        staying = types - _OF_INSTANCES
+        if existing:
+            text = _described(aws, region, existing)
+        elif staying:
+            text = f"no instance; left: {named(sorted(staying))}"
         else:
-            text = f"no instance; left: {named(sorted(kinds))}"
-        if found or kinds:
-            yield FoundCluster(name, f"{region}: {text}", is_up, flags)
+            continue
+        is_up = any(each.is_head and each.runs for each in existing)
+        yield FoundCluster(name, f"{region}: {text}", is_up, flags)
 
 
-def _shown(aws: Aws, region: str, instances: Sequence[Instance]) -> str:
-    oldest = min(instances, key=lambda each: str(each.launched))
-    types = [each.type for each in instances]
-    is_spot = any(each.is_spot for each in instances)
-    cost = nodes.cost(aws, region, types, at_most=is_spot)
+def _described(aws: Aws, region: str, instances: Sequence[Instance]) -> str:
+    oldest = min(instances, key=lambda instance: str(instance.launched))
+    types = [instance.type for instance in instances]
+    has_spot = any(instance.is_spot for instance in instances)
+    cost = nodes.cost(aws, region, types, at_most=has_spot)
     return ", ".join(filter(None, (counted(len(instances), "instance"), nodes.age(oldest), cost)))

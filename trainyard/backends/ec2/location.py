@@ -25,9 +25,9 @@ _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 @dataclass(frozen=True)
 class Location:
-    """A cluster's place in AWS. `state` is the directory of what is kept here; `owner` is who we
-    are to others.
+    """A cluster's place in AWS.
 
+    `state` is its directory on this machine; `owner` names this user and machine to others.
     `account` is the AWS account that it was made in, None before. `environ` names the profile that
     the cluster file names, also to boto3 elsewhere, and to `ray up`.
     """
@@ -46,12 +46,12 @@ class Location:
 
     @property
     def profile(self) -> str:
-        """Return the instance profile of the nodes: the file's, or ours."""
+        """Return the instance profile of the nodes: the file's, or Trainyard's."""
         return self.section.instance_profile or naming.role(self.name, self.aws.region)
 
     @property
     def key_file(self) -> Path:
-        """Return the private key of the instances: the file's, or ours."""
+        """Return the private key of the instances: the file's, or Trainyard's."""
         if self.section.key_name:
             return Path(self.section.key_file or f"~/.ssh/{self.section.key_name}.pem").expanduser()
         return self.state / "key"
@@ -84,22 +84,21 @@ def find(spec: ClusterSpec, tools: Tools) -> Location:
     record = read_cluster(tools.state, tools.backend) or {}
     region = record.get("region") or spec.ec2.region
     profile = spec.ec2.profile or record.get("profile")
-    # As it was on `up`; else our host, and where we keep clusters there.
+    # As it was on `up`; else this host, and the directory of clusters there.
     owner = record.get("owner") or owners.given(tools.environ)
     owner = owner or f"{socket.gethostname()}:{tools.state.parent.absolute()}"
+
     aws = Aws(tools.environ, region=region, profile=profile)
-    environ = tools.environ
+    environ = dict(tools.environ)
     if aws.profile:
-        environ = {key: value for key, value in environ.items() if key not in _KEYS} | {
-            "AWS_PROFILE": aws.profile
-        }
+        for key in _KEYS:
+            environ.pop(key, None)
+        environ["AWS_PROFILE"] = aws.profile
     return Location(spec.name, aws, tools.state, owner, spec.ec2, environ, record.get("account"))
 
 
 def record_step(location: Location, tools: Tools) -> Step:
-    """Return the step that comes first: a cluster is found although its file, or the environment,
-    changed.
-    """
+    """Return the first step: the cluster is found even if its file or the environment changes."""
 
     def facts() -> dict[str, Any]:
         aws = location.aws
@@ -140,10 +139,12 @@ def refuse_elsewhere(spec: ClusterSpec, tools: Tools) -> None:
 
 
 def refuse_other_account(location: Location) -> None:
-    """Raise RequestError if the cluster is in another account than these credentials are of; asks
-    AWS.
-    """
-    if location.account and location.account != (account := location.aws.caller["Account"]):
+    """Raise RequestError if these credentials are not of the cluster's account; asks AWS."""
+    if not location.account:
+        return
+
+    account = location.aws.caller["Account"]
+    if location.account != account:
         raise RequestError(
             f"cluster {location.name} is in the AWS account {location.account}; these "
             f"credentials are of {account}",
@@ -153,28 +154,25 @@ def refuse_other_account(location: Location) -> None:
 
 
 def refuse_foreign(location: Location, tags: Mapping[str, str]) -> None:
-    """Raise RequestError for something with these tags that is of no cluster of ours, or was made
-    elsewhere.
-    """
+    """Raise RequestError if something with these tags is another owner's, or not Trainyard's."""
     name = location.name
-    maker = tags.get(naming.OWNER)
-    aws = location.aws
-
     if tags.get(naming.CLUSTER) != name:
         raise RequestError(
             f"a cluster {name} that Trainyard did not make is in this account and region",
             hint="Give yours another name (`name:` in its file). To take that one over, and "
-            "remove it: "
-            "trainyard cluster.down --adopt",
+            "remove it: trainyard cluster.down --adopt",
         )
 
+    maker = tags.get(naming.OWNER)
     if maker != location.owner:
+        aws = location.aws
+        down = f"trainyard cluster.down --set name={name} --backend ec2"
+        down += f" --set ec2.region={aws.region}"
+        if aws.profile:
+            down += f" --set ec2.profile={aws.profile}"
         raise RequestError(
             f"cluster {name} was made by {maker}, where its key and its token are",
             where=f"you are {location.owner}",
             hint="Use it there, or give yours another name (`name:` in its file). Runs there "
-            "end, and their outputs "
-            "are lost, if you remove it: "
-            f"trainyard cluster.down --set name={name} --backend ec2 --set ec2.region={aws.region}"
-            + (f" --set ec2.profile={aws.profile}" if aws.profile else ""),
+            f"end, and their outputs are lost, if you remove it: {down}",
         )

@@ -8,19 +8,19 @@ from typing import Any
 CLUSTER = "trainyard-cluster"
 # On disks that are to outlive the cluster of that name, in place of the first.
 KEPT = "trainyard-kept"
-# Where it was made: only who made it there has its key and its token.
+# Where it was made: only that owner has its key and its token.
 OWNER = "trainyard-owner"
 # On the head, once Ray runs there: fingerprints of what it was made from, and of that part which
 # needs a new head.
 MADE_FROM = "trainyard-made-from"
 HEAD_FROM = "trainyard-head-from"
-# Instead of that, where plain `ray up` made it: of no file of ours.
+# In place of a fingerprint, where plain `ray up` made the head.
 RAY_UP = "ray up"
 # On every instance: the fingerprint of what its group was then, and what runs on it, by digest.
 NODE_FROM = "trainyard-node-from"
 IMAGE = "trainyard-image"
-# What was asked for, of which the answer stays while the cluster runs: the AMI's name, and the
-# subnets that were found.
+# Answers that stay while the cluster runs: the AMI's name in the file, and the subnets that were
+# found.
 AMI = "trainyard-ami"
 SUBNETS = "trainyard-subnets"
 
@@ -40,16 +40,15 @@ def resource(name: str) -> str:
 
 
 def role(name: str, region: str) -> str:
-    """Return what the cluster's role and instance profile are called: IAM knows no regions, and 64
-    characters.
+    """Return the name of the cluster's role and instance profile.
+
+    It has the region, which IAM does not know, and at most IAM's 64 characters.
     """
     return f"{resource(name)[: 63 - len(region)]}-{region}"
 
 
 def node(group: str, instance: str) -> str:
-    """Return the Ray node's name of an instance; ray_autoscaler/cluster.yaml.j2 makes the same
-    name.
-    """
+    """Return an instance's name as a Ray node, the same as in ray_autoscaler/cluster.yaml.j2."""
     if group == HEAD:
         return HEAD
     return f"{group}-{instance[-8:]}"

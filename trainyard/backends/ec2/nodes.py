@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 
 from trainyard.backends.contract import NodeState, NodeStatus
 from trainyard.backends.ec2 import desired, diagnosis, naming, snapshot
+from trainyard.backends.ec2.desired import Group
 from trainyard.backends.ec2.location import Location
 from trainyard.backends.ec2.snapshot import Instance
 from trainyard.backends.shared import ray_nodes
@@ -26,10 +27,10 @@ from trainyard.steps import YES, Answer, Step, no, nothing
 from trainyard.wording import all_answer, clean
 
 DASHBOARD_PORT = 8265
-# Of the head, besides Ray's usual ones: what launches workers and sets them up.
+# Files of the head, besides Ray's usual ones, by the process that launches and sets up workers.
 AUTOSCALER_FILES = ("monitor.out", "monitor.log", "monitor.err")
 TAIL_LINES = 1000
-# What is printed of a launch that EC2 refused (ray/autoscaler, aws/node_provider.py,
+# Printed for a launch that EC2 rejected (ray/autoscaler, aws/node_provider.py,
 # v2/instance_manager).
 _LAUNCH = re.compile(r"Attempt failed|NodeLaunchException|Node Launch Exception|Failed to launch")
 _LAUNCHED = re.compile(r"Launched \d+ nodes")
@@ -37,16 +38,12 @@ _OF_GROUP = re.compile(r"nodes of type ([\w-]+)")
 
 
 def address(location: Location, head: Instance) -> str:
-    """Return where the dashboard answers for us, as long as this process lives. Raises
-    HostError.
-    """
+    """Return the dashboard's address here, as long as this process lives. Raises HostError."""
     return f"http://127.0.0.1:{forward.local_port(snapshot.reach(location, head), DASHBOARD_PORT)}"
 
 
 def ray_client(location: Location, head: Instance, port: int) -> str:
-    """Return where the head's Ray Client server answers for us, as long as this process lives.
-    Raises HostError.
-    """
+    """Return the Ray Client server's address here, as long as this process lives; HostError."""
     return f"ray://127.0.0.1:{forward.local_port(snapshot.reach(location, head), port)}"
 
 
@@ -54,68 +51,80 @@ def alive(location: Location, head: Instance | None) -> tuple[frozenset[str], st
     """Return the names of the nodes that Ray itself calls alive, and why there are none."""
     if head is None or head.state != "running":
         return frozenset(), "the head does not run" if head else ""
-    port = None
+
     try:
-        where = address(location, head)
-        port = int(where.rpartition(":")[2])
-        return ray_nodes.alive(where, location.token, started={}), ""
+        dashboard = address(location, head)
     except TrainyardError as error:
-        return frozenset(), (last_error(port) if port else "") or error.what
+        return frozenset(), error.what
+
+    try:
+        return ray_nodes.alive(dashboard, location.token, started={}), ""
+    except TrainyardError as error:
+        port = int(dashboard.rpartition(":")[2])
+        return frozenset(), last_error(port) or error.what
 
 
 def statuses(
     spec: ClusterSpec, found: Sequence[Instance], names: frozenset[str]
 ) -> tuple[NodeStatus, ...]:
-    """Return every node that the file names or that has an instance; `names` are those that Ray
-    calls alive.
+    """Return every node that the file names or that has an instance.
+
+    `names` are the nodes that Ray calls alive.
     """
-    existing = [instance for instance in found if instance.exists]
     groups = desired.groups(spec)
-    made = []
+    members: dict[str, list[Instance]] = {name: [] for name in groups}
+    for instance in found:
+        if instance.exists:
+            members.setdefault(instance.group, []).append(instance)
 
-    for group in dict.fromkeys([*groups, *(each.group for each in existing)]):
-        own = groups.get(group)
-        if own:
-            least, most, cpus, gpus = (own.least, own.most, own.size.cpus, own.size.gpus)
-        else:
-            least, most, cpus, gpus = (0, 0, None, 0)
+    nodes: list[NodeStatus] = []
+    for name, instances in members.items():
+        nodes += _group_statuses(name, groups.get(name), instances, names, spec.ec2)
+    return tuple(nodes)
 
-        members = [each for each in existing if each.group == group]
-        for index, instance in enumerate(members):
-            state, detail = _state(instance, is_alive=instance.name in names)
-            state = "surplus" if index >= most else state
-            facts = describe(instance, spec.ec2)
-            host = " ".join([*facts.values(), age(instance)]).strip()
-            made.append(
-                NodeStatus(instance.name, group, host, state, cpus, gpus, detail, instance=facts)
-            )
 
-        for index in range(len(members), least):
-            if group == naming.HEAD:
-                name = naming.HEAD
-            else:
-                name = f"{group}-?{index + 1}"
-            made.append(NodeStatus(name, group, "", "absent", cpus, gpus, "no instance"))
+def _group_statuses(
+    name: str,
+    group: Group | None,
+    instances: Sequence[Instance],
+    names: frozenset[str],
+    section: Ec2Section,
+) -> Iterator[NodeStatus]:
+    """Yield a group's instances, then the nodes that it lacks; `group` is None outside the file."""
+    least = group.least if group else 0
+    most = group.most if group else 0
+    cpus = group.size.cpus if group else None
+    gpus = group.size.gpus if group else 0
 
-    return tuple(made)
+    for index, instance in enumerate(instances):
+        state, detail = _state(instance, is_alive=instance.name in names)
+        if index >= most:
+            state = "surplus"
+        facts = describe(instance, section)
+        host = " ".join([*facts.values(), age(instance)]).strip()
+        yield NodeStatus(instance.name, name, host, state, cpus, gpus, detail, instance=facts)
+
+    for index in range(len(instances), least):
+        node = naming.HEAD if name == naming.HEAD else f"{name}-?{index + 1}"
+        yield NodeStatus(node, name, "", "absent", cpus, gpus, "no instance")
 
 
 def expected(spec: ClusterSpec, found: Sequence[Instance]) -> tuple[ExpectedNode, ...]:
     """Return what a run is promised: the instances, and those that Ray may add or take away."""
     promised = []
-    for group, least, most, size, *_ in desired.groups(spec).values():
-        members = [each.name for each in found if each.runs and each.group == group]
-        names = members + [f"{group}-?{index + 1}" for index in range(len(members), most)]
-        for index, name in enumerate(names):
-            if len(members) <= least:
-                optional = index >= least
+    for group in desired.groups(spec).values():
+        running = [each.name for each in found if each.runs and each.group == group.name]
+        possible = [f"{group.name}-?{index + 1}" for index in range(len(running), group.most)]
+        size = group.size
+        for index, name in enumerate(running + possible):
+            if len(running) <= group.least:
+                optional = index >= group.least
             else:
-                optional = most > least
-            promised.append(
-                ExpectedNode(
-                    name, group, size.cpus, size.gpus, size.memory, optional, size.resources
-                )
+                optional = group.most > group.least
+            node = ExpectedNode(
+                name, group.name, size.cpus, size.gpus, size.memory, optional, size.resources
             )
+            promised.append(node)
 
     return tuple(promised)
 
@@ -123,9 +132,9 @@ def expected(spec: ClusterSpec, found: Sequence[Instance]) -> tuple[ExpectedNode
 def step(
     spec: ClusterSpec, location: Location, before: frozenset[str], *, seconds: float, after: str
 ) -> Step:
-    """Return the step after which all nodes answer; it raises why one cannot.
+    """Return the step after which all nodes answer; it raises the reason if one cannot.
 
-    `before` are instances of earlier tries, which say nothing about this one.
+    `before` are instances of earlier attempts, which say nothing about this one.
     """
 
     def done() -> Answer:
@@ -134,109 +143,118 @@ def step(
         names, detail = alive(location, head)
 
         if head is None or not head.runs:
-            last = [f"{each.id} is {each.state}: {each.reason}" for each in found if each.is_head][
-                -1:
-            ]
-            hint = "Repeat the same command: it makes another."
-            raise OutsideError("the head is gone", where="".join(last) or None, hint=hint)
+            raise _head_is_gone(found)
 
         silent = list(_silent(spec, statuses(spec, found, names)))
         if not silent:
             return YES
 
-        failed = [
-            each for each in found if each.status == naming.UPDATE_FAILED and each.id not in before
-        ]
+        tried = [each for each in found if each.id not in before]
+        failed = [each for each in tried if each.status == naming.UPDATE_FAILED]
         refuse_broken(location, head, failed, reached="head" in names)
 
-        return no("; ".join([detail or f"waiting for {', '.join(silent)}", *_ended(found, before)]))
+        reasons = [detail or f"waiting for {', '.join(silent)}", _ended(tried)]
+        return no("; ".join(filter(None, reasons)))
 
     title = all_answer(len(spec.nodes()))
     return Step("nodes-answer", title, done, nothing, deadline=seconds, every=1.0, after=after)
 
 
+def _head_is_gone(found: Sequence[Instance]) -> OutsideError:
+    where = None
+    for instance in found:
+        if instance.is_head:
+            where = f"{instance.id} is {instance.state}: {instance.reason}"
+    hint = "Repeat the same command: it makes another."
+    return OutsideError("the head is gone", where=where, hint=hint)
+
+
 def refuse_broken(
     location: Location, head: Instance, failed: Sequence[Instance], *, reached: bool
 ) -> None:
-    """Raise the cause if workers cannot be launched, or one cannot be set up, as the head's
-    autoscaler says.
+    """Raise the cause if the head's autoscaler cannot launch workers, or cannot set one up.
 
-    It sets each up three times (ray/autoscaler/v2, threaded_ray_installer.py): the first may fail
-    by chance.
+    It sets each up three times (ray/autoscaler/v2, threaded_ray_installer.py): the first attempt
+    may fail by chance.
     """
     lines = autoscaler_lines(location, head) if reached else {}
     log = lines.get("monitor.log", [])
     printed = lines.get("monitor.out", [])
 
     for worker in failed:
-        tries = [line for line in log if f"Ray installation failed on instance {worker.id}" in line]
-        if len(tries) > 1:
+        failure = f"Ray installation failed on instance {worker.id}"
+        attempts = [line for line in log if failure in line]
+        if len(attempts) > 1:
             words = {"name": worker.name, "user": location.section.user, "type_": worker.type}
-            found = diagnosis.cause(printed, **words) or diagnosis.failed_command(
-                printed, name=worker.name
-            )
-            raise found.to_error(where="what the autoscaler printed: trainyard cluster.logs head")
+            cause = diagnosis.cause(printed, **words)
+            cause = cause or diagnosis.failed_command(printed, name=worker.name)
+            raise cause.to_error(where="what the autoscaler printed: trainyard cluster.logs head")
 
-    launches = [
-        line for line in (*_after_launch(log), *_after_launch(printed)) if _LAUNCH.search(line)
-    ]
+    _refuse_rejected_launches(location, [*_after_launch(log), *_after_launch(printed)])
+
+
+def _refuse_rejected_launches(location: Location, lines: Sequence[str]) -> None:
+    launches = [line for line in lines if _LAUNCH.search(line)]
     if all("Attempt failed" in line for line in launches):
         return
 
-    groups = dict.fromkeys(group for line in launches for group in _OF_GROUP.findall(line))
-    types = dict.fromkeys(str(location.section.instances(group).instance_type) for group in groups)
-    if found_launch := diagnosis.cause(
-        launches, name="the head", type_=" or ".join(types) or "such instance"
-    ):
-        shown = diagnosis.with_lines(found_launch, launches)
-        raise shown.to_error(where="the autoscaler on the head, which keeps trying")
+    types: list[str] = []
+    for line in launches:
+        for group in _OF_GROUP.findall(line):
+            types.append(str(location.section.instances(group).instance_type))
+
+    type_ = " or ".join(dict.fromkeys(types)) or "such instance"
+    cause = diagnosis.cause(launches, name="the head", type_=type_)
+    if cause:
+        cause = diagnosis.with_lines(cause, launches)
+        raise cause.to_error(where="the autoscaler on the head, which keeps trying")
 
 
 def _after_launch(lines: Sequence[str]) -> Sequence[str]:
-    """Return what was written since nodes were last launched: what was refused before that was
-    overcome.
-    """
-    return lines[
-        max((index + 1 for index, line in enumerate(lines) if _LAUNCHED.search(line)), default=0) :
-    ]
+    """Return the log since the last launch; earlier rejections no longer matter."""
+    start = 0
+    for index, line in enumerate(lines):
+        if _LAUNCHED.search(line):
+            start = index + 1
+    return lines[start:]
 
 
-def _ended(found: Sequence[Instance], before: frozenset[str]) -> list[str]:
-    """Return why the newest of the instances ended that nobody asked to, if there is one."""
-    ended = [
-        each
-        for each in found
-        if not (each.exists or each.id in before or "UserInitiated" in each.reason)
-    ]
-    newest = sorted((each for each in ended if each.reason), key=lambda each: str(each.launched))[
-        -1:
-    ]
-    return [f"{each.name} ended: {each.reason}" for each in newest]
+def _ended(tried: Sequence[Instance]) -> str:
+    """Return why the newest of the instances that no user ended has ended, "" without any."""
+    newest = ""
+    for instance in sorted(tried, key=lambda each: str(each.launched)):
+        was_wanted = "UserInitiated" in instance.reason
+        if instance.reason and not (instance.exists or was_wanted):
+            newest = f"{instance.name} ended: {instance.reason}"
+    return newest
 
 
 def autoscaler_lines(location: Location, head: Instance) -> dict[str, list[str]]:
-    """Return the last lines that the head's autoscaler wrote, by file; {} where the dashboard does
-    not give them.
-    """
+    """Return the last lines of the head's autoscaler, by file; {} where the dashboard is silent."""
     lines: dict[str, list[str]] = {}
     with suppress(OutsideError), RayApi(address(location, head), location.token) as ray:
-        heads = [node.node_id for node in ray.nodes() if node.is_head and node.alive]
-        for node, name in ((node, name) for node in heads for name in AUTOSCALER_FILES):
-            with suppress(FileMissingError), ray.file(node, name, last_lines=TAIL_LINES) as chunks:
-                lines[name] = clean(b"".join(chunks).decode(errors="replace")).splitlines()
+        for node in ray.nodes():
+            if node.is_head and node.alive:
+                for name in AUTOSCALER_FILES:
+                    with suppress(FileMissingError):
+                        lines[name] = _tail(ray, node.node_id, name)
     return lines
 
 
-def _silent(spec: ClusterSpec, every: Sequence[NodeStatus]) -> Iterator[str]:
-    """Yield the nodes that are waited for; of a group that has its fewest nodes, those that are too
-    many.
-    """
+def _tail(ray: RayApi, node: str, name: str) -> list[str]:
+    with ray.file(node, name, last_lines=TAIL_LINES) as chunks:
+        return clean(b"".join(chunks).decode(errors="replace")).splitlines()
+
+
+def _silent(spec: ClusterSpec, nodes: Sequence[NodeStatus]) -> Iterator[str]:
+    """Yield the nodes that are waited for: pending ones of groups that lack some, surplus ones."""
     for group in desired.groups(spec).values():
-        members = [node for node in every if node.group == group.name]
-        if sum(node.state == "up" for node in members) < group.least:
-            waited = [node for node in members if node.state != "up"]
-            for node in waited:
+        members = [node for node in nodes if node.group == group.name]
+        pending = [node for node in members if node.state != "up"]
+        if len(members) - len(pending) < group.least:
+            for node in pending:
                 yield f"{node.name} ({node.detail})" if node.detail else node.name
+
         for node in members:
             if node.state == "surplus":
                 yield f"the end of {node.name}"
@@ -249,19 +267,19 @@ def _state(instance: Instance, *, is_alive: bool) -> tuple[NodeState, str]:
         return "up", ""
     if instance.status == naming.UPDATE_FAILED:
         return "broken", "its set-up failed"
-    return "starting", "boots" if instance.state == "pending" else instance.status or "boots"
+    if instance.state == "pending":
+        return "starting", "boots"
+    return "starting", instance.status or "boots"
 
 
 def describe(instance: Instance, section: Ec2Section) -> dict[str, str]:
-    """Return what is known of what a status says of an instance."""
-    price = "spot" if instance.is_spot else "on demand"
-    address = snapshot.ip(section, instance)
+    """Return an instance's facts for a status, as far as they are known."""
     facts = {
         "id": instance.id,
         "type": instance.type,
         "zone": instance.zone,
-        "price_class": price,
-        "address": address,
+        "price_class": "spot" if instance.is_spot else "on demand",
+        "address": snapshot.ip(section, instance),
     }
     return {name: value for name, value in facts.items() if value}
 

@@ -1,5 +1,4 @@
-"""What a cluster has in the account besides instances: a key pair, a security group, a role; made
-here, and tagged.
+"""A cluster's key pair, security group and role in the account: made here, and tagged.
 
 Ray would make its own, and leave them: a role with every right over EC2 and S3, a security group
 that lets SSH in from everywhere, and a key in the user's ~/.ssh.
@@ -24,103 +23,95 @@ from trainyard.steps import YES, Answer, Step, no
 from trainyard.wording import named
 
 _TRUST = (
-    '{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Principal": {"Service": '
-    '"ec2.amazonaws.com"}, '
-    '"Action": "sts:AssumeRole"}]}'
+    '{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", '
+    '"Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}]}'
 )
 
 
 def steps(location: Location, sources: list[str]) -> list[Step]:
-    """Return the steps after which there is all that the file does not name; `sources` are who may
-    use SSH.
-    """
-    made = _Objects(location)
+    """Return the steps that make what the file does not name; `sources` (CIDR) may use SSH."""
+    objects = _Objects(location)
     section = location.section
-    found = []
+    steps = []
 
     if not section.instance_profile:
         # First: EC2 learns of it only after some seconds.
-        found.append(Step("role", "Make a role for the nodes", made.has_role, made.make_role))
+        title = "Make a role for the nodes"
+        steps.append(Step("role", title, objects.has_role, objects.make_role))
 
     if not section.key_name:
-        found.append(Step("key-pair", "Make a key pair", made.has_key, made.make_key))
+        steps.append(Step("key-pair", "Make a key pair", objects.has_key, objects.make_key))
 
     if not section.security_group:
+        title = "Make a security group"
+        steps.append(Step("security-group", title, objects.has_group, objects.make_group))
         title = f"Let SSH in from {', '.join(sources)} alone"
-        group = Step("security-group", "Make a security group", made.has_group, made.make_group)
-        rules = Step(
-            "ssh-rules",
-            title,
-            lambda: made.has_rules(sources),
-            lambda: made.set_rules(sources),
-            after=group.id,
-        )
+        has_rules = partial(objects.has_rules, sources)
+        set_rules = partial(objects.set_rules, sources)
+        steps.append(Step("ssh-rules", title, has_rules, set_rules, after="security-group"))
 
-        found += [group, rules]
-
-    return found
+    return steps
 
 
 def refuse_foreign(location: Location, *, adopt: bool = False) -> None:
-    """Raise RequestError if an instance, or an object of the cluster's name, is none of ours; asks
-    AWS.
+    """Raise RequestError if an instance or object of the cluster's name is another owner's.
 
-    With `adopt` instances may be of nobody.
+    With `adopt` instances without Trainyard's tag may be there. Asks AWS.
     """
     aws = location.aws
     name = location.name
-    existing = [instance.tags for instance in snapshot.of_cluster(location) if instance.exists]
-    found = [tags for tags in existing if naming.CLUSTER in tags or not adopt]
+    for instance in snapshot.of_cluster(location):
+        is_adopted = adopt and naming.CLUSTER not in instance.tags
+        if instance.exists and not is_adopted:
+            locations.refuse_foreign(location, instance.tags)
+
     described: list[Mapping[str, Any]] = [*security_groups(aws, name)]
-    described += aws.find("ec2", "describe_key_pairs", KeyNames=[naming.resource(name)]).get(
-        "KeyPairs", ()
-    )
-    if not location.section.instance_profile and (own := role(aws, naming.role(name, aws.region))):
-        described.append(own)
-    for tags in (*found, *(naming.read(each.get("Tags")) for each in described)):
-        locations.refuse_foreign(location, tags)
+    pairs = aws.find("ec2", "describe_key_pairs", KeyNames=[naming.resource(name)])
+    described += pairs.get("KeyPairs", ())
+    if not location.section.instance_profile:
+        own_role = role(aws, naming.role(name, aws.region))
+        if own_role:
+            described.append(own_role)
+
+    for each in described:
+        locations.refuse_foreign(location, naming.read(each.get("Tags")))
 
 
 def security_groups(aws: Aws, name: str) -> list[dict[str, Any]]:
-    """Return our groups."""
     return aws.described("security_groups", {f"tag:{naming.CLUSTER}": [name]})
 
 
 def security_group(location: Location) -> str | None:
-    """Return the id of the group that the file names, or of ours, if it is made."""
-    ours = (group["GroupId"] for group in security_groups(location.aws, location.name))
-    return location.section.security_group or next(ours, None)
+    """Return the id of the file's group, else of the cluster's, None before that is made."""
+    made = (group["GroupId"] for group in security_groups(location.aws, location.name))
+    return location.section.security_group or next(made, None)
 
 
 def vpc(aws: Aws, section: Ec2Section) -> dict[str, Any]:
-    """Return the VPC of the subnet that the file names, else the default one. Raises
-    PrerequisiteError without any.
-    """
-    only = {"is-default": ["true"]}
+    """Return the VPC of the file's subnet, else the default one; PrerequisiteError without any."""
+    filters = {"is-default": ["true"]}
     if section.subnet:
-        only = {
-            "vpc-id": [
-                each["VpcId"] for each in aws.described("subnets", {"subnet-id": [section.subnet]})
-            ]
-        }
-    for found in aws.described("vpcs", only):
-        return found
+        subnets = aws.described("subnets", {"subnet-id": [section.subnet]})
+        filters = {"vpc-id": [subnet["VpcId"] for subnet in subnets]}
+    for described in aws.described("vpcs", filters):
+        return described
+
     hint = "Name a subnet of one: `ec2: {subnet: subnet-...}`."
     raise PrerequisiteError(f"region {aws.region} has no default VPC", hint=hint)
 
 
 def role(aws: Aws, name: str) -> Mapping[str, Any]:
     """Return a role, {} if there is none of that name."""
-    found: Mapping[str, Any] = aws.find("iam", "get_role", RoleName=name).get("Role", {})
-    return found
+    answer = aws.find("iam", "get_role", RoleName=name)
+    described: Mapping[str, Any] = answer.get("Role", {})
+    return described
 
 
 def profile(aws: Aws, name: str) -> Mapping[str, Any]:
     """Return an instance profile, {} if there is none of that name."""
-    found: Mapping[str, Any] = aws.find(
-        "iam", "get_instance_profile", InstanceProfileName=name
-    ).get("InstanceProfile", {})
-    return found
+    answer = aws.find("iam", "get_instance_profile", InstanceProfileName=name)
+    described: Mapping[str, Any] = answer.get("InstanceProfile", {})
+    return described
 
 
 class _Objects:
@@ -154,17 +145,14 @@ class _Objects:
         if keys.public_key(file) is None:
             write_private(file, keys.new())
 
-        # One whose private part is lost.
+        # AWS may have one whose private part is lost.
         self.aws.call("ec2", "delete_key_pair", KeyName=self.own_name)
-        public = str(keys.public_key(file)).encode()
-        tags = self._specifications("key-pair")
-
         self.aws.call(
             "ec2",
             "import_key_pair",
             KeyName=self.own_name,
-            PublicKeyMaterial=public,
-            TagSpecifications=tags,
+            PublicKeyMaterial=str(keys.public_key(file)).encode(),
+            TagSpecifications=self._specifications("key-pair"),
         )
 
     def has_group(self) -> Answer:
@@ -186,73 +174,70 @@ class _Objects:
         group, rules = self._rules()
         if group and rules.keys() == {group, *sources}:
             return YES
-        return no(f"it lets in {named([*rules])}" if rules else "it lets nobody in")
+        if rules:
+            return no(f"it lets in {named([*rules])}")
+        return no("it lets nothing in")
 
     def set_rules(self, sources: list[str]) -> None:
         group, rules = self._rules()
         ssh = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22}
-        desired = {source: ssh | {"IpRanges": [{"CidrIp": source}]} for source in sources}
-        desired[group] = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group}]}
-        # Those who are to come in first: a failure in between locks nobody out.
-        if missing := [rule for who, rule in desired.items() if who not in rules]:
+        wanted = {source: ssh | {"IpRanges": [{"CidrIp": source}]} for source in sources}
+        wanted[group] = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group}]}
+
+        # Missing rules first: a failure in between locks no user out.
+        missing = [rule for source, rule in wanted.items() if source not in rules]
+        if missing:
             self.aws.call(
                 "ec2", "authorize_security_group_ingress", GroupId=group, IpPermissions=missing
             )
-        if stale := [rules[who] for who in rules.keys() - desired]:
+        stale = [rules[source] for source in rules.keys() - wanted]
+        if stale:
             self.aws.call(
                 "ec2", "revoke_security_group_ingress", GroupId=group, SecurityGroupRuleIds=stale
             )
 
     def _rules(self) -> tuple[str, dict[str, str]]:
-        """Return our security group, "" if it is not seen yet, and the ids of its rules, by whom
-        each lets in.
-        """
-        group = next(
-            (str(each["GroupId"]) for each in security_groups(self.aws, self.location.name)), ""
-        )
+        """Return the cluster's group, "" if AWS shows none yet, and its rules' ids by source."""
+        groups = security_groups(self.aws, self.location.name)
+        if not groups:
+            return "", {}
+
+        group = str(groups[0]["GroupId"])
         rules: dict[str, str] = {}
-
-        for rule in (
-            self.aws.described("security_group_rules", {"group-id": [group]}) if group else ()
-        ):
-            name = rule["SecurityGroupRuleId"]
-            if not rule["IsEgress"]:
-                rules[
-                    rule.get("CidrIpv4")
-                    or rule.get("ReferencedGroupInfo", {}).get("GroupId")
-                    or name
-                ] = name
-
+        for rule in self.aws.described("security_group_rules", {"group-id": [group]}):
+            if rule["IsEgress"]:
+                continue
+            id = rule["SecurityGroupRuleId"]
+            referenced = rule.get("ReferencedGroupInfo", {}).get("GroupId")
+            rules[rule.get("CidrIpv4") or referenced or id] = id
         return group, rules
 
     def has_role(self) -> Answer:
         name = self.role_name
-        arn = next((role["Arn"] for role in profile(self.aws, name).get("Roles", ())), None)
-        if arn is None:
+        roles = profile(self.aws, name).get("Roles")
+        if not roles:
             return no("it is not there")
-        allowed = self.aws.find("iam", "get_role_policy", RoleName=name, PolicyName=name).get(
-            "PolicyDocument"
-        )
-        if allowed == json.loads(desired.policy(self.location.name, arn)):
+
+        answer = self.aws.find("iam", "get_role_policy", RoleName=name, PolicyName=name)
+        policy = desired.policy(self.location.name, roles[0]["Arn"])
+        if answer.get("PolicyDocument") == json.loads(policy):
             return YES
         return no("it may do something else")
 
     def make_role(self) -> None:
-        """Make the role, what it may do, and the instance profile by which instances have it."""
+        """Make the role, its policy, and the instance profile by which instances have it."""
         iam = partial(self.aws.call, "iam")
         name = self.role_name
         tags = naming.pairs(self.tags)
-        own = role(self.aws, name)
-        if not own:
-            own = iam("create_role", RoleName=name, AssumeRolePolicyDocument=_TRUST, Tags=tags)[
-                "Role"
-            ]
+        described = role(self.aws, name)
+        if not described:
+            made = iam("create_role", RoleName=name, AssumeRolePolicyDocument=_TRUST, Tags=tags)
+            described = made["Role"]
 
-        document = desired.policy(self.location.name, own["Arn"])
+        document = desired.policy(self.location.name, described["Arn"])
         iam("put_role_policy", RoleName=name, PolicyName=name, PolicyDocument=document)
         if not profile(self.aws, name):
             iam("create_instance_profile", InstanceProfileName=name, Tags=tags)
-
         if not profile(self.aws, name).get("Roles"):
             iam("add_role_to_instance_profile", InstanceProfileName=name, RoleName=name)
 

@@ -1,6 +1,4 @@
-"""What is wrong with a cluster file, its AWS account and this machine, before anything is made:
-every rule, at once.
-"""
+"""Rules for a cluster file, its AWS account and this machine: all, before anything is made."""
 
 from __future__ import annotations
 
@@ -23,16 +21,16 @@ from trainyard.backends.ec2.preflight_questions import (
 from trainyard.errors import PrerequisiteError, Problem, TrainyardError
 from trainyard.seams.ssh.many import by_host
 from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.ec2 import GIBIBYTE
 from trainyard.spec.groups import Head, WorkerGroup
 from trainyard.spec.units import format_size
 from trainyard.steps import YES, Step, nothing
 from trainyard.wording import counted, did_you_mean, named
 
-GIB = 2**30
-# So many times what is pulled of an image must fit beside what the AMI holds: sent, unpacked, and
+# So many times what is pulled of an image must fit on the disk with the AMI: sent, unpacked, and
 # once more.
 IMAGES = 3
-# What their makers call AMIs that hold nothing but an operating system.
+# Names that makers give AMIs that hold nothing but an operating system.
 PLAIN = re.compile(
     r"(?!.*gpu)(ubuntu/images/|al20\d\d-ami|amzn2?-ami|debian-\d|RHEL-|suse-|Rocky-)", re.IGNORECASE
 )
@@ -53,28 +51,22 @@ NAME_ONE = "name one, `ec2.subnet`"
 
 
 def steps(spec: ClusterSpec, tools: Tools, location: Location) -> list[Step]:
-    """Return a step for each thing that could not be checked. Raises PrerequisiteError with all
-    that is wrong.
-    """
-    facts, refused = ask(spec, tools, location)
-    refuse(spec, facts, {name: error for name, error in refused.items() if name not in OPTIONAL})
-    return [
-        Step(
-            f"unchecked:{name}",
-            f"Not checked: {what} ({refused[name].what})",
-            done=lambda: YES,
-            do=nothing,
-        )
-        for name, what in OPTIONAL.items()
-        if name in refused
-    ]
+    """Return a step for each thing that was not checked; raise PrerequisiteError for problems."""
+    facts, errors = ask(spec, tools, location)
+    refuse(spec, facts, {name: error for name, error in errors.items() if name not in OPTIONAL})
+
+    unchecked = []
+    for name, subject in OPTIONAL.items():
+        if name in errors:
+            title = f"Not checked: {subject} ({errors[name].what})"
+            unchecked.append(Step(f"unchecked:{name}", title, done=lambda: YES, do=nothing))
+    return unchecked
 
 
-def refuse(spec: ClusterSpec, facts: Facts, refused: Mapping[str, TrainyardError]) -> None:
-    """Raise PrerequisiteError with everything that is wrong, and with what AWS refuses to
-    answer.
-    """
-    if found := (*problems(spec, facts), *by_host(refused)):
+def refuse(spec: ClusterSpec, facts: Facts, errors: Mapping[str, TrainyardError]) -> None:
+    """Raise PrerequisiteError with all problems, and with AWS's errors by question."""
+    found = (*problems(spec, facts), *by_host(errors))
+    if found:
         raise PrerequisiteError(
             f"cluster {spec.name} cannot be made in {facts['region']} as things are",
             problems=found,
@@ -83,8 +75,9 @@ def refuse(spec: ClusterSpec, facts: Facts, refused: Mapping[str, TrainyardError
 
 
 def problems(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
-    """Yield what is wrong, causes before what depends on them; a rule of which a fact is not known
-    has none.
+    """Yield problems, causes before what depends on them; rules whose facts are unknown are skipped.
+
+    A rule names the facts that it needs as its parameters.
     """
     for rule in RULES:
         _, *needs = signature(rule).parameters
@@ -98,17 +91,14 @@ def problems(spec: ClusterSpec, facts: Facts) -> Iterator[Problem]:
 def _programs(spec: ClusterSpec, programs: Names) -> Iterator[Problem]:
     for program, package in PROGRAMS.items():
         if program not in programs:
-            yield Problem(
-                "this machine",
-                f"has no {program}, which `ray up` needs: sudo apt-get install {package}",
-            )
+            message = f"has no {program}, which `ray up` needs: sudo apt-get install {package}"
+            yield Problem("this machine", message)
 
 
 def _region(spec: ClusterSpec, region: str, regions: Names) -> Iterator[Problem]:
     if region not in regions:
-        remedy = (
-            did_you_mean(region, regions) or f": aws account enable-region --region-name {region}"
-        )
+        enable = f": aws account enable-region --region-name {region}"
+        remedy = did_you_mean(region, regions) or enable
         yield Problem(f"region {region}", f"is none that this account has enabled{remedy}")
 
 
@@ -124,42 +114,39 @@ def _elsewhere(spec: ClusterSpec, elsewhere: Names) -> Iterator[Problem]:
 def _subnets(
     spec: ClusterSpec, region: str, zones: Names, subnets: Objects, routes: Objects
 ) -> Iterator[Problem]:
-    """Yield what is wrong with zones, and with the subnets where nodes may be: no room, or not
-    reached.
-    """
-    if spec.ec2.subnet:
-        subject = f"subnet {spec.ec2.subnet}"
-    else:
-        subject = "default VPC"
-
-    if strange := [zone for zone in spec.ec2.zones if zone not in zones]:
+    """Yield the problems of zones, and of the subnets where nodes may be: no room, or no way out."""
+    strange = [zone for zone in spec.ec2.zones if zone not in zones]
+    if strange:
         yield Problem("ec2.zones", f"{region} has no {named(strange)}, only {named(zones, most=9)}")
         return
 
+    subject = f"subnet {spec.ec2.subnet}" if spec.ec2.subnet else "default VPC"
     reachable = usable(spec, subnets)
-    if not subnets:
-        missing = f"has no subnet in {named(spec.ec2.zones or [region], most=9)}: {NAME_ONE}"
-        yield Problem(subject, f"does not exist in {region}" if spec.ec2.subnet else missing)
-    elif not reachable:
-        yield Problem(
-            subject,
-            f"gives nodes no public addresses: {VPN}; else name a public subnet, `ec2.subnet`",
-        )
-    else:
-        yield from (Problem(subject, message) for message in _unreached(spec, reachable, routes))
-        free = sum(subnet["AvailableIpAddressCount"] for subnet in reachable)
-        if free < (nodes := sum(group.most for group in groups(spec).values())):
-            message = (
-                f"has {free} addresses left, and the cluster {nodes} nodes at its largest: "
-                "name another one"
-            )
+    if subnets and reachable:
+        for message in (*_unreached(spec, reachable, routes), *_full(spec, reachable)):
             yield Problem(subject, message)
+    elif subnets:
+        message = f"gives nodes no public addresses: {VPN}; else name a public subnet, `ec2.subnet`"
+        yield Problem(subject, message)
+    elif spec.ec2.subnet:
+        yield Problem(subject, f"does not exist in {region}")
+    else:
+        places = named(spec.ec2.zones or [region], most=9)
+        yield Problem(subject, f"has no subnet in {places}: {NAME_ONE}")
+
+
+def _full(spec: ClusterSpec, subnets: Objects) -> Iterator[str]:
+    free = sum(subnet["AvailableIpAddressCount"] for subnet in subnets)
+    nodes = sum(group.most for group in groups(spec).values())
+    if free < nodes:
+        yield (
+            f"has {free} addresses left, and the cluster {nodes} nodes at its largest: "
+            "name another one"
+        )
 
 
 def _unreached(spec: ClusterSpec, subnets: Objects, routes: Objects) -> Iterator[str]:
-    """Yield why nodes would not get out, or nobody to them; of several subnets, that it would be a
-    matter of chance.
-    """
+    """Yield why nodes would not get out, or not be reached, or that chance would decide it."""
     by_way: dict[str, list[str]] = {}
     for subnet in subnets:
         by_way.setdefault(_way_out(subnet, routes), []).append(subnet["SubnetId"])
@@ -167,17 +154,20 @@ def _unreached(spec: ClusterSpec, subnets: Objects, routes: Objects) -> Iterator
     have_none = spec.ec2.use_internal_ips and spec.ec2.subnet
     have_addresses = not have_none and any(subnet["MapPublicIpOnLaunch"] for subnet in subnets)
     if len(by_way) > 1:
-        ways = "; ".join(
-            f"{way}: {named(sorted(names), most=9)}" for way, names in sorted(by_way.items())
+        ways = [f"{way}: {named(sorted(ids), most=9)}" for way, ids in sorted(by_way.items())]
+        yield (
+            "has subnets of different kinds, and chance would choose "
+            f"({'; '.join(ways)}): {NAME_ONE}"
         )
-        yield f"has subnets of different kinds, and chance would choose ({ways}): {NAME_ONE}"
     elif "none" in by_way:
         yield (
             "has no route out of its VPC, and nodes must reach AWS: route it to a NAT gateway, "
             "or name another"
         )
     elif "private" in by_way and not spec.ec2.use_internal_ips:
-        yield f"has no route to an internet gateway, and nobody reaches its public addresses: {VPN}"
+        yield (
+            f"has no route to an internet gateway, and its public addresses are not reached: {VPN}"
+        )
     elif "public" in by_way and not have_addresses:
         yield (
             "is routed to an internet gateway, and nodes without public addresses get nowhere: "
@@ -186,33 +176,28 @@ def _unreached(spec: ClusterSpec, subnets: Objects, routes: Objects) -> Iterator
 
 
 def _way_out(subnet: Object, tables: Objects) -> str:
-    """Return how nodes get out: `public`, by addresses of their own, `private`, by somebody else's,
-    or `none`.
-    """
-    tables = [table for table in tables if table["VpcId"] == subnet["VpcId"]]
+    """Return how nodes get out: `public` by their addresses, `private` by a gateway's, or `none`."""
     own = []
-    for each in tables:
-        if any(to.get("SubnetId") == subnet["SubnetId"] for to in each["Associations"]):
-            own.append(each)
-
-    main = [each for each in tables if any(to.get("Main") for to in each["Associations"])]
-    routes = []
-    for table in own or main:
-        for route in table["Routes"]:
-            if route.get("State") == "active":
-                routes.append(route)
+    main = []
+    for table in tables:
+        if table["VpcId"] != subnet["VpcId"]:
+            continue
+        for association in table["Associations"]:
+            if association.get("SubnetId") == subnet["SubnetId"]:
+                own.append(table)
+            if association.get("Main"):
+                main.append(table)
 
     gateways = []
-    for to in routes:
-        if to.get("DestinationCidrBlock") == "0.0.0.0/0":
-            gateways.append(str(to.get("GatewayId", "")))
+    for table in own or main:
+        for route in table["Routes"]:
+            is_default = route.get("DestinationCidrBlock") == "0.0.0.0/0"
+            if is_default and route.get("State") == "active":
+                gateways.append(str(route.get("GatewayId", "")))
 
     if any(name.startswith("igw-") for name in gateways):
         return "public"
-    if gateways:
-        return "private"
-
-    return "none"
+    return "private" if gateways else "none"
 
 
 def _security_group(
@@ -224,10 +209,8 @@ def _security_group(
     if not own:
         yield Problem(subject, f"does not exist in {region}")
     elif vpcs and own[0] not in vpcs:
-        remedy = "name a subnet and a security group of one VPC"
-        yield Problem(
-            subject, f"is in VPC {own[0]}, and nodes would be in {named(sorted(vpcs))}: {remedy}"
-        )
+        elsewhere = f"is in VPC {own[0]}, and nodes would be in {named(sorted(vpcs))}"
+        yield Problem(subject, f"{elsewhere}: name a subnet and a security group of one VPC")
 
 
 def _types(
@@ -242,25 +225,24 @@ def _types(
         if name not in types:
             yield Problem(subject, f"{name} is no instance type of {region}")
         elif zones and not zones & offered:
-            message = (
-                f"{name} is not offered in {named(sorted(zones))}, only in "
-                f"{named(sorted(offered), most=9)}"
-            )
+            others = named(sorted(offered), most=9)
+            message = f"{name} is not offered in {named(sorted(zones))}, only in {others}"
             yield Problem(subject, message)
         else:
-            for each in _lacking(group.size, types[name]):
-                yield Problem(subject, f"{name} has {each}")
+            for resource in _lacking(group.size, types[name]):
+                yield Problem(subject, f"{name} has {resource}")
 
 
 def _lacking(size: Head | WorkerGroup, described: Object) -> Iterator[str]:
-    """Yield of what an instance has less than its node is to have."""
+    """Yield the resources of which an instance has less than its node is to have."""
     vcpus = described["VCpuInfo"]["DefaultVCpus"]
     memory = described["MemoryInfo"]["SizeInMiB"] * 2**20
     if (size.cpus or 0) > vcpus:
         yield f"{counted(vcpus, 'vCPU')}, and `cpus` is {size.cpus}"
     if (size.memory or 0) > memory:
         yield f"{format_size(memory)} of memory, and `memory` is {format_size(size.memory or 0)}"
-    if size.gpus > (gpus := _gpus(described)):
+    gpus = _gpus(described)
+    if size.gpus > gpus:
         yield f"{counted(gpus, 'NVIDIA GPU')}, and `gpus` is {size.gpus}"
 
 
@@ -268,34 +250,32 @@ def _quotas(spec: ClusterSpec, region: str, types: ByName, quotas: Objects) -> I
     for bound in quotas:
         code = bound["QuotaCode"]
         most = int(bound["Value"])
-        ours = []
-
+        vcpus = {}
         for group in groups(spec).values():
             if quota(group) == code and group.instance_type in types:
-                ours.append(group)
+                per_instance = types[group.instance_type]["VCpuInfo"]["DefaultVCpus"]
+                vcpus[group.name] = group.most * per_instance
 
-        vcpus = {}
-        for group in ours:
-            vcpus[group.name] = group.most * types[group.instance_type]["VCpuInfo"]["DefaultVCpus"]
-
-        if (needed := sum(vcpus.values())) > most:
+        needed = sum(vcpus.values())
+        if needed > most:
             parts = named([f"{name} {count}" for name, count in vcpus.items()], most=9)
+            remedy = (
+                "aws service-quotas request-service-quota-increase --service-code ec2 "
+                f"--quota-code {code} --desired-value {needed} --region {region}"
+            )
             yield Problem(
                 f'quota "{bound["QuotaName"]}"',
                 f"is {most} vCPUs in {region}, and the cluster at its largest has {needed} "
-                f"({parts}): aws "
-                "service-quotas request-service-quota-increase --service-code ec2 --quota-code "
-                f"{code} "
-                f"--desired-value {needed} --region {region}",
+                f"({parts}): {remedy}",
             )
 
 
 def _amis(spec: ClusterSpec, region: str, amis: ByName, types: ByName) -> Iterator[Problem]:
-    """Yield which AMIs there are not, or not for the instances of a group: architecture, driver."""
-    for name in dict.fromkeys(
-        group.ami for group in groups(spec).values() if group.ami not in amis
-    ):
-        yield Problem(f"AMI {name}", f"does not exist in {region}, or not for this account")
+    """Yield the AMIs that do not exist, or do not fit a group's instances: architecture, driver."""
+    names = dict.fromkeys(group.ami for group in groups(spec).values())
+    for name in names:
+        if name not in amis:
+            yield Problem(f"AMI {name}", f"does not exist in {region}, or not for this account")
 
     for group in groups(spec).values():
         image = amis.get(group.ami)
@@ -303,18 +283,14 @@ def _amis(spec: ClusterSpec, region: str, amis: ByName, types: ByName) -> Iterat
         if image is None or described is None:
             continue
 
-        runs = described["ProcessorInfo"]["SupportedArchitectures"]
-        if image["Architecture"] not in runs:
-            message = (
-                f"{group.instance_type} is {named(runs)}, and AMI {group.ami} is "
-                f"{image['Architecture']}"
-            )
+        supported = described["ProcessorInfo"]["SupportedArchitectures"]
+        architecture = image["Architecture"]
+        has_driver = PREPARES & spec.ec2.ray.keys() or not PLAIN.match(image.get("Name", ""))
+        if architecture not in supported:
+            instances = f"{group.instance_type} is {named(supported)}"
+            message = f"{instances}, and AMI {group.ami} is {architecture}"
             yield Problem(f"group {group.name}", message)
-        elif (
-            _gpus(described)
-            and PLAIN.match(image.get("Name", ""))
-            and not PREPARES & {*spec.ec2.ray}
-        ):
+        elif _gpus(described) and not has_driver:
             remedy = (
                 "leave `ami` out, name one that has, or install it in "
                 "ec2.ray.initialization_commands"
@@ -324,19 +300,27 @@ def _amis(spec: ClusterSpec, region: str, amis: ByName, types: ByName) -> Iterat
 
 
 def _disks(spec: ClusterSpec, amis: ByName, image: int) -> Iterator[Problem]:
-    for group in (group for group in groups(spec).values() if group.ami in amis):
-        ami = amis[group.ami]
-        volumes = {}
-        for each in ami.get("BlockDeviceMappings", ()):
-            volumes[each.get("DeviceName")] = each.get("Ebs", {})
-        own = GIB * int(volumes.get(ami.get("RootDeviceName"), {}).get("VolumeSize", 0))
-        if group.disk < (least := own + IMAGES * image):
-            parts = (
-                f"{own / GIB:.0f} GiB, and {IMAGES} times the image is "
-                f"{IMAGES * image / GIB:.1f} GiB"
+    for group in groups(spec).values():
+        if group.ami not in amis:
+            continue
+
+        root = _root_bytes(amis[group.ami])
+        pulled = IMAGES * image
+        least = root + pulled
+        if group.disk < least:
+            yield Problem(
+                f"group {group.name}",
+                f"a disk of {group.disk / GIBIBYTE:.0f} GiB is too small: the AMI takes "
+                f"{root / GIBIBYTE:.0f} GiB, and {IMAGES} times the image is "
+                f"{pulled / GIBIBYTE:.1f} GiB: disk: {-(-least // GIBIBYTE)}GiB",
             )
-            message = f"a disk of {group.disk / GIB:.0f} GiB is too small: the AMI takes {parts}"
-            yield Problem(f"group {group.name}", f"{message}: disk: {-(-least // GIB)}GiB")
+
+
+def _root_bytes(ami: Object) -> int:
+    for mapping in ami.get("BlockDeviceMappings", ()):
+        if mapping.get("DeviceName") == ami.get("RootDeviceName"):
+            return GIBIBYTE * int(mapping.get("Ebs", {}).get("VolumeSize", 0))
+    return 0
 
 
 def _key(spec: ClusterSpec, region: str, key_pairs: Names, has_key: bool) -> Iterator[Problem]:
@@ -346,10 +330,10 @@ def _key(spec: ClusterSpec, region: str, key_pairs: Names, has_key: bool) -> Ite
         yield Problem(subject, f"does not exist in {region}: leave `key_name` out, and one is made")
     if not has_key:
         file = spec.ec2.key_file or f"~/.ssh/{name}.pem"
-        yield Problem(
-            subject,
-            f"its private key is not on this machine, in {file}: write where it is, `key_file`",
+        message = (
+            f"its private key is not on this machine, in {file}: write where it is, `key_file`"
         )
+        yield Problem(subject, message)
 
 
 def _profile(spec: ClusterSpec, profile: Object) -> Iterator[Problem]:
@@ -365,21 +349,19 @@ def _gpus(described: Object) -> int:
 
 # Each is given the facts that its parameters name.
 RULES: Sequence[Callable[..., Iterator[Problem]]] = (
-    *(
-        _programs,
-        _region,
-        _elsewhere,
-        _subnets,
-        _security_group,
-        _types,
-        _quotas,
-        _amis,
-        _disks,
-        _key,
-        _profile,
-    ),
+    _programs,
+    _region,
+    _elsewhere,
+    _subnets,
+    _security_group,
+    _types,
+    _quotas,
+    _amis,
+    _disks,
+    _key,
+    _profile,
 )
-# What is wrong where one of these is false.
+# Problems where a fact is false.
 CLAIMS = {
     "may_pass_role": Problem(
         "this user",

@@ -1,6 +1,4 @@
-"""What is asked before anything of a cluster is made: this machine, then AWS, one question of a
-kind, side by side.
-"""
+"""Questions before a cluster is made: to this machine, then to AWS, all at the same time."""
 
 from __future__ import annotations
 
@@ -23,15 +21,14 @@ from trainyard.spec.cluster import ClusterSpec
 
 # As AWS describes it.
 Object = Mapping[str, Any]
-# Answers by the names of the questions, `_questions`; what was refused, or not asked, is not among
-# them.
+# Answers by the names of the questions, `_questions`, as far as they were asked and answered.
 Facts = Mapping[str, Any]
-# What `ray up` runs here, and Debian's packages of it.
+# Programs that `ray up` runs here, and their packages in Debian.
 PROGRAMS = {"rsync": "rsync", "ssh": "openssh-client"}
 # Asked here, since AWS accepts no credentials in a region that is not enabled.
 HOME = "us-east-1"
 SPOT_ROLE = "AWSServiceRoleForEC2Spot"
-# What a cluster can be made without knowing: this user may not be allowed to ask.
+# A cluster is made also without these answers: this user may not be allowed to ask.
 OPTIONAL = {
     "regions": "whether the region is enabled, and another one has a cluster of that name",
     "quotas": "whether the vCPU quotas suffice",
@@ -56,7 +53,7 @@ QUOTAS = {
 
 
 def quota(group: Group) -> str | None:
-    """Return the code of the quota that a group counts against."""
+    """Return the code of the quota that a group counts against, None if it is not known."""
     family = re.match("[a-z]+", group.instance_type)
     codes = QUOTAS.get(family[0]) if family else None
     return codes[group.spot] if codes else None
@@ -65,8 +62,7 @@ def quota(group: Group) -> str | None:
 def ask(
     spec: ClusterSpec, tools: Tools, location: Location
 ) -> tuple[Facts, dict[str, TrainyardError]]:
-    """Return the answers and the refusals, by question; of a cluster that has instances already,
-    few.
+    """Return answers and errors, by question; few are asked for a cluster that has instances.
 
     Raises PrerequisiteError without credentials.
     """
@@ -77,23 +73,22 @@ def ask(
         "image": 0,
     }
 
-    answers, refused = _answers({"regions": lambda: aws.described("regions", region=HOME)})
+    answers, errors = _answers({"regions": lambda: aws.described("regions", region=HOME)})
     regions = [region["RegionName"] for region in answers.get("regions", ())]
-    facts |= {"regions": regions} if regions else {}
+    if regions:
+        facts["regions"] = regions
+        if aws.region not in regions:
+            return facts, errors
 
-    if aws.region in (regions or [aws.region]) and not any(
-        each.exists for each in snapshot.of_cluster(location)
-    ):
-        answers, errors = _answers(_questions(spec, tools, location, regions))
-        facts = facts | answers
-        refused = refused | errors
+    if any(instance.exists for instance in snapshot.of_cluster(location)):
+        return facts, errors
 
-    return facts, refused
+    answers, more_errors = _answers(_questions(spec, tools, location, regions))
+    return facts | answers, errors | more_errors
 
 
 def amis(spec: ClusterSpec, aws: Aws, running: Mapping[str, str]) -> dict[str, Object]:
-    """Return the AMIs that exist, by what they are called in the file: an id, or a parameter that
-    holds one.
+    """Return the AMIs that exist, by their names in the file: an id, or a parameter that holds one.
 
     `running` are the ids of those that instances run, by the same names: a parameter may hold
     another one since.
@@ -103,14 +98,18 @@ def amis(spec: ClusterSpec, aws: Aws, running: Mapping[str, str]) -> dict[str, O
     for name in names:
         if name in running or not name.startswith("/"):
             ids[name] = running.get(name, name)
-    if parameters := sorted(names - {*ids}):
+
+    parameters = sorted(names - ids.keys())
+    if parameters:
         answer = aws.call("ssm", "get_parameters", Names=parameters)
-        ids |= {parameter["Name"]: parameter["Value"] for parameter in answer["Parameters"]}
-    if ids:
-        found = aws.described("images", {"image-id": ids.values()}, IncludeDeprecated=True)
-    else:
-        found = []
-    return {name: image for image in found for name, ami in ids.items() if ami == image["ImageId"]}
+        for parameter in answer["Parameters"]:
+            ids[parameter["Name"]] = parameter["Value"]
+    if not ids:
+        return {}
+
+    images = aws.described("images", {"image-id": ids.values()}, IncludeDeprecated=True)
+    by_id = {image["ImageId"]: image for image in images}
+    return {name: by_id[id] for name, id in ids.items() if id in by_id}
 
 
 def _answers(
@@ -125,92 +124,84 @@ def _questions(
     aws = location.aws
     section = spec.ec2
     environ = location.environ
-    every = groups(spec).values()
-    types = {"instance-type": {group.instance_type for group in every}}
-    codes = {code for group in every if (code := quota(group))}
-    image = spec.image_of("head")
-    registry = spec.registry.address if spec.registry and spec.registry.login == "ecr" else ""
-    ask_quota = partial(aws.call, "service-quotas", "get_service_quota", ServiceCode="ec2")
+    types = {"instance-type": {group.instance_type for group in groups(spec).values()}}
     offers = partial(aws.described, "instance_type_offerings", LocationType="availability-zone")
-    questions: dict[str, tuple[object, Callable[[], Any]]] = {
-        "has_key": (True, location.key_file.exists),
-        "zones": (True, lambda: [zone["ZoneName"] for zone in aws.described("availability_zones")]),
-        "types": (True, lambda: _by_name(aws.described("instance_types", types))),
-        "offers": (True, lambda: offers(types)),
-        "quotas": (True, lambda: [ask_quota(QuotaCode=code)["Quota"] for code in codes]),
-        "amis": (True, lambda: amis(spec, aws, {})),
-        "subnets": (True, lambda: subnets(spec, aws)),
-        "routes": (True, lambda: aws.described("route_tables")),
-        "security_groups": (section.security_group, lambda: aws.described("security_groups")),
-        "key_pairs": (
-            section.key_name,
-            lambda: [pair["KeyName"] for pair in aws.described("key_pairs")],
-        ),
-        "profile": (
-            section.instance_profile,
-            lambda: objects.profile(aws, str(section.instance_profile)),
-        ),
-        "may_pass_role": (True, lambda: _may_pass_role(spec, aws)),
-        "has_spot_role": (
-            any(group.spot for group in every),
-            lambda: bool(objects.role(aws, SPOT_ROLE)),
-        ),
-        "image": (image, lambda: resolve.pulled_bytes(spec, environ, directory=tools.directory)),
-        "login": (image and registry, lambda: ecr.login(registry, environ)),
-        "elsewhere": (True, lambda: _elsewhere(spec, aws, regions)),
+    questions: dict[str, Callable[[], Any]] = {
+        "has_key": location.key_file.exists,
+        "zones": lambda: [zone["ZoneName"] for zone in aws.described("availability_zones")],
+        "types": lambda: _by_name(aws.described("instance_types", types)),
+        "offers": lambda: offers(types),
+        "quotas": lambda: _quotas(spec, aws),
+        "amis": lambda: amis(spec, aws, {}),
+        "subnets": lambda: subnets(spec, aws),
+        "routes": lambda: aws.described("route_tables"),
     }
 
-    return {name: question for name, (concerns_us, question) in questions.items() if concerns_us}
+    if section.security_group:
+        questions["security_groups"] = lambda: aws.described("security_groups")
+    if section.key_name:
+        questions["key_pairs"] = lambda: [each["KeyName"] for each in aws.described("key_pairs")]
+    if section.instance_profile:
+        questions["profile"] = partial(objects.profile, aws, section.instance_profile)
+    questions["may_pass_role"] = lambda: _may_pass_role(spec, aws)
+    if any(group.spot for group in groups(spec).values()):
+        questions["has_spot_role"] = lambda: bool(objects.role(aws, SPOT_ROLE))
+
+    if spec.image_of("head"):
+        directory = tools.directory
+        questions["image"] = partial(resolve.pulled_bytes, spec, environ, directory=directory)
+        if spec.registry and spec.registry.login == "ecr" and spec.registry.address:
+            questions["login"] = partial(ecr.login, spec.registry.address, environ)
+    questions["elsewhere"] = lambda: _elsewhere(spec, aws, regions)
+    return questions
+
+
+def _quotas(spec: ClusterSpec, aws: Aws) -> list[Object]:
+    ask_quota = partial(aws.call, "service-quotas", "get_service_quota", ServiceCode="ec2")
+    codes = {quota(group) for group in groups(spec).values()}
+    return [ask_quota(QuotaCode=code)["Quota"] for code in codes if code]
 
 
 def subnets(spec: ClusterSpec, aws: Aws) -> list[Object]:
-    """Return where nodes may be: in the subnet of the file, else in the default ones, one for each
-    of its zones.
-    """
+    """Return the file's subnet, else the default ones: one for each of the file's zones."""
     if spec.ec2.subnet:
         return [*aws.described("subnets", {"subnet-id": [spec.ec2.subnet]})]
-    found = aws.described("subnets", {"default-for-az": ["true"]})
-    return [
-        subnet
-        for subnet in found
-        if not spec.ec2.zones or subnet["AvailabilityZone"] in spec.ec2.zones
-    ]
+
+    described = aws.described("subnets", {"default-for-az": ["true"]})
+    zones = spec.ec2.zones
+    return [subnet for subnet in described if not zones or subnet["AvailabilityZone"] in zones]
 
 
 def usable(spec: ClusterSpec, found: Iterable[Object]) -> list[Object]:
     """Return the subnets that give nodes addresses by which they are reached."""
-    return [
-        subnet for subnet in found if spec.ec2.use_internal_ips or subnet["MapPublicIpOnLaunch"]
-    ]
+    if spec.ec2.use_internal_ips:
+        return [*found]
+    return [subnet for subnet in found if subnet["MapPublicIpOnLaunch"]]
 
 
 def _may_pass_role(spec: ClusterSpec, aws: Aws) -> bool:
-    """Say whether this user may give instances the role of the file's profile, or the one that is
-    to be made.
-    """
+    """Say whether this user may give instances the profile's role, or the one to be made."""
     caller = str(aws.caller["Arn"])
-    _, partition, _, _, account, _ = caller.split(":", 5)
-    own = {"Arn": f"arn:{partition}:iam::{account}:role/{naming.role(spec.name, aws.region)}"}
     if spec.ec2.instance_profile:
         roles = objects.profile(aws, spec.ec2.instance_profile).get("Roles", ())
+        arns = [role["Arn"] for role in roles]
     else:
-        roles = [own]
-    return all(iam.may_pass(aws, caller, role["Arn"]) for role in roles)
+        _, partition, _, _, account, _ = caller.split(":", 5)
+        arns = [f"arn:{partition}:iam::{account}:role/{naming.role(spec.name, aws.region)}"]
+    return all(iam.may_pass(aws, caller, arn) for arn in arns)
 
 
 def _elsewhere(spec: ClusterSpec, aws: Aws, regions: Iterable[str]) -> list[str]:
-    """Return which other regions have instances of the name; one that refuses this user has none of
-    his.
-    """
+    """Return the other regions with instances of the name; errors count as none of this user."""
     others = [region for region in regions if region != aws.region]
-    instances, _ = gather(
-        others, lambda region: aws.instances({naming.RAY_CLUSTER: spec.name}, region=region)
-    )
-    return [
-        name
-        for name, found in instances.items()
-        if {*(each["State"]["Name"] for each in found)} - {"terminated"}
-    ]
+    tags = {naming.RAY_CLUSTER: spec.name}
+    by_region, _ = gather(others, lambda region: aws.instances(tags, region=region))
+
+    found = []
+    for region, instances in by_region.items():
+        if any(instance["State"]["Name"] != "terminated" for instance in instances):
+            found.append(region)
+    return found
 
 
 def _by_name(types: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -1,6 +1,4 @@
-"""`ray up`, as steps: how far it came is read from what it prints, and what came of it is asked of
-AWS and of Ray.
-"""
+"""`ray up`, as steps: its output says how far it came, AWS and Ray whether it worked."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ import yaml
 from trainyard.backends.contract import Tools
 from trainyard.backends.ec2 import desired, diagnosis, leash, naming, nodes, snapshot
 from trainyard.backends.ec2 import location as locations
-from trainyard.backends.ec2.desired import Site
+from trainyard.backends.ec2.desired import Inputs
 from trainyard.backends.ec2.location import Location
 from trainyard.backends.ec2.snapshot import Instance
 from trainyard.backends.shared import leash as leashes
@@ -37,9 +35,7 @@ _WARNING = re.compile(r"\bWARN(?:ING)?\b|Attempt failed")
 
 
 class _RayStage(NamedTuple):
-    """What `ray up` does, until it comes to the stage `before` of Ray's own; None: until its
-    end.
-    """
+    """A part of `ray up` that ends where Ray's own stage `before` begins; None: with its end."""
 
     id: str
     title: str
@@ -60,9 +56,7 @@ AGAIN = "Run `ray up` again"
 
 @dataclass
 class Launch:
-    """One way from what there is to a head that is as the file says. `run` is the `ray up` that is
-    under way.
-    """
+    """The way to a head that is as the file says. `run` is the `ray up` in flight, if any."""
 
     location: Location
     document: dict[str, Any]
@@ -77,60 +71,56 @@ class Launch:
         return desired.fingerprints(self.document, self.environment)
 
     def steps(self) -> list[Step]:
-        """Return the steps: Ray's stages, and last of all what says that it came to its end; one if
-        it did before.
-        """
+        """Return Ray's stages and the record of their end; one step for a head that is recorded."""
         if self.head is not None and is_made_from(self.head, self.made_from):
             return [Step("head", "The head is as the file says", self._is_written, nothing)]
 
-        made: list[Step] = []
-        for stage in STAGES:
-            has_passed = partial(self._has_passed, stage.before)
-            after = made[-1].id if made else None
-            made.append(
-                Step(
-                    stage.id, stage.title, has_passed, nothing, deadline=RAY_UP_SECONDS, after=after
-                )
-            )
+        steps: list[Step] = []
+        after = None
+        for id, title, before in STAGES:
+            has_passed = partial(self._has_passed, before)
+            step = Step(id, title, has_passed, nothing, deadline=RAY_UP_SECONDS, after=after)
+            steps.append(step)
+            after = id
 
-        title = made[0].title if self.head is None else AGAIN
-        made[0] = replace(made[0], title=title, do=self._start, disruptive=self.ends_workers)
+        title = steps[0].title if self.head is None else AGAIN
+        steps[0] = replace(steps[0], title=title, do=self._start, disruptive=self.ends_workers)
         title = "Write down what it was made from"
-        return [*made, Step("record-head", title, self._is_written, self._write, after=made[-1].id)]
+        steps.append(Step("record-head", title, self._is_written, self._write, after=after))
+        return steps
 
     def _start(self) -> None:
         locations.write_mounted(self.location, self.environment)
         file = self.location.state / "ray-cluster.yaml"
         write_private(file, yaml.safe_dump(self.document, sort_keys=False, width=120))
-        # Without --no-restart Ray starts what `ray up` was killed before; a head that runs is left
-        # alone either way.
+        # With a restart Ray also starts on a head before which `ray up` was killed; a head that
+        # runs is left alone either way.
         is_new = self.head is None or naming.MADE_FROM not in self.head.tags
         self.run = RayUp(file, self.location.log, self.location.environ, restart=is_new)
 
     def _has_passed(self, stage: int | None) -> Answer:
-        """Say whether `ray up` came to a stage, to its end if that is None. Raises what ended it
-        before.
-        """
+        """Say whether `ray up` came to a stage, or its end for None; raise what ended it before."""
         if self.run is None:
             return no(self.cost if self.head is None else "it is not as the file says")
+
         lines = self.run.tail
         code = self.run.code
         if code not in (None, 0):
             raise self._error(self.run.of_stage)
         if code == 0 or (stage is not None and self.run.stage >= stage):
-            return Answer(
-                True, "; ".join(dict.fromkeys(filter(_WARNING.search, map(diagnosis.clean, lines))))
-            )
+            warnings = filter(_WARNING.search, map(diagnosis.clean, lines))
+            return Answer(True, "; ".join(dict.fromkeys(warnings)))
         return no(diagnosis.last(lines))
 
     def _error(self, lines: Sequence[str]) -> TrainyardError:
-        words = {"name": "the head", "user": self.location.section.user}
-        types = self.document["available_node_types"]["head"]["node_config"]
-        found = diagnosis.cause(lines, type_=types["InstanceType"], **words)
-        found = found or diagnosis.failed_command(lines, name="the head")
-        # Each zone's refusal, not the last one's.
-        shown = diagnosis.with_lines(found, [line for line in lines if "Attempt failed" in line])
-        return shown.to_error(where=f"all that `ray up` printed: {self.location.log}")
+        config = self.document["available_node_types"]["head"]["node_config"]
+        cause = diagnosis.cause(
+            lines, name="the head", type_=config["InstanceType"], user=self.location.section.user
+        )
+        cause = cause or diagnosis.failed_command(lines, name="the head")
+        # Each zone's rejection, not only the last.
+        cause = diagnosis.with_lines(cause, [line for line in lines if "Attempt failed" in line])
+        return cause.to_error(where=f"all that `ray up` printed: {self.location.log}")
 
     def _is_written(self) -> Answer:
         head = snapshot.head(snapshot.of_cluster(self.location))
@@ -154,52 +144,43 @@ class Launch:
         )
 
 
-def steps(spec: ClusterSpec, tools: Tools, location: Location, site: Site) -> list[Step]:
-    """Return the steps from the instances that there are to nodes that answer; asks AWS for
-    those.
-    """
+def steps(spec: ClusterSpec, tools: Tools, location: Location, inputs: Inputs) -> list[Step]:
+    """Return the steps from the instances that exist to nodes that answer; asks AWS."""
     found = snapshot.of_cluster(location)
     before = frozenset(instance.id for instance in found)
-    document = desired.document(spec, site)
-    environment = desired.environment(spec, site.image)
+    document = desired.document(spec, inputs)
+    environment = desired.environment(spec, inputs.image)
     surplus = _surplus(found, recreate=tools.recreate)
     staying = [each for each in found if each.exists and each not in surplus]
     outdated = _outdated(staying, document)
     head = snapshot.head(staying)
-    launch = Launch(
-        location, document, environment, head, bool(outdated) or _has_surplus(spec, staying)
-    )
+    ends_workers = bool(outdated) or _has_surplus(spec, staying)
+    launch = Launch(location, document, environment, head, ends_workers)
     launch.cost = "" if head else _cost(spec, location)
-    made: list[Step] = []
 
+    steps: list[Step] = []
     if head and _needs_another(head, launch.made_from):
-        made.append(_replacing(launch, head))
-
+        steps.append(_replacing(launch, head))
     if surplus:
         title = f"Terminate {counted(len(surplus), 'instance')}"
-        made.append(_termination(location, surplus, id="terminate-surplus", title=title))
+        steps.append(_termination(location, surplus, id="terminate-surplus", title=title))
 
-    first, *others = launch.steps()
-    ray_steps = [replace(first, after=made[-1].id if made else None), *others]
-    last = ray_steps[-1].id
+    first, *later = launch.steps()
+    steps += [replace(first, after=steps[-1].id if steps else None), *later]
+    last = steps[-1].id
 
     if outdated:
         # The autoscaler launches others; it ends none by itself (v2/instance_manager,
         # disable_launch_config_check).
         title = f"End {counted(len(outdated), 'worker')} that the file describes otherwise"
-        ray_steps.append(
-            _termination(location, outdated, id="end-outdated", title=title, after=last)
-        )
+        steps.append(_termination(location, outdated, id="end-outdated", title=title, after=last))
 
-    held = leash.of(location)
-    has_had = spec.leash or leashes.is_recorded(tools.state)
-    return [
-        *made,
-        *ray_steps,
-        *(leashes.steps(spec, tools, held, after=last) if has_had else ()),
-        nodes.step(spec, location, before, seconds=NODES_SECONDS, after=last),
-        *leashes.proof(spec, held, after=last),
-    ]
+    cluster_leash = leash.of(location)
+    if spec.leash or leashes.is_recorded(tools.state):
+        steps += leashes.steps(spec, tools, cluster_leash, after=last)
+    steps.append(nodes.step(spec, location, before, seconds=NODES_SECONDS, after=last))
+    steps += leashes.proof(spec, cluster_leash, after=last)
+    return steps
 
 
 def _replacing(launch: Launch, head: Instance) -> Step:
@@ -213,18 +194,19 @@ def _replacing(launch: Launch, head: Instance) -> Step:
 
 
 def _cost(spec: ClusterSpec, location: Location) -> str:
-    """Return what a new cluster consists of, and costs: `1 head m5.large, 0 to 3 gpu g5.xlarge; at
-    most 3.11 USD`.
-    """
-    groups = desired.groups(spec).values()
-    sizes = []
-    for each in groups:
-        sizes.append(str(each.most) if each.least == each.most else f"{each.least} to {each.most}")
-    parts = [
-        f"{size} {each.name} {each.instance_type}" for size, each in zip(sizes, groups, strict=True)
-    ]
-    types = [each.instance_type for each in groups for _ in range(each.most)]
-    is_bound = any(each.spot or each.least < each.most for each in groups)
+    """Return a new cluster's size and cost: `1 head m5.large, 0 to 3 gpu g5.xlarge; 3.11 USD`."""
+    parts = []
+    types = []
+    is_bound = False
+    for group in desired.groups(spec).values():
+        size = str(group.most)
+        if group.least != group.most:
+            size = f"{group.least} to {group.most}"
+        parts.append(f"{size} {group.name} {group.instance_type}")
+        types += [group.instance_type] * group.most
+        if group.spot or group.least < group.most:
+            is_bound = True
+
     price = nodes.cost(location.aws, location.aws.region, types, at_most=is_bound)
     end = "" if spec.leash else "no leash ends it"
     return "; ".join(filter(None, (", ".join(parts), price, end)))
@@ -232,42 +214,40 @@ def _cost(spec: ClusterSpec, location: Location) -> str:
 
 def _differences(launch: Launch, head: Instance) -> str:
     """Return where a head differs from what it was made from, as far as that is kept here."""
+    unknown = "what it was made from is not known here"
     file = launch.location.state / "ray-cluster.yaml"
     mounted = launch.location.mounted / "environment"
-    if file.exists() and mounted.exists():
-        before = yaml.safe_load(file.read_text())
-        environment = mounted.read_text()
-        if (
-            head.tags.get(naming.HEAD_FROM)
-            == desired.fingerprints(before, environment)[naming.HEAD_FROM]
-        ):
-            parts = desired.differences(desired.of_head(before), desired.of_head(launch.document))
-            lines = {*environment.splitlines()} ^ {*launch.environment.splitlines()}
-            variables = sorted({line.removeprefix("export ").partition("=")[0] for line in lines})
-            return (
-                "; ".join([*parts, *(f"env.{name} differs" for name in variables)])
-                or "ec2.tags differ"
-            )
+    if not (file.exists() and mounted.exists()):
+        return unknown
 
-    return "what it was made from is not known here"
+    before = yaml.safe_load(file.read_text())
+    environment = mounted.read_text()
+    kept = desired.fingerprints(before, environment)
+    if head.tags.get(naming.HEAD_FROM) != kept[naming.HEAD_FROM]:
+        return unknown
+
+    parts = [*desired.differences(desired.of_head(before), desired.of_head(launch.document))]
+    lines = {*environment.splitlines()} ^ {*launch.environment.splitlines()}
+    variables = {line.removeprefix("export ").partition("=")[0] for line in lines}
+    for name in sorted(variables):
+        parts.append(f"env.{name} differs")
+    return "; ".join(parts) or "ec2.tags differ"
 
 
 def _has_surplus(spec: ClusterSpec, found: Sequence[Instance]) -> bool:
-    """Say whether the autoscaler will end workers that run, since they are more than the file
-    allows.
-    """
+    """Say whether more workers run than the file allows: the autoscaler will end them."""
     running = Counter(each.group for each in found if each.runs and not each.is_head)
     return any(running[group.name] > group.most for group in spec.workers)
 
 
 def _outdated(found: Sequence[Instance], document: Mapping[str, Any]) -> list[Instance]:
     """Return the workers that are not as the document describes their group."""
-    workers = [each for each in found if not each.is_head]
-    return [
-        each
-        for each in workers
-        if each.tags.get(naming.NODE_FROM) != desired.node_from(document, each.group)
-    ]
+    outdated = []
+    for instance in found:
+        made_from = instance.tags.get(naming.NODE_FROM)
+        if not instance.is_head and made_from != desired.node_from(document, instance.group):
+            outdated.append(instance)
+    return outdated
 
 
 def is_made_from(head: Instance, made_from: Mapping[str, str]) -> bool:
@@ -275,17 +255,13 @@ def is_made_from(head: Instance, made_from: Mapping[str, str]) -> bool:
 
 
 def _needs_another(head: Instance, made_from: Mapping[str, str]) -> bool:
-    """Say whether a head that once ran is another one than the file asks for; one that never did is
-    not missed.
-    """
+    """Say whether a head that once ran differs from the file; one that never ran is no loss."""
     written = head.tags.get(naming.HEAD_FROM)
     return naming.CLUSTER not in head.tags or written not in (None, made_from[naming.HEAD_FROM])
 
 
 def _surplus(found: Sequence[Instance], *, recreate: bool) -> list[Instance]:
-    """Return what has to go first: all of it without a head, and what was stopped, which Ray would
-    not find again.
-    """
+    """Return what ends first: all without a head; stopped instances, which Ray would not find."""
     existing = [instance for instance in found if instance.exists]
     has_head = any(instance.is_head and instance.runs for instance in existing)
     return [instance for instance in existing if recreate or not has_head or not instance.runs]
@@ -302,9 +278,8 @@ def _termination(
     ids = [instance.id for instance in surplus]
 
     def are_gone() -> Answer:
-        now = snapshot.of_cluster(location)
         left = []
-        for instance in now:
+        for instance in snapshot.of_cluster(location):
             if instance.id in ids and instance.state != "terminated":
                 left.append(instance.name)
         if left:

@@ -20,9 +20,7 @@ ENDED = ("shutting-down", "terminated")
 
 @dataclass(frozen=True)
 class Instance:
-    """One instance. `group` is its worker group, or "head"; `status` is what Ray last wrote about
-    its set-up.
-    """
+    """One instance. `group`: its worker group, or "head"; `status`: Ray's last word of its set-up."""
 
     id: str
     group: str
@@ -54,10 +52,10 @@ class Instance:
 
 
 def of_cluster(location: Location) -> list[Instance]:
-    """Return the instances of Ray's cluster of that name, whoever made it, in every state, the head
-    first.
+    """Return the instances of Ray's cluster of that name, in every state, the head first.
 
-    Raises RequestError where there are none because these credentials are another account's.
+    They may be another owner's, or plain `ray up`'s. Raises RequestError where there are none
+    because these credentials are another account's.
     """
     found = instances(location.aws, {naming.RAY_CLUSTER: location.name})
     if not found:
@@ -67,10 +65,12 @@ def of_cluster(location: Location) -> list[Instance]:
 
 def instances(aws: Aws, tags: Mapping[str, str], *, region: str | None = None) -> list[Instance]:
     """Return the instances with these tags, in every state, the head first."""
+
+    def order(instance: Instance) -> tuple[bool, str, str]:
+        return not instance.is_head, instance.group, str(instance.launched)
+
     found = [_instance(described) for described in aws.instances(tags, region=region)]
-    return sorted(
-        found, key=lambda instance: (not instance.is_head, instance.group, str(instance.launched))
-    )
+    return sorted(found, key=order)
 
 
 def head(found: list[Instance]) -> Instance | None:
@@ -88,7 +88,7 @@ def ip(section: Ec2Section, instance: Instance) -> str | None:
 
 
 def login(location: Location, instance: Instance) -> tuple[Address, Identity]:
-    """Return the address of an instance as this machine reaches it, and what it is reached with."""
+    """Return an instance's address as this machine reaches it, and the key for it."""
     address = Address(str(ip(location.section, instance)), location.section.user)
     return address, Identity(location.key_file, location.known_hosts(instance.id))
 
@@ -99,7 +99,7 @@ def reach(location: Location, instance: Instance) -> Connection:
 
 
 def inside(instance: Instance, words: Sequence[str], *, terminal: bool) -> list[str]:
-    """Return what runs a command where Ray is: on the host, or in the container there."""
+    """Return the words that run a command where Ray is: on the host, or in the container there."""
     if naming.IMAGE not in instance.tags:
         return list(words)
     container = naming.resource(instance.tags[naming.CLUSTER])

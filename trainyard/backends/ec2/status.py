@@ -1,10 +1,11 @@
-"""How a cluster on EC2 is, the endpoint that runs use, and what its nodes say."""
+"""The status of a cluster on EC2, the endpoint that runs use, and the logs of its nodes."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from trainyard import versions
 from trainyard.backends import contract
@@ -38,36 +39,41 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
     found = snapshot.of_cluster(location)
     head = snapshot.head(found)
     names, detail = nodes.alive(location, head)
-    every = nodes.statuses(spec, found, names)
-    held = leash.observe(location, head) if names else None
+    node_statuses = nodes.statuses(spec, found, names)
+    details = [detail] if detail else []
+    for node in node_statuses:
+        if node.detail:
+            details.append(f"{node.name}: {node.detail}")
 
-    if head and names:
-        remark = _autoscaler(location, head)
-    else:
-        remark = _no_leash(spec, found)
-
-    return ClusterStatus(
+    cluster = ClusterStatus(
         name=spec.name,
         backend=tools.backend,
-        state=cluster_state(node.state for node in every),
-        nodes=every,
-        address=nodes.address(location, head) if head and names else None,
+        state=cluster_state(node.state for node in node_statuses),
+        nodes=node_statuses,
+        address=None,
         token_file=location.token_file if location.token else None,
-        detail="; ".join(
-            filter(
-                None, (detail, *(f"{node.name}: {node.detail}" for node in every if node.detail))
-            )
-        ),
-        tunnel=f"{head.id} by SSH" if head and names else None,
-        remark="; ".join(filter(None, (_stranger(location, found), remark))),
+        detail="; ".join(details),
         token=location.token,
-        differences=tuple(leashes.differences(spec, leash.made(head), held)) if names else (),
-        leash=held,
+    )
+    stranger = _stranger(location, found)
+    if head is None or not names:
+        remarks = filter(None, (stranger, _no_leash(spec, found)))
+        return replace(cluster, remark="; ".join(remarks))
+
+    running_leash = leash.observe(location, head)
+    differences = leashes.differences(spec, leash.made(head), running_leash)
+    return replace(
+        cluster,
+        address=nodes.address(location, head),
+        tunnel=f"{head.id} by SSH",
+        remark="; ".join(filter(None, (stranger, _autoscaler(location, head)))),
+        differences=tuple(differences),
+        leash=running_leash,
     )
 
 
 def _stranger(location: Location, found: Sequence[Instance]) -> str:
-    """Say whose the cluster of that name is, if it is not ours."""
+    """Say whose the cluster of that name is, if it is another owner's."""
     try:
         for instance in found:
             if instance.exists:
@@ -87,20 +93,19 @@ def _no_leash(spec: ClusterSpec, found: Sequence[Instance]) -> str:
 
 
 def _autoscaler(location: Location, head: Instance) -> str:
-    """Say when the autoscaler on the head wrote its last line, or that it is dead, which nothing of
-    Ray's says.
-    """
-    ran = snapshot.reach(location, head).run(
-        snapshot.inside(head, ["bash", "-c", _ASK], terminal=False), seconds=ANSWER_SECONDS
-    )
-    runs, last, now = [*ran.stdout.split(), "", "", ""][:3]
-    if not now:
+    """Say when the head's autoscaler last wrote a line, or that it is dead: Ray says neither."""
+    words = snapshot.inside(head, ["bash", "-c", _ASK], terminal=False)
+    ran = snapshot.reach(location, head).run(words, seconds=ANSWER_SECONDS)
+    answers = ran.stdout.split()
+    if len(answers) < 3:
         return "whether the autoscaler on the head runs is not known"
+
+    runs, last, now = answers[:3]
     if runs == "no":
         return (
             "the autoscaler on the head is dead: no node is launched, set up or ended any more. "
-            "To replace all of "
-            "it, which ends everything on the cluster: trainyard cluster.up --recreate"
+            "To replace all of it, which ends everything on the cluster: "
+            "trainyard cluster.up --recreate"
         )
 
     age = duration(float(now) - float(last))
@@ -111,26 +116,22 @@ def _autoscaler(location: Location, head: Instance) -> str:
 
 
 def billed(spec: ClusterSpec, tools: Tools) -> list[str]:
-    found = snapshot.of_cluster(locations.find(spec, tools))
-    return [
-        f"{each.name} {each.id} {each.type}"
-        for each in found
-        if each.runs and naming.CLUSTER in each.tags
-    ]
+    lines = []
+    for instance in snapshot.of_cluster(locations.find(spec, tools)):
+        if instance.runs and naming.CLUSTER in instance.tags:
+            lines.append(f"{instance.name} {instance.id} {instance.type}")
+    return lines
 
 
 def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
-    """Return the endpoint, a port that ends at the head's dashboard. Raises NotReadyError if no
-    head runs.
-    """
+    """Return the endpoint, a port to the head's dashboard; NotReadyError if no head runs."""
     location = locations.find(spec, tools)
     found = snapshot.of_cluster(location)
     head = snapshot.head(found)
-    # One that plain `ray up` made may have runs.
-    never_ran = (
-        head is not None and naming.CLUSTER in head.tags and naming.HEAD_FROM not in head.tags
-    )
-    if head is None or head.state != "running" or never_ran:
+    if head is None or head.state != "running":
+        raise contract.not_up(spec.name)
+    # A head that plain `ray up` made may have runs; one of Trainyard's was never set up.
+    if naming.CLUSTER in head.tags and naming.HEAD_FROM not in head.tags:
         raise contract.not_up(spec.name)
 
     try:
@@ -138,7 +139,7 @@ def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
     except HostError as error:
         raise LockedOutError(error.what, where=error.where, hint=error.hint) from error
 
-    broken = ((each.name, each.state) for each in found if each.exists and not each.runs)
+    broken = [(each.name, each.state) for each in found if each.exists and not each.runs]
     return Endpoint(
         cluster=spec.name,
         address=address,
@@ -156,9 +157,7 @@ def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
 def log_lines(
     spec: ClusterSpec, tools: Tools, *, follow: bool, node: str = ""
 ) -> Iterator[LogLine]:
-    """Return the last lines of the nodes' files, of the head's autoscaler, and of `ray up`, which
-    set the head up.
-    """
+    """Return the last lines of the nodes' files, of the autoscaler, and of the last `ray up`."""
     location = locations.find(spec, tools)
     found = {each.name: each for each in snapshot.of_cluster(location) if each.exists}
     if node or not found:
@@ -171,7 +170,7 @@ def log_lines(
             lines = location.log.read_text(errors="replace").splitlines()[-logs.TAIL_LINES :]
             yield LogFile("ray up", naming.HEAD, location.log.name, lines)
         if head is not None and head.state == "running":
-            # Who sets workers up is the autoscaler, on the head.
+            # The autoscaler, on the head, sets workers up.
             for name, lines in nodes.autoscaler_lines(location, head).items():
                 yield LogFile(name, naming.HEAD, name, lines)
             with suppress(OutsideError):
@@ -181,9 +180,7 @@ def log_lines(
 
 
 def shell(spec: ClusterSpec, tools: Tools, *, node: str, command: str, terminal: bool) -> list[str]:
-    """Return the `ssh` to a node's instance; where nodes are containers, what goes into the
-    container there.
-    """
+    """Return the `ssh` to a node's instance, or into its container where nodes are containers."""
     location = locations.find(spec, tools)
     found = {each.name: each for each in snapshot.of_cluster(location) if each.exists}
     ids = {each.id: each.name for each in found.values()}
@@ -193,7 +190,6 @@ def shell(spec: ClusterSpec, tools: Tools, *, node: str, command: str, terminal:
         # As in a shell that is interactive: ~/.bashrc reads it.
         command = f". {desired.files(instance.tags.get(naming.IMAGE, ''))}/environment; {command}"
     if naming.IMAGE in instance.tags:
-        command = shlex.join(
-            snapshot.inside(instance, contract.shell_words(command), terminal=terminal)
-        )
+        words = snapshot.inside(instance, contract.shell_words(command), terminal=terminal)
+        command = shlex.join(words)
     return address.shell(command, terminal=terminal, identity=identity)

@@ -1,11 +1,10 @@
-"""A Ray cluster that somebody else runs: an address or a service, perhaps a token; never made,
-never removed.
-"""
+"""A Ray cluster of another owner: an address or a service, perhaps a token; used as it is."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -31,7 +30,7 @@ from trainyard.spec.cluster import ClusterSpec, ExistingSection
 from trainyard.steps import YES, Answer, Step, no, nothing
 from trainyard.wording import counted
 
-# The cluster may be starting; whoever runs it knows how long that takes.
+# The cluster may be starting; how long that takes is not known here.
 DEADLINE_SECONDS = 15.0
 
 
@@ -39,20 +38,12 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
     """Return the step that checks the cluster; nothing is made."""
     section = _section(spec)
     title = f"Ray answers at {section.address or section.service}"
-    return [
-        Step(
-            "ray-answers",
-            title,
-            lambda: _answer(spec, tools),
-            nothing,
-            deadline=DEADLINE_SECONDS,
-            every=1.0,
-        )
-    ]
+    done = partial(_answer, spec, tools)
+    return [Step("ray-answers", title, done, nothing, deadline=DEADLINE_SECONDS, every=1.0)]
 
 
 def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> list[Step]:
-    title = "Nothing to remove: somebody else runs this cluster"
+    title = "Nothing to remove: Trainyard did not make this cluster"
     return [Step("nothing-to-remove", title, done=lambda: YES, do=nothing)]
 
 
@@ -87,23 +78,23 @@ def diagnose(spec: ClusterSpec, tools: Tools) -> list[Finding]:
     try:
         _answer(spec, tools)
     except TrainyardError as error:
-        return [Finding(spec.name, error.what, error.hint or "Ask whoever runs it.")]
+        return [Finding(spec.name, error.what, error.hint or "Ask its administrator.")]
     return []
 
 
 def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
-    """Return the endpoint that the file names; of a service on Kubernetes, a port-forward that ends
-    with this process.
+    """Return the endpoint; for a service on Kubernetes, a port-forward that ends with this process.
 
     Raises PrerequisiteError when the token is not where the file says, or there is no such service.
     """
     section = _section(spec)
     if not section.service:
         address = (section.address or "").rstrip("/")
+        token = _token(section, tools)
         # Ray sets it on its nodes: this program runs on one.
-        is_on_a_node = "RAY_ADDRESS" in tools.environ
-        ray_address = (lambda: "auto") if is_on_a_node else None
-        return Endpoint(spec.name, address, _token(section, tools), ray_address=ray_address)
+        if "RAY_ADDRESS" in tools.environ:
+            return Endpoint(spec.name, address, token, ray_address=lambda: "auto")
+        return Endpoint(spec.name, address, token)
 
     service = services.named(section, tools)
     secret = section.token_secret
@@ -116,14 +107,11 @@ def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
 
 
 def logs(spec: ClusterSpec, tools: Tools, *, follow: bool, node: str = "") -> Iterator[LogLine]:
-    """Return the ends of the nodes' log files, as Ray serves them; with `follow`, then what is
-    added.
-    """
+    """Return the ends of the nodes' log files, as Ray serves them; with `follow`, then new lines."""
     endpoint = connect(spec, tools)
     if node:
-        contract.pick(
-            {known.name: known for known in status(spec, tools).nodes}, node, cluster=spec.name
-        )
+        nodes = {known.name: known for known in status(spec, tools).nodes}
+        contract.pick(nodes, node, cluster=spec.name)
     return followed(lambda: ray_files(endpoint.address, endpoint.token, node), lambda: follow)
 
 
@@ -133,20 +121,18 @@ def _section(spec: ClusterSpec) -> ExistingSection:
 
 
 def _token(section: ExistingSection, tools: Tools) -> str | None:
-    """Return the token from where the file says that it is. Raises PrerequisiteError if it is not
-    there.
-    """
+    """Return the token from the file or variable that is named; PrerequisiteError without it."""
     if section.token_file:
-        # A relative path is the cluster file's neighbour.
-        beside = tools.source.parent if tools.source else Path()
-        path = beside / Path(section.token_file).expanduser()
+        # Relative to the cluster file.
+        directory = tools.source.parent if tools.source else Path()
+        path = directory / Path(section.token_file).expanduser()
         try:
             return path.read_text().strip() or None
         except OSError as error:
             raise PrerequisiteError(
                 f"the cluster's token cannot be read: {error.strerror}",
                 where=str(path),
-                hint="Ask whoever runs the cluster for the file.",
+                hint="Ask the administrator of the cluster for the file.",
             ) from error
 
     name = section.token_env
@@ -176,9 +162,7 @@ def _answer(spec: ClusterSpec, tools: Tools) -> Answer:
 
 
 def _last_error(endpoint: Endpoint) -> str:
-    """Return why nobody answers, "" if that is not known; a port-forward knows more than whoever
-    uses it.
-    """
+    """Return why Ray does not answer, as the port-forward knows it, "" if it does not."""
     if endpoint.tunnel:
         return forward.last_error(int(endpoint.address.rpartition(":")[2]))
     return ""

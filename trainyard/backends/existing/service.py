@@ -1,4 +1,4 @@
-"""A Ray cluster of somebody else on Kubernetes: a port-forward to the pod behind its service."""
+"""A Ray cluster of another owner on Kubernetes: a port-forward to the pod behind its service."""
 
 from __future__ import annotations
 
@@ -38,23 +38,19 @@ class Service:
 
 
 def named(section: ExistingSection, tools: Tools) -> Service:
-    """Return the service that the file names. Raises PrerequisiteError when there is no such
-    kubeconfig or context.
-    """
-    kube = api.connect(
-        config.access(
-            tools.environ,
-            kubeconfig=section.kubeconfig,
-            context=section.context,
-            relative_to=tools.source.parent if tools.source else None,
-        )
+    """Return the file's service; PrerequisiteError without such a kubeconfig or context."""
+    access = config.access(
+        tools.environ,
+        kubeconfig=section.kubeconfig,
+        context=section.context,
+        relative_to=tools.source.parent if tools.source else None,
     )
     namespace, _, name = (section.service or "").partition("/")
-    return Service(kube, namespace, name, section.port)
+    return Service(api.connect(access), namespace, name, section.port)
 
 
 def address(service: Service) -> str:
-    """Return where the service's port answers for us, as long as this process lives.
+    """Return the address of the service's port here, as long as this process lives.
 
     Raises MissingServiceError, NotReadyError when no pod behind it runs, or RequestError when it
     has no such port.
@@ -73,26 +69,27 @@ def address(service: Service) -> str:
         raise NotReadyError(
             f"service {service.name} has no pod that runs",
             where=service.location,
-            hint="Is the Ray cluster up? Whoever runs it can say.",
+            hint="Is the Ray cluster up? Its administrator can say.",
         )
 
-    here = forward.forward(
+    def find() -> str | None:
+        found = pod_behind(service, described)
+        return pods.name(found) if found else None
+
+    port = forward.forward(
         service.kube,
         namespace=service.namespace,
-        find=lambda: pods.name(found) if (found := pod_behind(service, described)) else None,
+        find=find,
         port=port_of(service, described, pod),
         what=f"service {service.name}",
     )
-
-    return f"http://{forward.LOOPBACK}:{here}"
+    return f"http://{forward.LOOPBACK}:{port}"
 
 
 def token(service: Service, secret: str) -> str:
-    """Return the token that a Secret beside the service holds. Raises PrerequisiteError if it does
-    not.
-    """
-    held = secret_token(service.kube.get(SECRET, secret, service.namespace) or {})
-    if held is None:
+    """Return the token of a Secret in the service's namespace; PrerequisiteError without it."""
+    value = secret_token(service.kube.get(SECRET, secret, service.namespace) or {})
+    if value is None:
         raise PrerequisiteError(
             f"the cluster's token is expected in Secret {secret}, key {TOKEN_KEY}, which is not "
             "there or empty",
@@ -100,32 +97,31 @@ def token(service: Service, secret: str) -> str:
             hint="KubeRay's Secrets are called like their RayCluster: kubectl get rayclusters "
             "--all-namespaces",
         )
-    return held
+    return value
 
 
 def pod_behind(service: Service, described: Object) -> Object | None:
-    """Return a pod behind the service that runs, a ready one if there is one; None also if it
-    selects no pods.
-    """
-    selector = described["spec"].get("selector") or {}
+    """Return a running pod behind the service, a ready one first; None also without a selector."""
+    selector = described["spec"].get("selector")
+    if not selector:
+        return None
+
     labels = ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
-    every = service.kube.list(POD, namespace=service.namespace, labels=labels) if selector else ()
-    running = [pod for pod in every if pods.phase(pod) == "Running" and not pods.is_leaving(pod)]
+    selected = service.kube.list(POD, namespace=service.namespace, labels=labels)
+    running = [pod for pod in selected if pods.phase(pod) == "Running" and not pods.is_leaving(pod)]
     return max(running, key=pods.is_ready, default=None)
 
 
 def port_of(service: Service, described: Object, pod: Object) -> int:
-    """Return the port of the pod that a port of the service leads to (core/v1,
-    ServicePort.targetPort).
-    """
+    """Return the pod's port that the service's leads to (core/v1, ServicePort.targetPort)."""
     ports = {}
     for port in described["spec"].get("ports") or ():
         ports[int(port["port"])] = port.get("targetPort") or port["port"]
 
-    containers = [
-        port for container in pod["spec"]["containers"] for port in container.get("ports") or ()
-    ]
-    named = {port.get("name"): int(port["containerPort"]) for port in containers}
+    named = {}
+    for container in pod["spec"]["containers"]:
+        for port in container.get("ports") or ():
+            named[port.get("name")] = int(port["containerPort"])
     target = ports.get(service.port)
     inside = target if isinstance(target, int) else named.get(target)
     if inside is None:

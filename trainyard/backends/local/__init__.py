@@ -1,6 +1,4 @@
-"""Head and workers as real Ray processes of this machine: own ports, own directories, own token,
-loopback only.
-"""
+"""Head and workers as Ray processes of this machine: own ports, directories, token; loopback only."""
 
 from __future__ import annotations
 
@@ -28,9 +26,7 @@ def gpus_here(spec: ClusterSpec, environ: Mapping[str, str]) -> int | None:
 
 
 def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
-    """Return the steps that make the cluster match its file; which they are, files of this machine
-    say.
-    """
+    """Return the steps that make the cluster match its file, by the records on this machine."""
     ray_nodes.refuse_growing_groups(spec)
     return node_steps(ThisMachine(spec, tools))
 
@@ -39,10 +35,13 @@ def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> list[Step]:
     """Return the steps that end every process and remove every file of the cluster."""
     files = ClusterFiles(tools.state)
     recorded = node_processes.read(files)
+    title = "End what still runs"
+    if recorded:
+        title = f"End {counted(len(recorded), 'node')}"
     return [
         Step(
             "end-nodes",
-            f"End {counted(len(recorded), 'node')}" if recorded else "End what still runs",
+            title,
             done=lambda: _nothing_runs(files),
             do=lambda: node_processes.end_cluster(files),
             disruptive=True,

@@ -1,6 +1,4 @@
-"""The leash of a local cluster: a process beside its keepers, which is found and ended as they
-are.
-"""
+"""The leash of a local cluster: a process next to its keepers, found and ended as they are."""
 
 from __future__ import annotations
 
@@ -30,43 +28,45 @@ def _record(files: ClusterFiles) -> Path:
 
 
 def observe(files: ClusterFiles) -> LeashStatus | None:
-    """Return what is written down, and why the process does not run, if it does not."""
+    """Return the recorded leash, with its problem; None without a record."""
     record = read_json(_record(files))
     if not record:
         return None
+
     process = ProcessId(**record["process"])
     log = files.node_log(_MARK)
     holds = log.exists() and HOLDS in log.read_text(errors="replace")
-    state = "starting" if processes.alive(process) else "ended"
-    if holds and state == "starting":
-        problem = ""
-    else:
-        problem = f"its process is {state}; see {log}"
+    problem = ""
+    if not processes.alive(process):
+        problem = f"its process is ended; see {log}"
+    elif not holds:
+        problem = f"its process is starting; see {log}"
     return LeashStatus(record["idle"], record["deadline"], processes.started_at(process), problem)
 
 
 def start(
     files: ClusterFiles, leash: LeashStatus, address: str, *, environ: Mapping[str, str]
 ) -> None:
-    """Start the process, in the place of one that is there, and write it down."""
+    """Start the process, which replaces one that runs, and write it down."""
     end(files)
-    files.node_log(_MARK).unlink(missing_ok=True)
+    log = files.node_log(_MARK)
+    log.unlink(missing_ok=True)
+
     token = str(files.token) if files.token.exists() else None
-    own = [str(path) for path in (files.temp, files.nodes, files.token, _record(files))]
-    target = {"marker": files.marker(), "files": own}
+    paths = [str(path) for path in (files.temp, files.nodes, files.token, _record(files))]
+    target = {"marker": files.marker(), "files": paths}
     given = settings(leash, dashboard=address, token_file=token, local=target)
     command = [sys.executable, str(PROGRAM), given]
     environment = {**environ, processes.MARKER: files.marker(_MARK)}
-    process = processes.start(
-        command, env=environment, log=files.node_log(_MARK), directory=Path("/")
-    )
+    process = processes.start(command, env=environment, log=log, directory=Path("/"))
     record = {"idle": leash.idle, "deadline": leash.deadline, "process": asdict(process)}
     write_private(_record(files), json.dumps(record))
 
 
 def end(files: ClusterFiles) -> None:
-    """End the process, also one that nobody has written down. Raises LeftoverError."""
+    """End the process, also one that no record names. Raises LeftoverError."""
     marker = files.marker(_MARK)
-    if left := processes.end(lambda: processes.members([], marker=marker), grace=2.0, deadline=5.0):
+    left = processes.end(lambda: processes.members([], marker=marker), grace=2.0, deadline=5.0)
+    if left:
         raise LeftoverError(f"the leash does not end: {sorted(process.pid for process in left)}")
     _record(files).unlink(missing_ok=True)

@@ -1,6 +1,4 @@
-"""This machine, as it holds the nodes of a cluster: what it has for them, how they are, why one
-ended by itself.
-"""
+"""This machine as the host of a cluster's nodes: its resources, their states, why one ended."""
 
 from __future__ import annotations
 
@@ -28,13 +26,13 @@ from trainyard.backends.shared.single_host import Machine, ObservedNode, ended
 from trainyard.endpoint import MissingPackage
 from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError, TrainyardError
 from trainyard.seams import processes, programs
+from trainyard.spec.ec2 import GIBIBYTE
 
-GIBIBYTE = 1024**3
 # Measured: the processes of a node that runs nothing hold 0.35 GiB, those of the head 0.6 GiB.
 MEMORY_OF_A_NODE = 0.4 * GIBIBYTE
-# Some lines of a log are long; what is read again and again must not be all of it.
+# Some lines of a log are long, and it is read again and again.
 TAIL_BYTES = 64 * 1024
-# Of a node that ended while it was starting.
+# Lines of the log of a node that ended while it was starting.
 LAST_LINES = 6
 # Begin lines that the keeper prints (seams/keeper.py).
 DIED = "keeper: ended while the node was starting: "
@@ -66,14 +64,11 @@ class ThisMachine(Machine):
 
     @cached_property
     def plans(self) -> tuple[NodePlan, ...]:
-        """Return the plan of every node; one that does not say how much it needs may use the whole
-        machine.
-        """
+        """Return every node's plan; a node without sizes may use the whole machine."""
+        real: tuple[str, ...] = ()
         # nvidia-smi may take seconds: it is asked only where GPUs matter.
         if any(node.gpus for node in self.spec.nodes()):
             real = gpu_ids(self.tools.environ)
-        else:
-            real = ()
         # Ray's own share of a machine's memory is 70 %.
         room = Room(os.cpu_count() or 1, psutil.virtual_memory().total * 7 // 10, real)
         may_simulate = self.spec.local.simulated_gpus
@@ -86,12 +81,13 @@ class ThisMachine(Machine):
         nodes = {}
         for name, record in node_processes.read(self.files).items():
             runs = processes.alive(record.process)
+            started = processes.started_at(record.process)
             nodes[name] = ObservedNode(
                 plan=record.made_from,
                 identity=record.process,
                 runs=runs,
                 has_run=True,
-                started=(started := processes.started_at(record.process)),
+                started=started,
                 made=started,
                 detail="" if runs else "its processes have ended",
             )
@@ -113,9 +109,7 @@ class ThisMachine(Machine):
         return None
 
     def ray_address(self) -> str:
-        """Return where Ray's GCS answers: a program of this machine is a driver like those of
-        tasks.
-        """
+        """Return the address of Ray's GCS: a program of this machine is a driver like a task's."""
         if self.gcs is None:
             raise contract.not_up(self.spec.name)
         return self.gcs
@@ -125,10 +119,9 @@ class ThisMachine(Machine):
         for name, record in node_processes.read(self.files).items():
             if node not in ("", name):
                 continue
-            for path in (
-                self.files.node_log(name),
-                *(self.files.ray_logs(name) / file for file in HEAD_FILES),
-            ):
+            paths = [self.files.node_log(name)]
+            paths += [self.files.ray_logs(name) / file for file in HEAD_FILES]
+            for path in paths:
                 if path.is_file():
                     yield LogFile((record.process, path.name), name, path.name, _tail(path))
 
@@ -153,7 +146,8 @@ class ThisMachine(Machine):
     def lacking(self, packages: Sequence[str]) -> MissingPackage | None:
         """Return the first of these packages that the head's Python does not have."""
         head = node_processes.read(self.files).get("head")
-        if head is None or not (command := processes.command(head.process)):
+        command = processes.command(head.process) if head else None
+        if not command:
             return None
         ended = programs.run([command[0], "-c", _MISSING, *packages], env=self.tools.environ)
         if ended.code == _LACKS:
@@ -173,9 +167,7 @@ class ThisMachine(Machine):
         )
 
     def end_reason(self, name: str) -> TrainyardError:
-        """Return why a node ended by itself: NotReadyError when the machine was only too busy, else
-        OutsideError.
-        """
+        """Return why a node ended: NotReadyError if the machine was only busy, else OutsideError."""
         path, lines = log_tail(self.files, name)
         if lines and lines[-1].startswith(GAVE_UP):
             return NotReadyError(
@@ -196,12 +188,9 @@ class ThisMachine(Machine):
 
 
 def gpu_ids(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the indices that nvidia-smi lists, less those that CUDA_VISIBLE_DEVICES hides from
-    us.
-    """
-    ran = programs.run(
-        ["nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader"], env=environ, seconds=20.0
-    )
+    """Return the indices that nvidia-smi lists, without those that CUDA_VISIBLE_DEVICES hides."""
+    command = ["nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader"]
+    ran = programs.run(command, env=environ, seconds=20.0)
     rows = []
     for line in ran.tail:
         if "," in line and ran.code == 0:
@@ -213,9 +202,7 @@ def gpu_ids(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def check(nodes: int, *, memory: int) -> None:
-    """Raise PrerequisiteError for what this machine lacks to start so many nodes; `memory` is free,
-    in bytes.
-    """
+    """Raise PrerequisiteError if this machine cannot start so many nodes in `memory` free bytes."""
     try:
         ray = f"ray {version('ray')}"
     except PackageNotFoundError:
@@ -237,47 +224,47 @@ def check(nodes: int, *, memory: int) -> None:
 
 
 def log_tail(files: ClusterFiles, name: str) -> tuple[Path, list[str]]:
-    """Return the last lines of what a node printed, or of the daemon of it that ended, and where
-    they stand.
-    """
-    started = _lines(files.node_log(name))
-    if started and started[-1].startswith(GAVE_UP):
-        return files.node_log(name), started[-1:]
+    """Return the file and the last lines of a node's output, or of its daemon that ended."""
+    printed = _lines(files.node_log(name))
+    if printed and printed[-1].startswith(GAVE_UP):
+        return files.node_log(name), printed[-1:]
 
-    died = [line.removeprefix(DIED) for line in started if line.startswith(DIED)][-1:]
-    daemons = died or (
-        ["gcs_server", "raylet"] if any("Ray runtime started" in line for line in started) else []
-    )
-    for path in (
-        files.ray_logs(name) / f"{daemon}{ending}"
-        for daemon in daemons
-        for ending in (".err", ".out")
-    ):
-        if lines := _lines(path):
-            return path, lines[-LAST_LINES:]
+    for daemon in _daemons(printed):
+        for ending in (".err", ".out"):
+            path = files.ray_logs(name) / f"{daemon}{ending}"
+            lines = _lines(path)
+            if lines:
+                return path, lines[-LAST_LINES:]
 
-    return files.node_log(name), started[-LAST_LINES:]
+    return files.node_log(name), printed[-LAST_LINES:]
+
+
+def _daemons(printed: Sequence[str]) -> list[str]:
+    """Return the daemons that may have ended: the last that the keeper names, else Ray's two."""
+    for line in reversed(printed):
+        if line.startswith(DIED):
+            return [line.removeprefix(DIED)]
+    if any("Ray runtime started" in line for line in printed):
+        return ["gcs_server", "raylet"]
+    return []
 
 
 def _lines(path: Path) -> list[str]:
-    """Return the lines of a log that say something: not the frames of a C++ stack, which follow the
-    reason.
-    """
+    """Return the lines of a log without the frames of a C++ stack, which follow the reason."""
     try:
         text = path.read_text(errors="replace")
     except OSError:
         return []
-    return [
-        line.rstrip()
-        for line in text.splitlines()
-        if line.strip() and not _STACK_FRAME.search(line)
-    ]
+
+    lines = []
+    for line in text.splitlines():
+        if line.strip() and not _STACK_FRAME.search(line):
+            lines.append(line.rstrip())
+    return lines
 
 
 def _tail(path: Path) -> list[str]:
-    """Return the last whole lines of a file; none of one that was removed meanwhile, with its
-    node.
-    """
+    """Return the last whole lines of a file, [] if it was removed meanwhile, with its node."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - TAIL_BYTES))

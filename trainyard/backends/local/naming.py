@@ -1,4 +1,4 @@
-"""Where a local cluster keeps what; all of it is 0700 and 0600, and removed by `cluster.down`."""
+"""The paths of a local cluster's files: all are 0700 and 0600, and removed by `cluster.down`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from trainyard.errors import LeftoverError, OutsideError
 
 # Short, since the path of a UNIX socket has at most 107 bytes (unix(7)) and Ray's own part takes 64
 # of them.
-TEMP_PARENT = "/tmp"  # noqa: S108 (the directory below is ours alone: see private_directory)
+TEMP_PARENT = "/tmp"  # noqa: S108 (the directory below is this user's: see private_directory)
 
 
 @dataclass(frozen=True)
 class ClusterFiles:
-    """The files of one cluster: `state` is what we write down, `temp` what Ray does."""
+    """The files of one cluster: Trainyard writes to `state`, Ray to `temp`."""
 
     state: Path
 
@@ -53,7 +53,7 @@ class ClusterFiles:
         return self.nodes / f"{name}.json"
 
     def marker(self, name: str | None = None) -> str:
-        """Return what every process of the cluster, or of a node, has in its environment."""
+        """Return the mark in the environment of every process of the cluster, or of a node."""
         if name is None:
             return f"{self.key}/"
         return f"{self.key}/{name}/"
@@ -66,9 +66,7 @@ class ClusterFiles:
         private_directory(self.temp)
 
     def forget(self, name: str) -> None:
-        """Remove what is written about a node, and its temporary directory. Raises
-        LeftoverError.
-        """
+        """Remove a node's record, log and temporary directory. Raises LeftoverError."""
         _remove(self.node_temp(name))
         self.node_record(name).unlink(missing_ok=True)
         self.node_log(name).unlink(missing_ok=True)
@@ -79,9 +77,7 @@ class ClusterFiles:
 
 
 def private_directory(path: Path) -> None:
-    """Make a directory that only we can look into. Raises OutsideError if somebody else made it
-    before us.
-    """
+    """Make a directory for this user alone. Raises OutsideError if another user made it before."""
     path.mkdir(mode=0o700, exist_ok=True)
     made = path.lstat()
     if not stat.S_ISDIR(made.st_mode) or made.st_uid != os.getuid() or made.st_mode & 0o077:

@@ -1,6 +1,4 @@
-"""The nodes of a local cluster as processes: how they are started, written down, found again and
-ended.
-"""
+"""The nodes of a local cluster as processes: they are started, written down, found and ended."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True)
 class Ports:
-    """The two ports that others must know; Ray chooses every other one itself."""
+    """The two ports that other nodes and programs must know; Ray chooses every other one itself."""
 
     gcs: int
     dashboard: int
@@ -44,8 +42,8 @@ class NodeRecord:
 def start(files: ClusterFiles, plan: NodePlan, ports: Ports, *, environ: Mapping[str, str]) -> None:
     """Start a node's keeper, and write it down."""
     temp_dir = files.node_temp(plan.name)
-    # Only this user can look into the directory above. Ray opens this one to all; on a busy machine
-    # a process of the node before, which had ended, was seen to leave it behind.
+    # Only this user can look into the directory above; Ray opens this one to all. It may be there:
+    # on a busy machine a process of an earlier node was seen to leave it behind.
     temporary(files, plan.name).mkdir(parents=True, exist_ok=True, mode=0o700)
     # Not resolved: the interpreter of a virtual environment is a link, and its place is what makes
     # it one.
@@ -53,16 +51,9 @@ def start(files: ClusterFiles, plan: NodePlan, ports: Ports, *, environ: Mapping
     environment = node_environment(files, plan, environ, programs=python.parent)
     log = files.node_log(plan.name)
 
-    keeper = [
-        str(python),
-        str(KEEPER),
-        str(files.node_record(plan.name)),
-        str(log),
-        str(python),
-        str(LAUNCHER),
-    ]
-
-    command = [*keeper, "start", f"--temp-dir={temp_dir}", *ray_arguments(plan, ports)]
+    keeper = [str(python), str(KEEPER), str(files.node_record(plan.name)), str(log)]
+    ray = [str(python), str(LAUNCHER), "start", f"--temp-dir={temp_dir}"]
+    command = [*keeper, *ray, *ray_arguments(plan, ports)]
     write(files, plan, processes.start(command, env=environment, log=log, directory=temp_dir))
 
 
@@ -87,12 +78,11 @@ def ray_arguments(plan: NodePlan, ports: Ports) -> list[str]:
 def node_environment(
     files: ClusterFiles, plan: NodePlan, environ: Mapping[str, str], *, programs: Path
 ) -> dict[str, str]:
-    """Return the environment of a node: the caller's without its Ray settings, the file's, and what
-    we need.
-    """
-    kept = {
-        key: value for key, value in environ.items() if not key.startswith(("RAY_", "TRAINYARD_"))
-    }
+    """Return a node's environment: the caller's without Ray settings, the file's, Trainyard's."""
+    kept = {}
+    for key, value in environ.items():
+        if not key.startswith(("RAY_", "TRAINYARD_")):
+            kept[key] = value
 
     if plan.gpu_ids is None:
         # Ray refuses --num-gpus above what CUDA_VISIBLE_DEVICES lists.
@@ -100,7 +90,7 @@ def node_environment(
     else:
         kept["CUDA_VISIBLE_DEVICES"] = ",".join(plan.gpu_ids)
 
-    # What Python's multiprocessing leaves of a process that was killed goes with the node.
+    # Files that Python's multiprocessing leaves of a killed process are removed with the node.
     kept["TMPDIR"] = str(temporary(files, plan.name))
     desired = {**kept, **dict(plan.env)}
     return {
@@ -119,26 +109,24 @@ def write(files: ClusterFiles, plan: NodePlan, process: ProcessId) -> None:
 
 
 def read(files: ClusterFiles) -> dict[str, NodeRecord]:
-    """Return what is written down about every node, the head first."""
-    rows = {path.stem: read_json(path) for path in sorted(files.nodes.glob("*.json"))}
+    """Return the record of every node, the head first."""
     records = {}
-    for name, row in rows.items():
+    for path in sorted(files.nodes.glob("*.json")):
+        row = read_json(path)
         if row:
-            records[name] = NodeRecord(row.get("made_from", {}), ProcessId(**row["process"]))
+            process = ProcessId(**row["process"])
+            records[path.stem] = NodeRecord(row.get("made_from", {}), process)
     return dict(sorted(records.items(), key=lambda item: item[0] != "head"))
 
 
 def of_cluster(files: ClusterFiles) -> frozenset[ProcessId]:
     """Return every running process of the cluster, recorded or not."""
-    return processes.members(
-        [record.process for record in read(files).values()], marker=files.marker()
-    )
+    keepers = [record.process for record in read(files).values()]
+    return processes.members(keepers, marker=files.marker())
 
 
 def end(files: ClusterFiles, names: Iterable[str]) -> None:
-    """End some nodes side by side and forget them. Raises LeftoverError with the processes that
-    will not go.
-    """
+    """End nodes at the same time and forget them. Raises LeftoverError with processes that stay."""
     recorded = read(files)
     chosen = [name for name in names if name in recorded]
     _end([recorded[name] for name in chosen], [files.marker(name) for name in chosen])
@@ -157,10 +145,14 @@ def _end(records: Iterable[NodeRecord], markers: Sequence[str]) -> None:
         processes.terminate(keeper)
 
     def members() -> frozenset[ProcessId]:
-        return frozenset().union(*(processes.members(keepers, marker=marker) for marker in markers))
+        found: set[ProcessId] = set()
+        for marker in markers:
+            found |= processes.members(keepers, marker=marker)
+        return frozenset(found)
 
-    # A keeper needs 3 s for its node; then we do it ourselves.
-    if left := processes.end(members, grace=5.0, deadline=5.0):
+    # A keeper needs 3 s for its node; after the grace its processes are killed.
+    left = processes.end(members, grace=5.0, deadline=5.0)
+    if left:
         raise LeftoverError(
             f"{len(left)} processes of the cluster do not end",
             where=f"pids {', '.join(sorted(str(process.pid) for process in left))}",

@@ -1,12 +1,11 @@
-"""A multi-node MicroK8s on hosts that are reached by SSH, and then a cluster on it as on any
-Kubernetes.
-"""
+"""A multi-node MicroK8s on hosts that are reached by SSH, and a cluster on that Kubernetes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -42,6 +41,7 @@ from trainyard.backends.microk8s import (
     shown,
     snapshot,
 )
+from trainyard.backends.microk8s.facts import Facts
 from trainyard.backends.microk8s.lab import Host, Lab
 from trainyard.backends.shared.findings import unmet
 from trainyard.backends.shared.logs import TAIL_LINES, LogFile, followed
@@ -58,7 +58,7 @@ from trainyard.spec.microk8s import Microk8sSection
 from trainyard.steps import Stage, Step, before_each, nothing, warning
 from trainyard.wording import counted
 
-# Of all services of a host together.
+# Per host, for all its services together.
 FIRST_LINES = 100
 
 
@@ -81,29 +81,26 @@ def up_steps(spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
 
 
 def documents(spec: ClusterSpec, tools: Tools) -> list[dict[str, Any]]:
-    """Return what each host would get, the values of the KubeRay operator, and what Kubernetes
-    would get.
-    """
-    found = shown.documents(spec, _lab(spec, tools), tools.environ)
-    # What Kubernetes would get depends on what it is: before there is one, it is not known.
+    """Return the documents for each host, for the KubeRay operator, and for Kubernetes."""
+    documents = shown.documents(spec, _lab(spec, tools), tools.environ)
+    # Kubernetes' documents depend on its version: without one they are not known.
     if _kubeconfig(tools).exists():
-        return [*found, *kuberay.documents(spec, tools, _kubernetes(spec, tools))]
-    return found
+        documents += kuberay.documents(spec, tools, _kubernetes(spec, tools))
+    return documents
 
 
 def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> Sequence[Step | Stage]:
-    """Return the steps that remove the cluster; with `purge`, MicroK8s from the hosts on which we
-    installed it.
-    """
-    # What never was a Kubernetes, or is none any more, holds no cluster.
+    """Return the steps that remove the cluster; with `purge`, also Trainyard's MicroK8s."""
     removal: list[Step | Stage] = []
+    # Without a Kubernetes there is no cluster to remove.
     if _kubeconfig(tools).exists():
         removal.append(
             Stage("kuberay", "KubeRay", lambda: _cluster_removal(spec, tools, purge=purge))
         )
     if not purge:
         return removal
-    # Whatever the hosts refuse, they refuse before anything is removed.
+
+    # One stage: the hosts raise their errors before anything is removed.
     hosts = len(_section(spec).hosts)
     title = f"Look at {counted(hosts, 'host')}"
     return [Stage("hosts", title, lambda: [*removal, *_removal_steps(spec, tools)])]
@@ -125,7 +122,7 @@ def verify(spec: ClusterSpec, tools: Tools, *, report: Callable[[str], None]) ->
 
 
 def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
-    """Ask Kubernetes how the cluster is; the hosts are asked by who shows them."""
+    """Ask Kubernetes how the cluster is; hosts are asked once `hosts` of the status is called."""
     now = ClusterStatus(spec.name, tools.backend, "absent", ())
     if _kubeconfig(tools).exists():
         try:
@@ -137,18 +134,18 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
 
 
 def diagnose(spec: ClusterSpec, tools: Tools) -> list[Finding]:
-    """Look at the hosts; once there is a Kubernetes, ask also what `up` would do to them, and
-    KubeRay.
-    """
+    """Look at the hosts; with a Kubernetes, ask also what `up` would do to them, and KubeRay."""
     hosts = _lab(spec, tools)
     now = snapshot.read(hosts)
-    found = [*doctor.findings(hosts, now)]
+    findings = [*doctor.findings(hosts, now)]
     if not _kubeconfig(tools).exists():
-        return found
-    found += () if now.errors else unmet(lambda: _host_steps(spec, tools, hosts))
+        return findings
+
+    if not now.errors:
+        findings += unmet(lambda: _host_steps(spec, tools, hosts))
     with suppress(OutsideError):
-        found += kuberay.diagnose(spec, tools, _kubernetes(spec, tools))
-    return found
+        findings += kuberay.diagnose(spec, tools, _kubernetes(spec, tools))
+    return findings
 
 
 def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
@@ -156,28 +153,26 @@ def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
 
 
 def logs(spec: ClusterSpec, tools: Tools, *, follow: bool, node: str = "") -> Iterator[LogLine]:
-    """Return what the nodes' log files say, or a host's services."""
-    if node and isinstance(host := _named(spec, tools, node), Host):
+    """Return the lines of the nodes' log files, or of a host's services."""
+    host = _named(spec, tools, node) if node else None
+    if isinstance(host, Host):
         return followed(lambda: [_service_log(host)], lambda: follow, first=FIRST_LINES)
     return kuberay.logs(spec, tools, _kubernetes(spec, tools), follow=follow, node=node)
 
 
 def shell(spec: ClusterSpec, tools: Tools, *, node: str, command: str, terminal: bool) -> list[str]:
-    """Return the program: `ssh` to a host; to a node by its first control plane, where kubectl
-    is.
-    """
-    host = _named(spec, tools, node)
-    if not isinstance(host, Host):
-        words = location.exec_words(_where(spec, tools), host, command, terminal=terminal)
-        first = _lab(spec, tools).first
-        return first.connection.root_shell([lab.MICROK8S, "kubectl", *words], terminal=terminal)
-    return host.connection.address.shell(command, terminal=terminal)
+    """Return `ssh` to a host; for a node, kubectl on the first control plane."""
+    target = _named(spec, tools, node)
+    if isinstance(target, Host):
+        return target.connection.address.shell(command, terminal=terminal)
+
+    words = location.exec_words(_where(spec, tools), target, command, terminal=terminal)
+    first = _lab(spec, tools).first
+    return first.connection.root_shell([lab.MICROK8S, "kubectl", *words], terminal=terminal)
 
 
 def _named(spec: ClusterSpec, tools: Tools, name: str) -> Host | Object:
-    """Return the host, by its address or Kubernetes' name, or the pod of the node. Raises
-    RequestError with all.
-    """
+    """Return the host, by address or Kubernetes' name, or the node's pod; RequestError names all."""
     hosts = _lab(spec, tools).hosts
     known: dict[str, Host | Object] = {host.name: host for host in hosts}
     if name not in known and _kubeconfig(tools).exists():
@@ -201,51 +196,45 @@ def _host_steps(spec: ClusterSpec, tools: Tools, hosts: Lab) -> Sequence[Step | 
     hosts.snaps = offline.snap_files(_section(spec), tools.directory)
     hosts.images = offline.image_files(_section(spec), tools.directory)
     facts, errors = hosts.ask(hosts.hosts)
-    # Who has MicroK8s may have the image too.
+    # Hosts with MicroK8s may have the image too.
     is_new = any(fact.snap is None for fact in facts.values())
+    pulled = 0
     if is_new:
         pulled = resolve.pulled_bytes(spec, tools.environ, directory=tools.directory)
-    else:
-        pulled = 0
 
     desired = preflight.Desired(cluster.gpus(spec), pulled, _section(spec).registry)
     preflight.refuse(hosts.hosts, facts, desired, by_host(errors))
     refuse(errors)
-    remarks = preflight.remarks(hosts.hosts, facts)
-    closed = install.closed_channel(hosts, facts)
-    unverified = offline.unverified(hosts) if is_new else ""
-    said = {"firewalls": remarks, "channel": closed, "snaps": unverified}
-    checks = [_remark(what, text) for what, text in said.items() if text]
+
+    steps: list[Step | Stage] = [*_remarks(hosts, facts, is_new=is_new)]
     hosts.put_members_first()
-    installed = install.steps(hosts, upgrade=_section(spec).upgrade)
-    ready, *joined = join.steps(hosts)
-    last = [ready, *joined][-1].id
-    former = Stage(
+    steps += install.steps(hosts, upgrade=_section(spec).upgrade)
+    ready, *joins = join.steps(hosts)
+    last = joins[-1].id if joins else ready.id
+    left = Stage(
         "left-hosts", "Look at the nodes", lambda: leaving.steps(hosts, tools), after=ready.id
     )
-    rest = cluster.steps(spec, hosts, tools.environ, _kubeconfig(tools), after=last)
+    steps += [ready, left, *joins, leaving.address_step(hosts, tools, after=last)]
+    steps += cluster.steps(spec, hosts, tools.environ, _kubeconfig(tools), after=last)
 
-    made: list[Step | Stage] = [
-        *checks,
-        *installed,
-        ready,
-        former,
-        *joined,
-        leaving.address_step(hosts, tools, after=last),
-        *rest,
-    ]
-
+    steps = before_each(steps, question=hosts.look_again, change=hosts.lock)
     is_asked_later = _kubeconfig(tools).exists() or _section(spec).registry
-    if is_asked_later:
-        image = []
-    else:
-        image = [resolve.step(spec, tools.environ, directory=tools.directory)]
-
-    return [*image, *before_each(made, question=hosts.look_again, change=hosts.lock)]
+    if not is_asked_later:
+        steps.insert(0, resolve.step(spec, tools.environ, directory=tools.directory))
+    return steps
 
 
-def _remark(what: str, text: str) -> Step:
-    return Step(f"check-{what}", f"Check the {what}", lambda: warning(text), nothing)
+def _remarks(hosts: Lab, facts: Mapping[str, Facts], *, is_new: bool) -> Iterator[Step]:
+    """Yield a step for each remark; `is_new` says that MicroK8s is to be installed somewhere."""
+    texts = {
+        "firewalls": preflight.remarks(hosts.hosts, facts),
+        "channel": install.closed_channel(hosts, facts),
+        "snaps": offline.unverified(hosts) if is_new else "",
+    }
+    for subject, text in texts.items():
+        if text:
+            done = partial(warning, text)
+            yield Step(f"check-{subject}", f"Check the {subject}", done, nothing)
 
 
 def _removal_steps(spec: ClusterSpec, tools: Tools) -> list[Step | Stage]:
@@ -263,7 +252,7 @@ def _lab(spec: ClusterSpec, tools: Tools) -> Lab:
 
 
 def _section(spec: ClusterSpec) -> Microk8sSection:
-    # The rules of ClusterSpec have seen to that.
+    # By a rule of ClusterSpec a file with this backend has the section.
     return cast(Microk8sSection, spec.microk8s)
 
 
@@ -271,16 +260,15 @@ def _kubernetes(spec: ClusterSpec, tools: Tools) -> KuberaySection:
     if not _kubeconfig(tools).exists():
         raise not_up(spec.name)
     control_planes = _lab(spec, tools).control_planes
-    kubeconfig.choose_server(
-        tools, _kubeconfig(tools), [host.server for host in control_planes if host.ip]
-    )
+    servers = [host.server for host in control_planes if host.ip]
+    kubeconfig.choose_server(tools, _kubeconfig(tools), servers)
     operator = spec.kuberay.operator.model_copy(update={"values": files.operator_values(spec)})
-    found = {"kubeconfig": str(_kubeconfig(tools)), "context": None, "operator": operator}
-    return spec.kuberay.model_copy(update=found)
+    update = {"kubeconfig": str(_kubeconfig(tools)), "context": None, "operator": operator}
+    return spec.kuberay.model_copy(update=update)
 
 
 def _kubeconfig(tools: Tools) -> Path:
-    # Beside the cluster's own directory, which `down` removes: the lab stays.
+    # Next to the cluster's directory, which `down` removes: the lab stays.
     return tools.state.with_name(f"{tools.state.name}.kubeconfig")
 
 

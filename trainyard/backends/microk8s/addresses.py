@@ -16,9 +16,7 @@ from trainyard.backends.shared.record import read_json, write_private
 
 
 def file(tools: Tools) -> Path:
-    """Return the file of the addresses; like the kubeconfig it outlives the cluster, as the lab
-    does.
-    """
+    """Return the file of the addresses; it outlives the cluster, as kubeconfig and lab do."""
     return tools.state.with_name(f"{tools.state.name}.hosts")
 
 

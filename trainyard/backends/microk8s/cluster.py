@@ -1,6 +1,4 @@
-"""What the cluster of hosts has besides nodes: addons, trust in a registry, and a kubeconfig
-here.
-"""
+"""Steps once the hosts are one cluster: addons, trust in a registry, and a kubeconfig here."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from trainyard.wording import named
 ENABLE_SECONDS = 600.0
 GPU = "nvidia.com/gpu"
 _DEPLOYED = "jsonpath={.status.availableReplicas}"
-# ADDON: what proves that it is there, asked of Kubernetes.
+# The words of kubectl that prove each addon.
 PROOFS: Mapping[str, tuple[str, ...]] = {
     "dns": ("get", "deployment/coredns", "--namespace", "kube-system", "--output", _DEPLOYED),
     "hostpath-storage": ("get", "storageclass/microk8s-hostpath", "--output", "name"),
@@ -40,28 +38,23 @@ PROOFS: Mapping[str, tuple[str, ...]] = {
 def steps(
     spec: ClusterSpec, lab: Lab, environ: Mapping[str, str], kubeconfig_file: Path, *, after: str
 ) -> list[Step]:
-    """Return the steps after which pods are scheduled, find each other, and pull from the cluster's
-    registry.
-    """
-    chosen = [
-        name for name in PROOFS if name != "registry" or (spec.microk8s and spec.microk8s.registry)
-    ]
-    addons = [
-        _addon_step(lab, [name], partial(_deployed, lab, name), after=after) for name in chosen
-    ]
+    """Return the steps after which pods run, find each other, and pull from the registry."""
+    steps = [_lookup_step(lab, after)]
+    for name in PROOFS:
+        if name != "registry" or (spec.microk8s and spec.microk8s.registry):
+            steps.append(_addon_step(lab, [name], partial(_deployed, lab, name), after=after))
 
-    if asked := gpus(spec):
+    needed = gpus(spec)
+    if needed:
         # By itself it looks for a driver on this host alone, and lets others install one that they
-        # have (microk8s-core- addons, addons/nvidia/enable:181-187).
+        # have (microk8s-core-addons, addons/nvidia/enable:181-187).
         words = ["nvidia", "--gpu-operator-driver=host"]
-        addons.append(_addon_step(lab, words, partial(_offered, lab, asked), after=after))
+        steps.append(_addon_step(lab, words, partial(_offered, lab, needed), after=after))
 
-    return [
-        _lookup_step(lab, after),
-        *addons,
-        *_trust_steps(spec, lab, environ, after),
-        _kubeconfig_step(lab, kubeconfig_file, after),
-    ]
+    for known in files.registries(spec, environ):
+        steps.append(_trust_step(lab, known, after))
+    steps.append(_kubeconfig_step(lab, kubeconfig_file, after))
+    return steps
 
 
 def _lookup_step(lab: Lab, after: str) -> Step:
@@ -88,8 +81,7 @@ def _lookup_step(lab: Lab, after: str) -> Step:
 
 def _addon_step(lab: Lab, words: Sequence[str], done: Callable[[], Answer], *, after: str) -> Step:
     def enable() -> None:
-        # It may exit 0 and have done nothing, or 1 since it is enabled already: what it is for
-        # decides.
+        # It may exit 0 and have done nothing, or 1 since it is enabled already: `done` decides.
         lab.first.microk8s("enable", *words, seconds=ENABLE_SECONDS, check=False)
         lab.changed()
 
@@ -119,21 +111,14 @@ def _offered(lab: Lab, least: int) -> Answer:
     if sum(offered.values()) >= least:
         return YES
     having = [f"{name}: {count}" for name, count in offered.items() if count]
-    seen = (
-        f"{sum(offered.values())} of {least} GPUs are offered "
-        f"({named(having) or 'no host has any'})"
-    )
-    return no(seen, moved=lab.pulled(lab.hosts))
-
-
-def _trust_steps(spec: ClusterSpec, lab: Lab, environ: Mapping[str, str], after: str) -> list[Step]:
-    """Return the steps after which containerd knows the cluster's registry and the mirrors on every
-    host.
-    """
-    return [_trust_step(lab, known, after) for known in files.registries(spec, environ)]
+    by_host = named(having) or "no host has any"
+    detail = f"{sum(offered.values())} of {least} GPUs are offered ({by_host})"
+    return no(detail, moved=lab.pulled(lab.hosts))
 
 
 def _trust_step(lab: Lab, known: Known, after: str) -> Step:
+    """Return the step after which containerd on every host knows a registry, or its mirror."""
+
     def lacks(_: Host, fact: Facts) -> str:
         if fact.trust.get(known.name, "") == known.hosts_toml:
             return ""
@@ -146,14 +131,9 @@ def _trust_step(lab: Lab, known: Known, after: str) -> Step:
         for path, content in known.files.items():
             host.connection.put(path, content, sudo=True)
 
-    if known.is_mirror:
-        what = f"mirror of {known.name}"
-    else:
-        what = f"registry {known.name}"
-
-    return each_step(
-        lab, f"trust:{known.name}", f"Every host knows the {what}", lacks, write, after=after
-    )
+    noun = f"mirror of {known.name}" if known.is_mirror else f"registry {known.name}"
+    title = f"Every host knows the {noun}"
+    return each_step(lab, f"trust:{known.name}", title, lacks, write, after=after)
 
 
 def _kubeconfig_step(lab: Lab, path: Path, after: str) -> Step:

@@ -1,10 +1,11 @@
-"""What will break on the hosts of a lab, besides what `up` would do there, and what mends it."""
+"""Findings about the hosts of a lab: things that will break, and that `up` does not mend."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from trainyard.backends.contract import Finding
+from trainyard.backends.microk8s.facts import Facts
 from trainyard.backends.microk8s.join import VOTERS
 from trainyard.backends.microk8s.lab import Host, Lab
 from trainyard.backends.microk8s.leaving import back_up
@@ -20,26 +21,13 @@ RENEW_SECONDS = 120.0
 
 
 def findings(lab: Lab, now: Snapshot) -> Iterator[Finding]:
-    """Yield hosts that are dead, certificates that end soon, voters that are lacking, members that
-    are nothing else.
-    """
-    yield from (Finding(name, error.what, error.hint or UP) for name, error in now.errors.items())
+    """Yield dead hosts, certificates that end soon, lacking voters, and members that are no host."""
+    for name, error in now.errors.items():
+        yield Finding(name, error.what, error.hint or UP)
+
     for host in lab.hosts:
-        fact = now.facts.get(host.name)
-        for name, end in (fact.certificates if fact else {}).items():
-            if days(end) <= RENEW_DAYS:
-                message = (
-                    f"{name} ends in {counted(days(end), 'day')}: nothing renews it, and "
-                    "then nobody gets in"
-                )
-                step = None
-
-                if name in RENEWABLE:
-                    step = _renew_step(lab, host, name)
-
-                yield Finding(
-                    host.name, message, FIX if step else "Let the host leave, and join again.", step
-                )
+        if host.name in now.facts:
+            yield from _ending_certificates(lab, host, now.facts[host.name])
 
     voting = sum(now.votes.get(host.ip, False) for host in lab.control_planes)
     if now.votes and len(lab.control_planes) >= VOTERS > voting:
@@ -49,19 +37,25 @@ def findings(lab: Lab, now: Snapshot) -> Iterator[Finding]:
         )
         yield Finding("dqlite", message, UP)
 
-    # Where Kubernetes does not answer, nothing is known of its nodes.
-    if now.nodes:
-        ghosts = {*now.votes} - {*now.nodes} - {host.ip for host in lab.hosts}
-    else:
-        ghosts = set()
-
+    # If Kubernetes is silent, its nodes are not known.
+    if not now.nodes:
+        return
+    ghosts = now.votes.keys() - now.nodes.keys() - {host.ip for host in lab.hosts}
     for ip in sorted(ghosts):
-        yield Finding(
-            ip,
-            "a dead member of dqlite, and no host: no control plane may join",
-            FIX,
-            _ghost_step(lab, ip),
-        )
+        message = "a dead member of dqlite, and no host: no control plane may join"
+        yield Finding(ip, message, FIX, _ghost_step(lab, ip))
+
+
+def _ending_certificates(lab: Lab, host: Host, fact: Facts) -> Iterator[Finding]:
+    for name, end in fact.certificates.items():
+        if days(end) > RENEW_DAYS:
+            continue
+        left = counted(days(end), "day")
+        message = f"{name} ends in {left}: nothing renews it, and then no user gets in"
+        if name in RENEWABLE:
+            yield Finding(host.name, message, FIX, _renew_step(lab, host, name))
+        else:
+            yield Finding(host.name, message, "Let the host leave, and join again.")
 
 
 def _renew_step(lab: Lab, host: Host, name: str) -> Step:
@@ -70,7 +64,7 @@ def _renew_step(lab: Lab, host: Host, name: str) -> Step:
         left = days(lab.fact(host).certificates[name])
         if left <= RENEW_DAYS:
             return no(f"it ends in {counted(left, 'day')}")
-        # The API server starts anew with it.
+        # The API server restarts with it.
         answers = host.microk8s("kubectl", "get", "--raw", "/readyz", check=False)
         if answers.code == 0:
             return YES
@@ -81,14 +75,8 @@ def _renew_step(lab: Lab, host: Host, name: str) -> Step:
         host.microk8s("refresh-certs", "-e", name, seconds=RENEW_SECONDS)
         lab.changed()
 
-    return Step(
-        f"renew:{host.name}:{name}",
-        f"Renew {name} of {host.name}",
-        done,
-        renew,
-        RENEW_SECONDS,
-        every=1.0,
-    )
+    title = f"Renew {name} of {host.name}"
+    return Step(f"renew:{host.name}:{name}", title, done, renew, RENEW_SECONDS, every=1.0)
 
 
 def _ghost_step(lab: Lab, ip: str) -> Step:

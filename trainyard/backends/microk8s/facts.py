@@ -1,4 +1,4 @@
-"""What a host is and has for MicroK8s: asked in one round trip with all else about it."""
+"""A host's facts for MicroK8s, asked in one round trip with its general ones."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ LOCKS = f"{DATA}/var/lock"
 COMMON = "/var/snap/microk8s/common"
 LAUNCH_FILE = f"{COMMON}/.microk8s.yaml"
 # Images in this directory are loaded by containerd, which looks every 5 s, and then called
-# NAME.tar.loaded (canonical/ microk8s, microk8s-sideload-images-plugin.patch).
+# NAME.tar.loaded (canonical/microk8s, microk8s-sideload-images-plugin.patch).
 SIDELOAD = f"{COMMON}/etc/sideload"
 LOADED = ".loaded"
-# The first line of the launch file of a MicroK8s that we installed.
+# The first line of the launch file of a MicroK8s that Trainyard installed.
 MARK = "# made by trainyard"
 SYSCTL_FILE = "/etc/sysctl.d/60-trainyard-microk8s.conf"
 # `snap version` says so where no daemon answers, with an exit code of 0: `snap list` then lists
@@ -90,15 +90,14 @@ class Member:
 
 @dataclass(frozen=True)
 class Facts(host_facts.Facts):
-    """A host at one moment. `disk`: bytes that are free; `certificates`: the ends of those in use,
-    in Unix seconds.
+    """A host at one moment.
 
-    `snap_bytes`: the size of the snap that is installed; `pulled`: bytes of images that came so
-    far; `images`: sizes of the files of images that were put there, by name. `foreign_launch`: a
-    launch file of somebody else, which an installation would read, or ours take the place of.
-    `cluster_dns`: the address at which its pods look names up, as its kubelet is told, "" where it
-    is not. `is_ours`: MicroK8s was installed by us, or is about to be; `has_our_limits`: so were
-    the kernel's limits written.
+    `disk`: free bytes; `certificates`: the ends of those in use, in Unix seconds; `snap_bytes`: the
+    size of the installed snap; `pulled`: bytes of images that came so far; `images`: sizes of the
+    files of images that were put there, by name. `foreign_launch`: the path of a launch file that
+    Trainyard did not write, and that an installation would read. `cluster_dns`: the address at
+    which its pods look names up, by its kubelet's arguments, "" without. `is_ours`: Trainyard
+    installed MicroK8s, or is about to; `has_our_limits`: Trainyard wrote the kernel's limits.
     """
 
     disk: int
@@ -138,21 +137,17 @@ class Facts(host_facts.Facts):
 
     @property
     def is_half_joined(self) -> bool:
-        """Say whether a join was cut off or refused here: one that succeeds takes its lock away
-        (join.py:1012).
-        """
+        """Say whether a join failed here: one that succeeds removes its lock (join.py:1012)."""
         return "join-in-progress" in self.locks
 
     @property
     def has_joined(self) -> bool:
-        """Say whether it is a node of a cluster with others: what it does alone goes on for
-        ever.
-        """
+        """Say whether it is a node of a cluster with other hosts."""
         return self.is_worker or any(not member.host.startswith("127.") for member in self.members)
 
 
 def read(connection: Connection, *, now: float) -> Facts:
-    """Ask a host for its facts; `now` is our clock, in seconds.
+    """Ask a host for its facts; `now` is this machine's clock, in seconds.
 
     Raises HostError where it cannot be asked or answers oddly.
     """
@@ -162,7 +157,7 @@ def read(connection: Connection, *, now: float) -> Facts:
 
 
 def of(fields: Fields, facts: host_facts.Facts) -> Facts:
-    """Return the facts of a host, with those in the fields that this script printed.
+    """Return a host's facts from the fields that SCRIPT printed.
 
     Raises ValueError for a field that cannot be read.
     """
@@ -191,15 +186,17 @@ def of(fields: Fields, facts: host_facts.Facts) -> Facts:
 
 
 def _sizes(listed: str) -> dict[str, int]:
-    lines = (line.partition(" ") for line in listed.splitlines())
-    return {name: int(size) for size, _, name in lines}
+    sizes = {}
+    for line in listed.splitlines():
+        size, _, name = line.partition(" ")
+        sizes[name] = int(size)
+    return sizes
 
 
 def _members(text: str) -> tuple[Member, ...]:
-    """Read dqlite's cluster.yaml: a list of Address, ID, Role (0 votes; left out, it is 0). Raises
-    ValueError.
+    """Read dqlite's cluster.yaml: a list of Address, ID, Role (0, the default, votes).
 
-    MicroK8s writes it again every 30 s, so that it can be read in the middle of that.
+    Raises ValueError: MicroK8s writes it again every 30 s, and it may be read in the middle of that.
     """
     try:
         entries = yaml.safe_load(text) or ()

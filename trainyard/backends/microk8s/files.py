@@ -1,6 +1,4 @@
-"""The files that hosts get, filled in from the templates in microk8s/; nothing here asks or changes
-a host.
-"""
+"""The files that hosts get, from the templates in microk8s/; nothing here touches a host."""
 
 from __future__ import annotations
 
@@ -19,16 +17,14 @@ from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.docker import Registry
 
 CERTS_D = f"{DATA}/args/certs.d"
-# Those of MicroK8s' own launch file, whose place ours takes (microk8s.default.yaml).
+# As in MicroK8s' own launch file, which Trainyard's replaces (microk8s.default.yaml).
 KUBELET_ARGUMENTS = {"--cluster-domain": "cluster.local", "--cluster-dns": "10.152.183.10"}
 ADDONS = ("dns", "hostpath-storage")
 
 
 @dataclass(frozen=True)
 class Known:
-    """A registry that containerd is to know, or its mirror: `files` by path, of which `hosts_toml`
-    is the last.
-    """
+    """A registry, or its mirror, for containerd: `files` by path; `hosts_toml` is the last."""
 
     name: str
     files: Mapping[str, bytes]
@@ -40,9 +36,7 @@ class Known:
 
 
 def launch(*, is_first: bool, mirrors: Mapping[str, str]) -> bytes:
-    """Return the launch configuration of a host; the first brings DNS and storage, so that kubelets
-    know of them.
-    """
+    """Return a host's launch configuration; the first host's brings DNS and storage."""
     values = {
         "kubelet_arguments": KUBELET_ARGUMENTS,
         "addons": [{"name": name} for name in ADDONS] if is_first else [],
@@ -58,21 +52,21 @@ def limits(now: Mapping[str, int]) -> bytes:
 
 
 def registries(spec: ClusterSpec, environ: Mapping[str, str]) -> list[Known]:
-    """Return what containerd is to know of the cluster's registry, unless all trust it, and of
-    mirrors.
+    """Return containerd's files for the cluster's registry, unless all trust it, and for mirrors.
 
     https://github.com/containerd/containerd/blob/main/docs/hosts.md. Raises PrerequisiteError where
     a CA cannot be read.
     """
+    found = []
+    trusted = _trusted(spec.registry, environ) if spec.registry else None
+    if trusted and trusted.files:
+        found.append(trusted)
+
     mirrors = spec.microk8s.mirror if spec.microk8s else {}
-    if spec.registry:
-        found = [_trusted(spec.registry, environ)]
-    else:
-        found = []
     for name, url in mirrors.items():
         content = _hosts_toml(url).encode()
         found.append(Known(name, {f"{CERTS_D}/{name}/hosts.toml": content}, is_mirror=True))
-    return [known for known in found if known.files]
+    return found
 
 
 def operator_values(spec: ClusterSpec) -> dict[str, Any]:
@@ -87,12 +81,15 @@ def _trusted(registry: Registry, environ: Mapping[str, str]) -> Known:
     files: dict[str, bytes] = {}
     if ca is None and not registry.insecure:
         return Known(registry.address, files, is_mirror=False)
+
     ca_file = None
     if ca is not None:
         # Named by its content: hosts.toml tells whether a host has this CA, or a former one.
         ca_file = f"{directory}/ca-{hashlib.sha256(ca).hexdigest()[:8]}.crt"
         files[ca_file] = ca
-    server = f"{'http' if registry.insecure else 'https'}://{registry.address}"
+
+    scheme = "http" if registry.insecure else "https"
+    server = f"{scheme}://{registry.address}"
     files[f"{directory}/hosts.toml"] = _hosts_toml(server, server=server, ca=ca_file).encode()
     return Known(registry.address, files, is_mirror=False)
 

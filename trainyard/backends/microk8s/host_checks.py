@@ -1,4 +1,4 @@
-"""What is wrong with hosts that are reached by SSH, whatever is to run on them."""
+"""Checks of hosts that are reached by SSH, whatever is to run on them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from statistics import median
 
 from trainyard.errors import Problem
 from trainyard.seams.ssh.facts import Facts
+from trainyard.spec.ec2 import GIBIBYTE
 from trainyard.wording import counted, named
 
 ARCHITECTURES = ("x86_64", "aarch64")
@@ -17,39 +18,38 @@ ARCHITECTURES = ("x86_64", "aarch64")
 KERNEL = (4, 15)
 # Certificates and leases of hosts whose clocks are further apart are not valid for each other.
 SKEW_SECONDS = 30.0
-GIB = 2**30
 
 
 def alone(
     fact: Facts, ip: str, ports: Mapping[int, str], gpus: int, *, address: str = ""
 ) -> Iterator[str]:
-    """Yield what is wrong with one host: others reach it by `ip`, and the file by `address`.
+    """Yield the problems of one host: other hosts reach it by `ip`, and the file by `address`.
 
     `ports` are to be free, and `gpus` are asked of all hosts.
     """
-    rules = (
+    messages = [
         _architecture(fact),
         _kernel(fact),
         _route(fact),
         _address(fact, ip),
         _ports(fact, ports),
-    )
-    for message in (*rules, _hostname(fact, address), _driver(fact) if gpus else None):
-        if message:
-            yield message
+        _hostname(fact, address),
+    ]
+    if gpus:
+        messages.append(_driver(fact))
+    yield from filter(None, messages)
 
 
 def memory(fact: Facts, role: str, least: int) -> str | None:
-    """Return that it has less memory than its role needs, in bytes."""
+    """Return the problem if it has less memory than its role needs, in bytes."""
     if fact.memory >= least:
         return None
-    return f"has {fact.memory / GIB:.1f} GiB of memory, and {role} needs {least // GIB} GiB"
+    has = f"{fact.memory / GIBIBYTE:.1f} GiB"
+    return f"has {has} of memory, and {role} needs {least // GIBIBYTE} GiB"
 
 
 def overlap(fact: Facts, ranges: Iterable[str], skipped: re.Pattern[str], *, of: str) -> str | None:
-    """Return which of its networks overlaps with a range that somebody is to use; routes that are
-    `skipped` do not.
-    """
+    """Return which of its networks overlaps with one of the ranges; `skipped` routes do not count."""
     for line in fact.routes.splitlines():
         target = line.partition(" ")[0]
         if "/" not in target or skipped.search(line):
@@ -61,47 +61,43 @@ def overlap(fact: Facts, ranges: Iterable[str], skipped: re.Pattern[str], *, of:
 
 
 def together(facts: Mapping[str, Facts], gpus: int) -> Iterator[Problem]:
-    """Yield what all of them show only beside each other."""
-    yield from _alike(
-        facts, "host name", lambda fact: fact.hostname.lower(), "sudo hostnamectl set-hostname NAME"
-    )
-    again = "sudo rm /etc/machine-id && sudo systemd-machine-id-setup, then reboot"
-    yield from _alike(facts, "machine id", lambda fact: fact.machine_id, again)
+    """Yield the problems that show only when hosts are compared."""
+    remedy = "sudo hostnamectl set-hostname NAME"
+    yield from _alike(facts, "host name", lambda fact: fact.hostname.lower(), remedy)
+    remedy = "sudo rm /etc/machine-id && sudo systemd-machine-id-setup, then reboot"
+    yield from _alike(facts, "machine id", lambda fact: fact.machine_id, remedy)
     yield from _skewed(facts)
-    # Those without a driver are said one by one.
+
+    # GPUs without a driver count: `alone` reports each of them.
     has = sum(max(fact.gpus, fact.displays) for fact in facts.values())
     if has < gpus:
-        yield Problem(
-            "all hosts",
-            f"have {counted(has, 'GPU')} together, and the nodes of the cluster ask for {gpus}",
-        )
+        together = f"have {counted(has, 'GPU')} together"
+        yield Problem("all hosts", f"{together}, and the nodes of the cluster ask for {gpus}")
 
 
 def _alike(
-    facts: Mapping[str, Facts], what: str, value: Callable[[Facts], str], remedy: str
+    facts: Mapping[str, Facts], noun: str, read: Callable[[Facts], str], remedy: str
 ) -> Iterator[Problem]:
     first: dict[str, str] = {}
     for host, fact in facts.items():
-        earlier = first.setdefault(value(fact), host)
-        if value(fact) and earlier != host:
-            yield Problem(host, f"has the {what} of {earlier}, {value(fact)}: {remedy}")
+        value = read(fact)
+        earlier = first.setdefault(value, host)
+        if value and earlier != host:
+            yield Problem(host, f"has the {noun} of {earlier}, {value}: {remedy}")
 
 
 def _skewed(facts: Mapping[str, Facts]) -> Iterator[Problem]:
     skews = [fact.skew for fact in facts.values()]
-    # Of two that differ, our own clock says which is wrong.
+    # If two differ, this machine's clock says which is wrong.
     middle = median(skews if len(skews) % 2 else [*skews, 0.0])
     for host, fact in facts.items():
         off = fact.skew - middle
-        if abs(off) > SKEW_SECONDS:
-            direction = "ahead of" if off > 0 else "behind"
-            if abs(off) < 120:
-                much = f"{abs(off):.0f} s"
-            else:
-                much = f"{abs(off) / 60:.0f} min"
-            yield Problem(
-                host, f"its clock is {much} {direction} the others': sudo timedatectl set-ntp true"
-            )
+        if abs(off) <= SKEW_SECONDS:
+            continue
+        much = f"{abs(off):.0f} s" if abs(off) < 120 else f"{abs(off) / 60:.0f} min"
+        direction = "ahead of" if off > 0 else "behind"
+        remedy = "sudo timedatectl set-ntp true"
+        yield Problem(host, f"its clock is {much} {direction} the others': {remedy}")
 
 
 def _architecture(fact: Facts) -> str | None:
@@ -138,11 +134,8 @@ def _address(fact: Facts, ip: str) -> str | None:
     if ip in fact.addresses:
         return None
     has = named(sorted(address for address, name in fact.addresses.items() if name != "lo"))
-    if ip:
-        what = f"{ip} is no address of its interfaces"
-    else:
-        what = "its name is not known here"
-    return f"{what} ({has}): say by which the others reach it, `ip:`"
+    problem = f"{ip} is no address of its interfaces" if ip else "its name is not known here"
+    return f"{problem} ({has}): say by which the others reach it, `ip:`"
 
 
 def _driver(fact: Facts) -> str | None:

@@ -1,6 +1,4 @@
-"""MicroK8s on every host: what must be there before it, the snap of one channel, held, and
-running.
-"""
+"""MicroK8s on every host: its prerequisites, the snap of one channel, held, and running."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from trainyard.wording import counted
 INSTALL_SECONDS = 900.0
 START_SECONDS = 180.0
 INFO_SECONDS = 20
-# What `snap info` shows in the place of a version (snapd, cmd/snap/cmd_info.go), and what comes of
+# Signs in `snap info` in the place of a version (snapd, cmd/snap/cmd_info.go), and the outcome of
 # an installation.
 CLOSED = {
     "^": "what is installed is of the next safer channel, and nothing new comes here",
@@ -31,22 +29,21 @@ KUBELET_PORT = 10250
 
 def steps(lab: Lab, *, upgrade: bool) -> list[Step]:
     """Return the steps after which every host runs MicroK8s of the channel."""
+    steps = [_prepare_step(lab)]
+    if lab.images:
+        steps.append(offline.put_step(lab))
     install = _install_step(lab)
     start = _start_step(lab, install.id)
-    put = [offline.put_step(lab)] if lab.images else []
+    steps += [install, *_upgrade_steps(lab, upgrade=upgrade, after=install.id), start]
     if lab.images:
-        loaded = [offline.loaded_step(lab, after=start.id)]
-    else:
-        loaded = []
-    upgrades = _upgrade_steps(lab, upgrade=upgrade, after=install.id)
-    return [_prepare_step(lab), *put, install, *upgrades, start, *loaded]
+        steps.append(offline.loaded_step(lab, after=start.id))
+    return steps
 
 
 def closed_channel(lab: Lab, facts: Mapping[str, Facts]) -> str:
-    """Return what to know of the channel before MicroK8s is installed from it, "" where nothing is.
+    """Return a warning if the channel is closed, before MicroK8s is installed from it, else "".
 
-    The store is asked by the first host without MicroK8s; where it does not answer, the
-    installation says so.
+    The first host without MicroK8s asks the store; if that is silent, the installation says so.
     """
     bare = [host for host in lab.hosts if facts[host.name].is_bare]
     if lab.snaps or not bare:
@@ -62,9 +59,7 @@ def closed_channel(lab: Lab, facts: Mapping[str, Facts]) -> str:
 
 
 def _prepare_step(lab: Lab) -> Step:
-    """Return the step after which kernel limits, host names and the launch file are as MicroK8s
-    needs them.
-    """
+    """Return the step after which kernel limits, host names and launch file fit MicroK8s."""
     facts = lab.facts()
     names = host_names(lab, facts)
 
@@ -96,9 +91,7 @@ def _prepare_step(lab: Lab) -> Step:
 
 
 def host_names(lab: Lab, facts: Mapping[str, Facts]) -> str:
-    """Return the lines of /etc/hosts: control planes look up the names of those that join
-    (microk8s#2967, #3225).
-    """
+    """Return lines for /etc/hosts: control planes look up joining hosts (microk8s#2967, #3225)."""
     # Sorted, since another control plane may be the first one tomorrow.
     return "".join(sorted(f"{host.ip} {facts[host.name].hostname}\n" for host in lab.hosts))
 
@@ -144,16 +137,15 @@ def _install(host: Host, lab: Lab) -> None:
 def install_again(host: Host, lab: Lab) -> None:
     """Install MicroK8s on a host from which it was removed, and which is to join the others."""
     lab.changed()
-    # It went with the rest.
+    # The launch file was removed with the rest.
     _write_launch_file(host, lab)
     _install(host, lab)
 
 
 def _upgrade_steps(lab: Lab, *, upgrade: bool, after: str) -> list[Step]:
-    """Return a step for each host whose channel is another, control planes first, one minor at a
-    time.
+    """Return a step for each host and minor up to the channel, control planes first.
 
-    Raises RequestError unless that was asked for, and for a downgrade.
+    Raises RequestError unless `upgrade`, and for a downgrade.
     """
     facts = lab.facts()
     found = []
@@ -194,9 +186,7 @@ def _upgrade_steps(lab: Lab, *, upgrade: bool, after: str) -> list[Step]:
 
 
 def _refuse_other_minor(lab: Lab, host: Host, version: str) -> None:
-    """Raise RequestError where a MicroK8s that was installed from a file, and has no channel, is of
-    another minor.
-    """
+    """Raise RequestError if a MicroK8s from a file, which has no channel, is of another minor."""
     if _minor(version.removeprefix("v")) != _minor(lab.channel):
         raise RequestError(
             f"{host.name} runs MicroK8s {version}, which was installed from a file, and the file "
@@ -238,8 +228,9 @@ def _minor(channel: str) -> int:
 
 
 def _start_step(lab: Lab, after: str) -> Step:
-    """Return the step after which the services of every host run; on workers `microk8s start` does
-    nothing.
+    """Return the step after which every host's services run.
+
+    `microk8s start` does nothing on workers.
     """
 
     def lacks(_: Host, fact: Facts) -> str:

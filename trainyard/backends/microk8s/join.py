@@ -1,6 +1,4 @@
-"""From hosts that each run a MicroK8s of their own to one cluster: control planes one by one,
-workers side by side.
-"""
+"""Hosts with a MicroK8s each become one cluster: control planes one by one, workers together."""
 
 from __future__ import annotations
 
@@ -12,41 +10,39 @@ from trainyard.backends.microk8s.lab import API_PORT, MICROK8S, Host, Lab
 from trainyard.errors import OutsideError, PrerequisiteError
 from trainyard.seams.ssh.hosts import each
 from trainyard.steps import YES, Answer, Step, no
-from trainyard.wording import counted, named
+from trainyard.wording import counted, last_line, named
 
 AGENT_PORT = 25000
 DQLITE_PORT = 19001
 JOIN_SECONDS = 300.0
 READY_SECONDS = 180.0
-# Who cuts a command off does not end the join that it began: the next one waits for its end.
+# A command that is cut off does not end the join that it began: the next join waits for that.
 ALONE = ("flock", "--close", "/var/snap/microk8s")
 # As long as the joins of a whole batch may take.
 TOKEN_SECONDS = 1200
 # So many control planes vote from the third on, and others stand by (go-dqlite, roles).
 VOTERS = 3
-# Those of workers are followed by others, with which they have their certificates signed.
+# The tokens of workers are followed by others, with which their certificates are signed.
 TOKENS = "/var/snap/microk8s/current/credentials/*-tokens.txt"
 
 
 def steps(lab: Lab) -> list[Step]:
     ready = _first_step(lab)
-    joins = [_control_plane_step(lab, host, after=ready.id) for host in lab.control_planes[1:]]
+    steps = [ready]
+    for host in lab.control_planes[1:]:
+        steps.append(_control_plane_step(lab, host, after=ready.id))
     if lab.workers:
-        workers = [_workers_step(lab, after=ready.id)]
-    else:
-        workers = []
-    return [ready, *joins, *workers]
+        steps.append(_workers_step(lab, after=ready.id))
+    return steps
 
 
 def is_part(lab: Lab, host: Host) -> bool:
     """Say whether host and cluster agree that it is a node, in the role that the file gives it."""
     fact = lab.fact(host)
-    # One that was cut off in mid-join can be a node all the same, and would never be let out again.
-    if (
-        fact.is_half_joined
-        or fact.node not in lab.nodes()
-        or fact.is_worker == host.is_control_plane
-    ):
+    # A host that was cut off in mid-join can be a node all the same, and could never leave.
+    if fact.is_half_joined or fact.node not in lab.nodes():
+        return False
+    if fact.is_worker == host.is_control_plane:
         return False
     return fact.is_worker or lab.first.ip in {member.host for member in fact.members}
 
@@ -57,7 +53,7 @@ def _first_step(lab: Lab) -> Step:
             return YES
         return lab.not_ready(lab.first)
 
-    # What is waited for is asked anew, as after a change.
+    # `changed` as its action: each question then asks the host again.
     title = f"{lab.first.name} is a control plane"
     return Step("first-control-plane", title, done, lab.changed, deadline=READY_SECONDS, every=1.0)
 
@@ -70,9 +66,8 @@ def _control_plane_step(lab: Lab, host: Host, *, after: str) -> Step:
             return lab.not_ready(host)
 
         members = lab.members()
-        is_safe = (
-            len(members) < VOTERS or sum(member.is_voter for member in members.values()) >= VOTERS
-        )
+        voting = sum(member.is_voter for member in members.values())
+        is_safe = len(members) < VOTERS or voting >= VOTERS
         if is_safe and host.ip in members:
             return YES
 
@@ -95,36 +90,40 @@ def _workers_step(lab: Lab, *, after: str) -> Step:
     def missing() -> list[Host]:
         # All at once, and not one by one.
         lab.facts()
-        # Where nobody answers, nobody is known to be missing.
+        # If no control plane answers, no worker is known to be missing.
         if lab.nodes():
             return [host for host in lab.workers if not is_part(lab, host)]
         return []
 
     def done() -> Answer:
-        if absent := missing():
-            return no(f"{named([host.name for host in absent])}: has not joined")
-        waiting = [host for host in lab.workers if not lab.is_ready(host)]
-        if not waiting:
+        outside = missing()
+        if outside:
+            return no(f"{named([host.name for host in outside])}: has not joined")
+
+        pending = [host for host in lab.workers if not lab.is_ready(host)]
+        if not pending:
             return YES
-        first = lab.not_ready(waiting[0])
-        names = named([host.name for host in waiting])
+        first = lab.not_ready(pending[0])
+        names = named([host.name for host in pending])
         return replace(first, detail=f"{names}: {first.detail}", moved=lab.pulled(lab.workers))
 
     def join() -> None:
-        if absent := missing():
-            _join(lab, absent, "--worker")
+        outside = missing()
+        if outside:
+            _join(lab, outside, "--worker")
 
     title = f"Join {counted(len(lab.workers), 'worker')}"
     return Step("join-workers", title, done, join, deadline=READY_SECONDS, every=1.0, after=after)
 
 
 def _join(lab: Lab, hosts: Sequence[Host], *flags: str) -> None:
-    """Let hosts join, side by side, with one token for all: one without a TTL is used up by a join
-    that fails.
+    """Let hosts join at the same time, with one token.
+
+    It has a TTL: a token without one is used up by a join that fails.
     """
     first = lab.first
     added = first.microk8s("add-node", "--token-ttl", str(TOKEN_SECONDS), "--format", "json").stdout
-    # TOKEN/CHECK; by way of the input, since what stands in a command is seen by every user there.
+    # TOKEN/CHECK; passed by the input, since every user on the host sees the words of a command.
     token = str(json.loads(added)["token"])
     try:
         each(hosts, lambda host: _join_one(host, first, token, flags))
@@ -135,10 +134,10 @@ def _join(lab: Lab, hosts: Sequence[Host], *flags: str) -> None:
 
 
 def _join_one(host: Host, first: Host, token: str, flags: Sequence[str]) -> None:
-    for port, what in ((AGENT_PORT, "the cluster agent"), (API_PORT, "the API server")):
+    for port, service in ((AGENT_PORT, "the cluster agent"), (API_PORT, "the API server")):
         if not host.reaches(first.ip, port):
             raise PrerequisiteError(
-                f"{host.name} does not reach {what} of {first.name}",
+                f"{host.name} does not reach {service} of {first.name}",
                 where=f"{first.ip}:{port}",
                 hint="Let it through the firewalls between them; or name the one that works: "
                 f"`ip:` of {first.name}.",
@@ -149,11 +148,9 @@ def _join_one(host: Host, first: Host, token: str, flags: Sequence[str]) -> None
     ran = host.root(
         "sh", "-euc", script, stdin=f"{token}\n".encode(), seconds=JOIN_SECONDS, check=False
     )
-    # What it printed last is the reason, a traceback's too; a code of 0 is proven by the node.
+    # The last line is the reason, a traceback's too; a code of 0 is proven by the node.
     if ran.code != 0:
-        printed = "; ".join(
-            filter(None, (text.strip().rpartition("\n")[2] for text in (ran.stdout, ran.stderr)))
-        )
+        printed = "; ".join(filter(None, (last_line(ran.stdout), last_line(ran.stderr))))
         raise OutsideError(
             f"{host.name} could not join",
             where=printed or f"exit code {ran.code}",
@@ -162,10 +159,9 @@ def _join_one(host: Host, first: Host, token: str, flags: Sequence[str]) -> None
 
 
 def refuse_dead_members(lab: Lab, *, but: str = "") -> None:
-    """Raise OutsideError while the database of another member is dead: see microk8s#2348, where all
-    were lost.
+    """Raise OutsideError while another member's database is dead (microk8s#2348: all were lost).
 
-    Its port is asked: without a quorum nobody can write any more that a node is not Ready.
+    Its port is asked: without a quorum Kubernetes cannot write that a node is not Ready.
     """
     dead = [ip for ip in lab.members() if ip != but and not lab.first.reaches(ip, DQLITE_PORT)]
     if dead:
@@ -173,6 +169,5 @@ def refuse_dead_members(lab: Lab, *, but: str = "") -> None:
             f"no control plane may join or leave while the database of {named(dead)} is dead: "
             "the others could lose it",
             hint="Bring it back: there, sudo snap start microk8s. If the host is gone for good, "
-            "take it out of the "
-            "file, and: trainyard cluster.up --remove --force",
+            "take it out of the file, and: trainyard cluster.up --remove --force",
         )

@@ -1,9 +1,9 @@
-"""The kubeconfig of a Kubernetes that we made: one cluster, by whichever of its servers answers."""
+"""The kubeconfig of a Kubernetes that Trainyard made: one cluster, by a server that answers."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,8 +23,9 @@ STEP = "kubeconfig"
 def step(
     path: Path, ca: Callable[[], str], text: Callable[[], str], server: str, *, after: str
 ) -> Step:
-    """Return the step after which the kubeconfig is here; `ca` and `text` ask Kubernetes for its
-    CA, and for one.
+    """Return the step after which the kubeconfig is here.
+
+    `ca` asks Kubernetes for its CA, `text` for a kubeconfig.
     """
 
     def done() -> Answer:
@@ -50,27 +51,30 @@ def write(path: Path, text: str, server: str) -> None:
 
 
 def choose_server(tools: Tools, path: Path, servers: Sequence[str]) -> None:
-    """Let it name another of the Kubernetes' servers, where the one that it names does not answer.
+    """Let the kubeconfig name another of the servers if its own does not answer.
 
-    What is written down about the cluster follows. Where none of their CA answers, whoever asks
-    Kubernetes says why.
+    The cluster's record follows. If no server of this CA answers, nothing changes: the next
+    question to Kubernetes raises the reason.
     """
     text = path.read_text()
     document = yaml.safe_load(text)
     now = _cluster(document)["server"]
-    ca = _ca(document)
-    parts = {server: urlsplit(server) for server in (now, *servers)}
-    answering = (
-        server for server, at in parts.items() if answers(str(at.hostname), at.port or 443, ca=ca)
-    )
-    server = next(answering, now)
-    if server == now:
+    server = _answering((now, *servers), ca=_ca(document))
+    if server in (None, now):
         return
 
     write(path, text, server)
     written = record.read_cluster(tools.state, tools.backend)
     if written:
         record.write_cluster(tools.state, tools.backend, {**written, "server": server})
+
+
+def _answering(servers: Iterable[str], *, ca: str) -> str | None:
+    for server in servers:
+        parts = urlsplit(server)
+        if answers(str(parts.hostname), parts.port or 443, ca=ca):
+            return server
+    return None
 
 
 def _cluster(document: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The hosts of a lab: who they are, and what they were when last asked."""
+"""The hosts of a lab, and their facts when last asked."""
 
 from __future__ import annotations
 
@@ -40,20 +40,17 @@ class Host(ssh_hosts.Host):
         return f"https://{self.ip}:{API_PORT}"
 
     def microk8s(self, *words: str, seconds: float = 60.0, check: bool = True) -> Ran:
-        """Run `microk8s WORDS` as root. That it exits 0 proves nothing; with `check`, another code
-        is an error.
-        """
+        """Run `microk8s WORDS` as root; `check` raises for any exit code but 0, which proves nothing."""
         return self.root(MICROK8S, *words, seconds=seconds, check=check)
 
 
 @dataclass
 class Lab:
-    """The hosts that a cluster file names, the first control plane first, and what is installed on
-    them.
+    """The hosts of a cluster file, the first control plane first, and what is installed on them.
 
     MicroK8s is that of `channel`, or of the files `snaps`, of which the last is its own; `images`
-    are files, `mirrors` URLs by registry. What the hosts are is asked once, and after something was
-    changed again for each question of a step.
+    are files, `mirrors` URLs by registry. The hosts are asked once, and after a change again for
+    each question of a step.
     """
 
     hosts: Sequence[Host]
@@ -87,9 +84,7 @@ class Lab:
         return [host for host in self.hosts if not host.is_control_plane]
 
     def facts(self, hosts: Iterable[Host] = ()) -> Mapping[str, Facts]:
-        """Return the facts of some hosts, of all by default. Raises the error that names every host
-        without.
-        """
+        """Return the facts of hosts, of all by default; raise one error for all that gave none."""
         found, errors = self.ask(list(hosts) or self.hosts)
         refuse(errors)
         return found
@@ -104,35 +99,33 @@ class Lab:
         unknown = [host for host in hosts if host.name not in self._facts]
         found, errors = try_each(unknown, lambda host: facts.read(host.connection, now=time.time()))
         self._facts.update(found)
-        return {
-            host.name: self._facts[host.name] for host in hosts if host.name not in errors
-        }, errors
+        known = {host.name: self._facts[host.name] for host in hosts if host.name not in errors}
+        return known, errors
 
     def put_members_first(self) -> None:
         """Let the first control plane be one that others have joined, wherever the file has it."""
-        whole = {name: fact for name, fact in self.facts().items() if not fact.is_half_joined}
-        joined = {name for name, fact in whole.items() if fact.has_joined and not fact.is_worker}
-        self.hosts = sorted(
-            self.hosts, key=lambda host: not (host.is_control_plane and host.name in joined)
-        )
+        facts = self.facts()
+
+        def order(host: Host) -> bool:
+            fact = facts[host.name]
+            is_member = fact.has_joined and not fact.is_worker and not fact.is_half_joined
+            return not (host.is_control_plane and is_member)
+
+        self.hosts = sorted(self.hosts, key=order)
 
     def changed(self) -> None:
-        """Note that something was changed: what was answered before does not count, and changes
-        from now on.
-        """
+        """Note a change: earlier answers are stale, and later ones are asked again."""
         self._changed = True
         self.look_again()
 
     def look_again(self) -> None:
-        """Forget what was answered, unless nothing was changed since."""
+        """Forget the answers, if anything was changed."""
         if self._changed:
             self._facts = {}
             self._nodes = None
 
     def nodes(self) -> Mapping[str, Object]:
-        """Return Kubernetes' nodes by name, as the first control plane that answers knows them; {}
-        if none does.
-        """
+        """Return Kubernetes' nodes by name, {} if no control plane answers."""
         if self._nodes is None:
             self._nodes = self._ask_nodes()
         return self._nodes
@@ -146,24 +139,21 @@ class Lab:
         return node is not None and pods.is_ready(node)
 
     def not_ready(self, host: Host) -> Answer:
-        """Say that a host's node is not Ready, which image it waits for, and how much came to it so
-        far.
-        """
-        found = self.first.microk8s(*_pods_on(self.fact(host).node), check=False)
-        if found.stdout.startswith("{"):
-            waits = pulls.waited_for(json.loads(found.stdout)["items"])
-        else:
-            waits = ""
-        return no(f"its node is not Ready{waits and f': {waits}'}", moved=self.pulled([host]))
+        """Say that a host's node is not Ready, for which image it waits, and how much has come."""
+        ran = self.first.microk8s(*_pods_on(self.fact(host).node), check=False)
+        detail = "its node is not Ready"
+        if ran.stdout.startswith("{"):
+            waits = pulls.waited_for(json.loads(ran.stdout)["items"])
+            if waits:
+                detail = f"{detail}: {waits}"
+        return no(detail, moved=self.pulled([host]))
 
     def pulled(self, hosts: Sequence[Host]) -> int:
         """Return how many bytes of images came to these hosts so far."""
         return sum(fact.pulled for fact in self.facts(hosts).values())
 
     def lock(self) -> None:
-        """Be the only command that changes the hosts, to its end. Raises NotReadyError that names
-        another one.
-        """
+        """Lock the hosts until this command ends; NotReadyError names another that holds the lock."""
         # A host that was rebooted meanwhile has forgotten it.
         if self._lock is None or not self._lock.runs:
             self._lock = lock.take(self.first.connection, LOCK_FILE)
@@ -172,10 +162,10 @@ class Lab:
     def _ask_nodes(self) -> dict[str, Object]:
         for host in self.control_planes:
             found, _ = self.ask([host])
-            # One that runs alone would answer with itself.
-            if host.name not in found or (
-                host is not self.first and not found[host.name].has_joined
-            ):
+            if host.name not in found:
+                continue
+            # A host that runs alone would answer with itself.
+            if host is not self.first and not found[host.name].has_joined:
                 continue
             ran = host.microk8s(
                 "kubectl", "get", "nodes", "-o", "json", "--request-timeout=10s", check=False
@@ -200,34 +190,37 @@ def each_step(
     deadline: float = 0.0,
     after: str | None = None,
 ) -> Step:
-    """Return the step after which no host lacks anything: `lacks` says what, "" where nothing; it
-    is mended there.
-    """
+    """Return the step that mends each host for which `lacks` returns a problem, not ""."""
 
-    def lacking() -> list[tuple[str, Host]]:
-        observed = lab.facts()
-        return [(what, host) for host in lab.hosts if (what := lacks(host, observed[host.name]))]
+    def lacking() -> dict[str, list[Host]]:
+        facts = lab.facts()
+        by_problem: dict[str, list[Host]] = {}
+        for host in lab.hosts:
+            problem = lacks(host, facts[host.name])
+            if problem:
+                by_problem.setdefault(problem, []).append(host)
+        return by_problem
 
     def done() -> Answer:
-        found = lacking()
-        by_what = {
-            what: named([host.name for other, host in found if other == what]) for what, _ in found
-        }
-        if found:
-            return no("; ".join(f"{hosts}: {what}" for what, hosts in by_what.items()))
+        details = []
+        for problem, hosts in lacking().items():
+            details.append(f"{named([host.name for host in hosts])}: {problem}")
+        if details:
+            return no("; ".join(details))
         return YES
 
     def mend_all() -> None:
-        each([host for _, host in lacking()], mend)
+        to_mend: list[Host] = []
+        for hosts in lacking().values():
+            to_mend += hosts
+        each(to_mend, mend)
         lab.changed()
 
     return Step(id, title, done, mend_all, deadline=deadline, every=1.0, after=after)
 
 
 def of_section(section: Microk8sSection, environ: Mapping[str, str]) -> Lab:
-    """Return the hosts of a cluster file; nothing is asked of them yet, and no file is looked
-    for.
-    """
+    """Return the hosts of a cluster file; no host is asked yet, and no file is looked for."""
     control_planes = section.control_planes
     desired = (*control_planes, *section.workers)
     found = ssh_hosts.of_addresses({host.ssh: host.ip for host in desired}, environ)
@@ -235,8 +228,7 @@ def of_section(section: Microk8sSection, environ: Mapping[str, str]) -> Lab:
     for index, host in enumerate(found):
         made.append(Host(**vars(host), is_control_plane=index < len(control_planes)))
     # snapd calls every channel by its full name.
-    if "/" in section.channel:
-        channel = section.channel
-    else:
-        channel = f"{section.channel}/stable"
+    channel = section.channel
+    if "/" not in channel:
+        channel = f"{channel}/stable"
     return Lab(made, channel, mirrors=section.mirror)

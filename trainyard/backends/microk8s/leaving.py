@@ -1,6 +1,4 @@
-"""Nodes for which no host of the file answers: what is left of one that is to join, and hosts that
-left the file.
-"""
+"""Nodes without a host in the file: remains of one that is to join, and hosts that left the file."""
 
 from __future__ import annotations
 
@@ -20,10 +18,10 @@ from trainyard.seams.programs import Ran
 from trainyard.seams.ssh.connection import connect
 from trainyard.seams.ssh.login import HostError
 from trainyard.steps import YES, Answer, Step, no, nothing, warning
-from trainyard.wording import named
+from trainyard.wording import last_line, named
 
-# An annotation of each host's node: how the file reached it, so that it is found when the file no
-# longer names it.
+# An annotation of each host's node: the file's address of it, by which it is found when the file
+# no longer names it.
 ADDRESS = "io.trainyard/ssh"
 DRAIN = ("--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=300s")
 # dqlite writes its members down every 30 s.
@@ -46,10 +44,8 @@ BACKUP = "/var/snap/microk8s/common/trainyard-backup"
 
 
 def steps(lab: Lab, tools: Tools) -> list[Step]:
-    """Return the steps that come before any host joins; with `tools.remove`, hosts that left the
-    file go.
-    """
-    # Who is no node where nobody answers would be told to leave.
+    """Return the steps before any host joins; with `tools.remove`, hosts that left the file go."""
+    # Without an answer every host would look like no node, and be told to leave.
     if not lab.nodes():
         raise OutsideError(
             "no control plane answers", hint="Repeat the same command: it continues from here."
@@ -60,67 +56,57 @@ def steps(lab: Lab, tools: Tools) -> list[Step]:
 
     left = []
     for name, node in left_file(lab.hosts, lab.facts(), lab.nodes()).items():
-        left.append(
-            Host(
-                name,
-                internal_ip(node),
-                _address(node),
-                connect(_address(node), tools.environ),
-                is_control_plane=False,
-            )
-        )
+        ssh = _address(node)
+        connection = connect(ssh, tools.environ)
+        left.append(Host(name, internal_ip(node), ssh, connection, is_control_plane=False))
 
     remains = [_remains_step(lab, host) for host in lab.hosts if _has_remains(lab, host)]
     if tools.remove or not left:
-        return [*(_removal_step(lab, host, forced=tools.force) for host in left), *remains]
+        removals = [_removal_step(lab, host, forced=tools.force) for host in left]
+        return removals + remains
 
     hosts = named([f"{host.name} ({host.ssh})" for host in left])
     found = warning(
         f"{hosts}: still in the cluster, and no longer in the file: trainyard cluster.up --remove"
     )
-
-    return [
-        *remains,
-        Step("check-left-hosts", "Check which hosts left the file", lambda: found, nothing),
-    ]
+    title = "Check which hosts left the file"
+    return [*remains, Step("check-left-hosts", title, lambda: found, nothing)]
 
 
 def left_file(
     hosts: Iterable[Host], known: Mapping[str, Facts], nodes: Mapping[str, Object]
 ) -> dict[str, Object]:
-    """Return the nodes of hosts that the file named once; hosts that answered are `known` by their
-    nodes too.
-    """
+    """Return the nodes of hosts that the file once named; `known` are facts of those that answer."""
     names = {fact.node for fact in known.values()}
     ips = {host.ip for host in hosts}
+    left = {}
     # The dead first: while one is a member, no other may leave.
-    ordered = sorted(nodes.items(), key=lambda item: is_ready(item[1]))
-    left = ((name, node) for name, node in ordered if _address(node) and name not in names)
-    return {name: node for name, node in left if internal_ip(node) not in ips}
+    for name, node in sorted(nodes.items(), key=lambda item: is_ready(item[1])):
+        is_in_file = name in names or internal_ip(node) in ips
+        if _address(node) and not is_in_file:
+            left[name] = node
+    return left
 
 
 def refuse_left(lab: Lab) -> None:
-    """Raise RequestError where hosts that left the file are in the cluster: without it nothing
-    would find them.
-    """
-    if left := left_file(lab.hosts, lab.facts(), lab.nodes()):
+    """Raise RequestError if hosts that left the file are in the cluster, which alone knows them."""
+    left = left_file(lab.hosts, lab.facts(), lab.nodes())
+    if left:
+        hosts = named([f"{name} ({_address(node)})" for name, node in left.items()])
         raise RequestError(
-            "in the cluster, and not in the file: "
-            f"{named([f'{name} ({_address(left[name])})' for name in left])}",
+            f"in the cluster, and not in the file: {hosts}",
             hint="Write it into the file again, or let it leave first: trainyard cluster.up "
             "--remove",
         )
 
 
 def _refuse_unknown_addresses(lab: Lab, tools: Tools) -> None:
-    """Raise RequestError for a host to remove whose address no cluster file on this machine ever
-    named.
-    """
+    """Raise RequestError for a host to remove whose address no cluster file here ever named."""
     known = addresses.known(tools)
-    left = left_file(lab.hosts, lab.facts(), lab.nodes())
-    unknown = [
-        f"{name} ({_address(node)})" for name, node in left.items() if _address(node) not in known
-    ]
+    unknown = []
+    for name, node in left_file(lab.hosts, lab.facts(), lab.nodes()).items():
+        if _address(node) not in known:
+            unknown.append(f"{name} ({_address(node)})")
     if unknown:
         raise RequestError(
             "no cluster file on this machine named the addresses that these nodes give: "
@@ -131,9 +117,7 @@ def _refuse_unknown_addresses(lab: Lab, tools: Tools) -> None:
 
 
 def address_step(lab: Lab, tools: Tools, *, after: str) -> Step:
-    """Return the step after which each host's node carries its address, and this machine has it
-    written down.
-    """
+    """Return the step after which each host's address is on its node, and written down here."""
     every = {host.ssh for host in lab.hosts}
 
     def lacks(host: Host, fact: Facts) -> str:
@@ -156,9 +140,7 @@ def address_step(lab: Lab, tools: Tools, *, after: str) -> Step:
 
 
 def back_up(control_plane: Host) -> None:
-    """Back the database up. Raises NotReadyError where it does not answer: MicroK8s then waits for
-    ever.
-    """
+    """Back the database up. Raises NotReadyError if it is silent: MicroK8s has no limit itself."""
     control_plane.microk8s("dbctl", "backup", "-o", BACKUP)
 
 
@@ -212,16 +194,11 @@ def _remains_step(lab: Lab, host: Host) -> Step:
 
 
 def _refused_to_leave(host: Host, fact: Facts) -> Ran | None:
-    """Let a host leave, once a join that still runs there has ended; return what `leave` said if it
-    is still joined.
-    """
+    """Let a host leave, after a join that still runs there; return the failed `leave`, if it fails."""
     if fact.is_stopped:
-        # It refuses there, too (wrappers/microk8s-leave.wrapper: exit_if_stopped).
+        # `leave` fails on a stopped host (wrappers/microk8s-leave.wrapper: exit_if_stopped).
         install.start(host)
-    if fact.has_joined:
-        script = LEAVE
-    else:
-        script = f"rm -f {LOCKS}/join-in-progress"
+    script = LEAVE if fact.has_joined else f"rm -f {LOCKS}/join-in-progress"
     ran = host.root(*ALONE, "sh", "-euc", script, seconds=JOIN_SECONDS, check=False)
     if facts.read(host.connection, now=0.0).has_joined:
         return ran
@@ -229,11 +206,10 @@ def _refused_to_leave(host: Host, fact: Facts) -> Ran | None:
 
 
 def _may_be_purged(lab: Lab, host: Host, fact: Facts, refused: Ran) -> bool:
-    """Say whether a host that does not leave is ours, and the database keeps its quorum without
-    it.
-    """
+    """Say whether Trainyard installed the host, and the database keeps its quorum without it."""
     voters = {member.host for member in lab.members().values() if member.is_voter}
-    return fact.is_ours and refused.code != ONLY_COPY and 2 * len(voters - {host.ip}) > len(voters)
+    keeps_quorum = 2 * len(voters - {host.ip}) > len(voters)
+    return fact.is_ours and refused.code != ONLY_COPY and keeps_quorum
 
 
 def _before_a_member_leaves(lab: Lab, host: Host) -> None:
@@ -242,9 +218,7 @@ def _before_a_member_leaves(lab: Lab, host: Host) -> None:
 
 
 def _removal_step(lab: Lab, host: Host, *, forced: bool) -> Step:
-    """Return the step that takes a host out of the cluster; its node goes last, since it says where
-    the host is.
-    """
+    """Return the step that takes a host out of the cluster; its node, with the address, goes last."""
 
     def done() -> Answer:
         is_left = host.name in lab.nodes() or host.ip in lab.members()
@@ -257,14 +231,13 @@ def _removal_step(lab: Lab, host: Host, *, forced: bool) -> Step:
             host.root("true")
         except HostError as error:
             if not forced:
-                what = (
+                raise HostError(
                     f"{host.name} is no longer in the file, and cannot be told to leave: "
-                    f"{error.what}"
-                )
-                hint = (
-                    "Bring it back. If it is gone for good: trainyard cluster.up --remove --force"
-                )
-                raise HostError(what, where=error.where, hint=hint) from error
+                    f"{error.what}",
+                    where=error.where,
+                    hint="Bring it back. If it is gone for good: "
+                    "trainyard cluster.up --remove --force",
+                ) from error
 
             if host.ip in lab.members():
                 back_up(lab.first)
@@ -280,16 +253,12 @@ def _removal_step(lab: Lab, host: Host, *, forced: bool) -> Step:
 
 
 def _ray_pods(lab: Lab, host: Host) -> str:
-    asked = (
-        "get",
-        "pods",
-        "--all-namespaces",
+    selectors = (
         f"--selector={naming.RAY_NODE_TYPE}",
-        "--output=name",
+        f"--field-selector=spec.nodeName={host.name}",
     )
-    ran = lab.first.microk8s(
-        "kubectl", *asked, f"--field-selector=spec.nodeName={host.name}", check=False
-    )
+    words = ("get", "pods", "--all-namespaces", *selectors, "--output=name")
+    ran = lab.first.microk8s("kubectl", *words, check=False)
     return named(ran.stdout.replace("pod/", "").split()) or "none"
 
 
@@ -314,11 +283,8 @@ def _give_back(lab: Lab, host: Host) -> None:
     refused = _refused_to_leave(host, fact)
     if refused is not None and not _may_be_purged(lab, host, fact, refused):
         lab.first.microk8s("kubectl", "uncordon", host.name)
-        if fact.is_ours or refused.code == ONLY_COPY:
-            hint = ONLY_VOTER
-        else:
-            hint = NOT_OURS
-        where = refused.stderr.strip().rpartition("\n")[2] or refused.stdout.partition("\n")[0]
+        hint = ONLY_VOTER if fact.is_ours or refused.code == ONLY_COPY else NOT_OURS
+        where = last_line(refused.stderr) or refused.stdout.partition("\n")[0]
         raise OutsideError(f"{host.name} does not leave", where=where, hint=hint)
 
     remove.give_back(host, fact)

@@ -1,6 +1,4 @@
-"""Hosts that reach neither snapd's store nor a registry: snaps and images come as files of this
-machine.
-"""
+"""Hosts that reach no store and no registry: snaps and images come as files of this machine."""
 
 from __future__ import annotations
 
@@ -20,11 +18,10 @@ ON_HOST = "/var/tmp"  # noqa: S108 (root writes there; a name of its own is made
 
 
 def snap_files(section: Microk8sSection, directory: Path) -> tuple[Path, ...]:
-    """Return the snaps that a cluster file names. Raises PrerequisiteError for one that is not
-    there.
-    """
+    """Return the snaps that a cluster file names; PrerequisiteError for one that is not there."""
     found = tuple(_path(name, directory) for name in section.snap)
-    if missing := [str(path) for path in found if not path.is_file()]:
+    missing = [str(path) for path in found if not path.is_file()]
+    if missing:
         hint = (
             "On a machine that reaches the store: snap download, of snapd, core22 and "
             "microk8s --channel=1.34/stable"
@@ -34,9 +31,7 @@ def snap_files(section: Microk8sSection, directory: Path) -> tuple[Path, ...]:
 
 
 def unverified(lab: Lab) -> str:
-    """Return which snaps have no assertion, "" where all have: such a snap is installed as it
-    is.
-    """
+    """Return a warning about snaps without an assertion, which nothing verifies, else ""."""
     found = [path.name for path in lab.snaps if not path.with_suffix(".assert").is_file()]
     if found:
         return (
@@ -46,9 +41,7 @@ def unverified(lab: Lab) -> str:
 
 
 def image_files(section: Microk8sSection, directory: Path) -> tuple[Path, ...]:
-    """Return the files of images that a cluster file names. Raises PrerequisiteError where there
-    are none.
-    """
+    """Return the files of images in the file's directory; PrerequisiteError if it has none."""
     if section.images is None:
         return ()
     place = _path(section.images, directory)
@@ -60,9 +53,7 @@ def image_files(section: Microk8sSection, directory: Path) -> tuple[Path, ...]:
 
 
 def put_step(lab: Lab) -> Step:
-    """Return the step after which every host has the files of images, before MicroK8s is there or
-    later.
-    """
+    """Return the step after which every host has the files of images; it needs no MicroK8s."""
 
     def lacks(_: Host, fact: Facts) -> str:
         missing = [path.name for path in _missing(lab, fact, among=("", LOADED))]
@@ -92,9 +83,7 @@ def loaded_step(lab: Lab, *, after: str) -> Step:
 
 
 def install(host: Host, lab: Lab) -> None:
-    """Install the snaps, each with the assertion beside it; what MicroK8s needs, and the host has,
-    stays as it is.
-    """
+    """Install the snaps, each with its assertion; needed snaps that the host has stay."""
     *needed, microk8s = lab.snaps
     for path in needed:
         name = path.name.partition("_")[0].removesuffix(".snap")
@@ -112,8 +101,7 @@ def refuse_another(lab: Lab, host: Host, fact: Facts) -> None:
         f"{host.name} runs another MicroK8s ({fact.snap.version}) than {file.name} is",
         where="microk8s.snap",
         hint="Trainyard upgrades along a channel alone. There, host by host: sudo snap ack "
-        "FILE.assert, and "
-        "sudo snap install FILE.snap --classic",
+        "FILE.assert, and sudo snap install FILE.snap --classic",
     )
 
 
@@ -134,15 +122,13 @@ def _install(host: Host, path: Path, *flags: str) -> None:
 
 
 def _missing(lab: Lab, fact: Facts, *, among: tuple[str, ...]) -> list[Path]:
-    """Return the files that a host has under none of the names with these endings, in their
-    size.
-    """
-    sizes = {path: path.stat().st_size for path in lab.images}
-    return [
-        path
-        for path, size in sizes.items()
-        if not any(fact.images.get(path.name + end) == size for end in among)
-    ]
+    """Return the files that a host has, in their size, under no name with one of these endings."""
+    missing = []
+    for path in lab.images:
+        size = path.stat().st_size
+        if not any(fact.images.get(path.name + ending) == size for ending in among):
+            missing.append(path)
+    return missing
 
 
 def _files(lab: Lab) -> str:

@@ -1,6 +1,4 @@
-"""What is wrong with the hosts before anything is done to them: every rule, every host, one
-table.
-"""
+"""Rules for the hosts before anything is done to them: every rule, every host, one table."""
 
 from __future__ import annotations
 
@@ -10,20 +8,20 @@ from dataclasses import dataclass
 
 from trainyard.backends.microk8s import host_checks
 from trainyard.backends.microk8s.facts import UNAVAILABLE, Facts
-from trainyard.backends.microk8s.host_checks import GIB
 from trainyard.backends.microk8s.lab import Host
 from trainyard.errors import PrerequisiteError, Problem
 from trainyard.seams.ssh.many import AGAIN
+from trainyard.spec.ec2 import GIBIBYTE
 from trainyard.wording import named
 
-DISK = 2 * GIB
+DISK = 2 * GIBIBYTE
 # The first with `snap refresh --hold`: Debian 12 has 2.57.6.
 SNAPD = (2, 58)
 # So many times what is pulled of an image must fit on a new host.
 IMAGES = 3
-# Of pods and services.
+# The ranges of pods and services.
 RANGES = ("10.1.0.0/16", "10.152.183.0/24")
-# What Kubernetes' own interfaces are called.
+# The names of Kubernetes' own interfaces.
 _OWN_INTERFACES = re.compile(r"\bdev (?:cali|vxlan\.calico|cni|kube|lo\b)")
 PORTS = {
     16443: "the API server",
@@ -37,9 +35,7 @@ REGISTRY_PORT = 32000
 
 @dataclass(frozen=True)
 class Desired:
-    """What the cluster file asks of all hosts together. `image` is how many bytes of its image each
-    pulls.
-    """
+    """The cluster file's needs of all hosts. `image`: bytes of its image that each host pulls."""
 
     gpus: int = 0
     image: int = 0
@@ -52,10 +48,9 @@ def refuse(
     desired: Desired,
     silent: Sequence[Problem] = (),
 ) -> None:
-    """Raise PrerequisiteError with everything that is wrong, host by host; and with those that give
-    no facts.
-    """
-    if found := tuple(problems(hosts, facts, desired)):
+    """Raise PrerequisiteError with all problems, host by host, and with `silent` hosts."""
+    found = tuple(problems(hosts, facts, desired))
+    if found:
         raise PrerequisiteError(
             "some hosts cannot become a Kubernetes yet", problems=(*silent, *found), hint=AGAIN
         )
@@ -64,51 +59,52 @@ def refuse(
 def problems(
     hosts: Sequence[Host], facts: Mapping[str, Facts], desired: Desired
 ) -> Iterator[Problem]:
-    """Yield what is wrong, by host: first what each shows alone, then what they show together."""
+    """Yield the problems of each host, then those of all together."""
     answered = [host for host in hosts if host.name in facts]
     for host in answered:
-        fact = facts[host.name]
-        ports = PORTS if fact.is_bare else {}
-        found = [
-            *host_checks.alone(fact, host.ip, ports, desired.gpus, address=host.name),
-            _disk(fact, desired),
-        ]
-        found += [_registry_port(fact, desired), *(rule(fact, host) for rule in RULES)]
-        for message in found:
+        for message in _alone(host, facts[host.name], desired):
             if message:
                 yield Problem(host.name, message)
 
-    # Who gives no facts may have the GPUs.
-    yield from host_checks.together(facts, desired.gpus if len(answered) == len(hosts) else 0)
-    yield from _of_others(facts, {host.ip for host in hosts})
+    # Hosts that give no facts may have the GPUs.
+    gpus = desired.gpus if len(answered) == len(hosts) else 0
+    yield from host_checks.together(facts, gpus)
+    yield from _of_other_clusters(facts, {host.ip for host in hosts})
 
 
-def _of_others(facts: Mapping[str, Facts], ours: set[str]) -> Iterator[Problem]:
+def _alone(host: Host, fact: Facts, desired: Desired) -> Iterator[str | None]:
+    ports = PORTS if fact.is_bare else {}
+    yield from host_checks.alone(fact, host.ip, ports, desired.gpus, address=host.name)
+    yield _disk(fact, desired)
+    yield _registry_port(fact, desired)
+    for rule in RULES:
+        yield rule(fact, host)
+
+
+def _of_other_clusters(facts: Mapping[str, Facts], ours: set[str]) -> Iterator[Problem]:
     """Yield the hosts that are nodes of a cluster with hosts that the file does not name."""
     for host, fact in facts.items():
-        members = {member.host for member in fact.members if not member.host.startswith("127.")}
         if fact.is_worker:
             control = set(re.findall(r"\d+(?:\.\d+){3}", fact.endpoints))
         else:
-            control = members
+            members = {member.host for member in fact.members}
+            control = {ip for ip in members if not ip.startswith("127.")}
         if control and not control & ours:
-            yield Problem(
-                host,
-                f"is a node of another cluster, of {named(sorted(control))}: microk8s leave, if "
-                "it may",
-            )
+            planes = named(sorted(control))
+            message = f"is a node of another cluster, of {planes}: microk8s leave, if it may"
+            yield Problem(host, message)
 
 
 def remarks(hosts: Sequence[Host], facts: Mapping[str, Facts]) -> str:
-    """Return what may keep pods from each other on hosts that are still bare, "" where nothing
-    does.
+    """Return a warning about firewalls of bare hosts that may keep pods apart, else "".
 
     MicroK8s accepts the packets of its pods itself (wrappers/run-kubelite-with-args), as Docker
     does.
     """
     dropping = []
     for host in hosts:
-        if (fact := facts[host.name]).is_bare and fact.forward == "DROP" and not fact.has_docker:
+        fact = facts[host.name]
+        if fact.is_bare and fact.forward == "DROP" and not fact.has_docker:
             dropping.append(host.name)
     remedy = "if pods do not reach each other: sudo iptables -P FORWARD ACCEPT"
     if dropping:
@@ -132,17 +128,17 @@ def _snapd(fact: Facts, host: Host) -> str | None:
 
 
 def _memory(fact: Facts, host: Host) -> str | None:
-    return host_checks.memory(
-        fact, *(("a control plane", 2 * GIB) if host.is_control_plane else ("a worker", GIB))
-    )
+    if host.is_control_plane:
+        return host_checks.memory(fact, "a control plane", 2 * GIBIBYTE)
+    return host_checks.memory(fact, "a worker", GIBIBYTE)
 
 
 def _disk(fact: Facts, desired: Desired) -> str | None:
-    # Pulled, unpacked, and once more while it changes; who runs already may hold it.
+    # Pulled, unpacked, and once more while it changes; a host that is not bare may hold it already.
     least = max(DISK, IMAGES * desired.image if fact.is_bare else 0)
     if fact.disk >= least:
         return None
-    return f"has {fact.disk / GIB:.1f} GiB of disk free in /var/snap, and needs {least / GIB:.1f}"
+    return f"has {fact.disk / GIBIBYTE:.1f} GiB of disk free in /var/snap, and needs {least / GIBIBYTE:.1f}"
 
 
 def _ranges(fact: Facts, host: Host) -> str | None:
@@ -152,7 +148,7 @@ def _ranges(fact: Facts, host: Host) -> str | None:
 
 
 def _registry_port(fact: Facts, desired: Desired) -> str | None:
-    # The addon itself is a NodePort: packets are led there, and nobody listens.
+    # The addon itself is a NodePort: packets are led there, and no process listens.
     if not desired.has_registry or REGISTRY_PORT not in fact.listening:
         return None
     return (
@@ -171,15 +167,13 @@ def _launch(fact: Facts, host: Host) -> str | None:
 
 
 def _docker_later(fact: Facts, host: Host) -> str | None:
-    """Say that MicroK8s will take Docker's bridge for a change of its address, and remove every
-    container.
+    """Return the problem that Docker's bridge would look like a new address to MicroK8s.
+
+    It would then remove every container.
     """
-    if (
-        fact.snap is None
-        or fact.has_joined
-        or not fact.has_docker
-        or "docker0" in fact.addresses.values()
-    ):
+    if fact.snap is None or fact.has_joined:
+        return None
+    if not fact.has_docker or "docker0" in fact.addresses.values():
         return None
     return (
         "Docker came after MicroK8s, which has not joined and takes new addresses for its "

@@ -1,4 +1,4 @@
-"""Images that the pods of a node wait for, as its kubelet tells."""
+"""Images that the pods of a node wait for, by its kubelet."""
 
 from __future__ import annotations
 
@@ -10,25 +10,24 @@ PULLS = ("ContainerCreating", "PodInitializing")
 
 
 def waited_for(pods: Sequence[Object]) -> str:
-    """Return what the first pod that waits for an image waits for, "" where none does.
+    """Return the first pod that waits for an image, and the image, "" if none waits.
 
     An image that could not be pulled comes first, with the kubelet's reason.
     """
-    waiting = [(pod, status) for pod in pods for status in _begun(pod) if _waits(status)]
-    waiting.sort(key=lambda entry: _reason(entry[1]) in PULLS)
-    if not waiting:
-        return ""
-    pod, status = waiting[0]
-    what = f"{pod['metadata']['name']} waits for {status['image']}"
-    if _reason(status) in PULLS:
-        return what
-    return f"{what}: {status['state']['waiting'].get('message') or _reason(status)}"
+    pulling = ""
+    for pod in pods:
+        for status in _begun(pod):
+            if not _waits(status):
+                continue
+            text = f"{pod['metadata']['name']} waits for {status['image']}"
+            if _reason(status) not in PULLS:
+                return f"{text}: {status['state']['waiting'].get('message') or _reason(status)}"
+            pulling = pulling or text
+    return pulling
 
 
 def _begun(pod: Object) -> Sequence[Object]:
-    """Return the containers that are begun now: init containers one by one, then the others
-    together.
-    """
+    """Return the containers that start now: the next init container, or then all others."""
     status = pod.get("status") or {}
     for init in status.get("initContainerStatuses") or ():
         if "terminated" not in (init.get("state") or {}):

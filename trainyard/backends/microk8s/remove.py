@@ -1,6 +1,4 @@
-"""Hosts as they were found: MicroK8s goes where we installed it, and what was written beside it
-everywhere.
-"""
+"""Hosts as they were found: Trainyard's MicroK8s goes, and its files go from every host."""
 
 from __future__ import annotations
 
@@ -28,16 +26,17 @@ _REMOVE = "remove-microk8s"
 
 
 def steps(lab: Lab, written: Sequence[Path]) -> list[Step]:
-    """Return the steps: workers first, so that no control plane goes while something is told to it.
+    """Return the steps: workers first, which still talk to the control planes.
 
     `written` are files of this machine about the lab; they go last.
     """
     facts = lab.facts()
-    if silent := [host.name for host in lab.hosts if facts[host.name].snapd == UNAVAILABLE]:
-        what = (
-            f"snapd does not run on {named(silent)}, and nobody else knows what is installed there"
+    silent = [host.name for host in lab.hosts if facts[host.name].snapd == UNAVAILABLE]
+    if silent:
+        raise PrerequisiteError(
+            f"snapd does not run on {named(silent)}, and nothing else knows what is installed there",
+            hint="There: sudo systemctl start snapd.socket",
         )
-        raise PrerequisiteError(what, hint="There: sudo systemctl start snapd.socket")
 
     ours = [host for host in (*lab.workers, *lab.control_planes) if facts[host.name].is_ours]
     others = [host.name for host in lab.hosts if facts[host.name].snap and host not in ours]
@@ -48,11 +47,9 @@ def steps(lab: Lab, written: Sequence[Path]) -> list[Step]:
             hint="Take ours out of the file, and: trainyard cluster.up --remove",
         )
 
-    title = (
-        f"Remove MicroK8s from {counted(len(ours), 'host')}"
-        if ours
-        else "Remove no MicroK8s: none is ours"
-    )
+    title = "Remove no MicroK8s: none is ours"
+    if ours:
+        title = f"Remove MicroK8s from {counted(len(ours), 'host')}"
 
     def is_removed() -> Answer:
         facts = lab.facts()
@@ -66,20 +63,24 @@ def steps(lab: Lab, written: Sequence[Path]) -> list[Step]:
             each([host for host in group if host in ours], purge)
         lab.changed()
 
-    left = f"Leave {counted(len(lab.hosts), 'host')} as found"
-    cleaned = each_step(
-        lab, "leave-as-found", left, _is_marked, _clean, after=_REMOVE if ours else None
-    )
+    removal = Step(_REMOVE, title, is_removed, remove, disruptive=bool(ours))
+    title = f"Leave {counted(len(lab.hosts), 'host')} as found"
+    after = _REMOVE if ours else None
+    cleaning = each_step(lab, "leave-as-found", title, _is_marked, _clean, after=after)
+    return [removal, cleaning, _forgetting(written)]
 
+
+def _forgetting(written: Sequence[Path]) -> Step:
     def are_gone() -> Answer:
-        return no("it is there") if any(path.exists() for path in written) else YES
+        if any(path.exists() for path in written):
+            return no("it is there")
+        return YES
 
     def unlink() -> None:
         for path in written:
             path.unlink(missing_ok=True)
 
-    forget = Step("remove-kubeconfig", "Remove its kubeconfig", are_gone, unlink)
-    return [Step(_REMOVE, title, is_removed, remove, disruptive=bool(ours)), cleaned, forget]
+    return Step("remove-kubeconfig", "Remove its kubeconfig", are_gone, unlink)
 
 
 def give_back(host: Host, fact: Facts) -> None:
@@ -102,13 +103,12 @@ def _is_marked(_: Host, fact: Facts) -> str:
 
 
 def _clean(host: Host) -> None:
-    # Kernel limits stay until the next boot: what else counts on them by now is not known.
+    # Kernel limits stay until the next boot: other programs may count on them by now.
     host.root("rm", "-f", SYSCTL_FILE, LOCK_FILE)
-    # Of a host that was prepared, and on which nothing was installed.
-    host.root(
-        "sh", "-euc", f'! grep -qsx "{MARK}" {LAUNCH_FILE} || rm -rf {LAUNCH_FILE} {COMMON}/etc'
-    )
+    # The launch file stays on a host that was prepared, and on which nothing was installed.
+    launch = f'! grep -qsx "{MARK}" {LAUNCH_FILE} || rm -rf {LAUNCH_FILE} {COMMON}/etc'
+    host.root("sh", "-euc", launch)
     hosts_file.write(host, "")
-    # What kubectl kept for root, and directories that are empty by now.
+    # Kubectl's cache for root, and directories that are empty by now.
     empty = "rm -rf ~/.kube/cache; rmdir ~/.kube /var/snap/microk8s/common /var/snap/microk8s"
     host.root("sh", "-c", empty, check=False)

@@ -1,4 +1,4 @@
-"""What `cluster.plan --json` shows of hosts: the files that each would get, filled in."""
+"""The hosts in `cluster.plan --json`: the files that each would get, filled in."""
 
 from __future__ import annotations
 
@@ -21,36 +21,27 @@ def documents(spec: ClusterSpec, lab: Lab, environ: Mapping[str, str]) -> list[d
     """
     facts = lab.facts()
     lab.put_members_first()
-    known = {}
+    common = {hosts_file.PATH: hosts_file.block(host_names(lab, facts))}
+    for registry in files.registries(spec, environ):
+        for path, content in registry.files.items():
+            common[path] = content.decode()
 
-    for one in files.registries(spec, environ):
-        for path, text in one.files.items():
-            known[path] = text.decode()
-
-    names = hosts_file.block(host_names(lab, facts))
-    hosts = [
-        _host(lab, host, facts[host.name], {hosts_file.PATH: names, **known}) for host in lab.hosts
-    ]
     operator = spec.kuberay.operator
-    values = files.operator_values(spec)
-
-    return [
-        *hosts,
-        {
-            "kind": "HelmRelease",
-            "name": operator.release,
-            "namespace": operator.namespace,
-            "values": values,
-        },
-    ]
+    release = {
+        "kind": "HelmRelease",
+        "name": operator.release,
+        "namespace": operator.namespace,
+        "values": files.operator_values(spec),
+    }
+    hosts = [_host(lab, host, facts[host.name], common) for host in lab.hosts]
+    return [*hosts, release]
 
 
-def _host(lab: Lab, host: Host, fact: Facts, of_all: Mapping[str, str]) -> dict[str, Any]:
-    written = {SYSCTL_FILE: files.limits(fact.sysctls).decode(), **of_all}
+def _host(lab: Lab, host: Host, fact: Facts, common: Mapping[str, str]) -> dict[str, Any]:
+    written = {SYSCTL_FILE: files.limits(fact.sysctls).decode(), **common}
     if fact.snap is None:
-        written[LAUNCH_FILE] = files.launch(
-            is_first=host is lab.first, mirrors=lab.mirrors
-        ).decode()
+        launch = files.launch(is_first=host is lab.first, mirrors=lab.mirrors)
+        written[LAUNCH_FILE] = launch.decode()
     return {
         "kind": "Host",
         "name": host.name,

@@ -1,6 +1,4 @@
-"""What the hosts of a lab, and the Kubernetes on them, answered at one moment: also which hosts did
-not.
-"""
+"""The answers of a lab's hosts and their Kubernetes at one moment, and the errors of the others."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ LEFT = "not in the file any more: trainyard cluster.up --remove"
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Facts of the hosts that answered, errors of the others; Kubernetes' nodes, and which members
-    vote, by address.
-    """
+    """Facts of hosts that answered, errors of others; by IP, nodes and whether members vote."""
 
     facts: Mapping[str, Facts]
     errors: Mapping[str, TrainyardError]
@@ -34,39 +30,35 @@ class Snapshot:
 
 
 def read(lab: Lab) -> Snapshot:
-    """Ask every host side by side, then Kubernetes by way of the first control plane that
-    answered.
-    """
-    found, errors = lab.ask(lab.hosts)
-    planes = [
-        host for host in lab.control_planes if host.name in found and found[host.name].members
-    ]
+    """Ask all hosts at once, then Kubernetes through the first control plane that answered."""
+    facts, errors = lab.ask(lab.hosts)
+    answered = [host for host in lab.control_planes if host.name in facts]
+    planes = [host for host in answered if facts[host.name].members]
     if not planes:
-        return Snapshot(found, errors, {}, {})
+        return Snapshot(facts, errors, {}, {})
 
-    alive = Lab(planes, lab.channel, dict(found))
+    alive = Lab(planes, lab.channel, dict(facts))
     alive.put_members_first()
     nodes = {pods.internal_ip(node): node for node in alive.nodes().values()}
-    # One that is alone is a member at loopback.
     votes = {}
-
-    for ip, each in alive.members().items():
-        votes[alive.first.ip if ip.startswith("127.") else ip] = each.is_voter
-
-    return Snapshot(found, errors, nodes, votes)
+    for ip, member in alive.members().items():
+        # A host that is alone is a member at loopback.
+        reached = alive.first.ip if ip.startswith("127.") else ip
+        votes[reached] = member.is_voter
+    return Snapshot(facts, errors, nodes, votes)
 
 
 def statuses(lab: Lab, nodes: Sequence[NodeStatus]) -> tuple[HostStatus, ...]:
-    """Ask every host how it is, and Kubernetes about those that left the file; `nodes` are named by
-    their hosts.
-    """
+    """Ask every host, and Kubernetes about hosts that left the file; `nodes` are Ray's."""
     return of(lab.hosts, read(lab), nodes)
 
 
 def of(hosts: Sequence[Host], now: Snapshot, nodes: Sequence[NodeStatus]) -> tuple[HostStatus, ...]:
-    left = left_file(hosts, now.facts, {pods.name(node): node for node in now.nodes.values()})
     statuses = [status(host, now, nodes) for host in hosts]
-    return (*statuses, *(_status_of_left(name, node, now, nodes) for name, node in left.items()))
+    by_name = {pods.name(node): node for node in now.nodes.values()}
+    for name, node in left_file(hosts, now.facts, by_name).items():
+        statuses.append(_status_of_left(name, node, now, nodes))
+    return tuple(statuses)
 
 
 def status(host: Host, now: Snapshot, nodes: Sequence[NodeStatus]) -> HostStatus:
@@ -95,7 +87,7 @@ def status(host: Host, now: Snapshot, nodes: Sequence[NodeStatus]) -> HostStatus
 def _status_of_left(
     name: str, node: Object, now: Snapshot, nodes: Sequence[NodeStatus]
 ) -> HostStatus:
-    """Return how a host is that is no longer in the file, as far as Kubernetes knows."""
+    """Return the status of a host that left the file, as far as Kubernetes knows it."""
     ip = pods.internal_ip(node)
     on_it = tuple(ray.name for ray in nodes if ray.host == name)
     role: HostRole = "control plane" if ip in now.votes else "worker"
@@ -110,7 +102,8 @@ def days(end: float) -> int:
 
 
 def _state(host: Host, now: Snapshot) -> tuple[HostState, str]:
-    if error := now.errors.get(host.name):
+    error = now.errors.get(host.name)
+    if error:
         return "unreachable", in_a_line(error)
 
     fact = now.facts[host.name]
@@ -125,6 +118,5 @@ def _state(host: Host, now: Snapshot) -> tuple[HostState, str]:
     if node is None:
         return "not joined", "it is no node of this Kubernetes"
     if pods.is_ready(node):
-        return ("ready", "")
-
-    return ("not ready", "Kubernetes hears nothing of its kubelet")
+        return "ready", ""
+    return "not ready", "Kubernetes hears nothing of its kubelet"
