@@ -31,11 +31,6 @@ def named(names: Sequence[str], *, most: int = 3) -> str:
 
 
 def last_line(text: str) -> str:
-    """Return the last line of a text, where programs give their reason; "" for an empty text."""
-    return text.strip().rpartition("\n")[2]
-
-
-def last_line(text: str) -> str:
     """Return the last line, where programs say why they failed; "" for an empty text."""
     return text.strip().rpartition("\n")[2]
 

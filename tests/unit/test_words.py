@@ -15,8 +15,7 @@ ROOT = Path(__file__).parents[2]
 DIRECTORIES = ("trainyard", "runner")
 # Rooms that are not read yet.
 UNREAD = (
-    *("trainyard/backends/ec2", "trainyard/backends/existing", "trainyard/backends/local"),
-    *("trainyard/backends/microk8s", "trainyard/images", "trainyard/importing"),
+    *("trainyard/images", "trainyard/importing"),
     *("runner/trainyard_runner/wire", "runner/trainyard_runner/leash.py"),
 )
 

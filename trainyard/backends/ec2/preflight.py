@@ -21,9 +21,8 @@ from trainyard.backends.ec2.preflight_questions import (
 from trainyard.errors import PrerequisiteError, Problem, TrainyardError
 from trainyard.seams.ssh.many import by_host
 from trainyard.spec.cluster import ClusterSpec
-from trainyard.spec.ec2 import GIBIBYTE
 from trainyard.spec.groups import Head, WorkerGroup
-from trainyard.spec.units import format_size
+from trainyard.spec.units import GIB, format_size
 from trainyard.steps import YES, Step, nothing
 from trainyard.wording import counted, did_you_mean, named
 
@@ -310,16 +309,16 @@ def _disks(spec: ClusterSpec, amis: ByName, image: int) -> Iterator[Problem]:
         if group.disk < least:
             yield Problem(
                 f"group {group.name}",
-                f"a disk of {group.disk / GIBIBYTE:.0f} GiB is too small: the AMI takes "
-                f"{root / GIBIBYTE:.0f} GiB, and {IMAGES} times the image is "
-                f"{pulled / GIBIBYTE:.1f} GiB: disk: {-(-least // GIBIBYTE)}GiB",
+                f"a disk of {group.disk / GIB:.0f} GiB is too small: the AMI takes "
+                f"{root / GIB:.0f} GiB, and {IMAGES} times the image is "
+                f"{pulled / GIB:.1f} GiB: disk: {-(-least // GIB)}GiB",
             )
 
 
 def _root_bytes(ami: Object) -> int:
     for mapping in ami.get("BlockDeviceMappings", ()):
         if mapping.get("DeviceName") == ami.get("RootDeviceName"):
-            return GIBIBYTE * int(mapping.get("Ebs", {}).get("VolumeSize", 0))
+            return GIB * int(mapping.get("Ebs", {}).get("VolumeSize", 0))
     return 0
 
 

@@ -26,10 +26,10 @@ from trainyard.backends.shared.single_host import Machine, ObservedNode, ended
 from trainyard.endpoint import MissingPackage
 from trainyard.errors import NotReadyError, OutsideError, PrerequisiteError, TrainyardError
 from trainyard.seams import processes, programs
-from trainyard.spec.ec2 import GIBIBYTE
+from trainyard.spec.units import GIB
 
 # Measured: the processes of a node that runs nothing hold 0.35 GiB, those of the head 0.6 GiB.
-MEMORY_OF_A_NODE = 0.4 * GIBIBYTE
+MEMORY_OF_A_NODE = 0.4 * GIB
 # Some lines of a log are long, and it is read again and again.
 TAIL_BYTES = 64 * 1024
 # Lines of the log of a node that ended while it was starting.
@@ -217,8 +217,8 @@ def check(nodes: int, *, memory: int) -> None:
     needed = MEMORY_OF_A_NODE * nodes
     if memory < needed:
         raise PrerequisiteError(
-            f"too little memory: {memory / GIBIBYTE:.1f} GiB free, "
-            f"Ray's own processes need {needed / GIBIBYTE:.1f} GiB",
+            f"too little memory: {memory / GIB:.1f} GiB free, "
+            f"Ray's own processes need {needed / GIB:.1f} GiB",
             hint="Free some, or want fewer nodes.",
         )
 

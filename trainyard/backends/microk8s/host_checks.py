@@ -9,7 +9,7 @@ from statistics import median
 
 from trainyard.errors import Problem
 from trainyard.seams.ssh.facts import Facts
-from trainyard.spec.ec2 import GIBIBYTE
+from trainyard.spec.units import GIB
 from trainyard.wording import counted, named
 
 ARCHITECTURES = ("x86_64", "aarch64")
@@ -44,8 +44,8 @@ def memory(fact: Facts, role: str, least: int) -> str | None:
     """Return the problem if it has less memory than its role needs, in bytes."""
     if fact.memory >= least:
         return None
-    has = f"{fact.memory / GIBIBYTE:.1f} GiB"
-    return f"has {has} of memory, and {role} needs {least // GIBIBYTE} GiB"
+    has = f"{fact.memory / GIB:.1f} GiB"
+    return f"has {has} of memory, and {role} needs {least // GIB} GiB"
 
 
 def overlap(fact: Facts, ranges: Iterable[str], skipped: re.Pattern[str], *, of: str) -> str | None:

@@ -11,10 +11,10 @@ from trainyard.backends.microk8s.facts import UNAVAILABLE, Facts
 from trainyard.backends.microk8s.lab import Host
 from trainyard.errors import PrerequisiteError, Problem
 from trainyard.seams.ssh.many import AGAIN
-from trainyard.spec.ec2 import GIBIBYTE
+from trainyard.spec.units import GIB
 from trainyard.wording import named
 
-DISK = 2 * GIBIBYTE
+DISK = 2 * GIB
 # The first with `snap refresh --hold`: Debian 12 has 2.57.6.
 SNAPD = (2, 58)
 # So many times what is pulled of an image must fit on a new host.
@@ -129,8 +129,8 @@ def _snapd(fact: Facts, host: Host) -> str | None:
 
 def _memory(fact: Facts, host: Host) -> str | None:
     if host.is_control_plane:
-        return host_checks.memory(fact, "a control plane", 2 * GIBIBYTE)
-    return host_checks.memory(fact, "a worker", GIBIBYTE)
+        return host_checks.memory(fact, "a control plane", 2 * GIB)
+    return host_checks.memory(fact, "a worker", GIB)
 
 
 def _disk(fact: Facts, desired: Desired) -> str | None:
@@ -138,7 +138,7 @@ def _disk(fact: Facts, desired: Desired) -> str | None:
     least = max(DISK, IMAGES * desired.image if fact.is_bare else 0)
     if fact.disk >= least:
         return None
-    return f"has {fact.disk / GIBIBYTE:.1f} GiB of disk free in /var/snap, and needs {least / GIBIBYTE:.1f}"
+    return f"has {fact.disk / GIB:.1f} GiB of disk free in /var/snap, and needs {least / GIB:.1f}"
 
 
 def _ranges(fact: Facts, host: Host) -> str | None:
