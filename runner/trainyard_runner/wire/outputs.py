@@ -1,4 +1,4 @@
-"""A task's outputs where they are unpacked: archives applied in order, and how much they are."""
+"""A task's outputs where they are unpacked: archives applied in order, and their size."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _GIB = 1024**3
 
 
 def apply(pieces: Iterable[bytes], directory: Path, *, removed: Iterable[str]) -> list[LeftOut]:
-    """Bring a directory from one archive to the next; return what could not be written."""
+    """Apply the next archive to a directory; return the entries that could not be written."""
     with tree.Cursor(str(directory)) as cursor:
         for name in removed:
             parent, _, last = name.rpartition("/")
