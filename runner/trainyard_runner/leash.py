@@ -1,13 +1,12 @@
-"""The leash: ends a cluster at its deadline, or after a time without a job, although nobody is
-there to do it.
+"""The leash: ends a cluster at its deadline, or after a time without a job, without an operator.
 
-A program of its own beside the head, which gets its source alone: standard library only, and boto3
-on EC2. It asks Ray's dashboard which jobs go on; a dashboard that does not answer means that
-nothing is known to be idle, and the deadline still counts.
+A program of its own with the head, which gets this file alone: standard library only, and boto3 on
+EC2. It asks Ray's dashboard which jobs are active. While the dashboard does not answer, the cluster
+does not count as idle; the deadline still counts.
 
 Usage: leash.py SETTINGS, a JSON object: `deadline` (Unix seconds) and `idle` (seconds), null where
-they do not count; `dashboard`, `token_file`; and `docker`, `kubernetes` or `ec2`: what is to be
-removed, as `ENDINGS` describe it.
+they do not count; `dashboard`, `token_file`; and one of `docker`, `kubernetes` and `ec2`, with the
+arguments of the function in `ENDINGS` that removes the cluster.
 """
 
 from __future__ import annotations
@@ -33,10 +32,9 @@ Ask = Callable[[str, str], Any]
 JOBS = "/api/jobs/"
 EVERY = 5.0
 HOLDS = "the leash holds"
-# Ray's API stops a job without a reason: this package, which holds nothing, is there for runners to
-# find.
+# Ray's API stops a job without a reason: runners find this empty package and know the reason.
 MARK = "trainyard-leash.zip"
-# Ray gives a stopped runner 8 s to bring outputs to the head, and whoever follows a run fetches
+# Ray gives a stopped runner 8 s to bring outputs to the head; then the operator's machine fetches
 # them from there.
 STOP_WITHIN = 15.0
 FETCH_WITHIN = 10.0
@@ -45,33 +43,31 @@ _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 def ends_at(deadline: float | None, idle: float | None, idle_since: float | None) -> float | None:
-    """Return when a cluster ends as things are now; `idle_since` is None while it is busy, or
-    nobody knows.
-    """
-    moments = [deadline, None if idle is None or idle_since is None else idle_since + idle]
-    return min((moment for moment in moments if moment is not None), default=None)
+    """Return when a cluster ends by now; `idle_since` is None while it is busy, or may be."""
+    if idle is None or idle_since is None:
+        return deadline
+    idle_end = idle_since + idle
+    if deadline is None:
+        return idle_end
+    return min(deadline, idle_end)
 
 
 def idle_since(jobs: Jobs | None, since: float) -> float | None:
-    """Return when the last job ended, or when counting began; None while a job goes on, or nobody
-    answers.
-    """
+    """Return when the last job ended, at the earliest `since`; None while one is active or unknown."""
     if jobs is None or any(job["status"] in GOING for job in jobs):
         return None
-    # Ray counts in milliseconds.
-    return max([since, *((job.get("end_time") or 0) / 1000 for job in jobs)])
+    ends = [(job.get("end_time") or 0) / 1000 for job in jobs]  # milliseconds
+    return max([since, *ends])
 
 
 def hold(settings: Settings, end: Callable[[], None]) -> None:
-    """Wait until the cluster is due, then stop its jobs and end it; `end` is tried until it raises
-    nothing.
-    """
+    """Wait until the cluster is due, stop its jobs, and call `end` until that raises no error."""
     ask = dashboard(settings["dashboard"], settings["token_file"])
     began = time.time()
-    # Whoever set it waits for one of these.
+    # The command that set the leash waits for this line, or for this file.
     say(HOLDS)
-
-    if ready := settings.get("ready"):
+    ready = settings.get("ready")
+    if ready:
         Path(ready).touch()
 
     while True:
@@ -79,53 +75,57 @@ def hold(settings: Settings, end: Callable[[], None]) -> None:
         if settings["idle"] is not None:
             jobs = ask("GET", JOBS)
         moment = ends_at(settings["deadline"], settings["idle"], idle_since(jobs, began))
-        left = EVERY if moment is None else moment - time.time()
+        left = EVERY
+        if moment is not None:
+            left = min(EVERY, moment - time.time())
         if left <= 0:
             break
-        time.sleep(min(EVERY, left))
+        time.sleep(left)
 
     say("the leash ends this cluster")
     _stop_jobs(ask)
-
     while True:
         try:
             return end()
         except Exception as error:
-            # Whatever it is: what does not end goes on to cost.
+            # Any error: a cluster that does not end costs money.
             say(f"not ended yet: {error}")
             time.sleep(EVERY)
 
 
 def _stop_jobs(ask: Ask) -> None:
-    going = [job["submission_id"] for job in ask("GET", JOBS) or () if job["status"] in GOING]
+    active = _active(ask)
     ask("PUT", f"/api/packages/gcs/{MARK}")
+    if not active:
+        return
 
-    # A driver that nobody submitted ends with the nodes.
-    for name in filter(None, going):
-        say(f"stop {name}")
-        ask("POST", f"{JOBS}{name}/stop")
+    for job in active:
+        name = job["submission_id"]
+        # A driver that was not submitted has none; it ends with the nodes.
+        if name:
+            say(f"stop {name}")
+            ask("POST", f"{JOBS}{name}/stop")
 
     give_up = time.time() + STOP_WITHIN
-    while (
-        going
-        and time.time() < give_up
-        and any(job["status"] in GOING for job in ask("GET", JOBS) or ())
-    ):
+    while time.time() < give_up and _active(ask):
         time.sleep(0.5)
+    time.sleep(FETCH_WITHIN)
 
-    if going:
-        time.sleep(FETCH_WITHIN)
+
+def _active(ask: Ask) -> Jobs:
+    jobs = ask("GET", JOBS) or []
+    return [job for job in jobs if job["status"] in GOING]
 
 
 def dashboard(address: str, token_file: str | None) -> Ask:
-    """Return what asks Ray's dashboard: METHOD and path in, the answer out, None if there is none.
+    """Return a function that asks Ray's dashboard by METHOD and path; None is no answer.
 
-    The token is read once: the directory that it comes from may be gone later.
+    The token is read once: its directory may be gone later.
     """
+    headers = {}
     if token_file:
-        headers = {"Authorization": f"Bearer {Path(token_file).expanduser().read_text().strip()}"}
-    else:
-        headers = {}
+        token = Path(token_file).expanduser().read_text().strip()
+        headers = {"Authorization": f"Bearer {token}"}
 
     # Without the proxies of the environment, which would get the token.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -143,27 +143,24 @@ def dashboard(address: str, token_file: str | None) -> Ask:
 
 
 def docker(target: Settings, *, only_try: bool = False) -> None:
-    """Remove the containers that carry all of `labels`, the `network`, and last `me`; volumes stay.
+    """Remove the containers that have all of `labels`, the `network`, and last `me`; volumes stay.
 
     `socket` is the engine's.
     """
-    every = json.loads(
-        _engine(target, "GET", f"/containers/json?all=1&filters={_filters(target['labels'])}")
-    )
+    filters = urllib.parse.quote(json.dumps({"label": list(target["labels"])}))
+    containers = json.loads(_engine(target, "GET", f"/containers/json?all=1&filters={filters}"))
     if only_try:
         return
-    for container in every:
+
+    for container in containers:
         if f"/{target['me']}" not in (container["Names"] or ()):
             _engine(target, "DELETE", f"/containers/{container['Id']}?force=1&v=1")
+
     leave = {"Container": target["me"], "Force": True}
     _engine(target, "POST", f"/networks/{target['network']}/disconnect", leave)
-    # 403: somebody else's container is on it.
+    # 403: the network has another container.
     _engine(target, "DELETE", f"/networks/{target['network']}", fine=(403, 404))
     _engine(target, "DELETE", f"/containers/{target['me']}?force=1&v=1")
-
-
-def _filters(labels: Sequence[str]) -> str:
-    return urllib.parse.quote(json.dumps({"label": list(labels)}))
 
 
 class _Socket(http.client.HTTPConnection):
@@ -183,28 +180,31 @@ def _engine(
     *,
     fine: Sequence[int] = (404,),
 ) -> bytes:
-    """Ask the Docker engine; what is gone is no error."""
+    """Send a request to the Docker engine; an answer with a status in `fine` is no error."""
     connection = _Socket(target["socket"])
-    # The path of a socket is no host's name.
+    # http.client would send the socket's path, which is no host name.
     headers = {"Host": "docker", "Content-Type": "application/json"}
-    connection.request(method, path, None if body is None else json.dumps(body), headers)
+    content = None
+    if body is not None:
+        content = json.dumps(body)
+    connection.request(method, path, content, headers)
     return _body(connection.getresponse(), f"{method} {path}", fine=fine)
 
 
 def kubernetes(target: Settings, *, only_try: bool = False) -> None:
-    """Delete the RayCluster `name` in `namespace`, if it still has this `uid`, with all that it
-    owns.
-    """
+    """Delete the RayCluster `name` in `namespace` with its dependents, if it still has `uid`."""
     # Python 3.13 refuses CAs without keyUsage (canonical/microk8s#4864).
     trusted = ssl.create_default_context(cafile=str(_ACCOUNT / "ca.crt"))
     trusted.verify_flags &= ~ssl.VERIFY_X509_STRICT
     host = os.environ["KUBERNETES_SERVICE_HOST"]
     port = int(os.environ["KUBERNETES_SERVICE_PORT"])
     connection = http.client.HTTPSConnection(host, port, timeout=60, context=trusted)
+
     path = f"/apis/ray.io/v1/namespaces/{target['namespace']}/rayclusters/{target['name']}"
     options = {"propagationPolicy": "Foreground", "preconditions": {"uid": target["uid"]}}
-    # Not in the query, which the API server does not read where there is a body.
-    options |= {"dryRun": ["All"]} if only_try else {}
+    if only_try:
+        # Not in the query: the API server ignores that where there is a body.
+        options["dryRun"] = ["All"]
     # Read each time: kubelets replace it.
     token = (_ACCOUNT / "token").read_text()
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
@@ -213,8 +213,7 @@ def kubernetes(target: Settings, *, only_try: bool = False) -> None:
 
 
 def ec2(target: Settings, *, only_try: bool = False) -> None:
-    """Terminate the instances in `region` that carry all of `tags`; Ray's head, on which this runs,
-    last of all.
+    """Terminate the instances in `region` that have all of `tags`; last the head, which runs this.
 
     By boto3, which Ray's autoscaler needs there.
     """
@@ -222,48 +221,49 @@ def ec2(target: Settings, *, only_try: bool = False) -> None:
     from botocore.exceptions import ClientError
 
     api = boto3.client("ec2", region_name=target["region"])
-    chosen = {f"tag:{key}": [value] for key, value in target["tags"].items()}
-    chosen["instance-state-name"] = ["pending", "running", "stopping", "stopped"]
-
-    def instances() -> dict[str, bool]:
-        """Return the ids, and which of them is the head."""
-        pages = api.get_paginator("describe_instances").paginate(
-            Filters=[{"Name": name, "Values": values} for name, values in chosen.items()]
-        )
-        found = [
-            each for page in pages for part in page["Reservations"] for each in part["Instances"]
-        ]
-
-        return {
-            each["InstanceId"]: {"Key": "ray-node-type", "Value": "head"} in each["Tags"]
-            for each in found
-        }
-
     if only_try:
         try:
-            api.terminate_instances(InstanceIds=[*instances()], DryRun=True)
+            api.terminate_instances(InstanceIds=list(_instances(api, target["tags"])), DryRun=True)
         except ClientError as error:
             if error.response["Error"]["Code"] != "DryRunOperation":
                 raise
         return
 
     _kill_autoscaler()
-    while workers := [name for name, is_head in instances().items() if not is_head]:
+    while True:
+        instances = _instances(api, target["tags"])
+        workers = [instance for instance, is_head in instances.items() if not is_head]
+        if not workers:
+            break
         api.terminate_instances(InstanceIds=workers)
         time.sleep(1)
 
-    api.terminate_instances(InstanceIds=[*instances()])
+    api.terminate_instances(InstanceIds=list(instances))
+
+
+def _instances(api: Any, tags: Settings) -> dict[str, bool]:
+    """Return the ids of the cluster's instances, and which of them is the head."""
+    states = ["pending", "running", "stopping", "stopped"]
+    filters = [{"Name": "instance-state-name", "Values": states}]
+    for key, value in tags.items():
+        filters.append({"Name": f"tag:{key}", "Values": [value]})
+
+    found = {}
+    for page in api.get_paginator("describe_instances").paginate(Filters=filters):
+        for reservation in page["Reservations"]:
+            for instance in reservation["Instances"]:
+                is_head = {"Key": "ray-node-type", "Value": "head"} in instance["Tags"]
+                found[instance["InstanceId"]] = is_head
+    return found
 
 
 def _kill_autoscaler() -> None:
-    """Kill what would launch other workers, and wait for those that it asked for last."""
+    """Kill the autoscaler, which would launch workers, and wait for those that it asked for last."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
-            # This text is in our own command line, too.
-            if any(
-                word.endswith(b"autoscaler/v2/monitor.py")
-                for word in path.read_bytes().split(b"\0")
-            ):
+            words = path.read_bytes().split(b"\0")
+            # Only at a word's end: this process has the text in its command line, too.
+            if any(word.endswith(b"autoscaler/v2/monitor.py") for word in words):
                 os.kill(int(path.parent.name), signal.SIGKILL)
     time.sleep(EVERY)
 
@@ -283,7 +283,10 @@ ENDINGS: dict[str, Callable[..., None]] = {"docker": docker, "kubernetes": kuber
 
 
 def main(settings: Settings) -> None:
-    """Prove first that it may end what it is to end: who made it looks whether it runs."""
+    """Try first whether the leash may end the cluster; then hold it.
+
+    An error ends this program, and the command that started it notices.
+    """
     name = next(name for name in ENDINGS if name in settings)
     ENDINGS[name](settings[name], only_try=True)
     hold(settings, lambda: ENDINGS[name](settings[name]))

@@ -457,7 +457,7 @@ def test_who_asks_for_a_name_that_changes_is_told_to_ask_for_a_group() -> None:
 @pytest.mark.parametrize(
     ("task", "gate", "alive", "seconds"),
     [
-        (asks(gpus=1), ONE, [], rooms.MADE_ANEW),
+        (asks(gpus=1), ONE, [], rooms.RECREATED),
         # Too large for what comes back, another group, or a name that nobody will have again.
         (asks(gpus=2), TWO, ["gpu-b"], rooms.LEAST),
         (asks(gpus=1, node_group="cpu"), TWO, ["gpu-b"], rooms.LEAST),
@@ -483,4 +483,4 @@ def test_what_is_waited_for_is_named() -> None:
         rooms.missing(burst, GROWING, [HEAD])
         == "Ray's autoscaler has not added a node with that yet"
     )
-    assert rooms.without_growth(asks(gpus=1, node_group="gpu"), ONE, [HEAD]) == rooms.MADE_ANEW
+    assert rooms.without_growth(asks(gpus=1, node_group="gpu"), ONE, [HEAD]) == rooms.RECREATED

@@ -1,3 +1,1 @@
-"""The runner on the head: passes the gate, hands tasks to Ray, records what they do, tries
-again.
-"""
+"""The runner on the head: passes the gate, submits tasks to Ray, records and retries them."""

@@ -1,1 +1,1 @@
-"""The runner in a task's process on a node, and what it starts there."""
+"""The runner in a task's process on a node, and the programs that it starts there."""

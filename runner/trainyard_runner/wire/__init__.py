@@ -1,3 +1,1 @@
-"""What operator, head and node tell each other, and what they work out alike; standard library
-only.
-"""
+"""Formats and rules that the operator's machine, the head and nodes share; standard library only."""

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# The variable of a head that names a directory on storage which outlives it: runs keep checkpoints
-# there.
+# The head's variable with a directory that outlives it, where runs then keep their checkpoints.
 STORAGE = "TRAINYARD_CHECKPOINT_STORAGE"
 
 
@@ -16,7 +15,7 @@ class KeptCheckpoint:
     """A checkpoint that the head keeps: its content, and the archive that it is in.
 
     `bytes` and `files` are of the content. `archive_bytes` and `sha256` are of the archive, which
-    the next checkpoint of the task replaces; a run of an older version does not say them.
+    the next checkpoint of the task replaces; None in a run of an older version.
     """
 
     bytes: int

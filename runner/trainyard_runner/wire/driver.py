@@ -1,6 +1,4 @@
-"""A driver of Ray's that a task's command started: the node says in its metadata to which attempt
-it belongs.
-"""
+"""A Ray driver that a task's command started, with its attempt in the metadata of its Ray job."""
 
 from __future__ import annotations
 
@@ -13,13 +11,17 @@ _ATTEMPT = "trainyard_attempt"
 
 
 def left_in_words(actors: int, groups: int) -> str:
-    """Return what drivers left on a cluster, in words; "" if that is nothing."""
-    counts = [(actors, "detached actor"), (groups, "detached placement group")]
-    return " and ".join(f"{count} {what}{'s' * (count != 1)}" for count, what in counts if count)
+    """Return the actors and groups that drivers left, in words; "" if there are none."""
+    parts = []
+    for count, name in [(actors, "detached actor"), (groups, "detached placement group")]:
+        if count:
+            plural = "s" if count > 1 else ""
+            parts.append(f"{count} {name}{plural}")
+    return " and ".join(parts)
 
 
 def is_run(metadata: Mapping[str, str]) -> bool:
-    """Say whether a job of Ray's is a run of Trainyard's, or the driver of one of its attempts."""
+    """Return whether a Ray job is a run of Trainyard, or the driver of one of its attempts."""
     return _RUN in metadata
 
 
@@ -32,15 +34,16 @@ class Driver:
     attempt: int
 
     def metadata(self) -> dict[str, str]:
-        """Return what Ray keeps with the driver's job; Ray takes text alone."""
+        """Return the metadata for the driver's job; Ray takes text only."""
         return {_RUN: self.run, _TASK: self.task, _ATTEMPT: str(self.attempt)}
 
     @classmethod
     def of(cls, metadata: Mapping[str, str]) -> Driver | None:
-        """Return None for a job that no task's command started, a run's own among them."""
+        """Return the attempt of a job; None if no task's command started it, as a run's own job."""
         if _TASK not in metadata:
             return None
-        attempt = metadata.get(_ATTEMPT, "")
-        return cls(
-            metadata.get(_RUN, ""), metadata[_TASK], int(attempt) if attempt.isdecimal() else 0
-        )
+        attempt = 0
+        text = metadata.get(_ATTEMPT, "")
+        if text.isdecimal():
+            attempt = int(text)
+        return cls(metadata.get(_RUN, ""), metadata[_TASK], attempt)

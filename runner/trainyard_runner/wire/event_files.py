@@ -12,35 +12,33 @@ import struct
 from collections.abc import Iterator
 from typing import BinaryIO
 
-# A scalar's record has about 50 bytes. What is larger holds images, histograms or text, and is
-# passed over unread.
+# A scalar's record has about 50 bytes; larger ones hold images, histograms or text, and are skipped.
 _LARGEST = 64 * 1024
 # tensorflow/core/framework/types.proto
 _FLOAT = 1
 _DOUBLE = 2
-_SIZES = {1: 8, 5: 4}  # of the kinds of fields that do not say theirs
+_SIZES = {1: 8, 5: 4}  # bytes of the kinds of fields that have no length
 _LONGEST_VARINT = 10  # bytes: 64 bits, 7 in each
 _LARGEST_STEP = 2**64
 
 
 def scalars(file: BinaryIO) -> Iterator[tuple[str, float, float, float]]:
-    """Yield (tag, step, value, seconds since 1970) from the file's position on; leave it after the
-    last whole record.
+    """Yield (tag, step, value, seconds since 1970) from the file's position on.
 
-    A record that is not whole yet ends what can be read; a damaged one is passed over.
+    The position is then after the last whole record: one that is not whole yet is read next time. A
+    damaged record is skipped.
     """
     size = os.fstat(file.fileno()).st_size
-    while (begin := file.tell()) + 12 <= size:
+    while file.tell() + 12 <= size:
+        begin = file.tell()
         end = begin + 16 + int.from_bytes(file.read(12)[:8], "little")
         if end > size:
             file.seek(begin)
             return
 
+        record = b""
         if end - begin <= _LARGEST:
             record = file.read(end - 4 - file.tell())
-        else:
-            record = b""
-
         file.seek(end)
         try:
             yield from _scalars(record)
@@ -53,13 +51,14 @@ def _scalars(record: bytes) -> Iterator[tuple[str, float, float, float]]:
     if 5 not in event:
         return
 
+    time = 0.0
     if 1 in event:
         (time,) = struct.unpack("<d", event[1])
-    else:
-        (time,) = (0.0,)
 
     for number, entry in _fields(event[5]):
-        fields = dict(_fields(entry)) if number == 1 else {}
+        if number != 1:
+            continue
+        fields = dict(_fields(entry))
         value = _value(fields)
         if value is not None:
             step = int.from_bytes(event.get(2, b""), "little")
@@ -69,43 +68,39 @@ def _scalars(record: bytes) -> Iterator[tuple[str, float, float, float]]:
 
 
 def _value(entry: dict[int, bytes]) -> float | None:
-    """Return an entry's number: plain, as PyTorch and tensorboardX write it, or a tensor, as
-    TensorFlow 2 does.
-    """
+    """Return an entry's number: plain (PyTorch, tensorboardX) or a tensor (TensorFlow 2); else None."""
     if 2 in entry:
         return float(struct.unpack("<f", entry[2])[0])
 
-    plugin = dict(_fields(dict(_fields(entry.get(9, b""))).get(1, b""))).get(1, b"")
-    if plugin in (b"", b"scalars"):
-        tensor = dict(_fields(entry.get(8, b"")))
-    else:
-        tensor = {}
+    metadata = dict(_fields(entry.get(9, b"")))
+    plugin = dict(_fields(metadata.get(1, b""))).get(1, b"")
+    if plugin not in (b"", b"scalars"):
+        return None
 
+    tensor = dict(_fields(entry.get(8, b"")))
     content = tensor.get(4) or tensor.get(5) or tensor.get(6) or b""
-    kind = {(_FLOAT, 4): "<f", (_DOUBLE, 8): "<d"}.get(
-        (int.from_bytes(tensor.get(1, b""), "little"), len(content))
-    )
-    if kind:
-        return float(struct.unpack(kind, content)[0])
-
+    kind = int.from_bytes(tensor.get(1, b""), "little")
+    if kind == _FLOAT and len(content) == 4:
+        return float(struct.unpack("<f", content)[0])
+    if kind == _DOUBLE and len(content) == 8:
+        return float(struct.unpack("<d", content)[0])
     return None
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the number and bytes of each field of a message; of whole numbers their little-endian
-    bytes.
-    """
+    """Yield the number and bytes of each field of a message; whole numbers as little-endian bytes."""
     at = 0
     while at < len(message):
         key, at = _whole(message, at)
-        if (kind := key & 7) == 0:
+        kind = key & 7
+        if kind == 0:
             number, at = _whole(message, at)
             yield key >> 3, number.to_bytes(_LONGEST_VARINT, "little")
             continue
         if kind == 2:
             size, at = _whole(message, at)
         else:
-            size, at = (_SIZES[kind], at)
+            size = _SIZES[kind]
         yield key >> 3, message[at : at + size]
         at += size
 

@@ -1,6 +1,4 @@
-"""What fits: every task on some node, a gang as a whole; and how long a task is waited for that
-fits nowhere. Pure.
-"""
+"""Fits: every task on a node, a gang as a whole; and the patience with a task without one. Pure."""
 
 from __future__ import annotations
 
@@ -18,10 +16,10 @@ from trainyard_runner.wire.room import Room
 
 LEAST = 60.0
 _COUNTED = ("CPU", "GPU")
-# It may be made anew on a host that has to pull the image first: 20 GB at 50 Mbit/s.
-MADE_ANEW = 3600.0
+# A lost node may be recreated on a host that first pulls the image: 20 GB at 50 Mbit/s.
+RECREATED = 3600.0
 _LEAST_AMOUNT = 1e-9
-# Ray's resources, and what a task calls them.
+# By Ray's names of resources, the fields of a task.
 RESOURCES = {"CPU": "cpus", "GPU": "gpus", "memory": "memory"}
 _ACTORS = (
     "Ask for less in the job file (resources.actors), or make more or larger nodes in the "
@@ -57,83 +55,77 @@ def room(
             return _too_little([task], places, f"task {task.name!r} asks for {describe(task)}")
 
     if together and any(task.actors for task in tasks) and lacking(tasks, places):
-        return _too_little(
-            tasks, places, f"{len(tasks)} tasks that run together ask for {describe(total(tasks))}"
-        )
+        asked = f"{len(tasks)} tasks that run together ask for {describe(total(tasks))}"
+        return _too_little(tasks, places, asked)
     if together and not fits_together(tasks, places):
         detail = f"{len(tasks)} tasks that run together do not fit on {len(places)} nodes at once"
         return Check("room", None, False, detail, hint=_HINT)
 
-    return Check("room", None, True, f"{len(tasks)} task{'s' if len(tasks) != 1 else ''} fit")
+    plural = "s" if len(tasks) > 1 else ""
+    return Check("room", None, True, f"{len(tasks)} task{plural} fit")
 
 
 def _unknown_place(task: Task, places: Sequence[Node], gate: Gate) -> Check | None:
-    """Check that the node or group that a task names is there, and is one; None if so."""
+    """Check the node or group that a task names; None if there is one, and only one such node."""
     groups = list(dict.fromkeys(node.group or "" for node in places))
     if task.node_group and task.node_group not in groups:
-        detail = (
-            f"task {task.name!r} is to run on group {task.node_group}, and there are "
-            f"{', '.join(groups)}"
-        )
+        there = ", ".join(groups)
+        detail = f"task {task.name!r} is to run on group {task.node_group}, and there are {there}"
         return Check("room", None, False, detail, hint=_HINT)
 
     if not task.node_name:
         return None
 
-    meant = nodes.called(task.node_name, places)
-    if len(meant) == 1:
+    called_so = nodes.called(task.node_name, places)
+    if len(called_so) == 1:
         return None
 
-    names = ", ".join(node.name for node in meant or places)
-    if meant:
-        there = f"{len(meant)} nodes are called so: {names}"
-    else:
-        there = f"there are {names}"
-
+    names = ", ".join(node.name for node in called_so or places)
+    there = f"there are {names}"
+    if called_so:
+        there = f"{len(called_so)} nodes are called so: {names}"
     detail = f"task {task.name!r} is to run on node {task.node_name}, and {there}"
-    if gate.names_change and not meant:
+    hint = _HINT
+    if gate.names_change and not called_so:
         hint = _NAMES_CHANGE
-    else:
-        hint = _HINT
-
     return Check("room", None, False, detail, hint=hint)
 
 
 def _too_little(tasks: Sequence[Task], places: Sequence[Node], asked: str) -> Check:
-    """Say what the cluster as a whole lacks for tasks and what they start through Ray."""
+    """Return the failed check of tasks that lack resources of the cluster as a whole."""
     return Check("room", None, False, f"{asked}; {_in_total(tasks, places)}", hint=_ACTORS)
 
 
 def _in_total(tasks: Sequence[Task], places: Sequence[Node]) -> str:
-    has = [amount(name, _in_all(name, places)) for name in lacking(tasks, places)]
-    return f"the cluster has {', '.join(has)} in all"
+    totals = [amount(name, _in_all(name, places)) for name in lacking(tasks, places)]
+    return f"the cluster has {', '.join(totals)} in all"
 
 
 def lacking(
     tasks: Sequence[Task], places: Sequence[Node], taken: Mapping[str, float] | None = None
 ) -> list[str]:
-    """Return the resources of which there is too little for tasks and the room that they want free.
+    """Return the resources of which there is too little for tasks and for their actors.
 
-    It counts the nodes together: Ray places what a task starts wherever there is room. `taken` is
-    what others hold or want free.
+    It counts the nodes together: Ray places a task's actors wherever there is room. `taken` are the
+    amounts that others hold or want free.
     """
     wanted = total(tasks)
     short = []
     for name, field in RESOURCES.items():
         asked = (getattr(wanted, field) or 0) + getattr(wanted.actors, field)
-        if asked and asked > _in_all(name, places) - (taken or {}).get(name, 0.0) + _LEAST_AMOUNT:
+        left = _in_all(name, places) - (taken or {}).get(name, 0.0)
+        if asked and asked > left + _LEAST_AMOUNT:
             short.append(name)
     return short
 
 
 def total(tasks: Sequence[Task]) -> Task:
     """Return a task that asks for as much as all of these."""
-    amounts: dict[str, Any] = {
-        field: sum(getattr(task, field) or 0 for task in tasks) for field in RESOURCES.values()
-    }
-    actors = {
-        field: sum(getattr(task.actors, field) for task in tasks) for field in RESOURCES.values()
-    }
+    amounts: dict[str, Any] = {}
+    actors = {}
+    for field in RESOURCES.values():
+        amounts[field] = sum(getattr(task, field) or 0 for task in tasks)
+        actors[field] = sum(getattr(task.actors, field) for task in tasks)
     custom: Counter[str] = Counter()
     for task in tasks:
         custom.update(task.custom)
@@ -145,57 +137,73 @@ def _in_all(name: str, places: Sequence[Node]) -> float:
 
 
 def describe(task: Task) -> str:
-    """Return what a task asks for, in words."""
+    """Return the resources and the place that a task asks for, in words."""
+    asked = _amounts(task)
     if task.share is not None:
-        asked = _share(task, task.share)
-    else:
-        asked = _amounts(task)
+        asked = [_share(task, task.share)]
     for name, value in task.custom.items():
         asked.append(amount(name, value))
-    asked += [f"node {task.node_name}"] if task.node_name else []
-    asked += [f"a node of group {task.node_group}"] if task.node_group else []
-    return ", ".join(asked) + (
-        f", with {in_words(task.actors)} free for its actors" if task.actors else ""
-    )
+    if task.node_name:
+        asked.append(f"node {task.node_name}")
+    if task.node_group:
+        asked.append(f"a node of group {task.node_group}")
+    if task.actors:
+        asked.append(f"with {in_words(task.actors)} free for its actors")
+    return ", ".join(asked)
 
 
 def in_words(amounts: Room) -> str:
-    all_of_them = {name: getattr(amounts, field) for name, field in RESOURCES.items()}
-    return " and ".join(amount(name, value) for name, value in all_of_them.items() if value)
+    parts = []
+    for name, field in RESOURCES.items():
+        value = getattr(amounts, field)
+        if value:
+            parts.append(amount(name, value))
+    return " and ".join(parts)
 
 
-def _share(task: Task, share: float) -> list[str]:
-    how_much = "all" if share == 1 else f"{share:.4g}"
-    return [f"{how_much} of a node with GPUs" if task.on_gpus else f"{how_much} of a node"]
+def _share(task: Task, share: float) -> str:
+    part = "all" if share == 1 else f"{share:.4g}"
+    if task.on_gpus:
+        return f"{part} of a node with GPUs"
+    return f"{part} of a node"
 
 
 def _amounts(task: Task) -> list[str]:
+    asked = []
     has_others = task.gpus or task.memory or task.custom
     if task.cpus or not has_others:
-        asked = [amount("CPU", task.cpus)]
-    else:
-        asked = []
-    asked += [amount("GPU", task.gpus)] if task.gpus else []
-    return asked + ([amount("memory", task.memory)] if task.memory else [])
+        asked.append(amount("CPU", task.cpus))
+    if task.gpus:
+        asked.append(amount("GPU", task.gpus))
+    if task.memory:
+        asked.append(amount("memory", task.memory))
+    return asked
 
 
 def amount(resource: str, value: float) -> str:
     if resource == "memory":
         return f"{round(value / 2**30, 2):g} GiB"
-    return f"{value:g} {resource}{'s' * (value != 1 and resource in _COUNTED)}"
+    if value != 1 and resource in _COUNTED:
+        return f"{value:g} {resource}s"
+    return f"{value:g} {resource}"
 
 
 def largest(task: Task, places: Sequence[Node]) -> str:
-    names = ["CPU", "GPU", *(["memory"] if task.memory else []), *task.custom]
-    most = {
-        name: max((node.resources.get(name, 0) for node in places), default=0) for name in names
-    }
-    known = [amount(name, value) for name, value in most.items() if value < nodes.UNLIMITED]
+    names = ["CPU", "GPU"]
+    if task.memory:
+        names.append("memory")
+    names += task.custom
+
+    known = []
+    for name in dict.fromkeys(names):
+        most = max((node.resources.get(name, 0) for node in places), default=0)
+        if most < nodes.UNLIMITED:
+            known.append(amount(name, most))
     return f"the largest node has {', '.join(known)}"
 
 
 def fits_together(tasks: Sequence[Task], places: Sequence[Node]) -> bool:
-    """Say whether all fit at once."""
+    """Return whether all tasks fit at once."""
     return fitted(tasks, places) is not None
 
 
@@ -205,29 +213,34 @@ def fitted(tasks: Sequence[Task], places: Sequence[Node]) -> list[Node] | None:
     Place the largest first, each on the first node with room, as Ray's PACK does.
     """
     free = [dict(node.resources) for node in places]
-    found: dict[int, Node] = {}
-    order = sorted(
-        range(len(tasks)), key=lambda n: (-tasks[n].gpus, -(tasks[n].share or 0), -tasks[n].cpus)
-    )
-    for number in order:
-        task = tasks[number]
-        for node, left in zip(places, free, strict=True):
-            if not nodes.slots(task, [nodes.with_free(node, left)]):
-                continue
-            for name, amount in nodes.wanted(task, node).items():
-                left[name] = left.get(name, 0) - amount
-            found[number] = node
-            break
-        else:
-            return None
+    chosen: dict[int, Node] = {}
 
-    return [found[number] for number in range(len(tasks))]
+    def size(number: int) -> tuple[float, float, float]:
+        task = tasks[number]
+        return task.gpus, task.share or 0, task.cpus
+
+    for number in sorted(range(len(tasks)), key=size, reverse=True):
+        node = _first_with_room(tasks[number], places, free)
+        if node is None:
+            return None
+        chosen[number] = node
+    return [chosen[number] for number in range(len(tasks))]
+
+
+def _first_with_room(
+    task: Task, places: Sequence[Node], free: Sequence[dict[str, float]]
+) -> Node | None:
+    """Return the first node with room for a task, and take that from its `free` resources."""
+    for node, left in zip(places, free, strict=True):
+        if nodes.slots(task, [nodes.with_free(node, left)]):
+            for name, value in nodes.wanted(task, node).items():
+                left[name] = left.get(name, 0) - value
+            return node
+    return None
 
 
 def patience(task: Task, gate: Gate, alive: Sequence[Node]) -> float:
-    """Return for how many seconds without any progress a node that has what a task asks for is
-    waited for.
-    """
+    """Return for how many seconds without progress a task waits for a node that it fits."""
     later = members.later(gate, alive)
     is_to_grow = nodes.slots(task, later) or (task.actors and has_all(task, [*alive, *later]))
     if is_to_grow:
@@ -236,26 +249,25 @@ def patience(task: Task, gate: Gate, alive: Sequence[Node]) -> float:
 
 
 def without_growth(task: Task, gate: Gate, alive: Sequence[Node]) -> float:
-    """Return the same where Ray does not know what the task waits for: no autoscaler adds a node
-    for it.
-    """
-    again = members.made_anew(gate, alive)
-    is_to_return = nodes.slots(task, again) or (
-        task.actors and again and has_all(task, [*alive, *again])
-    )
-    return MADE_ANEW if is_to_return else LEAST
+    """Return the same for a task that Ray does not have: no autoscaler adds a node for it."""
+    recreated = members.recreated(gate, alive)
+    if nodes.slots(task, recreated):
+        return RECREATED
+    if task.actors and recreated and has_all(task, [*alive, *recreated]):
+        return RECREATED
+    return LEAST
 
 
 def has_all(task: Task, places: Sequence[Node]) -> bool:
-    """Say whether a task fits on a node, and all of them together have what it wants free."""
+    """Return whether a task fits a node, and all nodes together have the room for its actors."""
     return bool(nodes.slots(task, places)) and not lacking([task], places)
 
 
 def missing(task: Task, gate: Gate, alive: Sequence[Node]) -> str:
-    """Say why there is no node for a task: whoever adds it may not be able to."""
+    """Return why no node has room for a task now, in words."""
     if nodes.slots(task, members.later(gate, alive)):
         return "Ray's autoscaler has not added a node with that yet"
-    if nodes.slots(task, members.made_anew(gate, alive)):
+    if nodes.slots(task, members.recreated(gate, alive)):
         return "the node that was lost has not been replaced yet"
     if nodes.slots(task, alive):
         return _in_total([task], alive)
@@ -263,7 +275,7 @@ def missing(task: Task, gate: Gate, alive: Sequence[Node]) -> str:
 
 
 def never(task: Task, alive: Sequence[Node]) -> str:
-    """Say why a task is given up, for which nothing comes."""
+    """Return why a task is given up for which no node comes, in words."""
     if nodes.slots(task, alive):
         return f"it asks for {describe(task)}; {_in_total([task], alive)}"
     return f"no node of the cluster has what it asks for ({describe(task)}); {largest(task, alive)}"

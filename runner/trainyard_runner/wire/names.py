@@ -7,17 +7,18 @@ import re
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._=,+-]")
 _LONGEST = 100
-# Where a run's directory has its checkpoints.
+# The subdirectory of a run's directory with its checkpoints.
 CHECKPOINTS = "checkpoints"
 
 
 def file_stem(task: str) -> str:
     """Return a file name for a task: readable, and different for different tasks."""
     stem = _UNSAFE.sub("_", task)[:_LONGEST]
-    # "." and ".." lead elsewhere, and what begins with a dot is hidden.
+    # "." and ".." lead elsewhere, and a leading dot hides a file.
     if stem == task and not stem.startswith(".") and stem:
         return stem
-    return f"{stem.lstrip('.')}-{hashlib.sha256(task.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"
+    digest = hashlib.sha256(task.encode("utf-8", "surrogateescape")).hexdigest()
+    return f"{stem.lstrip('.')}-{digest[:8]}"
 
 
 def plain(metric: str) -> str:
@@ -35,12 +36,12 @@ def run_directory(run: str) -> str:
 
 
 def holdings(run: str) -> str:
-    """Return where a run says while it goes on what it holds, below the same directory."""
+    """Return the path of an active run's holdings, below the same directory."""
     return f"trainyard/holdings/{run}.json"
 
 
 def output_archive(task: str, number: int) -> str:
-    """Return where one of the archives of a task's outputs is, below the run's directory."""
+    """Return the path of an archive of a task's outputs, below the run's directory."""
     return f"outputs/{file_stem(task)}.{number}.tar"
 
 

@@ -1,6 +1,4 @@
-"""One node of Ray, and how many of a task fit on it. Pure: the command line asks it too, and may
-have no Ray.
-"""
+"""A Ray node, and how many of a task fit on it. Pure: the operator may have no Ray."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from trainyard_runner.wire.plan import Task
 GROUP_LABEL = "ray.io/node-group"
 NODE_LABEL = "ray.io/node-id"
 HEAD = "node:__internal_head__"
-# How much a node has of what nothing is known about.
+# A node's amount of a resource about which nothing is known.
 UNLIMITED = 2**62
 # Ray counts in ten-thousandths.
 _PARTS = 10_000
@@ -21,10 +19,9 @@ _PARTS = 10_000
 
 @dataclass(frozen=True)
 class Node:
-    """One living Ray node. `whole` is what it has in all, where `resources` is only what is free of
-    it.
+    """A living Ray node. Where `resources` are only the free ones, `whole` are all.
 
-    `host_name` is what its machine, container or pod calls itself.
+    `host_name` is that of its machine, container or pod.
     """
 
     node_id: str
@@ -50,27 +47,23 @@ class Node:
         return HEAD in self.total
 
     def is_called(self, name: str) -> bool:
-        """Say whether a job means this node by a name: its own, its host's, its address, or Ray's
-        id of it.
-        """
+        """Return whether a job means this node by a name, host name, address, or Ray's id."""
         return bool(name) and name in (self.name, self.host_name, self.address, self.node_id)
 
 
 def called(name: str, nodes: Iterable[Node]) -> list[Node]:
-    """Return the node of that name, else those on a host that is called so: on one machine these
-    are several.
-    """
+    """Return the node of that name, else those of that host, which may be several."""
     found = [node for node in nodes if node.is_called(name)]
     return [node for node in found if node.name == name] or found
 
 
 def with_free(node: Node, free: Mapping[str, float]) -> Node:
-    """Return a node of which only so much is free."""
+    """Return a node with these free resources."""
     return replace(node, resources=dict(free), whole=node.total)
 
 
 def wanted(task: Task, node: Node) -> dict[str, float]:
-    """Return how much a task takes of a node, by the names of Ray's resources."""
+    """Return the amounts that a task takes of a node, by the names of Ray's resources."""
     if task.share is None:
         return amounts(task)
     asked = {**share_of(node.total, task.share), **task.custom}
@@ -78,26 +71,25 @@ def wanted(task: Task, node: Node) -> dict[str, float]:
 
 
 def amounts(task: Task) -> dict[str, float]:
-    """Return how much a task without a share takes of any node."""
+    """Return the amounts that a task without a share takes of any node."""
     asked = {"CPU": task.cpus, "GPU": task.gpus, "memory": float(task.memory or 0), **task.custom}
     return {name: amount for name, amount in asked.items() if amount}
 
 
 def share_of(total: Mapping[str, float], share: float) -> dict[str, float]:
-    """Return a share of a node's CPUs, GPUs and memory, rounded down to what Ray can give: no 1.5
-    GPUs.
-    """
-    cpus, gpus, memory = (total.get(name, 0.0) * share for name in ("CPU", "GPU", "memory"))
-    gpus = _rounded_down(gpus)
+    """Return a share of a node's CPUs, GPUs and memory, rounded down: Ray gives no 1.5 GPUs."""
+    gpus = _rounded_down(total.get("GPU", 0.0) * share)
+    if gpus > 1:
+        gpus = math.floor(gpus)
     return {
-        "CPU": _rounded_down(cpus),
-        "GPU": gpus if gpus < 1 else math.floor(gpus),
-        "memory": math.floor(memory),
+        "CPU": _rounded_down(total.get("CPU", 0.0) * share),
+        "GPU": gpus,
+        "memory": math.floor(total.get("memory", 0.0) * share),
     }
 
 
 def _rounded_down(amount: float) -> float:
-    # A third of three is 1, although floats may say a little less.
+    # A third of three is 1, although floats may come to a little less.
     return math.floor(round(amount * _PARTS, 3)) / _PARTS
 
 
@@ -113,20 +105,20 @@ def _on_one(task: Task, node: Node) -> int:
         return 0
     if task.share is not None and not _may_be_shared(task, node):
         return 0
-    asked = wanted(task, node)
-    fits = [_fitting(name, amount, node.resources.get(name, 0.0)) for name, amount in asked.items()]
-    # Without any request a node takes as many as it has CPUs; Ray itself would take all at once.
+
+    fits = []
+    for name, amount in wanted(task, node).items():
+        fits.append(_fitting(name, amount, node.resources.get(name, 0.0)))
     if fits:
         return min(fits)
+    # Without any request a node takes as many as it has CPUs; Ray itself would take all at once.
     return max(1, int(node.resources.get("CPU", 1)))
 
 
 def _may_be_shared(task: Task, node: Node) -> bool:
-    """Say whether a node has what a share is made of; without CPUs and GPUs it is kept free of
-    tasks.
-    """
+    """Return whether tasks may have shares of a node: one without CPUs and GPUs is kept free."""
     if not (node.node_id or node.total.get("CPU")):
-        # It may come later, and nobody has declared its CPUs.
+        # It may come later, and its CPUs are not declared.
         return False
     if task.on_gpus:
         return bool(node.total.get("GPU"))
@@ -135,7 +127,7 @@ def _may_be_shared(task: Task, node: Node) -> bool:
 
 def _fitting(name: str, amount: float, free: float) -> int:
     if name == "GPU" and amount < 1:
-        # A fraction is of one GPU: of 0.6 there is one on each.
+        # A fraction is of one GPU: 0.6 fits once on each.
         whole, rest = divmod(free, 1)
         return int(whole) * int(1 / amount + 1e-9) + int(rest / amount + 1e-9)
     return int(free / amount + 1e-9)

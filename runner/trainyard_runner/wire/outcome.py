@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Literal
 
 State = Literal["succeeded", "failed", "stopped"]
-# Seconds: an attempt that takes longer is looked at while it runs, and has its task of Ray's for
-# itself.
+# Seconds: an attempt that takes longer is watched, and has its Ray task for itself.
 QUICK = 0.05
 # The events carry the short words.
 _WORDS = {"lost": "was lost", "timeout": "ran out of time", "stopped": "was stopped"}
 
 
 def in_words(outcome: str) -> str:
-    """Return an outcome as it is said of an attempt: "attempt 1 ran out of time"."""
+    """Return an outcome as the verb of a sentence: "attempt 1 ran out of time"."""
     return _WORDS.get(outcome, outcome)

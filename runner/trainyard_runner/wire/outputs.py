@@ -1,4 +1,4 @@
-"""A task's outputs where they are unpacked: archives applied in order, and how much they are."""
+"""A task's outputs where they are unpacked: archives applied in order, and their size."""
 
 from __future__ import annotations
 

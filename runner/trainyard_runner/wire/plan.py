@@ -1,4 +1,4 @@
-"""The plan of a run, as the operator's side wrote it."""
+"""The plan of a run, as the operator's machine wrote it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trainyard_runner.wire.room import NO_ROOM, Room
 
 
 class Shape(NamedTuple):
-    """What makes two tasks the same to a scheduler."""
+    """The properties of a task that matter to a scheduler."""
 
     amounts: tuple[float | None, ...]
     custom: tuple[tuple[str, float], ...]
@@ -23,7 +23,7 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """One command of the job, and what it needs."""
+    """One command of the job, and its needs."""
 
     index: int
     name: str
@@ -32,19 +32,18 @@ class Task:
     cpus: float = 1.0
     gpus: float = 0.0
     memory: int | None = None
-    # A part of one node, instead of `cpus`, `gpus` and `memory`: how much that is depends on the
-    # node.
+    # A part of one node, instead of `cpus`, `gpus` and `memory`; its amounts depend on the node.
     share: float | None = None
     on_gpus: bool = False  # the share is of a node with GPUs
     custom: Mapping[str, float] = field(default_factory=dict)  # of Ray's custom resources
     node_name: str | None = None
     node_group: str | None = None
     retries: int = 0
-    final_exit_codes: tuple[int, ...] = ()  # no retry mends what they mean
+    final_exit_codes: tuple[int, ...] = ()  # not retried
     timeout: float | None = None
     outputs: tuple[str, ...] = ()
     watch: dict[str, Any] | None = None  # trainyard/spec/watch.py
-    actors: Room = NO_ROOM  # kept free for what it starts through Ray
+    actors: Room = NO_ROOM  # kept free for its actors and Ray tasks
     continues: str | None = None  # the task of a former run from whose checkpoint it begins
 
     @property
@@ -58,9 +57,7 @@ class Task:
 
 @dataclass(frozen=True)
 class ExpectedNode:
-    """A node as the cluster file declares it; `optional` ones may be added later by an
-    autoscaler.
-    """
+    """A node as the cluster file declares it; an autoscaler may add `optional` ones later."""
 
     name: str
     group: str | None = None
@@ -73,9 +70,7 @@ class ExpectedNode:
 
 @dataclass(frozen=True)
 class Gate:
-    """What must hold before the first task starts. `names_change`: a node that is made anew gets
-    another name.
-    """
+    """The smoke test's settings. `names_change`: a recreated node gets another name."""
 
     skip: bool = False
     simulated_gpus: bool = False
@@ -88,7 +83,7 @@ class Gate:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that a run is."""
+    """A run, before it starts."""
 
     run: str
     job: str | None
@@ -103,9 +98,9 @@ class Plan:
     outputs_each_attempt: bool = False
     outputs_limit: int = 20 * 1024**3  # bytes of one task
     outputs_every: float = 30.0  # seconds
-    sweep: dict[str, Any] | None = None  # trainyard/spec/tune.py; its tasks are made while it goes
-    study: str = ""  # the journal of the sweep that this one goes on with
-    former: str = ""  # the run that it was
+    sweep: dict[str, Any] | None = None  # trainyard/spec/tune.py; it makes its tasks itself
+    study: str = ""  # the journal of the sweep that this one continues
+    former: str = ""  # the run of that sweep
     resume: Resume | None = None  # the run, without `tune`, that this one resumes
 
 
@@ -121,37 +116,38 @@ _CHOICES = (
 
 
 def read(text: bytes) -> Plan:
-    """Return the plan; a version this runner does not know is an error."""
+    """Return the plan. Raises ValueError for a version that this runner does not know."""
     raw: dict[str, Any] = json.loads(text)
     if raw.get("version") != 1:
         raise ValueError(f"the plan has version {raw.get('version')!r}; this runner knows 1")
 
+    package = raw.get("package")
+    parts = raw.get("package_parts") or ([package] if package else [])
+    choices = {name: raw[name] for name in _CHOICES if raw.get(name) is not None}
     return Plan(
         run=raw["run"],
         job=raw["job"],
         cluster=raw["cluster"],
-        package=raw.get("package"),
-        package_parts=tuple(
-            raw.get("package_parts") or ([raw["package"]] if raw.get("package") else ())
-        ),
+        package=package,
+        package_parts=tuple(parts),
         runtime_env=raw.get("runtime_env") or None,
         together=bool(raw.get("together")),
         tasks=tuple(task_of(index, task) for index, task in enumerate(raw["tasks"])),
         gate=_gate(raw.get("gate") or {}),
         resume=Resume.of(raw.get("resume")),
-        **{name: raw[name] for name in _CHOICES if raw.get(name) is not None},
+        **choices,
     )
 
 
 def task_of(index: int, raw: dict[str, Any]) -> Task:
     """Return a task of a plan, or of a sweep."""
-    chosen = {name: raw[name] for name in Task.__dataclass_fields__ if raw.get(name) is not None}
-    tuples = {
-        name: tuple(raw.get(name) or ()) for name in ("command", "outputs", "final_exit_codes")
-    }
-    return Task(
-        **{"env": {}, **chosen, **tuples, "actors": Room.of(raw.get("actors")), "index": index}
-    )
+    fields = {name: raw[name] for name in Task.__dataclass_fields__ if raw.get(name) is not None}
+    for name in ("command", "outputs", "final_exit_codes"):
+        fields[name] = tuple(raw.get(name) or ())
+    fields.setdefault("env", {})
+    fields["actors"] = Room.of(raw.get("actors"))
+    fields["index"] = index
+    return Task(**fields)
 
 
 def _gate(raw: dict[str, Any]) -> Gate:
@@ -171,10 +167,5 @@ def _gate(raw: dict[str, Any]) -> Gate:
 
 
 def _node(raw: dict[str, Any]) -> ExpectedNode:
-    return ExpectedNode(
-        **{
-            name: raw[name]
-            for name in ExpectedNode.__dataclass_fields__
-            if raw.get(name) is not None
-        }
-    )
+    names = ExpectedNode.__dataclass_fields__
+    return ExpectedNode(**{name: raw[name] for name in names if raw.get(name) is not None})

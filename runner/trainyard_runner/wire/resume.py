@@ -1,4 +1,4 @@
-"""A run that resumes another one: which tasks it skips, and what the others begin with."""
+"""A run that resumes another one: the tasks it skips, and what the others begin with."""
 
 from __future__ import annotations
 
@@ -7,19 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# How a part of what tasks begin with says whether another part of the same archive follows.
+# The first byte of a part: whether another part of the same archive follows.
 MORE = b"+"
 LAST = b"."
 PART_BYTES = 8 * 1024 * 1024
-# So many parts wait on the head at most: they are in its memory.
+# The most parts that wait on the head, in its memory.
 AHEAD = 2
 
 
 @dataclass(frozen=True)
 class Inherited:
-    """What a task begins with: whether the operator sends a checkpoint, and then whether
-    outputs.
-    """
+    """A task's beginning: whether the operator sends its checkpoint, and its outputs after that."""
 
     task: str
     checkpoint: bool
@@ -38,10 +36,11 @@ class Resume:
     def of(cls, document: Mapping[str, Any] | None) -> Resume | None:
         if document is None:
             return None
-        inherited = tuple(Inherited(**each) for each in document["inherited"])
+        inherited = tuple(Inherited(**task) for task in document["inherited"])
         return cls(document["run"], tuple(document["skipped"]), inherited)
 
 
 def part_name(run: str, number: int) -> str:
-    """Return the name under which Ray keeps a part of what the tasks of a run begin with."""
-    return f"_ray_pkg_{hashlib.sha256(f'{run}/{number}'.encode()).hexdigest()[:40]}.zip"
+    """Return the name of a part in Ray's GCS, which takes only names of packages."""
+    digest = hashlib.sha256(f"{run}/{number}".encode()).hexdigest()
+    return f"_ray_pkg_{digest[:40]}.zip"

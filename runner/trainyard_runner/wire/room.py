@@ -1,6 +1,4 @@
-"""Room that a task wants free for what it starts through Ray: its actors and Ray tasks, on any
-nodes.
-"""
+"""Room that a task wants free on any nodes for its actors and Ray tasks."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Room:
-    """Amounts of what Ray hands out, in all; memory in bytes."""
+    """Amounts of Ray's resources, in all; memory in bytes."""
 
     cpus: float = 0.0
     gpus: float = 0.0
@@ -22,8 +20,12 @@ class Room:
 
     @classmethod
     def of(cls, document: Mapping[str, Any] | None) -> Room:
-        found = document or {}
-        return cls(*(found.get(name) or 0 for name in ("cpus", "gpus", "memory")))
+        amounts = document or {}
+        return cls(
+            cpus=amounts.get("cpus") or 0,
+            gpus=amounts.get("gpus") or 0,
+            memory=amounts.get("memory") or 0,
+        )
 
 
 NO_ROOM = Room()

@@ -1,4 +1,4 @@
-"""A share of one node: of which nodes it may be, and how much of them it is. Pure."""
+"""A share of one node: the nodes that may give it, and its amounts on them. Pure."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ Free = Callable[[], Mapping[str, Mapping[str, float]]]
 
 @dataclass(frozen=True)
 class Alike:
-    """Nodes with the same CPUs and GPUs. `labels` keep Ray from other nodes that have room for a
-    share of these.
-    """
+    """Nodes with the same CPUs and GPUs; `labels` select only these, among nodes with room."""
 
     nodes: tuple[Node, ...]
     labels: Mapping[str, str]
@@ -28,13 +26,15 @@ class Alike:
         return _size(self.nodes[0])
 
     def taken(self, task: Task) -> Task:
-        """Return a task with the CPUs, GPUs and memory that its share of one of these nodes is."""
+        """Return a task with its share of one of these nodes as CPUs, GPUs and memory."""
         if task.share is None:
             return task
-        # Ray measures memory, and finds a little more or less on equal machines.
+        # Ray measures memory, with little differences between equal machines.
         known = [node for node in self.nodes if node.node_id] or self.nodes
         memory = min(node.total.get("memory", 0.0) for node in known)
-        total = {**self.nodes[0].total, "memory": 0.0 if memory >= UNLIMITED else memory}
+        if memory >= UNLIMITED:
+            memory = 0.0
+        total = {**self.nodes[0].total, "memory": memory}
         part = nodes.share_of(total, task.share)
         memory_part = int(part["memory"]) or None
         return replace(task, share=None, cpus=part["CPU"], gpus=part["GPU"], memory=memory_part)
@@ -42,24 +42,28 @@ class Alike:
 
 @dataclass
 class Asked:
-    """How many shares of nodes of one size a run has asked Ray for, and how many of them have no
-    place yet.
-    """
+    """The shares of nodes of one size that a run has asked Ray for; `unplaced` have no node yet."""
 
     all: int = 0
     unplaced: int = 0
 
 
 def settled(tasks: Iterable[Task], gate: Gate, alive: Sequence[Node]) -> tuple[Task, ...]:
-    """Return tasks whose shares are of nodes with GPUs, if the cluster has some and no placement
-    says otherwise.
+    """Return tasks with `on_gpus` set: shares are of nodes with GPUs, if the cluster has some.
+
+    A share with a placement is of the node or group that it names.
     """
     has_gpus = any(node.gpus for node in alive) or any(node.gpus for node in gate.nodes or ())
-    return tuple(replace(task, on_gpus=has_gpus and _is_anywhere(task)) for task in tasks)
+    found = []
+    for task in tasks:
+        is_anywhere = task.node_name is None and task.node_group is None
+        on_gpus = has_gpus and task.share is not None and is_anywhere
+        found.append(replace(task, on_gpus=on_gpus))
+    return tuple(found)
 
 
 def settled_plan(plan: Plan, alive: Sequence[Node]) -> Plan:
-    """Return the same for all tasks of a plan, and for the one that a sweep makes its tasks of."""
+    """Return a plan with all tasks settled, and the one from which a sweep makes its tasks."""
     tasks = settled(plan.tasks, plan.gate, alive)
     sweep = plan.sweep
     if sweep is not None:
@@ -69,61 +73,61 @@ def settled_plan(plan: Plan, alive: Sequence[Node]) -> Plan:
 
 
 def places(alive: Sequence[Node], later: Sequence[Node]) -> list[Node]:
-    """Return the nodes that there are and may be; those to come are as large as others of their
-    group.
-    """
+    """Return living and later nodes; a later one is as large as living ones of its group."""
     known = {node.group: node.total for node in alive}
-    return [
-        *alive,
-        *(replace(node, resources=known.get(node.group, node.resources)) for node in later),
-    ]
+    found = list(alive)
+    for node in later:
+        found.append(replace(node, resources=known.get(node.group, node.resources)))
+    return found
 
 
 def alike(task: Task, places: Sequence[Node]) -> list[Alike]:
-    """Return the nodes that a task's share may be of, those of one size together."""
+    """Return the nodes that a task's share may be of, grouped by size."""
     fitting = [node for node in places if nodes.slots(task, [node])]
     by_size: dict[Size, list[Node]] = {}
     for node in fitting:
         by_size.setdefault(_size(node), []).append(node)
-    if len(by_size) < 2:
-        return [Alike(tuple(members), {}) for members in by_size.values()]
-    return [Alike(tuple(members), _labels(members, fitting)) for members in by_size.values()]
+
+    sizes = []
+    for members in by_size.values():
+        labels = _labels(members, fitting) if len(by_size) > 1 else {}
+        sizes.append(Alike(tuple(members), labels))
+    return sizes
 
 
 def chosen(
     task: Task, places: Sequence[Node], asked: Mapping[Size, Asked], free: Free
 ) -> Alike | None:
-    """Return the nodes that Ray is asked for the next share of; None while the run has asked for
-    all of them.
+    """Return the nodes to ask Ray for the next share of; None while it was asked for all of them.
 
-    `free` is called only where nodes differ: then those come first that have room now.
+    `free` is called only where nodes differ: then those with most room now come first.
     """
-    left = {}
-    for one in alike(task, places):
-        count = nodes.slots(task, one.nodes) - asked.get(one.size, Asked()).all
-        if count > 0:
-            left[one.size] = (count, one)
-
-    if len(left) < 2:
-        return next((one for _, one in left.values()), None)
+    candidates = []
+    for sized in alike(task, places):
+        left = nodes.slots(task, sized.nodes) - asked.get(sized.size, Asked()).all
+        if left > 0:
+            candidates.append((left, sized))
+    if not candidates:
+        return None
+    if len(candidates) == 1:
+        return candidates[0][1]
 
     now = free()
 
-    def room_now(one: Alike) -> int:
-        found = nodes.slots(
-            task, [nodes.with_free(node, now.get(node.node_id, {})) for node in one.nodes]
-        )
-        return found - asked.get(one.size, Asked()).unplaced
+    def rank(candidate: tuple[int, Alike]) -> tuple[int, int]:
+        left, sized = candidate
+        open_now = [nodes.with_free(node, now.get(node.node_id, {})) for node in sized.nodes]
+        room_now = nodes.slots(task, open_now) - asked.get(sized.size, Asked()).unplaced
+        return room_now, left
 
-    return max(left.values(), key=lambda each: (room_now(each[1]), each[0]))[1]
+    _, best = max(candidates, key=rank)
+    return best
 
 
 def together(tasks: Sequence[Task], places: Sequence[Node], free: Free) -> list[Alike] | None:
-    """Return the nodes for each task of a gang so that all fit at once, if they can now; None if
-    they never do.
-    """
-    kinds = [alike(task, places) for task in tasks]
-    if all(len(each) == 1 for each in kinds):
+    """Return nodes for each task of a gang so that all fit at once, preferably now; None if never."""
+    sizes_of_tasks = [alike(task, places) for task in tasks]
+    if all(len(sizes) == 1 for sizes in sizes_of_tasks):
         found = fit.fitted(tasks, places)
     else:
         now = free()
@@ -131,14 +135,11 @@ def together(tasks: Sequence[Task], places: Sequence[Node], free: Free) -> list[
         found = fit.fitted(tasks, open_now) or fit.fitted(tasks, places)
     if found is None:
         return None
-    return [
-        next(one for one in each if one.size == _size(node))
-        for each, node in zip(kinds, found, strict=True)
-    ]
 
-
-def _is_anywhere(task: Task) -> bool:
-    return task.share is not None and task.node_name is None and task.node_group is None
+    chosen_sizes = []
+    for sizes, node in zip(sizes_of_tasks, found, strict=True):
+        chosen_sizes.append(next(sized for sized in sizes if sized.size == _size(node)))
+    return chosen_sizes
 
 
 def _size(node: Node) -> Size:
@@ -146,11 +147,11 @@ def _size(node: Node) -> Size:
 
 
 def _labels(members: Sequence[Node], fitting: Sequence[Node]) -> dict[str, str]:
-    """Return what Ray selects nodes by: their groups, which an autoscaler knows, unless others are
-    in them too.
-    """
+    """Return labels that select `members` only: groups, which an autoscaler knows, else node ids."""
     groups = {node.group for node in members}
     others = {node.group for node in fitting if node not in members}
     if None in groups or groups & others:
-        return {NODE_LABEL: f"in({','.join(node.node_id for node in members if node.node_id)})"}
-    return {GROUP_LABEL: f"in({','.join(sorted(group for group in groups if group))})"}
+        ids = ",".join(node.node_id for node in members if node.node_id)
+        return {NODE_LABEL: f"in({ids})"}
+    names = ",".join(sorted(filter(None, groups)))
+    return {GROUP_LABEL: f"in({names})"}

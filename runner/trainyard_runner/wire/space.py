@@ -1,4 +1,4 @@
-"""A search space: what a configuration is, and the command that tries it."""
+"""A search space: its configurations, and the commands that try them."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ def text_of(value: str | bool | int | float) -> str:
 
 def tidy(params: Params) -> Params:
     """Return a configuration with 0.3 where multiples of a step made 0.30000000000000004."""
-    return {
-        name: float(f"{value:.15g}") if isinstance(value, float) else value
-        for name, value in params.items()
-    }
+    tidied: Params = {}
+    for name, value in params.items():
+        if isinstance(value, float):
+            value = float(f"{value:.15g}")
+        tidied[name] = value
+    return tidied
 
 
 def filled(template: Mapping[str, Any], values: Params, space: Collection[str]) -> dict[str, Any]:
-    """Return a task's command and environment; words that name a parameter which this configuration
-    lacks are out.
-    """
+    """Return a task's command and environment, without words of parameters that are not used."""
     texts = {name: text_of(value) for name, value in values.items()}
     lacking = set(space) - set(texts)
 
@@ -60,16 +60,13 @@ def suggest(trial: Any, space: Space) -> Params:
         kind = parameter["kind"]
         of = parameter["of"]
         step = parameter["step"]
-
         if kind in ("randint", "lograndint"):
-            params[name] = trial.suggest_int(
-                name, *of, step=int(step or 1), log=kind == "lograndint"
-            )
+            is_log = kind == "lograndint"
+            params[name] = trial.suggest_int(name, *of, step=int(step or 1), log=is_log)
         elif kind in ("uniform", "loguniform"):
             params[name] = trial.suggest_float(name, *of, step=step, log=kind == "loguniform")
         else:
             params[name] = trial.suggest_categorical(name, of)
-
     return tidy(params)
 
 
@@ -84,30 +81,28 @@ def grid(space: Space) -> Iterator[Params]:
 
 
 def is_finite(space: Space) -> bool:
-    """Say whether all values of each parameter are known, so that there is a last configuration."""
+    """Return whether each parameter has a known list of values, and so the space an end."""
     return all(parameter["values"] for parameter in space.values())
 
 
 def shuffled(space: Space, seed: int) -> Space:
-    """Return a space with the values of each parameter in another order, so that what comes first
-    is no corner.
-    """
+    """Return a space with each parameter's values in random order, so as not to begin in a corner."""
     chance = random.Random(seed)  # noqa: S311 - the order in which configurations are tried
-    return {
-        name: {**parameter, "values": chance.sample(parameter["values"], len(parameter["values"]))}
-        for name, parameter in space.items()
-    }
+    mixed = {}
+    for name, parameter in space.items():
+        values = parameter["values"]
+        mixed[name] = {**parameter, "values": chance.sample(values, len(values))}
+    return mixed
 
 
 def key_of(params: Params) -> tuple[tuple[str, str], ...]:
-    """Return what two equal configurations have in common; 1 and true differ."""
+    """Return a key that equal configurations share; 1 and true differ."""
     return tuple(sorted((name, repr(value)) for name, value in params.items()))
 
 
 def _is_used(parameter: Mapping[str, Any], params: Params) -> bool:
-    return all(
-        name in params and params[name] in values for name, values in parameter["when"].items()
-    )
+    when = parameter["when"].items()
+    return all(name in params and params[name] in values for name, values in when)
 
 
 def packages(search: str) -> tuple[str, ...]:

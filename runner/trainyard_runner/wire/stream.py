@@ -1,6 +1,4 @@
-"""A run's event stream: files of one JSON object a line, rolled while they are small enough to be
-read again.
-"""
+"""A run's event stream: files of one JSON object a line, each small enough to be read again."""
 
 from __future__ import annotations
 
@@ -14,12 +12,12 @@ from typing import Any
 from trainyard_runner.wire import names
 
 ROLL_AT = 8 * 1024 * 1024
-# Readers take a longer line for something that is no stream. What a task prints in 256 KiB is six
-# times as long here.
+# Readers take a longer line for something that is no stream. 256 KiB of output, one event, become
+# six times as long here.
 LONGEST_LINE = 16 * 1024 * 1024
-# Of an event that would be longer, each text and each list is cut to so many characters, or items.
+# In an event that would be longer, each text and list is cut to so many characters or items.
 _CUT_TO = 1000
-# Room on the disk that is set aside: when it is full, how tasks ended can still be written.
+# Bytes set aside: on a full disk, the ends of tasks can still be written.
 RESERVE = 4 * 1024 * 1024
 
 
@@ -47,16 +45,17 @@ class EventStream:
     def write(self, event: str, **fields: Any) -> None:
         """Append one event.
 
-        Raises OSError when the disk is full: for what a task printed, and for the rest once the
+        Raises OSError when the disk is full: for a task's output, and for other events once the
         reserve is used up.
         """
         try:
             self._write(event, fields)
         except OSError:
-            # Half of it is for what other tasks print.
-            self._shrink_reserve(RESERVE // 2 if event == "output" else 0)
             if event == "output":
+                # The other half stays for other events.
+                self._shrink_reserve(RESERVE // 2)
                 raise
+            self._shrink_reserve(0)
             self._write(event, fields)
 
     def close(self) -> None:
@@ -70,8 +69,7 @@ class EventStream:
 
     def _append(self, event: str, fields: dict[str, Any]) -> None:
         line = {"seq": self._seq, "time": round(self._clock(), 4), "event": event, **fields}
-        # ASCII only: lone surrogates, which stand for bytes that are not UTF-8, have no other
-        # spelling in a file.
+        # ASCII only: lone surrogates (bytes that are not UTF-8) have no other spelling in a file.
         encoded = json.dumps(line, separators=(",", ":")).encode() + b"\n"
         if len(encoded) > LONGEST_LINE:
             encoded = json.dumps(_cut(line), separators=(",", ":")).encode() + b"\n"
@@ -90,8 +88,7 @@ class EventStream:
 
     def _roll(self) -> None:
         following = names.segment(self._number + 1)
-        # The next segment exists before it is announced, so that a follower never asks for a
-        # missing file.
+        # The next segment exists before it is announced: a follower never asks for a missing file.
         opened = (self._directory / following).open("wb", buffering=0)
         self._append("continues", {"next": following})
         self._file.close()
@@ -105,9 +102,7 @@ class EventStream:
 
 
 def _cut(value: Any) -> Any:
-    """Return a value of JSON without what makes an event too long: a run must not become unreadable
-    by one event.
-    """
+    """Return a JSON value with long texts and lists cut: no event makes a run unreadable."""
     if isinstance(value, str):
         return value[:_CUT_TO]
     if isinstance(value, dict):
