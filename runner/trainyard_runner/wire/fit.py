@@ -189,6 +189,7 @@ def amount(resource: str, value: float) -> str:
 
 
 def largest(task: Task, places: Sequence[Node]) -> str:
+    """Return the most that a node has of each resource that the task asks for, as text."""
     names = ["CPU", "GPU"]
     if task.memory:
         names.append("memory")
