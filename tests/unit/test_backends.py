@@ -14,7 +14,7 @@ from trainyard import backends
 from trainyard.backends.contract import (
     Backend,
     Discovered,
-    Tools,
+    Site,
     finds_nothing,
     runs_no_images,
 )
@@ -24,7 +24,7 @@ from trainyard.spec.cluster import ClusterSpec
 
 BACKENDS: tuple[BackendName, ...] = get_args(BackendName)
 SPEC = ClusterSpec.model_validate({"name": "lab", "backend": "local"})
-# What each function is called with, besides the cluster and its tools.
+# What each function is called with, besides the cluster and its site.
 ASKED_WITH: dict[str, dict[str, Any]] = {
     "down_steps": {"purge": True},
     "logs": {"follow": True, "node": "head"},
@@ -57,11 +57,11 @@ def test_a_name_that_is_no_backends_is_refused() -> None:
 
 @pytest.mark.parametrize("name", BACKENDS)
 def test_each_function_takes_what_it_is_called_with(name: str, tmp_path: Path) -> None:
-    backend, tools = backends.named(name), Tools(tmp_path, {}, name)
+    backend, site = backends.named(name), Site(tmp_path, {}, name)
     for each in OF_A_CLUSTER:
         function = getattr(backend, each)
-        inspect.signature(function).bind(SPEC, tools, **ASKED_WITH.get(each, {}))
-    inspect.signature(backend.discover).bind([(SPEC, tools)], [tmp_path], {}, region="all")
+        inspect.signature(function).bind(SPEC, site, **ASKED_WITH.get(each, {}))
+    inspect.signature(backend.discover).bind([(SPEC, site)], [tmp_path], {}, region="all")
 
 
 @pytest.mark.parametrize("name", BACKENDS)
@@ -74,16 +74,16 @@ def test_what_a_backend_says_of_itself_fits_what_it_offers(name: str) -> None:
 
 
 def test_what_is_left_out_is_answered_all_the_same(tmp_path: Path) -> None:
-    tools = Tools(tmp_path, {}, "local")
+    site = Site(tmp_path, {}, "local")
     backend = bare()
     for ask in (backend.documents, backend.diagnose, backend.billed):
-        assert ask(SPEC, tools) == []
-    assert backend.discover([(SPEC, tools)], [], {}) == Discovered()
+        assert ask(SPEC, site) == []
+    assert backend.discover([(SPEC, site)], [], {}) == Discovered()
     with pytest.raises(
         RequestError, match=r"cluster lab \(local\) has no nodes on which a shell could be started"
     ):
-        backend.shell(SPEC, tools, node="head", command="", terminal=False)
+        backend.shell(SPEC, site, node="head", command="", terminal=False)
     with pytest.raises(
         RequestError, match=r"cluster lab \(local\) runs no images: there is nothing to verify"
     ):
-        backend.verify(SPEC, tools, report=print)
+        backend.verify(SPEC, site, report=print)

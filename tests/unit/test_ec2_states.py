@@ -16,7 +16,7 @@ import yaml
 
 from tests.unit.step_lists import refuse_lost_ids
 from trainyard.backends import ec2
-from trainyard.backends.contract import Tools
+from trainyard.backends.contract import Site
 from trainyard.backends.ec2 import (
     account,
     desired,
@@ -59,7 +59,7 @@ INPUTS = Inputs(
 )
 DOCUMENT = desired.document(SPEC, INPUTS)
 MADE_FROM = desired.fingerprints(DOCUMENT, desired.environment(SPEC, ""))
-TOOLS = Tools(Path("/state"), {}, "ec2")
+SITE = Site(Path("/state"), {}, "ec2")
 TAGS = naming.pairs({naming.CLUSTER: "lab", naming.OWNER: "me"})
 FAR = datetime(2100, 1, 1, tzinfo=timezone.utc)
 
@@ -145,8 +145,8 @@ def place(aws: FakeAws, state: Path = Path("/state")) -> Location:
 
 
 def planned(aws: FakeAws, *, recreate: bool = False) -> list[tuple[str, str]]:
-    tools = Tools(Path("/state"), {}, "ec2", recreate=recreate)
-    steps = ray_up.steps(SPEC, tools, place(aws), INPUTS)
+    site = Site(Path("/state"), {}, "ec2").wishing(recreate=recreate)
+    steps = ray_up.steps(SPEC, site, place(aws), INPUTS)
     refuse_lost_ids(steps)
     # The last asks the dashboard.
     return [(step.title, step.state) for step in plan(steps[:-1])]
@@ -164,7 +164,7 @@ def test_what_a_new_cluster_is_and_costs_is_planned() -> None:
     def first(spec: ClusterSpec, **prices: list[str]) -> str:
         aws = FakeAws()
         aws.prices = prices
-        return plan(ray_up.steps(spec, TOOLS, place(aws), INPUTS)[:1])[0].detail
+        return plan(ray_up.steps(spec, SITE, place(aws), INPUTS)[:1])[0].detail
 
     assert first(SPEC) == "1 head m5.large, 2 cpu m5.large; no leash ends it"
     group = SPEC.workers[0].model_copy(update={"count": None, "min": 0, "max": 4})
@@ -179,7 +179,7 @@ def test_in_what_a_head_differs_is_named_where_it_is_known(tmp_path: Path) -> No
     location = place(aws, tmp_path)
 
     def reason() -> str:
-        return plan(ray_up.steps(spec, TOOLS, location, INPUTS)[:1])[0].detail.partition(": ")[2]
+        return plan(ray_up.steps(spec, SITE, location, INPUTS)[:1])[0].detail.partition(": ")[2]
 
     assert reason() == "what it was made from is not known here"
     locations.write_mounted(location, desired.environment(SPEC, ""))
@@ -236,7 +236,7 @@ def test_what_is_taken_over_is_touched_after_the_check_for_runs_which_asks_its_h
     (step,) = account.adopt(place(FakeAws([head])))
     assert (step.disruptive, step.done().holds) == (True, False)
     monkeypatch.setattr(nodes, "address", lambda *_: "http://127.0.0.1:1")
-    assert ec2.BACKEND.connect(SPEC, TOOLS).address == "http://127.0.0.1:1"
+    assert ec2.BACKEND.connect(SPEC, SITE).address == "http://127.0.0.1:1"
 
 
 def test_a_node_is_as_its_instance_and_ray_say() -> None:
@@ -272,31 +272,31 @@ def test_a_node_is_as_its_instance_and_ray_say() -> None:
 def test_down_ends_somebody_elses_cluster_only_if_it_is_named() -> None:
     aws = FakeAws([instance(1, "head", **{naming.OWNER: "her"})])
     with pytest.raises(RequestError, match="was made by her") as refused:
-        down.steps(place(aws), TOOLS)
+        down.steps(place(aws), SITE)
     assert str(refused.value.hint).endswith(
         "Runs there end, and their outputs are lost, if you remove it: "
         "trainyard cluster.down --set name=lab --backend ec2 --set ec2.region=us-west-2"
     )
-    assert down.steps(place(aws), replace(TOOLS, overrides=("name=lab",)))[0].title.startswith(
+    assert down.steps(place(aws), replace(SITE, overrides=("name=lab",)))[0].title.startswith(
         "Remove 1 head"
     )
     theirs = naming.pairs({naming.CLUSTER: "lab", naming.OWNER: "her"})
     with pytest.raises(RequestError, match="was made by her"):
-        down.steps(place(FakeAws(security_groups=[{"GroupId": "sg-1", "Tags": theirs}])), TOOLS)
+        down.steps(place(FakeAws(security_groups=[{"GroupId": "sg-1", "Tags": theirs}])), SITE)
 
 
 def test_where_a_cluster_is_is_written_down_first_and_another_account_is_refused(
     tmp_path: Path,
 ) -> None:
-    tools, aws = replace(TOOLS, state=tmp_path), FakeAws()
-    step = locations.record_step(place(aws), tools)
+    site, aws = replace(SITE, state=tmp_path), FakeAws()
+    step = locations.record_step(place(aws), site)
     assert not step.done().holds
     step.do()
     assert step.done().holds
-    made = replace(place(aws), account=locations.find(SPEC, tools).account)
+    made = replace(place(aws), account=locations.find(SPEC, site).account)
     assert snapshot.of_cluster(made) == []
     aws.caller = {"Account": "2"}
-    for ask in (partial(down.steps, made, tools), partial(snapshot.of_cluster, made)):
+    for ask in (partial(down.steps, made, site), partial(snapshot.of_cluster, made)):
         with pytest.raises(
             RequestError, match="is in the AWS account 1; these credentials are of 2"
         ):
@@ -304,23 +304,23 @@ def test_where_a_cluster_is_is_written_down_first_and_another_account_is_refused
 
 
 def test_another_region_than_the_one_that_is_written_down_is_refused(tmp_path: Path) -> None:
-    tools = replace(TOOLS, state=tmp_path)
+    site = replace(SITE, state=tmp_path)
     other = SPEC.model_copy(update={"ec2": SPEC.ec2.model_copy(update={"region": "eu-west-1"})})
-    locations.refuse_elsewhere(other, tools)
-    locations.record_step(place(FakeAws()), tools).do()
-    locations.refuse_elsewhere(SPEC, tools)
+    locations.refuse_elsewhere(other, site)
+    locations.record_step(place(FakeAws()), site).do()
+    locations.refuse_elsewhere(SPEC, site)
     with pytest.raises(
         RequestError, match="is in the region us-west-2; now eu-west-1 is asked for"
     ) as refused:
-        locations.refuse_elsewhere(other, tools)
+        locations.refuse_elsewhere(other, site)
     assert str(refused.value.hint).endswith("trainyard cluster.down --set ec2.region=us-west-2")
 
 
 def test_a_profile_that_is_named_wins_over_the_one_that_is_written_down(tmp_path: Path) -> None:
-    tools = replace(TOOLS, state=tmp_path)
+    site = replace(SITE, state=tmp_path)
     write_cluster(tmp_path, "ec2", {"account": "1", "region": "us-west-2", "profile": "old"})
     renamed = SPEC.model_copy(update={"ec2": SPEC.ec2.model_copy(update={"profile": "new"})})
-    assert [locations.find(spec, tools).aws.profile for spec in (SPEC, renamed)] == ["old", "new"]
+    assert [locations.find(spec, site).aws.profile for spec in (SPEC, renamed)] == ["old", "new"]
 
 
 def test_rules_let_in_who_is_to_come_before_they_keep_others_out() -> None:
@@ -354,7 +354,7 @@ def test_rules_let_in_who_is_to_come_before_they_keep_others_out() -> None:
 def test_what_is_still_held_is_removed_once_it_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     aws = FakeAws(security_groups=[{"GroupId": "sg-1", "Tags": TAGS}])
     aws.held = 2
-    group = next(step for step in down.steps(place(aws), TOOLS) if "security group" in step.title)
+    group = next(step for step in down.steps(place(aws), SITE) if "security group" in step.title)
     group.do()
     assert aws.changes == ["delete_security_group"] * 3
     aws.held = 1
@@ -378,7 +378,7 @@ def test_down_ends_the_head_first_and_then_what_carries_the_tag() -> None:
         "key_pairs": [{"KeyName": "trainyard-lab"}],
     }
     aws = FakeAws([instance(2), instance(1, "head"), instance(3, state="terminated")], **listed)
-    for step in down.steps(place(aws), TOOLS):
+    for step in down.steps(place(aws), SITE):
         if not step.done().holds:
             step.do()
     assert aws.changes == [
@@ -425,10 +425,10 @@ def test_disks_are_kept_after_the_check_for_runs_and_are_the_clusters_until_its_
     None
 ):
     aws = FakeDisks([instance(1, "head")], disk={naming.CLUSTER: "lab", naming.OWNER: "me"})
-    keeping = down.steps(place(aws), replace(TOOLS, keep_disks=True))
+    keeping = down.steps(place(aws), SITE.wishing(keep_disks=True))
     assert next(step for step in keeping if not step.done().holds).disruptive
     keeping[0].do()
-    assert "Remove 1 volume: disk" in [step.title for step in down.steps(place(aws), TOOLS)]
+    assert "Remove 1 volume: disk" in [step.title for step in down.steps(place(aws), SITE)]
     for step in keeping[1:]:
         if not step.done().holds:
             step.do()
@@ -437,7 +437,7 @@ def test_disks_are_kept_after_the_check_for_runs_and_are_the_clusters_until_its_
 
 def test_down_says_what_is_left_on_purpose() -> None:
     ours = instance(1, "head", **{naming.HEAD_FROM: naming.RAY_UP})
-    steps = down.steps(place(FakeDisks([ours], disk={naming.KEPT: "lab"})), TOOLS)
+    steps = down.steps(place(FakeDisks([ours], disk={naming.KEPT: "lab"})), SITE)
     assert [step.done().detail for step in steps if step.kind == "stays"] == [
         (
             "key pair, security group and role that `ray up` made stay: they may be those of other "
@@ -448,7 +448,7 @@ def test_down_says_what_is_left_on_purpose() -> None:
             "--volume-id ID"
         ),
     ]
-    assert "stays" not in [step.kind for step in down.steps(place(FakeDisks([instance(1)])), TOOLS)]
+    assert "stays" not in [step.kind for step in down.steps(place(FakeDisks([instance(1)])), SITE)]
 
 
 def test_a_status_shows_the_address_by_which_a_node_is_reached() -> None:
@@ -583,10 +583,10 @@ def test_a_head_is_connected_to_once_ray_ran_there_and_where_it_lets_us_in(
     monkeypatch.setattr(locations, "find", lambda *_: place(FakeAws([head])))
     monkeypatch.setattr(nodes, "address", refuse)
     with pytest.raises(NotReadyError, match="cluster lab is not up"):
-        ec2.BACKEND.connect(SPEC, TOOLS)
+        ec2.BACKEND.connect(SPEC, SITE)
     head |= instance(1, "head", **MADE_FROM)
     with pytest.raises(LockedOutError, match="refuses every key"):
-        ec2.BACKEND.connect(SPEC, TOOLS)
+        ec2.BACKEND.connect(SPEC, SITE)
 
 
 def test_instances_that_no_leash_ends_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -595,7 +595,7 @@ def test_instances_that_no_leash_ends_are_told(monkeypatch: pytest.MonkeyPatch) 
 
     def remark(*made: dict[str, Any]) -> str:
         monkeypatch.setattr(locations, "find", lambda *_: place(FakeAws(made)))
-        return ec2.BACKEND.status(spec, TOOLS).remark
+        return ec2.BACKEND.status(spec, SITE).remark
 
     assert (
         remark()
@@ -614,7 +614,7 @@ def test_a_status_says_whose_the_cluster_is_and_a_shell_takes_the_id_of_an_insta
     made = [instance(1, "head", **{naming.OWNER: "her"}), instance(2)]
     monkeypatch.setattr(locations, "find", lambda *_: place(FakeAws(made)))
     monkeypatch.setattr(nodes, "alive", lambda *_: (frozenset(), ""))
-    now = ec2.BACKEND.status(SPEC, TOOLS)
+    now = ec2.BACKEND.status(SPEC, SITE)
     assert now.remark == "cluster lab was made by her, where its key and its token are"
 
     known = {
@@ -626,7 +626,7 @@ def test_a_status_says_whose_the_cluster_is_and_a_shell_takes_the_id_of_an_insta
 
     assert now.nodes[1].instance == known
     shells = [
-        ec2.status.shell(SPEC, TOOLS, node=name, command="", terminal=False)
+        ec2.status.shell(SPEC, SITE, node=name, command="", terminal=False)
         for name in ("cpu-00000002", known["id"])
     ]
     assert shells[0] == shells[1]
@@ -641,7 +641,7 @@ def test_what_is_paid_for_is_what_runs_and_is_ours(monkeypatch: pytest.MonkeyPat
     ]
     made[-1]["Tags"] = naming.pairs({naming.RAY_CLUSTER: "lab"})
     monkeypatch.setattr(locations, "find", lambda *_: place(FakeAws(made)))
-    assert ec2.status.billed(SPEC, TOOLS) == [
+    assert ec2.status.billed(SPEC, SITE) == [
         "head i-00000000000000001 m5.large",
         "cpu-00000002 i-00000000000000002 m5.large",
     ]
@@ -649,9 +649,9 @@ def test_what_is_paid_for_is_what_runs_and_is_ours(monkeypatch: pytest.MonkeyPat
 
 def test_keys_of_the_environment_do_not_win_over_a_profile(tmp_path: Path) -> None:
     environ = {"AWS_PROFILE": "lab", "AWS_ACCESS_KEY_ID": "other", "AWS_SESSION_TOKEN": "other"}
-    assert locations.find(SPEC, Tools(tmp_path, environ, "ec2")).environ == {"AWS_PROFILE": "lab"}
+    assert locations.find(SPEC, Site(tmp_path, environ, "ec2")).environ == {"AWS_PROFILE": "lab"}
     del environ["AWS_PROFILE"]
-    assert locations.find(SPEC, Tools(tmp_path, environ, "ec2")).environ == environ
+    assert locations.find(SPEC, Site(tmp_path, environ, "ec2")).environ == environ
 
 
 def test_workers_that_are_not_as_the_file_says_end_and_runs_on_them_are_named_first() -> None:
@@ -660,7 +660,7 @@ def test_workers_that_are_not_as_the_file_says_end_and_runs_on_them_are_named_fi
     )
 
     def ends(*workers: dict[str, Any]) -> list[str]:
-        steps = ray_up.steps(SPEC, TOOLS, place(FakeAws([head, *workers])), INPUTS)
+        steps = ray_up.steps(SPEC, SITE, place(FakeAws([head, *workers])), INPUTS)
         return [step.title for step in steps if isinstance(step, Step) and step.disruptive]
 
     assert ends(instance(2), instance(3), instance(4, state="terminated")) == []
@@ -707,7 +707,7 @@ def test_subnets_and_an_ami_that_were_found_out_stay_while_the_head_runs() -> No
     section = SPEC.ec2.model_copy(update={"ami": "/aws/ami-id", "security_group": "sg-00000000"})
     spec, aws = SPEC.model_copy(update={"ec2": section}), FakeAccount()
     location = replace(place(aws), section=section)
-    first = account.inputs(spec, TOOLS, location)
+    first = account.inputs(spec, SITE, location)
     tags = naming.read(
         desired.document(spec, first)["available_node_types"]["head"]["node_config"][
             "TagSpecifications"
@@ -716,8 +716,8 @@ def test_subnets_and_an_ami_that_were_found_out_stay_while_the_head_runs() -> No
 
     aws.made = [instance(1, "head", **tags) | {"ImageId": "ami-1"}]
     aws.subnets, aws.ami = ["subnet-a", "subnet-b"], "ami-2"
-    assert account.inputs(spec, TOOLS, location) == first
-    anew = account.inputs(spec, replace(TOOLS, recreate=True), location)
+    assert account.inputs(spec, SITE, location) == first
+    anew = account.inputs(spec, SITE.wishing(recreate=True), location)
     assert (anew.subnets, anew.amis["/aws/ami-id"]["ImageId"]) == (
         ["subnet-a", "subnet-b"],
         "ami-2",

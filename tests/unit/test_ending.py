@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from trainyard import backends
-from trainyard.backends.contract import Tools
+from trainyard.backends.contract import Site
 from trainyard.console.progress import PlainProgress
 from trainyard.endpoint import Endpoint
 from trainyard.errors import (
@@ -39,7 +39,7 @@ PROGRESS = PlainProgress(StringIO(), now=lambda: 0.0)
 @pytest.fixture
 def cluster(tmp_path: Path) -> Cluster:
     loaded = LoadedCluster(ClusterSpec(name="lab", backend="local"), tmp_path / "lab.yaml")
-    return Cluster(loaded, Tools(tmp_path / "state", {}, "local"))
+    return Cluster(loaded, Site(tmp_path / "state", {}, "local"))
 
 
 def check(cluster: Cluster, *, end_runs: bool = False) -> list[str]:
@@ -47,7 +47,7 @@ def check(cluster: Cluster, *, end_runs: bool = False) -> list[str]:
     notes: list[str] = []
     run_guard.check(
         *(cluster, "cluster.down", PROGRESS),
-        results=cluster.tools.state,
+        results=cluster.site.state,
         end_runs=end_runs,
         ends="cluster",
         note=notes.append,
@@ -133,7 +133,7 @@ def run(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> RunDirectory:
         "tune": {"metric": "x"},
     }
 
-    made = store.create(cluster.tools.state, record, cluster="", job="")
+    made = store.create(cluster.site.state, record, cluster="", job="")
     job = Job("job-1", "SUCCEEDED", "", "n", 0, {"trainyard_run": "job-1"})
     monkeypatch.setattr(
         run_guard, "connect_as_made", lambda _: Endpoint("lab", "http://127.0.0.1:1")
@@ -171,7 +171,7 @@ def test_a_report_that_cannot_be_written_is_noted_and_hinders_no_removal(
 
 
 def guard(cluster: Cluster, command: str) -> RunGuard:
-    return RunGuard(command, results=cluster.tools.state, note=lambda _: None)
+    return RunGuard(command, results=cluster.site.state, note=lambda _: None)
 
 
 def failing(
@@ -244,7 +244,7 @@ def test_storage_stays_unless_the_cluster_made_it_and_goes_itself(
 ) -> None:
     section = {"name": "lab", "backend": "kuberay", "kuberay": {"storage": storage}}
     loaded = LoadedCluster(ClusterSpec.model_validate(section), tmp_path / "lab.yaml")
-    cluster = Cluster(loaded, Tools(tmp_path / "state", {}, "kuberay"))
+    cluster = Cluster(loaded, Site(tmp_path / "state", {}, "kuberay"))
     assert run_guard._storage_stays(cluster, ends) is stays
 
 

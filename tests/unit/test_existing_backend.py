@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from trainyard.backends import existing
-from trainyard.backends.contract import Tools
+from trainyard.backends.contract import Site
 from trainyard.backends.shared import logs
 from trainyard.dispatch import smoke
 from trainyard.endpoint import Endpoint
@@ -22,15 +22,15 @@ def _spec(**section: Any) -> ClusterSpec:
     return ClusterSpec.model_validate({"name": "lab", "backend": "existing", "existing": section})
 
 
-def _tools(tmp_path: Path, **environ: str) -> Tools:
-    return Tools(tmp_path / "state", environ, "existing", source=tmp_path / "clusters" / "lab.yaml")
+def _site(tmp_path: Path, **environ: str) -> Site:
+    return Site(tmp_path / "state", environ, "existing", source=tmp_path / "clusters" / "lab.yaml")
 
 
 def test_the_token_comes_from_the_variable_or_the_file_that_the_cluster_file_names(
     tmp_path: Path,
 ) -> None:
     spec = _spec(address="http://127.0.0.1:8265/", token_env="LAB_TOKEN")
-    endpoint = existing.connect(spec, _tools(tmp_path, LAB_TOKEN=" s3cret\n"))
+    endpoint = existing.connect(spec, _site(tmp_path, LAB_TOKEN=" s3cret\n"))
     # What such a cluster promises is unknown.
     assert endpoint == Endpoint(
         "lab", "http://127.0.0.1:8265", "s3cret", expected=None, ray_version=None
@@ -39,13 +39,13 @@ def test_the_token_comes_from_the_variable_or_the_file_that_the_cluster_file_nam
     (tmp_path / "clusters").mkdir()
     (tmp_path / "clusters" / "lab.token").write_text("abc\n")
     beside = _spec(address="http://127.0.0.1:8265", token_file="lab.token")
-    assert existing.connect(beside, _tools(tmp_path)).token == "abc"
+    assert existing.connect(beside, _site(tmp_path)).token == "abc"
 
 
 def test_a_token_that_is_not_there_is_told_with_where_it_is_looked_for(tmp_path: Path) -> None:
     with pytest.raises(PrerequisiteError) as raised:
         existing.connect(
-            _spec(address="http://127.0.0.1:8265", token_env="LAB_TOKEN"), _tools(tmp_path)
+            _spec(address="http://127.0.0.1:8265", token_env="LAB_TOKEN"), _site(tmp_path)
         )
 
     assert str(raised.value) == (
@@ -59,7 +59,7 @@ def test_a_token_that_is_not_there_is_told_with_where_it_is_looked_for(tmp_path:
     ):
         existing.connect(
             _spec(address="http://127.0.0.1:8265", token_file=str(tmp_path / "gone")),
-            _tools(tmp_path),
+            _site(tmp_path),
         )
 
 
@@ -89,14 +89,14 @@ def test_a_node_that_ray_calls_dead_is_none(
     monkeypatch.setattr(RayApi, "nodes", lambda _: nodes)
     now = existing.status(
         _spec(address="http://127.0.0.1:9", token_env="LAB_TOKEN"),
-        _tools(tmp_path, LAB_TOKEN="s3cret"),
+        _site(tmp_path, LAB_TOKEN="s3cret"),
     )
     assert (now.state, [node.name for node in now.nodes]) == (state, names)
 
 
 def test_down_has_nothing_to_remove(tmp_path: Path) -> None:
     spec = _spec(address="http://127.0.0.1:8265", token_env="LAB_TOKEN")
-    steps = existing.down_steps(spec, _tools(tmp_path), purge=False)
+    steps = existing.down_steps(spec, _site(tmp_path), purge=False)
     assert [(step.title, step.done().holds) for step in steps] == [
         ("Nothing to remove: Trainyard did not make this cluster", True)
     ]
@@ -126,12 +126,12 @@ def test_a_ray_with_which_runs_do_not_work_is_found_before_anything_is_sent(
     monkeypatch.setattr(RayApi, "version", lambda ray: "2.10.0")
     spec = _spec(address="http://127.0.0.1:8265", token_env="T")
     message = "Ray 2.10.0 runs on this cluster, and the oldest that works is"
-    tools = _tools(tmp_path, T="secret")
-    (finding,) = existing.diagnose(spec, tools)
+    site = _site(tmp_path, T="secret")
+    (finding,) = existing.diagnose(spec, site)
     assert (finding.subject, finding.message.startswith(message)) == ("lab", True)
-    endpoint = existing.connect(spec, tools)
+    endpoint = existing.connect(spec, site)
     with RayApi(endpoint.address, None) as ray, pytest.raises(PrerequisiteError, match=message):
         smoke.dashboard(endpoint, ray)
     monkeypatch.setattr(RayApi, "version", lambda ray: "2.60.0")
     monkeypatch.setattr(RayApi, "nodes", lambda ray: ())
-    assert existing.diagnose(spec, tools) == []
+    assert existing.diagnose(spec, site) == []

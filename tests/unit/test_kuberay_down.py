@@ -11,7 +11,7 @@ from tests.unit.fake_kube import FakeKube, location, named
 from tests.unit.kube_pods import pod
 from tests.unit.step_lists import refuse_lost_ids
 from trainyard import steps
-from trainyard.backends.contract import Tools
+from trainyard.backends.contract import Site
 from trainyard.backends.kuberay import down, removal
 from trainyard.console.progress import PlainProgress
 from trainyard.errors import LeftoverError, RequestError
@@ -32,8 +32,8 @@ def made(name: str = "lab", *, ours: bool = True) -> FakeKube:
 
 
 def down_of(kube: FakeKube, tmp_path: Path, *, adopt: bool = False) -> list[Step]:
-    tools = Tools(tmp_path / "state", {}, "kuberay", adopt=adopt)
-    return down.steps(location(kube), tools, with_purge=False)
+    site = Site(tmp_path / "state", {}, "kuberay").wishing(adopt=adopt)
+    return down.steps(location(kube), site, with_purge=False)
 
 
 def run(todo: list[Step]) -> list[str]:

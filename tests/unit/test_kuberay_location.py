@@ -11,7 +11,7 @@ import pytest
 from tests.unit.fake_kube import FakeKube, named
 from tests.unit.fake_kube import location as fake_location
 from tests.unit.kube_pods import head, pod
-from trainyard.backends.contract import Tools
+from trainyard.backends.contract import Site
 from trainyard.backends.kuberay import location
 from trainyard.backends.kuberay.location import Location
 from trainyard.backends.kuberay.snapshot import node_pods
@@ -42,40 +42,38 @@ def section(**more: Any) -> KuberaySection:
 
 
 @pytest.fixture
-def tools(tmp_path: Path) -> Tools:
-    """Return tools with a kubeconfig of two contexts."""
+def site(tmp_path: Path) -> Site:
+    """Return a site with a kubeconfig of two contexts."""
     config = tmp_path / "kubeconfig"
     config.write_text(KUBECONFIG)
     environ = {"HOME": str(tmp_path), "KUBECONFIG": str(config), "PATH": ""}
-    return Tools(
-        tmp_path / "state", environ, "kuberay", source=Path("lab.yaml"), directory=tmp_path
-    )
+    return Site(tmp_path / "state", environ, "kuberay", source=Path("lab.yaml"), directory=tmp_path)
 
 
-def made(tools: Tools, **more: Any) -> Location:
+def made(site: Site, **more: Any) -> Location:
     """Write down a cluster that was made where this section says."""
-    found = location.of_section(SPEC, tools, section(**more))
-    location.write(tools, found)
+    found = location.of_section(SPEC, site, section(**more))
+    location.write(site, found)
     return found
 
 
-def test_what_is_written_down_counts(tools: Tools) -> None:
-    made(tools, context="other", namespace="old")
-    found = location.find(SPEC, tools, section())
+def test_what_is_written_down_counts(site: Site) -> None:
+    made(site, context="other", namespace="old")
+    found = location.find(SPEC, site, section())
     assert (found.kube.server, found.namespace) == ("https://192.0.2.2:6443", "old")
 
 
-def test_the_record_bears_the_name_of_the_backend_that_calls(tools: Tools) -> None:
-    theirs = replace(tools, backend="microk8s")
+def test_the_record_bears_the_name_of_the_backend_that_calls(site: Site) -> None:
+    theirs = replace(site, backend="microk8s")
     made(theirs)
-    assert record.read_json(tools.state / "cluster.json")["backend"] == "microk8s"
+    assert record.read_json(site.state / "cluster.json")["backend"] == "microk8s"
     assert location.read(theirs)
-    assert location.read(tools) is None
+    assert location.read(site) is None
 
 
-def test_the_record_names_files_absolutely(tools: Tools, tmp_path: Path) -> None:
+def test_the_record_names_files_absolutely(site: Site, tmp_path: Path) -> None:
     for written in ("kubeconfig", "~/kubeconfig"):
-        found = location.of_section(SPEC, tools, section(kubeconfig=written))
+        found = location.of_section(SPEC, site, section(kubeconfig=written))
         assert location.kubeconfig(found.kube) == str(tmp_path / "kubeconfig")
 
 
@@ -90,11 +88,11 @@ def test_the_record_names_files_absolutely(tools: Tools, tmp_path: Path) -> None
     ],
 )
 def test_another_location_than_the_one_written_down_is_refused(
-    tools: Tools, asked: dict[str, str], shown: str
+    site: Site, asked: dict[str, str], shown: str
 ) -> None:
-    made(tools, namespace="old")
+    made(site, namespace="old")
     with pytest.raises(RequestError) as error:
-        location.refuse_other(tools, location.of_section(SPEC, tools, section(**asked)))
+        location.refuse_other(site, location.of_section(SPEC, site, section(**asked)))
 
     assert error.value.lines() == [
         (
@@ -107,28 +105,28 @@ def test_another_location_than_the_one_written_down_is_refused(
         "give it another name: a name is one cluster on this machine. To move this one, remove "
         "it there first: "
         "trainyard cluster.down. If that Kubernetes is gone for good, or only got another address: "
-        f"rm -r {tools.state}",
+        f"rm -r {site.state}",
     ]
 
 
-def test_a_location_given_on_the_command_line_is_never_passed_over(tools: Tools) -> None:
-    made(tools)
-    typed = replace(tools, overrides=("kuberay.context=other",))
+def test_a_location_given_on_the_command_line_is_never_passed_over(site: Site) -> None:
+    made(site)
+    typed = replace(site, overrides=("kuberay.context=other",))
     with pytest.raises(RequestError) as error:
         location.find(SPEC, typed, section(context="other"))
     assert error.value.hint
     assert error.value.hint.startswith(
         "To mean that one, leave out --set kuberay.context=other. For a second"
     )
-    same = replace(tools, overrides=("kuberay.context=lab",))
+    same = replace(site, overrides=("kuberay.context=lab",))
     assert location.find(SPEC, same, section(context="lab")).kube.context == "lab"
 
 
-def test_another_kubernetes_under_the_same_context_is_not_asked(tools: Tools) -> None:
-    made(tools)
-    (tools.directory / "kubeconfig").write_text(KUBECONFIG.replace("192.0.2.1", "192.0.2.7"))
+def test_another_kubernetes_under_the_same_context_is_not_asked(site: Site) -> None:
+    made(site)
+    (site.directory / "kubeconfig").write_text(KUBECONFIG.replace("192.0.2.1", "192.0.2.7"))
     with pytest.raises(RequestError) as error:
-        location.find(SPEC, tools, section())
+        location.find(SPEC, site, section())
     assert error.value.what == (
         "cluster lab is in namespace team of context lab (https://192.0.2.1:6443); now namespace "
         "team of context lab "
@@ -185,11 +183,11 @@ def test_a_shell_is_in_the_container_of_the_pod_that_stays() -> None:
 
 
 def test_who_we_are_is_what_we_were_when_the_cluster_was_made_unless_it_is_said(
-    tools: Tools,
+    site: Site,
 ) -> None:
-    alice = replace(tools, environ={**tools.environ, "TRAINYARD_OWNER": "alice"})
-    ci = replace(tools, environ={**tools.environ, "TRAINYARD_OWNER": "ci"})
-    assert location.of_section(SPEC, tools, section()).owner == owner.current({})
+    alice = replace(site, environ={**site.environ, "TRAINYARD_OWNER": "alice"})
+    ci = replace(site, environ={**site.environ, "TRAINYARD_OWNER": "ci"})
+    assert location.of_section(SPEC, site, section()).owner == owner.current({})
     made(alice)
-    assert location.find(SPEC, tools, section()).owner == "alice"
+    assert location.find(SPEC, site, section()).owner == "alice"
     assert location.find(SPEC, ci, section()).owner == "ci"

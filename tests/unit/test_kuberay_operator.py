@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.fake_helm import FakeHelm, deployment
 from tests.unit.fake_kube import FakeKube, location, named
-from trainyard.backends.contract import Tools
+from trainyard.backends.contract import Site
 from trainyard.backends.kuberay import operator
 from trainyard.backends.kuberay.operator import Kuberay
 from trainyard.errors import PrerequisiteError
@@ -33,7 +33,7 @@ def helm(monkeypatch: pytest.MonkeyPatch) -> FakeHelm:
 
 def read(helm: FakeHelm, kube: FakeKube, **section: Any) -> Kuberay:
     helm.kube = kube
-    return operator.read(location(kube, **section), Tools(Path("/nowhere"), {}, "kuberay"))
+    return operator.read(location(kube, **section), Site(Path("/nowhere"), {}, "kuberay"))
 
 
 def run(step: Step) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.fake_helm import FakeHelm, crd, deployment
 from tests.unit.fake_kube import FakeKube, location, named
 from tests.unit.step_lists import refuse_lost_ids
-from trainyard.backends.contract import Tools
+from trainyard.backends.contract import Site
 from trainyard.backends.kuberay import operator, purge
 from trainyard.errors import PrerequisiteError, RequestError
 from trainyard.seams.helm import Release
@@ -34,7 +34,7 @@ def made() -> FakeKube:
 
 def steps(kube: FakeKube, helm: FakeHelm, monkeypatch: pytest.MonkeyPatch) -> list[Step]:
     monkeypatch.setattr(operator, "helm_of", lambda *_: helm)
-    return purge.steps(location(kube), Tools(Path("/nowhere"), {}, "kuberay"))
+    return purge.steps(location(kube), Site(Path("/nowhere"), {}, "kuberay"))
 
 
 def run(todo: list[Step]) -> None:

@@ -23,7 +23,7 @@ from tests.unit.kube_pods import (
     running,
     waiting,
 )
-from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Tools
+from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Site
 from trainyard.backends.kuberay import groups, nodes
 from trainyard.backends.kuberay.snapshot import Snapshot
 from trainyard.backends.kuberay.status import connect, logs, status
@@ -82,8 +82,8 @@ class Lab:
         self.kube.put(SECRET, {"metadata": {"name": "lab", "namespace": "team"}, "data": data})
 
     def status(self, spec: ClusterSpec | None = None) -> ClusterStatus:
-        tools = Tools(self.directory / "state", {}, "kuberay", directory=self.directory)
-        return status(spec or cluster_file(), tools, self.ray)
+        site = Site(self.directory / "state", {}, "kuberay", directory=self.directory)
+        return status(spec or cluster_file(), site, self.ray)
 
     def connect(self) -> Endpoint:
         return connect(cluster_file(), self.ray)

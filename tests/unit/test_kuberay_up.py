@@ -12,7 +12,7 @@ from tests.unit.fake_helm import FakeHelm, crd, deployment
 from tests.unit.fake_kube import FakeKube, named
 from tests.unit.step_lists import refuse_lost_ids
 from trainyard.backends import kuberay as up
-from trainyard.backends.contract import Tools
+from trainyard.backends.contract import Site
 from trainyard.backends.kuberay import location as locations
 from trainyard.backends.kuberay import operator
 from trainyard.errors import PrerequisiteError, RequestError
@@ -64,7 +64,7 @@ class Yard:
         monkeypatch.setattr(resolve, "pinned", self._pinned)
         monkeypatch.setattr(operator, "helm_of", lambda *_: FakeHelm(self.kube))
         monkeypatch.setattr(
-            locations, "of_section", lambda spec, tools, section: self._location(section)
+            locations, "of_section", lambda spec, site, section: self._location(section)
         )
 
     def steps(
@@ -72,8 +72,8 @@ class Yard:
     ) -> list[Step]:
         """Return the steps, all that is asked for them asked."""
         file = file or spec()
-        tools = Tools(self.state, {}, "kuberay", recreate=recreate, adopt=adopt)
-        (stage,) = up.up_steps(file, tools, file.kuberay)
+        site = Site(self.state, {}, "kuberay").wishing(recreate=recreate, adopt=adopt)
+        (stage,) = up.up_steps(file, site, file.kuberay)
         steps = stage.expand()
         refuse_lost_ids(steps)
         return [step for step in steps if isinstance(step, Step)]
@@ -123,7 +123,7 @@ def test_nobody_is_asked_before_the_first_stage_is_expanded(
 
     monkeypatch.setattr(yard.kube, "get", refuse)
     file = spec()
-    (stage,) = up.up_steps(file, Tools(yard.state, {}, "kuberay"), file.kuberay)
+    (stage,) = up.up_steps(file, Site(yard.state, {}, "kuberay"), file.kuberay)
     assert isinstance(stage, Stage)
     with pytest.raises(ApiUnreachableError):
         stage.expand()
@@ -226,7 +226,7 @@ def test_a_cluster_that_others_made_is_taken_and_said(yard: Yard) -> None:
 
 def test_what_is_printed_hides_variables_that_are_called_like_secrets(yard: Yard) -> None:
     file = spec(env={"HF_TOKEN": "hunter2", "MODE": "fast"}, kuberay={"storage": {"size": "1GiB"}})
-    found = up.documents(file, Tools(yard.state, {}, "kuberay"))
+    found = up.documents(file, Site(yard.state, {}, "kuberay"))
     assert [document["kind"] for document in found] == [
         "Namespace",
         "PersistentVolumeClaim",

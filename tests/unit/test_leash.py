@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from trainyard_runner import leash as program
 
-from trainyard.backends.contract import ClusterState, ClusterStatus, LeashStatus, Tools
+from trainyard.backends.contract import ClusterState, ClusterStatus, LeashStatus, Site
 from trainyard.backends.shared import leash as leashes
 from trainyard.backends.shared.leash import Leash
 from trainyard.errors import RequestError
@@ -39,14 +39,14 @@ class Yard:
 
     def __init__(self, state: Path, held: LeashStatus | None = None) -> None:
         state.mkdir()
-        self.tools, self.held, self.made = Tools(state, {}, "local"), held, NOON
+        self.site, self.held, self.made = Site(state, {}, "local"), held, NOON
 
     @property
     def leash(self) -> Leash:
         return Leash(lambda: self.held, lambda: self.made, self._set, self._take_off)
 
     def steps(self, leash: dict[str, str] | None) -> list[Step]:
-        return leashes.steps(spec(leash), self.tools, self.leash, after="Start the head")
+        return leashes.steps(spec(leash), self.site, self.leash, after="Start the head")
 
     def status(self, state: ClusterState) -> ClusterStatus:
         return ClusterStatus("lab", "local", state, (), leash=self.held)
@@ -139,7 +139,7 @@ def test_it_is_set_and_counts_from_when_the_cluster_was_made(yard: Yard) -> None
     assert yard.held == LeashStatus(2 * HOUR, yard.made + 12 * HOUR)
     assert step.done().holds
     assert " or after 2h without a job" in step.done().detail
-    assert json.loads((yard.tools.state / "leash.json").read_text()) == {
+    assert json.loads((yard.site.state / "leash.json").read_text()) == {
         "idle": 2 * HOUR,
         "deadline": yard.made + 12 * HOUR,
     }
@@ -192,21 +192,21 @@ def test_a_deadline_that_is_over_is_refused(yard: Yard) -> None:
 
 
 def test_of_a_cluster_that_is_gone_the_leash_is_said(yard: Yard) -> None:
-    assert leashes.ended(yard.status("absent"), yard.tools.state) == ""
+    assert leashes.ended(yard.status("absent"), yard.site.state) == ""
     yard.steps(BOTH)[0].do()
-    assert leashes.ended(yard.status("broken"), yard.tools.state) == ""
+    assert leashes.ended(yard.status("broken"), yard.site.state) == ""
     yard.held = None
-    assert leashes.ended(yard.status("up"), yard.tools.state) == ""
+    assert leashes.ended(yard.status("up"), yard.site.state) == ""
     # Hours before its time somebody else was it.
-    said = leashes.ended(yard.status("absent"), yard.tools.state)
+    said = leashes.ended(yard.status("absent"), yard.site.state)
     assert said.startswith("it is gone, and not by its leash (ends at ")
-    record = yard.tools.state / "leash.json"
+    record = yard.site.state / "leash.json"
     os.utime(record, (yard.made - 2 * HOUR, yard.made - 2 * HOUR))
-    said = leashes.ended(yard.status("absent"), yard.tools.state)
+    said = leashes.ended(yard.status("absent"), yard.site.state)
     assert said.startswith("it had a leash (ends at ")
     assert said.endswith("; outputs of runs that were not fetched by then are lost")
     record.write_text(json.dumps({"idle": None, "deadline": yard.made}))
-    assert leashes.ended(yard.status("broken"), yard.tools.state).startswith(
+    assert leashes.ended(yard.status("broken"), yard.site.state).startswith(
         "it had a leash (ends at "
     )
 
@@ -215,4 +215,4 @@ def test_a_backend_without_one_refuses_it(tmp_path: Path) -> None:
     existing = {"address": "http://127.0.0.1:8265", "token_env": "TOKEN"}
     loaded = LoadedCluster(spec(BOTH, "existing", existing=existing), tmp_path / "lab.yaml")
     with pytest.raises(RequestError, match="a cluster of the backend 'existing' cannot end itself"):
-        clusters.plan_up(Cluster(loaded, Tools(tmp_path / "state", {}, "existing")))
+        clusters.plan_up(Cluster(loaded, Site(tmp_path / "state", {}, "existing")))

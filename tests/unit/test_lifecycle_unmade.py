@@ -23,8 +23,8 @@ def refuse(place: Path, *overrides: str, made: tuple[str, ...]) -> None:
     file.write_text(FILE)
     environ = {"XDG_STATE_HOME": str(place), "HOME": str(place)}
     cluster = clusters.find(str(file), environ, directory=place, overrides=overrides)
-    cluster.tools.state.mkdir(parents=True)
-    write_made_from(cluster.tools.state, file, made)
+    cluster.site.state.mkdir(parents=True)
+    write_made_from(cluster.site.state, file, made)
     clusters.refuse_unmade(cluster)
 
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from tests.unit.test_microk8s_preflight import GOOD
-from tests.unit.test_microk8s_states import TOGETHER, TOOLS
+from tests.unit.test_microk8s_states import SITE, TOGETHER
 from trainyard.backends.microk8s import leaving
 from trainyard.backends.microk8s.lab import Host, Lab
 from trainyard.errors import OutsideError
@@ -72,4 +72,4 @@ def test_who_runs_alone_is_not_asked_for_the_nodes_of_a_cluster() -> None:
     joined = replace(GOOD, members=TOGETHER)
     assert [*Lab([silent, alone], "", {"b": joined}).nodes()] == ["b"]
     with pytest.raises(OutsideError, match="no control plane answers"):
-        leaving.steps(Lab([silent, alone], ""), TOOLS)
+        leaving.steps(Lab([silent, alone], ""), SITE)

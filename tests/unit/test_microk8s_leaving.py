@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 import yaml
 
-from tests.unit.test_microk8s_states import FIRST, TOGETHER, TOOLS, WORKER, node
+from tests.unit.test_microk8s_states import FIRST, SITE, TOGETHER, WORKER, node
 from trainyard.backends.microk8s import addresses, leaving
 from trainyard.backends.microk8s.facts import Facts, Member
 from trainyard.backends.microk8s.lab import Host, Lab
@@ -79,7 +79,7 @@ def made(
 
 
 def clear(lab: Lab) -> None:
-    (step,) = leaving.steps(lab, TOOLS)
+    (step,) = leaving.steps(lab, SITE)
     assert step.title == "Remove what is left of b"
     step.do()
 
@@ -177,12 +177,12 @@ def test_a_host_that_left_the_file_is_taken_out_although_it_refuses_if_it_is_our
 ) -> None:
     told = Told(facts="lock.clustered.lock yes\n" + "ours yes\n" * is_ours)
     monkeypatch.setattr(leaving, "connect", lambda *_: told)
-    tools = replace(TOOLS, state=tmp_path / "lab", remove=True)
-    addresses.write(tools, ["ops@c"])
+    site = replace(SITE, state=tmp_path / "lab").wishing(remove=True)
+    addresses.write(site, ["ops@c"])
     left = node("10.0.0.3", ssh="ops@c")
     left["status"]["nodeInfo"] = {"machineID": "m"}
     lab, first = made(WORKER, Told(), nodes={"b": node("10.0.0.2"), "c": left})
-    (step,) = leaving.steps(lab, tools)
+    (step,) = leaving.steps(lab, site)
 
     if helps:
         with pytest.raises(OutsideError, match="c does not leave") as refused:

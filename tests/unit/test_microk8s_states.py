@@ -14,7 +14,7 @@ import pytest
 
 from tests.unit.step_lists import refuse_lost_ids
 from tests.unit.test_microk8s_preflight import GOOD, A
-from trainyard.backends.contract import Tools
+from trainyard.backends.contract import Site
 from trainyard.backends.microk8s import addresses, facts, install, leaving, remove
 from trainyard.backends.microk8s.facts import SYSCTLS, Facts, Member
 from trainyard.backends.microk8s.lab import Host, Lab
@@ -25,7 +25,7 @@ from trainyard.seams.ssh.facts import fields_of, parse
 from trainyard.seams.ssh.login import HostError
 from trainyard.seams.ssh.snaps import Snap
 
-TOOLS = Tools(Path(), {}, "microk8s")
+SITE = Site(Path(), {}, "microk8s")
 ALONE = (Member("127.0.0.1:19001", True),)
 TOGETHER = (Member("10.0.0.1:19001", True), Member("10.0.0.2:19001", False))
 FIRST = replace(GOOD, hostname="a", members=TOGETHER[:1])
@@ -93,7 +93,7 @@ def lab(
 def test_what_is_left_of_a_host_is_whatever_host_and_cluster_disagree_about(
     made: Lab, is_left: bool
 ) -> None:
-    titles = [step.title for step in leaving.steps(made, TOOLS)]
+    titles = [step.title for step in leaving.steps(made, SITE)]
     assert titles == ["Remove what is left of b"] * is_left
 
 
@@ -108,7 +108,7 @@ def test_hosts_that_left_the_file_are_those_with_our_address_and_the_dead_go_fir
         "e": node("10.0.0.5"),
     }
 
-    (said,) = leaving.steps(lab(WORKER, nodes), TOOLS)
+    (said,) = leaving.steps(lab(WORKER, nodes), SITE)
     assert said.title == "Check which hosts left the file"
     assert said.done().holds
     assert said.done().detail.startswith(
@@ -119,19 +119,19 @@ def test_hosts_that_left_the_file_are_those_with_our_address_and_the_dead_go_fir
         leaving.refuse_left(lab(WORKER, nodes))
 
     leaving.refuse_left(lab(WORKER, {"b": nodes["b"], "e": nodes["e"]}))
-    tools = replace(TOOLS, state=tmp_path / "lab", remove=True)
-    addresses.write(tools, ["ops@c:8022"])
-    addresses.write(tools, ["ops@d"])
-    steps = leaving.steps(lab(WORKER, nodes), tools)
+    site = replace(SITE, state=tmp_path / "lab").wishing(remove=True)
+    addresses.write(site, ["ops@c:8022"])
+    addresses.write(site, ["ops@d"])
+    steps = leaving.steps(lab(WORKER, nodes), site)
     assert [step.title for step in steps] == ["Remove d (ops@d)", "Remove c (ops@c:8022)"]
 
 
 def test_a_node_does_not_choose_where_this_machine_logs_in(tmp_path: Path) -> None:
     nodes = {"b": node("10.0.0.2", ssh="ops@b"), "c": node("10.0.0.3", ssh="ops@elsewhere")}
-    tools = replace(TOOLS, state=tmp_path / "lab", remove=True)
-    addresses.write(tools, ["ops@b", "ops@c"])
+    site = replace(SITE, state=tmp_path / "lab").wishing(remove=True)
+    addresses.write(site, ["ops@b", "ops@c"])
     with pytest.raises(RequestError) as refused:
-        leaving.steps(lab(WORKER, nodes), tools)
+        leaving.steps(lab(WORKER, nodes), site)
     assert refused.value.what == (
         "no cluster file on this machine named the addresses that these nodes give: c "
         "(ops@elsewhere)"
@@ -200,7 +200,7 @@ def test_a_role_that_changed_ends_what_runs_on_a_live_node() -> None:
         lab(WORKER, {"b": node("10.0.0.2", ready=ready)}, control_plane=True)
         for ready in (True, False)
     )
-    assert [step.disruptive for made in (live, dead) for step in leaving.steps(made, TOOLS)] == [
+    assert [step.disruptive for made in (live, dead) for step in leaving.steps(made, SITE)] == [
         True,
         False,
     ]

@@ -11,7 +11,7 @@ import pytest
 # Docker's client opens a socket as it is imported.
 import trainyard.backends.compose  # noqa: F401
 from trainyard import backends
-from trainyard.backends.contract import Tools
+from trainyard.backends.contract import Site
 from trainyard.errors import RequestError
 from trainyard.operations import clusters
 from trainyard.spec.cluster import ClusterSpec
@@ -27,7 +27,7 @@ def test_a_cluster_that_runs_no_images_has_none_to_verify(tmp_path: Path, name: 
     with pytest.raises(
         RequestError, match=rf"cluster lab \({name}\) runs no images: there is nothing to verify"
     ):
-        backends.named(name).verify(spec, Tools(tmp_path, {}, name), report=print)
+        backends.named(name).verify(spec, Site(tmp_path, {}, name), report=print)
 
 
 @pytest.mark.parametrize("name", ["local", "compose", "existing"])
@@ -38,11 +38,11 @@ def test_a_backend_that_leaves_nothing_behind_says_so_and_removes_nothing(
     text = json.dumps({"name": "lab", "backend": name, **SECTIONS.get(name, {})})
     (tmp_path / "clusters" / "lab.yaml").write_text(text)
     cluster = clusters.find("lab", {"XDG_STATE_HOME": str(tmp_path)}, directory=tmp_path)
-    cluster.tools.state.mkdir(parents=True)
+    cluster.site.state.mkdir(parents=True)
     with pytest.raises(RequestError) as caught:
         clusters.plan_down(cluster, purge=True)
     assert caught.value.lines() == [
         f"backend {name!r} has nothing to purge: `cluster.down` leaves nothing that it made",
         "  -> Leave out --purge.",
     ]
-    assert cluster.tools.state.exists()
+    assert cluster.site.state.exists()

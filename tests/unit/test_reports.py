@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.backends.contract import Tools
+from trainyard.backends.contract import Site
 from trainyard.console import report
 from trainyard.console.report import Report, Table
 from trainyard.dispatch.runs import RunStatus
@@ -32,7 +32,7 @@ from trainyard.tasks.command import Call
 def lab(tmp_path: Path) -> Cluster:
     file = tmp_path / "lab.yaml"
     file.write_text("{name: lab, backend: local}")
-    return Cluster(load_cluster(file), Tools(tmp_path / "state", {}, "local", source=file))
+    return Cluster(load_cluster(file), Site(tmp_path / "state", {}, "local", source=file))
 
 
 def test_people_get_lines_notes_and_last_the_next_command(

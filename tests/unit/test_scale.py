@@ -33,8 +33,8 @@ def test_a_group_gets_the_size_that_was_asked_for_and_the_next_command_means_tha
         ("gpu", 0, 0),
         ("burst", 1, 4),
     ]
-    assert sized.tools.overrides == ("head.cpus=2", "workers.gpu.count=0", "workers.burst.min=1")
-    assert clusters.scaled(cluster(tmp_path), ["gpu=2"]).tools.overrides == ()
+    assert sized.site.overrides == ("head.cpus=2", "workers.gpu.count=0", "workers.burst.min=1")
+    assert clusters.scaled(cluster(tmp_path), ["gpu=2"]).site.overrides == ()
 
 
 def test_what_differs_from_the_file_is_said(tmp_path: Path) -> None:

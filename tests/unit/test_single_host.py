@@ -13,7 +13,7 @@ import pytest
 
 from tests.unit.step_lists import refuse_lost_ids
 from trainyard import steps
-from trainyard.backends.contract import Tools
+from trainyard.backends.contract import Site
 from trainyard.backends.shared import ray_nodes, record, single_host
 from trainyard.backends.shared.leash import Leash
 from trainyard.backends.shared.logs import LogFile
@@ -100,7 +100,7 @@ def nodes_of(
 def fake(made: dict[str, ObservedNode], *, recreate: bool = False, **fields: Any) -> FakeMachine:
     lab = FakeMachine(
         spec_of(**{"workers": [CPU], **fields}),
-        Tools(Path("/none"), {}, "local", recreate=recreate),
+        Site(Path("/none"), {}, "local").wishing(recreate=recreate),
     )
     object.__setattr__(lab, "existing", made)
     return lab

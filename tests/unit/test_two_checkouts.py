@@ -23,8 +23,8 @@ def cluster(home: Path, checkout: str, *, overrides: tuple[str, ...] = ()) -> Cl
 def made(home: Path, checkout: str) -> Cluster:
     """Return the cluster of a checkout as if `cluster.up` had made it."""
     found = cluster(home, checkout)
-    found.tools.state.mkdir(parents=True)
-    write_made_from(found.tools.state, Path(found.loaded.source), ())
+    found.site.state.mkdir(parents=True)
+    write_made_from(found.site.state, Path(found.loaded.source), ())
     return found
 
 

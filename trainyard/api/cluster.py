@@ -316,7 +316,7 @@ class Cluster:
 
     def _exists(self) -> bool:
         """Say whether the cluster exists, also if another backend made it by this name."""
-        recorded = recorded_backend(self._cluster.tools.state)
+        recorded = recorded_backend(self._cluster.site.state)
         return recorded not in (None, self.spec.backend) or self.status().state != "absent"
 
     def _connect(self, endpoint: Endpoint, runtime_env: Mapping[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -58,27 +58,41 @@ class Traits:
 
 
 @dataclass(frozen=True)
-class Tools:
-    """The inputs of a backend besides the cluster file: places on this machine, and flags.
+class Wishes:
+    """The flags of `cluster.up` and `cluster.down`, none of which is in the cluster file.
 
-    `overrides` are the values of `--set`, as typed; `directory` is where the user's own images/ are
-    looked for. `remove`: hosts that the file no longer names leave; `force`: also those that cannot
-    be reached. `adopt`: another user's cluster of this name becomes this user's; `keep_disks`:
-    those of nodes outlive the cluster. `backend` is the name under which the cluster is recorded:
-    one backend may make its clusters by another's functions.
+    `recreate`: the head is replaced. `remove`: hosts that the file no longer names leave; `force`:
+    also those that cannot be reached. `adopt`: another user's cluster of this name becomes this
+    user's. `keep_disks`: those of nodes outlive the cluster.
+    """
+
+    recreate: bool = False
+    remove: bool = False
+    force: bool = False
+    adopt: bool = False
+    keep_disks: bool = False
+
+
+@dataclass(frozen=True)
+class Site:
+    """The inputs of a backend besides the cluster file: places on this machine, and the flags.
+
+    `backend` is the name under which the cluster is recorded: one backend may make its clusters by
+    another's functions. `overrides` are the values of `--set`, as typed; `directory` is where the
+    user's own images/ are looked for.
     """
 
     state: Path
     environ: Mapping[str, str]
     backend: str
     source: Path | None = None
-    recreate: bool = False
-    remove: bool = False
-    force: bool = False
-    adopt: bool = False
-    keep_disks: bool = False
     overrides: tuple[str, ...] = ()
     directory: Path = Path()
+    wishes: Wishes = Wishes()
+
+    def wishing(self, **flags: bool) -> Site:
+        """Return a site with these flags, and all others as they are."""
+        return replace(self, wishes=replace(self.wishes, **flags))
 
     def overriding(self, *keys: str) -> list[str]:
         """Return the values of `--set` that are of one of these keys."""
@@ -269,7 +283,7 @@ class Verified:
 
 
 # A function of a cluster, by what its file says and what the command was given.
-_Of = Callable[[ClusterSpec, Tools], Found]
+_Of = Callable[[ClusterSpec, Site], Found]
 
 
 class DownSteps(Protocol):
@@ -282,7 +296,7 @@ class DownSteps(Protocol):
     """
 
     def __call__(
-        self, spec: ClusterSpec, tools: Tools, /, *, purge: bool
+        self, spec: ClusterSpec, site: Site, /, *, purge: bool
     ) -> Sequence[Step | Stage]: ...
 
 
@@ -290,7 +304,7 @@ class Verify(Protocol):
     """Let every host pull the image by its digest, which asks the registry, and run it."""
 
     def __call__(
-        self, spec: ClusterSpec, tools: Tools, /, *, report: Callable[[str], None]
+        self, spec: ClusterSpec, site: Site, /, *, report: Callable[[str], None]
     ) -> Verified: ...
 
 
@@ -298,7 +312,7 @@ class Logs(Protocol):
     """Yield lines of the nodes' own log files, from their ends on; of one node or host if named."""
 
     def __call__(
-        self, spec: ClusterSpec, tools: Tools, /, *, follow: bool, node: str = ""
+        self, spec: ClusterSpec, site: Site, /, *, follow: bool, node: str = ""
     ) -> Iterator[LogLine]: ...
 
 
@@ -309,7 +323,7 @@ class Shell(Protocol):
     """
 
     def __call__(
-        self, spec: ClusterSpec, tools: Tools, /, *, node: str, command: str, terminal: bool
+        self, spec: ClusterSpec, site: Site, /, *, node: str, command: str, terminal: bool
     ) -> list[str]: ...
 
 
@@ -321,7 +335,7 @@ class Discover(Protocol):
 
     def __call__(
         self,
-        clusters: Sequence[tuple[ClusterSpec, Tools]],
+        clusters: Sequence[tuple[ClusterSpec, Site]],
         states: Sequence[Path],
         environ: Mapping[str, str],
         /,
@@ -330,13 +344,13 @@ class Discover(Protocol):
     ) -> Discovered: ...
 
 
-def answers_nothing(spec: ClusterSpec, tools: Tools) -> list[Any]:
+def answers_nothing(spec: ClusterSpec, site: Site) -> list[Any]:
     """Answer for a backend that has no documents, no findings or nothing that costs money."""
     return []
 
 
 def finds_nothing(
-    clusters: Sequence[tuple[ClusterSpec, Tools]],
+    clusters: Sequence[tuple[ClusterSpec, Site]],
     states: Sequence[Path],
     environ: Mapping[str, str],
     *,
@@ -347,20 +361,20 @@ def finds_nothing(
 
 
 def has_no_shell(
-    spec: ClusterSpec, tools: Tools, *, node: str, command: str, terminal: bool
+    spec: ClusterSpec, site: Site, *, node: str, command: str, terminal: bool
 ) -> list[str]:
     """Raise RequestError: the nodes are neither machines nor containers."""
     raise RequestError(
-        f"cluster {spec.name} ({tools.backend}) has no nodes on which a shell could be started",
+        f"cluster {spec.name} ({site.backend}) has no nodes on which a shell could be started",
         hint="They are processes of this machine, or somebody else's: use a shell there, and "
         "their ports as they are.",
     )
 
 
-def runs_no_images(spec: ClusterSpec, tools: Tools, *, report: Callable[[str], None]) -> Verified:
+def runs_no_images(spec: ClusterSpec, site: Site, *, report: Callable[[str], None]) -> Verified:
     """Raise RequestError: there is no image to pull and run."""
     raise RequestError(
-        f"cluster {spec.name} ({tools.backend}) runs no images: there is nothing to verify",
+        f"cluster {spec.name} ({site.backend}) runs no images: there is nothing to verify",
         hint="Its nodes are not containers that Trainyard made. Name a cluster whose backend is "
         "compose or kuberay: trainyard image.verify --backend compose",
     )

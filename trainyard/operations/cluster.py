@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from trainyard import backends
-from trainyard.backends.contract import Backend, Tools
+from trainyard.backends.contract import Backend, Site
 from trainyard.backends.shared.record import recorded_backend
 from trainyard.endpoint import Endpoint
 from trainyard.spec.cluster import ClusterSpec, LoadedCluster
@@ -19,7 +19,7 @@ class Cluster:
     """
 
     loaded: LoadedCluster
-    tools: Tools
+    site: Site
     backend_flag: str | None = None
 
     @property
@@ -31,13 +31,13 @@ class Cluster:
         return backends.named(self.spec.backend)
 
 
-def as_made(cluster: Cluster) -> tuple[Backend, Tools]:
-    """Return the backend that made the cluster, and its tools; the file may name another by now."""
-    name = recorded_backend(cluster.tools.state) or cluster.spec.backend
-    return backends.named(name), replace(cluster.tools, backend=name)
+def as_made(cluster: Cluster) -> tuple[Backend, Site]:
+    """Return the backend that made the cluster, and its site; the file may name another by now."""
+    name = recorded_backend(cluster.site.state) or cluster.spec.backend
+    return backends.named(name), replace(cluster.site, backend=name)
 
 
 def connect_as_made(cluster: Cluster) -> Endpoint:
     """Return the way into what there is, whatever the file says. Raises NotReadyError."""
-    backend, tools = as_made(cluster)
-    return backend.connect(cluster.spec, tools)
+    backend, site = as_made(cluster)
+    return backend.connect(cluster.spec, site)

@@ -211,7 +211,7 @@ def _discover(
     found = {}
     for name in sorted(names):
         own_clusters = [cluster for cluster in clusters if cluster.spec.backend == name]
-        with_file = [(cluster.spec, cluster.tools) for cluster in own_clusters]
+        with_file = [(cluster.spec, cluster.site) for cluster in own_clusters]
         without_file = [state for state, backend in recorded.items() if backend == name]
         backend = backends.named(name)
         found[name] = backend.discover(with_file, without_file, environ, region=region)

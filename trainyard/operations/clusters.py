@@ -15,7 +15,7 @@ from trainyard.backends.contract import (
     ClusterStatus,
     Finding,
     LogLine,
-    Tools,
+    Site,
     UnknownNodeError,
     Verified,
 )
@@ -82,7 +82,7 @@ def find(
     """Return the cluster that `-f`, `--set` and `--backend` mean. Raises RequestError."""
     source = paths.cluster_file(asked, environ, directory=directory)
     loaded = load_cluster(source, overrides=overrides, backend=backend)
-    tools = Tools(
+    site = Site(
         state=paths.cluster_state(loaded.spec.name, environ),
         environ=environ,
         backend=loaded.spec.backend,
@@ -90,7 +90,7 @@ def find(
         overrides=tuple(overrides),
         directory=directory,
     )
-    return Cluster(loaded, tools, backend_flag=backend)
+    return Cluster(loaded, site, backend_flag=backend)
 
 
 def refuse_unmade(cluster: Cluster) -> None:
@@ -98,13 +98,13 @@ def refuse_unmade(cluster: Cluster) -> None:
 
     A cluster that this machine did not make may have been made with any.
     """
-    made = made_with(cluster.tools.state)
-    source = cluster.tools.source
+    made = made_with(cluster.site.state)
+    source = cluster.site.source
     if made is None or source is None or not cluster.backend.traits.makes_nodes:
         return
 
     # `cluster.scale` made it with sizes that later commands do not repeat.
-    unmade = [text for text in cluster.tools.overrides if text not in made]
+    unmade = [text for text in cluster.site.overrides if text not in made]
     backend = cluster.backend_flag
     before = load_cluster(source, overrides=made, backend=backend)
     after = load_cluster(source, overrides=[*made, *unmade], backend=backend)
@@ -153,9 +153,9 @@ def scaled(cluster: Cluster, sizes: Sequence[str]) -> Cluster:
         what = "the cluster cannot be scaled like that"
         raise RequestError(what, problems=tuple(problems), where=where)
 
-    overrides = (*cluster.tools.overrides, *_size_overrides(spec, sizes))
+    overrides = (*cluster.site.overrides, *_size_overrides(spec, sizes))
     loaded = load_cluster(cluster.loaded.source, overrides=overrides, backend=spec.backend)
-    return replace(cluster, loaded=loaded, tools=replace(cluster.tools, overrides=overrides))
+    return replace(cluster, loaded=loaded, site=replace(cluster.site, overrides=overrides))
 
 
 def removing(cluster: Cluster, *, remove: bool, force: bool) -> Cluster:
@@ -170,18 +170,16 @@ def removing(cluster: Cluster, *, remove: bool, force: bool) -> Cluster:
         raise RequestError(
             "--force is for hosts that --remove takes out", hint="Give --remove too."
         )
-    return replace(cluster, tools=replace(cluster.tools, remove=True, force=force))
+    return replace(cluster, site=cluster.site.wishing(remove=True, force=force))
 
 
 def asking(cluster: Cluster, *, adopt: bool = False, keep_disks: bool = False) -> Cluster:
     """Return the cluster with what only some backends can be asked for. Raises RequestError."""
-    backend, tools = as_made(cluster)
+    backend, site = as_made(cluster)
     for flag, is_given in {"--adopt": adopt, "--keep-disks": keep_disks}.items():
         if is_given and flag not in backend.traits.flags:
-            raise RequestError(
-                f"backend {tools.backend!r} has no {flag}", hint=f"Leave out {flag}."
-            )
-    return replace(cluster, tools=replace(cluster.tools, adopt=adopt, keep_disks=keep_disks))
+            raise RequestError(f"backend {site.backend!r} has no {flag}", hint=f"Leave out {flag}.")
+    return replace(cluster, site=cluster.site.wishing(adopt=adopt, keep_disks=keep_disks))
 
 
 def size_differences(file: ClusterSpec, now: ClusterSpec) -> list[str]:
@@ -218,14 +216,14 @@ def _make(
     timeout: float | None,
 ) -> list[StepResult]:
     """Run the steps of `up`; `before_disruption` is called before nodes with tasks may end."""
-    tools = replace(cluster.tools, recreate=recreate)
+    site = cluster.site.wishing(recreate=recreate)
     with _alone(cluster, progress):
         _refuse_other_file(cluster)
         _refuse_other_backend(cluster)
         _refuse_leash(cluster)
 
         try:
-            up_steps = steps.within(timeout, cluster.backend.up_steps(cluster.spec, tools))
+            up_steps = steps.within(timeout, cluster.backend.up_steps(cluster.spec, site))
             return steps.run(up_steps, progress, before_disruption=before_disruption)
         except KeyboardInterrupt:
             hint = (
@@ -240,8 +238,8 @@ def _make(
             raise
         finally:
             # Also after a failure: the next command then knows which file made the part that exists.
-            if tools.source and tools.state.exists():
-                write_made_from(tools.state, tools.source.resolve(), tools.overrides)
+            if site.source and site.state.exists():
+                write_made_from(site.state, site.source.resolve(), site.overrides)
 
 
 def plan_up(
@@ -250,14 +248,14 @@ def plan_up(
     _refuse_other_file(cluster)
     _refuse_other_backend(cluster)
     _refuse_leash(cluster)
-    tools = replace(cluster.tools, recreate=recreate)
-    return steps.plan(cluster.backend.up_steps(cluster.spec, tools), progress)
+    site = cluster.site.wishing(recreate=recreate)
+    return steps.plan(cluster.backend.up_steps(cluster.spec, site), progress)
 
 
 def documents(cluster: Cluster, *, recreate: bool = False) -> list[dict[str, Any]]:
     """Return what `up` would give to an outside system, without secrets."""
-    tools = replace(cluster.tools, recreate=recreate)
-    return cluster.backend.documents(cluster.spec, tools)
+    site = cluster.site.wishing(recreate=recreate)
+    return cluster.backend.documents(cluster.spec, site)
 
 
 def down(
@@ -288,8 +286,8 @@ def plan_down(
 def status(cluster: Cluster) -> ClusterStatus:
     """Ask for the cluster's state; its remark says if its leash ended it."""
     _refuse_other_file(cluster)
-    now = cluster.backend.status(cluster.spec, cluster.tools)
-    remarks = (now.remark, leash.ended(now, cluster.tools.state))
+    now = cluster.backend.status(cluster.spec, cluster.site)
+    remarks = (now.remark, leash.ended(now, cluster.site.state))
     return replace(now, remark="; ".join(filter(None, remarks)))
 
 
@@ -299,7 +297,7 @@ def diagnose(cluster: Cluster) -> list[Finding]:
     They are those of its hosts, those of nodes that do not run, and differences from its file.
     """
     now = status(cluster)
-    below = cluster.backend.diagnose(cluster.spec, cluster.tools)
+    below = cluster.backend.diagnose(cluster.spec, cluster.site)
     if now.state == "absent":
         return [*below]
 
@@ -335,9 +333,9 @@ def connect(cluster: Cluster) -> Endpoint:
     """Return where the cluster answers. Raises NotReadyError, which says if its leash ended it."""
     _refuse_other_file(cluster)
     try:
-        return cluster.backend.connect(cluster.spec, cluster.tools)
+        return cluster.backend.connect(cluster.spec, cluster.site)
     except NotReadyError as error:
-        remark = status(cluster).remark if leash.is_recorded(cluster.tools.state) else ""
+        remark = status(cluster).remark if leash.is_recorded(cluster.site.state) else ""
         if not remark:
             raise
         what = f"{error.what}: {remark}"
@@ -355,14 +353,14 @@ def logs(
     _refuse_other_file(cluster)
 
     def ask(name: str) -> Iterator[LogLine]:
-        return cluster.backend.logs(cluster.spec, cluster.tools, follow=follow, node=name)
+        return cluster.backend.logs(cluster.spec, cluster.site, follow=follow, node=name)
 
     return readable(_by_any_name(cluster, node, ask), everything=everything)
 
 
 def verify(cluster: Cluster, *, report: Callable[[str], None]) -> Verified:
     """Let every host pull the image and run it. Raises RequestError where nodes run no images."""
-    return cluster.backend.verify(cluster.spec, cluster.tools, report=report)
+    return cluster.backend.verify(cluster.spec, cluster.site, report=report)
 
 
 def readable(lines: Iterable[LogLine], *, everything: bool) -> Iterator[LogLine]:
@@ -377,7 +375,7 @@ def shell(cluster: Cluster, *, node: str, command: str, terminal: bool) -> list[
 
     def ask(name: str) -> list[str]:
         return cluster.backend.shell(
-            cluster.spec, cluster.tools, node=name, command=command, terminal=terminal
+            cluster.spec, cluster.site, node=name, command=command, terminal=terminal
         )
 
     return _by_any_name(cluster, node, ask)
@@ -449,7 +447,7 @@ def _check(
 
 
 def _alone(cluster: Cluster, progress: Progress) -> AbstractContextManager[None]:
-    state = cluster.tools.state
+    state = cluster.site.state
     path = state.with_name(f"{state.name}.lock")
     return lock.alone(path, progress, keep=state.exists, what="cluster")
 
@@ -457,23 +455,23 @@ def _alone(cluster: Cluster, progress: Progress) -> AbstractContextManager[None]
 def _down_steps(cluster: Cluster, *, purge: bool) -> Sequence[Step | Stage]:
     # A name on the command line is that cluster's, whichever file is here (`cluster.list` prints
     # such commands).
-    if not cluster.tools.overriding("name"):
+    if not cluster.site.overriding("name"):
         _refuse_other_file(cluster)
-    backend, tools = as_made(cluster)
+    backend, site = as_made(cluster)
     if purge and not backend.traits.leaves:
         raise RequestError(
-            f"backend {tools.backend!r} has nothing to purge: `cluster.down` leaves nothing that "
+            f"backend {site.backend!r} has nothing to purge: `cluster.down` leaves nothing that "
             "it made",
             hint="Leave out --purge.",
         )
-    return backend.down_steps(cluster.spec, tools, purge=purge)
+    return backend.down_steps(cluster.spec, site, purge=purge)
 
 
 def _billed(cluster: Cluster) -> tuple[Problem, ...]:
     """Return what continues to cost money; nothing where the backend does not know."""
-    backend, tools = as_made(cluster)
+    backend, site = as_made(cluster)
     with suppress(TrainyardError):
-        names = backend.billed(cluster.spec, tools)
+        names = backend.billed(cluster.spec, site)
         if names:
             return (Problem(BILLED, f"{', '.join(names)}; to end it: trainyard cluster.down"),)
     return ()
@@ -481,8 +479,8 @@ def _billed(cluster: Cluster) -> tuple[Problem, ...]:
 
 def _refuse_other_file(cluster: Cluster) -> None:
     """Raise RequestError if another checkout's file made the cluster, and both files exist."""
-    before = made_from(cluster.tools.state)
-    source = cluster.tools.source
+    before = made_from(cluster.site.state)
+    source = cluster.site.source
     if before is None or source is None or not before.exists() or not source.exists():
         return
     if before.parent == source.resolve().parent:
@@ -505,7 +503,7 @@ def _refuse_leash(cluster: Cluster) -> None:
 
 
 def _refuse_other_backend(cluster: Cluster) -> None:
-    recorded = recorded_backend(cluster.tools.state)
+    recorded = recorded_backend(cluster.site.state)
     if recorded and recorded != cluster.spec.backend:
         raise RequestError(
             f"cluster {cluster.spec.name} was made by the backend {recorded!r}; its file says "

@@ -97,7 +97,7 @@ def checked(
     `overrides` are the flags of the job, which the run's record keeps together with the cluster's.
     `other` is the command to suggest when the job is a sweep and should not be, or the reverse.
     """
-    if cluster.tools.overrides:
+    if cluster.site.overrides:
         clusters.refuse_unmade(cluster)
 
     if sweep != (job.tune is not None):
@@ -105,7 +105,7 @@ def checked(
         raise RequestError(f"job {job.name} {problem} `tune:`", hint=f"To run it as it is: {other}")
 
     prepared = prepare(cluster.loaded, job, directory)
-    of_cluster = [f"{_CLUSTER}{text}" for text in cluster.tools.overrides]
+    of_cluster = [f"{_CLUSTER}{text}" for text in cluster.site.overrides]
     return replace(prepared, overrides=(*of_cluster, *overrides), backend=cluster.backend_flag)
 
 
@@ -364,7 +364,7 @@ def connect(run: RunDirectory, here: Here) -> Endpoint:
     cluster = clusters.find(str(run.cluster_file), here.environ, directory=here.directory)
     # A token file is named relative to where the cluster file was.
     source = Path(str(run.record().get("cluster_file") or run.cluster_file))
-    return clusters.connect(replace(cluster, tools=replace(cluster.tools, source=source)))
+    return clusters.connect(replace(cluster, site=replace(cluster.site, source=source)))
 
 
 def _connector(here: Here) -> Connect:

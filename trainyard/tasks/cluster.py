@@ -243,7 +243,7 @@ def scale(
     """Give groups another number of nodes than the file says: cluster.scale gpu=3."""
     file = lazy.clusters.asking(call.cluster(), adopt=adopt)
     cluster = lazy.clusters.scaled(file, sizes or [])
-    command_hints.override(cluster.tools.overrides)
+    command_hints.override(cluster.site.overrides)
     if call.dry:
         command = _flagged("cluster.up", {"--adopt": adopt})
         return planned(cluster, lazy.clusters.plan_up(cluster, call.progress), command)

@@ -8,7 +8,7 @@ from pathlib import Path
 from trainyard.backends import contract
 from trainyard.backends.compose import image, location, naming
 from trainyard.backends.compose.machine import DockerHost
-from trainyard.backends.contract import Backend, ClusterStatus, Finding, LogLine, Tools, Traits
+from trainyard.backends.contract import Backend, ClusterStatus, Finding, LogLine, Site, Traits
 from trainyard.backends.shared import ray_nodes, removal
 from trainyard.backends.shared.findings import full_disk
 from trainyard.backends.shared.record import forget_step
@@ -25,41 +25,41 @@ from trainyard.steps import Stage, Step
 GONE_SECONDS = 30.0
 
 
-def up_steps(spec: ClusterSpec, tools: Tools) -> list[Stage]:
+def up_steps(spec: ClusterSpec, site: Site) -> list[Stage]:
     """Return the steps that make the cluster match its file; which they are, its Docker host knows."""
     ray_nodes.refuse_growing_groups(spec)
-    return [Stage("docker-host", "Look at the Docker host", expand=lambda: _up_steps(spec, tools))]
+    return [Stage("docker-host", "Look at the Docker host", expand=lambda: _up_steps(spec, site))]
 
 
-def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> list[Stage | Step]:
+def down_steps(spec: ClusterSpec, site: Site, *, purge: bool) -> list[Stage | Step]:
     """Return the steps that remove all that carries the cluster's label, whatever its file says."""
     return [
-        Stage("docker-host", "Look at the Docker host", expand=lambda: _removals(spec, tools)),
-        forget_step(tools.state, title="Remove the token, and what was written down"),
+        Stage("docker-host", "Look at the Docker host", expand=lambda: _removals(spec, site)),
+        forget_step(site.state, title="Remove the token, and what was written down"),
     ]
 
 
-def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
-    return DockerHost(spec, tools, location.connect(spec, tools)).status()
+def status(spec: ClusterSpec, site: Site) -> ClusterStatus:
+    return DockerHost(spec, site, location.connect(spec, site)).status()
 
 
-def diagnose(spec: ClusterSpec, tools: Tools) -> list[Finding]:
-    engine = location.connect(spec, tools)
+def diagnose(spec: ClusterSpec, site: Site) -> list[Finding]:
+    engine = location.connect(spec, site)
     if engine.is_here:
         return [*full_disk(Path(str(engine.info().get("DockerRootDir") or "/nowhere")))]
     return []
 
 
-def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
-    return DockerHost(spec, tools, location.connect(spec, tools)).endpoint()
+def connect(spec: ClusterSpec, site: Site) -> Endpoint:
+    return DockerHost(spec, site, location.connect(spec, site)).endpoint()
 
 
-def logs(spec: ClusterSpec, tools: Tools, *, follow: bool, node: str = "") -> Iterator[LogLine]:
-    return DockerHost(spec, tools, location.connect(spec, tools)).logs(follow=follow, node=node)
+def logs(spec: ClusterSpec, site: Site, *, follow: bool, node: str = "") -> Iterator[LogLine]:
+    return DockerHost(spec, site, location.connect(spec, site)).logs(follow=follow, node=node)
 
 
-def shell(spec: ClusterSpec, tools: Tools, *, node: str, command: str, terminal: bool) -> list[str]:
-    host = DockerHost(spec, tools, location.connect(spec, tools))
+def shell(spec: ClusterSpec, site: Site, *, node: str, command: str, terminal: bool) -> list[str]:
+    host = DockerHost(spec, site, location.connect(spec, site))
     container = contract.pick(host.containers(), node, cluster=spec.name).name
     interactive = "-i"
     if terminal:
@@ -69,30 +69,30 @@ def shell(spec: ClusterSpec, tools: Tools, *, node: str, command: str, terminal:
     return [*docker, *contract.shell_words(command)]
 
 
-def _up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
-    location.refuse_other_host(spec, tools)
-    engine = location.connect(spec, tools)
-    location.refuse_taken_volume(spec, tools, engine)
+def _up_steps(spec: ClusterSpec, site: Site) -> list[Step]:
+    location.refuse_other_host(spec, site)
+    engine = location.connect(spec, site)
+    location.refuse_taken_volume(spec, site, engine)
 
     running: dict[str, str] = {}
-    if not tools.recreate:
-        for node in DockerHost(spec, tools, engine).nodes().values():
+    if not site.wishes.recreate:
+        for node in DockerHost(spec, site, engine).nodes().values():
             running[node.plan.get("group", "")] = node.plan.get("image", "")
 
     head = running.get("head") or None
     pinned = resolve.pinned(
-        spec, tools.environ, directory=tools.directory, engine=engine, running=head
+        spec, site.environ, directory=site.directory, engine=engine, running=head
     )
     images = resolve.of_groups(
-        spec, tools.environ, directory=tools.directory, engine=engine, running=running
+        spec, site.environ, directory=site.directory, engine=engine, running=running
     )
     pulls = [image.pull_step(engine, each) for each in resolve.distinct(pinned, images)]
-    return node_steps(DockerHost(spec, tools, engine, pinned, images), pulls)
+    return node_steps(DockerHost(spec, site, engine, pinned, images), pulls)
 
 
-def _removals(spec: ClusterSpec, tools: Tools) -> list[Step]:
+def _removals(spec: ClusterSpec, site: Site) -> list[Step]:
     """Return the steps after which nothing carries the cluster's label."""
-    engine = location.connect(spec, tools)
+    engine = location.connect(spec, site)
     label = naming.of_cluster(spec.name)
 
     def removal_of(

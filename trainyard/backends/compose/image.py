@@ -9,7 +9,7 @@ from concurrent.futures import Future
 
 from trainyard import versions
 from trainyard.backends.compose.diagnosis import explained
-from trainyard.backends.contract import LINT, HostResult, Tools, Verified
+from trainyard.backends.contract import LINT, HostResult, Site, Verified
 from trainyard.errors import OutsideError, PrerequisiteError, TrainyardError
 from trainyard.images import resolve
 from trainyard.images.resolve import PinnedImage
@@ -61,19 +61,17 @@ def pull_step(engine: Engine, image: PinnedImage) -> Step:
     return Step(f"pull:{image.name}", title, done, do, deadline=PULL_SECONDS, every=0.5)
 
 
-def verify(spec: ClusterSpec, tools: Tools, *, report: Report) -> Verified:
+def verify(spec: ClusterSpec, site: Site, *, report: Report) -> Verified:
     """Let the Docker host pull the image by its digest, which asks the registry, and run it."""
     address = spec.compose.docker
     host = address or "here"
     began = time.monotonic()
 
     try:
-        with docker_engine.connect(tools.environ, address) as engine:
+        with docker_engine.connect(site.environ, address) as engine:
             host = engine.host
-            image = resolve.pinned(spec, tools.environ, directory=tools.directory, engine=engine)
-            others = resolve.of_groups(
-                spec, tools.environ, directory=tools.directory, engine=engine
-            )
+            image = resolve.pinned(spec, site.environ, directory=site.directory, engine=engine)
+            others = resolve.of_groups(spec, site.environ, directory=site.directory, engine=engine)
             return Verified(
                 tuple(_verified(engine, each, report) for each in resolve.distinct(image, others))
             )

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Iterable
 
 from trainyard.backends.compose import naming
-from trainyard.backends.contract import Tools
+from trainyard.backends.contract import Site
 from trainyard.backends.shared import owner as owners
 from trainyard.backends.shared.record import read_cluster, write_cluster
 from trainyard.errors import RequestError
@@ -17,75 +17,75 @@ from trainyard.seams.docker.engine import Engine
 from trainyard.spec.cluster import ClusterSpec
 
 
-def write(spec: ClusterSpec, tools: Tools, engine: Engine) -> None:
+def write(spec: ClusterSpec, site: Site, engine: Engine) -> None:
     """Record a cluster's place: its file, $DOCKER_HOST or the host name may change."""
-    record = {"name": spec.name, "docker": engine.address, "owner": owner(tools)}
-    write_cluster(tools.state, tools.backend, record)
+    record = {"name": spec.name, "docker": engine.address, "owner": owner(site)}
+    write_cluster(site.state, site.backend, record)
 
 
-def read(tools: Tools) -> dict[str, str] | None:
-    return read_cluster(tools.state, tools.backend)
+def read(site: Site) -> dict[str, str] | None:
+    return read_cluster(site.state, site.backend)
 
 
-def owner(tools: Tools) -> str:
+def owner(site: Site) -> str:
     """Return this user's name as an owner on the Docker host: as recorded on `up`.
 
     Else $TRAINYARD_OWNER, else this host and where clusters are kept here.
     """
-    record = read(tools)
+    record = read(site)
     if record:
         return record["owner"]
-    return owners.given(tools.environ) or f"{socket.gethostname()}:{tools.state.parent.absolute()}"
+    return owners.given(site.environ) or f"{socket.gethostname()}:{site.state.parent.absolute()}"
 
 
-def connect(spec: ClusterSpec, tools: Tools) -> Engine:
+def connect(spec: ClusterSpec, site: Site) -> Engine:
     """Connect to the engine that has the cluster, or is to have it.
 
     Raises PrerequisiteError if it does not answer, RequestError if another user has a cluster of
     this name there.
     """
-    record = read(tools)
+    record = read(site)
     if record:
         address = record["docker"]
     else:
-        address = _desired_address(spec, tools)
+        address = _desired_address(spec, site)
 
-    engine = docker_engine.connect(tools.environ, address=address)
+    engine = docker_engine.connect(site.environ, address=address)
     label = naming.of_cluster(spec.name)
-    _refuse_foreign(spec, tools, docker_containers.labelled(engine, label))
-    _refuse_foreign(spec, tools, docker_containers.networks(engine, label))
-    _refuse_foreign(spec, tools, docker_containers.volumes(engine, label))
+    _refuse_foreign(spec, site, docker_containers.labelled(engine, label))
+    _refuse_foreign(spec, site, docker_containers.networks(engine, label))
+    _refuse_foreign(spec, site, docker_containers.volumes(engine, label))
     return engine
 
 
-def refuse_other_host(spec: ClusterSpec, tools: Tools) -> None:
+def refuse_other_host(spec: ClusterSpec, site: Site) -> None:
     """Raise RequestError if the cluster is on another Docker host than its file asks for."""
-    record = read(tools)
-    desired = _desired_address(spec, tools)
+    record = read(site)
+    desired = _desired_address(spec, site)
     if record and record["docker"] != desired:
         raise RequestError(
             f"cluster {spec.name} is on the Docker host {record['docker']}; now {desired} is "
             "asked for",
-            where=str(tools.source) if tools.source else None,
+            where=str(site.source) if site.source else None,
             hint="Remove it there first: trainyard cluster.down",
         )
 
 
-def refuse_taken_volume(spec: ClusterSpec, tools: Tools, engine: Engine) -> None:
+def refuse_taken_volume(spec: ClusterSpec, site: Site, engine: Engine) -> None:
     """Raise RequestError for another user's volume of the same name: Docker would take it.
 
     Docker itself rejects a container or a network of the same name.
     """
     name = naming.outputs(spec.name)
     taken = [volume for volume in docker_containers.volumes(engine) if volume.name == name]
-    _refuse_foreign(spec, tools, taken)
+    _refuse_foreign(spec, site, taken)
 
 
 def _refuse_foreign(
-    spec: ClusterSpec, tools: Tools, everything: Iterable[Container | Labelled]
+    spec: ClusterSpec, site: Site, everything: Iterable[Container | Labelled]
 ) -> None:
     """Raise RequestError for a thing of another cluster: none is taken over or removed."""
-    we = owner(tools)
+    we = owner(site)
     for thing in everything:
         cluster = thing.labels.get(naming.CLUSTER)
         maker = thing.labels.get(naming.OWNER)
@@ -101,18 +101,18 @@ def _refuse_foreign(
             )
 
 
-def _desired_address(spec: ClusterSpec, tools: Tools) -> str:
+def _desired_address(spec: ClusterSpec, site: Site) -> str:
     """Return the address of the engine that the file asks for, or that `docker` uses here.
 
     Raises RequestError for one that only Docker can be reached at: the dashboard is on that host's
     loopback.
     """
-    address = spec.compose.docker or docker_engine.found_address(tools.environ)
+    address = spec.compose.docker or docker_engine.found_address(site.environ)
     if address.startswith(("unix://", "ssh://")):
         return address
 
     source = "Docker's current context"
-    if tools.environ.get("DOCKER_HOST"):
+    if site.environ.get("DOCKER_HOST"):
         source = "$DOCKER_HOST"
     raise RequestError(
         f"backend 'compose' needs a Docker host here or over SSH, and `docker` talks to {address}",

@@ -156,7 +156,7 @@ class DockerHost(Machine):
     def start(self, missing: Sequence[str]) -> None:
         """Make every missing container, open the outputs to all users in them, and start them."""
         cli.require(self.engine, "compose", hint=cli.COMPOSE)
-        location.write(self.spec, self.tools, self.engine)
+        location.write(self.spec, self.site, self.engine)
         self.make_token()
         spec = self.spec
         token = self.token
@@ -164,7 +164,7 @@ class DockerHost(Machine):
         document = desired.document(
             spec,
             self.plans,
-            location.owner(self.tools),
+            location.owner(self.site),
             logging=docker_containers.bounded_log(self.engine),
             of_root=self._of_root(),
         )
@@ -215,7 +215,7 @@ class DockerHost(Machine):
         name = self.spec.name
 
         def start(status: LeashStatus) -> None:
-            owner = location.owner(self.tools)
+            owner = location.owner(self.site)
             token = None
             if self.spec.auth == "token":
                 token = self.token

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from trainyard.backends.contract import Backend, Tools, Traits, Verified
+from trainyard.backends.contract import Backend, Site, Traits, Verified
 from trainyard.backends.ec2 import account, down, listing, ray_up
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2 import status as statuses
@@ -14,38 +14,38 @@ from trainyard.spec.cluster import ClusterSpec
 from trainyard.steps import Stage, Step
 
 
-def up_steps(spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
+def up_steps(spec: ClusterSpec, site: Site) -> Sequence[Step | Stage]:
     """Return the steps to a cluster whose nodes all answer: the account, `ray up`, the proof."""
-    locations.refuse_elsewhere(spec, tools)
-    location = locations.find(spec, tools)
+    locations.refuse_elsewhere(spec, site)
+    location = locations.find(spec, site)
     return [
-        Stage("account", "Look at the AWS account", lambda: account.steps(spec, tools, location)),
+        Stage("account", "Look at the AWS account", lambda: account.steps(spec, site, location)),
         Stage(
             "cluster",
             "Look at the cluster",
-            lambda: ray_up.steps(spec, tools, location, account.inputs(spec, tools, location)),
+            lambda: ray_up.steps(spec, site, location, account.inputs(spec, site, location)),
         ),
     ]
 
 
-def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> Sequence[Step | Stage]:
+def down_steps(spec: ClusterSpec, site: Site, *, purge: bool) -> Sequence[Step | Stage]:
     """Return the steps that remove what carries the cluster's tag.
 
     With `--adopt` what plain `ray up` made gets that tag first.
     """
-    locations.refuse_elsewhere(spec, tools)
-    location = locations.find(spec, tools)
+    locations.refuse_elsewhere(spec, site)
+    location = locations.find(spec, site)
 
     steps: list[Step | Stage] = []
-    if tools.adopt:
+    if site.wishes.adopt:
         title = "Look for what `ray up` made"
         steps.append(Stage("made-by-ray-up", title, lambda: account.adopt(location)))
-    steps.append(Stage("account", "Look at the AWS account", lambda: down.steps(location, tools)))
-    steps.append(forget_step(tools.state))
+    steps.append(Stage("account", "Look at the AWS account", lambda: down.steps(location, site)))
+    steps.append(forget_step(site.state))
     return steps
 
 
-def verify(spec: ClusterSpec, tools: Tools, *, report: Callable[[str], None]) -> Verified:
+def verify(spec: ClusterSpec, site: Site, *, report: Callable[[str], None]) -> Verified:
     raise RequestError(
         "instances pull the image as they start: there is nothing to verify before",
         hint="trainyard cluster.up",

@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Sequence
 from typing import Any
 
-from trainyard.backends.contract import Tools
+from trainyard.backends.contract import Site
 from trainyard.backends.ec2 import desired, naming, objects, preflight, snapshot
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2 import preflight_questions as questions
@@ -26,14 +26,14 @@ from trainyard.wording import counted, named
 UNMADE = "sg-00000000"
 
 
-def steps(spec: ClusterSpec, tools: Tools, location: Location) -> list[Step | Stage]:
+def steps(spec: ClusterSpec, site: Site, location: Location) -> list[Step | Stage]:
     """Return the steps that make what instances need; asks AWS whether all that is named exists."""
     locations.refuse_other_account(location)
-    unchecked = preflight.steps(spec, tools, location)
-    objects.refuse_foreign(location, adopt=tools.adopt)
+    unchecked = preflight.steps(spec, site, location)
+    objects.refuse_foreign(location, adopt=site.wishes.adopt)
 
-    adopted = adopt(location) if tools.adopt else []
-    if adopted and not tools.recreate:
+    adopted = adopt(location) if site.wishes.adopt else []
+    if adopted and not site.wishes.recreate:
         hint = "If that is meant: trainyard cluster.up --adopt --recreate"
         raise RequestError(
             f"what `ray up` made by the name {location.name} is replaced, with all that runs",
@@ -42,7 +42,7 @@ def steps(spec: ClusterSpec, tools: Tools, location: Location) -> list[Step | St
 
     refuse_unknown_to_ray(desired.document(spec, _unresolved(spec, location)))
     made = objects.steps(location, sources(location))
-    return [locations.record_step(location, tools), *unchecked, *adopted, *made]
+    return [locations.record_step(location, site), *unchecked, *adopted, *made]
 
 
 def _unresolved(spec: ClusterSpec, location: Location) -> Inputs:
@@ -96,17 +96,17 @@ def adopt(location: Location) -> list[Step]:
     return [Step("adopt", title, done, do, disruptive=True)]
 
 
-def inputs(spec: ClusterSpec, tools: Tools, location: Location) -> Inputs:
+def inputs(spec: ClusterSpec, site: Site, location: Location) -> Inputs:
     """Return what instances are launched with; instances that stay keep image, AMI and subnets."""
     running = []
-    if not tools.recreate:
+    if not site.wishes.recreate:
         running = [instance for instance in snapshot.of_cluster(location) if instance.runs]
     head_tags = next((instance.tags for instance in running if instance.is_head), {})
 
     image = ""
     images: dict[str, str] = {}
     if spec.image_of(naming.HEAD):
-        image, images = _images(spec, tools, location, running, head_tags.get(naming.IMAGE))
+        image, images = _images(spec, site, location, running, head_tags.get(naming.IMAGE))
 
     subnets = head_tags.get(naming.SUBNETS, "").split()
     if not (subnets or location.section.subnet):
@@ -122,13 +122,13 @@ def inputs(spec: ClusterSpec, tools: Tools, location: Location) -> Inputs:
 
 def _images(
     spec: ClusterSpec,
-    tools: Tools,
+    site: Site,
     location: Location,
     running: Sequence[Instance],
     head_image: str | None,
 ) -> tuple[str, dict[str, str]]:
     """Return the image by digest, and those of groups that run another one than the head."""
-    directory = tools.directory
+    directory = site.directory
     image = resolve.pinned(spec, location.environ, directory=directory, running=head_image)
     by_group = {each.group: each.tags.get(naming.IMAGE, "") for each in running}
     others = resolve.of_groups(spec, location.environ, directory=directory, running=by_group)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from trainyard.backends.contract import Tools
+from trainyard.backends.contract import Site
 from trainyard.backends.ec2 import disks, naming, objects, snapshot
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2.location import Location
@@ -55,7 +55,7 @@ TAGGED: Mapping[str, tuple[str, Mapping[str, Sequence[str]]]] = {
 }
 
 
-def steps(location: Location, tools: Tools) -> list[Step]:
+def steps(location: Location, site: Site) -> list[Step]:
     """Return the steps after which nothing is left; the head, which launches workers, ends first.
 
     Asks AWS. Raises RequestError for a cluster in another account, or of another owner unless
@@ -63,27 +63,27 @@ def steps(location: Location, tools: Tools) -> list[Step]:
     """
     locations.refuse_other_account(location)
     tags = {naming.CLUSTER: location.name}
-    if not tools.overriding("name"):
-        objects.refuse_foreign(location, adopt=tools.adopt)
+    if not site.overriding("name"):
+        objects.refuse_foreign(location, adopt=site.wishes.adopt)
         tags[naming.OWNER] = location.owner
 
     kinds = [_instances(location, "head"), _instances(location, "worker")]
     for name in TAGGED:
-        if not (tools.keep_disks and name == "volume"):
+        if not (site.wishes.keep_disks and name == "volume"):
             kinds.append(_tagged(location, tags, name))
     if not location.section.instance_profile:
         kinds.append(_role(location))
 
     removals = [_removal(kind) for kind in kinds]
-    if tools.keep_disks:
+    if site.wishes.keep_disks:
         keep, release = disks.steps(location)
         removals = [keep, *removals[:2], release, *removals[2:]]
 
     steps = [replace(step, do=partial(_naming_leftovers, step.do, kinds)) for step in removals]
-    return [*steps, *_stays(location, tools)]
+    return [*steps, *_stays(location, site)]
 
 
-def _stays(location: Location, tools: Tools) -> Iterator[Step]:
+def _stays(location: Location, site: Site) -> Iterator[Step]:
     """Yield a step for each thing that is left on purpose, except the disks that are kept now."""
     if any(each.tags.get(naming.HEAD_FROM) == naming.RAY_UP for each in _existing(location)):
         text = (
@@ -92,7 +92,7 @@ def _stays(location: Location, tools: Tools) -> Iterator[Step]:
         )
         yield _stay("made-by-ray-up", text)
 
-    kept = [] if tools.keep_disks else disks.kept(location)
+    kept = [] if site.wishes.keep_disks else disks.kept(location)
     if kept:
         yield _stay("disks", disks.remark(location.aws, kept, location.aws.region))
 

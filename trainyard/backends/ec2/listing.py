@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from trainyard.backends.contract import Discovered, FoundCluster, Tools
+from trainyard.backends.contract import Discovered, FoundCluster, Site
 from trainyard.backends.ec2 import disks, naming, nodes, snapshot
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2.preflight_questions import HOME
@@ -35,7 +35,7 @@ Answer = tuple[list[FoundCluster], str] | TrainyardError
 
 
 def discover(
-    clusters: Sequence[tuple[ClusterSpec, Tools]],
+    clusters: Sequence[tuple[ClusterSpec, Site]],
     states: Sequence[Path],
     environ: Mapping[str, str],
     *,
@@ -78,14 +78,14 @@ def discover(
 
 
 def _places(
-    clusters: Sequence[tuple[ClusterSpec, Tools]],
+    clusters: Sequence[tuple[ClusterSpec, Site]],
 ) -> tuple[dict[str, Account], dict[str, str]]:
     """Return where each cluster is, and problems, by its name."""
     places: dict[str, Account] = {}
     problems: dict[str, str] = {}
-    for spec, tools in clusters:
+    for spec, site in clusters:
         try:
-            aws = locations.find(spec, tools).aws
+            aws = locations.find(spec, site).aws
             places[spec.name] = Account(aws.profile, aws.region)
         except TrainyardError as error:
             problems[spec.name] = in_a_line(error)

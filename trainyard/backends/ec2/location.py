@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainyard.backends.contract import Tools
+from trainyard.backends.contract import Site
 from trainyard.backends.ec2 import naming
 from trainyard.backends.shared import owner as owners
 from trainyard.backends.shared import record as records
@@ -79,25 +79,25 @@ class Location:
         return self.state / "hosts" / instance
 
 
-def find(spec: ClusterSpec, tools: Tools) -> Location:
+def find(spec: ClusterSpec, site: Site) -> Location:
     """Return where the cluster was made, or is to be made; nothing is asked yet."""
-    record = read_cluster(tools.state, tools.backend) or {}
+    record = read_cluster(site.state, site.backend) or {}
     region = record.get("region") or spec.ec2.region
     profile = spec.ec2.profile or record.get("profile")
     # As it was on `up`; else this host, and the directory of clusters there.
-    owner = record.get("owner") or owners.given(tools.environ)
-    owner = owner or f"{socket.gethostname()}:{tools.state.parent.absolute()}"
+    owner = record.get("owner") or owners.given(site.environ)
+    owner = owner or f"{socket.gethostname()}:{site.state.parent.absolute()}"
 
-    aws = Aws(tools.environ, region=region, profile=profile)
-    environ = dict(tools.environ)
+    aws = Aws(site.environ, region=region, profile=profile)
+    environ = dict(site.environ)
     if aws.profile:
         for key in _KEYS:
             environ.pop(key, None)
         environ["AWS_PROFILE"] = aws.profile
-    return Location(spec.name, aws, tools.state, owner, spec.ec2, environ, record.get("account"))
+    return Location(spec.name, aws, site.state, owner, spec.ec2, environ, record.get("account"))
 
 
-def record_step(location: Location, tools: Tools) -> Step:
+def record_step(location: Location, site: Site) -> Step:
     """Return the first step: the cluster is found even if its file or the environment changes."""
 
     def facts() -> dict[str, Any]:
@@ -106,13 +106,13 @@ def record_step(location: Location, tools: Tools) -> Step:
         return {"name": location.name, **place, "owner": location.owner}
 
     def is_recorded() -> Answer:
-        recorded = read_cluster(tools.state, tools.backend) or {}
+        recorded = read_cluster(site.state, site.backend) or {}
         if facts().items() <= recorded.items():
             return YES
         return no("it is not written down")
 
     def write() -> None:
-        write_cluster(tools.state, tools.backend, facts())
+        write_cluster(site.state, site.backend, facts())
 
     return Step("record-location", "Write down where it is", is_recorded, write)
 
@@ -125,14 +125,14 @@ def write_mounted(location: Location, environment: str) -> None:
     write_private(location.mounted / "environment", environment)
 
 
-def refuse_elsewhere(spec: ClusterSpec, tools: Tools) -> None:
+def refuse_elsewhere(spec: ClusterSpec, site: Site) -> None:
     """Raise RequestError if the cluster is in another region than its file now asks for."""
-    record = read_cluster(tools.state, tools.backend)
+    record = read_cluster(site.state, site.backend)
     if record and spec.ec2.region not in (None, record["region"]):
         raise RequestError(
             f"cluster {spec.name} is in the region {record['region']}; now {spec.ec2.region} is "
             "asked for",
-            where=str(tools.source) if tools.source else None,
+            where=str(site.source) if site.source else None,
             hint="Remove it there first: trainyard cluster.down --set "
             f"ec2.region={record['region']}",
         )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from inspect import signature
 
-from trainyard.backends.contract import Tools
+from trainyard.backends.contract import Site
 from trainyard.backends.ec2.desired import groups
 from trainyard.backends.ec2.location import Location
 from trainyard.backends.ec2.preflight_questions import (
@@ -49,9 +49,9 @@ ByName = Mapping[str, Object]
 NAME_ONE = "name one, `ec2.subnet`"
 
 
-def steps(spec: ClusterSpec, tools: Tools, location: Location) -> list[Step]:
+def steps(spec: ClusterSpec, site: Site, location: Location) -> list[Step]:
     """Return a step for each thing that was not checked; raise PrerequisiteError for problems."""
-    facts, errors = ask(spec, tools, location)
+    facts, errors = ask(spec, site, location)
     refuse(spec, facts, {name: error for name, error in errors.items() if name not in OPTIONAL})
 
     unchecked = []

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from trainyard.backends.contract import Tools
+from trainyard.backends.contract import Site
 from trainyard.backends.ec2 import naming, objects, snapshot
 from trainyard.backends.ec2.desired import Group, groups
 from trainyard.backends.ec2.location import Location
@@ -60,7 +60,7 @@ def quota(group: Group) -> str | None:
 
 
 def ask(
-    spec: ClusterSpec, tools: Tools, location: Location
+    spec: ClusterSpec, site: Site, location: Location
 ) -> tuple[Facts, dict[str, TrainyardError]]:
     """Return answers and errors, by question; few are asked for a cluster that has instances.
 
@@ -83,7 +83,7 @@ def ask(
     if any(instance.exists for instance in snapshot.of_cluster(location)):
         return facts, errors
 
-    answers, more_errors = _answers(_questions(spec, tools, location, regions))
+    answers, more_errors = _answers(_questions(spec, site, location, regions))
     return facts | answers, errors | more_errors
 
 
@@ -119,7 +119,7 @@ def _answers(
 
 
 def _questions(
-    spec: ClusterSpec, tools: Tools, location: Location, regions: Iterable[str]
+    spec: ClusterSpec, site: Site, location: Location, regions: Iterable[str]
 ) -> dict[str, Callable[[], Any]]:
     aws = location.aws
     section = spec.ec2
@@ -148,7 +148,7 @@ def _questions(
         questions["has_spot_role"] = lambda: bool(objects.role(aws, SPOT_ROLE))
 
     if spec.image_of("head"):
-        directory = tools.directory
+        directory = site.directory
         questions["image"] = partial(resolve.pulled_bytes, spec, environ, directory=directory)
         if spec.registry and spec.registry.login == "ecr" and spec.registry.address:
             questions["login"] = partial(ecr.login, spec.registry.address, environ)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from trainyard.backends.contract import Tools
+from trainyard.backends.contract import Site
 from trainyard.backends.ec2 import desired, diagnosis, leash, naming, nodes, snapshot
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2.desired import Inputs
@@ -144,13 +144,13 @@ class Launch:
         )
 
 
-def steps(spec: ClusterSpec, tools: Tools, location: Location, inputs: Inputs) -> list[Step]:
+def steps(spec: ClusterSpec, site: Site, location: Location, inputs: Inputs) -> list[Step]:
     """Return the steps from the instances that exist to nodes that answer; asks AWS."""
     found = snapshot.of_cluster(location)
     before = frozenset(instance.id for instance in found)
     document = desired.document(spec, inputs)
     environment = desired.environment(spec, inputs.image)
-    surplus = _surplus(found, recreate=tools.recreate)
+    surplus = _surplus(found, recreate=site.wishes.recreate)
     staying = [each for each in found if each.exists and each not in surplus]
     outdated = _outdated(staying, document)
     head = snapshot.head(staying)
@@ -176,8 +176,8 @@ def steps(spec: ClusterSpec, tools: Tools, location: Location, inputs: Inputs) -
         steps.append(_termination(location, outdated, id="end-outdated", title=title, after=last))
 
     cluster_leash = leash.of(location)
-    if spec.leash or leashes.is_recorded(tools.state):
-        steps += leashes.steps(spec, tools, cluster_leash, after=last)
+    if spec.leash or leashes.is_recorded(site.state):
+        steps += leashes.steps(spec, site, cluster_leash, after=last)
     steps.append(nodes.step(spec, location, before, seconds=NODES_SECONDS, after=last))
     steps += leashes.proof(spec, cluster_leash, after=last)
     return steps

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from trainyard import versions
 from trainyard.backends import contract
-from trainyard.backends.contract import ClusterStatus, LogLine, Tools
+from trainyard.backends.contract import ClusterStatus, LogLine, Site
 from trainyard.backends.ec2 import desired, leash, naming, nodes, snapshot
 from trainyard.backends.ec2 import location as locations
 from trainyard.backends.ec2.location import Location
@@ -33,9 +33,9 @@ _ASK = (
 )
 
 
-def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
+def status(spec: ClusterSpec, site: Site) -> ClusterStatus:
     """Ask AWS about every instance of the cluster, and Ray about its nodes."""
-    location = locations.find(spec, tools)
+    location = locations.find(spec, site)
     found = snapshot.of_cluster(location)
     head = snapshot.head(found)
     names, detail = nodes.alive(location, head)
@@ -47,7 +47,7 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
 
     cluster = ClusterStatus(
         name=spec.name,
-        backend=tools.backend,
+        backend=site.backend,
         state=cluster_state(node.state for node in node_statuses),
         nodes=node_statuses,
         address=None,
@@ -115,17 +115,17 @@ def _autoscaler(location: Location, head: Instance) -> str:
     )
 
 
-def billed(spec: ClusterSpec, tools: Tools) -> list[str]:
+def billed(spec: ClusterSpec, site: Site) -> list[str]:
     lines = []
-    for instance in snapshot.of_cluster(locations.find(spec, tools)):
+    for instance in snapshot.of_cluster(locations.find(spec, site)):
         if instance.runs and naming.CLUSTER in instance.tags:
             lines.append(f"{instance.name} {instance.id} {instance.type}")
     return lines
 
 
-def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
+def connect(spec: ClusterSpec, site: Site) -> Endpoint:
     """Return the endpoint, a port to the head's dashboard; NotReadyError if no head runs."""
-    location = locations.find(spec, tools)
+    location = locations.find(spec, site)
     found = snapshot.of_cluster(location)
     head = snapshot.head(found)
     if head is None or head.state != "running":
@@ -154,11 +154,9 @@ def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
     )
 
 
-def log_lines(
-    spec: ClusterSpec, tools: Tools, *, follow: bool, node: str = ""
-) -> Iterator[LogLine]:
+def log_lines(spec: ClusterSpec, site: Site, *, follow: bool, node: str = "") -> Iterator[LogLine]:
     """Return the last lines of the nodes' files, of the autoscaler, and of the last `ray up`."""
-    location = locations.find(spec, tools)
+    location = locations.find(spec, site)
     found = {each.name: each for each in snapshot.of_cluster(location) if each.exists}
     if node or not found:
         contract.pick(found, node, cluster=spec.name)
@@ -179,9 +177,9 @@ def log_lines(
     return logs.followed(files, lambda: follow)
 
 
-def shell(spec: ClusterSpec, tools: Tools, *, node: str, command: str, terminal: bool) -> list[str]:
+def shell(spec: ClusterSpec, site: Site, *, node: str, command: str, terminal: bool) -> list[str]:
     """Return the `ssh` to a node's instance, or into its container where nodes are containers."""
-    location = locations.find(spec, tools)
+    location = locations.find(spec, site)
     found = {each.name: each for each in snapshot.of_cluster(location) if each.exists}
     ids = {each.id: each.name for each in found.values()}
     instance = contract.pick(found, ids.get(node, node), cluster=spec.name)

@@ -15,7 +15,7 @@ from trainyard.backends.contract import (
     Finding,
     LogLine,
     NodeStatus,
-    Tools,
+    Site,
     Traits,
 )
 from trainyard.backends.existing import service as services
@@ -34,29 +34,29 @@ from trainyard.wording import counted
 DEADLINE_SECONDS = 15.0
 
 
-def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
+def up_steps(spec: ClusterSpec, site: Site) -> list[Step]:
     """Return the step that checks the cluster; nothing is made."""
     section = _section(spec)
     title = f"Ray answers at {section.address or section.service}"
-    done = partial(_answer, spec, tools)
+    done = partial(_answer, spec, site)
     return [Step("ray-answers", title, done, nothing, deadline=DEADLINE_SECONDS, every=1.0)]
 
 
-def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> list[Step]:
+def down_steps(spec: ClusterSpec, site: Site, *, purge: bool) -> list[Step]:
     title = "Nothing to remove: Trainyard did not make this cluster"
     return [Step("nothing-to-remove", title, done=lambda: YES, do=nothing)]
 
 
-def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
+def status(spec: ClusterSpec, site: Site) -> ClusterStatus:
     """Ask the cluster for its nodes. Raises RefusedError when it wants another token."""
     try:
-        endpoint = connect(spec, tools)
+        endpoint = connect(spec, site)
     except (NotReadyError, services.MissingServiceError) as error:
-        return ClusterStatus(spec.name, tools.backend, "absent", (), detail=error.what)
+        return ClusterStatus(spec.name, site.backend, "absent", (), detail=error.what)
 
     now = ClusterStatus(
         spec.name,
-        tools.backend,
+        site.backend,
         "broken",
         (),
         address=endpoint.address,
@@ -73,16 +73,16 @@ def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
     return replace(now, state="up" if nodes else "partial", nodes=nodes)
 
 
-def diagnose(spec: ClusterSpec, tools: Tools) -> list[Finding]:
+def diagnose(spec: ClusterSpec, site: Site) -> list[Finding]:
     """Ask for its version, with which runs may not work; whether it answers is its state."""
     try:
-        _answer(spec, tools)
+        _answer(spec, site)
     except TrainyardError as error:
         return [Finding(spec.name, error.what, error.hint or "Ask its administrator.")]
     return []
 
 
-def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
+def connect(spec: ClusterSpec, site: Site) -> Endpoint:
     """Return the endpoint; for a service on Kubernetes, a port-forward that ends with this process.
 
     Raises PrerequisiteError when the token is not where the file says, or there is no such service.
@@ -90,15 +90,15 @@ def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
     section = _section(spec)
     if not section.service:
         address = (section.address or "").rstrip("/")
-        token = _token(section, tools)
+        token = _token(section, site)
         # Ray sets it on its nodes: this program runs on one.
-        if "RAY_ADDRESS" in tools.environ:
+        if "RAY_ADDRESS" in site.environ:
             return Endpoint(spec.name, address, token, ray_address=lambda: "auto")
         return Endpoint(spec.name, address, token)
 
-    service = services.named(section, tools)
+    service = services.named(section, site)
     secret = section.token_secret
-    token = services.token(service, secret) if secret else _token(section, tools)
+    token = services.token(service, secret) if secret else _token(section, site)
     address = services.address(service)
 
     return Endpoint(
@@ -106,11 +106,11 @@ def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
     )
 
 
-def logs(spec: ClusterSpec, tools: Tools, *, follow: bool, node: str = "") -> Iterator[LogLine]:
+def logs(spec: ClusterSpec, site: Site, *, follow: bool, node: str = "") -> Iterator[LogLine]:
     """Return the ends of the nodes' log files, as Ray serves them; with `follow`, then new lines."""
-    endpoint = connect(spec, tools)
+    endpoint = connect(spec, site)
     if node:
-        nodes = {known.name: known for known in status(spec, tools).nodes}
+        nodes = {known.name: known for known in status(spec, site).nodes}
         contract.pick(nodes, node, cluster=spec.name)
     return followed(lambda: ray_files(endpoint.address, endpoint.token, node), lambda: follow)
 
@@ -120,11 +120,11 @@ def _section(spec: ClusterSpec) -> ExistingSection:
     return cast(ExistingSection, spec.existing)
 
 
-def _token(section: ExistingSection, tools: Tools) -> str | None:
+def _token(section: ExistingSection, site: Site) -> str | None:
     """Return the token from the file or variable that is named; PrerequisiteError without it."""
     if section.token_file:
         # Relative to the cluster file.
-        directory = tools.source.parent if tools.source else Path()
+        directory = site.source.parent if site.source else Path()
         path = directory / Path(section.token_file).expanduser()
         try:
             return path.read_text().strip() or None
@@ -136,20 +136,20 @@ def _token(section: ExistingSection, tools: Tools) -> str | None:
             ) from error
 
     name = section.token_env
-    token = tools.environ.get(name, "").strip() if name else ""
+    token = site.environ.get(name, "").strip() if name else ""
     if name and not token:
         raise PrerequisiteError(
             f"the cluster's token is expected in ${name}, which is not set",
-            where=str(tools.source) if tools.source else None,
+            where=str(site.source) if site.source else None,
             hint=f"Set it without showing it: read -rs {name} && export {name}",
         )
 
     return token or None
 
 
-def _answer(spec: ClusterSpec, tools: Tools) -> Answer:
+def _answer(spec: ClusterSpec, site: Site) -> Answer:
     try:
-        endpoint = connect(spec, tools)
+        endpoint = connect(spec, site)
     except NotReadyError as error:
         return no(f"{error.what} ({error.where})")
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainyard.backends.contract import Tools
+from trainyard.backends.contract import Site
 from trainyard.backends.kuberay import pods
 from trainyard.backends.kuberay.location import Location
 from trainyard.backends.shared.record import TOKEN_KEY, secret_token
@@ -37,13 +37,13 @@ class Service:
         return f"service {self.name} in {self.location}"
 
 
-def named(section: ExistingSection, tools: Tools) -> Service:
+def named(section: ExistingSection, site: Site) -> Service:
     """Return the file's service; PrerequisiteError without such a kubeconfig or context."""
     access = config.access(
-        tools.environ,
+        site.environ,
         kubeconfig=section.kubeconfig,
         context=section.context,
-        relative_to=tools.source.parent if tools.source else None,
+        relative_to=site.source.parent if site.source else None,
     )
     namespace, _, name = (section.service or "").partition("/")
     return Service(api.connect(access), namespace, name, section.port)

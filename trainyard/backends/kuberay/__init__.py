@@ -14,7 +14,7 @@ from trainyard.backends.contract import (
     ClusterStatus,
     Finding,
     LogLine,
-    Tools,
+    Site,
     Traits,
     Verified,
     pick,
@@ -53,23 +53,23 @@ from trainyard.steps import Answer, Stage, Step, no
 Section = KuberaySection | None
 
 
-def up_steps(spec: ClusterSpec, tools: Tools, section: Section = None) -> list[Stage]:
+def up_steps(spec: ClusterSpec, site: Site, section: Section = None) -> list[Stage]:
     """Return the stage that asks Kubernetes and the registry which steps are needed."""
     at = section or spec.kuberay
 
     def steps() -> list[Step]:
-        return _steps(read_desired(spec, tools, at))
+        return _steps(read_desired(spec, site, at))
 
     return [Stage("kubernetes", "Ask Kubernetes and the registry", steps)]
 
 
-def documents(spec: ClusterSpec, tools: Tools, section: Section = None) -> list[Object]:
+def documents(spec: ClusterSpec, site: Site, section: Section = None) -> list[Object]:
     """Return what Kubernetes would get, without Secrets and variables that look like secrets.
 
     Raises what the steps do.
     """
     without_secrets = spec.model_copy(update={"env": hidden(spec.env)})
-    desired = read_desired(without_secrets, tools, section or spec.kuberay)
+    desired = read_desired(without_secrets, site, section or spec.kuberay)
     documents = desired.documents
     made = (
         documents.namespace,
@@ -82,37 +82,37 @@ def documents(spec: ClusterSpec, tools: Tools, section: Section = None) -> list[
 
 
 def down_steps(
-    spec: ClusterSpec, tools: Tools, section: Section = None, *, purge: bool
+    spec: ClusterSpec, site: Site, section: Section = None, *, purge: bool
 ) -> list[Stage]:
     """Return the steps that remove all that is recorded and labelled, whatever the file says."""
 
     def steps() -> list[Step]:
-        where = location.find(spec, tools, section or spec.kuberay)
-        return down.steps(where, tools, with_purge=purge)
+        where = location.find(spec, site, section or spec.kuberay)
+        return down.steps(where, site, with_purge=purge)
 
     return [Stage("find-cluster", f"Find cluster {spec.name}", steps)]
 
 
-def status(spec: ClusterSpec, tools: Tools, section: Section = None) -> ClusterStatus:
-    return statuses.status(spec, tools, _dashboard(spec, tools, section))
+def status(spec: ClusterSpec, site: Site, section: Section = None) -> ClusterStatus:
+    return statuses.status(spec, site, _dashboard(spec, site, section))
 
 
-def diagnose(spec: ClusterSpec, tools: Tools, section: Section = None) -> list[Finding]:
-    return doctor.findings(location.find(spec, tools, section or spec.kuberay))
+def diagnose(spec: ClusterSpec, site: Site, section: Section = None) -> list[Finding]:
+    return doctor.findings(location.find(spec, site, section or spec.kuberay))
 
 
-def connect(spec: ClusterSpec, tools: Tools, section: Section = None) -> Endpoint:
-    return statuses.connect(spec, _dashboard(spec, tools, section))
+def connect(spec: ClusterSpec, site: Site, section: Section = None) -> Endpoint:
+    return statuses.connect(spec, _dashboard(spec, site, section))
 
 
 def logs(
-    spec: ClusterSpec, tools: Tools, section: Section = None, *, follow: bool, node: str = ""
+    spec: ClusterSpec, site: Site, section: Section = None, *, follow: bool, node: str = ""
 ) -> Iterator[LogLine]:
-    return statuses.logs(_dashboard(spec, tools, section), follow=follow, node=node)
+    return statuses.logs(_dashboard(spec, site, section), follow=follow, node=node)
 
 
-def shell(spec: ClusterSpec, tools: Tools, *, node: str, command: str, terminal: bool) -> list[str]:
-    where = location.find(spec, tools, spec.kuberay)
+def shell(spec: ClusterSpec, site: Site, *, node: str, command: str, terminal: bool) -> list[str]:
+    where = location.find(spec, site, spec.kuberay)
     pod = pick(node_pods(where), node, cluster=spec.name)
     return [
         *location.kubectl_words(where),
@@ -121,13 +121,13 @@ def shell(spec: ClusterSpec, tools: Tools, *, node: str, command: str, terminal:
 
 
 def verify(
-    spec: ClusterSpec, tools: Tools, section: Section = None, *, report: Callable[[str], None]
+    spec: ClusterSpec, site: Site, section: Section = None, *, report: Callable[[str], None]
 ) -> Verified:
-    return verify_hosts(spec, tools, section or spec.kuberay, report=report)
+    return verify_hosts(spec, site, section or spec.kuberay, report=report)
 
 
-def _dashboard(spec: ClusterSpec, tools: Tools, section: Section) -> Dashboard:
-    return Dashboard(location.find(spec, tools, section or spec.kuberay))
+def _dashboard(spec: ClusterSpec, site: Site, section: Section) -> Dashboard:
+    return Dashboard(location.find(spec, site, section or spec.kuberay))
 
 
 def _steps(desired: Desired) -> list[Step]:
@@ -137,7 +137,7 @@ def _steps(desired: Desired) -> list[Step]:
     if refused:
         # The steps after the refusal are shown as with --recreate; a cluster that never ran needs
         # no flag.
-        desired = replace(desired, tools=replace(desired.tools, recreate=True))
+        desired = replace(desired, site=desired.site.wishing(recreate=True))
         changes = ()
         if not desired.never_started:
             steps.append(refusal.of_head(refused, title="Replace the whole cluster"))
@@ -146,7 +146,7 @@ def _steps(desired: Desired) -> list[Step]:
     cluster_leash = leash.of(where)
     former = ray_cluster.replace_step(desired)
     make = ray_cluster.step(desired, changes, after=former.id if former else None)
-    set_leash = leashes.steps(desired.spec, desired.tools, cluster_leash, after=make.id)
+    set_leash = leashes.steps(desired.spec, desired.site, cluster_leash, after=make.id)
     is_changed = bool(changes) or former is not None
     if is_changed:
         rights.refuse_missing(where, rights.needed(desired.spec, where.section))
@@ -181,11 +181,11 @@ def _object_steps(desired: Desired) -> list[Step]:
 def _owner_steps(desired: Desired, *, changes: bool, set_leash: Sequence[Step]) -> list[Step]:
     """Return the step that refuses to change another user's cluster, or takes it over."""
     where = desired.location
-    tools = desired.tools
+    site = desired.site
     theirs = ownership.of(where, desired.live)
     if not ownership.is_other(where, theirs):
         return []
-    if tools.adopt:
+    if site.wishes.adopt:
         return [ownership.take_step(where, theirs)]
 
     sets_leash = any(not step.done().holds for step in set_leash)
@@ -193,28 +193,28 @@ def _owner_steps(desired: Desired, *, changes: bool, set_leash: Sequence[Step]) 
         return []
 
     command = "cluster.up"
-    if tools.recreate:
+    if site.wishes.recreate:
         command += " --recreate"
     return [refusal.of_foreign_cluster(ownership.refused(where, theirs, command=command))]
 
 
 def _record_step(desired: Desired) -> Step:
-    tools = desired.tools
+    site = desired.site
     where = desired.location
     remarks = []
-    if desired.live is not None and location.read(tools) is None:
+    if desired.live is not None and location.read(site) is None:
         remarks.append(f"cluster {where.name} was there already")
     for image in resolve.distinct(desired.image, desired.images):
         if image.remark:
             remarks.append(image.remark)
 
     def done() -> Answer:
-        if location.read(tools) == location.record_of(where):
+        if location.read(site) == location.record_of(where):
             return Answer(True, "; ".join(remarks))
         return no("; ".join(("nothing is written down, or another location", *remarks)))
 
     title = "Write down where the cluster is"
-    return Step("record-location", title, done, lambda: location.write(tools, where))
+    return Step("record-location", title, done, lambda: location.write(site, where))
 
 
 BACKEND = Backend(

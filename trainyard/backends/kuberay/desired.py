@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from trainyard.backends.contract import Tools
+from trainyard.backends.contract import Site
 from trainyard.backends.kuberay import location, naming, operator, pods, rights
 from trainyard.backends.kuberay.groups import HEAD
 from trainyard.backends.kuberay.location import Location
@@ -46,7 +46,7 @@ class Desired:
     """
 
     spec: ClusterSpec
-    tools: Tools
+    site: Site
     location: Location
     image: PinnedImage
     images: Mapping[str, PinnedImage]
@@ -79,30 +79,30 @@ class Desired:
 
     @property
     def is_new(self) -> bool:
-        return self.running is None or self.tools.recreate
+        return self.running is None or self.site.wishes.recreate
 
 
-def read(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Desired:
+def read(spec: ClusterSpec, site: Site, section: KuberaySection) -> Desired:
     """Return the desired cluster. Raises what stands in the way of it."""
-    where = location.of_section(spec, tools, section)
-    location.refuse_other(tools, where)
+    where = location.of_section(spec, site, section)
+    location.refuse_other(site, where)
     # Asked for alone first: a rejected login or a silent server is then one error, not several.
     live = _live(where, spec)
-    if live is None or tools.recreate:
+    if live is None or site.wishes.recreate:
         rights.refuse_missing(where, rights.needed(spec, section))
 
     running = _running(live)
     kept = running
-    if tools.recreate:
+    if site.wishes.recreate:
         kept = {}
 
     with ThreadPoolExecutor(3) as pool:
-        pinned = partial(resolve.pinned, spec, tools.environ, directory=tools.directory)
-        of_groups = partial(resolve.of_groups, spec, tools.environ, directory=tools.directory)
+        pinned = partial(resolve.pinned, spec, site.environ, directory=site.directory)
+        of_groups = partial(resolve.of_groups, spec, site.environ, directory=site.directory)
         pinning = pool.submit(pinned, running=kept.get(HEAD))
         pinning_of_groups = pool.submit(of_groups, running=kept)
         listing = pool.submit(cluster_pods, where)
-        kuberay = operator.read(where, tools)
+        kuberay = operator.read(where, site)
         image = pinning.result()
         images = pinning_of_groups.result()
 
@@ -114,7 +114,7 @@ def read(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Desired:
     inputs = Inputs(spec, section, of_head, logins.names, where.owner, references)
     return Desired(
         spec=spec,
-        tools=tools,
+        site=site,
         location=where,
         image=image,
         images=images,

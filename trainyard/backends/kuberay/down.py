@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainyard.backends.contract import Tools
+from trainyard.backends.contract import Site
 from trainyard.backends.kuberay import naming, ownership, purge, removal, rights
 from trainyard.backends.kuberay.location import Location, is_ours, owners
 from trainyard.backends.kuberay.removal import Left
@@ -14,13 +14,13 @@ from trainyard.seams.threads import side_by_side
 from trainyard.steps import Step
 
 
-def steps(where: Location, tools: Tools, *, with_purge: bool) -> list[Step]:
+def steps(where: Location, site: Site, *, with_purge: bool) -> list[Step]:
     """Return the steps that remove the cluster at this location, and its record."""
     # These refuse before anything is removed.
     rights.refuse_missing(where, rights.REMOVE)
     purge_steps: list[Step] = []
     if with_purge:
-        purge_steps = purge.steps(where, tools)
+        purge_steps = purge.steps(where, site)
 
     live = where.kube.get(RAY_CLUSTER, where.name, namespace=where.namespace)
     title = f"Remove the RayCluster {where.name} in {where}"
@@ -29,10 +29,10 @@ def steps(where: Location, tools: Tools, *, with_purge: bool) -> list[Step]:
 
     uids = removal.uids(where, live, cluster_pods(where))
     cluster = removal.ray_cluster_step(where, "remove-ray-cluster", title, uids, disruptive=True)
-    steps = [cluster, _rest_step(where), *purge_steps, forget_step(tools.state)]
+    steps = [cluster, _rest_step(where), *purge_steps, forget_step(site.state)]
 
     owner = ownership.of(where, live)
-    if ownership.is_other(where, owner) and not tools.adopt:
+    if ownership.is_other(where, owner) and not site.wishes.adopt:
         command = "cluster.down"
         if with_purge:
             command += " --purge"

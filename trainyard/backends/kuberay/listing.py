@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from trainyard.backends.contract import Discovered, FoundCluster, Tools
+from trainyard.backends.contract import Discovered, FoundCluster, Site
 from trainyard.backends.kuberay import location, naming, pods
 from trainyard.backends.kuberay.location import Location
 from trainyard.backends.shared.record import read_json
@@ -22,7 +22,7 @@ ANSWER_SECONDS = 3.0
 
 
 def discover(
-    clusters: Sequence[tuple[ClusterSpec, Tools]],
+    clusters: Sequence[tuple[ClusterSpec, Site]],
     states: Sequence[Path],
     environ: Mapping[str, str],
     *,
@@ -67,14 +67,14 @@ def discover(
 
 
 def _located(
-    clusters: Sequence[tuple[ClusterSpec, Tools]],
+    clusters: Sequence[tuple[ClusterSpec, Site]],
 ) -> tuple[dict[str, Location], dict[str, str]]:
     """Return the locations of clusters, and why others have none, by their names."""
     locations = {}
     problems = {}
-    for spec, tools in clusters:
+    for spec, site in clusters:
         try:
-            locations[spec.name] = location.find(spec, tools, spec.kuberay)
+            locations[spec.name] = location.find(spec, site, spec.kuberay)
         except TrainyardError as error:
             problems[spec.name] = in_a_line(error)
     return locations, problems

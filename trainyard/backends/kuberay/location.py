@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
-from trainyard.backends.contract import Tools, shell_words
+from trainyard.backends.contract import Site, shell_words
 from trainyard.backends.kuberay import naming, pods
 from trainyard.backends.shared import record as records
 from trainyard.backends.shared.owner import current, given
@@ -67,70 +67,70 @@ class Owner(NamedTuple):
     uid: str
 
 
-def find(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Location:
+def find(spec: ClusterSpec, site: Site, section: KuberaySection) -> Location:
     """Return the cluster's location: the recorded one, whatever the file says now.
 
     Raises RequestError if the recorded context now leads to another server, or if the command line
     names another location.
     """
-    record = read(tools)
+    record = read(site)
     if record is None:
-        return of_section(spec, tools, section)
-    if _given(tools):
-        refuse_other(tools, of_section(spec, tools, section))
+        return of_section(spec, site, section)
+    if _given(site):
+        refuse_other(site, of_section(spec, site, section))
 
-    environ = {**tools.environ, "KUBECONFIG": record.kubeconfig}
+    environ = {**site.environ, "KUBECONFIG": record.kubeconfig}
     kube = api.connect(config.access(environ, context=record.context))
-    location = Location(kube, record.namespace, spec.name, section, _owner(tools))
-    refuse_other(tools, location)
+    location = Location(kube, record.namespace, spec.name, section, _owner(site))
+    refuse_other(site, location)
     return location
 
 
-def of_section(spec: ClusterSpec, tools: Tools, section: KuberaySection) -> Location:
+def of_section(spec: ClusterSpec, site: Site, section: KuberaySection) -> Location:
     """Return the location that the section asks for, recorded or not. Raises PrerequisiteError."""
     access = config.access(
-        tools.environ,
+        site.environ,
         kubeconfig=section.kubeconfig,
         context=section.context,
-        relative_to=tools.directory,
+        relative_to=site.directory,
     )
     kube = api.connect(access)
-    return Location(kube, section.namespace, spec.name, section, _owner(tools))
+    return Location(kube, section.namespace, spec.name, section, _owner(site))
 
 
-def _owner(tools: Tools) -> str:
+def _owner(site: Site) -> str:
     """Return this user's name as an owner: the one given or recorded on `up`, else user@host."""
-    record = read(tools)
+    record = read(site)
     if record and record.owner:
-        return given(tools.environ) or record.owner
-    return current(tools.environ)
+        return given(site.environ) or record.owner
+    return current(site.environ)
 
 
-def refuse_other(tools: Tools, location: Location) -> None:
+def refuse_other(site: Site, location: Location) -> None:
     """Raise RequestError if the cluster was made in another namespace or on another server."""
-    record = read(tools)
+    record = read(site)
     if record is None:
         return
     if record.namespace == location.namespace and record.server == location.kube.server:
         return
 
     remedy = "change the file back, or give its kubeconfig (KUBECONFIG=...)."
-    given = [f"--set {override}" for override in _given(tools)]
+    given = [f"--set {override}" for override in _given(site)]
     if given:
         remedy = f"leave out {' and '.join(given)}."
     raise RequestError(
         f"cluster {record.name} is in {record}; now {location} ({location.kube.server}) is asked "
         "for",
-        where=str(tools.source) if tools.source else None,
+        where=str(site.source) if site.source else None,
         hint=f"To mean that one, {remedy} For a second cluster, give it another name: a name is one "
         "cluster on this machine. To move this one, remove it there first: trainyard cluster.down. "
         "If that Kubernetes is gone for good, or only got another address: "
-        f"rm -r {tools.state}",
+        f"rm -r {site.state}",
     )
 
 
-def read(tools: Tools) -> Record | None:
-    found = records.read_cluster(tools.state, tools.backend)
+def read(site: Site) -> Record | None:
+    found = records.read_cluster(site.state, site.backend)
     if not found:
         return None
     return Record(**{key: found[key] for key in Record.__annotations__})
@@ -149,8 +149,8 @@ def record_of(location: Location) -> Record:
     )
 
 
-def write(tools: Tools, location: Location) -> None:
-    records.write_cluster(tools.state, tools.backend, asdict(record_of(location)))
+def write(site: Site, location: Location) -> None:
+    records.write_cluster(site.state, site.backend, asdict(record_of(location)))
 
 
 def kubeconfig(kube: Kube) -> str:
@@ -228,6 +228,6 @@ def owner_of(live: Object, name: str) -> Object:
     }
 
 
-def _given(tools: Tools) -> list[str]:
+def _given(site: Site) -> list[str]:
     """Return the command line's overrides that select a location."""
-    return tools.overriding(*(f"{tools.backend}.{key}" for key in _KEYS))
+    return site.overriding(*(f"{site.backend}.{key}" for key in _KEYS))

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 
 from trainyard import versions
-from trainyard.backends.contract import Tools
+from trainyard.backends.contract import Site
 from trainyard.backends.kuberay import diagnosis, naming, objects, pods, snapshot
 from trainyard.backends.kuberay.debounce import Debounce
 from trainyard.backends.kuberay.location import Location, kubeconfig
@@ -54,7 +54,7 @@ class Kuberay:
         return self.location.section.operator
 
 
-def read(location: Location, tools: Tools) -> Kuberay:
+def read(location: Location, site: Site) -> Kuberay:
     """Ask which KubeRay there is.
 
     Raises PrerequisiteError where it is missing or too old, and may not be installed.
@@ -63,8 +63,8 @@ def read(location: Location, tools: Tools) -> Kuberay:
     section = location.section.operator
     kuberay = Kuberay(
         location=location,
-        helm=helm_of(location, tools),
-        chart=_chart(section, tools),
+        helm=helm_of(location, site),
+        chart=_chart(section, site),
         serves=kube.serves(RAY_CLUSTER),
         operators=find(kube),
     )
@@ -103,8 +103,8 @@ def steps(kuberay: Kuberay) -> list[Step]:
     return steps
 
 
-def helm_of(location: Location, tools: Tools) -> Helm:
-    return Helm(tools.environ, kubeconfig(location.kube), location.kube.context)
+def helm_of(location: Location, site: Site) -> Helm:
+    return Helm(site.environ, kubeconfig(location.kube), location.kube.context)
 
 
 def how_to_apply(section: Section) -> str:
@@ -140,10 +140,10 @@ def made_by_us(kube: Kube, namespace: str) -> bool:
     return found is not None and pods.labels_of(found).get(naming.MADE_BY) == naming.US
 
 
-def _chart(section: Section, tools: Tools) -> Chart:
+def _chart(section: Section, site: Site) -> Chart:
     if section.chart.startswith((".", "/", "~")) or section.chart.endswith(".tgz"):
-        path = section.chart.replace("~", tools.environ.get("HOME", "~"), 1)
-        return Chart(str(tools.directory / path))
+        path = section.chart.replace("~", site.environ.get("HOME", "~"), 1)
+        return Chart(str(site.directory / path))
     return Chart(section.chart, repository=section.repository, version=section.version)
 
 

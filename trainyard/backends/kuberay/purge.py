@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from trainyard import wording
-from trainyard.backends.contract import Tools
+from trainyard.backends.contract import Site
 from trainyard.backends.kuberay import naming, operator, pods, removal
 from trainyard.backends.kuberay.location import Location, is_ours
 from trainyard.backends.kuberay.removal import Left
@@ -22,14 +22,14 @@ from trainyard.steps import YES, Answer, Step, no, nothing
 TENANTS = (kinds.POD, kinds.CLAIM, kinds.DEPLOYMENT)
 
 
-def steps(where: Location, tools: Tools) -> list[Step]:
+def steps(where: Location, site: Site) -> list[Step]:
     """Return the steps; each says what stays, and why.
 
     Raises RequestError if others live from what would go, PrerequisiteError where that may not be
     asked, or cannot be done for want of Helm.
     """
     section = where.section.operator
-    helm = operator.helm_of(where, tools)
+    helm = operator.helm_of(where, site)
     crds = _crds(where)
     leave = "there is none that Trainyard installed"
 

@@ -224,7 +224,7 @@ def differences(desired: Desired) -> tuple[Change, ...]:
 
 def document(desired: Desired) -> Object:
     live = desired.running
-    if desired.tools.recreate:
+    if desired.site.wishes.recreate:
         live = None
     return carried(desired.documents.ray_cluster, live)
 
@@ -232,7 +232,7 @@ def document(desired: Desired) -> Object:
 def refusal(desired: Desired, found: Sequence[Change]) -> RequestError | None:
     """Return why KubeRay cannot make a running cluster what the file asks; None if it can."""
     ignored = [change.text for change in found if not change.applied]
-    if not ignored or desired.tools.recreate:
+    if not ignored or desired.site.wishes.recreate:
         return None
     return RequestError(
         "the cluster file asks for what KubeRay does not change on a running cluster; to replace "
@@ -278,7 +278,7 @@ def replace_step(desired: Desired) -> Step | None:
     title = "Remove the former cluster"
     if desired.never_started:
         title = "Remove the cluster that never started"
-    disruptive = desired.tools.recreate and not desired.never_started
+    disruptive = desired.site.wishes.recreate and not desired.never_started
     return removal.ray_cluster_step(where, "former-ray-cluster", title, uids, disruptive=disruptive)
 
 

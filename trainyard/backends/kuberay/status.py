@@ -13,7 +13,7 @@ from typing import NamedTuple
 from trainyard_runner.wire.check import Check
 
 from trainyard import versions
-from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Tools, pick
+from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Site, pick
 from trainyard.backends.kuberay import (
     groups,
     leash,
@@ -63,7 +63,7 @@ class _Run(NamedTuple):
     is_former: bool
 
 
-def status(spec: ClusterSpec, tools: Tools, dashboard: Dashboard) -> ClusterStatus:
+def status(spec: ClusterSpec, site: Site, dashboard: Dashboard) -> ClusterStatus:
     """Ask Kubernetes about every node that the file names or that has a pod, and Ray about all."""
     where = dashboard.location
     snapshot = snapshots.read(where)
@@ -74,14 +74,14 @@ def status(spec: ClusterSpec, tools: Tools, dashboard: Dashboard) -> ClusterStat
     node_statuses = nodes.statuses(declared, snapshot, alive)
     now = ClusterStatus(
         name=spec.name,
-        backend=tools.backend,
+        backend=site.backend,
         state=cluster_state(node.state for node in node_statuses),
         nodes=node_statuses,
         token=token,
     )
 
     if token:
-        now = replace(now, token_command=_token_command(where, tools))
+        now = replace(now, token_command=_token_command(where, site))
     # The container of a head that ends again and again runs for a moment.
     is_broken = any(node.group == groups.HEAD and node.state == "broken" for node in node_statuses)
     if _runs(snapshot.head) and not is_broken:
@@ -222,7 +222,7 @@ def _annotation(snapshot: Snapshot, name: str) -> str | None:
     return pods.annotations_of(snapshot.owner).get(name)
 
 
-def _token_command(where: Location, tools: Tools) -> str:
+def _token_command(where: Location, site: Site) -> str:
     """Return the command that prints the cluster's token to a user who may read its Secret."""
     secret = ["--namespace", where.namespace, "get", "secret", naming.token_secret(where.name)]
     secret += ["-o", f"jsonpath={{.data.{record.TOKEN_KEY}}}"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 from trainyard import versions, wording
-from trainyard.backends.contract import LINT, HostResult, Tools, Verified
+from trainyard.backends.contract import LINT, HostResult, Site, Verified
 from trainyard.backends.kuberay import desired, diagnosis, location, naming, objects, pods, snapshot
 from trainyard.backends.kuberay.debounce import PULL, Debounce
 from trainyard.backends.kuberay.diagnosis.host import NoRoomError
@@ -36,16 +36,16 @@ _RAN = ("Completed", "Error")
 
 
 def verify(
-    spec: ClusterSpec, tools: Tools, section: KuberaySection, *, report: Callable[[str], None]
+    spec: ClusterSpec, site: Site, section: KuberaySection, *, report: Callable[[str], None]
 ) -> Verified:
     """Let every host that could run the cluster pull the image by its digest and run it.
 
     Raises what the registry says where it does not hold the image, and PrerequisiteError if no host
     takes the pod.
     """
-    where = location.find(spec, tools, section)
-    image = resolve.pinned(spec, tools.environ, directory=tools.directory)
-    images = resolve.of_groups(spec, tools.environ, directory=tools.directory)
+    where = location.find(spec, site, section)
+    image = resolve.pinned(spec, site.environ, directory=site.directory)
+    images = resolve.of_groups(spec, site.environ, directory=site.directory)
     hosts: list[HostResult] = []
     remarks: list[str] = []
     for distinct in resolve.distinct(image, images):

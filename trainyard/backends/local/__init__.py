@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from trainyard.backends.contract import Backend, ClusterStatus, Finding, LogLine, Tools, Traits
+from trainyard.backends.contract import Backend, ClusterStatus, Finding, LogLine, Site, Traits
 from trainyard.backends.local import node_processes
 from trainyard.backends.local.machine import ThisMachine, gpu_ids
 from trainyard.backends.local.naming import ClusterFiles
@@ -25,15 +25,15 @@ def gpus_here(spec: ClusterSpec, environ: Mapping[str, str]) -> int | None:
     return len(gpu_ids(environ))
 
 
-def up_steps(spec: ClusterSpec, tools: Tools) -> list[Step]:
+def up_steps(spec: ClusterSpec, site: Site) -> list[Step]:
     """Return the steps that make the cluster match its file, by the records on this machine."""
     ray_nodes.refuse_growing_groups(spec)
-    return node_steps(ThisMachine(spec, tools))
+    return node_steps(ThisMachine(spec, site))
 
 
-def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> list[Step]:
+def down_steps(spec: ClusterSpec, site: Site, *, purge: bool) -> list[Step]:
     """Return the steps that end every process and remove every file of the cluster."""
-    files = ClusterFiles(tools.state)
+    files = ClusterFiles(site.state)
     recorded = node_processes.read(files)
     title = "End what still runs"
     if recorded:
@@ -55,21 +55,21 @@ def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> list[Step]:
     ]
 
 
-def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
-    return ThisMachine(spec, tools).status()
+def status(spec: ClusterSpec, site: Site) -> ClusterStatus:
+    return ThisMachine(spec, site).status()
 
 
-def diagnose(spec: ClusterSpec, tools: Tools) -> list[Finding]:
-    return [*full_disk(ClusterFiles(tools.state).temp.parent.parent)]
+def diagnose(spec: ClusterSpec, site: Site) -> list[Finding]:
+    return [*full_disk(ClusterFiles(site.state).temp.parent.parent)]
 
 
-def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
-    machine = ThisMachine(spec, tools)
+def connect(spec: ClusterSpec, site: Site) -> Endpoint:
+    machine = ThisMachine(spec, site)
     return replace(machine.endpoint(), lacking=machine.lacking)
 
 
-def logs(spec: ClusterSpec, tools: Tools, *, follow: bool, node: str = "") -> Iterator[LogLine]:
-    return ThisMachine(spec, tools).logs(follow=follow, node=node)
+def logs(spec: ClusterSpec, site: Site, *, follow: bool, node: str = "") -> Iterator[LogLine]:
+    return ThisMachine(spec, site).logs(follow=follow, node=node)
 
 
 def _nothing_runs(files: ClusterFiles) -> Answer:

@@ -60,7 +60,7 @@ class ThisMachine(Machine):
 
     @property
     def files(self) -> ClusterFiles:
-        return ClusterFiles(self.tools.state)
+        return ClusterFiles(self.site.state)
 
     @cached_property
     def plans(self) -> tuple[NodePlan, ...]:
@@ -68,7 +68,7 @@ class ThisMachine(Machine):
         real: tuple[str, ...] = ()
         # nvidia-smi may take seconds: it is asked only where GPUs matter.
         if any(node.gpus for node in self.spec.nodes()):
-            real = gpu_ids(self.tools.environ)
+            real = gpu_ids(self.site.environ)
         # Ray's own share of a machine's memory is 70 %.
         room = Room(os.cpu_count() or 1, psutil.virtual_memory().total * 7 // 10, real)
         may_simulate = self.spec.local.simulated_gpus
@@ -137,11 +137,11 @@ class ThisMachine(Machine):
                 "name": self.spec.name,
                 "ports": {"gcs": ports.gcs, "dashboard": ports.dashboard},
             }
-            write_cluster(self.tools.state, self.tools.backend, record)
+            write_cluster(self.site.state, self.site.backend, record)
 
         for plan in self.plans:
             if plan.name in missing:
-                node_processes.start(self.files, plan, ports, environ=self.tools.environ)
+                node_processes.start(self.files, plan, ports, environ=self.site.environ)
 
     def lacking(self, packages: Sequence[str]) -> MissingPackage | None:
         """Return the first of these packages that the head's Python does not have."""
@@ -149,7 +149,7 @@ class ThisMachine(Machine):
         command = processes.command(head.process) if head else None
         if not command:
             return None
-        ended = programs.run([command[0], "-c", _MISSING, *packages], env=self.tools.environ)
+        ended = programs.run([command[0], "-c", _MISSING, *packages], env=self.site.environ)
         if ended.code == _LACKS:
             return MissingPackage(ended.tail[-1], command[0])
         return None
@@ -160,7 +160,7 @@ class ThisMachine(Machine):
     @property
     def leash(self) -> Leash:
         def start(status: LeashStatus) -> None:
-            leash.start(self.files, status, str(self.address()), environ=self.tools.environ)
+            leash.start(self.files, status, str(self.address()), environ=self.site.environ)
 
         return Leash(
             lambda: leash.observe(self.files), self.made, start, lambda: leash.end(self.files)
@@ -183,7 +183,7 @@ class ThisMachine(Machine):
         )
 
     def _ports(self) -> Ports | None:
-        record = read_cluster(self.tools.state, self.tools.backend)
+        record = read_cluster(self.site.state, self.site.backend)
         return Ports(**record["ports"]) if record else None
 
 

@@ -15,7 +15,7 @@ from trainyard.backends.contract import (
     ClusterStatus,
     Finding,
     LogLine,
-    Tools,
+    Site,
     Traits,
     Verified,
     not_up,
@@ -62,40 +62,40 @@ from trainyard.wording import counted
 FIRST_LINES = 100
 
 
-def up_steps(spec: ClusterSpec, tools: Tools) -> Sequence[Step | Stage]:
+def up_steps(spec: ClusterSpec, site: Site) -> Sequence[Step | Stage]:
     """Return the steps: make the hosts a Kubernetes, then what `kuberay` does on any."""
     hosts = len(_section(spec).hosts)
     return [
         Stage(
             "hosts",
             f"Look at {counted(hosts, 'host')}",
-            lambda: _host_steps(spec, tools, _lab(spec, tools)),
+            lambda: _host_steps(spec, site, _lab(spec, site)),
         ),
         Stage(
             "kuberay",
             "KubeRay",
-            lambda: kuberay.up_steps(spec, tools, _kubernetes(spec, tools)),
+            lambda: kuberay.up_steps(spec, site, _kubernetes(spec, site)),
             after=kubeconfig.STEP,
         ),
     ]
 
 
-def documents(spec: ClusterSpec, tools: Tools) -> list[dict[str, Any]]:
+def documents(spec: ClusterSpec, site: Site) -> list[dict[str, Any]]:
     """Return the documents for each host, for the KubeRay operator, and for Kubernetes."""
-    documents = shown.documents(spec, _lab(spec, tools), tools.environ)
+    documents = shown.documents(spec, _lab(spec, site), site.environ)
     # Kubernetes' documents depend on its version: without one they are not known.
-    if _kubeconfig(tools).exists():
-        documents += kuberay.documents(spec, tools, _kubernetes(spec, tools))
+    if _kubeconfig(site).exists():
+        documents += kuberay.documents(spec, site, _kubernetes(spec, site))
     return documents
 
 
-def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> Sequence[Step | Stage]:
+def down_steps(spec: ClusterSpec, site: Site, *, purge: bool) -> Sequence[Step | Stage]:
     """Return the steps that remove the cluster; with `purge`, also Trainyard's MicroK8s."""
     removal: list[Step | Stage] = []
     # Without a Kubernetes there is no cluster to remove.
-    if _kubeconfig(tools).exists():
+    if _kubeconfig(site).exists():
         removal.append(
-            Stage("kuberay", "KubeRay", lambda: _cluster_removal(spec, tools, purge=purge))
+            Stage("kuberay", "KubeRay", lambda: _cluster_removal(spec, site, purge=purge))
         )
     if not purge:
         return removal
@@ -103,88 +103,88 @@ def down_steps(spec: ClusterSpec, tools: Tools, *, purge: bool) -> Sequence[Step
     # One stage: the hosts raise their errors before anything is removed.
     hosts = len(_section(spec).hosts)
     title = f"Look at {counted(hosts, 'host')}"
-    return [Stage("hosts", title, lambda: [*removal, *_removal_steps(spec, tools)])]
+    return [Stage("hosts", title, lambda: [*removal, *_removal_steps(spec, site)])]
 
 
-def _cluster_removal(spec: ClusterSpec, tools: Tools, *, purge: bool) -> Sequence[Step | Stage]:
-    section = _kubernetes(spec, tools)
+def _cluster_removal(spec: ClusterSpec, site: Site, *, purge: bool) -> Sequence[Step | Stage]:
+    section = _kubernetes(spec, site)
     if purge:
         try:
-            refuse_users(location.find(spec, tools, section), "MicroK8s")
+            refuse_users(location.find(spec, site, section), "MicroK8s")
         except ApiUnreachableError:
             # With Kubernetes goes all that is in it.
-            return [forget_step(tools.state)]
-    return kuberay.down_steps(spec, tools, section, purge=False)
+            return [forget_step(site.state)]
+    return kuberay.down_steps(spec, site, section, purge=False)
 
 
-def verify(spec: ClusterSpec, tools: Tools, *, report: Callable[[str], None]) -> Verified:
-    return kuberay.verify(spec, tools, _kubernetes(spec, tools), report=report)
+def verify(spec: ClusterSpec, site: Site, *, report: Callable[[str], None]) -> Verified:
+    return kuberay.verify(spec, site, _kubernetes(spec, site), report=report)
 
 
-def status(spec: ClusterSpec, tools: Tools) -> ClusterStatus:
+def status(spec: ClusterSpec, site: Site) -> ClusterStatus:
     """Ask Kubernetes how the cluster is; hosts are asked once `hosts` of the status is called."""
-    now = ClusterStatus(spec.name, tools.backend, "absent", ())
-    if _kubeconfig(tools).exists():
+    now = ClusterStatus(spec.name, site.backend, "absent", ())
+    if _kubeconfig(site).exists():
         try:
-            now = kuberay.status(spec, tools, _kubernetes(spec, tools))
+            now = kuberay.status(spec, site, _kubernetes(spec, site))
         except OutsideError as error:
             # The hosts may say why.
             now = replace(now, state="broken", detail=in_a_line(error))
-    return replace(now, hosts=lambda: snapshot.statuses(_lab(spec, tools), now.nodes))
+    return replace(now, hosts=lambda: snapshot.statuses(_lab(spec, site), now.nodes))
 
 
-def diagnose(spec: ClusterSpec, tools: Tools) -> list[Finding]:
+def diagnose(spec: ClusterSpec, site: Site) -> list[Finding]:
     """Look at the hosts; with a Kubernetes, ask also what `up` would do to them, and KubeRay."""
-    hosts = _lab(spec, tools)
+    hosts = _lab(spec, site)
     now = snapshot.read(hosts)
     findings = [*doctor.findings(hosts, now)]
-    if not _kubeconfig(tools).exists():
+    if not _kubeconfig(site).exists():
         return findings
 
     if not now.errors:
-        findings += unmet(lambda: _host_steps(spec, tools, hosts))
+        findings += unmet(lambda: _host_steps(spec, site, hosts))
     with suppress(OutsideError):
-        findings += kuberay.diagnose(spec, tools, _kubernetes(spec, tools))
+        findings += kuberay.diagnose(spec, site, _kubernetes(spec, site))
     return findings
 
 
-def connect(spec: ClusterSpec, tools: Tools) -> Endpoint:
-    return kuberay.connect(spec, tools, _kubernetes(spec, tools))
+def connect(spec: ClusterSpec, site: Site) -> Endpoint:
+    return kuberay.connect(spec, site, _kubernetes(spec, site))
 
 
-def logs(spec: ClusterSpec, tools: Tools, *, follow: bool, node: str = "") -> Iterator[LogLine]:
+def logs(spec: ClusterSpec, site: Site, *, follow: bool, node: str = "") -> Iterator[LogLine]:
     """Return the lines of the nodes' log files, or of a host's services."""
-    host = _named(spec, tools, node) if node else None
+    host = _named(spec, site, node) if node else None
     if isinstance(host, Host):
         return followed(lambda: [_service_log(host)], lambda: follow, first=FIRST_LINES)
-    return kuberay.logs(spec, tools, _kubernetes(spec, tools), follow=follow, node=node)
+    return kuberay.logs(spec, site, _kubernetes(spec, site), follow=follow, node=node)
 
 
-def shell(spec: ClusterSpec, tools: Tools, *, node: str, command: str, terminal: bool) -> list[str]:
+def shell(spec: ClusterSpec, site: Site, *, node: str, command: str, terminal: bool) -> list[str]:
     """Return `ssh` to a host; for a node, kubectl on the first control plane."""
-    target = _named(spec, tools, node)
+    target = _named(spec, site, node)
     if isinstance(target, Host):
         return target.connection.address.shell(command, terminal=terminal)
 
-    words = location.exec_words(_where(spec, tools), target, command, terminal=terminal)
-    first = _lab(spec, tools).first
+    words = location.exec_words(_where(spec, site), target, command, terminal=terminal)
+    first = _lab(spec, site).first
     return first.connection.root_shell([lab.MICROK8S, "kubectl", *words], terminal=terminal)
 
 
-def _named(spec: ClusterSpec, tools: Tools, name: str) -> Host | Object:
+def _named(spec: ClusterSpec, site: Site, name: str) -> Host | Object:
     """Return the host, by address or Kubernetes' name, or the node's pod; RequestError names all."""
-    hosts = _lab(spec, tools).hosts
+    hosts = _lab(spec, site).hosts
     known: dict[str, Host | Object] = {host.name: host for host in hosts}
-    if name not in known and _kubeconfig(tools).exists():
-        where = _where(spec, tools)
+    if name not in known and _kubeconfig(site).exists():
+        where = _where(spec, site)
         nodes = {pods.internal_ip(node): pods.name(node) for node in where.kube.list(NODE)}
         known |= {nodes[host.ip]: host for host in hosts if host.ip in nodes}
         known |= node_pods(where)
     return pick(known, name, cluster=spec.name)
 
 
-def _where(spec: ClusterSpec, tools: Tools) -> Location:
-    return location.find(spec, tools, _kubernetes(spec, tools))
+def _where(spec: ClusterSpec, site: Site) -> Location:
+    return location.find(spec, site, _kubernetes(spec, site))
 
 
 def _service_log(host: Host) -> LogFile:
@@ -192,15 +192,15 @@ def _service_log(host: Host) -> LogFile:
     return LogFile(host.name, host.name, "snap", lines)
 
 
-def _host_steps(spec: ClusterSpec, tools: Tools, hosts: Lab) -> Sequence[Step | Stage]:
-    hosts.snaps = offline.snap_files(_section(spec), tools.directory)
-    hosts.images = offline.image_files(_section(spec), tools.directory)
+def _host_steps(spec: ClusterSpec, site: Site, hosts: Lab) -> Sequence[Step | Stage]:
+    hosts.snaps = offline.snap_files(_section(spec), site.directory)
+    hosts.images = offline.image_files(_section(spec), site.directory)
     facts, errors = hosts.ask(hosts.hosts)
     # Hosts with MicroK8s may have the image too.
     is_new = any(fact.snap is None for fact in facts.values())
     pulled = 0
     if is_new:
-        pulled = resolve.pulled_bytes(spec, tools.environ, directory=tools.directory)
+        pulled = resolve.pulled_bytes(spec, site.environ, directory=site.directory)
 
     desired = preflight.Desired(cluster.gpus(spec), pulled, _section(spec).registry)
     preflight.refuse(hosts.hosts, facts, desired, by_host(errors))
@@ -212,15 +212,15 @@ def _host_steps(spec: ClusterSpec, tools: Tools, hosts: Lab) -> Sequence[Step | 
     ready, *joins = join.steps(hosts)
     last = joins[-1].id if joins else ready.id
     left = Stage(
-        "left-hosts", "Look at the nodes", lambda: leaving.steps(hosts, tools), after=ready.id
+        "left-hosts", "Look at the nodes", lambda: leaving.steps(hosts, site), after=ready.id
     )
-    steps += [ready, left, *joins, leaving.address_step(hosts, tools, after=last)]
-    steps += cluster.steps(spec, hosts, tools.environ, _kubeconfig(tools), after=last)
+    steps += [ready, left, *joins, leaving.address_step(hosts, site, after=last)]
+    steps += cluster.steps(spec, hosts, site.environ, _kubeconfig(site), after=last)
 
     steps = before_each(steps, question=hosts.look_again, change=hosts.lock)
-    is_asked_later = _kubeconfig(tools).exists() or _section(spec).registry
+    is_asked_later = _kubeconfig(site).exists() or _section(spec).registry
     if not is_asked_later:
-        steps.insert(0, resolve.step(spec, tools.environ, directory=tools.directory))
+        steps.insert(0, resolve.step(spec, site.environ, directory=site.directory))
     return steps
 
 
@@ -237,18 +237,18 @@ def _remarks(hosts: Lab, facts: Mapping[str, Facts], *, is_new: bool) -> Iterato
             yield Step(f"check-{subject}", f"Check the {subject}", done, nothing)
 
 
-def _removal_steps(spec: ClusterSpec, tools: Tools) -> list[Step | Stage]:
-    hosts = _lab(spec, tools)
+def _removal_steps(spec: ClusterSpec, site: Site) -> list[Step | Stage]:
+    hosts = _lab(spec, site)
     leaving.refuse_left(hosts)
     return before_each(
-        remove.steps(hosts, [_kubeconfig(tools), addresses.file(tools)]),
+        remove.steps(hosts, [_kubeconfig(site), addresses.file(site)]),
         question=hosts.look_again,
         change=hosts.lock,
     )
 
 
-def _lab(spec: ClusterSpec, tools: Tools) -> Lab:
-    return lab.of_section(_section(spec), tools.environ)
+def _lab(spec: ClusterSpec, site: Site) -> Lab:
+    return lab.of_section(_section(spec), site.environ)
 
 
 def _section(spec: ClusterSpec) -> Microk8sSection:
@@ -256,20 +256,20 @@ def _section(spec: ClusterSpec) -> Microk8sSection:
     return cast(Microk8sSection, spec.microk8s)
 
 
-def _kubernetes(spec: ClusterSpec, tools: Tools) -> KuberaySection:
-    if not _kubeconfig(tools).exists():
+def _kubernetes(spec: ClusterSpec, site: Site) -> KuberaySection:
+    if not _kubeconfig(site).exists():
         raise not_up(spec.name)
-    control_planes = _lab(spec, tools).control_planes
+    control_planes = _lab(spec, site).control_planes
     servers = [host.server for host in control_planes if host.ip]
-    kubeconfig.choose_server(tools, _kubeconfig(tools), servers)
+    kubeconfig.choose_server(site, _kubeconfig(site), servers)
     operator = spec.kuberay.operator.model_copy(update={"values": files.operator_values(spec)})
-    update = {"kubeconfig": str(_kubeconfig(tools)), "context": None, "operator": operator}
+    update = {"kubeconfig": str(_kubeconfig(site)), "context": None, "operator": operator}
     return spec.kuberay.model_copy(update=update)
 
 
-def _kubeconfig(tools: Tools) -> Path:
+def _kubeconfig(site: Site) -> Path:
     # Next to the cluster's directory, which `down` removes: the lab stays.
-    return tools.state.with_name(f"{tools.state.name}.kubeconfig")
+    return site.state.with_name(f"{site.state.name}.kubeconfig")
 
 
 BACKEND = Backend(

@@ -11,22 +11,22 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from trainyard.backends.contract import Tools
+from trainyard.backends.contract import Site
 from trainyard.backends.shared.record import read_json, write_private
 
 
-def file(tools: Tools) -> Path:
+def file(site: Site) -> Path:
     """Return the file of the addresses; it outlives the cluster, as kubeconfig and lab do."""
-    return tools.state.with_name(f"{tools.state.name}.hosts")
+    return site.state.with_name(f"{site.state.name}.hosts")
 
 
-def known(tools: Tools) -> frozenset[str]:
+def known(site: Site) -> frozenset[str]:
     """Return the addresses that were written down."""
-    return frozenset(read_json(file(tools)) or ())
+    return frozenset(read_json(file(site)) or ())
 
 
-def write(tools: Tools, addresses: Iterable[str]) -> None:
+def write(site: Site, addresses: Iterable[str]) -> None:
     """Write addresses down, with those from before."""
-    path = file(tools)
+    path = file(site)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    write_private(path, json.dumps(sorted({*known(tools), *addresses})))
+    write_private(path, json.dumps(sorted({*known(site), *addresses})))

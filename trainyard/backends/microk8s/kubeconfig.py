@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from trainyard.backends.contract import Tools
+from trainyard.backends.contract import Site
 from trainyard.backends.shared import record
 from trainyard.errors import OutsideError
 from trainyard.seams.addresses import answers
@@ -50,7 +50,7 @@ def write(path: Path, text: str, server: str) -> None:
     record.write_private(path, yaml.safe_dump(document, sort_keys=False))
 
 
-def choose_server(tools: Tools, path: Path, servers: Sequence[str]) -> None:
+def choose_server(site: Site, path: Path, servers: Sequence[str]) -> None:
     """Let the kubeconfig name another of the servers if its own does not answer.
 
     The cluster's record follows. If no server of this CA answers, nothing changes: the next
@@ -64,9 +64,9 @@ def choose_server(tools: Tools, path: Path, servers: Sequence[str]) -> None:
         return
 
     write(path, text, server)
-    written = record.read_cluster(tools.state, tools.backend)
+    written = record.read_cluster(site.state, site.backend)
     if written:
-        record.write_cluster(tools.state, tools.backend, {**written, "server": server})
+        record.write_cluster(site.state, site.backend, {**written, "server": server})
 
 
 def _answering(servers: Iterable[str], *, ca: str) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from trainyard.backends.contract import Tools
+from trainyard.backends.contract import Site
 from trainyard.backends.kuberay import naming
 from trainyard.backends.kuberay.pods import internal_ip, is_ready
 from trainyard.backends.microk8s import addresses, facts, install, remove
@@ -43,26 +43,26 @@ NOT_OURS = (
 BACKUP = "/var/snap/microk8s/common/trainyard-backup"
 
 
-def steps(lab: Lab, tools: Tools) -> list[Step]:
-    """Return the steps before any host joins; with `tools.remove`, hosts that left the file go."""
+def steps(lab: Lab, site: Site) -> list[Step]:
+    """Return the steps before any host joins; with `site.wishes.remove`, hosts that left the file go."""
     # Without an answer every host would look like no node, and be told to leave.
     if not lab.nodes():
         raise OutsideError(
             "no control plane answers", hint="Repeat the same command: it continues from here."
         )
 
-    if tools.remove:
-        _refuse_unknown_addresses(lab, tools)
+    if site.wishes.remove:
+        _refuse_unknown_addresses(lab, site)
 
     left = []
     for name, node in left_file(lab.hosts, lab.facts(), lab.nodes()).items():
         ssh = _address(node)
-        connection = connect(ssh, tools.environ)
+        connection = connect(ssh, site.environ)
         left.append(Host(name, internal_ip(node), ssh, connection, is_control_plane=False))
 
     remains = [_remains_step(lab, host) for host in lab.hosts if _has_remains(lab, host)]
-    if tools.remove or not left:
-        removals = [_removal_step(lab, host, forced=tools.force) for host in left]
+    if site.wishes.remove or not left:
+        removals = [_removal_step(lab, host, forced=site.wishes.force) for host in left]
         return removals + remains
 
     hosts = named([f"{host.name} ({host.ssh})" for host in left])
@@ -100,9 +100,9 @@ def refuse_left(lab: Lab) -> None:
         )
 
 
-def _refuse_unknown_addresses(lab: Lab, tools: Tools) -> None:
+def _refuse_unknown_addresses(lab: Lab, site: Site) -> None:
     """Raise RequestError for a host to remove whose address no cluster file here ever named."""
-    known = addresses.known(tools)
+    known = addresses.known(site)
     unknown = []
     for name, node in left_file(lab.hosts, lab.facts(), lab.nodes()).items():
         if _address(node) not in known:
@@ -116,12 +116,12 @@ def _refuse_unknown_addresses(lab: Lab, tools: Tools) -> None:
         )
 
 
-def address_step(lab: Lab, tools: Tools, *, after: str) -> Step:
+def address_step(lab: Lab, site: Site, *, after: str) -> Step:
     """Return the step after which each host's address is on its node, and written down here."""
     every = {host.ssh for host in lab.hosts}
 
     def lacks(host: Host, fact: Facts) -> str:
-        if not every <= addresses.known(tools):
+        if not every <= addresses.known(site):
             return "its address is not written down here"
         node = lab.nodes().get(fact.node)
         if node and _address(node) != host.ssh:
@@ -129,7 +129,7 @@ def address_step(lab: Lab, tools: Tools, *, after: str) -> Step:
         return ""
 
     def annotate(host: Host) -> None:
-        addresses.write(tools, every)
+        addresses.write(site, every)
         annotation = f"{ADDRESS}={host.ssh}"
         lab.first.microk8s(
             "kubectl", "annotate", "--overwrite", "node", lab.fact(host).node, annotation

@@ -15,7 +15,7 @@ from typing import Any
 
 from trainyard_runner import leash as program
 
-from trainyard.backends.contract import ClusterStatus, LeashStatus, Tools
+from trainyard.backends.contract import ClusterStatus, LeashStatus, Site
 from trainyard.backends.shared.record import read_json, write_private
 from trainyard.errors import RequestError
 from trainyard.results.formats import utc
@@ -44,11 +44,11 @@ class Leash:
     take_off: Callable[[], None]
 
 
-def steps(spec: ClusterSpec, tools: Tools, leash: Leash, *, after: str) -> list[Step]:
+def steps(spec: ClusterSpec, site: Site, leash: Leash, *, after: str) -> list[Step]:
     """Return the step that sets the file's leash, or takes it off; runs continue meanwhile."""
     if spec.leash is None:
         if leash.observe():
-            return [_take_off(tools, leash)]
+            return [_take_off(site, leash)]
         return []
 
     def done() -> Answer:
@@ -68,7 +68,7 @@ def steps(spec: ClusterSpec, tools: Tools, leash: Leash, *, after: str) -> list[
             return
         leash.set(desired)
         record = {"idle": desired.idle, "deadline": desired.deadline}
-        write_private(tools.state / _RECORD, json.dumps(record))
+        write_private(site.state / _RECORD, json.dumps(record))
 
     limits = []
     if spec.leash.idle is not None:
@@ -190,7 +190,7 @@ def _refuse_over(spec: ClusterSpec, desired: LeashStatus | None) -> None:
         )
 
 
-def _take_off(tools: Tools, leash: Leash) -> Step:
+def _take_off(site: Site, leash: Leash) -> Step:
     def done() -> Answer:
         observed = leash.observe()
         if observed:
@@ -199,7 +199,7 @@ def _take_off(tools: Tools, leash: Leash) -> Step:
 
     def do() -> None:
         leash.take_off()
-        (tools.state / _RECORD).unlink(missing_ok=True)
+        (site.state / _RECORD).unlink(missing_ok=True)
 
     return Step("leash-off", "Take the leash off", done, do)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from trainyard import versions
 from trainyard.backends import contract
-from trainyard.backends.contract import ClusterStatus, LogLine, NodeState, NodeStatus, Tools
+from trainyard.backends.contract import ClusterStatus, LogLine, NodeState, NodeStatus, Site
 from trainyard.backends.shared import leash as leashes
 from trainyard.backends.shared import ray_nodes, record, refusal
 from trainyard.backends.shared.leash import Leash
@@ -83,7 +83,7 @@ class Machine(ABC):
     """One machine that holds a cluster, or is to: the same for processes as for containers."""
 
     spec: ClusterSpec
-    tools: Tools
+    site: Site
 
     @property
     @abstractmethod
@@ -106,7 +106,7 @@ class Machine(ABC):
 
     @property
     def token_file(self) -> Path:
-        return self.tools.state / "token"
+        return self.site.state / "token"
 
     @property
     def token(self) -> str | None:
@@ -217,7 +217,7 @@ class Machine(ABC):
         )
         return ClusterStatus(
             name=self.spec.name,
-            backend=self.tools.backend,
+            backend=self.site.backend,
             state=ray_nodes.cluster_state(status.state for status in statuses),
             nodes=tuple(statuses),
             address=self.address(),
@@ -302,7 +302,7 @@ def node_steps(machine: Machine, preparations: Sequence[Step] = ()) -> list[Step
     surplus = machine.nodes()
     difference = machine.difference()
     missing: Sequence[str] = ()
-    if not machine.tools.recreate:
+    if not machine.site.wishes.recreate:
         surplus = {name: surplus[name] for name in difference.surplus}
         missing = difference.missing
 
@@ -313,7 +313,7 @@ def node_steps(machine: Machine, preparations: Sequence[Step] = ()) -> list[Step
         after = _REMOVE
 
     steps.append(_start_step(machine, missing, after=after))
-    steps += leashes.steps(machine.spec, machine.tools, machine.leash, after=_START)
+    steps += leashes.steps(machine.spec, machine.site, machine.leash, after=_START)
     steps.append(
         Step(
             "nodes-answer",
@@ -382,7 +382,7 @@ def _refusal(machine: Machine) -> list[Step]:
     desired = machine.desired()["head"]
     if head is None or head.plan == desired:
         return []
-    if machine.tools.recreate or not (head.runs and head.has_run):
+    if machine.site.wishes.recreate or not (head.runs and head.has_run):
         return []
 
     error = RequestError(
