@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trainyard.backends.contract import LogLine
-from trainyard.operations.clusters import readable
+from trainyard.operations.nodes import readable
 
 LINES = [
     LogLine("head", "raylet.out", "[2026] [state-dump] NodeManager.deadline_timer - 12 total"),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trainyard.errors import RequestError
-from trainyard.operations import clusters
+from trainyard.operations import clusters, scale
 from trainyard.operations.cluster import Cluster
 
 FILE = """
@@ -28,19 +28,19 @@ def cluster(tmp_path: Path, text: str = FILE, *, overrides: tuple[str, ...] = ()
 def test_a_group_gets_the_size_that_was_asked_for_and_the_next_command_means_that(
     tmp_path: Path,
 ) -> None:
-    sized = clusters.scaled(cluster(tmp_path, overrides=("head.cpus=2",)), ["gpu=0", "burst=1"])
+    sized = scale.scaled(cluster(tmp_path, overrides=("head.cpus=2",)), ["gpu=0", "burst=1"])
     assert [(group.name, group.least, group.most) for group in sized.spec.workers] == [
         ("gpu", 0, 0),
         ("burst", 1, 4),
     ]
     assert sized.site.overrides == ("head.cpus=2", "workers.gpu.count=0", "workers.burst.min=1")
-    assert clusters.scaled(cluster(tmp_path), ["gpu=2"]).site.overrides == ()
+    assert scale.scaled(cluster(tmp_path), ["gpu=2"]).site.overrides == ()
 
 
 def test_what_differs_from_the_file_is_said(tmp_path: Path) -> None:
     file = cluster(tmp_path)
-    wanted = clusters.scaled(file, ["gpu=3", "burst=0"])
-    assert clusters.size_differences(file.spec, wanted.spec) == ["gpu: 2 in the file, 3 now"]
+    wanted = scale.scaled(file, ["gpu=3", "burst=0"])
+    assert scale.size_differences(file.spec, wanted.spec) == ["gpu: 2 in the file, 3 now"]
 
 
 @pytest.mark.parametrize(
@@ -67,13 +67,13 @@ def test_all_that_is_wrong_is_said_at_once(
     sizes: list[str], problems: list[str], tmp_path: Path
 ) -> None:
     with pytest.raises(RequestError) as caught:
-        clusters.scaled(cluster(tmp_path), sizes)
+        scale.scaled(cluster(tmp_path), sizes)
     assert [str(problem) for problem in caught.value.problems] == problems
 
 
 def test_a_size_must_be_given(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="no size was given: it must be GROUP=N, such as gpu=3"):
-        clusters.scaled(cluster(tmp_path), [])
+        scale.scaled(cluster(tmp_path), [])
 
 
 def test_a_cluster_of_somebody_else_is_not_scaled(tmp_path: Path) -> None:
@@ -83,4 +83,4 @@ def test_a_cluster_of_somebody_else_is_not_scaled(tmp_path: Path) -> None:
     with pytest.raises(
         RequestError, match="cluster lab is run by somebody else: Trainyard cannot change its size"
     ):
-        clusters.scaled(cluster(tmp_path, text), ["gpu=3"])
+        scale.scaled(cluster(tmp_path, text), ["gpu=3"])

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from trainyard import lock, paths, steps
 from trainyard.backends.contract import (
     ClusterStatus,
     Finding,
-    LogLine,
     Site,
-    UnknownNodeError,
     Verified,
 )
 from trainyard.backends.shared import leash
@@ -30,22 +27,15 @@ from trainyard.errors import (
     RequestError,
     TrainyardError,
 )
-from trainyard.operations.cluster import Cluster, as_made, connect_as_made
-from trainyard.spec.cluster import ClusterSpec
+from trainyard.operations.cluster import Cluster, as_made
 from trainyard.spec.load import load_cluster
 from trainyard.steps import PlannedStep, Progress, Stage, Step, StepResult
-from trainyard.wording import ESCAPES
 
 if TYPE_CHECKING:
     from trainyard.operations.run_guard import Ends
 
-# Ray's raylet and GCS begin each line of a dump of their state with it (ray/src/ray, DebugString).
-_STATE_DUMP = "[state-dump]"
 # The place of a problem that names what continues to cost money.
 BILLED = "runs, and costs"
-Answered = TypeVar("Answered")
-_SIZE = re.compile(r"[^=.]+=[0-9]{1,5}")
-_SIZE_FORM = "must be GROUP=N, such as gpu=3"
 
 
 @dataclass(frozen=True)
@@ -131,33 +121,6 @@ def refuse_without_registry(cluster: Cluster) -> None:
         raise resolve.no_registry(cluster.spec, where=paths.shown(cluster.loaded.source))
 
 
-def scaled(cluster: Cluster, sizes: Sequence[str]) -> Cluster:
-    """Return the cluster with other sizes of its groups, given as GROUP=N.
-
-    N is the fewest nodes of a group that grows and shrinks by itself. Raises RequestError with all
-    that is wrong.
-    """
-    spec = cluster.spec
-    if not cluster.backend.traits.makes_nodes:
-        raise RequestError(
-            f"cluster {spec.name} is run by somebody else: Trainyard cannot change its size",
-            where=str(cluster.loaded.source),
-            hint="Ask its administrator.",
-        )
-
-    where = str(cluster.loaded.source)
-    if not sizes:
-        raise RequestError(f"no size was given: it {_SIZE_FORM}", where=where)
-    problems = [Problem(size, _SIZE_FORM) for size in sizes if not _SIZE.fullmatch(size)]
-    if problems:
-        what = "the cluster cannot be scaled like that"
-        raise RequestError(what, problems=tuple(problems), where=where)
-
-    overrides = (*cluster.site.overrides, *_size_overrides(spec, sizes))
-    loaded = load_cluster(cluster.loaded.source, overrides=overrides, backend=spec.backend)
-    return replace(cluster, loaded=loaded, site=replace(cluster.site, overrides=overrides))
-
-
 def removing(cluster: Cluster, *, remove: bool, force: bool) -> Cluster:
     """Return the cluster, asked to let go hosts that its file lacks. Raises RequestError."""
     if not cluster.backend.traits.joins_hosts:
@@ -180,14 +143,6 @@ def asking(cluster: Cluster, *, adopt: bool = False, keep_disks: bool = False) -
         if is_given and flag not in backend.traits.flags:
             raise RequestError(f"backend {site.backend!r} has no {flag}", hint=f"Leave out {flag}.")
     return replace(cluster, site=cluster.site.wishing(adopt=adopt, keep_disks=keep_disks))
-
-
-def size_differences(file: ClusterSpec, now: ClusterSpec) -> list[str]:
-    return [
-        f"{then.name}: {then.least} in the file, {group.least} now"
-        for then, group in zip(file.workers, now.workers, strict=True)
-        if then.least != group.least
-    ]
 
 
 def up(
@@ -218,7 +173,7 @@ def _make(
     """Run the steps of `up`; `before_disruption` is called before nodes with tasks may end."""
     site = cluster.site.wishing(recreate=recreate)
     with _alone(cluster, progress):
-        _refuse_other_file(cluster)
+        refuse_other_file(cluster)
         _refuse_other_backend(cluster)
         _refuse_leash(cluster)
 
@@ -245,7 +200,7 @@ def _make(
 def plan_up(
     cluster: Cluster, progress: Progress | None = None, *, recreate: bool = False
 ) -> list[PlannedStep]:
-    _refuse_other_file(cluster)
+    refuse_other_file(cluster)
     _refuse_other_backend(cluster)
     _refuse_leash(cluster)
     site = cluster.site.wishing(recreate=recreate)
@@ -285,7 +240,7 @@ def plan_down(
 
 def status(cluster: Cluster) -> ClusterStatus:
     """Ask for the cluster's state; its remark says if its leash ended it."""
-    _refuse_other_file(cluster)
+    refuse_other_file(cluster)
     now = cluster.backend.status(cluster.spec, cluster.site)
     remarks = (now.remark, leash.ended(now, cluster.site.state))
     return replace(now, remark="; ".join(filter(None, remarks)))
@@ -331,7 +286,7 @@ def mend(cluster: Cluster, findings: Sequence[Finding], progress: Progress) -> l
 
 def connect(cluster: Cluster) -> Endpoint:
     """Return where the cluster answers. Raises NotReadyError, which says if its leash ended it."""
-    _refuse_other_file(cluster)
+    refuse_other_file(cluster)
     try:
         return cluster.backend.connect(cluster.spec, cluster.site)
     except NotReadyError as error:
@@ -342,86 +297,9 @@ def connect(cluster: Cluster) -> Endpoint:
         raise NotReadyError(what, where=error.where, hint=error.hint) from error
 
 
-def logs(
-    cluster: Cluster, *, follow: bool, node: str = "", everything: bool = False
-) -> Iterator[LogLine]:
-    """Return lines of the nodes' log files, without colours.
-
-    Ray's dumps of its own state are thousands of lines a minute: without `everything` they are left
-    out.
-    """
-    _refuse_other_file(cluster)
-
-    def ask(name: str) -> Iterator[LogLine]:
-        return cluster.backend.logs(cluster.spec, cluster.site, follow=follow, node=name)
-
-    return readable(_by_any_name(cluster, node, ask), everything=everything)
-
-
 def verify(cluster: Cluster, *, report: Callable[[str], None]) -> Verified:
     """Let every host pull the image and run it. Raises RequestError where nodes run no images."""
     return cluster.backend.verify(cluster.spec, cluster.site, report=report)
-
-
-def readable(lines: Iterable[LogLine], *, everything: bool) -> Iterator[LogLine]:
-    for line in lines:
-        if everything or _STATE_DUMP not in line.text:
-            yield replace(line, text=ESCAPES.sub("", line.text))
-
-
-def shell(cluster: Cluster, *, node: str, command: str, terminal: bool) -> list[str]:
-    """Return the command line of a shell on a node or host (see the contract of backends)."""
-    _refuse_other_file(cluster)
-
-    def ask(name: str) -> list[str]:
-        return cluster.backend.shell(
-            cluster.spec, cluster.site, node=name, command=command, terminal=terminal
-        )
-
-    return _by_any_name(cluster, node, ask)
-
-
-def _by_any_name(cluster: Cluster, node: str, ask: Callable[[str], Answered]) -> Answered:
-    """Ask the backend about a node; an unknown name may be that of its host, or Ray's id."""
-    try:
-        return ask(node)
-    except UnknownNodeError:
-        names = _named_otherwise(cluster, node)
-        if len(names) != 1:
-            raise
-        return ask(names.pop())
-
-
-def _named_otherwise(cluster: Cluster, other: str) -> set[str]:
-    """Return the names of the nodes that have this host name, address or Ray id."""
-    # Most commands ask Ray nothing.
-    from trainyard.seams.ray_api import RayApi
-
-    endpoint = connect_as_made(cluster)
-    with RayApi(endpoint.address, endpoint.token, refused=endpoint.refused) as ray:
-        host_names = ray.host_names()
-        alive = [node for node in ray.nodes() if node.alive]
-
-    names = set()
-    for node in alive:
-        if other in (node.node_id, node.ip, host_names.get(node.node_id)):
-            names.add(node.name)
-    return names
-
-
-def _size_overrides(spec: ClusterSpec, sizes: Sequence[str]) -> Iterator[str]:
-    """Yield the override of each size that differs from the file, whose reader knows the groups."""
-    groups = {group.name: group for group in spec.workers}
-    for size in sizes:
-        name, _, count = size.partition("=")
-        group = groups.get(name)
-        if group is not None and group.least == int(count):
-            continue
-        if group is not None and group.max is not None:
-            key = "min"
-        else:
-            key = "count"
-        yield f"workers.{name}.{key}={int(count)}"
 
 
 def _check(
@@ -456,7 +334,7 @@ def _down_steps(cluster: Cluster, *, purge: bool) -> Sequence[Step | Stage]:
     # A name on the command line is that cluster's, whichever file is here (`cluster.list` prints
     # such commands).
     if not cluster.site.overriding("name"):
-        _refuse_other_file(cluster)
+        refuse_other_file(cluster)
     backend, site = as_made(cluster)
     if purge and not backend.traits.leaves:
         raise RequestError(
@@ -477,7 +355,7 @@ def _billed(cluster: Cluster) -> tuple[Problem, ...]:
     return ()
 
 
-def _refuse_other_file(cluster: Cluster) -> None:
+def refuse_other_file(cluster: Cluster) -> None:
     """Raise RequestError if another checkout's file made the cluster, and both files exist."""
     before = made_from(cluster.site.state)
     source = cluster.site.source

@@ -242,7 +242,7 @@ def scale(
 ) -> Report:
     """Give groups another number of nodes than the file says: cluster.scale gpu=3."""
     file = lazy.clusters.asking(call.cluster(), adopt=adopt)
-    cluster = lazy.clusters.scaled(file, sizes or [])
+    cluster = lazy.scale.scaled(file, sizes or [])
     command_hints.override(cluster.site.overrides)
     if call.dry:
         command = _flagged("cluster.up", {"--adopt": adopt})
@@ -253,7 +253,7 @@ def scale(
     # The next cluster.up without these sizes goes back.
     back = f"write it into {file.loaded.source} to keep it, or cluster.up goes back"
     notes = [*result.notes]
-    for difference in lazy.clusters.size_differences(file.spec, cluster.spec):
+    for difference in lazy.scale.size_differences(file.spec, cluster.spec):
         notes.append(f"note: {difference}; {back}")
     return replace(result, notes=notes)
 
@@ -347,7 +347,7 @@ def forward(call: Call, node: str, port: str) -> Report | None:
 
     here, there = _ports(port)
     command = node_ports.relay(there)
-    words = lazy.clusters.shell(call.cluster(), node=node, command=command, terminal=False)
+    words = lazy.nodes.shell(call.cluster(), node=node, command=command, terminal=False)
 
     if call.dry:
         line = f"would: Open port {there} of {node} on port {here} of this machine"
@@ -404,7 +404,7 @@ def _for_rays_tools(address: str, token_file: str | None, now: ClusterStatus) ->
 @task(*CLUSTER, dry=True, positional=["node"], help={"node": NODE, "follow": FOLLOW, "all": ALL})
 def logs(call: Call, node: str = "", follow: bool = True, all: bool = False) -> None:
     """Print what the nodes' own log files say, each line with its node: of all, or of one."""
-    lines = lazy.clusters.logs(call.cluster(), follow=follow, node=node, everything=all)
+    lines = lazy.nodes.logs(call.cluster(), follow=follow, node=node, everything=all)
     for line in lines:
         # One document a line, since there may be no end.
         if call.json:
@@ -425,7 +425,7 @@ def shell(call: Call, node: str = "head", command: str = "") -> Report:
     from trainyard.seams import programs
 
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    words = lazy.clusters.shell(call.cluster(), node=node, command=command, terminal=terminal)
+    words = lazy.nodes.shell(call.cluster(), node=node, command=command, terminal=terminal)
     if not (call.dry or call.json):
         programs.become(words, os.environ)
     return Report({"command": words}, [shlex.join(words)])

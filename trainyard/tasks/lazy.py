@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from trainyard.operations import clusters as clusters
     from trainyard.operations import leftovers as leftovers
     from trainyard.operations import new_project as new_project
+    from trainyard.operations import nodes as nodes
     from trainyard.operations import resume as resume
     from trainyard.operations import run_guard as run_guard
     from trainyard.operations import runs as runs
+    from trainyard.operations import scale as scale
     from trainyard.operations import sweeps as sweeps
     from trainyard.operations import usage as usage
     from trainyard.results import account as account
