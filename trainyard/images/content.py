@@ -2,8 +2,8 @@
 
 The hash of an image and the bytes that the builder gets come from the same list: they cannot
 disagree. A packaged game has gigabytes, and an unchanged build must be quick: digests of large
-files are kept, under all that changes with a file's content (git's index relies on the same). What
-is lost is computed again.
+files are kept, under all that changes with a file's content (git's index relies on the same); a
+lost one is computed again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Push an image: Docker sends it, the registry confirms it, and clusters run its digest.
 
-What a push that failed has sent stays in the registry, so the next one sends the rest. No cluster
+The layers of a push that failed stay in the registry, so the next one sends the rest. No cluster
 uses any of it before: the tags by which one is found are set last, and clusters run the digest that
 they lead to.
 """

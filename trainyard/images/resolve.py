@@ -1,6 +1,6 @@
-"""Which exact image a cluster runs: names and tags move, digests do not.
+"""Find the exact image that a cluster runs: names and tags move, digests do not.
 
-An image of ours is found by the tag of its sources' hash, which `image.push` sets and which can be
+A pushed image is found by the tag of its sources' hash, which `image.push` sets and which can be
 told on a machine without the image's base. The registry is asked what a tag means now; a Docker
 engine may also run what only it has.
 """
@@ -34,11 +34,11 @@ Connect = Callable[[Registry, Mapping[str, str], Login | None], RegistryApi]
 
 @dataclass(frozen=True)
 class PinnedImage:
-    """What to run. `digest` is None where no registry holds the image: `reference` is then an image
-    id.
+    """The exact image to run.
 
-    `remark` says why `reference` has no digest although a registry may hold it, or why it
-    `is_kept`: the registry did not answer from here, and the cluster runs that already.
+    `digest` is None where no registry holds the image: `reference` is then an image id. `remark`
+    says why `reference` has no digest although a registry may hold it, or why it `is_kept`: the
+    registry did not answer from here, and the cluster runs that already.
     """
 
     name: str
@@ -50,9 +50,7 @@ class PinnedImage:
 
 
 def step(spec: ClusterSpec, environ: Mapping[str, str], *, directory: Path) -> Step:
-    """Return the step that asks for the images before anything is made for them; a plan goes on
-    without it.
-    """
+    """Return the step that asks for the images before anything is made; a plan only mentions it."""
 
     def ask() -> None:
         pinned(spec, environ, directory=directory)
@@ -77,8 +75,7 @@ def pinned(
     running: str | None = None,
     connect: Connect = access.connect,
 ) -> PinnedImage:
-    """Return what the head's `image` means now: a directory of images/, or a reference to an image
-    of others.
+    """Return what the head's `image` means now: a directory of images/, or any reference.
 
     `engine` is the one that is to run it; None: each node pulls it by itself. `running` is the
     reference that the cluster runs: it stays while its registry does not answer, and where both
@@ -154,7 +151,7 @@ def distinct(image: PinnedImage, others: Mapping[str, PinnedImage]) -> list[Pinn
 
 
 def no_registry(spec: ClusterSpec, *, where: str = "the cluster file") -> RequestError:
-    """Return the error for nodes that pull an image of ours, and no file says from where."""
+    """Return the error for nodes that pull a built image, and no file says from where."""
     return RequestError(
         f"the nodes of cluster {spec.name} pull images from a registry, and the cluster file "
         "names none",
@@ -213,8 +210,7 @@ def _built_here(building: Building, environ: Mapping[str, str]) -> PinnedImage:
 
 
 def _made_here(name: str, engine: Engine) -> PinnedImage | None:
-    """Return an image that was built or loaded here: engines note a digest in its repository where
-    they pull.
+    """Return an image that was built or loaded here; one that was pulled has a digest noted.
 
     Those with containerd's image store note the image's own id of every image: there, one of Docker
     Hub stays as it was pulled.
@@ -268,9 +264,7 @@ class _Registries:
         return PinnedImage(image.name, f"{repository}@{manifest.digest}", manifest.digest, used)
 
     def of_others(self, name: str, *, for_engine: bool) -> PinnedImage:
-        """Return the digest that a reference means now; what a registry refuses to us, nodes may
-        still get.
-        """
+        """Return the digest of a reference; a registry may give nodes what it denies this machine."""
         host = docker_images.registry_of(name)
         registry = access.registry_at(host, self.spec)
         repository, tag, digest = _split(name)
@@ -297,15 +291,14 @@ class _Registries:
     def _ask(
         self, registry: Registry, repository: str, reference: str
     ) -> tuple[Manifest | None, Login | None]:
-        """Ask with the cluster file's login; without one as nobody, then with the login that Docker
-        keeps.
+        """Ask with the cluster file's login; without one anonymously, then with Docker's login.
 
-        A login that is not needed is not handed to the nodes. Registries may hide what is private:
-        "not there" counts only from somebody who may see it.
+        A login that is not needed is not handed to the nodes. Registries may hide private images:
+        "not there" counts only from a user who may see it.
         """
 
-        def asked_as(who: Login | None) -> Manifest | None:
-            with self.connect(registry, self.environ, who) as api:
+        def asked_as(user: Login | None) -> Manifest | None:
+            with self.connect(registry, self.environ, user) as api:
                 return api.manifest(repository, reference)
 
         named = named_login(registry, self.environ)

@@ -14,7 +14,7 @@ from trainyard.spec.load import load_cluster
 # Isaac Lab splits a line by spaces and takes the second and the fourth word.
 _LINE = re.compile(r"name: (\S+) address: (https?://\S+)(?: .*)?")
 _OPEN_TO_ALL = (
-    "Isaac Lab's clusters have no token: whoever reaches them runs code there. "
+    "Isaac Lab's clusters have no token: everyone who reaches them runs code there. "
     "Better: a tunnel, and `auth: none`."
 )
 

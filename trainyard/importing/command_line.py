@@ -154,9 +154,7 @@ def _with_notes(found: Imported, not_read: Sequence[str]) -> Imported:
 
 
 def _before(words: Sequence[str], given: Sequence[str]) -> list[str]:
-    """Return what stands before a script, but not what runs Python; variables reach no task there
-    either.
-    """
+    """Return the words before a script, but for Python; variables reach no task there either."""
     before = words[: max(len(words) - len(given) - 1, 0)]
     before = before[shell.variables(before) :]
     if before and not _RUNS_PYTHON.fullmatch(before[0]):
@@ -349,9 +347,7 @@ def _wrapped(parser: argparse.ArgumentParser, words: Sequence[str], directory: P
 
 
 def _resources(given: dict[str, Any], index: int) -> dict[str, Any]:
-    """Return what one sub-job gets: its own value of each flag, or the last one; a share of a node
-    where none says.
-    """
+    """Return a sub-job's value of each flag, else the last one; or a share of a node."""
     if not any(given[name] for name in RESOURCES):
         workers = given["num_workers"] or [1]
         return share_of_a_node(workers[min(index, len(workers) - 1)])

@@ -18,7 +18,7 @@ from trainyard.importing import shell
 from trainyard.importing.shell import VARIABLE
 
 Words = list[str]
-# What a program gets, and how it was written, with the blanks before it.
+# A word as a program gets it, and as it was written, with the blanks before it.
 Word = tuple[str, str]
 Meaning = Literal["separator", "inside", "both"]
 _SCRIPT = re.compile(r"python[0-9.]*|[^\s=+*]+\.(?:py|sh|bash)")

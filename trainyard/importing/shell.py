@@ -13,8 +13,8 @@ from itertools import pairwise
 
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _QUOTED = r"""\$'(?:[^'\\]|\\.)*'|'[^']*'|"(?:[^"\\]|\\.)*"|\\."""
-# What may have blanks and signs in it, and is a part of a word: $(...), ${...}, `...`, and (...)
-# without a blank.
+# Parts of a word that may have blanks and signs in them: $(...), ${...}, `...`, and (...) without
+# a blank.
 _INSIDE = r"""\$\((?:[^()]|\([^()]*\))*\)|\$\{[^}]*\}|`[^`]*`|\([^()\s]*\)"""
 _QUOTATION = re.compile(_QUOTED, re.DOTALL)
 _WORD = re.compile(rf"""(?:{_QUOTED}|[^\s'"\\])+""", re.DOTALL)
@@ -30,7 +30,7 @@ _PATTERN = r"[^\s=\[\](){}+]"
 _SIGN = re.compile(rf"[;&|<>$`\n]|(?:^|\s)(?:#|\(|~(?:/|\s|$)|{_PATTERN}*[*?]{_PATTERN}*(?=\s|$))")
 _OF_HOME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=~(?:/[\w./-]*)?$")
 _BRACES = re.compile(r"(?<!\$)\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}")
-# What only a shell does: no file on PATH is behind these.
+# Commands of a shell alone: no file on PATH is behind these.
 _BUILTINS = {
     *(
         ".",
@@ -207,9 +207,7 @@ def _kept(quotation: str) -> str:
 
 
 def is_needed_for(words: Sequence[str]) -> bool:
-    """Say the same of words that are joined by blanks; one with a blank, or a #colour, was in
-    quotes: a value.
-    """
+    """Say the same of words joined by blanks; one with a blank, or #colour, was a quoted value."""
     return any(map(_is_sign, words)) or _begins_in_shell(words)
 
 

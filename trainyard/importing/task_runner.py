@@ -113,7 +113,7 @@ class TaskSection(Section):
 
 
 class TaskRunnerFile(Section):
-    """What task_runner reads."""
+    """A file of task_runner."""
 
     pip: Listed[Filled] | None = None
     py_modules: Listed[Filled] | None = None

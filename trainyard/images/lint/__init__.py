@@ -21,7 +21,7 @@ from trainyard.seams.docker import images as docker_images
 from trainyard.seams.docker.engine import Engine
 from trainyard.spec.image import ImageFile, LintSection
 
-# What is expected of an image that others built: which KubeRay runs it is not known.
+# The expectations of an image that others built: which KubeRay runs it is not known.
 OTHERS = ImageFile(base="scratch", lint=LintSection(wget=False))
 
 

@@ -14,7 +14,7 @@ from trainyard.seams.docker.images import MadeBy
 from trainyard.spec.docker import check_image
 from trainyard.versions import RAY
 
-# What a registry and the disks of nodes are expected to bear where image.yaml does not say.
+# Registries and the disks of nodes are expected to bear it where image.yaml does not say.
 MAX_SIZE = 40 * 1024**3
 # Meant for other machines, an image is no worse: it is the look at it that cannot be had here.
 _OTHER_MACHINE = (
@@ -28,7 +28,7 @@ _PATH_HINT = "Put the directory of Ray's Python first: ENV PATH=/opt/ray/bin:$PA
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found. `skipped`: it could not be tried, because of what another one found."""
+    """The result of one check. `skipped`: the finding of another check made it impossible."""
 
     check: str
     ok: bool
@@ -38,13 +38,13 @@ class Finding:
 
 
 class Wrong(NamedTuple):
-    """What is wrong with an image, and what helps."""
+    """A problem of an image, and what helps."""
 
     detail: str
     hint: str
 
 
-# What is well, or wrong.
+# A detail of what is well, or the problem.
 Verdict = str | Wrong
 
 
@@ -335,7 +335,7 @@ def _history(inspection: Inspection) -> Verdict:
 
     for step in steps:
         for secret in secrets.secrets_in_command(step.instruction):
-            # What a variable or label still shows stands in the history too, where it was set.
+            # A secret that a variable or label still shows is in the history too, where it was set.
             places.setdefault(secret, f"{secret} in `{secrets.masked(step.instruction)}`")
 
     files = [

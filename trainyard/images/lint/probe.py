@@ -29,10 +29,10 @@ _LONGEST = 300
 
 @dataclass(frozen=True)
 class Probed:
-    """What the image printed: facts, and answers to questions. Nothing, if it ran nothing of ours:
-    see `refusal`.
+    """The answers of an image: facts by their questions; none if it did not run the probe.
 
-    `swallowed` is what its entry point printed instead of handing our command on.
+    `refusal` says why it did not; `swallowed` is what its entry point printed instead of running
+    the given command.
     """
 
     facts: Mapping[str, str]
@@ -147,7 +147,7 @@ def parse(output: str, questions: Sequence[str]) -> dict[str, str]:
 
 
 def _last_line(output: str) -> str:
-    """Return what a program said last; what it repeats of our own words tells nobody anything."""
+    """Return the last line of a program, but not one that repeats the probe's own words."""
     lines = [line for line in output.splitlines() if line.strip() and NAME not in line]
     return _shown(lines[-1] if lines else "it printed nothing of its own")
 

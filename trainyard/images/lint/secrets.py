@@ -1,7 +1,6 @@
-"""What looks like a secret in a variable, a label, or a command that made a layer: all that `docker
-history` shows.
+"""Likely secrets in variables, labels, and commands that made a layer, as `docker history` shows.
 
-Named are the place and the kind, never the secret. What lies in the layers' files is not read.
+Named are the place and the kind, never the secret. Files in the layers are not read.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from trainyard.spec.secrets import (
     without_secrets,
 )
 
-# What Docker and BuildKit put around an instruction.
+# Docker and BuildKit put these around an instruction.
 _NOISE = re.compile(r"^/bin/sh -c #\(nop\)\s+|\s*# buildkit$")
 _FLAG = re.compile(
     r"(?i)(-u\s+\S+:|--?[a-z-]*(?:token|passw|secret|key|user)[a-z-]*[ =]+)[^\s;&|]+"
@@ -47,7 +46,7 @@ def secrets_in_command(command: str) -> Iterator[str]:
 
 def masked(command: str) -> str:
     """Return a command that made a layer as it can be shown, without possible secrets."""
-    # What follows the head of a private key is the key.
+    # The text behind the head of a private key is the key.
     text, private_key, _ = _NOISE.sub("", command).partition("-----BEGIN ")
     text = _SETTING.sub(
         lambda found: f"{found[1]}={HIDDEN}" if is_likely_name(found[1]) else found[0], text
