@@ -184,9 +184,7 @@ def test_a_shell_is_in_the_container_of_the_pod_that_stays() -> None:
     ]
 
 
-def test_who_we_are_is_what_we_were_when_the_cluster_was_made_unless_it_is_said(
-    tools: Tools,
-) -> None:
+def test_the_user_is_the_one_who_made_the_cluster_unless_one_is_given(tools: Tools) -> None:
     alice = replace(tools, environ={**tools.environ, "TRAINYARD_OWNER": "alice"})
     ci = replace(tools, environ={**tools.environ, "TRAINYARD_OWNER": "ci"})
     assert location.of_section(SPEC, tools, section()).owner == owner.current({})
