@@ -29,7 +29,7 @@ class Ran:
 
 
 def left(directory: Path) -> list[str]:
-    """Return the modules that nobody took, since there was no time left."""
+    """Return the modules that no process took, since there was no time left."""
     return sorted(path.read_text() for path in directory.glob("*.late"))
 
 
@@ -66,16 +66,14 @@ class _Dealer:
         self._ran: dict[str, Ran] = {}
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
-        """Run the tests of the modules that nobody else has taken, as pytest's own loop does
-        (_pytest/main.py).
-        """
+        """Run the tests of free modules, as pytest's own loop does (_pytest/main.py)."""
         if session.testsfailed or session.config.option.collectonly:
             return None  # pytest's own says it
 
         dealt = self._dealt(session.items)
         item = next(dealt, None)
         while item is not None:
-            # What the next test does not use any more is torn down after this one.
+            # Fixtures that the next test does not use any more are torn down after this one.
             following = next(dealt, None)
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if session.shouldfail:

@@ -1,5 +1,4 @@
-"""What each module of real tests took in the latest runs here, and which ran twice: a file in the
-tests' cache.
+"""The seconds of each module of real tests in the latest runs here, and those that ran twice.
 
 A module is named with its lane (`core: tests/real/test_train.py`), since each lane has other tests
 of it.
@@ -15,7 +14,7 @@ from tests.bed.places import CACHE, locked
 from tests.dealing import Ran
 
 FILE = CACHE / "ran.jsonl"
-# A module that ran twice so often in its latest runs has a race that somebody has to find.
+# A module that ran twice so often in its latest runs has a race that needs mending.
 TOO_OFTEN, LATEST = 3, 10
 # Enough for ten runs of each tier.
 KEPT = 100

@@ -143,7 +143,7 @@ class CartpoleEarlyStopper(Stopper):
     def stop_all(self):
         return False
 """
-# What the program answers of a class (`isaac_task.py space`), where a test needs no more of it.
+# The program's answer about a class (`isaac_task.py space`), where a test needs no more of it.
 DESCRIBED = {
     "cfg_class": "CartpoleTheiaJobCfg",
     "space": {"num_envs": {"choice": [512, 1024]}},

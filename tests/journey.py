@@ -33,7 +33,7 @@ name = strategies.sampled_from(NAMES)
 path = strategies.lists(name, min_size=1, max_size=3).map("/".join)
 # Some bytes, or how many; a large file has a way of its own.
 content = strategies.one_of(strategies.binary(max_size=20), strategies.sampled_from((0, 1_100_000)))
-# What a task does: a word, a path, and a second path or content.
+# A task's deed: a word, a path, and a second path or content.
 deed = strategies.one_of(
     strategies.tuples(strategies.sampled_from(("write", "append", "replace")), path, content),
     strategies.tuples(strategies.sampled_from(("rename", "link", "hard link")), path, path),
@@ -42,7 +42,7 @@ deed = strategies.one_of(
     ),
 )
 deeds = strategies.lists(deed, max_size=8)
-# What a job directory has: a kind, a path, and a content or a path.
+# An entry of a job directory: a kind, a path, and a content or a path.
 thing = strategies.one_of(
     strategies.tuples(strategies.sampled_from(("write", "write", "write")), path, content),
     strategies.tuples(

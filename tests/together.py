@@ -32,7 +32,7 @@ from tests.tools import AGAIN, ON_THIS_MACHINE, Machine, Supplies, announcement,
 AT_ONCE = 2
 # The modules of a lane that failed are tried once more (decision 0027) if they took less together.
 SECONDS_TWICE = 1800
-# What pytest exits with; the latter where a process found all modules taken, or a choice of tests
+# pytest's exit codes; the latter where a process found all modules taken, or a choice of tests
 # left none.
 TESTS_FAILED, NOTHING_TO_RUN = 1, 5
 
@@ -58,7 +58,7 @@ class Ended:
 
 
 class Together:
-    """The processes that run, what each of them wrote down, and whether somebody wants them to end.
+    """The processes in flight, their records, and whether the user wants them to end.
 
     After `until`, in seconds since the epoch, no module begins but those that run once more.
     """
@@ -207,8 +207,8 @@ def summary(codes: Mapping[str, int], tiers: Collection[str], machine: Machine) 
 def run_all(together: Together, chosen: list[Lane]) -> dict[str, Ended]:
     """Run the processes of these lanes, so many at a time; return how each lane ended.
 
-    A lane's second process, which begins with clusters of its own, comes after the first ones of
-    all lanes. What failed is tried once more after all of them, with the machine to itself.
+    A lane's second process, which begins with its own clusters, comes after the first ones of all
+    lanes. Failed modules are run once more after all of them, with the machine to themselves.
     """
     in_turn = sorted(
         (number, place)

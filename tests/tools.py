@@ -185,7 +185,7 @@ SUPPLIES: Mapping[str, Callable[[Machine], None]] = {
 
 
 class Supplies:
-    """What lanes use beyond Python packages; each is brought once, where this machine lets us."""
+    """Things that lanes use besides Python packages; each is brought once, where possible."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine

@@ -115,7 +115,7 @@ def test_root_has_a_demo_and_the_tests_by_one_command_each(debian: Debian) -> No
     assert shown[0].startswith("make demo: starts a Ray cluster on this machine")
     assert shown[-3:] == NEXT
     assert [line for line in shown if "next:" in line] == []
-    # What the last lines say can be typed.
+    # The last lines can be typed as they are.
     debian.run(
         "cd trainyard && . .venv/bin/activate && trainyard init robots && cd robots && trainyard "
         "cluster.list"

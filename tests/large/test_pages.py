@@ -84,7 +84,7 @@ def complete(lines: tuple[str, ...]) -> Iterator[str]:
         pending.append(line)
         text = "\n".join(pending)
         checked = subprocess.run(["bash", "-n", "-c", text], capture_output=True, text=True)
-        # Of a here-document that goes on bash only warns.
+        # bash only warns of a here-document without an end.
         if checked.returncode == 0 and not checked.stderr and not line.endswith("\\"):
             pending = []
             if text.strip() and not text.lstrip().startswith("#"):
