@@ -142,9 +142,7 @@ def _rows() -> list[tuple[pathspec.GitIgnoreSpec, tuple[str, ...]]]:
 
 
 def tiers_of_all(paths: Iterable[str]) -> list[str]:
-    """Return the tiers beside core that these paths touch; a path without a row touches all of
-    them.
-    """
+    """Return the tiers besides core that these paths touch; an unknown path touches all of them."""
     found: set[str] = set()
     for path in paths:
         try:
@@ -183,9 +181,7 @@ def changed(since: str) -> list[str]:
 
 
 def tiers_of_change(given: str = "") -> list[str]:
-    """Return the tiers beside core that HEAD and the working tree touch since `base`; all where
-    that is unknown.
-    """
+    """Return the tiers besides core that changes since `base` touch; all where that is unknown."""
     since = base(given)
     return tiers_of_all(changed(since)) if since else list(EVERY)
 

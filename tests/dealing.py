@@ -19,9 +19,7 @@ import pytest
 
 @dataclass
 class Ran:
-    """A module that ran in one process: how many of its tests, for how many seconds, and whether
-    one failed.
-    """
+    """A module that ran in one process: its number of tests, seconds, and whether one failed."""
 
     tests: int = 0
     seconds: float = 0.0
@@ -34,9 +32,7 @@ def left(directory: Path) -> list[str]:
 
 
 def read(directory: Path, dealer: str = "*") -> dict[str, Ran]:
-    """Return what the processes that dealt modules in a directory wrote down, or one of them, by
-    module.
-    """
+    """Return the records of one process, or all, that dealt modules in a directory, by module."""
     written = [json.loads(path.read_text()) for path in directory.glob(f"{dealer}.json")]
     return {module: Ran(**ran) for modules in written for module, ran in modules.items()}
 

@@ -48,8 +48,9 @@ def do(directory: Path, deed: Deed) -> None:
 
 
 def seen(directory: Path, *, below: list[str] | None = None) -> Seen:
-    """Return what is in a directory; with `below`, only what is there or deeper. No link is
-    followed.
+    """Return the entries of a directory; with `below`, only those there or deeper.
+
+    No link is followed.
     """
     found: Seen = {}
     for entry in sorted(directory.rglob("*")):

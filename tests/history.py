@@ -21,9 +21,7 @@ KEPT = 100
 
 
 def add(ran: Mapping[str, Ran], twice: Collection[str]) -> list[str]:
-    """Write down a run; return the modules that ran twice in it, and too often in their latest
-    runs.
-    """
+    """Record a run; return the modules that ran twice in it, and too often in their latest runs."""
     run = {
         "seconds": {module: round(one.seconds, 1) for module, one in ran.items()},
         "twice": sorted(twice),
@@ -38,9 +36,7 @@ def add(ran: Mapping[str, Ran], twice: Collection[str]) -> list[str]:
 
 
 def too_often(runs: list[dict[str, Any]]) -> list[str]:
-    """Return the modules that ran twice in the last of these runs, and too often in their latest
-    ones.
-    """
+    """Return the modules that ran twice in the last run, and too often in their latest ones."""
     found = []
     for module in runs[-1]["twice"]:
         latest = [module in run["twice"] for run in runs if module in run["seconds"]][-LATEST:]

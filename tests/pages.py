@@ -47,9 +47,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Page:
-    """A page; `sections` are its headings' anchors, with the lines from there to the next one of
-    that rank.
-    """
+    """A page; `sections` are its headings' anchors, with the lines to the next one of that rank."""
 
     name: str
     blocks: tuple[Block, ...]
@@ -136,9 +134,7 @@ def _matters(block: Block) -> bool:
 
 
 def flags(text: str) -> Iterator[tuple[str, str]]:
-    """Yield each task that a text names with `trainyard`, with each flag after it in the same line
-    or code.
-    """
+    """Yield each task that a text names with `trainyard`, with each flag after it in that line."""
     for task, rest in re.findall(r"\btrainyard ([a-z]+\.[a-z-]+|init)\b([^`\n]*)", text):
         # Another command follows, or one that a job runs.
         own = re.split(r"&&|\|\||;|\||#| -- |\btrainyard\b", rest)[0]

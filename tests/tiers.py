@@ -1,6 +1,4 @@
-"""The tiers of the real tests: each test is of one, and each tier has lanes (tests/together.py runs
-them).
-"""
+"""The tiers of the real tests, and their lanes, which tests/together.py runs."""
 
 from __future__ import annotations
 

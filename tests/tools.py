@@ -39,9 +39,7 @@ FOR_THE_ENGINE = {
 
 @dataclass(frozen=True)
 class Machine:
-    """This machine, as far as the tests' Docker engine goes; `missing` are programs of both tables
-    above.
-    """
+    """This machine, for the tests' Docker engine; `missing` are programs of both tables above."""
 
     is_root: bool
     has_apt: bool

@@ -1,6 +1,4 @@
-"""A Debian with nothing but git, make and python3: `make demo`, then `make test`, and no other
-command.
-"""
+"""A Debian with only git, make and python3: `make demo`, then `make test`, and no other command."""
 
 from __future__ import annotations
 
@@ -28,9 +26,7 @@ NEXT = [
 
 
 class Debian:
-    """A container with a clone of this repository's HEAD; all output goes to a file too, to be read
-    meanwhile.
-    """
+    """A container with a clone of this repository's HEAD; its output goes to a file, too."""
 
     def __init__(self, engine: BedEngine, name: str, log: Path) -> None:
         self._engine = engine

@@ -36,9 +36,7 @@ BY_BACKEND = ("cluster.plan", "cluster.status", "cluster.up", "cluster.down", "c
 
 @dataclass(frozen=True)
 class Installation:
-    """A virtual environment that plain pip filled, and a project of `init`, with nothing else of
-    this machine.
-    """
+    """A virtual environment filled by plain pip, and a project of `init`, with nothing else."""
 
     home: Path
 
