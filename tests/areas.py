@@ -1,4 +1,4 @@
-"""What a change is tested by: which tiers are run for which paths (`make test-changed`)."""
+"""The tiers that test a change, by the paths that it touches (`make test-changed`)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ AREAS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("/trainyard/backends/shared/", (LIFECYCLE,)),
     ("/trainyard/backends/shared/leash.py", ("local", "docker", "kubernetes", "ec2")),
     ("/runner/", ("local", "docker")),
-    # What is sent or built.
+    # Files that are sent or built.
     ("/jobs/ /project/ /clusters/", ("local",)),
     ("/images/", ("docker",)),
     # The tests themselves.
@@ -119,7 +119,7 @@ AREAS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("/requirements*.lock", EVERY),
     ("/Makefile /.ci/ /.github/ /.gitignore /LICENSE", ()),
     ("/pyproject.toml /hatch_build.py", ("local",)),
-    # What is read: unit tests check its links and words, `make test-large` runs its commands.
+    # Pages: unit tests check their links and words, `make test-large` runs their commands.
     ("*.md /docs/ /benchmarks/", ()),
 )
 
@@ -142,9 +142,7 @@ def _rows() -> list[tuple[pathspec.GitIgnoreSpec, tuple[str, ...]]]:
 
 
 def tiers_of_all(paths: Iterable[str]) -> list[str]:
-    """Return the tiers beside core that these paths touch; a path without a row touches all of
-    them.
-    """
+    """Return the tiers besides core that these paths touch; an unknown path touches all of them."""
     found: set[str] = set()
     for path in paths:
         try:
@@ -183,9 +181,7 @@ def changed(since: str) -> list[str]:
 
 
 def tiers_of_change(given: str = "") -> list[str]:
-    """Return the tiers beside core that HEAD and the working tree touch since `base`; all where
-    that is unknown.
-    """
+    """Return the tiers besides core that changes since `base` touch; all where that is unknown."""
     since = base(given)
     return tiers_of_all(changed(since)) if since else list(EVERY)
 

@@ -19,9 +19,7 @@ import pytest
 
 @dataclass
 class Ran:
-    """A module that ran in one process: how many of its tests, for how many seconds, and whether
-    one failed.
-    """
+    """A module that ran in one process: its number of tests, seconds, and whether one failed."""
 
     tests: int = 0
     seconds: float = 0.0
@@ -29,14 +27,12 @@ class Ran:
 
 
 def left(directory: Path) -> list[str]:
-    """Return the modules that nobody took, since there was no time left."""
+    """Return the modules that no process took, since there was no time left."""
     return sorted(path.read_text() for path in directory.glob("*.late"))
 
 
 def read(directory: Path, dealer: str = "*") -> dict[str, Ran]:
-    """Return what the processes that dealt modules in a directory wrote down, or one of them, by
-    module.
-    """
+    """Return the records of one process, or all, that dealt modules in a directory, by module."""
     written = [json.loads(path.read_text()) for path in directory.glob(f"{dealer}.json")]
     return {module: Ran(**ran) for modules in written for module, ran in modules.items()}
 
@@ -66,16 +62,14 @@ class _Dealer:
         self._ran: dict[str, Ran] = {}
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
-        """Run the tests of the modules that nobody else has taken, as pytest's own loop does
-        (_pytest/main.py).
-        """
+        """Run the tests of free modules, as pytest's own loop does (_pytest/main.py)."""
         if session.testsfailed or session.config.option.collectonly:
             return None  # pytest's own says it
 
         dealt = self._dealt(session.items)
         item = next(dealt, None)
         while item is not None:
-            # What the next test does not use any more is torn down after this one.
+            # Fixtures that the next test does not use any more are torn down after this one.
             following = next(dealt, None)
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if session.shouldfail:

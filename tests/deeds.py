@@ -1,6 +1,4 @@
-"""What a task does to files, and what it sees of them: here, and on nodes
-(tests/real/test_journey.py).
-"""
+"""A task's deeds to files, and its view of them: here and on nodes (tests/real/test_journey.py)."""
 
 from __future__ import annotations
 
@@ -50,8 +48,9 @@ def do(directory: Path, deed: Deed) -> None:
 
 
 def seen(directory: Path, *, below: list[str] | None = None) -> Seen:
-    """Return what is in a directory; with `below`, only what is there or deeper. No link is
-    followed.
+    """Return the entries of a directory; with `below`, only those there or deeper.
+
+    No link is followed.
     """
     found: Seen = {}
     for entry in sorted(directory.rglob("*")):

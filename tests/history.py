@@ -1,5 +1,4 @@
-"""What each module of real tests took in the latest runs here, and which ran twice: a file in the
-tests' cache.
+"""The seconds of each module of real tests in the latest runs here, and those that ran twice.
 
 A module is named with its lane (`core: tests/real/test_train.py`), since each lane has other tests
 of it.
@@ -15,16 +14,14 @@ from tests.bed.places import CACHE, locked
 from tests.dealing import Ran
 
 FILE = CACHE / "ran.jsonl"
-# A module that ran twice so often in its latest runs has a race that somebody has to find.
+# A module that ran twice so often in its latest runs has a race that needs mending.
 TOO_OFTEN, LATEST = 3, 10
 # Enough for ten runs of each tier.
 KEPT = 100
 
 
 def add(ran: Mapping[str, Ran], twice: Collection[str]) -> list[str]:
-    """Write down a run; return the modules that ran twice in it, and too often in their latest
-    runs.
-    """
+    """Record a run; return the modules that ran twice in it, and too often in their latest runs."""
     run = {
         "seconds": {module: round(one.seconds, 1) for module, one in ran.items()},
         "twice": sorted(twice),
@@ -39,9 +36,7 @@ def add(ran: Mapping[str, Ran], twice: Collection[str]) -> list[str]:
 
 
 def too_often(runs: list[dict[str, Any]]) -> list[str]:
-    """Return the modules that ran twice in the last of these runs, and too often in their latest
-    ones.
-    """
+    """Return the modules that ran twice in the last run, and too often in their latest ones."""
     found = []
     for module in runs[-1]["twice"]:
         latest = [module in run["twice"] for run in runs if module in run["seconds"]][-LATEST:]

@@ -1,6 +1,4 @@
-"""Sweeps in the shape of Isaac Lab's own, with its documented class names, as files of its old and
-new generation.
-"""
+"""Sweeps like Isaac Lab's own, with its documented class names, as files of both generations."""
 
 from __future__ import annotations
 
@@ -143,7 +141,7 @@ class CartpoleEarlyStopper(Stopper):
     def stop_all(self):
         return False
 """
-# What the program answers of a class (`isaac_task.py space`), where a test needs no more of it.
+# The program's answer about a class (`isaac_task.py space`), where a test needs no more of it.
 DESCRIBED = {
     "cfg_class": "CartpoleTheiaJobCfg",
     "space": {"num_envs": {"choice": [512, 1024]}},
@@ -182,9 +180,7 @@ def _loaded() -> types.ModuleType:
 
 @contextmanager
 def program() -> Iterator[Any]:
-    """Give the program that nodes run, as a module; the modules that it makes and loads are removed
-    afterwards.
-    """
+    """Give the program that nodes run, as a module; modules that it makes and loads are removed."""
     modules, path = dict(sys.modules), list(sys.path)
     # Loaded once: it remembers where the many installed modules are.
     module = sys.modules["isaac_task"] = _loaded()

@@ -33,7 +33,7 @@ name = strategies.sampled_from(NAMES)
 path = strategies.lists(name, min_size=1, max_size=3).map("/".join)
 # Some bytes, or how many; a large file has a way of its own.
 content = strategies.one_of(strategies.binary(max_size=20), strategies.sampled_from((0, 1_100_000)))
-# What a task does: a word, a path, and a second path or content.
+# A task's deed: a word, a path, and a second path or content.
 deed = strategies.one_of(
     strategies.tuples(strategies.sampled_from(("write", "append", "replace")), path, content),
     strategies.tuples(strategies.sampled_from(("rename", "link", "hard link")), path, path),
@@ -42,7 +42,7 @@ deed = strategies.one_of(
     ),
 )
 deeds = strategies.lists(deed, max_size=8)
-# What a job directory has: a kind, a path, and a content or a path.
+# An entry of a job directory: a kind, a path, and a content or a path.
 thing = strategies.one_of(
     strategies.tuples(strategies.sampled_from(("write", "write", "write")), path, content),
     strategies.tuples(
@@ -87,9 +87,7 @@ def make(directory: Path, things: list[Deed]) -> None:
 
 
 def as_sent(directory: Path, target: Path) -> None:
-    """Copy a job directory as the page says that it travels: links are followed, nothing else
-    changes.
-    """
+    """Copy a job directory as the page says that it travels: only links are followed."""
     shutil.copytree(directory, target, symlinks=False)
 
 
@@ -158,9 +156,7 @@ def brought_home(parts: list[bytes], home: Path) -> None:
 
 
 def around(sent: Seen, restored: Seen) -> Seen:
-    """Return what an attempt begins with: what the one before sent home, and around it what was
-    sent.
-    """
+    """Return an attempt's first files: those that came home before it, over the job's."""
     found = dict(restored)
     for at in sorted(restored):
         found |= {str(parent): ("directory", None) for parent in list(Path(at).parents)[:-1]}
@@ -172,9 +168,7 @@ def around(sent: Seen, restored: Seen) -> Seen:
 
 
 def check(job: list[Deed], first: list[Deed], second: list[Deed], declared: list[str]) -> None:
-    """Send a job, let two attempts and another run do something, and compare all that is seen on
-    the way.
-    """
+    """Send a job, let two attempts and another run act, and compare everything seen on the way."""
     with tempfile.TemporaryDirectory() as root:
         _check(Path(root), job, first, second, declared)
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-# What a comment may say: the block is not run, and why; its last command's exit code; the file that
-# it is written to; what runs before all blocks of the page.
+# Directives of a comment: the block is not run, and why; its last command's exit code; the file
+# that it is written to; the commands that run before all blocks of the page.
 DIRECTIVES = ("not run here", "exit", "file", "begins after")
 COMMANDS = ("sh", "console")
 
@@ -47,9 +47,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Page:
-    """A page; `sections` are its headings' anchors, with the lines from there to the next one of
-    that rank.
-    """
+    """A page; `sections` are its headings' anchors, with the lines to the next one of that rank."""
 
     name: str
     blocks: tuple[Block, ...]
@@ -136,11 +134,9 @@ def _matters(block: Block) -> bool:
 
 
 def flags(text: str) -> Iterator[tuple[str, str]]:
-    """Yield each task that a text names with `trainyard`, with each flag after it in the same line
-    or code.
-    """
+    """Yield each task that a text names with `trainyard`, with each flag after it in that line."""
     for task, rest in re.findall(r"\btrainyard ([a-z]+\.[a-z-]+|init)\b([^`\n]*)", text):
-        # What follows is another command, or what a job runs.
+        # Another command follows, or one that a job runs.
         own = re.split(r"&&|\|\||;|\||#| -- |\btrainyard\b", rest)[0]
         yield task, ""
         yield from ((task, flag) for flag in re.findall(r"(?<![\w-])(--?[a-zA-Z][\w-]*)", own))

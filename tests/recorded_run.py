@@ -1,6 +1,4 @@
-"""Directories of results as a run leaves them, built by hand: event by event, with a clock that
-tests set.
-"""
+"""Directories of results as a run leaves them, event by event, with a clock that tests set."""
 
 from __future__ import annotations
 
@@ -226,9 +224,7 @@ def ended(
 
 
 def eventful(home: Path) -> RecordedRun:
-    """Build a run with a bit of everything: a lost node, a restore, a failure, a timeout, a stopped
-    task.
-    """
+    """Build a run with a lost node, a restore, a failure, a timeout and a stopped task."""
     tasks = [f"seed={seed}" for seed in range(6)]
     run = RecordedRun(home, *tasks)
     started(run)

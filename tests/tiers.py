@@ -1,14 +1,12 @@
-"""The tiers of the real tests: each test is of one, and each tier has lanes (tests/together.py runs
-them).
-"""
+"""The tiers of the real tests, and their lanes, which tests/together.py runs."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
 
-# `make test` runs the first, `make test-NAME` one of the others, `make test-all` all of them. What
-# plays a cloud in tests has tests, too: the last.
+# `make test` runs the first, `make test-NAME` one of the others, `make test-all` all of them. The
+# last tests the stand-in cloud of the tests.
 CORE, LOCAL = "core", "local"
 TIERS = (CORE, LOCAL, "docker", "kubernetes", "microk8s", "ec2", "bed")
 # Beside them, a choice across tiers: the life of a cluster on each backend that core does not have.

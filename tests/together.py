@@ -32,16 +32,14 @@ from tests.tools import AGAIN, ON_THIS_MACHINE, Machine, Supplies, announcement,
 AT_ONCE = 2
 # The modules of a lane that failed are tried once more (decision 0027) if they took less together.
 SECONDS_TWICE = 1800
-# What pytest exits with; the latter where a process found all modules taken, or a choice of tests
+# pytest's exit codes; the latter where a process found all modules taken, or a choice of tests
 # left none.
 TESTS_FAILED, NOTHING_TO_RUN = 1, 5
 
 
 @dataclass(frozen=True)
 class Process:
-    """How one process of a lane ended: its exit code, which modules failed in it, and whether it
-    was cut short.
-    """
+    """The end of one process of a lane: exit code, failed modules, and whether it was cut short."""
 
     code: int
     failed: Mapping[str, Ran] = field(default_factory=dict)
@@ -58,7 +56,7 @@ class Ended:
 
 
 class Together:
-    """The processes that run, what each of them wrote down, and whether somebody wants them to end.
+    """The processes in flight, their records, and whether the user wants them to end.
 
     After `until`, in seconds since the epoch, no module begins but those that run once more.
     """
@@ -103,9 +101,7 @@ class Together:
         return Process(0 if code == NOTHING_TO_RUN else abs(code), failed)
 
     def once_more(self, lane: Lane, processes: Collection[Process]) -> Ended:
-        """Run the modules of a lane in which a test failed once more, where that can make it
-        pass.
-        """
+        """Run a lane's failed modules once more, where that can make them pass."""
         ended = Ended(
             max(process.code for process in processes),
             is_cut=any(process.is_cut for process in processes),
@@ -128,9 +124,7 @@ class Together:
         return self._ending == signal.SIGTERM and time.time() > self._until
 
     def _pytest(self, lane: Lane, name: str, deal: Path, *words: str) -> int:
-        """Run tests of a lane, with these words for pytest; print what it printed, and return its
-        exit code.
-        """
+        """Run tests of a lane with these pytest arguments; print output, return the exit code."""
         if self._ending:
             return self._ending
 
@@ -207,8 +201,8 @@ def summary(codes: Mapping[str, int], tiers: Collection[str], machine: Machine) 
 def run_all(together: Together, chosen: list[Lane]) -> dict[str, Ended]:
     """Run the processes of these lanes, so many at a time; return how each lane ended.
 
-    A lane's second process, which begins with clusters of its own, comes after the first ones of
-    all lanes. What failed is tried once more after all of them, with the machine to itself.
+    A lane's second process, which begins with its own clusters, comes after the first ones of all
+    lanes. Failed modules are run once more after all of them, with the machine to themselves.
     """
     in_turn = sorted(
         (number, place)
@@ -226,9 +220,7 @@ def run_all(together: Together, chosen: list[Lane]) -> dict[str, Ended]:
 
 
 def main(words: list[str]) -> int:
-    """Run tiers, by default all; print what tests said and what each module took; return the worst
-    exit code.
-    """
+    """Run tiers, by default all; print output and modules' times; return the worst exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.together", description=__doc__)
     parser.add_argument("tiers", nargs="*", help=f"of {', '.join((*TIERS, LIFECYCLE))}")
     parser.add_argument(
@@ -291,9 +283,7 @@ def main(words: list[str]) -> int:
 
 
 def report(twice: Collection[str], ran: Mapping[str, Ran], late: Collection[str]) -> bool:
-    """Print what each module took, which ran twice, and for what no time was left; say whether one
-    runs twice often.
-    """
+    """Print each module's time, and those cut off; say whether one often runs twice."""
     flaky = history.add(ran, twice)
     for line in history.table(ran, twice):
         print(line)

@@ -39,9 +39,7 @@ FOR_THE_ENGINE = {
 
 @dataclass(frozen=True)
 class Machine:
-    """This machine, as far as the tests' Docker engine goes; `missing` are programs of both tables
-    above.
-    """
+    """This machine, for the tests' Docker engine; `missing` are programs of both tables above."""
 
     is_root: bool
     has_apt: bool
@@ -185,7 +183,7 @@ SUPPLIES: Mapping[str, Callable[[Machine], None]] = {
 
 
 class Supplies:
-    """What lanes use beyond Python packages; each is brought once, where this machine lets us."""
+    """Things that lanes use besides Python packages; each is brought once, where possible."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine

@@ -1,5 +1,4 @@
-"""Every wrong cluster file, job file and --set flag that we thought of, each with its whole
-message.
+"""Wrong cluster files, job files and --set flags, each with its whole message.
 
 The unit tests load them.
 """

@@ -1,6 +1,4 @@
-"""What stands where a file should be: nothing, a pipe, 100 MB; YAML that is broken, too much, or
-more than values.
-"""
+"""Bad files: none, a pipe, 100 MB; YAML that is broken, too large, or more than values."""
 
 from __future__ import annotations
 

@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2.client import EC2Client
     from mypy_boto3_iam.client import IAMClient
 
-# What Ray calls its role and profile: made beforehand, since Ray sleeps for 15 s after making
-# either.
+# Ray's names for its role and profile: made beforehand, since Ray sleeps for 15 s after either.
 ROLE = "ray-autoscaler-v1"
 # The AMIs of the region: with Ray, with Ray and a Docker engine that runs, with NVIDIA's driver
 # too, for ARM.

@@ -1,9 +1,8 @@
-"""The AWS API of a bed's cloud: moto, and before it what moto lacks. `python -m tests.bed.aws_api
-SETTINGS`.
+"""The AWS API of a bed's cloud: moto, and a proxy for the features that moto lacks.
 
-Faults on request, EC2's quotas, instance metadata that knows who asks, AMIs, and addresses that
-belong to the bed: moto itself invents public addresses that are somebody's. Every request is
-written down.
+`python -m tests.bed.aws_api SETTINGS`. Faults on request, EC2's quotas, instance metadata by
+caller, AMIs, and addresses that belong to the bed: moto itself invents public addresses that other
+machines own. Every request is written down.
 """
 
 from __future__ import annotations
@@ -32,8 +31,7 @@ Start = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Fault:
-    """What requests get instead of an answer; the first one that fits counts, `times` times (None:
-    always).
+    """An answer to requests in moto's place; the first that fits, `times` times (None: always).
 
     `action` is such as "ec2:RunInstances", with wildcards. `parameters` are those of the request as
     it is sent, such as "Placement.AvailabilityZone". `caller` is the address that asks, "instance"
@@ -54,8 +52,8 @@ class Fault:
 
 @dataclass(frozen=True)
 class Settings:
-    """What the process is told: where to listen, the VPC's network, and that of public addresses,
-    such as 198.18.1.
+    """Settings of the process: its port, the VPC's network, and that of public addresses, such as
+    198.18.1.
     """
 
     address: str

@@ -1,4 +1,4 @@
-"""What moto knows of the region whose instances are played, and what it must not invent."""
+"""Moto's facts about the region whose instances are played; it must not invent others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ACCOUNT = "123456789012"
 
 
 class Backends:
-    """What moto knows of the region whose instances are played."""
+    """Moto's facts about the region whose instances are played."""
 
     def __init__(self) -> None:
         from moto.backends import get_backend

@@ -22,7 +22,7 @@ AT_ONCE = 8
 
 @contextmanager
 def number() -> Iterator[int]:
-    """Give a number that nobody else has now."""
+    """Return a number that is unique now."""
     CACHE.mkdir(parents=True, exist_ok=True)
     while True:
         for free in range(1, AT_ONCE + 1):

@@ -17,7 +17,7 @@ PROGRAMS = ("dockerd", "docker", "docker-registry", "mmdebstrap", "ip")
 SHARED = BedEngine("shared", CACHE / "engine", 1)
 # It is there while the engine is one that ends with its last user.
 OURS = SHARED.directory / "started-by-tests"
-# What clusters that somebody plays with keep, each in a directory: they use the engine too.
+# Files of clusters that a developer runs by hand, each in a directory: they use the engine, too.
 BY_HAND = RUN / "by-hand"
 
 
@@ -39,14 +39,11 @@ def shared_engine() -> Iterator[BedEngine]:
 
 
 def start(*, kept: bool) -> None:
-    """Start the shared engine, with its images; one that is `kept` goes on running after the tests
-    that use it.
-    """
+    """Start the shared engine, with its images; a `kept` one outlives the tests that use it."""
     with locked("lock"):
         if SHARED.pid is None:
             SHARED.start()
-            # What a killed test run left: containers with a restart policy come back with their
-            # engine.
+            # Leftovers of a killed test run: its containers restart with their engine.
             SHARED.clear()
             OURS.touch()
         if kept:
@@ -55,13 +52,13 @@ def start(*, kept: bool) -> None:
 
 
 def leave() -> None:
-    """End the engine if nobody uses it any more."""
+    """End the engine if it has no users any more."""
     with (CACHE / "users").open("w") as users, locked("lock"):
         _end(users)
 
 
 def _end(users: IO[str]) -> None:
-    """End the engine unless somebody else uses it: only the last one gets the file for itself."""
+    """End the engine unless it has other users: only the last one gets the file for itself."""
     if BY_HAND.is_dir() and any(BY_HAND.iterdir()):
         return
     try:

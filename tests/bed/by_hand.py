@@ -1,6 +1,4 @@
-"""Clusters that somebody plays with: each lives until it is taken down, and test runs leave it
-alone.
-"""
+"""Clusters that a developer runs by hand: each lives until its `down`; test runs leave it alone."""
 
 from __future__ import annotations
 
@@ -24,14 +22,14 @@ def up(count: int, name: str) -> KubeBed:
     """Start a cluster of that many hosts, in place of the one of that name."""
     home = BY_HAND / name
     _remove(name)
-    # As long as it is there, nobody ends the engine.
+    # While this file exists, no test run ends the engine.
     home.mkdir(parents=True, mode=0o700)
     bed.start(kept=False)
     return kubernetes.start(bed.SHARED, home, count=count, owner=hosts.by_hand(name))
 
 
 def down(name: str) -> None:
-    """Remove it, and the engine if nobody else uses it."""
+    """Remove it, and the engine if it has no other users."""
     _remove(name)
     bed.leave()
 

@@ -73,8 +73,7 @@ class ControlPlane:
         self.host.start("kube-apiserver", *_api_server(self.host.ip))
         self.wait(up=True)
         config = f"--kubeconfig={BED}/admin.kubeconfig"
-        # With one of each there is nobody to elect; and a leader that could not renew its lease
-        # would exit.
+        # With one of each there is no election; a leader that could not renew its lease would exit.
         self.host.start("kube-controller-manager", "kube-controller-manager", config, *CONTROLLERS)
         self.host.start("kube-scheduler", "kube-scheduler", config, "--leader-elect=false")
 

@@ -33,9 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Cloud:
-    """A running cloud; `home` is that of somebody who uses it, with nothing of Ray's or AWS's in
-    it.
-    """
+    """A running cloud; `home` is a user's, with nothing of Ray's or AWS's in it."""
 
     engine: BedEngine
     home: Path
@@ -103,7 +101,7 @@ class Cloud:
     def run(
         self, *command: str, check: bool = True, seconds: float = 300.0, **environ: str
     ) -> Done:
-        """Run a command as somebody who uses this cloud, with these variables too."""
+        """Run a command as a user of this cloud, with these variables, too."""
         kept = {
             name: value
             for name, value in os.environ.items()

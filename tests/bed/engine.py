@@ -52,7 +52,7 @@ class BedEngine:
 
     @property
     def bridge_ip(self) -> str:
-        """Return this machine's address on the engine's bridge: not loopback, and nobody else's."""
+        """Return this machine's address on the engine's bridge: not loopback, and free."""
         return f"172.30.{self.subnet}.1"
 
     @property

@@ -35,7 +35,7 @@ RIGHTS = (
 
 @dataclass(frozen=True)
 class DockerHost:
-    """A running host; `home` holds the SSH key and configuration of whoever reaches it."""
+    """A running host; `home` holds the SSH key and configuration of its user."""
 
     container: str
     ip: str

@@ -68,10 +68,10 @@ class Host:
         self.run("/opt/bed/unit", "kill", daemon)
 
     def power_off(self) -> None:
-        """Cut the power: what is in memory is lost, and nobody reaches it any more."""
+        """Cut the power: memory is lost, and the host is out of reach from then on."""
         self.run("/opt/bed/power", "off")
-        # Who asks where it is gets no answer for 3 s; who knows would wait for one from there for
-        # as long as it likes.
+        # A neighbour that asks for its address gets no answer for 3 s; one that knows it would wait
+        # for an answer without a limit.
         run(["ip", "neigh", "flush", "to", self.ip])
 
     def power_on(self) -> None:
@@ -179,7 +179,7 @@ def this_process() -> str:
 
 
 def by_hand(name: str) -> str:
-    """Return what somebody owns hosts as who starts them to play with."""
+    """Return the owner of hosts that a developer starts by hand."""
     return f"{BY_HAND}{name}"
 
 
@@ -268,9 +268,7 @@ def _write_ssh(home: Path, made: list[Host]) -> None:
 
 
 def _alive(owner: str) -> bool:
-    """Say whether the test run that started a host still runs; one that was started by hand belongs
-    to nobody.
-    """
+    """Say whether the test run that started a host still runs; False for one started by hand."""
     if owner.startswith(BY_HAND):
         return True
     pid, _, started = owner.partition(":")

@@ -46,7 +46,7 @@ class KubeBed:
         return self.home / "charts" / chart.NAME
 
     def environ(self) -> dict[str, str]:
-        """Return the environment of somebody who works with this cluster."""
+        """Return the environment of a user of this cluster."""
         return {**environ(self.engine, self.home), "KUBECONFIG": str(self.kubeconfig)}
 
     def kubectl(
@@ -105,9 +105,7 @@ class KubeBed:
         )
 
     def no_gpus(self, host: Host) -> None:
-        """End the device plugin, as when a driver fails: the node goes on existing, with none to
-        give.
-        """
+        """End the device plugin, as when a driver fails: the node stays, with no GPU to give."""
         host.stop("gpu-plugin")
         wait(
             lambda: self.allocatable(host, GPU) in ("", "0"),

@@ -1,7 +1,6 @@
-"""What containerd makes of the bed's images, made once for all hosts: each would take 20 s of CPU
-and 1.5 GB for it.
+"""containerd's layers of the bed's images, made once for all hosts: 20 s of CPU, 1.5 GB each.
 
-Who pulls Ray's image asks the registry for it, and finds its layers unpacked.
+A pull of Ray's image asks the registry for it, and finds its layers unpacked.
 """
 
 from __future__ import annotations

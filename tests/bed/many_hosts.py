@@ -30,7 +30,7 @@ WAITING = 1024
 
 @dataclass
 class ManyHosts:
-    """The server, and the home of somebody who may log in; hosts are told apart by their address.
+    """The server, and the home of a user who may log in; hosts are told apart by their address.
 
     Connections to `silent` hosts are taken and never answered; `hanging` hosts let in, and answer
     no command. `changed` is what other hosts answer otherwise than a good one. `most` is how many

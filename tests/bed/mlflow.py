@@ -48,7 +48,7 @@ def server(home: Path) -> Iterator[tuple[str, Path]]:
     ]
 
     with (home / "server.log").open("wb") as log:
-        # Seven processes less, which outlive it: they run what nobody asks for here.
+        # Seven processes fewer, which would outlive it: they run jobs that no test asks for.
         environ = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
         process = psutil.Popen(command, cwd=home, stdout=log, stderr=log, env=environ)
 

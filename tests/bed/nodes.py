@@ -121,7 +121,7 @@ def _kubelet() -> dict[str, object]:
         "imageGCHighThresholdPercent": 100,
         # GPUs that come and go are seen soon; the default is 10 s.
         "nodeStatusUpdateFrequency": "2s",
-        # What did not change is told as seldom as elsewhere, not every 2 s.
+        # Unchanged facts are reported as seldom as elsewhere, not every 2 s.
         "nodeStatusReportFrequency": "5m",
     }
 

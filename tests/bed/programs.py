@@ -1,6 +1,4 @@
-"""What the bed builds from Go modules: Docker's plugins, Kubernetes, Helm, CoreDNS, the KubeRay
-operator, pause.
-"""
+"""The bed's builds of Go modules: Docker's plugins, Kubernetes, Helm, CoreDNS, KubeRay, pause."""
 
 from __future__ import annotations
 
@@ -25,10 +23,9 @@ OPERATOR = "github.com/ray-project/kuberay/ray-operator"
 
 @dataclass(frozen=True)
 class Program:
-    """One program: the module that pins it (a directory of tests/bed/go), the package, and what
-    goes into it.
+    """A program: the module that pins it (a directory of tests/bed/go), its package, and its parts.
 
-    With no module of ours, `package` is a path with its version, as `go install` takes it.
+    Without a module, `package` is a path with its version, as `go install` takes it.
     """
 
     name: str

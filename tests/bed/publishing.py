@@ -1,7 +1,6 @@
-"""A registry without TLS that belongs to a bed: images of its engine, where its hosts can pull
-them.
+"""A registry without TLS that belongs to a bed: its engine's images, where its hosts can pull them.
 
-What was pushed is kept, for all beds: Ray's image takes twenty seconds of a core to be compressed.
+Pushed images are kept, for all beds: Ray's image takes twenty seconds of a core to compress.
 """
 
 from __future__ import annotations

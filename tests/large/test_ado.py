@@ -107,6 +107,6 @@ def test_ado_explores_and_searches_in_pods(kube: KubeBed, operator: None, tmp_pa
 def test_a_walk_that_was_stopped_measures_what_is_missing(containers: Yard) -> None:
     first = stopped(containers, "ado", at=r"Experiments completed: [1-9]")
     again = resumed(containers, first)
-    # What was measured before is not measured again.
+    # Earlier measurements are not repeated.
     assert 0 < log(again).count("Submitted experiment") < PAIRS
     assert len(measured(again)) == PAIRS

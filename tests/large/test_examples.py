@@ -190,9 +190,7 @@ def dispatched_again(lab: Yard, run: Path) -> Path:
 
 
 def rllib(**words: str) -> str:
-    """Return the command of jobs/rllib as a --set: each brace of a job's command is written
-    twice.
-    """
+    """Return the command of jobs/rllib as a --set: each brace of a job's command is doubled."""
     doubled = {name: word.replace("{", "{{").replace("}", "}}") for name, word in words.items()}
     return RLLIB.format(**doubled)
 

@@ -1,6 +1,4 @@
-"""A Debian with nothing but git, make and python3: `make demo`, then `make test`, and no other
-command.
-"""
+"""A Debian with only git, make and python3: `make demo`, then `make test`, and no other command."""
 
 from __future__ import annotations
 
@@ -28,9 +26,7 @@ NEXT = [
 
 
 class Debian:
-    """A container with a clone of this repository's HEAD; all output goes to a file too, to be read
-    meanwhile.
-    """
+    """A container with a clone of this repository's HEAD; its output goes to a file, too."""
 
     def __init__(self, engine: BedEngine, name: str, log: Path) -> None:
         self._engine = engine
@@ -115,7 +111,7 @@ def test_root_has_a_demo_and_the_tests_by_one_command_each(debian: Debian) -> No
     assert shown[0].startswith("make demo: starts a Ray cluster on this machine")
     assert shown[-3:] == NEXT
     assert [line for line in shown if "next:" in line] == []
-    # What the last lines say can be typed.
+    # The last lines can be typed as they are.
     debian.run(
         "cd trainyard && . .venv/bin/activate && trainyard init robots && cd robots && trainyard "
         "cluster.list"

@@ -1,6 +1,4 @@
-"""What plain pip makes of the wheel: each extra alone, none, and every Python that is installed
-here.
-"""
+"""The wheel installed by plain pip: each extra alone, none, and every Python that is here."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from trainyard.tasks import namespace
 PYTHONS = ("3.10", "3.12", "3.13")
 # Exit codes of design: of a command that this machine or this project cannot carry out, and 0.
 KNOWN_CODES = {0, 2, 3, 4, 5, 6}
-# What a task needs to be asked at all. Those without an entry are asked without words.
+# Arguments without which a task cannot be asked at all. Those without an entry are asked without.
 WORDS = {
     "cluster.new": ("another",),
     "cluster.scale": ("cpu=3",),
@@ -38,9 +36,7 @@ BY_BACKEND = ("cluster.plan", "cluster.status", "cluster.up", "cluster.down", "c
 
 @dataclass(frozen=True)
 class Installation:
-    """A virtual environment that plain pip filled, and a project of `init`, with nothing else of
-    this machine.
-    """
+    """A virtual environment filled by plain pip, and a project of `init`, with nothing else."""
 
     home: Path
 
@@ -117,7 +113,7 @@ def alone(extra: str, built: Path, tmp_path: Path) -> Iterator[Installation]:  #
     made.trainyard("cluster.down", "--end-runs")
 
 
-def test_every_command_of_an_installation_ends_with_a_code_that_is_described(
+def test_every_command_of_an_installation_ends_with_a_described_code(
     alone: Installation, extra: str
 ) -> None:
     code, printed = alone.trainyard("init")

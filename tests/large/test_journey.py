@@ -1,4 +1,4 @@
-"""What becomes of a job's files: 10,000 journeys, others each time."""
+"""The fate of a job's files: 10,000 journeys, others each time."""
 
 from __future__ import annotations
 

@@ -50,9 +50,7 @@ def python(version: str) -> str:
 
 
 def script(name: str) -> str:
-    """Return a page as a script, which ends at the first command that does not exit as its page
-    says.
-    """
+    """Return a page as a script that ends at the first unexpected exit code."""
     lines: list[str] = []
     for page, block in pages.to_run(ALL[name], ALL):
         if block.is_run:
@@ -84,7 +82,7 @@ def complete(lines: tuple[str, ...]) -> Iterator[str]:
         pending.append(line)
         text = "\n".join(pending)
         checked = subprocess.run(["bash", "-n", "-c", text], capture_output=True, text=True)
-        # Of a here-document that goes on bash only warns.
+        # bash only warns of a here-document without an end.
         if checked.returncode == 0 and not checked.stderr and not line.endswith("\\"):
             pending = []
             if text.strip() and not text.lstrip().startswith("#"):
@@ -111,9 +109,7 @@ def environment(home: Path, program: str) -> dict[str, str]:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
-    """Give a HOME with a clone of this repository; clusters that a page does not remove are removed
-    after it.
-    """
+    """Give a HOME with a clone of this repository; clusters that a page leaves are removed."""
     subprocess.run(["git", "clone", "-q", str(ROOT), str(tmp_path / "trainyard")], check=True)
     yield tmp_path
     for record in tmp_path.glob(".local/state/trainyard/clusters/*/cluster.json"):

@@ -127,7 +127,7 @@ def test_a_program_that_runs_out_of_time_leaves_nothing(lab: Yard, kind: str) ->
 
 
 @pytest.mark.parametrize("kind", PROGRAMS)
-def test_a_program_whose_driver_is_killed_leaves_nothing_and_is_tried_again(
+def test_a_program_whose_driver_is_killed_leaves_nothing_and_is_retried(
     lab: Yard, kind: str
 ) -> None:
     run = started(lab, kind, "retries: 1\n")

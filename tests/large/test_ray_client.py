@@ -26,7 +26,7 @@ backend: compose
 image: {image}
 head: {{{{cpus: 1, memory: 3GiB}}}}
 """
-# What `import ray.train.torch` and `import ray.tune` want of a program's Python.
+# Packages that `import ray.train.torch` and `import ray.tune` need in a program's Python.
 PACKAGES = ("torch", "pandas", "pyarrow", "fsspec", "tensorboardX", "pydantic")
 BLOCK = """
 from trainyard.sematic import RayCluster, RayNodeConfig, SimpleRayCluster
@@ -120,7 +120,7 @@ def test_ray_train_and_ray_tune_run_on_the_nodes_of_a_block(
     assert left_of(engine, "yard") == []
 
 
-def test_ctrl_c_while_remote_functions_run_ends_the_program_and_its_cluster(
+def test_ctrl_c_during_remote_functions_ends_the_program_and_its_cluster(
     lab: Yard, engine: BedEngine
 ) -> None:
     (lab.home / "program.py").write_text(WAITS)

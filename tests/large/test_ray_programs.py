@@ -55,9 +55,8 @@ GROWS = {
     ],
 }
 
-# What a runner does for two tasks, one after the other, with pins that last one second instead of
-# ten minutes. Each task is a driver of its own; between them, nothing but the pin holds the
-# package.
+# A runner's work for two tasks, one after the other, with pins that last one second instead of ten
+# minutes. Each task is a driver of its own; between them only the pin holds the package.
 PINNED = """
 import io, subprocess, sys, time, zipfile
 

@@ -80,8 +80,7 @@ def docker_host(
 def kube(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeBed]:
     """Give a Kubernetes cluster of three hosts, shared by all tests, without the KubeRay operator.
 
-    What a test stops or gives to it (a kubelet, the API server, GPUs), that test starts or takes
-    again.
+    A test that stops a kubelet or the API server, or adds GPUs, undoes that itself.
     """
     need(programs.missing())
     with kubernetes.kube_bed(engine, tmp_path_factory.mktemp("kube")) as made:

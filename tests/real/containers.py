@@ -1,4 +1,4 @@
-"""What a cluster of containers is to Docker."""
+"""A cluster of containers, as Docker shows it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""The command line as a process of its own that imports nothing: most of a short command's CPU time
-would be imports.
+"""The command line as a forked process: most of a short command's CPU time would be imports.
 
 It is forked from a process that has imported everything (1.0 s of CPU for `cluster.plan` on
-Kubernetes become 0.3 s). What is about imports, signals or pipes starts the installed command.
+Kubernetes become 0.3 s). Tests of imports, signals or pipes start the installed command.
 """
 
 from __future__ import annotations

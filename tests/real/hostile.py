@@ -1,4 +1,4 @@
-"""What plays Ray's dashboard and means no good: any body, or one without an end."""
+"""A hostile stand-in for Ray's dashboard: any body, or one without an end."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ HONEST: dict[str, object] = {
 
 
 class Dashboard(ThreadingHTTPServer):
-    """Answers each path with what stands under its longest beginning: text, or an object as JSON.
+    """Answer each path with the text, or the object as JSON, under its longest prefix.
 
-    What begins with `endless` is repeated for ever.
+    An answer that begins with `endless` is repeated without end.
     """
 
     daemon_threads = True

@@ -1,7 +1,6 @@
-"""Tasks that leave or do what breaks whoever is not prepared: `python3 hostile_tasks.py NAME` is
-one of them.
+"""Tasks that break an unprepared runner: `python3 hostile_tasks.py NAME` is one of them.
 
-It is the program of a job too: standard library only.
+It is the program of a job, too: standard library only.
 """
 
 from __future__ import annotations
@@ -95,7 +94,7 @@ def checkpoint() -> None:
 
 
 def litters() -> None:
-    """Leave in the job's own directory what nobody asked for."""
+    """Leave unexpected files in the job's own directory."""
     dive(Path.cwd(), "n" * 250, 40)
     os.chmod("..", 0)
     (OUTPUT / "beside").touch()

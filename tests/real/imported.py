@@ -1,4 +1,4 @@
-"""All of Trainyard, imported: what `forked` forks commands from imports this, and nobody else."""
+"""All of Trainyard, imported: only the process from which `forked` forks commands imports this."""
 
 import gc
 import pkgutil

@@ -32,7 +32,7 @@ def up(
     give_up = time.monotonic() + 600
     while time.monotonic() < give_up:
         prepare()
-        # A join whose connection broke goes on for a while.
+        # A join whose connection broke continues for a while.
         wait_until(
             lambda: not came(), seconds=180, what="nothing of an earlier command runs on the host"
         )
@@ -69,7 +69,7 @@ def is_installed(host: Host) -> bool:
 
 
 def joins(host: Host) -> bool:
-    """Say whether a join has been begun, and goes on."""
+    """Say whether a join has begun and has not ended."""
     script = f"test -e {DATA}/var/lock/join-in-progress && ps -eo args= | grep -q '[m]icrok8s join'"
     return host.shell(script, check=False).returncode == 0
 

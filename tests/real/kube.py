@@ -1,6 +1,4 @@
-"""What tests of clusters on Kubernetes share: a command line there, and what an administrator sees
-with kubectl.
-"""
+"""Shared by tests of clusters on Kubernetes: a command line, and an administrator's kubectl."""
 
 from __future__ import annotations
 
@@ -42,9 +40,7 @@ KINDS = (
 
 
 def yard(kube: KubeBed, home: Path, cluster: str, *, kubeconfig: Path | None = None) -> Yard:
-    """Give a place to work in as somebody who works with this Kubernetes, by default as its
-    administrator.
-    """
+    """Give a place to work as a user of this Kubernetes, by default as its administrator."""
     environ = kube.environ()
     if kubeconfig:
         environ["KUBECONFIG"] = str(kubeconfig)
@@ -122,9 +118,7 @@ def operator(kube: KubeBed) -> Iterator[None]:
 
 
 def general(kube: KubeBed) -> list[str]:
-    """Return what there is of KubeRay beside clusters: CRDs, operators, and all that somebody has
-    labelled as ours.
-    """
+    """Return KubeRay's objects besides clusters: CRDs, operators, all with Trainyard's label."""
     found = [
         one["metadata"]["name"] for one in objects(kube, "crds") if one["spec"]["group"] == "ray.io"
     ]

@@ -1,6 +1,4 @@
-"""Bare hosts of the bed as somebody has them who may log in there and has Helm: a cluster file, a
-place to work in.
-"""
+"""Bare hosts of the bed, for a user with a login and Helm: a cluster file, a place to work."""
 
 from __future__ import annotations
 

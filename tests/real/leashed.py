@@ -82,7 +82,7 @@ def ended_in_time(yard: Yard, away: Path, left: Callable[[], list[str]], *, due:
 
 
 def assert_told(yard: Yard, run: str) -> None:
-    """Assert that the cluster, and a run that nobody followed to its end, say why they are gone."""
+    """Assert that the cluster, and a run without a follower, say why they are gone."""
     status = yard.json("cluster.status")
     assert status["condition"] == "absent"
     assert "it had a leash (ends at " in status["remark"]

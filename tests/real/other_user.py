@@ -15,10 +15,10 @@ CHECKOUT = Path(__file__).parent.parent.parent
 
 
 def as_nobody() -> tuple[str, ...]:
-    """Return what a command line begins with to run as nobody; nothing for who is no root anyway.
+    """Return the beginning of a command that runs as user nobody; empty unless this user is root.
 
-    Python or the checkout may be in a directory of root's: in a mount namespace of the command's
-    own, they alone are.
+    Python or the checkout may be in a directory of root's: in the command's mount namespace they
+    are alone.
     """
     if os.getuid() != 0:
         return ()

@@ -1,6 +1,4 @@
-"""A cluster of somebody who has Ray alone: `ray up` with a file as Ray's documentation has it, and
-`ray down`.
-"""
+"""A cluster made by Ray alone: `ray up` with a file of Ray's documentation, and `ray down`."""
 
 from __future__ import annotations
 
@@ -54,5 +52,5 @@ def cluster(cloud: Cloud) -> Iterator[Instance]:
     yield cloud.head()
     done = cloud.run(RAY, "down", "-y", "plain.yaml")
     assert "No nodes remaining." in done.stdout
-    # What Ray leaves behind.
+    # Files that Ray leaves behind.
     assert {found.split()[0] for found in cloud.left()} == {"key-pair", "security-group"}

@@ -1,5 +1,6 @@
-"""What a user writes: a cluster for as long as a block takes, and jobs on it. `python program.py
-CLUSTER`.
+"""A user's program: a cluster for the length of a block, and jobs on it.
+
+`python program.py CLUSTER`.
 """
 
 from __future__ import annotations

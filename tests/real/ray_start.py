@@ -1,4 +1,4 @@
-"""A head that somebody starts by `ray start`, with nothing of ours."""
+"""A head started by `ray start`, with nothing of Trainyard's."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.core
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = [str(Path(sys.executable).with_name(name)) for name in ("invoke", "trainyard")]
-# What stands for Ctrl-C at a certain import.
+# A stand-in for Ctrl-C at a certain import.
 INTERRUPTED = """
 import os, signal, sys
 class Ctrl:
@@ -184,7 +184,7 @@ def test_a_terminal_shows_of_a_text_what_it_can(
         (["cluster.list", "--json"], ">&- 2>&-", 0),
     ],
 )
-def test_output_that_finds_no_room_is_an_error_and_no_output_at_all_is_none(
+def test_output_without_room_is_an_error_and_closed_output_is_none(
     fresh: Yard, words: list[str], to: str, code: int
 ) -> None:
     line = f"exec {shlex.join(fresh.command(*words))} {to}"
@@ -253,10 +253,10 @@ def test_a_proxy_that_does_not_answer_is_named(fresh: Yard) -> None:
     assert "secret" not in said
 
 
-def test_a_home_that_cannot_be_written_is_named_with_the_variable_that_helps(fresh: Yard) -> None:
+def test_a_read_only_home_is_named_with_the_variable_that_helps(fresh: Yard) -> None:
     fresh.write_cluster("name: {name}\nbackend: local\n")
     environ = {name: text for name, text in fresh.env().items() if name != "XDG_STATE_HOME"}
-    # Nobody makes a directory there, root neither.
+    # No user can make a directory there, root included.
     environ["HOME"] = "/sys/kernel"
 
     done = subprocess.run(

@@ -150,7 +150,7 @@ def test_status_and_list_name_every_node_and_up_again_changes_nothing(
 
 
 @pytest.mark.core
-def test_dashboard_and_ray_client_alone_are_published_on_loopback_and_want_the_token(
+def test_only_dashboard_and_ray_client_are_on_loopback_and_need_the_token(
     lab: Yard, engine: BedEngine
 ) -> None:
     ports = {node: inspected(engine, node)["NetworkSettings"]["Ports"] for node in NODES}
@@ -182,9 +182,7 @@ def test_the_token_is_in_no_description_of_a_container(lab: Yard, engine: BedEng
 
 
 @pytest.mark.core
-def test_what_a_command_starts_through_ray_is_like_itself_on_nodes_that_share_no_disk(
-    lab: Yard,
-) -> None:
+def test_drivers_of_a_command_are_like_it_on_nodes_that_share_no_disk(lab: Yard) -> None:
     directory = matrix.write(lab, "uv")
     lab.run("train.dispatch", directory.name, "--skip-smoke", expect=1)
     printed = (newest(lab) / "logs" / f"{directory.name}.1.log").read_text()
@@ -214,7 +212,7 @@ def test_variables_and_mounts_reach_every_node_as_they_were_written(
         )
 
 
-def test_workers_run_an_image_of_their_own_and_the_gate_compares_its_ray_and_python(
+def test_workers_run_another_image_and_the_gate_compares_ray_and_python(
     lab: Yard, engine: BedEngine
 ) -> None:
     assert [in_node(engine, node, "echo $FLAVOUR").strip() for node in ("head", "cpu-0")] == [
@@ -252,7 +250,7 @@ def test_a_group_has_its_resources_labels_and_parameters_of_ray(
     assert "asks for 0.5 CPUs, 3 A100; the largest node has 1 CPU, 0 GPUs, 2 A100" in more.stderr
 
 
-def test_every_node_is_healthy_and_writes_to_the_outputs_as_the_image_s_own_user(
+def test_every_node_is_healthy_and_writes_outputs_as_the_image_s_user(
     lab: Yard, engine: BedEngine
 ) -> None:
     in_node(engine, "cpu-0", "id -u > /outputs/who")
@@ -273,13 +271,11 @@ def test_logs_show_what_every_node_says(lab: Yard) -> None:
     for node in NODES:
         assert any(line.startswith(f"{node} container | ") for line in lines)
         assert any(line.startswith(f"{node} raylet.out | ") for line in lines)
-    # What the dashboard notes about our own asking is no news.
+    # The dashboard's notes about Trainyard's own questions are no news.
     assert not any("/api/v0/logs/file" in line for line in lines)
 
 
-def test_logs_of_one_node_are_that_node_s_and_a_wrong_name_is_told_the_right_ones(
-    lab: Yard,
-) -> None:
+def test_logs_of_a_node_are_its_own_and_a_wrong_name_lists_the_right_ones(lab: Yard) -> None:
     lines = lab.run("cluster.logs", "cpu-1", "--no-follow").stdout.splitlines()
     assert {line.split()[0] for line in lines} == {"cpu-1"}
     for words in (("cluster.logs", "--no-follow"), ("cluster.shell",)):
@@ -390,7 +386,7 @@ def test_a_run_survives_a_worker_that_is_killed_and_up_brings_it_back(
     assert started["node"] in [
         finding["subject"] for finding in lab.json("cluster.doctor", expect=5)["findings"]
     ]
-    # Docker knows that it is down, and nobody waits for Ray to notice.
+    # Docker knows that it is down, so that no command waits for Ray to notice.
     failed = lab.run("smoke.run", expect=5)
     assert "smoke test failed: nodes: exited, exit code 137" in failed.stderr
     assert f"Start {started['node']}" in [
@@ -471,9 +467,7 @@ def test_what_cannot_be_made_says_why(other: Yard, engine: BedEngine) -> None:
             assert message in other.run("cluster.up", "--set", change, expect=code).stderr
 
 
-def test_a_head_that_never_ran_is_told_by_its_last_words_and_replaced_at_once(
-    replaced: Replaced,
-) -> None:
+def test_a_head_that_never_ran_shows_its_last_words_and_is_replaced(replaced: Replaced) -> None:
     assert (
         "head ended while it was starting (exit code 1); its last words:\n"
         in replaced.failed.stderr
@@ -519,7 +513,7 @@ def test_two_clusters_side_by_side_do_not_see_each_other(
         in_node(engine, "cpu-0", "getent hosts trainyard-compose-beside-head || echo unknown")
         == "unknown\n"
     )
-    # What is in the file by now does not matter, nor that Docker was told to be elsewhere.
+    # The file's present content does not matter, nor that Docker was told to be elsewhere.
     file = beside.write_cluster(ALONE + "compose: {{docker: ssh://nobody@nowhere.invalid}}\n")
     done = beside.run("cluster.down")
     assert "Remove 1 container: trainyard-compose-beside-head" in done.stderr

@@ -1,4 +1,4 @@
-"""`--dry` changes nothing anywhere: every command, beside a run that goes on."""
+"""`--dry` changes nothing anywhere: every command, while a run is active."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from trainyard.tasks import namespace
 
 pytestmark = pytest.mark.core
 
-# What a command needs to be given, and the flags with which it would do its worst, or not wait for
-# ever.
+# A command's required arguments, and the flags with which it would do its worst, or not wait.
 VALUES = {
     "job_dir": "sleeping",
     "node": "head",
@@ -66,9 +65,7 @@ def mark() -> str:
 
 @pytest.fixture
 def sleeping(yard: Yard, mark: str) -> Iterator[Path]:
-    """Give the directory of a run that goes on, and whose cluster knows more of it than was
-    recorded here.
-    """
+    """Give the directory of an active run whose cluster knows more of it than was recorded here."""
     write_job(yard, "sleeping", f"command: [sleep, '{mark}']\noutputs: [out/]\n")
     yard.run("train.dispatch", "sleeping", "--no-wait", "--skip-smoke")
     wait_until(lambda: bool(running(mark)), seconds=120, what="the task runs")
@@ -89,7 +86,7 @@ def test_no_command_changes_anything_with_dry(
 
     def said_by(name: str) -> str:
         command = careful.run("--dry", *words(name), expect=None)
-        # Without Docker, who asks it first cannot go on.
+        # Without Docker, a command that asks it first cannot continue.
         allowed = (0, 3) if name.startswith(("image.", "registry.")) else (2 * (name in REFUSED),)
         assert command.returncode in allowed, (
             f"{name} exited {command.returncode}\n{command.stderr}"

@@ -69,9 +69,7 @@ def test_up_again_changes_nothing(yard: Yard) -> None:
     print(f"up again took {time.monotonic() - began:.1f} s")
 
 
-def test_the_token_is_nowhere_but_in_files_of_the_nodes_that_nobody_else_reads(
-    cloud: Cloud, yard: Yard
-) -> None:
+def test_the_token_is_only_in_private_files_of_the_nodes(cloud: Cloud, yard: Yard) -> None:
     token = (yard.state / "mounted" / "token").read_text()
     said = [
         str(cloud.instances()),
@@ -98,14 +96,14 @@ def test_neither_a_node_nor_a_client_without_the_token_is_let_in(cloud: Cloud, y
     settings = f"RAY_AUTH_MODE=token RAY_AUTH_TOKEN={'0' * 64}"
     joins = f"{settings} ray start --address={cloud.head().ip}:6379"
     assert "InvalidAuthToken" in worker.shell(f"su - ubuntu -c '{joins}' 2>&1 || true").stdout
-    # What wget exits with where it is not let in (401): 6.
+    # wget's exit code where it is rejected (401): 6.
     asks = "wget -qO /dev/null http://127.0.0.1:8265/api/version"
     assert cloud.head().shell(f"{asks} || echo $?").stdout.strip() == "6"
     cloud.head().shell(f'{asks} --header="Authorization: Bearer $(cat ~ubuntu/.trainyard/token)"')
 
 
 @pytest.mark.lifecycle
-def test_smoke_and_cartpole_with_a_task_on_every_node_whose_outputs_come_back(yard: Yard) -> None:
+def test_smoke_and_cartpole_run_on_every_node_and_outputs_come_back(yard: Yard) -> None:
     assert yard.json("smoke.run")["ok"]
     smaller = (
         "matrix.seed=[0, 1, 2]",
@@ -157,7 +155,7 @@ def test_workers_of_other_sizes_replace_those_that_run_and_the_head_stays(
     cloud: Cloud, yard: Yard
 ) -> None:
     head, before = cloud.head().id, {instance["InstanceId"] for instance in cloud.instances()}
-    # Of another subnet Ray alone would make another head.
+    # From another subnet Ray alone would make another head.
     vpc = cloud.ec2.describe_vpcs()["Vpcs"][0]["VpcId"]
     subnet = cloud.ec2.create_subnet(
         VpcId=vpc, CidrBlock=cloud.network.replace(".0.0/16", ".240.0/24")
@@ -202,7 +200,7 @@ def test_down_leaves_nothing_in_the_account_or_here(cloud: Cloud, yard: Yard) ->
     assert yard.json("cluster.status")["state"] == "down"
 
 
-def test_in_an_image_nodes_are_containers_and_a_worker_that_fails_is_an_error(
+def test_nodes_of_an_image_are_containers_and_a_failed_worker_an_error(
     cloud: Cloud, yard: Yard
 ) -> None:
     cloud.publish(RAY_AWS)

@@ -8,7 +8,7 @@ from tests.real import plain_ray_up
 from tests.real.yard import Yard, assert_one_error
 
 
-def test_trainyard_never_touches_a_cluster_of_plain_ray_up_unless_it_is_told_to(
+def test_a_cluster_of_plain_ray_up_is_never_touched_unless_asked(
     cloud: Cloud,
 ) -> None:
     with plain_ray_up.cluster(cloud) as head:
@@ -34,7 +34,7 @@ def _adopted(cloud: Cloud, head: str) -> None:
         assert "cluster.down --adopt" in refused
 
     assert head in before == plain()
-    # Its head has another key: nobody here can ask what runs, and nothing is changed unasked.
+    # Its head has another key: this user cannot ask for its runs, and nothing is changed unasked.
     for words in (("cluster.up", "--recreate"), ("cluster.down",)):
         assert (
             "error: whether runs are active is unknown"

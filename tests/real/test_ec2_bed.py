@@ -1,4 +1,4 @@
-"""What plays EC2 in tests: `ray up` with nothing of ours, and what the product's tests rely on."""
+"""The stand-in for EC2: `ray up` without Trainyard, and the facts on which its tests rely."""
 
 from __future__ import annotations
 

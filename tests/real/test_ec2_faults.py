@@ -1,6 +1,4 @@
-"""What breaks on EC2 while a cluster is made, and while it works: one cluster, and each test needs
-the one before.
-"""
+"""Faults on EC2 while a cluster is made and used: one cluster; each test needs the one before."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ ec2: {{{{region: us-west-2, ami: {AMI}, instance_type: m5.large, disk: 20GiB, us
 """
 THROTTLED = ("RequestLimitExceeded", "Request limit exceeded.", 503)
 JOB = "command: [python3, wait.py, '{task}']\nmatrix: {task: [0, 1]}\nresources: {cpus: 1}\n"
-# Waits on its node for a file, and for nothing once it goes on from a checkpoint.
+# Waits on its node for a file, and for nothing once it resumes from a checkpoint.
 WAITING = RESUMING + 'while not pathlib.Path("/tmp/go").exists():\n    time.sleep(0.2)\n'
 
 
@@ -77,7 +75,7 @@ def test_what_is_killed_before_there_is_a_head_leaves_no_instance(cloud: Cloud, 
     assert cloud.instances() == []
 
 
-def test_what_stops_the_head_is_one_error_with_its_cause_although_aws_throttles_and_fails(
+def test_a_stopped_head_is_one_error_with_its_cause_while_aws_throttles(
     cloud: Cloud, yard: Yard
 ) -> None:
     full = "We currently do not have sufficient m5.large capacity."
@@ -103,7 +101,7 @@ def test_what_stops_the_head_is_one_error_with_its_cause_although_aws_throttles_
     cloud.head().shell("/usr/sbin/sshd -E /var/log/sshd.log")
 
 
-def test_up_that_is_killed_while_the_head_is_set_up_or_a_worker_comes_goes_on(
+def test_up_killed_during_the_head_s_setup_or_a_worker_s_start_continues(
     cloud: Cloud, yard: Yard
 ) -> None:
     head = cloud.head().id
@@ -145,7 +143,7 @@ def test_up_repairs_it_and_names_a_worker_that_does_not_reach_the_head(
     assert not before & {each["InstanceId"] for each in cloud.instances()}
 
 
-def test_a_run_has_the_head_launch_what_it_needs_and_outlives_the_end_of_an_instance(
+def test_a_run_makes_the_head_launch_nodes_and_outlives_an_instance(
     cloud: Cloud, yard: Yard
 ) -> None:
     command = yard.start("train.dispatch", "waiting", "--skip-smoke")

@@ -1,7 +1,6 @@
-"""What is checked before anything is made on EC2: one row for each thing that is wrong, and what is
-then read.
+"""Checks before anything is made on EC2: one row for each problem, and the error that is read.
 
-Beside each stands what `ray up` of Ray 2.60 says: "seen" against this very account; else by AWS's
+Next to each is the message of `ray up` of Ray 2.60: "seen" against this very account; else by AWS's
 documentation, or seed 003.
 """
 

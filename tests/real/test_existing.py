@@ -1,4 +1,4 @@
-"""A cluster that somebody else runs: looked at, used, left alone."""
+"""Another user's cluster: looked at, used, left alone."""
 
 from __future__ import annotations
 

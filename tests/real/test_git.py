@@ -1,6 +1,4 @@
-"""What git says of a job: which files it ignores, and at which revision it is; and the record of a
-run that has it.
-"""
+"""git's facts about a job: the files that it ignores, and its revision; a run records both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people run on a host with a GPU before a cluster runs images/X; `docker` is a fake."""
+"""Commands on a host with a GPU before a cluster runs images/X; `docker` is a fake."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ env: {{MARK: '{mark}'}}
 tasks:
 """
 FAILS = {"crash": "killed by SIGSEGV"}
-# What comes home of each besides directories; of the others, nothing.
+# Files that come home of each, besides directories; the others bring nothing.
 HOME = {
     "deep": {"beside"},
     "locked_directory": {"beside"},
@@ -82,7 +82,7 @@ def dispatch(yard: Yard) -> Ran:
 
 @contextmanager
 def home_of(user: int) -> Iterator[Path]:
-    """Give a directory of somebody's that may hold what pytest cannot remove."""
+    """Give a user's directory that may hold files that pytest cannot remove."""
     home = Path(tempfile.mkdtemp(prefix="hostile-", dir="/tmp"))
     home.chmod(0o755)
     os.chown(home, user, -1)

@@ -90,7 +90,7 @@ def files_above_base(engine: BedEngine, reference: str) -> set[str]:
 
 
 @pytest.mark.core
-def test_an_image_is_built_once_says_what_it_is_and_a_change_in_code_makes_one_small_layer(
+def test_an_image_is_built_once_and_changed_code_is_one_small_layer(
     place: Yard, engine: BedEngine
 ) -> None:
     write_image(place)
@@ -174,7 +174,7 @@ def containers(engine: BedEngine) -> str:
     return engine.docker("ps", "-a", "--no-trunc", "--format", "{{.Command}}").stdout
 
 
-def test_what_a_build_needs_to_reach_the_outside_does_not_stay_in_the_image(
+def test_a_build_s_ways_to_the_outside_do_not_stay_in_the_image(
     place: Yard, engine: BedEngine, tmp_path: Path
 ) -> None:
     ca, pip = tmp_path / "ca.pem", tmp_path / "pip of ours.conf"

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 UV, PIP = (Path(sys.executable).with_name(name) for name in ("uv", "pip"))
 
 
-# What stays where it is developed; every other directory is shipped somewhere.
+# Directories that stay in the repository; every other directory is shipped somewhere.
 STAYS = {"docs", "tests", "benchmarks", ".ci", ".github"}
 
 
@@ -209,9 +209,7 @@ def test_the_first_step_of_ci_says_that_requirements_do_not_name_trainyard(tmp_p
     assert failed.endswith("::error::requirements.txt does not name Trainyard\n")
 
 
-def test_init_in_a_repository_writes_what_is_missing_and_names_the_lines_to_add(
-    tmp_path: Path,
-) -> None:
+def test_init_in_a_repository_writes_missing_files_and_names_lines_to_add(tmp_path: Path) -> None:
     trainyard = Path(sys.executable).with_name("trainyard")
     run("git", "init", "-q", cwd=tmp_path)
     # As GitHub proposes it for Python.
@@ -242,9 +240,7 @@ next: trainyard cluster.up
     assert f"wheels/{wheel}" in tracked(tmp_path)
 
 
-def test_a_new_cluster_file_is_the_example_with_a_name_and_hosts_of_one_s_own(
-    tmp_path: Path,
-) -> None:
+def test_a_new_cluster_file_is_the_example_with_the_user_s_name_and_hosts(tmp_path: Path) -> None:
     yard = Yard(tmp_path)
     made = yard.run("cluster.new", "lab", "--backend", "microk8s", "ops@a", "ops@b:8022")
     assert (made.stdout, made.stderr) == (

@@ -44,7 +44,7 @@ def logs(run: Path, task: str, attempt: int) -> str:
     return (run / "logs" / f"{task}.{attempt}.log").read_text()
 
 
-def test_a_task_runner_file_runs_and_a_second_attempt_goes_on_from_the_newest_checkpoint(
+def test_a_task_runner_file_runs_and_a_retry_resumes_the_newest_checkpoint(
     yard: Yard, isaac: Isaac
 ) -> None:
     tasks = [

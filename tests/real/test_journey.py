@@ -1,5 +1,6 @@
-"""What becomes of a job's files on a cluster: 50 tasks of 10 jobs; what the page says without one
-is a unit test.
+"""The fate of a job's files on a cluster: 50 tasks of 10 jobs.
+
+A unit test checks the page's words that need no cluster.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def as_json(deed: Deed) -> list[Any]:
 def test_each_attempt_and_home_see_what_the_page_says(
     yard: Yard, job: list[Deed], plans: list[list[Deed]], declared: list[str]
 ) -> None:
-    # Of a pattern as an output, the job file is refused.
+    # A job file with a pattern as an output is refused.
     declared = [one for one in declared if "*" not in one]
     plans = [[deed for deed in plan if deed[0] in _PLAIN] for plan in plans]
     with tempfile.TemporaryDirectory() as root:

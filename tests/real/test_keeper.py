@@ -69,9 +69,7 @@ def test_after_three_slow_tries_on_a_busy_machine_it_says_so(place: Path) -> Non
     assert last.startswith(f"{GAVE_UP}; tried 3 times; load 1000.0 on ")
 
 
-def test_after_three_slow_tries_on_an_idle_machine_the_node_s_own_words_are_the_last(
-    place: Path,
-) -> None:
+def test_three_slow_tries_on_an_idle_machine_end_with_the_node_s_words(place: Path) -> None:
     _keep_to_the_end(place, f"exit({TOO_BUSY!r})", load=0)
     assert (place / "node.log").read_text().splitlines() == [TOO_BUSY] * 3
 

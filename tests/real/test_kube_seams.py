@@ -1,6 +1,4 @@
-"""What all of Kubernetes stands on, against a real API server and kubelets: ports of pods, logins,
-refusals.
-"""
+"""The base of the Kubernetes backend, on a real API server and kubelets: ports and logins."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ from trainyard.seams.kube.types import POD, Object
 NAMESPACE = "seams"
 IMAGE = "trainyard-bed/base:1"
 MIB = 1024 * 1024
-# What a login of ours may keep in memory for a transfer of any size.
+# The memory that a Trainyard login may keep for a transfer of any size.
 GROWTH = 48 * MIB
 
 # Answers with so many bytes, with the digest of what it was sent, or never.
@@ -95,7 +93,7 @@ def client(port: int, *, seconds: float = 60.0) -> httpx.Client:
     return httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=seconds, trust_env=False)
 
 
-def test_what_goes_through_a_port_forward_arrives_whole_and_is_kept_nowhere(lab: Kube) -> None:
+def test_data_through_a_port_forward_arrives_whole_and_is_kept_nowhere(lab: Kube) -> None:
     part, parts = os.urandom(MIB), 200
     expected = hashlib.sha256(part * parts).hexdigest()
     before = psutil.Process().memory_info().rss
@@ -224,9 +222,7 @@ def test_the_server_of_another_ca_is_not_trusted(kube: KubeBed, lab: Kube, tmp_p
         lab.serves(POD)
 
 
-def test_a_server_that_accepts_and_never_answers_is_one_error_within_seconds(
-    tmp_path: Path,
-) -> None:
+def test_a_server_that_accepts_and_is_silent_is_one_error_within_seconds(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         server = f"https://127.0.0.1:{silent.getsockname()[1]}"
         cluster = {"name": "lab", "cluster": {"server": server}}

@@ -1,6 +1,4 @@
-"""Ray clusters on Kubernetes, by whoever has a kubeconfig and Helm: made, used, changed, beside
-others, removed.
-"""
+"""Ray clusters on Kubernetes, by a user with a kubeconfig and Helm: made, used, removed."""
 
 from __future__ import annotations
 
@@ -130,7 +128,7 @@ def second(kube: KubeBed, lab: Yard, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture(scope="module")
 def by_hand(kube: KubeBed, lab: Yard) -> Iterator[str]:
-    """Give the name of a cluster that somebody made with kubectl in the same namespace."""
+    """Give the name of a cluster that another user made with kubectl in the same namespace."""
     kube.apply(BY_HAND.format(space=SPACE, image=f"{kube.registry}/{RAY_IMAGE}"))
     try:
         wait = (
@@ -158,7 +156,7 @@ def other(kube: KubeBed, lab: Yard, tmp_path: Path) -> Iterator[Yard]:
     assert kubernetes.belongings(kube, "other") == []
 
 
-def test_cartpole_trains_on_three_hosts_from_the_pushed_image_and_nothing_is_left(
+def test_cartpole_trains_on_three_hosts_from_the_pushed_image(
     kube: KubeBed, engine: BedEngine, tmp_path: Path
 ) -> None:
     kube.publish(RAY_IMAGE)
@@ -252,7 +250,7 @@ def test_status_list_and_logs_name_every_node(lab: Yard, kube: KubeBed) -> None:
     assert_forwarded(lab, worker)
 
 
-def test_the_token_is_printed_by_the_command_that_open_tells_and_kept_nowhere_here(
+def test_the_token_is_printed_by_open_s_command_and_kept_nowhere_here(
     lab: Yard, kube: KubeBed
 ) -> None:
     opened = lab.json("--dry", "cluster.open")
@@ -363,7 +361,7 @@ def test_recreate_makes_every_node_anew_and_keeps_what_was_written(
     assert (newest(second) / "logs" / "look.1.log").read_text() == "kept\nsix\n"
 
 
-def test_a_checkpoint_on_a_claim_outlives_its_head_and_the_run_is_resumed_from_it(
+def test_a_checkpoint_on_a_claim_outlives_its_head_and_is_resumed(
     second: Yard, kube: KubeBed
 ) -> None:
     write_job(second, "steps", "command: [python, steps.py]\n", steps=STEPS)
@@ -457,7 +455,7 @@ def test_a_cluster_made_by_hand_is_never_touched(
     assert set(lab.states().values()) == {"up"}
 
 
-def test_a_cluster_made_by_hand_is_used_by_its_service_and_found_again_when_its_head_was_replaced(
+def test_a_cluster_made_by_hand_is_found_by_its_service_after_a_new_head(
     by_hand: str, kube: KubeBed, tmp_path: Path
 ) -> None:
     theirs = kubernetes.yard(kube, tmp_path, by_hand)
@@ -542,7 +540,7 @@ def token_of(kube: KubeBed, cluster: str) -> str:
 
 
 def mark_of(kube: KubeBed, cluster: str) -> list[str]:
-    """Return what changes when somebody touches a cluster: the RayCluster, its Secret, its pods."""
+    """Return the objects that a change of a cluster touches: RayCluster, Secret, pods."""
     made = kubernetes.one(kube, "rayclusters.ray.io", cluster, namespace=SPACE)
     secret = kubernetes.one(kube, "secret", cluster, namespace=SPACE)
     assert made is not None and secret is not None

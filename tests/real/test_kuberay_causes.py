@@ -1,6 +1,4 @@
-"""What `cluster.up` says when Kubernetes does not run the nodes: the one cause, named, with what to
-do about it.
-"""
+"""Causes that `cluster.up` names when Kubernetes does not run the nodes, with their remedies."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ exit 9
 LAB = {
     "head": {"cpus": 1, "memory": "1GiB"},
     "workers": [{"name": "cpu", "count": 1, "cpus": 1, "memory": "512MiB"}],
-    # Nobody is told of it who could ask it before the hosts do.
+    # No command that could ask it before the hosts do is told of it.
     "registry": None,
 }
 

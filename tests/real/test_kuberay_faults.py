@@ -1,7 +1,6 @@
-"""What breaks while a cluster on Kubernetes works: pods, the head, the API server, a registry, a
-whole host.
+"""Faults of a cluster on Kubernetes: pods, the head, the API server, a registry, a whole host.
 
-All of it for somebody who has one namespace and nothing else.
+All of it for a user who has one namespace and nothing else.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def lab(count: int) -> dict[str, Any]:
     return {"head": {"cpus": 0, "memory": "1GiB"}, "workers": workers}
 
 
-# Waits on its node for a file, and for nothing once it goes on from a checkpoint.
+# Waits on its node for a file, and for nothing once it resumes from a checkpoint.
 WAITING = (
     RESUMING
     + 'while not pathlib.Path("/tmp", os.environ["TRAINYARD_RUN"]).exists():\n    time.sleep(0.2)\n'
@@ -135,7 +134,7 @@ def test_a_namespace_is_enough_to_train_repair_and_scale_in(kube: KubeBed, fault
     ]
 
 
-def test_a_cluster_of_somebody_else_is_used_and_not_changed_and_its_head_not_evicted(
+def test_another_user_s_cluster_is_used_unchanged_and_its_head_not_evicted(
     kube: KubeBed, faulty: Yard, config: Path, tmp_path: Path
 ) -> None:
     bob = kubernetes.yard(kube, tmp_path, "faulty", kubeconfig=config)
@@ -239,7 +238,7 @@ def paused(kube: KubeBed, host: str) -> Iterator[None]:
         kube.engine.docker("unpause", container)
 
 
-def test_an_api_server_that_is_gone_for_a_while_costs_no_line_and_is_one_clear_error(
+def test_an_api_server_away_for_a_while_costs_no_line_and_is_one_error(
     kube: KubeBed, faulty: Yard
 ) -> None:
     job, before = counting_job(faulty, pause=0.5), runs(faulty)
@@ -266,7 +265,7 @@ def test_an_api_server_that_is_gone_for_a_while_costs_no_line_and_is_one_clear_e
     assert_good(faulty)
 
 
-def test_a_killed_head_ends_the_run_clearly_and_up_repairs_the_cluster_with_its_workers(
+def test_a_killed_head_ends_the_run_clearly_and_up_repairs_the_cluster(
     kube: KubeBed, faulty: Yard
 ) -> None:
     job, before = counting_job(faulty, pause=5), runs(faulty)
@@ -288,7 +287,7 @@ def test_a_killed_head_ends_the_run_clearly_and_up_repairs_the_cluster_with_its_
     faulty.run("smoke.run")
 
 
-def test_a_registry_that_goes_with_layers_half_pulled_is_named_with_image_and_node_and_up_goes_on_once_it_is_back(
+def test_a_registry_lost_in_mid_pull_is_named_and_up_continues_with_it(
     kube: KubeBed, config: Path, tmp_path: Path
 ) -> None:
     slow = Proxy(f"http://{kube.registry}", host=kube.engine.bridge_ip, rate=MEGABYTE)

@@ -1,6 +1,4 @@
-"""`cluster.up` that is cut short, time after time: repeated, it goes on to one good cluster, with
-nothing twice.
-"""
+"""`cluster.up` cut short, time after time: repeated, it ends in one good cluster, nothing twice."""
 
 from __future__ import annotations
 
@@ -40,7 +38,7 @@ def cut(kube: KubeBed, tmp_path: Path) -> Iterator[Yard]:
     assert kubernetes.belongings(kube, NAME) == []
 
 
-def test_up_killed_or_interrupted_in_the_middle_of_a_step_goes_on_to_one_good_cluster(
+def test_up_killed_or_interrupted_in_a_step_continues_to_one_good_cluster(
     kube: KubeBed, cut: Yard
 ) -> None:
     seen: set[str] = set()

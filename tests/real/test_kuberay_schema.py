@@ -1,4 +1,4 @@
-"""What Kubernetes gets, beside the schema of the operator that is built here."""
+"""The objects for Kubernetes, against the schema of the operator that is built here."""
 
 from __future__ import annotations
 

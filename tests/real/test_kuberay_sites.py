@@ -1,4 +1,4 @@
-"""What some sites ask of clusters on Kubernetes: restricted pods, registries with a password."""
+"""Demands of some sites on Kubernetes: restricted pods, registries with a password."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from tests.real.yard import Yard
 pytestmark = pytest.mark.breaking
 SPACE = "site"
 HEAD = {"head": {"cpus": 1, "memory": "1GiB"}}
-# What an administrator has made in a namespace where the Pod Security Standard `restricted` is
-# enforced.
+# An administrator's objects in a namespace that enforces the Pod Security Standard `restricted`.
 STRICT = """
 apiVersion: v1
 kind: Namespace
@@ -86,7 +85,7 @@ def other(kube: KubeBed, operator: None, tmp_path: Path) -> Iterator[Yard]:
     kube.kubectl("delete", "namespace", SPACE)
 
 
-def test_all_that_a_file_says_of_pods_is_admitted_where_restricted_is_enforced(
+def test_all_pod_settings_of_a_file_are_admitted_where_restricted_holds(
     kube: KubeBed, operator: None, tmp_path: Path
 ) -> None:
     kube.apply(STRICT)

@@ -39,7 +39,7 @@ KEEPS = """
     outputs_every: 1h
     """
 HELD = "leash: {{idle: 2h, deadline: 12h}}\n"
-# Who is told it begins to end then; its runs take some seconds more.
+# A process that is told begins to end then; its runs take some seconds more.
 SOON = 8.0
 CONTAINERS = """
 name: {name}
@@ -47,7 +47,7 @@ backend: compose
 image: trainyard-bed/ray:1
 head: {{cpus: 1, memory: 1GiB}}
 """
-# Ray's autoscaler has an account of its own, which must go on.
+# Ray's autoscaler has an account of its own, which must keep working.
 PODS = {
     "head": {"cpus": 1, "memory": "1GiB"},
     "workers": [
@@ -88,10 +88,10 @@ def test_processes_of_this_machine_end_themselves(fresh: Yard) -> None:
     waits = followed(fresh, "waits", WAITS)
     alone = newest(fresh)
     due = shorten(fresh, made=psutil.Process(nodes[0].pid).create_time(), seconds=SOON)
-    # Ray goes on while the leash is changed.
+    # Ray keeps running while the leash is changed.
     assert nodes == [fresh.keeper("head"), fresh.keeper("cpu-0")]
     killed(waits)
-    # Whoever follows a run gets what it leaves.
+    # A follower of a run gets its outputs.
     code, output = end_of(keeps)
     assert (code, "stopped by the leash of the cluster, 1 of 1 tasks stopped" in output) == (
         1,

@@ -1,4 +1,4 @@
-"""Nobody gets in without the token, and the token is nowhere to be seen."""
+"""No request gets in without the token, and the token is shown nowhere."""
 
 from __future__ import annotations
 

@@ -66,8 +66,7 @@ def test_everything_that_is_written_is_readable_by_its_owner_only(yard: Yard) ->
 def test_logs_name_the_node_of_each_line(yard: Yard) -> None:
     lines = yard.run("cluster.logs", "--no-follow").stdout.splitlines()
     assert {line.split(" ", 1)[0] for line in lines} == {"head", "gpu-0", "gpu-1"}
-    # What a raylet writes besides its state dumps, which only --all shows, may be further back than
-    # the last lines.
+    # A raylet's lines besides its state dumps, which only --all shows, may precede the last lines.
     every = yard.run("cluster.logs", "--no-follow", "--all").stdout.splitlines()
     assert any(line.startswith("gpu-0 raylet.out | ") for line in every)
     lines = yard.run("cluster.logs", "gpu-1", "--no-follow").stdout.splitlines()
@@ -227,9 +226,7 @@ DAMAGED = bytes.fromhex(
 )
 
 
-def test_runs_end_with_their_nodes_only_if_that_is_said_and_what_they_left_is_fetched_first(
-    pair: Yard,
-) -> None:
+def test_runs_end_with_their_nodes_only_if_asked_after_a_fetch(pair: Yard) -> None:
     leaves = (
         "import os, pathlib, sys, time\npathlib.Path(os.environ['TRAINYARD_OUTPUT'], "
         "'x').write_text('made')\n"

@@ -17,14 +17,14 @@ from trainyard.seams import processes
 
 @pytest.fixture
 def foreign() -> Iterator[frozenset[processes.ProcessId]]:
-    """Start a head as somebody else would, with `ray start`; end it by its own processes."""
+    """Start a head as another user would, with `ray start`; end it by its own processes."""
     with ray_start.head(
         Path(f"/tmp/foreign-{os.getpid()}"), {"RAY_AUTH_MODE": "disabled"}, cpus=1
     ) as (_, leader):
         yield processes.members([leader])
 
 
-def test_two_commands_at_once_make_one_cluster_beside_others_and_it_ends_alone(
+def test_two_commands_at_once_make_one_cluster_which_ends_alone(
     yard: Yard, foreign: frozenset[processes.ProcessId], fresh: Yard
 ) -> None:
     fresh.write_cluster(

@@ -42,9 +42,7 @@ def _interrupt(yard: Yard, moment: str, number: signal.Signals) -> int:
     return command.returncode
 
 
-def test_up_after_a_killed_up_makes_a_good_cluster_and_down_leaves_nothing_of_a_half_made_one(
-    fresh: Yard,
-) -> None:
+def test_up_after_a_killed_up_repairs_and_down_removes_a_half_made_cluster(fresh: Yard) -> None:
     fresh.write_cluster(HEAD_AND_WORKER)
     assert _interrupt(fresh, "after the token", signal.SIGKILL) == -signal.SIGKILL
     assert _interrupt(fresh, "when the head's GCS runs", signal.SIGKILL) == -signal.SIGKILL

@@ -1,7 +1,6 @@
-"""What goes wrong on a lab's hosts: one clear error that names the host, after which the same
-command goes on.
+"""Faults of a lab's hosts: one clear error that names the host; repeated, the command continues.
 
-And hosts that come, go, die and are made anew, and two operators at once. Each test needs the one
+Also hosts that come, go, die and are remade, and two operators at once. Each test needs the one
 before.
 """
 
@@ -75,9 +74,7 @@ class Lab:
         return self.first.run("cat", f"{DATA}/var/kubernetes/backend/cluster.yaml").stdout
 
     def take_second_back(self) -> None:
-        """Let the second host leave: a join whose connection broke goes on, and may have ended
-        well.
-        """
+        """Let the second host leave: a join whose connection broke may still end well."""
         wait_until(lambda: not joins(self.second), seconds=180, what="the join of before has ended")
         microk8s.run(self.second, "leave", check=False)
         microk8s.run(self.first, "remove-node", "host-2", "--force", check=False)
@@ -90,7 +87,7 @@ def lab(engine: BedEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     with microk8s.bare_hosts(engine, tmp_path_factory.mktemp("hosts"), count=3) as made:
         # Kubernetes takes no capitals.
         made[1].run("hostname", "Host-2")
-        # Never on the host that is rebooted and made anew: its worker is enough to wait for.
+        # Never on the host that is rebooted and remade: its worker is enough to wait for.
         groups = {"head": {"node_selector": {"kubernetes.io/hostname": "host-1"}}}
         document = labs.cluster_file(engine, ann, made, workers=1, spread="required", groups=groups)
         ours, theirs = (labs.place_to_work(home, made, document) for home in (ann, bob))
@@ -179,7 +176,7 @@ def test_a_launch_file_that_is_wrong_fails_the_installation(lab: Lab) -> None:
     assert not is_installed(third)
 
 
-def test_a_snapd_that_cannot_hold_or_does_not_run_stops_up_before_anything_is_installed(
+def test_a_snapd_without_hold_or_not_running_stops_up_before_installing(
     lab: Lab,
 ) -> None:
     second = lab.second
@@ -223,9 +220,7 @@ def test_a_closed_channel_is_named_before_anything_is_installed_from_it(lab: Lab
 
 
 @pytest.mark.parametrize("what", BROKEN)
-def test_what_is_wrong_with_a_host_is_one_error_that_names_it_before_anything_is_done(
-    lab: Lab, what: str
-) -> None:
+def test_problems_of_a_host_are_one_error_before_anything_is_done(lab: Lab, what: str) -> None:
     breaks, mends, expected = BROKEN[what]
     unlucky = replace(lab.yard, environ={**lab.yard.environ, "TRAINYARD_SUDO_PASSWORD": "wrong"})
     lab.second.shell(breaks)
@@ -238,7 +233,7 @@ def test_what_is_wrong_with_a_host_is_one_error_that_names_it_before_anything_is
     assert not any(lab.first.ip in line for line in lines)
 
 
-def test_each_host_that_is_wrong_keeps_its_own_remedy_and_a_typo_is_a_row_beside(lab: Lab) -> None:
+def test_each_wrong_host_keeps_its_own_remedy_and_a_typo_is_a_row(lab: Lab) -> None:
     known = lab.first.home / ".ssh" / "known_hosts"
     before = known.read_text()
     known.write_text(
@@ -266,7 +261,7 @@ def test_each_host_that_is_wrong_keeps_its_own_remedy_and_a_typo_is_a_row_beside
     assert lines[3] == AGAIN
 
 
-def test_a_disk_that_is_full_is_snapd_s_error_with_the_host_and_the_others_go_on(lab: Lab) -> None:
+def test_a_full_disk_is_snapd_s_error_with_its_host_and_others_continue(lab: Lab) -> None:
     lab.second.shell("mkdir /var/lib/snapd; mount -t tmpfs -o size=1m none /var/lib/snapd")
     lines = error_of(lab.yard.run("cluster.up", expect=6))
     lab.second.shell("umount /var/lib/snapd")
@@ -303,7 +298,7 @@ def test_a_host_that_does_not_reach_the_api_says_so(lab: Lab) -> None:
     ]
 
 
-def test_microk8s_refuses_joins_as_documented_and_exits_0_where_it_is_stopped(lab: Lab) -> None:
+def test_microk8s_refuses_joins_as_documented_and_exits_0_when_stopped(lab: Lab) -> None:
     first, second = lab.first, lab.second
     first.shell("ip link add docker0 type bridge; ip address add 172.17.0.1/16 dev docker0")
     added = json.loads(microk8s.run(first, "add-node", "--format", "json").stdout)
@@ -406,11 +401,11 @@ def test_a_host_that_was_rebooted_after_up_works_again(lab: Lab) -> None:
     assert set(lab.yard.states().values()) == {"up"}
 
 
-def test_a_host_that_is_added_joins_and_a_second_operator_is_told_who_is_at_it(lab: Lab) -> None:
+def test_an_added_host_joins_and_a_second_operator_is_told_the_first(lab: Lab) -> None:
     lab.document["workers"][0]["count"] = 0
     lab.name_hosts(1, 2, 3)
     assert "Join 2 workers" in planned(lab.yard)
-    # Who has the lock writes it there; to try the lock would be to hold it.
+    # The lock's owner writes it there; trying the lock would hold it.
     before = lab.hosts[0].run("cat", "/run/trainyard.lock").stdout
     first = lab.yard.start("cluster.up")
     wait_until(
@@ -428,7 +423,7 @@ def test_a_host_that_is_added_joins_and_a_second_operator_is_told_who_is_at_it(l
     assert planned(lab.yard) == []
 
 
-def test_a_host_that_left_the_file_is_said_and_leaves_as_it_was_found_when_asked_to(
+def test_a_host_that_left_the_file_is_named_and_leaves_clean_when_asked(
     lab: Lab,
 ) -> None:
     lab.name_hosts(1, 2)

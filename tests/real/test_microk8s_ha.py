@@ -25,7 +25,7 @@ from tests.real.yard import Yard, wait_until
 
 pytestmark = [pytest.mark.microk8s, pytest.mark.timeout(900)]
 NAMES = {"host-1", "host-2", "host-3"}
-# What stands in front of the real program: it lets every command through but `leave`.
+# A script in front of the real program: it lets every command through but `leave`.
 ONLY_COPY = """#!/bin/sh
 [ $1 != leave ] || { echo This node currently holds the only copy; exit 3; }
 exec $0.kept "$@"
@@ -102,7 +102,7 @@ def test_control_planes_join_one_by_one_until_all_vote(lab: Lab) -> None:
     assert microk8s.ready(third) == NAMES
 
 
-def test_the_cluster_works_on_without_its_first_control_plane_which_may_come_back(lab: Lab) -> None:
+def test_the_cluster_works_without_its_first_control_plane(lab: Lab) -> None:
     first, _, third = lab.hosts
     yard = lab.yard
     yard.run("train.dispatch", "sleep-15", "--skip-smoke", "--no-wait")
@@ -115,7 +115,7 @@ def test_the_cluster_works_on_without_its_first_control_plane_which_may_come_bac
     first.power_on()
     microk8s.wait_ready(third, *NAMES)
     wait_until(lab.works, seconds=180, what="all vote")
-    # What ran there may still be on its way.
+    # Processes that ran there may still be on their way.
     wait_until(lambda: lab.changes() == [], seconds=200, what="up changes nothing")
 
 
@@ -131,7 +131,7 @@ def test_with_two_databases_lost_reads_go_on_and_writes_wait(lab: Lab) -> None:
     wait_until(lab.works, seconds=180, what="writes go on")
 
 
-def test_no_control_plane_joins_while_a_database_is_dead_and_then_its_ghost_goes_first(
+def test_no_control_plane_joins_a_dead_database_before_its_ghost_goes(
     lab: Lab,
 ) -> None:
     first, second, third = lab.hosts
@@ -159,7 +159,7 @@ def test_no_control_plane_joins_while_a_database_is_dead_and_then_its_ghost_goes
 def test_control_planes_leave_when_asked_to_and_who_may_not_goes_on(lab: Lab) -> None:
     first, second, third = lab.hosts
     lab.name_hosts(third)
-    # What the only one that votes would say.
+    # The answer of the only voter.
     first.shell(
         f"mv {PROGRAM} {PROGRAM}.kept; printf '{ONLY_COPY}' > {PROGRAM}; chmod +x {PROGRAM}"
     )
@@ -184,12 +184,12 @@ def test_control_planes_leave_when_asked_to_and_who_may_not_goes_on(lab: Lab) ->
     assert lab.changes() == []
 
 
-def test_a_control_plane_that_was_cut_off_in_mid_join_joins_when_up_is_repeated_and_leaves(
+def test_a_control_plane_cut_off_in_mid_join_joins_again_and_leaves(
     lab: Lab,
 ) -> None:
     first, second, third = lab.hosts
     token = json.loads(run(third, "add-node", "--format", "json").stdout)["token"]
-    # Nobody reads its second line, "Waiting for this node".
+    # Its second line, "Waiting for this node", is never read.
     second.shell(f"{PROGRAM} join {third.ip}:25000/{token} | head -n 1")
     locks = second.run("ls", f"{DATA}/var/lock").stdout.split()
     assert "join-in-progress" in locks and "no-cert-reissue" not in locks
@@ -206,8 +206,7 @@ def test_a_control_plane_that_was_cut_off_in_mid_join_joins_when_up_is_repeated_
 
     wait_until(lab.works, seconds=120, what="all vote")
     lab.name_hosts(third)
-    # Of a host that Trainyard joined, and which does not leave, the snap is removed, and then the
-    # member.
+    # On a host that Trainyard joined, and that does not leave, the snap is removed first.
     first.shell(f"mv {PROGRAM} {PROGRAM}.kept; printf '{REFUSES}' > {PROGRAM}; chmod +x {PROGRAM}")
     left = [title for title in lab.changes("--remove") if title.startswith("Remove ")]
     assert left == [
@@ -218,7 +217,7 @@ def test_a_control_plane_that_was_cut_off_in_mid_join_joins_when_up_is_repeated_
     first.run("rm", "-f", f"{PROGRAM}.kept")
 
 
-def test_a_host_is_upgraded_minor_by_minor_when_asked_to_and_never_downgraded(lab: Lab) -> None:
+def test_a_host_is_upgraded_minor_by_minor_when_asked_never_downgraded(lab: Lab) -> None:
     yard, third = lab.yard, lab.hosts[2]
     older, newer = (("--set", f"microk8s.channel={channel}/stable") for channel in ("1.32", "1.35"))
     assert (

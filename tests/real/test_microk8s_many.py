@@ -50,7 +50,7 @@ def lab(made: ManyHosts, *words: str) -> Yard:
     return Yard(made.home, cluster="lab", environ={"HOME": str(made.home)}, prefix=prefix)
 
 
-def test_a_plan_for_two_hundred_hosts_has_few_connections_and_little_memory(tmp_path: Path) -> None:
+def test_a_plan_for_two_hundred_hosts_needs_few_connections_and_memory(tmp_path: Path) -> None:
     with many_hosts(tmp_path, count=MANY) as made:
         done = lab(made, WEIGH).run("cluster.plan", "--json")
     titles = [
@@ -66,7 +66,7 @@ def test_a_plan_for_two_hundred_hosts_has_few_connections_and_little_memory(tmp_
     assert made.asked <= 3 * MANY + 10
 
 
-def test_a_host_that_never_answers_is_named_beside_what_is_wrong_with_the_others(
+def test_a_host_that_never_answers_is_named_next_to_other_hosts_problems(
     tmp_path: Path,
 ) -> None:
     small = {ip(70): {"memory": 512 * MIB}}

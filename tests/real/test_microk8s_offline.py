@@ -26,10 +26,10 @@ from tests.real.yard import Yard
 
 pytestmark = [pytest.mark.microk8s, pytest.mark.timeout(900)]
 PAUSE = next(iter(images.ON_A_HOST))
-# What nobody has, and no registry.
+# An image that no host and no registry has.
 ALONE = "alone.invalid/pause:1"
 MIRRORED = f"registry.example/{PAUSE}"
-# What a network is made of: no node is Ready without it.
+# The images of a network: no node is Ready without it.
 NETWORK = f"registry.example/{RAY_IMAGE}"
 SNAPS = ("snapd_25577.snap", "core22_2045.snap", "microk8s_8596.snap")
 STEPS = [

@@ -1,6 +1,4 @@
-"""What tasks leave comes home, of every attempt and while they run; what cannot is said, and costs
-only itself.
-"""
+"""Outputs of every attempt come home, also while it runs; a lost one is named, the rest is kept."""
 
 from __future__ import annotations
 
@@ -147,9 +145,7 @@ STORES = """
     """
 
 
-def test_what_changes_without_its_time_comes_home_and_is_there_for_the_next_attempt(
-    yard: Yard,
-) -> None:
+def test_a_change_that_keeps_its_time_comes_home_and_is_kept_for_a_retry(yard: Yard) -> None:
     job = "command: [python3, stores.py]\noutputs: [model.bin, same.bin]\noutputs_every: 1s\n"
     write_job(yard, "stores", job, stores=STORES)
     for name in ("model.bin", "same.bin"):

@@ -11,9 +11,7 @@ from tests.real.yard import Yard
 
 
 @pytest.mark.core
-def test_no_attempt_finds_what_another_one_wrote_and_weights_saved_in_place_come_home(
-    yard: Yard,
-) -> None:
+def test_no_attempt_finds_another_s_files_and_weights_in_place_come_home(yard: Yard) -> None:
     own_files.of_a_matrix_with_retries(yard)
 
 
@@ -21,7 +19,5 @@ def test_tasks_that_run_together_have_files_of_their_own(yard: Yard) -> None:
     own_files.of_tasks_together(yard)
 
 
-def test_what_actors_write_in_their_directory_no_other_task_and_no_later_run_finds(
-    yard: Yard,
-) -> None:
+def test_files_of_actors_are_found_by_no_other_task_and_no_later_run(yard: Yard) -> None:
     own_files.of_actors(yard)

@@ -129,7 +129,7 @@ try:
 except ValueError as error:
     print("raised", error, ray.is_initialized())
 """
-# A cluster that somebody else runs has no way for `ray` from here.
+# Another user's cluster has no way for `ray` from here.
 ELSEWHERE = """
 import ray
 from trainyard import Cluster
@@ -166,7 +166,7 @@ with Cluster.from_file("{file}", ray_env={{}}) as cluster:
     seven = ray.remote(lambda: 7)
     print(len(ray.nodes()), "nodes,", ray.get(seven.remote()))
 """
-# A GPU that is there for whoever asks outside of Ray.
+# A GPU that is free to every program outside of Ray.
 BROKEN_GPU = STAND_IN.replace("#!/bin/sh\n", '#!/bin/sh\n[ -z "$RAY_JOB_ID" ] || exit 9\n')
 
 
@@ -245,7 +245,7 @@ def test_pods_end_with_the_program(kube: KubeBed, operator: None, tmp_path: Path
         lab.run("cluster.down", "--end-runs")
 
 
-def test_a_cluster_that_was_there_before_stays_and_its_run_ends_with_the_block(yard: Yard) -> None:
+def test_an_existing_cluster_stays_and_its_run_ends_with_the_block(yard: Yard) -> None:
     shown = run(yard, "-c", CELL)
     assert "(already" in shown and "ok  Start run job-" in shown and "checks ok, " in shown
     assert shown.endswith("mine\n")
@@ -320,9 +320,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
         yield demo
 
 
-def test_ray_is_somebody_elses_cluster_on_its_nodes_and_starts_nothing_elsewhere(
-    demo: Yard,
-) -> None:
+def test_ray_uses_another_user_s_cluster_and_starts_nothing_elsewhere(demo: Yard) -> None:
     existing = f"{{{{address: '{demo.address()}', token_file: {demo.state}/token}}}}"
     file = demo.write_cluster(
         f"name: {{name}}\nbackend: existing\nexisting: {existing}\n", name="theirs"

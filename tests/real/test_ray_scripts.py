@@ -141,9 +141,7 @@ def test_nothing_that_an_attempt_kept_on_the_cluster_outlives_it(yard: Yard) -> 
     assert living(yard) == 0
 
 
-def test_a_run_with_drivers_is_one_run_and_what_it_leaves_when_its_runner_is_killed_goes_by_up(
-    yard: Yard,
-) -> None:
+def test_a_run_with_drivers_is_one_run_and_up_removes_its_leftovers(yard: Yard) -> None:
     write_job(yard, "killed", "command: [python, keeps.py]\nenv: {WAITS: '1'}\n", keeps=KEEPS)
     yard.run("train.dispatch", "killed", "--skip-smoke", "--no-wait")
     run = newest(yard).name

@@ -1,6 +1,4 @@
-"""What goes wrong between Docker and a registry: one clear error each, exit 6, and nothing
-half-pushed is used.
-"""
+"""Faults between Docker and a registry: one clear error each, exit 6, no half-pushed image used."""
 
 from __future__ import annotations
 
@@ -90,7 +88,7 @@ def test_a_login_that_is_wrong_or_missing_is_told(
         assert running.tags() == tags_of(image)
 
 
-def test_a_ca_that_is_not_trusted_here_and_one_that_docker_does_not_trust_are_two_things(
+def test_a_ca_untrusted_here_is_told_from_one_untrusted_by_docker(
     engine: BedEngine, image: Built, tls: KeyPair, ca_file: str, tmp_path: Path
 ) -> None:
     with registries.registry(engine, tmp_path / "it", host=engine.bridge_ip, tls=tls) as running:
@@ -130,7 +128,7 @@ def test_a_full_disk_is_told_at_once_and_as_what_it_is(
         assert running.tags() == []
 
 
-def test_a_registry_that_goes_away_in_mid_push_is_told_and_the_next_push_sends_the_rest(
+def test_a_registry_lost_in_mid_push_is_named_and_the_next_push_resumes(
     engine: BedEngine, tmp_path: Path
 ) -> None:
     with (
@@ -166,7 +164,7 @@ def test_an_interrupted_push_ends_and_leaves_no_tag(engine: BedEngine, tmp_path:
         with pytest.raises(KeyboardInterrupt):
             registries.push(engine, image, spec, report=interrupt)
 
-        # Docker goes on with a push whose client only stopped listening.
+        # Docker continues a push whose client only stopped listening.
         given_up = "client disconnected during blob PATCH"
         wait_until(
             lambda: running.requests(given_up) > 0, seconds=60, what="Docker gives the layer up"

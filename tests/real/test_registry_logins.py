@@ -1,6 +1,4 @@
-"""Who may push: a password, what `docker login` keeps, a token server, Amazon; nobody's secret is
-ever shown.
-"""
+"""Rights to push: a password, `docker login`, a token server, Amazon; no secret is ever shown."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from trainyard.images.build import Built
 from trainyard.spec.docker import Registry
 
 KB = 1000
-# What moto gives to everybody.
+# The login that moto gives to every caller.
 AWS_USER, AWS_PASSWORD = "AWS", "123456789012-auth-token"
 
 

@@ -109,7 +109,7 @@ def test_a_registry_whose_ca_nobody_knows_is_not_trusted_blindly(
     assert "Docker pulls from" in copied.stdout
 
 
-def test_another_machine_goes_on_with_the_certificate_that_the_registry_has(
+def test_another_machine_continues_with_the_registry_s_certificate(
     guarded: Yard, tmp_path: Path
 ) -> None:
     elsewhere = Yard(guarded.home, environ={**guarded.environ, "XDG_STATE_HOME": str(tmp_path)})

@@ -60,7 +60,7 @@ def test_light_and_dark_differ(page: Page, report: Path, dark: bool) -> None:
 
 
 @pytest.mark.core
-def test_the_plot_draws_a_curve_per_task_and_shows_values_under_the_pointer(
+def test_the_plot_draws_a_curve_per_task_and_values_under_the_pointer(
     page: Page, report: Path
 ) -> None:
     page.open(report)
@@ -86,7 +86,7 @@ def test_the_plot_draws_a_curve_per_task_and_shows_values_under_the_pointer(
     assert page.run("document.querySelector('.tip').hidden")
 
 
-def test_a_click_on_a_name_hides_its_curve_and_another_scalar_is_drawn_when_chosen(
+def test_a_click_on_a_name_hides_its_curve_and_scalars_can_be_chosen(
     page: Page, report: Path
 ) -> None:
     page.open(report)
@@ -156,7 +156,7 @@ def test_what_the_resumed_run_wrote_is_pale(page: Page, tmp_path: Path) -> None:
     assert page.errors == []
 
 
-def test_a_mean_over_seeds_has_a_band_and_its_value_and_spread_under_the_pointer(
+def test_a_mean_over_seeds_has_a_band_and_value_and_spread_on_hover(
     page: Page, tmp_path: Path
 ) -> None:
     page.open(write_report(matrix_run(tmp_path).write()))
@@ -176,7 +176,7 @@ def test_a_mean_over_seeds_has_a_band_and_its_value_and_spread_under_the_pointer
     assert page.errors == []
 
 
-def test_curves_that_coincide_are_drawn_in_turn_and_axes_are_logarithmic_or_time(
+def test_coinciding_curves_are_drawn_in_turn_and_axes_can_be_log_or_time(
     page: Page, tmp_path: Path
 ) -> None:
     page.open(write_report(matrix_run(tmp_path).write()))
@@ -208,7 +208,7 @@ def test_other_scalars_are_small_charts_and_a_click_makes_one_large(
     assert page.run("document.querySelector('.chart').innerText").startswith("score")
 
 
-def test_all_logs_are_searched_and_a_line_that_was_found_is_shown_in_its_log(
+def test_all_logs_are_searched_and_a_found_line_is_shown_in_its_log(
     page: Page, tmp_path: Path
 ) -> None:
     run = eventful(tmp_path)
@@ -288,7 +288,7 @@ def test_a_hundred_curves_and_a_run_without_any_are_good_pages(page: Page, tmp_p
     assert page.errors == []
 
 
-def test_trials_of_a_sweep_are_found_under_the_pointer_and_kept_by_a_range_on_an_axis(
+def test_trials_are_found_under_the_pointer_and_kept_by_a_range_on_an_axis(
     page: Page, tmp_path: Path
 ) -> None:
     run = sweep(tmp_path, trials=1000)

@@ -74,9 +74,7 @@ def resumed(yard: Yard, *flags: str) -> Path:
 
 
 @pytest.mark.core
-def test_a_task_killed_for_good_is_resumed_from_its_checkpoint_and_one_that_was_interrupted_too(
-    yard: Yard,
-) -> None:
+def test_killed_and_interrupted_tasks_are_resumed_from_their_checkpoints(yard: Yard) -> None:
     write_job(yard, "rl", JOB.format(ways="end, die, stay", more=""), train=TRAINING)
     before = runs(yard)
     operator = yard.start("train.dispatch", "rl", "--skip-smoke")
@@ -113,9 +111,7 @@ def test_a_task_killed_for_good_is_resumed_from_its_checkpoint_and_one_that_was_
     assert "there is nothing to resume" in refused.stderr
 
 
-def test_down_fetches_what_is_missing_names_what_is_lost_and_the_run_is_resumed_on_a_new_cluster(
-    own: Yard,
-) -> None:
+def test_down_fetches_or_names_results_and_a_new_cluster_resumes_the_run(own: Yard) -> None:
     for name, more in (("none", "checkpoints: false"), ("large", "outputs_limit: 4MiB")):
         write_job(own, name, JOB.format(ways="end, die, end", more=more), train=TRAINING)
 

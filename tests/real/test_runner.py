@@ -1,6 +1,4 @@
-"""What the runner gives a task and takes from it: GPUs, environment, outputs, many tasks, tasks
-that run together.
-"""
+"""The runner gives tasks GPUs and an environment, takes their outputs, and runs many, and gangs."""
 
 from __future__ import annotations
 
@@ -74,9 +72,7 @@ def test_no_task_gets_the_token(yard: Yard, environments: list[dict[str, str]]) 
 
 
 @pytest.mark.core
-def test_a_failed_task_brings_its_outputs_home_and_one_that_cannot_start_says_why(
-    yard: Yard,
-) -> None:
+def test_a_failed_task_brings_outputs_home_and_a_failed_start_says_why(yard: Yard) -> None:
     job = """
         outputs: [runs/]
         tasks:
@@ -118,7 +114,7 @@ def test_a_failed_task_brings_its_outputs_home_and_one_that_cannot_start_says_wh
 
 
 @pytest.mark.core
-def test_tasks_that_run_together_start_together_and_are_tried_again_together(yard: Yard) -> None:
+def test_tasks_of_a_gang_start_together_and_are_retried_together(yard: Yard) -> None:
     job = """
         command: [python3, partner.py]
         matrix: {rank: [0, 1, 2]}
@@ -139,9 +135,7 @@ def test_tasks_that_run_together_start_together_and_are_tried_again_together(yar
     assert order == (["attempt-started"] * 3 + ["attempt-ended"] * 3) * 2
 
 
-def test_dozens_of_half_gpu_tasks_are_recorded_without_a_gap_and_a_long_one_keeps_none_waiting(
-    yard: Yard,
-) -> None:
+def test_dozens_of_half_gpu_tasks_are_recorded_without_gap_or_wait(yard: Yard) -> None:
     count, last = 64, yard.home / "the-last-one-ran"
     script = (
         f"case $N in 40) until [ -e {last} ]; do sleep 0.2; done;; 50) exit 3;; "

@@ -1,6 +1,4 @@
-"""Nodes die and freeze under a training: it goes on elsewhere from its checkpoint, and what thaws
-ends its own.
-"""
+"""Nodes die and freeze under a training: it resumes elsewhere; a thawed node ends its own part."""
 
 from __future__ import annotations
 
@@ -118,9 +116,7 @@ def frozen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Frozen]:
             psutil.Process(pid).kill()
 
 
-def test_kill_9_of_a_node_continues_elsewhere_from_the_checkpoint_with_the_outputs(
-    frozen: Frozen,
-) -> None:
+def test_a_killed_node_s_task_continues_elsewhere_from_its_checkpoint(frozen: Frozen) -> None:
     yard = frozen.yard
     job = "command: [python3, train.py]\nresources: {cpus: 1, gpus: 1}\noutputs_every: 1s\n"
     write_job(yard, "survivor", job, train=TRAINING)
@@ -192,9 +188,7 @@ def test_a_frozen_node_is_lost_and_what_thaws_ends_its_own(frozen: Frozen) -> No
     assert set(yard.states().values()) == {"up"}
 
 
-def test_what_a_task_hid_that_killed_both_its_guards_at_once_ends_with_its_cluster(
-    frozen: Frozen,
-) -> None:
+def test_hidden_processes_of_a_task_that_killed_its_guards_end_with_down(frozen: Frozen) -> None:
     mark = new_mark()
     kill = (
         f"env -i setsid sleep {mark} & sleep 0.5; kill -9 $PPID $(cut -d' ' -f4 /proc/$PPID/stat)"

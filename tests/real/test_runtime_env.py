@@ -48,7 +48,7 @@ def write_package(directory: Path) -> None:
     (directory / "parting.py").write_text("WORDS = 'and good bye'\n")
 
 
-def test_wheels_are_built_and_installed_for_the_tasks_as_a_runtime_env_file_says(
+def test_wheels_are_built_and_installed_as_a_runtime_env_file_says(
     yard: Yard, tmp_path: Path
 ) -> None:
     here = replace(yard, environ={**yard.environ, "XDG_CACHE_HOME": str(tmp_path)})
@@ -122,7 +122,7 @@ def git(directory: Path, *words: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def test_a_package_whose_version_comes_from_git_has_that_of_a_build_in_its_place(
+def test_a_package_with_a_version_from_git_has_that_of_a_build_in_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -145,7 +145,7 @@ def test_a_package_whose_version_comes_from_git_has_that_of_a_build_in_its_place
 
     assert (version(), version()) == ("2.1", "2.1")
     assert said.getvalue().count("Build a wheel of parting (already") == 1
-    # What differs from the last commit counts, also outside the package, and is in the wheel.
+    # A difference from the last commit counts, also outside the package, and is in the wheel.
     (mono / "other.txt").unlink()
     assert version() == "2.1+changed"
     git(mono, "commit", "-a", "-m", "two")
@@ -154,7 +154,7 @@ def test_a_package_whose_version_comes_from_git_has_that_of_a_build_in_its_place
     git(mono, "commit", "-a", "-m", "three")
     git(mono, "tag", "2.2")
     assert version() == "2.2"
-    # What plugins are told instead of a tag is another version, too.
+    # A version that plugins are told instead of a tag counts as another version, too.
     monkeypatch.setenv("SETUPTOOLS_SCM_PRETEND_VERSION", "3.0")
     assert version() == "2.2"
     assert said.getvalue().count("Build a wheel of parting (done") == 5
@@ -162,9 +162,7 @@ def test_a_package_whose_version_comes_from_git_has_that_of_a_build_in_its_place
     assert git(mono, "status", "--porcelain") == ""
 
 
-def test_packages_that_ray_cannot_live_with_end_the_task_at_the_second_equal_crash(
-    yard: Yard,
-) -> None:
+def test_packages_that_break_ray_end_the_task_at_the_second_equal_crash(yard: Yard) -> None:
     """As `uv: ["numpy<2", pyarrow]` does: Ray imports pyarrow before a task begins."""
     directory = yard.home / "jobs" / "conflict"
     wheel = write_wheel(

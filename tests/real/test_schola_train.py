@@ -22,7 +22,7 @@ pytestmark = pytest.mark.core
 FILES = paths.shipped("images") / "schola" / "files"
 RUNNING_GAME = ("--port", "8000")
 SENT = {"node:10.0.0.2": 0.001}
-# A process that plays until somebody ends it.
+# A process that plays until it is ended.
 PLAYER = """
 import sys, time, schola_train
 game = schola_train.Game("localhost", sys.argv[1], True, port=schola_train.free_port())
@@ -248,7 +248,7 @@ def test_checkpoints_come_home_unless_they_go_elsewhere(environ: dict[str, str])
     assert (where(), where("--checkpoint-dir=/mine")) == ("/out/ckpt", "/mine")
 
 
-def test_a_check_wants_neither_game_nor_cluster_and_fails_as_the_training_would(
+def test_a_check_needs_no_game_or_cluster_and_fails_as_training_would(
     environ: dict[str, str],
 ) -> None:
     done = train(environ, "--check")
@@ -280,7 +280,7 @@ def test_a_game_ends_with_its_player_however_that_ends(
 
 
 def ended(pid: int) -> bool:
-    """Tell whether a process is gone, or waits only for somebody to take notice."""
+    """Say whether a process is gone, or a zombie that waits for its parent."""
     status = Path(f"/proc/{pid}/stat")
     try:
         return status.read_text().rpartition(")")[2].split()[0] == "Z"

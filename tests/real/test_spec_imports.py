@@ -22,9 +22,7 @@ def test_importing_the_spec_imports_nothing_heavy() -> None:
     assert found.stdout.strip() == "[]"
 
 
-def test_importing_the_python_api_loads_neither_the_command_line_nor_what_clusters_are_made_of() -> (
-    None
-):
+def test_importing_the_python_api_loads_no_command_line_and_no_backend() -> None:
     heavy = "{'ray', 'docker', 'kubernetes', 'paramiko', 'invoke', 'trainyard.tasks'}"
     program = (
         f"import sys; from trainyard import Cluster; print(sorted({heavy} & set(sys.modules)))"

@@ -65,7 +65,7 @@ def refusal(connection: Connection) -> list[str]:
     return refused.value.lines()
 
 
-def test_a_command_comes_back_with_its_code_both_outputs_and_its_input_as_it_was(
+def test_a_command_returns_its_code_and_outputs_and_gets_its_whole_input(
     two: list[Host], home: Path
 ) -> None:
     host = to(two[0].ssh, home)
@@ -88,7 +88,7 @@ def test_more_commands_than_sshd_lets_one_connection_have_run_side_by_side(
     assert (list(results.values()), errors) == (words, {})
 
 
-def test_sudo_works_without_a_password_and_with_one_and_says_that_it_lacks_one(
+def test_sudo_works_with_and_without_a_password_and_names_a_missing_one(
     two: list[Host], home: Path
 ) -> None:
     assert (
@@ -187,7 +187,7 @@ def test_a_host_key_is_pinned_and_a_changed_one_is_never_taken(two: list[Host], 
     assert lines[2].endswith(f"ssh-keygen -R '{ip}'")
 
 
-def test_keys_come_from_the_agent_too_and_a_refused_login_says_which_kind_it_is(
+def test_keys_come_from_the_agent_too_and_a_rejected_login_says_its_kind(
     two: list[Host], home: Path
 ) -> None:
     key = home / ".ssh" / "id_ed25519"

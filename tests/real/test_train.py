@@ -152,7 +152,7 @@ def test_a_watched_run_prints_where_its_page_is_and_leaves_it_whole(
     assert 'id="refresh"' not in page
 
 
-def test_of_a_run_that_nobody_has_followed_all_is_shown_although_its_status_was_asked(
+def test_an_unfollowed_run_is_shown_whole_after_its_status_was_asked(
     yard: Yard, tmp_path: Path
 ) -> None:
     text = (

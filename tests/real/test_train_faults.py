@@ -1,4 +1,4 @@
-"""What breaks while a run is followed: the operator, the connection, the runner, the head."""
+"""Faults while a run is followed: of the operator, the connection, the runner, the head."""
 
 from __future__ import annotations
 
@@ -49,9 +49,7 @@ def counting_job(yard: Yard, *, pause: float, mark: str) -> str:
 
 
 @pytest.mark.core
-def test_a_killed_operator_does_not_stop_the_run_and_logs_pick_it_up_without_gap_or_repeat(
-    yard: Yard,
-) -> None:
+def test_a_run_survives_its_killed_operator_and_logs_have_no_gap_or_repeat(yard: Yard) -> None:
     job, before = counting_job(yard, pause=0.2, mark=new_mark()), runs(yard)
     operator = yard.start("train.dispatch", job, "--skip-smoke")
     run = started(yard, before, operator)

@@ -73,9 +73,7 @@ LONG = """
 
 
 @pytest.mark.core
-def test_a_sweep_whose_runner_was_killed_goes_on_and_counts_each_configuration_once(
-    yard: Yard,
-) -> None:
+def test_a_sweep_continues_after_its_killed_runner_and_counts_once(yard: Yard) -> None:
     go = yard.home / "go"
     write_job(yard, "quick", JOB.replace("GO", f"'{go}'"), train=TRAINING)
     run, following = dispatched(yard, "quick")
@@ -102,15 +100,13 @@ def test_a_sweep_whose_runner_was_killed_goes_on_and_counts_each_configuration_o
     assert sum(not trial["tasks"] for trial in trials) == known
     best = max(trials, key=lambda trial: trial["value"])
     assert document["best"]["value"] == best["value"]
-    # What is here is Optuna's own storage.
+    # The local file is Optuna's own storage.
     study = optuna.load_study(study_name=None, storage=storage(newest(yard)))
     assert (study.best_trial.number, study.best_value) == (document["best"]["trial"], best["value"])
     assert len([trial for trial in study.trials if trial.state.name == "COMPLETE"]) == 10
 
 
-def test_a_sweep_goes_on_without_us_is_stopped_and_begins_again_from_its_checkpoints(
-    yard: Yard,
-) -> None:
+def test_an_unfollowed_sweep_is_stopped_and_resumed_from_its_checkpoints(yard: Yard) -> None:
     job = "tune: {space: {a: {choice: [1, 2, 3]}}, metric: reward, samples: 2, repeats: 2}\n"
     write_job(yard, "long", f'command: [python3, train.py, "{{a}}"]\n{job}', train=LONG)
     yard.run("tune.dispatch", "long", "--no-wait")
@@ -169,9 +165,7 @@ def test_pruning_ends_all_repeats_of_a_trial_that_is_worse(yard: Yard) -> None:
         assert logs == [trial["state"] == "complete"] * 2
 
 
-def test_trials_that_crash_hang_keep_silent_or_lose_their_metric_are_named_and_the_others_count(
-    yard: Yard,
-) -> None:
+def test_trials_that_crash_hang_or_lose_their_metric_are_named(yard: Yard) -> None:
     write_job(
         yard,
         "ways",

@@ -1,4 +1,4 @@
-"""What waits says for what: which run holds it, on a cluster that three runs share."""
+"""Waiting runs name the run that holds what they need, on a cluster that three runs share."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_memory_that_lacks_is_said_with_what_the_nodes_have(
     wait_until(lambda: waiting(yard, runs["memory"]) == text, seconds=60, what=text)
 
 
-def test_the_status_of_a_cluster_shows_what_is_free_and_the_runs_that_go_on(
+def test_the_status_of_a_cluster_shows_its_free_room_and_active_runs(
     yard: Yard, runs: dict[str, str]
 ) -> None:
     wait_until(

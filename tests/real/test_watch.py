@@ -20,7 +20,7 @@ from tests.real.jobs import events, newest, write_job
 from tests.real.yard import Yard, wait_until
 
 WATCH = {"metric": "reward", "source": "mlflow", "path": None, "uri": None, "step": "step"}
-# What a training may do instead of training; 600 s is longer than anybody waits.
+# Misdeeds of a training; 600 s is longer than any test waits.
 TROUBLED = """
     import json, sys, threading, time
 
@@ -61,7 +61,7 @@ TROUBLED = """
             write(reward=1.5)
             write(reward=2.5)
     """
-# The node of whoever comes first is broken: nothing is written there.
+# The first comer's node is broken: nothing is written there.
 ON_A_BROKEN_NODE = """
     import os, pathlib, sys, time
     node, broken = os.environ["RAY_RAYLET_PID"], pathlib.Path(sys.argv[1])
@@ -85,7 +85,7 @@ LOGGING = """
 
 @pytest.fixture(scope="module")
 def tracking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """Give a tracking server that starts while the first tests go on."""
+    """Give a tracking server that starts while the first tests run."""
     with mlflow.server(tmp_path_factory.mktemp("mlflow")) as started:
         yield started
 
@@ -143,16 +143,14 @@ def test_its_last_lines_say_where_each_of_its_threads_was(task: str, troubled: P
     assert not list(troubled.rglob("core*"))
 
 
-def test_a_healthy_task_beside_them_is_left_alone_and_its_values_are_events(troubled: Path) -> None:
+def test_a_healthy_task_next_to_them_is_left_alone_and_logs_its_values(troubled: Path) -> None:
     (ended,) = of_kind(troubled, "attempt-ended", "trouble=healthy")
     assert (ended["outcome"], "watch" in ended) == ("succeeded", False)
     assert values(troubled, "trouble=healthy") == [[0, 1.5], [1, 2.5]]
     assert values(troubled, "trouble=nan") == [[0, 1.5]]
 
 
-def test_it_is_tried_again_on_another_node_and_a_node_that_fails_two_tasks_gets_no_more(
-    yard: Yard,
-) -> None:
+def test_it_is_retried_on_another_node_and_a_node_that_failed_two_is_out(yard: Yard) -> None:
     job = f"""
         command: [python3, train.py, "{yard.home / "broken-node"}", "{{n}}"]
         matrix: {{n: {list(range(12))}}}

@@ -1,6 +1,4 @@
-"""What the real tests share: a command line with a state directory of its own, and what it leaves
-on the machine.
-"""
+"""Shared by the real tests: a command line with its own state directory, and leftover checks."""
 
 from __future__ import annotations
 
@@ -55,7 +53,7 @@ class Yard:
     home: Path
     cluster: str = "yard"
     environ: dict[str, str] = field(default_factory=dict)
-    # What runs commands as somebody else.
+    # Programs that run commands as another user.
     prefix: tuple[str, ...] = ()
 
     @property
@@ -223,7 +221,7 @@ def assert_one_error(stderr: str, *parts: str) -> None:
 def wait_until(holds: Callable[[], bool], *, seconds: float, what: str) -> None:
     """Wait for something that happens by itself; fail the test if it does not.
 
-    A question may cost a second of CPU: whoever asks again and again keeps what it waits for from
+    A question may cost a second of CPU: asking again and again would keep the awaited event from
     happening.
     """
     give_up = time.monotonic() + seconds

@@ -1,6 +1,4 @@
-"""Stand-ins for images that cannot be had here: the same files at the same paths, and the same
-traps.
-"""
+"""Stand-ins for images that cannot be had here: the same paths, files and traps."""
 
 from __future__ import annotations
 

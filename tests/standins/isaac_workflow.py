@@ -1,10 +1,9 @@
-"""What Isaac Lab's training workflows print and write, without a simulator: both generations, four
-libraries.
+"""The output of Isaac Lab's training workflows without a simulator: two generations, 4 libraries.
 
 `install` puts it where the workflows are. The directory that it lies in says which one it is:
 LIBRARY/train.py is the old one of a library, reinforcement_learning/train.py the new one of all. It
-reads its flags as they do: what it does not know is Hydra's. CRASH_AT (a variable) ends a training
-that begins anew after so many iterations, as a fault would.
+reads its flags as they do: a flag that it does not know is Hydra's. CRASH_AT (a variable) ends a
+training that has no checkpoint after so many iterations, as a fault would.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ def announce(library: str, root: Path, name: str) -> None:
 
 
 def begun_from(asked: argparse.Namespace, library: str, root: Path) -> int:
-    """Return the iteration of the checkpoint to go on from; 0 without one."""
+    """Return the iteration of the checkpoint to resume from; 0 without one."""
     newest = sorted(
         root.glob(f"*/{CHECKPOINTS[library].format('*')}"), key=lambda path: path.stat().st_mtime_ns
     )
@@ -130,7 +129,7 @@ def main() -> None:
         }
         (root / name / "run.json").write_text(json.dumps(run | {"created_at": time.time()}))
 
-    # Best with relu, which also leaves the track; with ENDLESS (a variable) such a training goes on
+    # Best with relu, which also leaves the track; with ENDLESS (a variable) such a training runs
     # until it is ended.
     worth = (
         90

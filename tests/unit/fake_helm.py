@@ -10,8 +10,9 @@ from trainyard.seams.kube.types import DEPLOYMENT, Object
 
 
 class FakeHelm:
-    """Installs what the chart would make. `breaks` is raised by every question, as without the
-    program.
+    """Install what the chart would make.
+
+    Every question raises `breaks`, as it would without the program.
     """
 
     def __init__(

@@ -1,12 +1,10 @@
-"""A Kubernetes API that is a dictionary: what is in it is in sight, and what it may not be asked it
-refuses.
-"""
+"""A Kubernetes API that is a dictionary in sight, and that refuses forbidden questions."""
 
 from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -21,12 +19,14 @@ Key = tuple[str, str, str]
 
 
 class FakeKube:
-    """Objects by kind, namespace and name. `forbidden` are plurals that we may not ask for or
-    change.
+    """Objects by kind, namespace and name.
 
-    `lacking` are rights that Kubernetes says we lack, such as "delete pods".
+    `forbidden` are plurals that the user may neither ask for nor change; `lacking` are rights that
+    Kubernetes says the user lacks, such as "delete pods". Questions about other kinds than the
+    `expected` ones, if there are any, are errors of the test.
 
-    What is deleted takes along what it owns; what has finalizers stays, marked as to be removed.
+    A deleted object takes along the objects that it owns; one with finalizers stays, marked as
+    being deleted.
     """
 
     def __init__(
@@ -36,13 +36,17 @@ class FakeKube:
         unknown: Sequence[str] = (),
         lacking: Sequence[str] = (),
     ) -> None:
-        self.context, self.server, self.user = "lab", "https://192.0.2.1:6443", "ops"
+        self.context = "lab"
+        self.server = "https://192.0.2.1:6443"
+        self.user = "ops"
         self.place = "context lab"
         self.access = SimpleNamespace(files=(), user=self.user)
         self.lacking = lacking
         self.objects: dict[Key, Object] = {}
         self.kinds: dict[str, Kind] = {}
-        self.forbidden, self.unknown = set(forbidden), set(unknown)
+        self.expected: Set[Kind] = frozenset()
+        self.forbidden = set(forbidden)
+        self.unknown = set(unknown)
         self.deleted: list[str] = []
         self.created: list[Object] = []
         self.changed: list[str] = []
@@ -57,13 +61,8 @@ class FakeKube:
         metadata = body.setdefault("metadata", {})
         metadata.setdefault("uid", f"uid-{next(self.uids)}")
         self.kinds[kind.plural] = kind
-        self.objects[
-            (
-                kind.plural,
-                metadata.get("namespace", "") if kind.namespaced else "",
-                metadata["name"],
-            )
-        ] = body
+        namespace = metadata.get("namespace", "") if kind.namespaced else ""
+        self.objects[(kind.plural, namespace, metadata["name"])] = body
         return body
 
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object | None:
@@ -117,12 +116,11 @@ class FakeKube:
         self, kind: Kind, body: Object, *, namespace: str | None = None, dry_run: bool = False
     ) -> Object:
         self._ask("patch", kind, namespace)
-        live = (
-            self.get(kind, body["metadata"]["name"], namespace if kind.namespaced else None) or {}
-        )
+        name = body["metadata"]["name"]
+        live = self.get(kind, name, namespace if kind.namespaced else None) or {}
         made = _merged(live, copy.deepcopy(body))
         if not dry_run:
-            self.changed.append(f"apply {kind.name} {body['metadata']['name']}")
+            self.changed.append(f"apply {kind.name} {name}")
             made["metadata"]["namespace"] = namespace or ""
             self.put(kind, made)
         return copy.deepcopy(made)
@@ -135,13 +133,9 @@ class FakeKube:
         return self.put(kind, _merged(self.objects[(kind.plural, namespace or "", name)], merge))
 
     def may(self, right: Right, *, namespace: str) -> bool:
-        is_everything = right.verb == "*"
-        lacks = (
-            bool(self.lacking)
-            if is_everything
-            else f"{right.verb} {right.resource}" in self.lacking
-        )
-        return not lacks
+        if right.verb == "*":
+            return not self.lacking
+        return f"{right.verb} {right.resource}" not in self.lacking
 
     def serves(self, kind: Kind) -> bool:
         return kind.plural not in self.unknown
@@ -163,18 +157,17 @@ class FakeKube:
                 self._remove(self.kinds[key[0]], key[1], key[2])
 
     def _ask(self, verb: str, kind: Kind, namespace: str | None) -> None:
+        if self.expected and kind not in self.expected:
+            raise AssertionError(f"unprepared question to Kubernetes: {verb} {kind.plural}")
         everywhere = (
             namespace is None and kind.namespaced and f"all {kind.plural}" in self.forbidden
         )
         if kind.plural in self.forbidden or everywhere:
-            what = f"{self.user} may not {verb} {kind.plural}"
-            raise ForbiddenError(what)
+            raise ForbiddenError(f"{self.user} may not {verb} {kind.plural}")
 
 
 def _merged(live: Any, body: Any) -> Any:
-    """Return an object with what another one says of it: mappings are merged, anything else is
-    replaced.
-    """
+    """Return an object with another one merged into it: mappings by key, anything else replaced."""
     if not isinstance(live, dict) or not isinstance(body, dict):
         return body
     return {**live, **{key: _merged(live.get(key), value) for key, value in body.items()}}
@@ -220,9 +213,7 @@ def named(
     namespace: str = "team",
     owner: Object | None = None,
 ) -> Object:
-    """Return an object with a name, labels (`cluster` is ours, `ray` KubeRay's) and the RayCluster
-    that owns it.
-    """
+    """Return an object with labels (`cluster` Trainyard's, `ray` KubeRay's) and an owner."""
     labels = {
         "io.trainyard/cluster": cluster,
         "ray.io/cluster": ray,

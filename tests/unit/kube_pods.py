@@ -1,6 +1,4 @@
-"""Pods, events and RayClusters as the Kubernetes API has them, with what a test is about in
-sight.
-"""
+"""Pods, events and RayClusters as the Kubernetes API gives them, in the fields that tests need."""
 
 from __future__ import annotations
 
@@ -43,7 +41,8 @@ def pod(
     waits = [] if is_head else [{"name": "wait-gcs-ready", "image": IMAGE}]
 
     if ready:
-        phase, conditions = "Running", (condition("Ready", "True"),)
+        phase = "Running"
+        conditions = (condition("Ready", "True"),)
         containers = containers or (running(container, ready=True),)
 
     return {

@@ -1,6 +1,4 @@
-"""An image that nothing is wrong with, as the lint sees it, and images that differ from it in one
-way.
-"""
+"""A faultless image, as the lint sees it, and images that differ from it in one way."""
 
 from __future__ import annotations
 
@@ -55,9 +53,7 @@ HEALTHY = Inspection(
 
 
 def says(inspection: Inspection, **facts: str | None) -> Inspection:
-    """Return an image that says other things; None: nothing. `ray_version` stands for
-    `ray.version`.
-    """
+    """Return an image with other facts (None removes one; `ray_version` means `ray.version`)."""
     named = {key.replace("_", ".", 1): value for key, value in facts.items()}
     printed = {
         key: value
@@ -75,9 +71,7 @@ def is_(inspection: Inspection, **facts: Any) -> Inspection:
 def asks(
     inspection: Inspection, user: str = "any", answers: dict[str, str] | None = None, **lint: Any
 ) -> Inspection:
-    """Return an image whose image.yaml asks more; every answer is good, but those given here (""
-    for none).
-    """
+    """Return an image whose image.yaml asks more; answers are good but for `answers` ("": none)."""
     section = LintSection(**lint)
     every = dict.fromkeys(questions_of(section), "0 ") | (answers or {})
     given = {question: answer for question, answer in every.items() if answer}

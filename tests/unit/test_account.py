@@ -1,4 +1,4 @@
-"""What became of a run's files, in the last lines of its command."""
+"""The fate of a run's files, in the last lines of its command."""
 
 from __future__ import annotations
 
@@ -73,9 +73,7 @@ def test_what_was_sent_left_out_and_brought_home_is_one_line(tmp_path: Path) -> 
     ]
 
 
-def test_outputs_that_are_still_there_are_named_with_the_command_that_fetches_them(
-    tmp_path: Path,
-) -> None:
+def test_outputs_still_on_the_cluster_are_named_with_their_fetch_command(tmp_path: Path) -> None:
     (line,) = lines(tmp_path, archived(1), left(files=3))
     fetch = f"trainyard train.fetch {tmp_path.name}"
     assert line.endswith(f"none brought home, 3 still on the cluster (3.0 KiB): {fetch}")
@@ -88,9 +86,7 @@ def test_of_a_task_that_was_lost_nobody_knows_how_much_it_had_left(tmp_path: Pat
     assert line.endswith("none brought home, and what was seen of a before it was lost")
 
 
-def test_files_of_the_last_attempt_are_counted_or_of_each_where_all_are_kept(
-    tmp_path: Path,
-) -> None:
+def test_files_of_the_last_attempt_or_of_each_kept_one_are_counted(tmp_path: Path) -> None:
     both = [left(files=3), left(files=4, attempt=2)]
     bring(tmp_path, 2)
     assert "4 brought home" in lines(tmp_path, archived(1), archived(2, attempt=2), *both)[0]

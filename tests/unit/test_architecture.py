@@ -31,7 +31,7 @@ LAYERS = (
     ("api", "sematic", "__init__"),
     ("tasks", "main"),
 )
-# What talks to the world outside this process.
+# Modules that talk to the world outside this process.
 OUTSIDE = {
     "boto3",
     "botocore",
@@ -43,21 +43,21 @@ OUTSIDE = {
     "subprocess",
     "websocket",
 }
-# What a node has: the runner travels alone. Optuna is asked for a sweep only, boto3 where Ray's
-# autoscaler needs it.
+# A node has these modules: the runner travels alone. Optuna is imported for a sweep only, boto3
+# where Ray's autoscaler needs it.
 ON_NODES = {"ray", "trainyard_runner"}
 ON_SOME_NODES = {"head/study.py": {"optuna"}, "leash.py": {"boto3", "botocore"}}
-# Of the runner, what trainyard/ uses beside `wire`.
+# Modules of the runner, except `wire`, that trainyard/ uses.
 SHARED_BESIDE_THE_WIRE = {"bootstrap", "leash"}
-# The rooms of the runner, and what a module in each may import of it. What stands above the rooms
-# is for both: head and node never import each other.
+# The rooms of the runner, and the rooms that a module in each may import. Modules above the rooms
+# are for both: head and node never import each other.
 ABOVE_THE_ROOMS = {"bootstrap", "each_gpu", "leash", "ray_package", "shipped", "stopping"}
 ROOMS = {
     "wire": {"wire"},
     "head": {"wire", "head", *ABOVE_THE_ROOMS},
     "node": {"wire", "node", *ABOVE_THE_ROOMS},
 }
-# What Ray carries to a node calls what is there, once the package has arrived.
+# A function that Ray carries to a node imports the node's modules, once the package has arrived.
 CROSSINGS = {("shipped.py", "node")}
 BACKENDS = {"compose", "ec2", "existing", "kuberay", "local", "microk8s"}
 # Where a backend's name is a value of the cluster file, or Docker's own word, a cluster's default

@@ -11,7 +11,7 @@ import pytest
 from tests.areas import AREAS, EVERY, ROOT, tiers_of, tiers_of_all
 from tests.tiers import LIFECYCLE
 
-# What git keeps for itself: a directory, or a file in a worktree.
+# Git keeps its own files there: a directory, or a file in a worktree.
 IGNORED = [".git", *(ROOT / ".gitignore").read_text().splitlines()]
 
 

@@ -1,4 +1,4 @@
-"""What BuildKit reports, as stages, failures and errors in words."""
+"""BuildKit's reports, as stages, failures and errors in words."""
 
 from __future__ import annotations
 

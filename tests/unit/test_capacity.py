@@ -1,4 +1,4 @@
-"""What a job asks for and no node of its cluster can ever have: refused before anything is sent."""
+"""A request that no node of the cluster can ever meet is refused before anything is sent."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Ray:
 
 
 def check(*nodes: ExpectedNode, skip_smoke: bool = False, **job: Any) -> None:
-    """Check a job against a cluster of these nodes, of somebody else's without any."""
+    """Check a job against a cluster of these nodes; without any, against another user's cluster."""
     spec = JobSpec.model_validate({"name": "job", "command": ["train"], **job})
     prepared = plan.Prepared(CLUSTER, spec, expand(spec), files=None, wheels=())  # type: ignore[arg-type]
     names_change = any(node.optional for node in nodes)
@@ -81,7 +81,7 @@ def test_a_request_that_no_node_can_ever_meet_is_refused(
     ]
 
 
-def test_a_share_of_a_node_always_fits_and_those_of_a_gang_only_side_by_side() -> None:
+def test_a_share_of_a_node_always_fits_and_a_gang_s_only_side_by_side() -> None:
     tasks = [{"name": f"t{n}", "command": ["train"]} for n in range(9)]
     gang: Any = {"command": None, "together": True, "resources": {"share": "1/2"}}
     check(HEAD, *WORKERS, resources={"share": 1})
@@ -171,7 +171,7 @@ def test_what_fits_is_let_through() -> None:
     # Groups that grow count with all their nodes.
     check(HEAD, *BURST, resources={"cpus": 16, "gpus": 4, "memory": "64GiB"})
     check(HEAD, *BURST, node={"group": "gpu"})
-    # Nobody said how many CPUs this one has.
+    # The number of this node's CPUs is unknown.
     check(ExpectedNode("head", "head", None), resources={"cpus": 1000})
 
 
@@ -180,7 +180,7 @@ def test_a_cluster_of_somebody_else_is_taken_as_ray_shows_it() -> None:
     assert refused(resources={"cpus": 8})[0] == (
         "task 'job' asks for 8 CPUs; the largest node has 4 CPUs, 0 GPUs"
     )
-    # Its autoscaler may add what nobody here knows of.
+    # Its autoscaler may add nodes that are unknown here.
     check(resources={"cpus": 8}, skip_smoke=True)
 
 

@@ -32,9 +32,7 @@ def program() -> ModuleType:
 
 @pytest.fixture
 def train(program: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Train:
-    """Return a function that trains a little, in directories of these names, and returns
-    result.json.
-    """
+    """Return a function that trains briefly, in named directories, and returns result.json."""
 
     def run(*flags: str, output: str, checkpoint: str) -> dict[str, Any]:
         monkeypatch.setenv("TRAINYARD_OUTPUT", str(tmp_path / output))

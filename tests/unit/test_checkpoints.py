@@ -1,6 +1,4 @@
-"""Checkpoints come home when their task ends: which ones, which are too large, which are
-damaged.
-"""
+"""Checkpoints come home when their task ends: which ones, and which are too large or damaged."""
 
 from __future__ import annotations
 
@@ -147,7 +145,7 @@ def test_where_the_job_does_not_want_them_none_comes(
     assert [task.name for task in checkpoints.elsewhere(run, state)] == ["a", "b"]
 
 
-def test_what_does_not_fit_next_to_the_outputs_is_named_with_the_command_that_fetches_it(
+def test_a_checkpoint_that_does_not_fit_is_named_with_its_fetch_command(
     tmp_path: Path, head: Head
 ) -> None:
     size = len(head.tar)

@@ -1,6 +1,4 @@
-"""Cluster files of other tools -> cluster files: what has a place is there, and all else is
-named.
-"""
+"""Cluster files of other tools become Trainyard's: keys with a place are kept, others named."""
 
 from __future__ import annotations
 
@@ -352,9 +350,7 @@ def test_what_is_no_cluster_is_refused(
     assert message in error.value.what
 
 
-def test_images_of_head_and_workers_and_the_network_of_ray_up_have_their_words(
-    tmp_path: Path,
-) -> None:
+def test_images_of_head_and_workers_and_the_network_have_their_words(tmp_path: Path) -> None:
     document = yaml.safe_load(UP)
     document["docker"] = {
         "head_image": "ray:gpu",

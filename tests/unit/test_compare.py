@@ -51,9 +51,7 @@ def test_a_scalar_can_be_chosen(tmp_path: Path) -> None:
     assert [run.finals for run in comparison.runs] == [{}, {}]
 
 
-def test_final_values_have_their_mean_and_deviation_over_tasks_and_only_what_differs_is_named(
-    tmp_path: Path,
-) -> None:
+def test_final_values_have_mean_and_deviation_and_differences_are_named(tmp_path: Path) -> None:
     document = two(tmp_path).document()
     assert document["differences"] == {
         "matrix.seed": {"cartpole-1": "0, 1, 2", "cartpole-2": "0"},

@@ -35,7 +35,7 @@ def _services(*, as_root: bool = False, **fields: Any) -> dict[str, Any]:
     return services
 
 
-def test_the_head_serves_the_dashboard_on_loopback_and_workers_join_it_by_name() -> None:
+def test_the_dashboard_is_on_loopback_and_workers_join_the_head_by_name() -> None:
     services = _services(**TWO_WORKERS, head={"cpus": 1, "memory": "4GiB"})
     command = services["head"]["entrypoint"]
     assert command[:4] == ["ray", "start", "--block", "--node-name=head"]
@@ -97,7 +97,7 @@ def test_gpus_are_dealt_out_by_index_and_hidden_from_everybody_else() -> None:
     assert "NVIDIA_VISIBLE_DEVICES" not in services["gpu-0"]["environment"]
 
 
-def test_a_group_may_run_another_image_than_the_head_and_only_that_may_need_root() -> None:
+def test_a_group_may_run_another_image_and_only_that_may_need_root() -> None:
     spec = spec_of("compose", **TWO_WORKERS)
     images = {"head": "reg:5000/ray-cpu@sha256:0", "gpu": "reg:5000/isaac-ray@sha256:1"}
     contained = [desired.in_a_container(plan, spec) for plan in plans_of(spec, "0", "1")]
@@ -114,7 +114,7 @@ def test_a_group_may_run_another_image_than_the_head_and_only_that_may_need_root
     }
 
 
-def test_nodes_gain_no_privileges_and_have_no_capabilities_that_their_image_does_not_need() -> None:
+def test_nodes_have_no_privileges_and_only_capabilities_their_image_needs() -> None:
     def rights(**fields: Any) -> tuple[Any, Any]:
         head = _services(**fields)["head"]
         return head["security_opt"], head["cap_drop"]
@@ -134,7 +134,7 @@ def test_a_node_is_held_to_its_cpus_and_memory_if_that_is_asked_for() -> None:
     assert resources["reservations"]["devices"][0]["device_ids"] == ["0"]
 
 
-def test_what_nodes_print_is_bounded_unless_the_file_says_what_becomes_of_it() -> None:
+def test_the_output_of_nodes_is_bounded_unless_the_file_configures_it() -> None:
     assert _services()["head"]["logging"]["options"] == {"max-size": "10m"}
     written = {"driver": "journald", "options": {"tag": "$lab"}}
     assert _services(compose={"logging": written})["head"]["logging"] == {
@@ -158,7 +158,7 @@ def test_a_setting_that_is_its_default_makes_no_node_another() -> None:
     }
 
 
-def test_the_token_is_a_file_of_the_container_and_stands_nowhere_in_the_document() -> None:
+def test_the_token_is_a_file_of_the_container_and_not_in_the_document() -> None:
     parsed = yaml.safe_load(_text())
     assert parsed["secrets"] == {"token": {"environment": "TRAINYARD_TOKEN"}}
     head = parsed["services"]["head"]
@@ -168,9 +168,7 @@ def test_the_token_is_a_file_of_the_container_and_stands_nowhere_in_the_document
     assert head["environment"]["RAY_AUTH_TOKEN_PATH"] == "/run/secrets/trainyard-token"
 
 
-def test_a_variable_reaches_the_node_as_it_was_written_and_none_overrides_ray_s_authentication() -> (
-    None
-):
+def test_a_variable_arrives_as_written_and_none_overrides_authentication() -> None:
     env = {
         "PRICE": "5$HOME",
         "WORDS": "a: b\n#",

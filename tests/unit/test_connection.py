@@ -1,6 +1,4 @@
-"""`ray` in a block, where Ray refuses to connect: one error, and the program's variables are as
-before.
-"""
+"""`ray` in a block, where Ray refuses to connect: one error, and the old variables come back."""
 
 from __future__ import annotations
 

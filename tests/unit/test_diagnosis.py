@@ -19,7 +19,7 @@ RULES = (
 )
 
 
-def test_the_first_rule_that_fits_says_the_cause_with_what_it_found_and_was_given() -> None:
+def test_the_first_fitting_rule_says_the_cause_with_its_finds_and_facts() -> None:
     found = explain('secret "token" not found', RULES, command="kubectl")
     assert found == Diagnosis(
         "there is no Secret token",
@@ -39,11 +39,12 @@ def test_a_rule_may_need_a_reason() -> None:
 
 def test_what_no_rule_knows_gets_no_invented_cause() -> None:
     assert explain("something else", RULES) is None
-    rest = Rule("", "it was refused")
-    assert (explain("something else", (*RULES, rest)) or rest).message == "it was refused"
+    found = explain("something else", (*RULES, Rule("", "it was refused")))
+    assert found is not None
+    assert found.message == "it was refused"
 
 
-def test_an_error_says_the_nodes_the_cause_the_end_of_the_log_where_and_what_to_do() -> None:
+def test_an_error_has_nodes_cause_log_place_and_remedy() -> None:
     cause = Diagnosis(
         "ended; the end of its log:",
         hint="Look.",

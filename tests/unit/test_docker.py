@@ -1,4 +1,4 @@
-"""What a Docker engine says about containers and images, and what it sends bit by bit."""
+"""A Docker engine's answers about containers and images, and the streams that it sends."""
 
 from __future__ import annotations
 
@@ -38,9 +38,7 @@ DESCRIBED = {
 
 
 class FakeApi:
-    """An engine with one container; a change of another is refused, since there is none, or for
-    `refusal`.
-    """
+    """An engine with one container; it refuses changes of any other, or all with `refusal`."""
 
     def __init__(self, *, refusal: APIError | None = None) -> None:
         self.refusal = refusal
@@ -165,7 +163,9 @@ def test_layers_and_bytes_of_a_push_have_no_total_that_would_grow() -> None:
 class BreakingApi:
     """An engine that answers a push or pull with one line, then breaks."""
 
-    base_url, api_version, status_code = "http+docker://localhost", "1.41", 200
+    base_url = "http+docker://localhost"
+    api_version = "1.41"
+    status_code = 200
 
     def __init__(self, broken: Exception) -> None:
         self.broken = broken
@@ -184,7 +184,7 @@ class BreakingApi:
         raise self.broken
 
 
-# What requests makes of it: before the answer, and in the middle of one.
+# A silent engine, as requests raises it: before the answer, and in the middle of one.
 SILENCE = ReadTimeoutError(cast("Any", None), "/push", "Read timed out.")
 
 

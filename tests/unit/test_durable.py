@@ -1,6 +1,4 @@
-"""Checkpoints on storage that outlives the head: where runs keep them, and how a later run finds
-them.
-"""
+"""Checkpoints on storage that outlives the head: where they are, and how later runs find them."""
 
 from __future__ import annotations
 
@@ -53,9 +51,7 @@ def test_without_storage_checkpoints_are_on_the_heads_disk(run: Path) -> None:
     assert (run / names.checkpoint_archive("a")).read_bytes()
 
 
-def test_a_run_of_a_new_head_begins_with_what_an_earlier_head_left_on_the_storage(
-    run: Path, tmp_path: Path
-) -> None:
+def test_a_new_head_s_run_begins_with_the_earlier_head_s_storage(run: Path, tmp_path: Path) -> None:
     storage = tmp_path / "outputs" / ".trainyard" / "lab"
     assert durable.place(run, str(storage)) == durable.Kept(str(storage / "rl-1"))
     (records,) = records_of(run, storage)

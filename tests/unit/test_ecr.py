@@ -23,7 +23,7 @@ class FakeClient:
         }
 
 
-def test_the_region_is_the_addresss_else_the_callers_and_the_profile_is_his(
+def test_the_region_is_the_address_s_or_the_caller_s_whose_profile_is_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     regions: list[str | None] = []

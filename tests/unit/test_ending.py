@@ -1,9 +1,10 @@
-"""What is done about runs before nodes end, and what is said of nodes that nobody ended."""
+"""Runs are ended or named before their nodes end; nodes that were lost are named, too."""
 
 from __future__ import annotations
 
 import os
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ import pytest
 from trainyard import backends
 from trainyard.backends.contract import Site
 from trainyard.console.progress import PlainProgress
+from trainyard.dispatch import runs
 from trainyard.endpoint import Endpoint
 from trainyard.errors import (
     InterruptedRunError,
@@ -28,12 +30,64 @@ from trainyard.operations.cluster import Cluster
 from trainyard.operations.clusters import RunGuard
 from trainyard.results import store
 from trainyard.results.store import RunDirectory
-from trainyard.seams.ray_api import RayApi, RefusedError
+from trainyard.seams.ray_api import RefusedError
 from trainyard.seams.ray_types import Job
 from trainyard.spec.cluster import ClusterSpec, LoadedCluster
 from trainyard.steps import Step, no
 
 PROGRESS = PlainProgress(StringIO(), now=lambda: 0.0)
+PPO = Job("ppo-1", "RUNNING", "", "n", None, {"trainyard_run": "ppo-1", "trainyard_job": "ppo"})
+
+
+class FakeYard:
+    """A cluster's way in and its Ray: prepared answers; any other question is an error.
+
+    An answer that is an exception is raised. The refused questions are kept, too: the code under
+    test notes most errors.
+    """
+
+    def __init__(self) -> None:
+        self.way_in: TrainyardError | None = None
+        self.answers: dict[str, Any] = {}
+        self.unprepared: list[str] = []
+
+    def connect(self, cluster: Cluster) -> Endpoint:
+        if self.way_in is not None:
+            raise self.way_in
+        return Endpoint(cluster.spec.name, "http://127.0.0.1:1")
+
+    def ray_of(self, _: Endpoint) -> AbstractContextManager[FakeYard]:
+        return nullcontext(self)
+
+    def jobs(self) -> Any:
+        return self._answer("jobs")
+
+    def job(self, name: str) -> Any:
+        return self._answer(f"job {name}")
+
+    def file(self, node: str, path: str, **_: Any) -> AbstractContextManager[Any]:
+        return nullcontext(iter(self._answer(f"file of {node}")))
+
+    def __getattr__(self, question: str) -> Any:
+        return lambda *arguments, **_: self._answer(" ".join(map(str, (question, *arguments))))
+
+    def _answer(self, question: str) -> Any:
+        if question not in self.answers:
+            self.unprepared.append(question)
+            raise AssertionError(f"unprepared question to Ray: {question}")
+        answer = self.answers[question]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.fixture
+def yard(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeYard]:
+    yard = FakeYard()
+    monkeypatch.setattr(run_guard, "connect_as_made", yard.connect)
+    monkeypatch.setattr(runs, "ray_of", yard.ray_of)
+    yield yard
+    assert yard.unprepared == []
 
 
 @pytest.fixture
@@ -55,16 +109,14 @@ def check(cluster: Cluster, *, end_runs: bool = False) -> list[str]:
     return notes
 
 
-@pytest.mark.parametrize("asked", [False, True], ids=["by the head", "by Ray"])
+@pytest.mark.parametrize("by_ray", [False, True], ids=["by the head", "by Ray"])
 def test_a_cluster_that_runs_and_lets_only_others_in_is_not_ended_unasked(
-    monkeypatch: pytest.MonkeyPatch, cluster: Cluster, asked: bool
+    yard: FakeYard, cluster: Cluster, by_ray: bool
 ) -> None:
-    def refuse(*_: Any) -> Any:
-        raise RefusedError("no", where="there") if asked else LockedOutError("no", where="there")
-
-    connect = (lambda _: Endpoint("lab", "http://127.0.0.1:1")) if asked else refuse
-    monkeypatch.setattr(run_guard, "connect_as_made", connect)
-    monkeypatch.setattr(RayApi, "jobs", refuse)
+    if by_ray:
+        yard.answers["jobs"] = RefusedError("no", where="there")
+    else:
+        yard.way_in = LockedOutError("no", where="there")
 
     with pytest.raises(RequestError) as refused:
         check(cluster)
@@ -72,21 +124,15 @@ def test_a_cluster_that_runs_and_lets_only_others_in_is_not_ended_unasked(
     assert refused.value.lines() == [
         "whether runs are active is unknown: no",
         "  at there",
-        "  -> Its owner can ask it. To end it all the same, and lose what its runs "
-        "left: "
+        "  -> Its owner can ask it. To end it all the same, and lose what its runs left: "
         "trainyard cluster.down --end-runs",
     ]
 
     assert check(cluster, end_runs=True) == ["whether runs are active is unknown: no"]
 
 
-def test_what_lets_us_in_again_is_said_where_it_is_known(
-    monkeypatch: pytest.MonkeyPatch, cluster: Cluster
-) -> None:
-    def refuse(_: Cluster) -> Endpoint:
-        raise LockedOutError("no", hint="Put its token back.")
-
-    monkeypatch.setattr(run_guard, "connect_as_made", refuse)
+def test_a_known_remedy_of_a_rejected_user_is_in_the_hint(yard: FakeYard, cluster: Cluster) -> None:
+    yard.way_in = LockedOutError("no", hint="Put its token back.")
     with pytest.raises(RequestError) as refused:
         check(cluster)
     assert refused.value.hint == (
@@ -99,13 +145,10 @@ def test_what_lets_us_in_again_is_said_where_it_is_known(
     ("error", "notes"),
     [(NotReadyError("no"), []), (OutsideError("no"), ["whether runs are active is unknown: no"])],
 )
-def test_one_that_is_broken_can_be_ended(
-    monkeypatch: pytest.MonkeyPatch, cluster: Cluster, error: TrainyardError, notes: list[str]
+def test_a_broken_cluster_can_be_ended(
+    yard: FakeYard, cluster: Cluster, error: TrainyardError, notes: list[str]
 ) -> None:
-    def fail(_: Cluster) -> Endpoint:
-        raise error
-
-    monkeypatch.setattr(run_guard, "connect_as_made", fail)
+    yard.way_in = error
     assert check(cluster) == notes
 
 
@@ -123,8 +166,8 @@ RECORDS = {
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> RunDirectory:
-    """Give the record of a run that has ended, on a cluster which says what is no stream."""
+def run(yard: FakeYard, cluster: Cluster) -> RunDirectory:
+    """Return the record of an ended run, on a cluster whose file is no stream of events."""
     record = {
         "run": "job-1",
         "cluster": "lab",
@@ -132,21 +175,13 @@ def run(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> RunDirectory:
         "tasks": ["a"],
         "tune": {"metric": "x"},
     }
-
-    made = store.create(cluster.site.state, record, cluster="", job="")
     job = Job("job-1", "SUCCEEDED", "", "n", 0, {"trainyard_run": "job-1"})
-    monkeypatch.setattr(
-        run_guard, "connect_as_made", lambda _: Endpoint("lab", "http://127.0.0.1:1")
-    )
-    monkeypatch.setattr(RayApi, "jobs", lambda _: (job,))
-    monkeypatch.setattr(RayApi, "job", lambda *_: job)
-    monkeypatch.setattr(RayApi, "file", lambda *_, **__: nullcontext(iter([b"{}\n"])))
-
-    return made
+    yard.answers = {"jobs": (job,), "job job-1": job, "file of n": [b"{}\n"]}
+    return store.create(cluster.site.state, record, cluster="", job="")
 
 
 @pytest.mark.parametrize("events", RECORDS.values(), ids=RECORDS.keys())
-def test_whatever_a_runs_records_are_like_its_nodes_can_be_ended(
+def test_nodes_can_be_ended_however_damaged_a_runs_records_are(
     cluster: Cluster, run: RunDirectory, events: str
 ) -> None:
     run.events.write_bytes(events.encode("latin-1"))
@@ -177,9 +212,7 @@ def guard(cluster: Cluster, command: str) -> RunGuard:
 def failing(
     monkeypatch: pytest.MonkeyPatch, error: BaseException, *, disruptive: bool = False
 ) -> None:
-    """Have every backend be one on which a step of `up` and `down` raises this, and two machines
-    cost money.
-    """
+    """Make every backend one whose steps raise this error, and where two machines cost money."""
 
     def do() -> None:
         raise error
@@ -207,7 +240,7 @@ BILLED = (
         (RequestError("no"), RequestError, []),
     ],
 )
-def test_what_runs_and_costs_after_an_up_that_ended_early_is_named(
+def test_machines_that_cost_money_after_an_early_end_of_up_are_named(
     monkeypatch: pytest.MonkeyPatch,
     cluster: Cluster,
     error: BaseException,
@@ -249,15 +282,11 @@ def test_storage_stays_unless_the_cluster_made_it_and_goes_itself(
 
 
 @pytest.mark.parametrize("recreate", [False, True], ids=["nodes", "the head"])
-def test_an_up_that_would_end_a_run_is_refused_and_names_the_command_that_ends_it(
-    monkeypatch: pytest.MonkeyPatch, cluster: Cluster, recreate: bool
+def test_an_up_that_would_end_a_run_is_refused_with_the_command_to_end_it(
+    monkeypatch: pytest.MonkeyPatch, yard: FakeYard, cluster: Cluster, recreate: bool
 ) -> None:
     failing(monkeypatch, AssertionError("the step was run"), disruptive=True)
-    run = Job("ppo-1", "RUNNING", "", "n", None, {"trainyard_run": "ppo-1", "trainyard_job": "ppo"})
-    monkeypatch.setattr(
-        run_guard, "connect_as_made", lambda _: Endpoint("lab", "http://127.0.0.1:1")
-    )
-    monkeypatch.setattr(RayApi, "jobs", lambda _: [run])
+    yard.answers["jobs"] = [PPO]
     with pytest.raises(RequestError) as refused:
         clusters.up(cluster, PROGRESS, guard=guard(cluster, "cluster.up"), recreate=recreate)
     assert refused.value.lines()[0] == "1 run is still active on cluster lab"
@@ -269,18 +298,12 @@ def test_an_up_that_would_end_a_run_is_refused_and_names_the_command_that_ends_i
 DRIVER = {"trainyard_run": "ppo-1", "trainyard_task": "seed=0", "trainyard_attempt": "2"}
 
 
-def test_what_tasks_started_through_ray_counts_to_their_run(
-    monkeypatch: pytest.MonkeyPatch, cluster: Cluster
-) -> None:
-    run = Job("ppo-1", "RUNNING", "", "n", None, {"trainyard_run": "ppo-1", "trainyard_job": "ppo"})
+def test_drivers_of_tasks_count_to_their_run(yard: FakeYard, cluster: Cluster) -> None:
     drivers = [
         Job("", "RUNNING", "", None, None, DRIVER, driver=f"0{number}000000") for number in (3, 4)
     ]
     stranger = Job("", "RUNNING", "", None, None, {}, driver="05000000")
-    monkeypatch.setattr(
-        run_guard, "connect_as_made", lambda _: Endpoint("lab", "http://127.0.0.1:1")
-    )
-    monkeypatch.setattr(RayApi, "jobs", lambda _: [run, *drivers, stranger])
+    yard.answers["jobs"] = [PPO, *drivers, stranger]
 
     with pytest.raises(RequestError) as refused:
         check(cluster)
@@ -292,7 +315,7 @@ def test_what_tasks_started_through_ray_counts_to_their_run(
     ]
 
     # Its run is over, or died.
-    monkeypatch.setattr(RayApi, "jobs", lambda _: drivers[:1])
+    yard.answers["jobs"] = drivers[:1]
     with pytest.raises(RequestError) as refused:
         check(cluster)
 

@@ -1,6 +1,4 @@
-"""The jobs that train with RLlib and PyTorch: what they are told, and the room that they ask
-for.
-"""
+"""The jobs that train with RLlib and PyTorch: their parameters, and the room that they ask for."""
 
 from __future__ import annotations
 
@@ -89,7 +87,7 @@ def test_a_config_that_is_no_json_object_is_one_error(
         ),
     ],
 )
-def test_a_name_that_rllib_does_not_know_is_said_with_the_one_that_was_meant(
+def test_a_name_unknown_to_rllib_is_said_with_the_one_that_was_meant(
     what: str, name: str, known: set[str], said: str, options: ModuleType
 ) -> None:
     assert options.wrong(what, [name], known) == [said]

@@ -1,4 +1,4 @@
-"""The way into a cluster that somebody else runs: facts in, an endpoint out."""
+"""The way into another user's cluster: facts in, an endpoint out."""
 
 from __future__ import annotations
 
@@ -26,12 +26,10 @@ def _site(tmp_path: Path, **environ: str) -> Site:
     return Site(tmp_path / "state", environ, "existing", source=tmp_path / "clusters" / "lab.yaml")
 
 
-def test_the_token_comes_from_the_variable_or_the_file_that_the_cluster_file_names(
-    tmp_path: Path,
-) -> None:
+def test_the_token_comes_from_the_named_variable_or_file(tmp_path: Path) -> None:
     spec = _spec(address="http://127.0.0.1:8265/", token_env="LAB_TOKEN")
     endpoint = existing.connect(spec, _site(tmp_path, LAB_TOKEN=" s3cret\n"))
-    # What such a cluster promises is unknown.
+    # The nodes and the version of such a cluster are unknown.
     assert endpoint == Endpoint(
         "lab", "http://127.0.0.1:8265", "s3cret", expected=None, ray_version=None
     )
@@ -120,7 +118,7 @@ def test_of_a_file_that_is_asked_for_again_only_what_was_added_is_shown(
     assert logs.added(before, now) == added
 
 
-def test_a_ray_with_which_runs_do_not_work_is_found_before_anything_is_sent(
+def test_a_ray_that_cannot_run_jobs_is_found_before_anything_is_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(RayApi, "version", lambda ray: "2.10.0")

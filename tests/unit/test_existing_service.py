@@ -1,6 +1,4 @@
-"""The way to somebody else's cluster on Kubernetes: its service, the pods behind it, the Secret
-beside it.
-"""
+"""The way to another user's cluster on Kubernetes: its service, pods and Secret."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Outputs come home archive by archive: in order, each once, whole or not at all. The cluster is a
-dict of files.
+"""Outputs come home archive by archive: in order, each once, whole or not at all.
+
+The cluster is a dict of files.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from trainyard.seams.ray_api import FileMissingError, RayApi
 
 
 class Cluster:
-    """What a run has left on its head, and how it stands by its events."""
+    """A run's files on its head, and its state by its events."""
 
     def __init__(self, directory: Path) -> None:
         self.run = RunDirectory(directory / "job-1")
@@ -124,9 +125,7 @@ def test_what_is_at_home_is_left_alone_by_an_archive_that_arrives_damaged(cluste
     assert (cluster.run.outputs("a") / "metrics.csv").read_text() == "1"
 
 
-def test_a_whole_archive_takes_the_place_of_what_is_here_and_of_archives_that_are_gone(
-    cluster: Cluster,
-) -> None:
+def test_a_whole_archive_replaces_local_files_and_lost_archives(cluster: Cluster) -> None:
     (cluster.task / "old").write_text("o")
     cluster.sends(1, whole=True)
     cluster.comes_home()

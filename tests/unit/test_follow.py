@@ -1,6 +1,4 @@
-"""What is said of a run whose runner died; and Ctrl-C: at once before anything was started, then a
-question.
-"""
+"""A run whose runner died; and Ctrl-C: at once before anything was started, then a question."""
 
 from __future__ import annotations
 
@@ -73,9 +71,7 @@ def follower(tmp_path: Path, cluster: Cluster, **more: Any) -> Follower:
     )
 
 
-def test_a_run_whose_runner_died_while_nobody_followed_has_ended_for_who_only_asks(
-    tmp_path: Path,
-) -> None:
+def test_a_run_whose_runner_died_unfollowed_has_ended_for_its_status(tmp_path: Path) -> None:
     job = Job("hang-1", "FAILED", "killed", "n", 137, {}, end=107.0)
     asking = follower(
         tmp_path, Cluster(job, {"event": "run-started", "node_id": "n"}), catch_up=True
@@ -102,9 +98,7 @@ class Noting:
         self.checkpoints += [task.name for task in among]
 
 
-def test_who_follows_fetches_outputs_as_soon_as_they_are_there_and_a_checkpoint_at_its_task_s_end(
-    tmp_path: Path,
-) -> None:
+def test_a_follower_fetches_outputs_at_once_and_checkpoints_at_task_end(tmp_path: Path) -> None:
     archive = {
         "file": "a.tar",
         "bytes": 1,

@@ -1,6 +1,4 @@
-"""The words of a command line: what may be left out, what is wrong, what was meant. Every task is
-walked.
-"""
+"""The words of a command line: optional, wrong and misspelt ones, for every task."""
 
 from __future__ import annotations
 

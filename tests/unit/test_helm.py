@@ -1,4 +1,4 @@
-"""What Helm is asked, and what we make of what it says; Helm is a list of answers."""
+"""Questions to Helm, and how its answers are read; Helm is a list of answers."""
 
 from __future__ import annotations
 

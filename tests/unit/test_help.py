@@ -1,4 +1,4 @@
-"""What `trainyard` and `trainyard COMMAND --help` print."""
+"""The output of `trainyard` and `trainyard COMMAND --help`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may do what in an AWS account: whom IAM is asked about, and what of its answer counts."""
+"""Rights in an AWS account: the principal that IAM is asked about, and the answers that count."""
 
 from __future__ import annotations
 

@@ -30,7 +30,8 @@ BASE_ID = "sha256:" + "b" * 64
 class FakeApi:
     """Images by every name they have; no pull brings another."""
 
-    base_url, api_version = "http+docker://localhost", "1.41"
+    base_url = "http+docker://localhost"
+    api_version = "1.41"
 
     def __init__(self, images: dict[str, dict[str, Any]] | None = None) -> None:
         self.held = images or {}
@@ -99,17 +100,13 @@ def test_an_alias_that_stayed_with_an_older_image_is_moved(tmp_path: Path) -> No
 def test_a_base_for_other_machines_is_not_the_base(
     tmp_path: Path, has: str, needs: str | None
 ) -> None:
-    """Without a platform it is the engine's own: the last build may have been one for other
-    machines.
-    """
+    """The default platform is the engine's own: the last build may have been for another."""
     api = FakeApi({"debian:12": image(BASE_ID, platform=has)})
     first = build.steps(building(tmp_path, api, BuildSection(platform=needs)))[0]
     assert first.done() == steps.no(f"it is for {has}, not {needs or 'linux/amd64'}")
 
 
-def test_a_base_in_the_registry_of_the_cluster_file_is_pulled_with_its_login(
-    tmp_path: Path,
-) -> None:
+def test_a_base_in_the_cluster_file_s_registry_is_pulled_with_its_login(tmp_path: Path) -> None:
     api = FakeApi()
     (tmp_path / "password").write_text("open sesame")
     bases = {
@@ -173,9 +170,7 @@ def test_one_image_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path) 
     assert "bas: is not a known key; did you mean 'base'?" in note
 
 
-def test_the_base_of_the_cluster_file_is_that_of_its_image_alone_which_is_the_one_to_build(
-    tmp_path: Path,
-) -> None:
+def test_the_cluster_file_s_base_is_for_its_own_image_alone(tmp_path: Path) -> None:
     what = building(tmp_path, FakeApi({"debian:12": image(BASE_ID)}))
     spec = what.spec.model_copy(
         update={"image": "mine", "build": BuildSection(base="mirror.lab/debian:12")}

@@ -20,9 +20,7 @@ def write(directory: Path, text: str = "base: debian:12\n") -> Path:
 
 
 @pytest.mark.parametrize("name", ["ray-cpu", "schola", "isaac-lab", "torch"])
-def test_our_images_that_are_not_root_end_with_a_user_that_kubernetes_can_tell_from_root(
-    name: str,
-) -> None:
+def test_shipped_images_end_with_a_user_kubernetes_can_tell_from_root(name: str) -> None:
     image = catalog.find(name, directory=Path("/nowhere"))
     lines = (image.directory / "Dockerfile").read_text().splitlines()
     assert (image.file.user, [line for line in lines if line.startswith("USER ")][-1]) == (

@@ -1,4 +1,4 @@
-"""Isaac Lab's YAML files, command lines and cluster lists, as jobs and cluster files of ours."""
+"""Isaac Lab's YAML files, command lines and cluster lists, as Trainyard jobs and cluster files."""
 
 from __future__ import annotations
 
@@ -259,9 +259,7 @@ def test_aggregate_jobs_are_cut_likewise() -> None:
         separators.jobs(["a.py", "--files", "data/*.csv"], "*")
 
 
-def test_a_script_with_one_command_line_is_read_and_its_other_lines_are_named(
-    tmp_path: Path,
-) -> None:
+def test_a_script_with_one_command_line_is_read_and_its_rest_is_named(tmp_path: Path) -> None:
     script = """\
         #!/bin/bash
         cd /workspace

@@ -1,4 +1,4 @@
-"""What Isaac Lab's shells do with a line is done here too, or named."""
+"""Expansions of Isaac Lab's shells are done here, too, or named."""
 
 from __future__ import annotations
 

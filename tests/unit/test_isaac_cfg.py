@@ -1,6 +1,4 @@
-"""What a cfg class of Isaac Lab may hold: what becomes of it in a sweep and in a trial's command,
-what is refused.
-"""
+"""A cfg class of Isaac Lab: its sweep, a trial's command, and the values that are refused."""
 
 from __future__ import annotations
 
@@ -30,7 +28,8 @@ class WalksJobCfg(tuner.JobCfg):
     def __init__(self, cfg={}):
         cfg = util.populate_isaac_ray_cfg_args(cfg)
         cfg["runner_args"]["--task"] = "Walks-v0"
-        h, r = cfg["hydra_args"], cfg["runner_args"]
+        h = cfg["hydra_args"]
+        r = cfg["runner_args"]
 """
 # Loaded here, so that it is not loaded again for each test.
 assert numpy.random
@@ -40,9 +39,7 @@ DRAWS = "lambda c: {} if c['hydra_args']['agent.kind'] == 'drawn' else 8"
 
 
 def written(tmp_path: Path, body: str, *, after: str = "") -> Path:
-    """Write a cfg file below tmp_path/tuning: what its class does before and after the base's
-    __init__.
-    """
+    """Write a cfg file below tmp_path/tuning; statements run before and after base's __init__."""
     (tmp_path / "tuning").mkdir(exist_ok=True)
     file = tmp_path / "tuning" / "walks_cfg.py"
     lines = [*body.splitlines(), "super().__init__(cfg)", *after.splitlines()]
@@ -168,7 +165,7 @@ def test_another_form_of_a_domain_is_a_key_of_the_search(
         "lambda c, draw=random.random: 8",
     ],
 )
-def test_a_function_that_can_reach_chance_has_a_seed_however_seldom_it_draws(
+def test_a_function_that_can_reach_chance_has_a_seed_however_rare(
     function: str, tmp_path: Path
 ) -> None:
     file = written(tmp_path, KIND + f'h["agent.units"] = tune.sample_from({function})')
@@ -248,7 +245,7 @@ def test_each_seed_draws_other_values_and_the_same_seed_the_same(
         ),
     ],
 )
-def test_other_sections_are_chosen_for_functions_and_are_not_in_the_command(
+def test_other_sections_feed_functions_and_are_not_in_the_command(
     body: str, space: dict[str, object], chosen: str, words: list[str], tmp_path: Path
 ) -> None:
     file = written(tmp_path, body)
@@ -287,7 +284,7 @@ def test_other_sections_are_chosen_for_functions_and_are_not_in_the_command(
         ('h["agent.dir"] = "$(pwd)"', ["agent.dir=$(pwd)"], "no shell reads it here"),
     ],
 )
-def test_variables_are_those_of_the_node_and_other_signs_of_a_shell_are_named(
+def test_variables_are_the_node_s_and_other_signs_of_a_shell_are_named(
     body: str, words: list[str], note: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", "/home/ada")
@@ -351,7 +348,7 @@ def test_a_variable_that_the_node_does_not_have_is_named_there(
 READ = 'h["agent.lr"] = json.loads({}.read_text())["lr"]\n'
 
 
-def test_what_a_class_reads_near_its_file_goes_with_the_job_and_the_rest_is_named(
+def test_files_near_a_class_travel_with_the_job_and_the_rest_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home, far = "pathlib.Path(__file__).parent", tmp_path.parent / f"{tmp_path.name}-far.json"

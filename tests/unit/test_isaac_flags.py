@@ -1,5 +1,4 @@
-"""Each flag of Isaac Lab's Ray scripts, in each generation of them, is taken or named with what
-stands for it.
+"""Each flag of Isaac Lab's Ray scripts is taken, or named with its replacement.
 
 Facts, read in each generation's own parsers: source/standalone/workflows/ray (Isaac Lab 1.4, 2.0),
 scripts/reinforcement_learning/ray (2.1 to 2.3), isaaclab_contrib.rl.ray (3.0).

@@ -1,6 +1,4 @@
-"""The program that runs one training of Isaac Lab: its command, its search space, its stoppers, its
-next attempt.
-"""
+"""The program that runs one Isaac Lab training: command, search space, stoppers, next attempt."""
 
 from __future__ import annotations
 
@@ -15,13 +13,13 @@ from trainyard_runner.wire import event_files
 
 from tests import isaac_lab
 
-# What Isaac Lab's own get_invocation_command_from_cfg (both generations) makes of the files of
-# tests/isaac_lab.py, with Ray Tune's own parameters, each of them drawn at its lowest.
+# Commands that Isaac Lab's own get_invocation_command_from_cfg (both generations) makes of the
+# files of tests/isaac_lab.py, with Ray Tune's own parameters, each of them drawn at its lowest.
 GOLDEN = [
     line.split(" ", 2)
     for line in (Path(__file__).parent / "golden" / "isaac_lab.txt").read_text().splitlines()
 ]
-# What the search chooses in the golden commands.
+# The search's choices in the golden commands.
 CHOSEN = {
     "CartpoleRGBNoTuneJobCfg": "",
     "CartpoleRGBCNNOnlyJobCfg": "activation=elu",

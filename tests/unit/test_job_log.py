@@ -1,6 +1,4 @@
-"""What Ray's own dashboard shows of a run: lines of tasks, whole and with their names, up to a
-limit.
-"""
+"""A run in Ray's own dashboard: lines of tasks, whole and with their names, up to a limit."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ def test_lines_have_the_name_of_their_task_and_are_whole() -> None:
     assert shown.getvalue() == "[a] one\n[b] 1\n[a] two\n[a] rest\n"
 
 
-def test_a_progress_bar_is_its_last_form_and_bytes_that_are_no_text_are_marks() -> None:
+def test_a_progress_bar_is_its_last_form_and_undecodable_bytes_are_marks() -> None:
     shown = StringIO()
     log = JobLog("rl-1", to=shown)
     log.printed("a", " 10%\r 20%\r")

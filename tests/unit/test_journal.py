@@ -1,6 +1,4 @@
-"""A run's stream is taken in once, in order, however often it is read and whoever was killed in
-between.
-"""
+"""A run's stream is taken in once, in order, after any number of reads and kills."""
 
 from __future__ import annotations
 
@@ -62,7 +60,7 @@ WHOLE = ([0, 2, 5], "one\ntwo\n", "b\n")
 
 
 @pytest.mark.parametrize("killed_after", range(len(STREAM) + 1))
-def test_a_killed_operator_is_continued_and_a_whole_stream_read_again_without_gap_or_repeat(
+def test_a_stream_is_read_again_without_gap_or_repeat_after_a_kill(
     run: RunDirectory, killed_after: int
 ) -> None:
     first = take_in(run, STREAM[:killed_after])
@@ -101,9 +99,7 @@ def test_bytes_that_are_not_text_come_back_as_they_were(run: RunDirectory) -> No
     assert run.log("a", 1).read_bytes() == raw
 
 
-def test_each_finished_segment_is_counted_so_that_the_next_reader_knows_where_to_begin(
-    run: RunDirectory,
-) -> None:
+def test_finished_segments_are_counted_for_the_next_reader(run: RunDirectory) -> None:
     take_in(
         run,
         [
@@ -139,9 +135,7 @@ def test_a_run_whose_runner_died_gets_an_end(run: RunDirectory) -> None:
     assert (last["event"], last["exit"], last["by"], last["seq"]) == ("run-ended", 6, "operator", 1)
 
 
-def test_a_study_goes_on_behind_that_of_the_former_run_however_often_it_is_read(
-    run: RunDirectory,
-) -> None:
+def test_a_study_continues_the_former_run_s_however_often_it_is_read(run: RunDirectory) -> None:
     store.keep_study(run, "former\n")
     lines = [
         line(0, "study", at=7, text="one\n"),
@@ -155,7 +149,7 @@ def test_a_study_goes_on_behind_that_of_the_former_run_however_often_it_is_read(
     assert [event["seq"] for event in journals.recorded(run)] == [2]
 
 
-def test_where_nothing_can_be_written_a_run_is_shown_and_the_reason_is_known(
+def test_a_run_is_shown_where_nothing_is_writable_and_the_reason_is_known(
     run: RunDirectory,
 ) -> None:
     (run.path / ".lock").mkdir()

@@ -1,4 +1,4 @@
-"""What becomes of a job's files: 100 journeys; `make test-large PART=journey` makes 10,000."""
+"""The fate of a job's files: 100 journeys; `make test-large PART=journey` makes 10,000."""
 
 from __future__ import annotations
 

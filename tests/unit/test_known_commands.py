@@ -12,9 +12,7 @@ from trainyard.spec.load import load_job
 
 
 def refused(*command: str) -> list[str]:
-    """Return the first words of what is said of a job with this command, once for each of its two
-    tasks.
-    """
+    """Return the first words of the messages about a job with this command, for its two tasks."""
     job = JobSpec.model_validate(
         {"name": "train", "command": (*command, "{seed}"), "matrix": {"seed": (0, 1)}}
     )

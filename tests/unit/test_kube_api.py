@@ -1,6 +1,4 @@
-"""What we ask the Kubernetes API, and what we make of its answers; the server is a list of
-answers.
-"""
+"""Questions to the Kubernetes API, and how answers are read; the server is a list of answers."""
 
 from __future__ import annotations
 

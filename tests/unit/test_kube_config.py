@@ -45,9 +45,7 @@ def refusal(tmp_path: Path, *files: Path, context: str | None = None) -> list[st
     return raised.value.lines()
 
 
-def test_without_a_word_it_is_the_current_context_of_the_file_in_the_home_directory(
-    tmp_path: Path,
-) -> None:
+def test_the_default_is_the_current_context_of_the_home_directory_s_file(tmp_path: Path) -> None:
     file = kubeconfig(tmp_path / ".kube" / "config", "lab", "prod", current="prod")
     assert find(tmp_path) == Access("prod", "https://prod:6443", "prod", (file,))
 
@@ -103,9 +101,7 @@ def test_without_any_kubeconfig_it_says_where_it_looked(tmp_path: Path) -> None:
     assert refusal(tmp_path)[:2] == ["there is no kubeconfig", f"  at {tmp_path}/.kube/config"]
 
 
-def test_a_user_who_acts_as_somebody_else_is_refused_instead_of_acting_with_all_rights(
-    tmp_path: Path,
-) -> None:
+def test_an_impersonating_user_is_refused_and_does_not_act_with_all_rights(tmp_path: Path) -> None:
     file = kubeconfig(tmp_path / "config", "lab", current="lab", token="s3cret", **{"as": "intern"})
     what = "user lab of the kubeconfig acts as another user (`as`), which Trainyard cannot"
     assert refusal(tmp_path, file)[:2] == [what, f"  at {file}"]

@@ -1,4 +1,4 @@
-"""What the Kubernetes API says when it refuses or does not answer, in our words."""
+"""Refusals and silence of the Kubernetes API, in Trainyard's words."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def refused(status: int, message: str) -> TrainyardError:
     return errors.refused(status, json.dumps(body).encode(), CREATE, ACCESS)
 
 
-def test_a_right_that_is_missing_is_named_with_verb_kind_namespace_and_user() -> None:
+def test_a_missing_right_is_named_with_verb_kind_namespace_and_user() -> None:
     assert refused(403, f'{FORBIDDEN} in the namespace "team"').lines() == [
         'Kubernetes does not let user me get pods/log in the namespace "team"',
         f"  at {CREATE}: https://192.0.2.1:6443 (context lab)",

@@ -1,4 +1,4 @@
-"""In what a RayCluster differs from its file: two documents in, words out."""
+"""Differences between a RayCluster and its file: two documents in, words out."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ def sent(*, image: str = "r/a@sha256:0", secrets: tuple[str, ...] = (), **file: 
 
 
 def stored(ray_cluster: Object, **replicas: int) -> Object:
-    """Return what the API server makes of it: its own fields, the CRD's defaults, what the
-    autoscaler wrote.
-    """
+    """Return the API server's version: with the CRD's defaults and the autoscaler's writes."""
     found = deepcopy(ray_cluster)
     found["metadata"] |= {"uid": "u", "resourceVersion": "7", "generation": 2, "managedFields": []}
     found["status"] = {"state": "ready"}

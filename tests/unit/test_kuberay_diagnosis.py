@@ -1,6 +1,4 @@
-"""Why a cluster on Kubernetes is not ready: one message, the real cause, with what to do; each
-table of rules once.
-"""
+"""The cause why a cluster on Kubernetes is not ready, with its remedy; each table of rules once."""
 
 from __future__ import annotations
 
@@ -41,9 +39,7 @@ READY = {"kube-1": condition("Ready", "True"), "kube-2": condition("Ready", "Tru
 
 
 def kubernetes(hosts: dict[str, Object] | None = None) -> FakeKube:
-    """Return a Kubernetes with these hosts, each with its condition Ready; None: they may not be
-    seen.
-    """
+    """Return a Kubernetes with these hosts and their Ready conditions; None: they are forbidden."""
     nodes = [
         {"metadata": {"name": name}, "status": {"conditions": [ready]}}
         for name, ready in (hosts or {}).items()
@@ -292,9 +288,7 @@ def test_a_worker_that_ended_with_the_head_before_this_one_is_no_cause() -> None
 
 
 @pytest.mark.parametrize("leaving", [False, True])
-def test_a_host_that_is_not_ready_is_the_cause_also_for_a_pod_that_is_being_removed(
-    leaving: bool,
-) -> None:
+def test_a_host_that_is_not_ready_is_the_cause_for_a_terminating_pod_too(leaving: bool) -> None:
     lost = pod(WORKER, phase="Running", leaving=leaving)
     silent = {"kube-2": condition("Ready", "Unknown", message="Kubelet stopped posting.")}
     lines, code = error(lost, hosts=silent)
@@ -310,9 +304,7 @@ def test_a_host_that_is_not_ready_is_the_cause_also_for_a_pod_that_is_being_remo
     assert only(lost, hosts={"kube-1": READY["kube-1"]}).raw == 'nodes "kube-2" not found'
 
 
-def test_who_may_not_see_hosts_knows_it_by_a_pod_that_is_not_ready_with_containers_that_are() -> (
-    None
-):
+def test_a_lost_host_shows_by_an_unready_pod_with_ready_containers() -> None:
     conditions = (condition("Ready", "False"), condition("ContainersReady", "True"))
     lost = pod(WORKER, phase="Running", conditions=conditions, containers=(running(ready=True),))
     assert only(lost).summary == "Kubernetes calls its node kube-2 not ready"
@@ -350,7 +342,7 @@ def test_nobody_waits_for_what_ray_adds_to_a_group_that_has_its_fewest() -> None
     )
 
 
-def test_a_warning_about_the_cluster_as_it_is_now_says_why_there_is_no_head() -> None:
+def test_a_current_warning_about_the_cluster_says_why_there_is_no_head() -> None:
     cluster = ray_cluster(group("gpu", 1))
     text = "The RayCluster spec is invalid team/lab: worker group gpu has an invalid minReplicas"
     found = only(owner=cluster, events=[event(cluster, "InvalidRayClusterSpec", text)])
@@ -363,7 +355,7 @@ def test_a_warning_about_the_cluster_as_it_is_now_says_why_there_is_no_head() ->
     ).summary.startswith("waits for")
 
 
-def test_pods_that_fail_and_are_replaced_again_and_again_are_a_cause_the_second_time() -> None:
+def test_pods_that_fail_and_are_replaced_are_a_cause_the_second_time() -> None:
     cluster = ray_cluster()
     death = event(
         cluster,
@@ -407,7 +399,7 @@ def test_a_deployment_whose_pods_may_not_be_made_says_why() -> None:
 
 
 @pytest.mark.parametrize(("has_run", "seconds"), [(False, 60.0), (True, 300.0)])
-def test_an_operator_that_crashes_has_a_minute_or_five_if_it_ran_before_and_is_not_asked_for_ray(
+def test_a_crashing_operator_has_one_minute_or_five_if_it_ran_before(
     has_run: bool, seconds: float
 ) -> None:
     crashed = head(
@@ -418,7 +410,7 @@ def test_an_operator_that_crashes_has_a_minute_or_five_if_it_ran_before_and_is_n
     assert (found.tolerates, "Ray in the image" in (found.hint or "")) == (seconds, False)
 
 
-def test_a_user_whose_number_is_not_known_is_an_error_at_once_with_its_mend() -> None:
+def test_a_user_without_a_known_number_is_an_error_at_once_with_its_remedy() -> None:
     text = (
         "container has runAsNonRoot and image has non-numeric user (ray), cannot verify user "
         "is non-root"

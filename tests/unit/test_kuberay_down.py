@@ -45,9 +45,7 @@ def run(todo: list[Step]) -> list[str]:
     ]
 
 
-def test_everything_of_a_cluster_goes_and_the_second_time_there_is_nothing_to_do(
-    tmp_path: Path,
-) -> None:
+def test_everything_of_a_cluster_is_removed_and_the_second_down_is_idle(tmp_path: Path) -> None:
     kube = made()
     (tmp_path / "state").mkdir()
     refuse_lost_ids(down_of(kube, tmp_path))
@@ -61,7 +59,7 @@ def test_everything_of_a_cluster_goes_and_the_second_time_there_is_nothing_to_do
     assert [step.title for step in down_of(kube, tmp_path) if step.disruptive] == planned[:1]
     run(down_of(kube, tmp_path))
     assert (kube.objects, (tmp_path / "state").exists()) == ({}, False)
-    # What KubeRay made goes with its RayCluster, not by us.
+    # Kubernetes removes KubeRay's objects with their RayCluster; Trainyard does not.
     assert kube.deleted == ["RayCluster lab", "Secret lab"]
     assert run(down_of(kube, tmp_path)) == []
 
@@ -92,7 +90,7 @@ def hanging(kube: FakeKube, kind: Kind, *left: Object) -> list[str]:
     return caught.value.lines()
 
 
-def test_a_pod_whose_host_is_not_ready_names_the_host_and_the_way_without_it() -> None:
+def test_a_pod_names_its_unready_host_and_the_way_without_it() -> None:
     node = {
         "metadata": {"name": "b"},
         "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]},
@@ -147,9 +145,7 @@ def test_a_copy_of_our_raycluster_under_another_name_keeps_its_pods(tmp_path: Pa
     assert run(down_of(kube, tmp_path)) == []
 
 
-def test_pods_with_our_label_that_belong_to_a_raycluster_of_somebody_else_stay(
-    tmp_path: Path,
-) -> None:
+def test_labelled_pods_that_belong_to_another_user_s_raycluster_stay(tmp_path: Path) -> None:
     kube = made(ours=False)
     for one in list(kube.objects.values()):
         if one["metadata"]["name"] == "lab-head-a":

@@ -1,4 +1,4 @@
-"""What images are pulled with on Kubernetes."""
+"""The logins with which images are pulled on Kubernetes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clusters of ours on Kubernetes, found by their label; and what cluster.list says of them."""
+"""Trainyard's clusters on Kubernetes, found by their label, in cluster.list."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_record_that_cannot_be_read_costs_no_other_cluster_its_line(here: Path
     assert remarks[1].endswith("/newer is of a backend that is not known here: ec3")
 
 
-def test_a_cluster_that_no_file_here_is_about_is_listed_with_what_removes_it() -> None:
+def test_a_cluster_without_a_file_here_is_listed_with_what_removes_it() -> None:
     yard = listing.found_cluster(kubernetes(), cluster("yard", "b", state=""))  # type: ignore[arg-type]
     assert clusters._other("kuberay", yard, set()) == ListedCluster(
         "yard",

@@ -182,9 +182,7 @@ def test_a_shell_is_in_the_container_of_the_pod_that_stays() -> None:
     ]
 
 
-def test_who_we_are_is_what_we_were_when_the_cluster_was_made_unless_it_is_said(
-    site: Site,
-) -> None:
+def test_the_user_is_the_one_who_made_the_cluster_unless_one_is_given(site: Site) -> None:
     alice = replace(site, environ={**site.environ, "TRAINYARD_OWNER": "alice"})
     ci = replace(site, environ={**site.environ, "TRAINYARD_OWNER": "ci"})
     assert location.of_section(SPEC, site, section()).owner == owner.current({})

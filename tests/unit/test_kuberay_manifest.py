@@ -57,7 +57,8 @@ def test_everything_that_we_make_carries_the_cluster_s_label() -> None:
 
 def test_ray_is_told_what_the_file_declares() -> None:
     groups = spec(**EVERYTHING)
-    gpu, first = groups["workerGroupSpecs"][0], groups["headGroupSpec"]
+    gpu = groups["workerGroupSpecs"][0]
+    first = groups["headGroupSpec"]
     declared = ("node-name", "num-cpus", "num-gpus", "memory")
     assert [[group["rayStartParams"][key] for key in declared] for group in (first, gpu)] == [
         ["head", "0", "0", "4294967296"],
@@ -132,7 +133,7 @@ def test_each_group_asks_for_its_own_and_is_marked_with_its_own() -> None:
     assert workers["metadata"]["annotations"] == {"a": "b"}
 
 
-def test_ray_gets_resources_labels_and_parameters_in_quotes_that_bash_takes_away() -> None:
+def test_resources_labels_and_parameters_are_quoted_for_bash() -> None:
     group = {
         "name": "gpu",
         "min": 1,
@@ -174,7 +175,7 @@ def test_ray_s_autoscaler_reads_the_resources_of_a_group() -> None:
     }
 
 
-def test_a_fixed_group_has_its_count_and_a_growing_one_leaves_it_to_the_autoscaler() -> None:
+def test_a_fixed_group_has_its_count_and_a_growing_one_the_autoscaler_s() -> None:
     sizes = ("replicas", "minReplicas", "maxReplicas", "idleTimeoutSeconds")
     groups = {
         one["groupName"]: {key: one.get(key) for key in sizes}
@@ -321,7 +322,7 @@ def test_an_empty_directory_of_each_node_may_be_limited_or_in_memory() -> None:
     ]
 
 
-def test_the_head_alone_is_told_of_storage_for_checkpoints_and_only_of_a_claim() -> None:
+def test_only_the_head_is_told_of_checkpoint_storage_and_only_of_a_claim() -> None:
     def variables(pod: Any) -> dict[str, str]:
         (container,) = pod["spec"]["containers"]
         return {variable["name"]: variable["value"] for variable in container["env"]}

@@ -1,4 +1,4 @@
-"""What a cluster needs beside its RayCluster: made once, kept, and never somebody else's."""
+"""The objects that accompany a RayCluster: made once, kept, and never another user's."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_token_that_cannot_be_read_is_none_and_said() -> None:
     )
 
 
-def test_a_login_is_handed_over_as_a_secret_and_taken_back_when_it_is_needed_no_more() -> None:
+def test_a_login_becomes_a_secret_and_is_removed_once_it_is_not_needed() -> None:
     kube = FakeKube()
     where = fake_location(kube)
     login = desired.pull_secret("lab", [PINNED], others=(), name="lab.pull")

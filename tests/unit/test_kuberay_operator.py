@@ -1,6 +1,4 @@
-"""KubeRay's operator: one that is there is used, one that is missing is installed, its CRDs
-first.
-"""
+"""KubeRay's operator: an existing one is used, a missing one installed after its CRDs."""
 
 from __future__ import annotations
 
@@ -42,9 +40,7 @@ def run(step: Step) -> None:
     assert step.done().holds
 
 
-def test_where_there_is_none_its_crds_come_first_and_that_of_ray_clusters_last(
-    helm: FakeHelm,
-) -> None:
+def test_a_missing_operator_gets_its_crds_first_and_ray_clusters_last(helm: FakeHelm) -> None:
     kube = FakeKube(unknown=["rayclusters"])
     kuberay = read(helm, kube)
     crds, installing = operator.steps(kuberay)

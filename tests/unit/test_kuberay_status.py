@@ -1,4 +1,4 @@
-"""What cluster.status, connect and cluster.logs of a cluster on Kubernetes ask, and answer."""
+"""Questions and answers of cluster.status, connect and cluster.logs on Kubernetes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def cluster_file(
 
 @dataclass
 class Lab:
-    """A Kubernetes with a cluster of ours, what Ray says there, and our three questions."""
+    """A Kubernetes with a Trainyard cluster, Ray's answers there, and the three questions."""
 
     directory: Path
     kube: FakeKube = field(default_factory=FakeKube)
@@ -131,9 +131,7 @@ def test_a_cluster_that_differs_from_its_file_says_so(lab: Lab) -> None:
     assert lab.status(cluster_file(workers)).differences == found
 
 
-def test_a_dashboard_that_does_not_answer_is_said_and_who_may_see_no_secret_sees_the_nodes(
-    lab: Lab,
-) -> None:
+def test_nodes_are_shown_without_dashboard_and_without_right_to_the_secret(lab: Lab) -> None:
     lab.made(head(), pod(WORKER, ready=True))
     lab.kube.forbidden.add("secrets")
     lab.ray.alive = lambda *_: (_ for _ in ()).throw(
@@ -150,9 +148,7 @@ def test_a_dashboard_that_does_not_answer_is_said_and_who_may_see_no_secret_sees
     )
 
 
-def test_a_node_that_ray_calls_alive_is_up_whatever_kubelet_or_control_plane_think(
-    lab: Lab,
-) -> None:
+def test_a_node_that_ray_calls_alive_is_up_whatever_kubernetes_says(lab: Lab) -> None:
     lab.made(
         head(),
         pod(WORKER, phase="Running", containers=(running(restarts=1, last=ended("Error", 1)),)),
@@ -320,7 +316,7 @@ def test_a_run_is_promised_what_exists_and_what_ray_may_add() -> None:
     ]
 
 
-def test_nodes_that_are_known_not_to_run_are_named_before_a_run_waits_for_them(lab: Lab) -> None:
+def test_nodes_known_not_to_run_are_named_before_a_run_waits_for_them(lab: Lab) -> None:
     text = "0/1 nodes are available: 1 Too many pods."
     refused = condition("PodScheduled", "False", reason="Unschedulable", message=text)
     lab.made(

@@ -25,6 +25,7 @@ from trainyard.seams.kube.types import (
     CRD,
     DEPLOYMENT,
     NAMESPACE,
+    NETWORK_POLICY,
     POD,
     RAY_CLUSTER,
     ROLE,
@@ -34,11 +35,27 @@ from trainyard.seams.kube.types import (
     Object,
 )
 from trainyard.spec.cluster import ClusterSpec
+from trainyard.spec.kubernetes import KuberaySection
 from trainyard.steps import Stage, Step
 
 BUDGET = "Keep the head where it is while hosts are drained"
 DIGEST = "sha256:" + "a" * 64
 PINNED = PinnedImage("r:5000/team/ray:1", f"r:5000/team/ray@{DIGEST}", DIGEST)
+# The kinds that `cluster.up` reads or changes (docs/kuberay.md, `Rights`).
+ASKED = {
+    CLAIM,
+    CRD,
+    DEPLOYMENT,
+    NAMESPACE,
+    NETWORK_POLICY,
+    PDB,
+    POD,
+    RAY_CLUSTER,
+    ROLE,
+    ROLE_BINDING,
+    SECRET,
+    SERVICE_ACCOUNT,
+}
 
 
 def spec(**file: Any) -> ClusterSpec:
@@ -59,13 +76,13 @@ class Yard:
         self.kube = FakeKube(
             (DEPLOYMENT, deployment()), (CRD, crd("rayclusters.ray.io")), (NAMESPACE, named("team"))
         )
-        self.pinned, self.state = PINNED, state
+        self.kube.expected = ASKED
+        self.state = state
+        self.pinned = PINNED
         self.asked: list[str | None] = []
         monkeypatch.setattr(resolve, "pinned", self._pinned)
-        monkeypatch.setattr(operator, "helm_of", lambda *_: FakeHelm(self.kube))
-        monkeypatch.setattr(
-            locations, "of_section", lambda spec, site, section: self._location(section)
-        )
+        monkeypatch.setattr(operator, "helm_of", lambda location, site: FakeHelm(self.kube))
+        monkeypatch.setattr(locations, "of_section", self._location)
 
     def steps(
         self, file: ClusterSpec | None = None, *, recreate: bool = False, adopt: bool = False
@@ -91,11 +108,17 @@ class Yard:
         self.kube.changed.clear()
         return found
 
-    def _location(self, section: Any) -> locations.Location:
+    def _location(
+        self, spec: ClusterSpec, site: Site, section: KuberaySection
+    ) -> locations.Location:
         kube: Any = self.kube
         return locations.Location(kube, section.namespace, "lab", section, owner="bob@lab")
 
-    def _pinned(self, *_: Any, running: str | None = None, **more: Any) -> PinnedImage:
+    def _pinned(
+        self, spec: ClusterSpec, environ: object, *, directory: Path, running: str | None = None
+    ) -> PinnedImage:
+        if spec.image != PINNED.name:
+            raise AssertionError(f"unprepared question to the registry: {spec.image}")
         self.asked.append(running)
         return self.pinned
 
@@ -158,10 +181,11 @@ def test_what_kuberay_carries_out_is_changed_and_said_in_the_title(yard: Yard) -
     assert yard.step("Change", spec(workers=[{"name": "gpu", "count": 1}])).disruptive
 
 
-def test_what_kuberay_ignores_is_made_anew_where_that_is_meant(yard: Yard) -> None:
+def test_a_change_that_kuberay_ignores_replaces_the_cluster_if_asked(yard: Yard) -> None:
     yard.made()
     other = spec(head={"memory": "4GiB"})
-    planned, meant = yard.steps(other), yard.steps(other, recreate=True)
+    planned = yard.steps(other)
+    meant = yard.steps(other, recreate=True)
     last = ["Remove the former cluster", "Make the RayCluster lab", BUDGET, "All 2 nodes answer"]
     assert titles(meant)[-4:] == last
     assert titles(planned) == ["Replace the whole cluster", *titles(meant)]
@@ -239,9 +263,7 @@ def test_what_is_printed_hides_variables_that_are_called_like_secrets(yard: Yard
     assert {"name": "MODE", "value": "fast"} in variables
 
 
-def test_a_leash_belongs_to_the_ray_cluster_and_secrets_outlive_the_one_that_is_replaced(
-    yard: Yard,
-) -> None:
+def test_a_leash_goes_with_its_ray_cluster_and_secrets_outlive_it(yard: Yard) -> None:
     leashed = spec(leash={"idle": 7200.0})
     yard.step("Make the cluster's token", leashed).do()
     live = yard.made(leashed)
@@ -290,9 +312,7 @@ def test_a_leash_that_the_file_no_longer_has_is_taken_off(yard: Yard) -> None:
     assert "lab-leash" not in yard.kube.names(DEPLOYMENT)
 
 
-def test_a_right_that_is_lacking_is_named_with_all_others_before_anything_is_made(
-    yard: Yard,
-) -> None:
+def test_all_lacking_rights_are_named_before_anything_is_made(yard: Yard) -> None:
     yard.kube.lacking = ("delete rayclusters", "get secrets", "delete secrets", "patch deployments")
     with pytest.raises(PrerequisiteError) as error:
         yard.steps(spec(leash={"idle": 60.0}))
@@ -316,10 +336,9 @@ def test_a_cluster_that_is_as_its_file_says_needs_no_right_to_change_it(yard: Ya
     assert yard.step("Make the RayCluster").done().holds
 
 
-def test_a_cluster_of_somebody_else_is_used_as_it_is_and_changed_only_if_that_is_meant(
-    yard: Yard,
-) -> None:
-    live, larger = yard.made(), spec(workers=[{"name": "gpu", "count": 2}])
+def test_another_user_s_cluster_is_used_as_it_is_and_changed_if_adopted(yard: Yard) -> None:
+    live = yard.made()
+    larger = spec(workers=[{"name": "gpu", "count": 2}])
     live["metadata"]["annotations"]["io.trainyard/owner"] = "alice@laptop"
     live["metadata"]["creationTimestamp"] = "2026-11-23T08:00:00Z"
     assert yard.steps()[0].title == "Write down where the cluster is"
@@ -336,8 +355,8 @@ def test_a_cluster_of_somebody_else_is_used_as_it_is_and_changed_only_if_that_is
         "cluster lab belongs to alice@laptop",
         "  at you are bob@lab",
         "  -> Ask them, or give yours another name (`name:` in its file). If it is yours on "
-        "another machine: export "
-        "TRAINYARD_OWNER=alice@laptop. To take it over: trainyard cluster.up --adopt",
+        "another machine: export TRAINYARD_OWNER=alice@laptop. To take it over: "
+        "trainyard cluster.up --adopt",
     ]
 
     assert yard.steps(recreate=True)[0].needs == "--adopt"
@@ -347,7 +366,8 @@ def test_a_cluster_of_somebody_else_is_used_as_it_is_and_changed_only_if_that_is
 
 
 def test_a_change_of_a_cluster_leaves_its_owner(yard: Yard) -> None:
-    live, larger = yard.made(), spec(workers=[{"name": "gpu", "count": 2}])
+    live = yard.made()
+    larger = spec(workers=[{"name": "gpu", "count": 2}])
     assert live["metadata"]["annotations"]["io.trainyard/owner"] == "bob@lab"
     del live["metadata"]["annotations"]["io.trainyard/owner"]
     run(yard.step("Change", larger))
@@ -355,16 +375,14 @@ def test_a_change_of_a_cluster_leaves_its_owner(yard: Yard) -> None:
     assert not made["metadata"]["annotations"]["io.trainyard/owner"]
 
 
-def test_what_is_left_of_the_cluster_of_somebody_else_is_theirs(yard: Yard) -> None:
+def test_leftovers_of_another_user_s_cluster_are_theirs(yard: Yard) -> None:
     claim = named("lab-outputs", cluster="lab")
     claim["metadata"]["annotations"] = {"io.trainyard/owner": "alice@laptop"}
     yard.kube.put(CLAIM, claim)
     assert yard.steps()[0].needs == "--adopt"
 
 
-def test_the_disruption_budget_belongs_to_the_ray_cluster_and_goes_where_the_file_says_so(
-    yard: Yard,
-) -> None:
+def test_the_disruption_budget_belongs_to_the_ray_cluster_and_can_be_off(yard: Yard) -> None:
     live = yard.made()
     run(yard.step(BUDGET))
     made = yard.kube.objects[(PDB.plural, "team", "lab-nodes")]

@@ -1,6 +1,4 @@
-"""`image.verify` on Kubernetes: which hosts are asked, by pods of which nothing is left, and what
-their ends mean.
-"""
+"""`image.verify` on Kubernetes: the hosts that are asked, by pods that leave nothing behind."""
 
 from __future__ import annotations
 
@@ -52,7 +50,7 @@ def test_every_host_is_tried_that_has_the_labels_of_some_group() -> None:
 
 
 class Time:
-    """A clock that runs when somebody waits; `then` happens at each wait."""
+    """A clock that advances while the code waits; `then` happens at each wait."""
 
     def __init__(self, then: Callable[[], object] = lambda: None) -> None:
         self.now = 0.0
@@ -77,9 +75,7 @@ def tried(kube: FakeKube, time: Time, *hosts: str) -> list[HostResult]:
 
 
 def with_status(*statuses: Object) -> FakeKube:
-    """Return a Kubernetes that gives each pod that is made the next status; those that run are on
-    host `a`.
-    """
+    """Return a Kubernetes that gives each new pod the next status; running pods are on host `a`."""
     kube, left = (
         FakeKube((NODE, {**node("a"), "status": {"conditions": [condition("Ready", "True")]}})),
         [*statuses],
@@ -105,7 +101,7 @@ def ended(code: int, output: str) -> Object:
     return {"containerStatuses": [{"name": "probe", "image": "x", "state": state}]}
 
 
-def test_a_pod_ends_on_its_host_beside_one_that_cannot_and_nothing_is_left_of_either() -> None:
+def test_a_pod_that_ends_and_one_that_cannot_both_leave_nothing() -> None:
     refused = waiting(
         "ErrImagePull", "dial tcp 192.0.2.9:5000: connect: connection refused", name="probe"
     )

@@ -1,6 +1,4 @@
-"""cluster.up waits as long as there is hope, says for what, and ends with the cause when there is
-none.
-"""
+"""cluster.up waits while there is hope, names the reason, and ends with the cause otherwise."""
 
 from __future__ import annotations
 

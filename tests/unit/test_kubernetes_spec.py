@@ -38,7 +38,7 @@ def example(tmp_path: Path) -> ClusterSpec:
 def test_the_example_shows_every_key_and_all_of_them_are_right(example: ClusterSpec) -> None:
     section = example.kuberay
     assert section.storage is not None
-    # Of a claim that is there nothing else may be said, and one volume has one source.
+    # An existing claim admits no further settings, and a volume has one source.
     expected: dict[type[BaseModel], set[str]] = {
         KuberaySection: set(),
         Operator: set(),

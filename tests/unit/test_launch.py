@@ -1,4 +1,4 @@
-"""What is refused before anything is sent to a cluster."""
+"""Refusals before anything is sent to a cluster."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def dispatch(spec: JobSpec, head: Endpoint, directory: Path) -> None:
 
 
 @pytest.mark.parametrize(("search", "missing"), [("tpe", "optuna"), ("cmaes", "cmaes")])
-def test_a_sweep_on_a_head_without_its_search_is_refused_before_anything_is_sent(
+def test_a_sweep_on_a_head_without_its_search_is_refused_before_sending(
     tmp_path: Path, search: str, missing: str
 ) -> None:
     spec = job(command=["true", "{rate}", "{decay}"], tune={**SWEEP, "search": search})
@@ -55,7 +55,7 @@ def test_a_sweep_on_a_head_without_its_search_is_refused_before_anything_is_sent
 
 
 @pytest.mark.parametrize("key", ["uv", "pip"])
-def test_packages_for_a_head_without_pip_are_refused_before_anything_is_sent(
+def test_packages_for_a_head_without_pip_are_refused_before_sending(
     tmp_path: Path, key: str
 ) -> None:
     head = Endpoint(

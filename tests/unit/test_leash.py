@@ -1,6 +1,4 @@
-"""When a leash ends a cluster, and what `cluster.up` does so that the cluster has the one of its
-file.
-"""
+"""The moment when a leash ends a cluster, and how `cluster.up` sets the leash of its file."""
 
 from __future__ import annotations
 
@@ -127,7 +125,7 @@ def test_a_status_says_when_it_ends_as_things_are(yard: Yard) -> None:
     yard.held = LeashStatus(HOUR, NOON + 12 * HOUR, since=NOON)
     now = yard.status("up")
     assert usage.ends_at(now, Usage(runs=(), last_end=NOON + HOUR)) == NOON + 2 * HOUR
-    # Nobody says which runs go on.
+    # The active runs are unknown.
     assert usage.ends_at(now, Usage()) == NOON + 12 * HOUR
 
 
@@ -197,7 +195,7 @@ def test_of_a_cluster_that_is_gone_the_leash_is_said(yard: Yard) -> None:
     assert leashes.ended(yard.status("broken"), yard.site.state) == ""
     yard.held = None
     assert leashes.ended(yard.status("up"), yard.site.state) == ""
-    # Hours before its time somebody else was it.
+    # The cluster was gone hours before its deadline: not by its leash.
     said = leashes.ended(yard.status("absent"), yard.site.state)
     assert said.startswith("it is gone, and not by its leash (ends at ")
     record = yard.site.state / "leash.json"

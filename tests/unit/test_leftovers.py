@@ -1,4 +1,4 @@
-"""What killed runs left: whose it is, and how Ray lists it."""
+"""Leftovers of killed runs: their owners, and how Ray lists them."""
 
 from __future__ import annotations
 

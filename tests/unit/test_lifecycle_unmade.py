@@ -1,4 +1,4 @@
-"""What a run may say of its cluster: nothing that the cluster was not made with."""
+"""A run may set nothing that its cluster was not made with."""
 
 from __future__ import annotations
 
@@ -33,9 +33,7 @@ def test_what_changes_nothing_is_taken_also_after_a_scale(tmp_path: Path, overri
     refuse(tmp_path, override, made=("workers.cpu.count=3",))
 
 
-def test_what_the_cluster_was_not_made_with_is_refused_with_the_command_that_makes_it(
-    tmp_path: Path,
-) -> None:
+def test_a_setting_the_cluster_lacks_is_refused_with_its_command(tmp_path: Path) -> None:
     with pytest.raises(RequestError) as refused:
         refuse(tmp_path, "workers.cpu.count=3", "env.A=a b", made=("workers.cpu.count=3",))
     assert (

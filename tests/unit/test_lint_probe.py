@@ -1,4 +1,4 @@
-"""What is asked of an image, and what its answers mean."""
+"""Questions to an image, and the meaning of its answers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def probed(monkeypatch: pytest.MonkeyPatch, ran: Ran) -> Probed:
     return probe.ask(Engine("unix:///x.sock", None, {}), HEALTHY.image, ())  # type: ignore[arg-type]
 
 
-def test_where_the_entry_point_swallows_commands_the_image_is_asked_without_it(
+def test_an_image_is_asked_without_an_entry_point_that_swallows_commands(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def run(*_: object, entrypoint: object, **__: object) -> Ran:
@@ -69,7 +69,7 @@ def test_where_the_entry_point_swallows_commands_the_image_is_asked_without_it(
 CUT_OFF = "trainyard: begin\ntrainyard: uid 1000\n"
 
 
-def test_a_probe_that_is_not_through_in_time_is_told_from_one_that_was_ended(
+def test_a_probe_past_its_deadline_is_told_from_one_that_was_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with pytest.raises(NotReadyError, match="was not done after 180 s") as caught:

@@ -1,5 +1,6 @@
-"""What looks like a secret in variables, labels and commands, and what only seems to. No token here
-opens anything.
+"""Texts in variables, labels and commands that look like secrets, and some that only seem to.
+
+No token here opens anything.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""From a cluster file to processes of this machine: facts in, commands out; what is written down
-about them.
-"""
+"""From a cluster file to processes of this machine: facts in, commands and records out."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ def _environment(plan: NodePlan, environ: dict[str, str]) -> dict[str, str]:
     return node_environment(ClusterFiles(Path("/state")), plan, environ, programs=Path("/venv/bin"))
 
 
-def test_the_head_listens_on_loopback_and_a_worker_joins_it_under_its_own_name_and_group() -> None:
+def test_the_head_is_on_loopback_and_a_worker_joins_with_name_and_group() -> None:
     worker = {"name": "cpu", "count": 2, "cpus": 3, "memory": "1GiB"}
     plans = plans_of(spec_of(head={"cpus": 2, "memory": "4GiB"}, workers=[worker]))
     head, last = (ray_arguments(plan, PORTS) for plan in (plans[0], plans[2]))
@@ -54,7 +52,7 @@ def test_simulated_gpus_are_numbers_that_hide_no_device() -> None:
     assert "CUDA_VISIBLE_DEVICES" not in _environment(worker, {"CUDA_VISIBLE_DEVICES": "0"})
 
 
-def test_a_node_inherits_neither_ray_settings_nor_ours_and_gets_the_path_of_the_token() -> None:
+def test_a_node_inherits_no_settings_and_gets_the_path_of_the_token() -> None:
     head = plans_of(spec_of(env={"NCCL_DEBUG": "WARN"}))[0]
     environ = {
         "PATH": "/usr/bin",

@@ -23,10 +23,11 @@ def held(
 
 
 @pytest.mark.parametrize("keep", [False, True])
-def test_a_free_lock_or_one_of_a_dead_command_is_taken_at_once_and_stays_while_the_cluster_does(
+def test_a_free_lock_or_one_of_a_dead_command_is_taken_at_once_and_stays(
     tmp_path: Path, keep: bool
 ) -> None:
-    path, progress = tmp_path / "lab.lock", Recorder()
+    path = tmp_path / "lab.lock"
+    progress = Recorder()
     path.touch()
     with held(path, progress, keep=keep):
         assert path.exists()

@@ -1,4 +1,4 @@
-"""What of the nodes' log files is worth reading."""
+"""The nodes' log files that are worth reading."""
 
 from __future__ import annotations
 

@@ -15,9 +15,7 @@ def names_in(package: str | Package) -> list[str]:
     return zipfile.ZipFile(io.BytesIO(package.read(0))).namelist()
 
 
-def test_a_directory_is_packed_below_its_name_a_file_alone_and_an_address_not_at_all(
-    tmp_path: Path,
-) -> None:
+def test_a_directory_is_packed_below_its_name_and_an_address_not_at_all(tmp_path: Path) -> None:
     (tmp_path / "shared" / "inner").mkdir(parents=True)
     (tmp_path / "shared" / "inner" / "deep.py").touch()
     (tmp_path / "lone.py").touch()

@@ -1,6 +1,4 @@
-"""No text sends anybody to a package index for Trainyard; hints name the packages that
-pyproject.toml names.
-"""
+"""No text sends a user to a package index; hints name the packages that pyproject.toml names."""
 
 from __future__ import annotations
 
@@ -13,8 +11,8 @@ import pytest
 from tests.unit.test_architecture import ROOT
 from trainyard import __version__, versions
 
-# On the index that name is somebody else's, and ours is not there: `pip install 'trainyard[ec2]'`,
-# `uv tool install trainyard-ray`, `trainyard-ray[local]==0.1.0`.
+# On the index that name is another project's, and Trainyard is not there:
+# `pip install 'trainyard[ec2]'`, `uv tool install trainyard-ray`, `trainyard-ray[local]==0.1.0`.
 FROM_AN_INDEX = (
     r"""\binstall\s+(?:-\S+\s+)*["'`]?trainyard(?![\w./])""",
     r"\btrainyard(?:-ray)?(?:\[[\w,]*\])?==",
@@ -40,7 +38,7 @@ def extra(name: str) -> str:
 
 
 def test_no_text_installs_trainyard_from_a_package_index() -> None:
-    # What has been released stays as it was said; this test names what it looks for.
+    # Released notes stay as they were; this test names the texts that it looks for.
     texts = {name: ROOT / name for name in TRACKED if name not in ("", "CHANGELOG.md")}
     texts.pop("tests/unit/test_no_index.py", None)
     found = {

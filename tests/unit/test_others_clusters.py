@@ -1,6 +1,4 @@
-"""RayClusters that somebody else made: cluster.list shows them, cluster.import writes files by
-which they are used.
-"""
+"""RayClusters of other users: cluster.list shows them, cluster.import writes files to use them."""
 
 from __future__ import annotations
 
@@ -83,7 +81,7 @@ def test_each_gets_a_file_with_its_service_and_where_its_token_is(tmp_path: Path
 
 
 @pytest.mark.usefixtures("kube")
-def test_two_of_one_name_are_told_apart_by_their_namespaces_and_ours_are_left_out() -> None:
+def test_two_of_one_name_are_told_apart_by_namespace_without_trainyard_s() -> None:
     assert sorted(documents(imported())) == [
         "games-isaacray-0",
         "isaacray-1",

@@ -1,4 +1,4 @@
-"""What of a job directory is sent, under which name."""
+"""The files of a job directory that are sent, and their names."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ def left_out(root: Path) -> dict[str, str]:
     return {one.name: one.by for one in listing(root).left_out}
 
 
-def test_the_same_content_has_the_same_name_whatever_the_times_and_the_order(
-    tmp_path: Path,
-) -> None:
+def test_the_same_content_has_the_same_name_whatever_times_and_order(tmp_path: Path) -> None:
     one = write(tmp_path / "one", {"a.py": "1", "b/c.py": "2", "z.txt": "3"})
     two = write(tmp_path / "two", {"z.txt": "3", "b/c.py": "2", "a.py": "1"})
     os.utime(two / "a.py", (1, 1))
@@ -117,7 +115,7 @@ def test_what_is_left_out_says_by_which_ignore_file(tmp_path: Path) -> None:
         (0o700, 0o700),
     ],
 )
-def test_of_a_mode_travels_who_may_execute_and_whether_it_is_the_owner_s_alone(
+def test_a_mode_keeps_its_execute_bit_and_whether_only_the_owner_reads(
     tmp_path: Path, mode: int, sent: int
 ) -> None:
     root = write(tmp_path, {"key": "secret"})
@@ -141,9 +139,7 @@ def test_rayignore_brings_back_what_gitignore_leaves_out(tmp_path: Path) -> None
     assert "b.onnx" not in sent(root)
 
 
-def test_the_ignore_files_of_the_repository_above_count_but_cannot_hide_the_job_itself(
-    tmp_path: Path,
-) -> None:
+def test_a_repository_s_ignore_files_count_but_cannot_hide_the_job_itself(tmp_path: Path) -> None:
     root = write(
         tmp_path,
         {".gitignore": "*.ckpt\nscratch/\n", "scratch/job/a.ckpt": "", "scratch/job/train.py": ""},

@@ -1,5 +1,6 @@
-"""README and docs: what they name exists, and what is not run says why (tests/large/test_pages.py
-runs the rest).
+"""README and docs: all names in them exist, and blocks that are not run give a reason.
+
+tests/large/test_pages.py runs the rest.
 """
 
 from __future__ import annotations

@@ -27,9 +27,7 @@ def test_a_bare_name_means_a_file_of_clusters_and_a_path_itself(here: Path) -> N
     assert paths.cluster_file("other.yaml", {}, directory=here) == here / "other.yaml"
 
 
-def test_without_flag_and_environment_the_users_local_is_meant_and_no_sample_makes_a_cluster(
-    here: Path,
-) -> None:
+def test_the_default_cluster_is_the_user_s_local_and_never_a_sample(here: Path) -> None:
     sample = paths.shipped("clusters") / "local.yaml"
     with pytest.raises(RequestError, match="no cluster file here") as caught:
         paths.cluster_file(None, {}, directory=here)
@@ -55,7 +53,7 @@ def test_an_unknown_name_says_which_are_known(here: Path) -> None:
         paths.cluster_file("labb", {}, directory=here)
     [problem] = caught.value.problems
     assert problem.where == "-f"
-    # Samples that nobody here made are not offered.
+    # Samples are no clusters until the user makes them, and are not offered.
     assert problem.message == "'labb' is neither a path nor one of: lab; did you mean 'lab'?"
     assert caught.value.hint is None
     with pytest.raises(RequestError) as caught:
@@ -70,7 +68,7 @@ def test_a_job_file_is_answered_with_its_directory(here: Path) -> None:
     assert caught.value.hint == "JOB_DIR is its directory: jobs/walk"
 
 
-def test_a_job_is_found_by_path_and_by_name_and_a_shipped_one_from_anywhere(here: Path) -> None:
+def test_a_job_is_found_by_path_or_name_and_a_shipped_one_from_anywhere(here: Path) -> None:
     assert paths.job_directory("jobs/walk", directory=here) == here / "jobs" / "walk"
     assert paths.job_directory("walk", directory=here) == here / "jobs" / "walk"
     assert (

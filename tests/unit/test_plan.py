@@ -1,4 +1,4 @@
-"""What is said before a job is sent, and what the runner is told."""
+"""Messages before a job is sent, and the plan that the runner gets."""
 
 from __future__ import annotations
 
@@ -89,9 +89,7 @@ def test_the_plan_tells_the_runner_everything(tmp_path: Path) -> None:
     assert document["gate"]["nodes"] == [head | {"resources": {}}]
 
 
-def test_wheels_as_ray_has_them_written_are_sent_and_packages_are_named_as_to_be_built(
-    tmp_path: Path,
-) -> None:
+def test_wheels_are_sent_and_packages_are_named_as_to_be_built(tmp_path: Path) -> None:
     (tmp_path / "a.whl").write_text("w")
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "pyproject.toml").write_text("")

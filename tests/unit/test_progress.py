@@ -1,4 +1,4 @@
-"""What a person, and what a CI log, sees of the steps."""
+"""The steps, as a terminal and as a CI log shows them."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def test_without_a_requirement_it_says_that_ci_will_fail(
     ]
 
 
-def test_a_project_below_the_top_of_a_repository_is_told_where_github_looks(
+def test_a_project_below_a_repository_s_top_is_told_where_github_looks(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(git, "top", lambda directory: tmp_path)
@@ -189,5 +189,5 @@ def _packed_elsewhere(directory: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return package.runner_package().name
 
 
-def test_what_is_shipped_is_read_from_the_installed_package_or_the_checkout() -> None:
+def test_shipped_files_are_read_from_the_installed_package_or_checkout() -> None:
     assert paths.shipped("project") == ROOT / "project"

@@ -58,7 +58,7 @@ def changed(what: Pushing) -> list[tuple[str, bool]]:
     ]
 
 
-def test_what_is_there_is_not_sent_and_gets_the_tags_that_people_and_clusters_look_for() -> None:
+def test_an_image_that_is_there_is_not_sent_but_gets_all_tags() -> None:
     held = FakeRegistry({"1": MANIFEST})
     assert changed(pushing(held)) == [
         ("Push reg:5000/team/mine:1", False),
@@ -69,7 +69,7 @@ def test_what_is_there_is_not_sent_and_gets_the_tags_that_people_and_clusters_lo
     assert not any(has_changed for _, has_changed in changed(pushing(held)))
 
 
-def test_where_tags_cannot_move_the_push_is_done_and_people_get_the_other_tag() -> None:
+def test_a_push_where_tags_cannot_move_is_done_under_the_other_tag() -> None:
     what = pushing(FakeRegistry({"1": MANIFEST, "ray-2": OLDER, "src-0123": MANIFEST}, fixed=True))
     changed(what)
     assert what.result() == Pushed(

@@ -1,4 +1,4 @@
-"""Clusters, jobs and Sematic's words from Python, as far as they ask nobody."""
+"""Clusters, jobs and Sematic's words from Python, without any question to the outside."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_sematics_arguments_have_its_order_and_its_class() -> None:
     assert (cluster.config, cluster.activation_timeout_seconds) == (config, 1800)
 
 
-def test_sematics_timeout_is_how_long_machines_may_take_unless_the_file_says_it() -> None:
+def test_sematic_s_timeout_is_the_deadline_unless_the_file_has_one() -> None:
     config = SimpleRayCluster(n_nodes=2, node_config=RayNodeConfig(cpu=1, memory_gb=2))
     waits = RayCluster(
         config, file="kuberay", activation_timeout_seconds=1800

@@ -1,4 +1,4 @@
-"""What is written down about a cluster: files that are private, and whole whatever writes them."""
+"""Records of a cluster: private files, whole whatever writes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What some backends have nothing for."""
+"""Commands that some backends have nothing for."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What a registry of one's own is made with, what it needs at its address, and what its user is
-warned of.
-"""
+"""A private registry: its settings, the files at its address, and its user's warnings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What we ask a registry, and how we answer its challenges; the registry is a function."""
+"""Questions to a registry, and answers to its challenges; the registry is a function."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_ca_of_this_system_is_trusted_as_docker_does(
     assert "DigiCert Global Root" in str(trusted.get_ca_certs())
 
 
-def test_lists_are_read_to_their_last_page_and_an_unknown_repository_has_none() -> None:
+def test_lists_are_read_to_the_last_page_and_are_empty_for_an_unknown_name() -> None:
     def handler(request: httpx.Request) -> httpx.Response:
         if "last" in parse_qs(request.url.query.decode()):
             return httpx.Response(200, json={"tags": ["3"]})
@@ -123,7 +123,7 @@ def requested(handler: Handler) -> list[tuple[str, str | None]]:
 URL = "https://reg:5000/v2/a/b/manifests/1"
 
 
-def test_no_login_is_sent_before_it_is_asked_for_and_then_with_all_that_follows() -> None:
+def test_a_login_is_sent_once_it_is_asked_for_and_with_all_that_follows() -> None:
     def handler(request: httpx.Request) -> httpx.Response:
         challenged = {"WWW-Authenticate": 'Basic realm="x"'}
         return (
@@ -152,7 +152,7 @@ def test_a_token_comes_from_the_realm_that_the_registry_names() -> None:
     ]
 
 
-def test_a_password_is_not_sent_in_the_clear_to_get_a_token_for_a_registry_with_tls() -> None:
+def test_a_password_is_not_sent_in_the_clear_for_a_token_of_a_tls_registry() -> None:
     handler = answering(401, WWW_Authenticate='Bearer realm="http://tokens/give"')
     assert requested(handler) == [(URL, None), ("http://tokens/give", None)]
 

@@ -1,6 +1,4 @@
-"""What a registry, Docker or a kubelet refuses with, as it was heard, and what a user reads
-instead.
-"""
+"""Refusals of a registry, Docker or a kubelet, word for word, and the errors that a user reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a registry holds, and how it is shown."""
+"""The contents of a registry, and how they are shown."""
 
 from __future__ import annotations
 

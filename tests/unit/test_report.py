@@ -115,9 +115,7 @@ def test_the_page_says_what_ran_where_how_it_ended_and_what_it_took(page: Page) 
         assert words in page.words
 
 
-def test_the_curves_of_all_tasks_are_in_one_plot_with_their_values_of_the_matrix(
-    page: Page,
-) -> None:
+def test_all_curves_are_in_one_plot_with_their_values_of_the_matrix(page: Page) -> None:
     drawing = page.drawing
     assert drawing["tags"] == ["eval/mean_return", "rollout/return", "train/gradient_norm"]
     assert drawing["telling"] == [0, 1, 2]
@@ -133,7 +131,7 @@ def test_the_curves_of_all_tasks_are_in_one_plot_with_their_values_of_the_matrix
     assert series[0]["curves"]["1"][0] == series[0]["curves"]["0"][0]
 
 
-def test_the_timeline_shows_every_attempt_and_tells_the_kinds_apart_by_shape(page: Page) -> None:
+def test_the_timeline_shows_every_attempt_with_a_shape_for_each_kind(page: Page) -> None:
     kinds = sorted((bar["class"] or "").split()[1] for bar in page.with_class("bar"))
     samples = ["failed", "lost", "stopped", "succeeded", "timeout"]
     assert kinds == sorted(["failed", "lost", "stopped", "timeout", *["succeeded"] * 4, *samples])
@@ -141,9 +139,7 @@ def test_the_timeline_shows_every_attempt_and_tells_the_kinds_apart_by_shape(pag
     assert marks == {"#failed", "#lost", "#stopped", "#timeout", "#restored"}
 
 
-def test_failures_come_first_with_their_last_lines_and_their_log_and_what_was_tried_again_is_folded(
-    tmp_path: Path,
-) -> None:
+def test_failures_come_first_with_their_logs_and_retried_ones_are_folded(tmp_path: Path) -> None:
     page = report(eventful(tmp_path))
     shown = page.words[page.words.index("What went wrong") : page.words.index("Learning curves")]
     assert shown.startswith(
@@ -365,9 +361,7 @@ def test_ten_thousand_tasks_make_a_small_page_in_little_memory(tmp_path: Path) -
     assert "Tasks 10,000" in page.words
 
 
-def test_a_sweep_has_its_best_configuration_with_its_command_all_trials_and_the_curves_of_the_best(
-    tmp_path: Path,
-) -> None:
+def test_a_sweep_has_its_best_command_all_trials_and_the_best_curves(tmp_path: Path) -> None:
     page = report(sweep(tmp_path, kept=True))
     assert (
         "Sweep 31 complete, 5 pruned, 3 failed, 1 running best reward (max) 347.3 trial 19, ± 4.243"

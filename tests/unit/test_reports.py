@@ -1,4 +1,4 @@
-"""What commands print: reports, and the one printer of all of them."""
+"""The output of commands: reports, and the one printer of all of them."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def failed(tmp_path: Path, *, hint: str | None = None) -> RunStatus:
     return replace(status, error=JobFailedError("1 of 1 tasks failed", hint=hint))
 
 
-def test_a_failed_run_is_followed_by_its_logs_unless_its_error_knows_better(tmp_path: Path) -> None:
+def test_a_failed_run_prints_its_logs_unless_its_error_knows_better(tmp_path: Path) -> None:
     error = train.ended(failed(tmp_path)).error
     assert error is not None and error.hint == "See: trainyard train.logs walk-1"
     (tmp_path / "other").mkdir()

@@ -42,10 +42,10 @@ def yard(tmp_path: Path) -> str:
 
 
 class FakeRegistry:
-    """A registry: what lies under these paths. `wants` is the only Authorization that it lets in.
+    """A registry with these paths.
 
-    One that `hides` gives everybody a token, and what is private is not there for strangers. `away`
-    answers nobody.
+    `wants` is the only Authorization that it accepts. One that `hides` gives everyone a token, and
+    answers strangers as if private repositories did not exist. `away` never answers.
     """
 
     def __init__(
@@ -107,17 +107,13 @@ def docker_login(tmp_path: Path, host: str) -> Login:
     return Login(f"{tmp_path}/.docker/config.json", "ray", "sesame")
 
 
-def test_an_image_of_ours_is_found_by_its_files_and_needs_no_login_where_everybody_is_let_in(
-    tmp_path: Path,
-) -> None:
+def test_a_built_image_is_found_by_files_and_a_public_one_without_login(tmp_path: Path) -> None:
     docker_login(tmp_path, "reg.lab:5000")
     image = for_nodes(tmp_path, ours(tmp_path))
     assert image == PinnedImage("mine", f"reg.lab:5000/mine@{image.digest}", image.digest)
 
 
-def test_groups_with_another_image_than_the_head_s_get_that_and_the_others_none(
-    tmp_path: Path,
-) -> None:
+def test_only_groups_with_another_image_than_the_head_s_get_one(tmp_path: Path) -> None:
     yard(tmp_path)
     workers = [
         {"name": name, "image": image}
@@ -152,7 +148,7 @@ def test_nodes_pull_an_image_of_ours_from_a_registry(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("running", [None, "reg.lab:5000/other@sha256:1", "reg.lab:5000/mine:1"])
-def test_a_registry_that_does_not_answer_is_an_error_where_nothing_of_it_runs(
+def test_a_silent_registry_is_an_error_where_nothing_of_it_runs(
     tmp_path: Path, running: str | None
 ) -> None:
     yard(tmp_path)
@@ -161,7 +157,7 @@ def test_a_registry_that_does_not_answer_is_an_error_where_nothing_of_it_runs(
 
 
 @pytest.mark.parametrize("image", ["mine", "reg.lab:5000/mine:1"])
-def test_a_cluster_keeps_the_image_that_it_runs_while_the_registry_does_not_answer(
+def test_a_cluster_keeps_its_image_while_the_registry_does_not_answer(
     tmp_path: Path, image: str
 ) -> None:
     yard(tmp_path)
@@ -211,7 +207,7 @@ def test_a_reference_is_resolved_by_its_own_registry(
         (FakeRegistry(wants="x"), "registry quay.io asks for a login, and none is known"),
     ],
 )
-def test_a_registry_that_cannot_be_asked_from_here_leaves_the_reference_as_it_is(
+def test_a_registry_out_of_reach_from_here_leaves_the_reference_as_it_is(
     tmp_path: Path, held: FakeRegistry, why: str
 ) -> None:
     image = "quay.io/a/b:1"
@@ -271,7 +267,7 @@ def for_engine(
     ("noted", "reference", "digest"),
     [([f"{DEFAULT}@{DIGEST}"], f"{DEFAULT}@{DIGEST}", DIGEST), ([], ID, None)],
 )
-def test_without_a_registry_section_what_was_built_runs_by_the_digest_of_its_push_or_by_its_id(
+def test_a_build_without_a_registry_section_runs_by_pushed_digest_or_id(
     tmp_path: Path, noted: list[str], reference: str, digest: str | None
 ) -> None:
     engine = FakeEngine({"trainyard/mine:CONTENT": noted})
@@ -291,9 +287,7 @@ OTHERS = "reg:5000/team/robots:1"
 PULLED = {OTHERS: [f"reg:5000/team/robots@{OLD}"]}
 
 
-def test_a_tag_of_others_is_looked_up_and_what_is_here_runs_while_its_registry_is_away(
-    tmp_path: Path,
-) -> None:
+def test_a_foreign_tag_is_looked_up_and_the_local_image_is_the_fallback(tmp_path: Path) -> None:
     newer = for_engine(
         tmp_path, FakeEngine(PULLED), OTHERS, held=FakeRegistry("reg/v2/team/robots/manifests/1")
     )
@@ -323,7 +317,7 @@ def test_what_was_built_here_needs_no_hub(
     assert image == PinnedImage("mine/robots:1", reference, digest)
 
 
-def test_what_runs_stays_under_its_name_where_the_file_means_the_same_image(tmp_path: Path) -> None:
+def test_a_running_image_keeps_its_name_where_the_file_means_the_same(tmp_path: Path) -> None:
     engine = FakeEngine(
         {"trainyard/mine:CONTENT": [f"{DEFAULT}@{DIGEST}"], f"{DEFAULT}@{DIGEST}": [], ID: []}
     )
@@ -334,7 +328,7 @@ def test_what_runs_stays_under_its_name_where_the_file_means_the_same_image(tmp_
     )
 
 
-def test_how_much_is_pulled_is_what_the_layers_of_the_largest_platform_take(tmp_path: Path) -> None:
+def test_the_pulled_size_is_that_of_the_largest_platform_s_layers(tmp_path: Path) -> None:
     image = (
         b'{"schemaVersion": 2, "layers": [{"digest": "a", "size": 5}, {"digest": "b", "size": 7}]}'
     )

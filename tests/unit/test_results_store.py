@@ -150,9 +150,7 @@ def arrived(run: store.RunDirectory, content: str) -> Path:
     return path
 
 
-def test_the_newest_checkpoint_stands_under_the_tasks_name_and_an_older_one_says_that_it_is_older(
-    home: Path,
-) -> None:
+def test_the_newest_checkpoint_has_its_task_s_name_and_an_older_says_so(home: Path) -> None:
     run = store.find(home, "ant-1")
     assert store.fetched(run.checkpoint("a")) == 0
     store.keep_checkpoint(run, "a", arrived(run, "first"), seq=7)
@@ -164,7 +162,7 @@ def test_the_newest_checkpoint_stands_under_the_tasks_name_and_an_older_one_says
     assert store.fetched(run.checkpoint("a")) == 0
 
 
-def test_a_run_that_cannot_be_recorded_is_an_error_that_names_its_directory(tmp_path: Path) -> None:
+def test_a_run_that_cannot_be_recorded_is_an_error_with_its_directory(tmp_path: Path) -> None:
     (tmp_path / "results").touch()
     with pytest.raises(OutsideError) as caught:
         store.create(tmp_path / "results", {"run": "ant-1"}, cluster="", job="")

@@ -101,7 +101,7 @@ def ready(
     )
 
 
-def test_what_is_not_here_yet_is_fetched_before_it_is_said_what_tasks_begin_with(
+def test_missing_files_are_fetched_before_tasks_are_told_their_beginning(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = former(here, ("seed=0", "succeeded"), ("seed=1", "failed"))

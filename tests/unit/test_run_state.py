@@ -61,9 +61,7 @@ def test_a_run_that_nobody_heard_of_waits() -> None:
     )
 
 
-def test_tasks_of_a_run_whose_runner_is_gone_are_lost_or_never_began_and_nobody_stopped_them() -> (
-    None
-):
+def test_tasks_of_a_dead_runner_are_lost_or_never_began_not_stopped() -> None:
     gone = run_ended("failed", 6, error="the head was replaced", by="operator")
     state = state_after(("run-started", {"node_id": "n"}), started("a"), gone)
     assert {name: task.state for name, task in state.tasks.items()} == {
@@ -119,9 +117,7 @@ def archived(
     }
 
 
-def test_a_whole_archive_replaces_those_before_it_but_of_its_own_attempt_only_where_each_has_its_own() -> (
-    None
-):
+def test_a_whole_archive_replaces_earlier_ones_of_its_attempt_or_task() -> None:
     state = state_after(
         archived(1, whole=True), archived(2), archived(3, whole=True), archived(4, attempt=2)
     )
@@ -163,7 +159,7 @@ def test_a_good_run_whose_outputs_are_missing_is_not_a_success() -> None:
     )
 
 
-def test_room_that_is_kept_free_and_what_waits_there_are_shown_while_they_hold() -> None:
+def test_reserved_room_and_what_waits_for_it_are_shown_while_they_hold() -> None:
     kept = ("kept-free", {"room": {"cpus": 5.0, "gpus": 0.0, "memory": 0}})
     waiting = ("drivers-waiting", {"text": "no room", "again": False})
     state = state_after(started("a"), started("b"), kept, waiting)

@@ -1,6 +1,4 @@
-"""Trees and archives: everything that was there, any depth and any name; nothing from outside;
-whole or not at all.
-"""
+"""Trees and archives: any depth and any name; nothing from outside; whole or not at all."""
 
 from __future__ import annotations
 
@@ -35,7 +33,8 @@ def lost(name: str, reason: str) -> archive.LeftOut:
 
 
 def test_a_directory_comes_back_as_it_was(tmp_path: Path) -> None:
-    source, target = tmp_path / "a", tmp_path / "b"
+    source = tmp_path / "a"
+    target = tmp_path / "b"
     (source / "deep" / "empty").mkdir(parents=True)
     (source / "deep" / "größe.bin").write_bytes(bytes(range(256)) * 9000)
     (source / "none").write_bytes(b"")
@@ -158,10 +157,9 @@ def test_an_arriving_archive_appears_when_it_is_whole(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == []
 
 
-def test_files_that_were_being_written_are_carried_over_from_the_archive_before(
-    tmp_path: Path,
-) -> None:
-    source, path = tmp_path / "source", tmp_path / "t.tar"
+def test_files_being_written_are_carried_over_from_the_former_archive(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    path = tmp_path / "t.tar"
     source.mkdir()
     (source / "log").write_text("old log")
     for content, carry in (("old model", []), ("new model", ["log"])):
@@ -177,7 +175,8 @@ def test_files_that_were_being_written_are_carried_over_from_the_archive_before(
 
 
 def test_what_links_lead_to_stays_when_they_are_removed(tmp_path: Path) -> None:
-    outside, inside = tmp_path / "outside", tmp_path / "inside"
+    outside = tmp_path / "outside"
+    inside = tmp_path / "inside"
     for directory in (outside, inside):
         directory.mkdir()
     (outside / "file").write_text("kept")
@@ -222,10 +221,9 @@ def deep(root: Path) -> None:
     os.close(descriptor)
 
 
-def test_a_path_that_is_too_long_is_left_out_by_name_and_the_rest_comes_home(
-    tmp_path: Path,
-) -> None:
-    source, target = tmp_path / "a", tmp_path / "b"
+def test_a_path_that_is_too_long_is_left_out_by_name_and_the_rest_arrives(tmp_path: Path) -> None:
+    source = tmp_path / "a"
+    target = tmp_path / "b"
     source.mkdir()
     (source / "file").write_text("home")
     deep(source)
@@ -237,7 +235,8 @@ def test_a_path_that_is_too_long_is_left_out_by_name_and_the_rest_comes_home(
 
 @pytest.mark.parametrize("name", ["", ".", "..", "/etc", "a/../..", "door/file", "a//b"])
 def test_a_file_that_a_worker_calls_removed_is_inside(tmp_path: Path, name: str) -> None:
-    outside, directory = tmp_path / "outside", tmp_path / "outputs"
+    outside = tmp_path / "outside"
+    directory = tmp_path / "outputs"
     for each in (outside, directory / "a"):
         each.mkdir(parents=True)
     (outside / "file").touch()

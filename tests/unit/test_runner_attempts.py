@@ -1,6 +1,4 @@
-"""An attempt's life beside its files: retries, losses, output, the guard's words, the event stream,
-names.
-"""
+"""An attempt's life without its files: retries, losses, output, the guard, events, names."""
 
 from __future__ import annotations
 
@@ -99,7 +97,7 @@ def test_what_ray_raises_is_said_in_words(
     assert (ending.outcome, ending.reason) == (outcome, reason)
 
 
-def test_an_environment_that_cannot_be_installed_fails_once_with_the_installers_words() -> None:
+def test_a_failed_installation_fails_once_with_the_installer_s_words() -> None:
     ending = losses.explain(
         exceptions.RuntimeEnvSetupError(INSTALLER), node=None, node_is_alive=True
     )
@@ -117,7 +115,7 @@ def test_an_environment_that_cannot_be_installed_fails_once_with_the_installers_
         (False, None, ("lost", "its worker ended without a word")),
     ],
 )
-def test_a_worker_that_ends_without_a_word_was_stopped_if_somebody_stopped_it(
+def test_a_worker_that_ends_silently_was_stopped_if_a_stop_was_requested(
     is_stopping: bool, culprit: str | None, ending: tuple[str, str]
 ) -> None:
     explained = losses.unsaid(node=None, is_stopping=is_stopping, culprit=culprit)
@@ -173,9 +171,7 @@ def test_files_open_for_writing_are_told_from_those_open_for_reading(tmp_path: P
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="this system has no /proc")
-def test_files_that_a_process_can_write_in_its_memory_are_told_from_those_it_reads(
-    tmp_path: Path,
-) -> None:
+def test_writable_mappings_are_told_from_files_that_a_process_reads(tmp_path: Path) -> None:
     for name in ("shared", "new\nline", "private", "read"):
         (tmp_path / name).write_text("x")
 
@@ -205,9 +201,7 @@ def events(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_events_are_numbered_without_a_gap_over_all_segments_and_each_names_the_next(
-    tmp_path: Path,
-) -> None:
+def test_events_are_numbered_without_gaps_and_each_segment_names_the_next(tmp_path: Path) -> None:
     stream = EventStream(tmp_path, roll_at=200, clock=lambda: 5.0)
     for number in range(10):
         stream.write("note", text=f"number {number}")
@@ -222,9 +216,7 @@ def test_events_are_numbered_without_a_gap_over_all_segments_and_each_names_the_
     assert following == [names.segment(number) for number in range(1, len(segments))] != []
 
 
-def test_bytes_that_are_no_text_survive_and_can_be_read_while_the_stream_is_open(
-    tmp_path: Path,
-) -> None:
+def test_bytes_that_are_no_text_survive_and_are_read_from_an_open_stream(tmp_path: Path) -> None:
     EventStream(tmp_path).write(
         "output", text=b"\xff\xfe ok \xc3".decode("utf-8", "surrogateescape")
     )
@@ -232,7 +224,7 @@ def test_bytes_that_are_no_text_survive_and_can_be_read_while_the_stream_is_open
     assert event["text"].encode("utf-8", "surrogateescape") == b"\xff\xfe ok \xc3"
 
 
-def test_a_safe_name_stays_as_it_is_and_any_other_becomes_safe_with_a_mark_of_its_own() -> None:
+def test_a_safe_name_stays_and_any_other_becomes_safe_with_a_mark() -> None:
     for name in ("train", "seed=0,lr=0.1", "a+b_c-d.e", "x" * 100):
         assert names.file_stem(name) == name
 

@@ -18,7 +18,7 @@ from trainyard_runner.wire.room import Room
 
 
 class Nothing:
-    """What a run has in flight that has just begun."""
+    """The requests of a run's tasks in flight that have just begun."""
 
     def open(self) -> list[Any]:
         return []
@@ -31,7 +31,7 @@ class Nothing:
 
 
 class Others:
-    """What other runs hold."""
+    """The capacity that other runs hold."""
 
     def __init__(self, *holdings: Holding) -> None:
         self._holdings = holdings

@@ -1,4 +1,4 @@
-"""What commands asked of Ray and cannot have: said after a while, once, and taken back."""
+"""Requests to Ray that cannot be met: said once, after a while, and taken back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def task(cpus: float) -> Task:
     return Task(0, "t", ("true",), {}, cpus=cpus)
 
 
-def test_what_the_runner_itself_has_submitted_is_not_what_commands_wait_for() -> None:
+def test_the_runner_s_own_submissions_are_not_what_commands_wait_for() -> None:
     assert explain(THREE, PPO, [task(1), task(1)]) == (
         "what task ppo started through Ray has no room: 1 wait for 1 CPU; 0 of 6 CPUs free"
     )
@@ -46,8 +46,10 @@ def test_placement_groups_and_each_resource_are_named() -> None:
     )
 
 
-def test_it_is_said_after_a_while_and_taken_back_and_nobody_is_asked_too_often() -> None:
-    now, written, asked = [0.0], list[dict[str, Any]](), list[float]()
+def test_a_demand_is_said_after_a_while_and_taken_back_with_few_questions() -> None:
+    now = [0.0]
+    written: list[dict[str, Any]] = []
+    asked: list[float] = []
     demands = {0.0: THREE, 5.0: THREE, 10.0: THREE, 15.0: NOTHING}
 
     def ask() -> Demand:

@@ -1,4 +1,4 @@
-"""What tasks' commands started through Ray: waited for, removed, and noted."""
+"""Drivers that tasks' commands started through Ray: waited for, removed, and noted."""
 
 from __future__ import annotations
 
@@ -47,12 +47,14 @@ def run(name: str, *, is_dead: bool) -> RayJob:
     return RayJob(name.encode(), is_dead, None, name)
 
 
-def test_an_attempt_goes_on_when_its_driver_has_ended_and_what_it_left_is_removed() -> None:
+def test_an_attempt_continues_after_its_driver_and_its_leftovers_go() -> None:
     ray = FakeRay(
         [driver(1, is_dead=False), driver(2, attempt=2, is_dead=False)],
         {b"\1": Left((b"a", b"b"), (b"g",))},
     )
-    now, notes, through = [0.0], list[str](), list[str]()
+    now = [0.0]
+    notes: list[str] = []
+    through: list[str] = []
     drivers = Drivers("run-1", notes.append, cluster=ray, clock=lambda: now[0])
     drivers.ended("ppo", 1, lambda: through.append("ppo"))
     drivers.ended("alone", 1, lambda: through.append("alone"))
@@ -85,7 +87,9 @@ def test_drivers_of_others_are_told_from_those_of_a_run(other: RayJob, has_other
 
 def test_what_ray_is_removing_itself_is_waited_for_and_not_for_ever() -> None:
     ray = FakeRay([driver(1, is_dead=True)], {b"\1": Left(is_leaving=True)})
-    now, notes, through = [0.0], list[str](), list[str]()
+    now = [0.0]
+    notes: list[str] = []
+    through: list[str] = []
     drivers = Drivers("run-1", notes.append, cluster=ray, clock=lambda: now[0])
     drivers.ended("ppo", 1, lambda: through.append("ppo"))
     drivers.look()
@@ -95,7 +99,7 @@ def test_what_ray_is_removing_itself_is_waited_for_and_not_for_ever() -> None:
     assert (through, notes) == (["ppo"], ["ppo: Ray has not ended after 60 s what it started"])
 
 
-def test_what_killed_runs_left_is_removed_and_of_those_that_still_run_nothing() -> None:
+def test_leftovers_of_killed_runs_are_removed_and_active_runs_keep_all() -> None:
     dead = RayJob(b"\1", True, Driver("killed", "ppo", 1), "")
     of_another = RayJob(b"\2", True, Driver("alive", "ppo", 1), "")
     ray = FakeRay([dead, of_another, run("killed", is_dead=True), run("alive", is_dead=False)])

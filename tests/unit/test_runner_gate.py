@@ -1,6 +1,4 @@
-"""The gate's rungs: what nodes say, against what must be; which nodes are the cluster; what fits on
-them.
-"""
+"""The gate's rungs: nodes' answers against demands; the cluster's nodes; the tasks that fit."""
 
 from __future__ import annotations
 
@@ -68,7 +66,7 @@ def test_a_node_that_says_nothing_is_named_and_judged_by_nothing_else() -> None:
     assert list(rungs.versions([silent], rungs.Head("2.60.0", "3.11.7"), Gate())) == []
 
 
-def test_a_node_that_was_removed_is_not_tested_although_ray_does_not_miss_it_yet() -> None:
+def test_a_removed_node_is_not_tested_although_ray_still_lists_it() -> None:
     assert members.declared(replace(FIXED, nodes=(FIXED.nodes or ())[:2]), ALL) == [HEAD, GPU_0]
     assert members.declared(Gate(), ALL) == ALL
 
@@ -86,9 +84,7 @@ def test_a_silent_node_that_ray_calls_dead_by_now_has_left() -> None:
     )
 
 
-def test_nodes_that_may_come_later_are_not_missed_and_without_a_file_the_living_ones_are_the_cluster() -> (
-    None
-):
+def test_nodes_to_come_are_not_missed_and_live_ones_suffice_without_a_file() -> None:
     gate = Gate(nodes=(ExpectedNode("head"), ExpectedNode("burst-0", optional=True)))
     assert only(rungs.nodes(gate, [HEAD], seconds=0.0)).ok
     assert [check.node for check in rungs.nodes(Gate(), [HEAD, GPU_0], seconds=0.0)] == [
@@ -219,7 +215,7 @@ def test_gpus_that_only_compute_are_named(model: str) -> None:
     assert "no RT cores" in only(gpu_rungs.graphics([node], Gate(needs={"graphics": True}))).detail
 
 
-def test_a_cpu_renders_where_gpus_are_simulated_and_nodes_without_gpus_are_not_asked() -> None:
+def test_a_cpu_renders_for_simulated_gpus_and_nodes_without_are_not_asked() -> None:
     gate = Gate(simulated_gpus=True, needs={"graphics": True})
     node = answered(GPU_0, graphics={"devices": [LLVMPIPE], "capabilities": None})
     head, gpu = gpu_rungs.graphics([answered(HEAD), node], gate)
@@ -380,7 +376,7 @@ def test_a_gang_must_fit_as_a_whole() -> None:
     assert too_many.detail == "5 tasks that run together do not fit on 3 nodes at once"
 
 
-# Where a node that is made anew gets another name.
+# Clusters on which a replaced node gets another name.
 
 
 def pod(name: str, **resources: float) -> Node:
@@ -430,9 +426,7 @@ def test_nodes_that_were_added_since_are_tested_too() -> None:
     ]
 
 
-def test_what_may_be_added_is_what_is_not_there_yet_and_a_gang_counts_with_that_and_no_more() -> (
-    None
-):
+def test_a_gang_counts_with_nodes_not_there_yet_and_no_more() -> None:
     for alive, count in (([], 2), (["burst-a"], 2), (["burst-x", "burst-y", "burst-z"], 0)):
         assert len(members.later(GROWING, [HEAD, *map(pod, alive)])) == count
     tasks = [asks(cpus=2, node_group="burst") for _ in range(4)]
@@ -458,7 +452,7 @@ def test_who_asks_for_a_name_that_changes_is_told_to_ask_for_a_group() -> None:
     ("task", "gate", "alive", "seconds"),
     [
         (asks(gpus=1), ONE, [], rooms.RECREATED),
-        # Too large for what comes back, another group, or a name that nobody will have again.
+        # Too large for what may return, another group, or a name that no later node will have.
         (asks(gpus=2), TWO, ["gpu-b"], rooms.LEAST),
         (asks(gpus=1, node_group="cpu"), TWO, ["gpu-b"], rooms.LEAST),
         (asks(gpus=1, node_name="gpu-a"), ONE, [], rooms.LEAST),

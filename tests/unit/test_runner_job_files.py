@@ -156,9 +156,7 @@ def test_files_that_are_written_outside_the_declared_outputs_are_named(
     assert job_files.changed(directory, copied, declared=["."]) == []
 
 
-def test_what_could_not_be_unpacked_leaves_nothing_on_the_node_and_is_unpacked_once_there_is_room(
-    tmp_path: Path,
-) -> None:
+def test_a_failed_unpack_leaves_nothing_and_succeeds_once_there_is_room(tmp_path: Path) -> None:
     whole = zipped(SENT)
     torn = bytearray(whole)
     torn[whole.index(b"print()")] ^= 1  # its checksum is wrong

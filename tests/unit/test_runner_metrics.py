@@ -1,4 +1,4 @@
-"""What the watched metric is read from: real event files while they grow, JSON lines, and CSV."""
+"""Sources of the watched metric: real event files while they grow, JSON lines, and CSV."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def write_run_json(directory: Path) -> None:
         ".",
     ],
 )
-def test_event_files_are_found_where_libraries_write_them_and_read_while_they_grow(
+def test_event_files_are_found_where_libraries_write_and_read_as_they_grow(
     directory: str, task: Path
 ) -> None:
     with write(task.parent / "elsewhere", (1, 0.5), (2, 1.5), (300, 2.5)) as writer:
@@ -139,14 +139,14 @@ def test_a_file_of_json_lines_or_csv_is_read_as_it_grows(task: Path) -> None:
     with (task / "logs/a/m.jsonl").open("a") as file:
         file.write('ards/time": 1.5}\n')
 
-    # Stable-Baselines3 writes it anew when there is one more column.
+    # Stable-Baselines3 rewrites the file when there is one more column.
     (task / "progress.csv").write_text(
         "rollout/reward,time/steps,loss\n,100,\n1.5,200,\n2.5,300,0.1\n"
     )
     assert (values(lines), values(table)) == ([(6, 1.5)], [(300, 2.5)])
 
 
-def test_a_large_table_is_read_in_pieces_and_a_line_without_an_end_is_passed_over(
+def test_a_large_table_is_read_in_pieces_without_its_unfinished_line(
     task: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("trainyard_runner.node.growing.MOST_AT_ONCE", 64)

@@ -1,6 +1,4 @@
-"""What of a task's outputs and checkpoints is sent, and when: a clock and the open files in the
-test's hand.
-"""
+"""The outputs and checkpoints that are sent, and when, by the test's own clock and open files."""
 
 from __future__ import annotations
 
@@ -137,7 +135,7 @@ def test_what_went_goes_at_home_and_a_file_may_become_a_directory(tmp_path: Path
     assert not (outputs.home / "old").exists()
 
 
-def test_very_many_names_that_went_are_not_sent_with_what_replaces_everything(
+def test_many_removed_names_are_not_sent_with_a_whole_replacement(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("trainyard_runner.node.outputs._MOST_REMOVED", 10)
@@ -152,7 +150,7 @@ def test_very_many_names_that_went_are_not_sent_with_what_replaces_everything(
     assert said and (said["whole"], said["removed"], said["names"]) == (True, [], ["kept"])
 
 
-def test_very_many_names_that_went_are_sent_in_several_messages_where_something_cannot_be_read(
+def test_many_removed_names_are_sent_in_parts_next_to_an_unreadable_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("trainyard_runner.node.outputs._MOST_OF_NAMES", 1000)
@@ -192,7 +190,7 @@ def test_names_that_lead_outside_remove_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "treasure").exists()
 
 
-def test_what_was_restored_is_not_sent_again_and_what_the_head_holds_counts(tmp_path: Path) -> None:
+def test_restored_files_are_not_sent_again_and_the_head_s_copy_counts(tmp_path: Path) -> None:
     (tmp_path / "task").mkdir()
     (tmp_path / "task" / "metrics.csv").write_text("1\n" * 100)
     outputs = Outputs(tmp_path, held=0)
@@ -202,9 +200,7 @@ def test_what_was_restored_is_not_sent_again_and_what_the_head_holds_counts(tmp_
     assert said and not said["whole"]
 
 
-def test_everything_is_sent_again_once_the_changes_are_more_than_twice_of_it(
-    tmp_path: Path,
-) -> None:
+def test_everything_is_sent_again_once_changes_exceed_twice_its_size(tmp_path: Path) -> None:
     outputs = Outputs(tmp_path)
     outputs.write("unchanged", "u")
     said = []
@@ -306,9 +302,7 @@ def test_a_checkpoint_is_sent_once_it_is_quiet_and_nobody_has_it_open(tmp_path: 
     assert checkpoint.look(2.0) is None
 
 
-def test_a_restless_directory_is_sent_without_what_is_open_and_that_when_it_is_closed(
-    tmp_path: Path,
-) -> None:
+def test_open_files_of_a_busy_directory_are_sent_once_they_are_closed(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path)
     checkpoint.write("model", "one")
     checkpoint.write("log", "a")

@@ -66,9 +66,7 @@ def test_what_was_tried_before_is_tried_alone() -> None:
     assert begun(queue, unit("")) == ["new", "newer"]
 
 
-def test_units_that_are_given_back_are_next_in_their_order_and_their_attempt_does_not_count() -> (
-    None
-):
+def test_returned_units_are_next_in_order_and_their_attempt_does_not_count() -> None:
     units = [unit("a"), unit("b"), unit("c")]
     queue = Queue(units)
     queue.was_quick(units[0].tasks[0].shape)

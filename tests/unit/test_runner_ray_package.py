@@ -17,7 +17,7 @@ def zipped(**files: str) -> bytes:
     return whole.getvalue()
 
 
-def test_a_job_that_was_sent_in_one_part_is_what_ray_takes_and_nothing_is_put() -> None:
+def test_a_job_sent_in_one_part_is_used_as_it_is_and_nothing_is_put() -> None:
     kept: dict[str, bytes] = {}
     made = ray_package.environment(
         {"uv": ["numpy"]}, {"job.zip": b"zip"}, get=kept.get, put=kept.__setitem__
@@ -57,7 +57,8 @@ def test_wheels_lie_beside_the_jobs_files() -> None:
 
 
 def test_packages_are_pinned_at_once_and_again_in_time() -> None:
-    now, pinned = [0.0], list[str]()
+    now = [0.0]
+    pinned: list[str] = []
     uris = ray_package.packages(
         {"working_dir": "gcs://wheels.zip"},
         {
@@ -79,7 +80,8 @@ def test_packages_are_pinned_at_once_and_again_in_time() -> None:
 
 
 def test_an_attempt_has_a_package_of_its_own_while_it_runs() -> None:
-    kept, pinned = {"job.zip": b"zip"}, list[str]()
+    kept = {"job.zip": b"zip"}
+    pinned: list[str] = []
     store = ray_package.Store(
         get=kept.get,
         put=kept.__setitem__,

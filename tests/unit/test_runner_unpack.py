@@ -58,7 +58,8 @@ def test_what_reaches_outside_or_cannot_be_written_is_left_out_and_named(
 
 
 def test_nothing_is_written_or_linked_through_a_link(tmp_path: Path) -> None:
-    outside, target = tmp_path / "outside", tmp_path / "target"
+    outside = tmp_path / "outside"
+    target = tmp_path / "target"
     outside.mkdir()
     target.mkdir()
     (target / "old").symlink_to(outside)

@@ -33,7 +33,7 @@ def waits(
     return wait.text if wait else None
 
 
-def test_who_holds_the_cpus_is_named_this_run_and_others_without_a_name_too() -> None:
+def test_holders_of_cpus_are_named_this_run_and_nameless_ones_too() -> None:
     holdings = (held("mine-1", "gpu-0", CPU=1), held("cartpole-1", "head", CPU=3, tasks=3))
     assert waits(12, task(cpus=2), holdings=holdings) == (
         "12 tasks wait for 2 CPUs each: 7 of 8 CPUs in use, 1 by this run (1 task), 3 by run "
@@ -102,7 +102,7 @@ def test_a_gang_waits_for_all_that_it_needs_at_once() -> None:
     )
 
 
-def test_the_same_wait_is_told_from_another_by_what_is_needed_and_who_holds_it() -> None:
+def test_waits_are_told_apart_by_what_is_needed_and_its_holder() -> None:
     holdings = [held("cartpole-1", "gpu-0", CPU=4), held("idle-1", "head")]
     wait = explain(
         Line(1, (task(node_group="gpu"),)),

@@ -1,6 +1,4 @@
-"""When an attempt is ended for its metric, by a clock that the test turns; which nodes a task is
-kept from.
-"""
+"""The moment when an attempt is ended for its metric; the nodes that a task is kept from."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ WATCH = {
 
 
 def judged(*values: tuple[float, float], at: float, **watch: Any) -> tuple[str, str] | None:
-    """Return the verdict at a time; each value is (when it came, what it is), its step is its
-    number.
-    """
+    """Return the verdict at a time; each value is (time, value), its step is its index."""
     rules = Rules({**WATCH, **watch})
     for step, (came, value) in enumerate(values):
         rules.take([[float(step), value, 0.0]], at=came)
@@ -99,9 +95,7 @@ def watched(tmp_path: Path, **watch: Any) -> MetricWatch:
     )
 
 
-def test_the_last_values_are_read_at_the_end_and_none_is_ended_for_silence_then(
-    tmp_path: Path,
-) -> None:
+def test_last_values_are_read_at_the_end_without_ending_a_silent_task(tmp_path: Path) -> None:
     watch = watched(tmp_path, silence=0.0, first=0.0)
     watch.feed([b'{"reward": 1, "step": 3}\n{"reward": 2, "step": 4}\n'])
     ((kind, values),) = list(watch.last())

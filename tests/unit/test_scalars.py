@@ -63,7 +63,7 @@ def test_a_torn_last_record_ends_the_file(tmp_path: Path) -> None:
         ({0: 5.0, 10: 6.0}, [(0, 5.0), (10, 6.0)]),
     ],
 )
-def test_a_later_file_continues_an_earlier_one_and_replaces_what_it_repeats(
+def test_a_later_file_continues_an_earlier_one_and_replaces_repeats(
     tmp_path: Path, later: dict[int, float], curve: list[tuple[float, float]]
 ) -> None:
     written(tmp_path, {0: 1.0, 10: 2.0, 20: 3.0}, second=900)
@@ -156,7 +156,7 @@ def record(directory: Path, *entries: Summary.Value) -> Path:
 
 
 def framed(event: bytes) -> bytes:
-    """Return a record of an event file, with checksums that nobody reads."""
+    """Return a record of an event file; its checksums are zero, since they are never read."""
     return len(event).to_bytes(8, "little") + bytes(4) + event + bytes(4)
 
 

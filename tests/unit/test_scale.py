@@ -25,9 +25,7 @@ def cluster(tmp_path: Path, text: str = FILE, *, overrides: tuple[str, ...] = ()
     return clusters.find("lab", {"HOME": str(tmp_path)}, directory=tmp_path, overrides=overrides)
 
 
-def test_a_group_gets_the_size_that_was_asked_for_and_the_next_command_means_that(
-    tmp_path: Path,
-) -> None:
+def test_a_group_gets_its_requested_size_and_the_next_command_keeps_it(tmp_path: Path) -> None:
     sized = scale.scaled(cluster(tmp_path, overrides=("head.cpus=2",)), ["gpu=0", "burst=1"])
     assert [(group.name, group.least, group.most) for group in sized.spec.workers] == [
         ("gpu", 0, 0),

@@ -1,6 +1,4 @@
-"""What tasks print is shown under their names, whole lines only, and can do nothing to a terminal
-or a log.
-"""
+"""Tasks' output is shown in whole lines, by name, and cannot harm a terminal or a log."""
 
 from __future__ import annotations
 
@@ -45,7 +43,7 @@ def test_a_pipe_gets_no_control_characters(printed: bytes, shown: str) -> None:
 
 def test_a_line_of_a_megabyte_beside_one_that_is_redrawn_is_shown_at_once() -> None:
     line = "x" * 1_000_000
-    # From each of its characters anew it would take 20 minutes.
+    # A search that restarts at each of its characters would take 20 minutes.
     assert plain(f"10%\r20%\n{line}\n".encode()) == f"20%\n{line}\n"
 
 
@@ -56,7 +54,7 @@ def test_a_terminal_keeps_colours_and_nothing_else() -> None:
     )
 
 
-def test_unfinished_lines_wait_for_their_end_and_endless_ones_are_shown_in_pieces() -> None:
+def test_unfinished_lines_wait_and_endless_ones_are_shown_in_pieces() -> None:
     stream = io.StringIO()
     screen = PrintedScreen(stream)
     for task, text in (
@@ -186,7 +184,7 @@ def test_an_attempt_that_its_sweep_ends_is_told_by_its_trial() -> None:
     assert stream.getvalue() == ""
 
 
-def test_what_is_waited_for_is_printed_once_and_not_again_when_only_numbers_differ() -> None:
+def test_a_wait_is_printed_once_and_not_again_when_only_numbers_differ() -> None:
     stream = io.StringIO()
     screen = PrintedScreen(stream)
     for again in (False, True):
@@ -212,7 +210,7 @@ def test_a_terminal_shows_the_escapes_of_names_and_notes() -> None:
     assert prefixed("a\x9b\ud800", "x\n") == "[a\\u009b\\ud800] x\n"
 
 
-def test_a_note_repeats_the_flags_that_were_typed_and_output_stays_as_it_is() -> None:
+def test_a_note_repeats_the_typed_flags_and_output_stays_as_it_is() -> None:
     command_hints.remember("train.dispatch", {"file": ["lab"]})
     stream = io.StringIO()
     screen = PrintedScreen(stream)

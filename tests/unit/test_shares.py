@@ -53,7 +53,7 @@ def test_as_many_shares_fit_on_a_node_as_it_has() -> None:
     assert [nodes.slots(task(share), [half_used]) for share in (1, 0.5)] == [0, 1]
 
 
-def test_a_share_is_of_a_node_with_gpus_where_there_are_some_unless_it_is_placed() -> None:
+def test_a_share_is_of_a_node_with_gpus_if_any_unless_it_is_placed() -> None:
     found = shares.settled([task(), task(node_group="head")], Gate(), [CPU, SMALL])
     assert [each.on_gpus for each in found] == [True, False]
     assert [
@@ -64,7 +64,7 @@ def test_a_share_is_of_a_node_with_gpus_where_there_are_some_unless_it_is_placed
     assert shares.settled([task()], later, [CPU])[0].on_gpus
 
 
-def test_nodes_of_one_size_are_ray_s_choice_and_have_the_memory_of_the_smallest() -> None:
+def test_nodes_of_one_size_are_left_to_ray_with_the_smallest_memory() -> None:
     (only,) = shares.alike(
         task(0.5), [SMALL, replace(SMALL, resources={**SMALL.resources, "memory": 7 * GIB})]
     )
@@ -79,7 +79,7 @@ def test_of_nodes_that_an_autoscaler_adds_the_declared_size_counts() -> None:
     assert (only.taken(task()).cpus, only.taken(task()).memory) == (8, None)
 
 
-def test_a_node_to_come_is_as_large_as_others_of_its_group_and_else_as_it_was_declared() -> None:
+def test_a_node_to_come_is_as_large_as_its_group_or_as_declared() -> None:
     later = [Node("", f"{group}-?1", group, "", {"CPU": 0, "GPU": 1}) for group in ("small", "new")]
     assert [nodes.slots(task(), [node]) for node in shares.places([SMALL], later)] == [1, 1, 0]
 

@@ -1,6 +1,4 @@
-"""Nodes that we make ourselves: which stay, which go, which are started; what is said about
-them.
-"""
+"""Nodes that Trainyard makes: those that stay, go or are started, and the messages about them."""
 
 from __future__ import annotations
 
@@ -45,7 +43,7 @@ def plans_of(spec: ClusterSpec, *gpu_ids: str, simulated: bool = False) -> tuple
 
 
 class FakeMachine(Machine):
-    """A machine that has what a file once asked for; nobody answers there."""
+    """A machine that has the nodes of an earlier file; no dashboard answers there."""
 
     existing: dict[str, ObservedNode]
     host = "127.0.0.1"
@@ -258,7 +256,7 @@ def test_more_gpus_than_there_are_is_an_error_that_names_both_ways_out() -> None
     )
 
 
-def test_a_node_that_asks_for_nothing_may_use_the_machine_and_one_without_cpus_gets_none() -> None:
+def test_a_node_without_requests_may_use_the_machine_and_zero_cpus_is_zero() -> None:
     head = plans_of(spec_of())[0]
     assert (head.cpus, head.memory, head.object_store) == (8, 10 * GIBIBYTE, GIBIBYTE)
     assert plans_of(spec_of(head={"cpus": 0}))[0].cpus == 0
@@ -275,7 +273,7 @@ def test_a_node_that_asks_for_nothing_may_use_the_machine_and_one_without_cpus_g
         (100.0, {}, False),
     ],
 )
-def test_a_node_that_joined_before_its_process_was_started_is_the_one_before(
+def test_a_node_that_joined_before_its_process_started_is_the_former_one(
     joined: float | None, started: dict[str, float], is_gone: bool
 ) -> None:
     row = {

@@ -48,9 +48,7 @@ def on_each(name: str, *details: str, **more: bool) -> list[smoke.CheckFields]:
     ]
 
 
-def test_what_is_the_same_on_all_nodes_is_said_once_and_what_was_not_tested_for_lack_of_gpus_in_one_line() -> (
-    None
-):
+def test_equal_facts_of_nodes_and_tests_skipped_without_gpus_are_one_line() -> None:
     no_gpus = [
         rung("gpus", None, "no GPUs declared", skipped=True),
         *on_each("torch", "no GPUs on this node", "no GPUs on this node", skipped=True),

@@ -75,7 +75,8 @@ def test_a_name_stays_on_its_line(tmp_path: Path) -> None:
 
 
 def test_a_listed_task_takes_from_the_job_what_it_leaves_out(tmp_path: Path) -> None:
-    job, own = {"A": "job", "B": "job"}, {"A": "job", "B": "task"}
+    job = {"A": "job", "B": "job"}
+    own = {"A": "job", "B": "task"}
     assert tasks_of(tmp_path, LISTED) == (
         TaskSpec("plain", ("a.py",), job, 2.0, 0.5, None, None, "gpu", 3, 300.0, ("runs",)),
         TaskSpec("special", ("b.py", "{x}"), own, 2.0, 2.0, None, "head", None, 0, 3600.0, ()),
@@ -142,7 +143,8 @@ env_vars:
 
 
 def test_a_runtime_env_file_is_taken_as_it_is_and_its_lines_are_named(tmp_path: Path) -> None:
-    job, file = tmp_path / "job.yaml", tmp_path / "runtime_env.yaml"
+    job = tmp_path / "job.yaml"
+    file = tmp_path / "runtime_env.yaml"
     job.write_text("command: [ado]\nruntime_env: runtime_env.yaml\n")
     file.write_text(ADO)
     env = load_job(tmp_path).runtime_env

@@ -33,9 +33,7 @@ def problems(directory: Path, text: str) -> list[str]:
     return [f"{problem.where.split()[-1]}: {problem.message}" for problem in error.value.problems]
 
 
-def test_a_sweep_goes_to_the_runner_with_the_task_that_tries_a_configuration(
-    tmp_path: Path,
-) -> None:
+def test_a_sweep_is_sent_to_the_runner_with_the_task_of_a_configuration(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(GOOD)
     job = load_job(tmp_path)
     about = sweep(job)

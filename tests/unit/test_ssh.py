@@ -1,4 +1,4 @@
-"""What OpenSSH's configuration says about a host, and what is said when one cannot be reached."""
+"""OpenSSH's configuration of a host, and the errors about hosts that cannot be reached."""
 
 from __future__ import annotations
 
@@ -55,9 +55,7 @@ def test_without_configuration_it_is_ssh_s_own_defaults(tmp_path: Path) -> None:
     assert (read.jumps, read.proxy_command, read.pin, read.known_as) == ((), None, False, "lab")
 
 
-def test_what_is_typed_counts_before_the_first_block_that_fits_and_that_before_the_next(
-    tmp_path: Path,
-) -> None:
+def test_typed_values_precede_the_first_fitting_block_and_that_the_next(tmp_path: Path) -> None:
     text = (
         "Host lab\n HostName 192.0.2.1\n Port 8022\n ProxyJump door, gate:23\nHost *\n User "
         "all\n Port 99\n"
@@ -150,7 +148,7 @@ def test_each_way_not_to_get_there_has_its_words_and_its_hint(
     assert error.where == f"ssh lab: {where}"
 
 
-def test_each_of_several_hosts_keeps_what_helps_there_unless_it_is_the_same_for_all() -> None:
+def test_each_host_keeps_its_remedy_unless_it_is_the_same_for_all() -> None:
     first, second = (
         OutsideError(f"{name} is off", where="ssh", hint=f"Switch {name} on.") for name in "ab"
     )

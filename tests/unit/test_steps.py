@@ -179,7 +179,7 @@ def test_a_plan_asks_neither_steps_nor_stages_that_cannot_be_asked_yet() -> None
     assert [step.state for step in plan([house, built])] == ["already", "would"]
 
 
-def test_before_the_first_step_that_ends_nodes_somebody_may_refuse_and_is_asked_once() -> None:
+def test_a_caller_may_refuse_once_before_the_first_step_that_ends_nodes() -> None:
     hall, yard, asked = Lamp(), Lamp(), list[int]()
     disruptive = [
         replace(_lamp_step(lamp), disruptive=True) for lamp in (Lamp(lit=True), yard, Lamp())
@@ -245,7 +245,7 @@ def test_a_stage_that_cannot_be_expanded_is_shown_as_failed() -> None:
     assert progress.lines == ["expanding Look outside", "failed Look outside"]
 
 
-def test_what_comes_before_each_question_and_each_change_is_called_by_steps_of_stages_too() -> None:
+def test_hooks_before_questions_and_changes_are_called_for_stages_too() -> None:
     lit, dark, inner = Lamp(lit=True), Lamp(), Lamp()
     asked: list[int] = []
     changes: list[int] = []

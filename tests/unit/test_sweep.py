@@ -1,6 +1,4 @@
-"""A sweep without Ray, on Optuna's own study: which configurations are tried, when they end, and
-what counts.
-"""
+"""A sweep without Ray, on Optuna's own study: its configurations, their ends and their results."""
 
 from __future__ import annotations
 
@@ -93,7 +91,7 @@ def closeness(command: tuple[str, ...], step: int) -> float:
     return -abs(float(command[1]) - 1e-3)
 
 
-def test_a_configuration_fills_a_command_and_a_word_without_its_parameter_is_left_out() -> None:
+def test_a_configuration_fills_a_command_without_words_that_lack_values() -> None:
     yard = Yard({"repeats": 2})
     yard.train(closeness)
     assert {name.rpartition("-")[2] for name in yard.commands} == {"0", "1"}
@@ -195,7 +193,7 @@ def test_what_was_killed_goes_on_and_each_configuration_counts_once(tmp_path: An
     assert [ended["outcome"] for ended in again.ended] == ["complete"] * killed.outcomes()[
         "complete"
     ]
-    # What ran then is tried first, under numbers of its own.
+    # The configurations that ran then are tried first, under new numbers.
     first = again.start()
     assert [again.commands[name] for name in first] == [killed.commands[name] for name in ran]
     assert not set(first) & set(ran)
@@ -218,7 +216,7 @@ def test_what_was_killed_goes_on_and_each_configuration_counts_once(tmp_path: An
     assert (study.best_trial.number, study.best_value) == (best["trial"], best["value"])
 
 
-def test_a_failed_task_ends_its_configuration_with_the_rest_and_counts_as_failed() -> None:
+def test_a_failed_task_ends_its_configuration_which_counts_as_failed() -> None:
     yard = Yard({"repeats": 2, "concurrency": 1, "stop": {"failures": 2}})
     for _ in range(2):
         first, second = yard.start()

@@ -78,7 +78,7 @@ def test_the_best_is_by_mode_and_of_equal_ones_the_first() -> None:
     assert [trial.number for trial in folded(*events, mode="min").ranked()] == [1, 3, 0, 2]
 
 
-def test_trials_that_run_when_the_run_ends_were_stopped_and_nan_is_no_value() -> None:
+def test_trials_that_run_at_the_end_were_stopped_and_nan_is_no_value() -> None:
     end = {"reason": "time", "samples": 1, "best": None}
     ended = {"state": "stopped", "exit": 1, "seconds": 5.0, "sweep": end}
     sweep = folded(
@@ -92,7 +92,7 @@ def test_trials_that_run_when_the_run_ends_were_stopped_and_nan_is_no_value() ->
     assert (sweep.ranked(), sweep.end) == ([], end)
 
 
-def test_values_of_a_metric_that_cannot_be_drawn_are_no_points_of_its_curve() -> None:
+def test_metric_values_that_cannot_be_drawn_are_no_points_of_its_curve() -> None:
     values = [
         [0, 1.5, 100.0],
         [1, float("nan"), 101.0],

@@ -1,6 +1,4 @@
-"""`make test` and its tiers: each test is of one, and what this machine cannot run is left out by
-name.
-"""
+"""`make test` and its tiers: each test is of one; tests that cannot run here are named."""
 
 from __future__ import annotations
 
@@ -54,7 +52,7 @@ def test_every_test_is_of_one_tier_and_of_one_lane_of_it() -> None:
             has = {mark: mark in marks for mark in names} | {
                 mark_of(one): one == tier for one in TIERS
             }
-            # What pytest takes is Python, too.
+            # pytest's mark expressions are Python, too.
             found = [
                 lane.tier for lane in LANES if lane.tier != LIFECYCLE and eval(lane.marks, has)
             ]

@@ -128,7 +128,7 @@ def ended_run(home: Path, name: str) -> RunDirectory:
     return run
 
 
-def test_a_module_that_is_missing_is_to_be_installed_before_anything_is_resumed() -> None:
+def test_a_missing_module_is_to_be_installed_before_a_run_is_resumed() -> None:
     found = RunState(run="a-1", cluster="lab", job="job", tasks=("a",))
     tail = ["Traceback (most recent call last):", "ModuleNotFoundError: No module named 'torch'"]
     ended = {"task": "a", "attempt": 0, "outcome": "failed", "exit_code": 1, "tail": tail}

@@ -1,6 +1,4 @@
-"""A cluster's name is one cluster on this machine: a second checkout with a file of that name is
-told whose it is.
-"""
+"""A name is one cluster on this machine: a second checkout with that name is told its owner."""
 
 from __future__ import annotations
 
@@ -28,9 +26,7 @@ def made(home: Path, checkout: str) -> Cluster:
     return found
 
 
-def test_a_second_checkout_is_told_whose_the_cluster_is_and_not_connected_to_it(
-    tmp_path: Path,
-) -> None:
+def test_a_second_checkout_is_told_the_cluster_s_owner_and_not_connected(tmp_path: Path) -> None:
     first = made(tmp_path, "first").loaded.source
     second = cluster(tmp_path, "second")
     for command in (clusters.connect, clusters.status, clusters.plan_up, clusters.plan_down):
@@ -59,8 +55,6 @@ def test_a_checkout_that_was_moved_keeps_its_cluster(tmp_path: Path) -> None:
     assert clusters.status(cluster(tmp_path, "moved")).state == "absent"
 
 
-def test_who_names_a_cluster_on_the_command_line_may_remove_it_from_anywhere(
-    tmp_path: Path,
-) -> None:
+def test_a_cluster_named_on_the_command_line_is_removed_from_anywhere(tmp_path: Path) -> None:
     made(tmp_path, "first")
     assert clusters.plan_down(cluster(tmp_path, "second", overrides=("name=lab",)))

@@ -1,4 +1,4 @@
-"""What of a cluster is in use: as Ray says it, and as it is printed."""
+"""The use of a cluster: Ray's answer, and how it is printed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def summary(**said: str) -> dict[str, object]:
             (1.5, 2, GIB / 2),
             (2.5, 0, GIB / 2),
         ),
-        # What a placement group keeps is free to nobody else, used or not.
+        # Resources of a placement group are free to no other task, used or not.
         (
             "1.0/4.0 CPU (1.0 used of 3.0 reserved in placement groups)\n0B/1.00GiB memory",
             (3, 0, 0),

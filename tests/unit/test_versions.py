@@ -1,4 +1,4 @@
-"""Versions of Ray that a cluster of somebody else may have."""
+"""Versions of Ray that another user's cluster may have."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The report of a run that goes on: written when there is news, and not more often than the page is
-loaded.
-"""
+"""The report of an active run: rewritten when there is news, and no more often than loaded."""
 
 from __future__ import annotations
 

@@ -45,7 +45,8 @@ def violations(source: str) -> Iterator[str]:
 
 def comments(source: str) -> Iterator[tuple[int, str]]:
     """Yield the blocks of comments; lines that follow each other are one."""
-    first, last = 0, -1
+    first = 0
+    last = -1
     words: list[str] = []
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type != tokenize.COMMENT:

@@ -1,9 +1,8 @@
-"""What a task finds around it, before its command starts."""
+"""A task's surroundings before its command starts."""
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,9 +29,7 @@ ORDER: Any = {
 }
 
 
-def test_a_token_that_pods_have_as_a_variable_is_a_file_of_the_attempt_alone(
-    tmp_path: Path,
-) -> None:
+def test_a_token_in_a_pod_s_variable_becomes_a_file_of_the_attempt_alone(tmp_path: Path) -> None:
     place = Workspace(tmp_path, ORDER)
     inherited = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "secret", "TRAINYARD_RUN": "another"}
     found = environment(ORDER, place, inherited=inherited, gpus=[])
@@ -54,9 +51,7 @@ def test_a_token_that_is_in_a_file_stays_there(tmp_path: Path) -> None:
     assert found["RAY_AUTH_TOKEN_PATH"] == "/run/secrets/token"
 
 
-def test_what_a_command_starts_through_ray_gets_its_files_packages_and_variables(
-    tmp_path: Path,
-) -> None:
+def test_ray_drivers_get_their_command_s_files_packages_and_variables(tmp_path: Path) -> None:
     place = Workspace(tmp_path, ORDER)
     found = environment(ORDER, place, inherited={"PYTHONPATH": "/packages"}, gpus=[])
     assert found["PYTHONPATH"] == f"{place.directory}:/packages"
@@ -86,9 +81,7 @@ def test_a_job_that_says_itself_what_ray_workers_get_is_taken_at_its_word(tmp_pa
     assert found["PYTHONPATH"] == f"{place.directory}:src"
 
 
-def test_an_attempt_that_left_its_directories_as_they_were_hands_them_on_under_another_name(
-    tmp_path: Path,
-) -> None:
+def test_unchanged_directories_are_handed_on_under_another_name(tmp_path: Path) -> None:
     spare = Spare()
     first = Workspace(tmp_path, ORDER, spare)
     (first.directory / "copied.py").write_text("print()")
@@ -105,6 +98,16 @@ def test_an_attempt_that_left_its_directories_as_they_were_hands_them_on_under_a
     second.hand_on()
     spare.close()
     assert list((tmp_path / "work").iterdir()) == []
+
+
+def wait_for_another_ctime(directory: Path) -> None:
+    """Return once the clock of the file system, which ticks every few milliseconds, has moved."""
+    file = directory / "clock"
+    file.touch()
+    began = file.stat().st_ctime_ns
+    while file.stat().st_ctime_ns == began:
+        file.touch()
+    file.unlink()
 
 
 @pytest.mark.parametrize(
@@ -125,7 +128,7 @@ def test_directories_to_which_a_command_did_something_are_not_handed_on(
 ) -> None:
     spare = Spare()
     first = Workspace(tmp_path, ORDER, spare)
-    time.sleep(0.02)
+    wait_for_another_ctime(tmp_path)
     deed(first)
     first.hand_on()
     assert list((tmp_path / "work").iterdir()) == []

@@ -105,7 +105,7 @@ class Line:
 
 
 def main() -> None:
-    """Play until somebody ends it."""
+    """Play until the game is ended."""
     port = sys.argv[sys.argv.index("-ScholaPort") + 1]
     server = grpc.server(ThreadPoolExecutor(1))
     services.add_GymServiceServicer_to_server(Line(), server)

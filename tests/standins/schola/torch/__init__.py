@@ -24,7 +24,7 @@ class _Thing(metaclass=_Named):
     def __init__(self, *given: Any, **named: Any) -> None:
         pass
 
-    # What such a class makes is used as a decorator, too: torch.no_grad().
+    # The result of such a class is used as a decorator, too: torch.no_grad().
     def __call__(self, decorated: Any = None, *given: Any, **named: Any) -> Any:
         return decorated
 

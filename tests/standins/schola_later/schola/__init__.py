@@ -1,1 +1,1 @@
-"""Of the stand-in of Schola 1.1 and later: only its launcher is another one."""
+"""Part of the stand-in of Schola 1.1 and later: only its launcher differs."""

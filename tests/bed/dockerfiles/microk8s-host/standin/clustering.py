@@ -247,7 +247,7 @@ def _become_control_plane(answer: dict[str, Any], address: str) -> None:
         store.refuse_to_start()
 
     services.start("dqlite")
-    # Where nobody reads any more it ends here: a member, with kubelite stopped and without
+    # Without a reader it ends here: a member, with kubelite stopped and without
     # no-cert-reissue.
     print("Waiting for this node to finish joining the cluster.", end=" ", flush=True)
     give_up = time.monotonic() + (3 if is_other else 120)
@@ -301,7 +301,8 @@ def leave(words: Sequence[str]) -> None:
             )
 
         if len(found) > 1:
-            # Of another member, while this one still votes: one that goes does not live to answer.
+            # Removed through another member while this one votes: a leaving member does not live
+            # to answer.
             store.remove(own[0], elsewhere=True)
             # dqlite hands its leadership over; etcd's others elect one.
             wait_until(store.rest_takes_writes, 60)

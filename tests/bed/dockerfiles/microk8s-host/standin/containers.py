@@ -1,4 +1,4 @@
-"""What runs in containerd: ended as `microk8s stop` does."""
+"""Containers of containerd: ended as `microk8s stop` does."""
 
 from __future__ import annotations
 

@@ -26,8 +26,7 @@ DEFAULT = {
     "addons": [{"name": "dns"}],
 }
 VERSIONS = ("0.1.0", "0.2.0")
-# Its copy, until it was applied: the cluster agent goes on with it after a boot
-# (cmd/cluster-agent.go).
+# Its copy, until it was applied: the cluster agent resumes it after a boot (cmd/cluster-agent.go).
 TODO = COMMON / "etc/launcher/install.yaml"
 OF_SERVICE = {
     "extraKubeletArgs": "kubelet",
@@ -64,7 +63,7 @@ def read() -> dict[str, Any]:
 
 
 def begin() -> None:
-    """Begin what is done once the services run, if it is still to do; it goes on by itself."""
+    """Begin the work due after the services' start, if it is not done; it continues by itself."""
     if TODO.exists():
         with Path("/var/log/microk8s.launch.log").open("a") as log:
             command = ["env", "PYTHONPATH=/opt/bed", "python3", "-m", "standin.launch"]

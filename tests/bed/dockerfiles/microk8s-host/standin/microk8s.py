@@ -28,7 +28,7 @@ from standin.places import (
     unlock,
 )
 
-# What somebody asks of a control plane that is to be used.
+# Commands that need a working control plane.
 USES = ("add-node", "dbctl", "enable", "reset", "status")
 BACKUP = DATA / "certs-backup"
 CERTIFICATES = {

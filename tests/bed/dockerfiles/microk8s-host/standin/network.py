@@ -1,5 +1,4 @@
-"""What plays calico: every node's pods have addresses of their own, and every host knows the way to
-the others'.
+"""The stand-in for calico: each node's pods have their own addresses, and hosts route to all.
 
 Run as a service: `python3 -m standin.network`.
 """

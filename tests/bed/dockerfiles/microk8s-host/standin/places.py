@@ -28,7 +28,7 @@ PERSISTENT_TOKENS = CREDENTIALS / "persistent-cluster-tokens.txt"
 SIDELOAD = COMMON / "etc/sideload"
 CONTAINERD = COMMON / "run/containerd.sock"
 PROGRAM = Path("/snap/bin/microk8s")
-# What the bed says about this machine: files that the test writes.
+# The bed's facts about this machine: files that the test writes.
 BED = Path("/etc/bed")
 
 API_PORT = 16443

@@ -37,7 +37,7 @@ from standin.places import (
 WAITS = "standin-waits"
 UNIT = "/opt/bed/unit"
 PREFIX = "microk8s."
-# What a snap's service is here; MicroK8s runs Kubernetes' own in one process.
+# A snap's service as it is here; MicroK8s runs Kubernetes' own in one process.
 KUBELITE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy")
 CONTROL = (
     "dqlite",
@@ -48,8 +48,7 @@ CONTROL = (
     "cluster-agent",
 )
 NODE = ("containerd", "sideload", "network", "kubelet", "kube-proxy", "hostpath", "nvidia")
-# What runs where a host has nothing to do but to join another one. The real one starts all, to stop
-# it again then.
+# Services of a host that only joins another one. The real one starts all, then stops the others.
 WAITING = ("containerd", "sideload", "kubelet")
 OF_SERVICE = {
     "daemon-containerd": ("containerd", "sideload"),
@@ -216,7 +215,7 @@ def _containerd() -> list[str]:
         text.replace("${SNAP_DATA}", str(DATA)).replace("${SNAP_COMMON}", str(COMMON))
     )
     CONTAINERD.parent.mkdir(parents=True, exist_ok=True)
-    # What a cluster itself needs; the real snap pulls it from the internet.
+    # Images that a cluster itself needs; the real snap pulls them from the internet.
     subprocess.run(["/opt/bed/images", str(COMMON / "var/lib/containerd")], check=True)
     return ["containerd", "--config", str(config), *_arguments("containerd")]
 
@@ -229,14 +228,14 @@ def _kubelet() -> list[str]:
         f"--node-ip={address}",
         f"--tls-cert-file={CERTS}/kubelet-server.crt",
         f"--tls-private-key-file={CERTS}/kubelet-server.key",
-        # Of the bed: containers in a container.
+        # For the bed: containers in a container.
         *(
             "--cgroup-driver=cgroupfs",
             "--oom-score-adj=0",
             "--feature-gates=KubeletInUserNamespace=true",
         ),
         "--node-status-update-frequency=2s",
-        # The disk is a developer's, and nobody could pull the pause image again.
+        # The disk is a developer's, and the pause image cannot be pulled again.
         "--image-gc-high-threshold=100",
     ]
 
@@ -343,7 +342,7 @@ _DEFAULTS: dict[str, tuple[str, ...]] = {
         "--cluster-signing-cert-file=${SNAP_DATA}/certs/ca.crt",
         "--cluster-signing-key-file=${SNAP_DATA}/certs/ca.key",
         "--use-service-account-credentials",
-        # Of the bed: calico gives nodes their pods' addresses.
+        # For the bed: calico gives nodes their pods' addresses.
         *("--allocate-node-cidrs", f"--cluster-cidr={PODS}", "--leader-elect=true"),
     ),
     "kube-scheduler": ("--leader-elect=true",),

@@ -32,7 +32,7 @@ WRAPPER = '#!/bin/sh\nPYTHONPATH=/opt/bed exec python3 -u -m standin.microk8s "$
 BUSY = Path("/run/snapd.lock")
 # The first with `snap refresh --hold`.
 HOLDS = (2, 58)
-# What the snap takes, about.
+# The snap's size, about.
 SIZE = 200_000_000
 BASE = "core22"
 # The real default is latest/stable.
@@ -156,7 +156,7 @@ def _begin(new: Installed, *, source: str = "") -> None:
 
 
 def _replace(found: Installed, new: Installed, *, source: str = "") -> None:
-    """Go on with another revision: data goes with it, and containers outlive it."""
+    """Switch to another revision: data moves with it, and containers outlive it."""
     snap_files.keep("microk8s", new.revision, source=source, version=new.version)
     services.stop()
     if new.revision != found.revision:

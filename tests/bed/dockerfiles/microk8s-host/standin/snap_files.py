@@ -28,10 +28,10 @@ OTHERS = Path("/var/lib/snapd/standin-others.json")
 # The version of a host's snapd, unless /etc/bed/snapd has another one, or says that its daemon is
 # away.
 VERSION, AWAY = "2.72", "unavailable"
-# What a squashfs begins with; here a document follows, which is its meta/snap.yaml.
+# The first bytes of a squashfs; here a document follows, which is its meta/snap.yaml.
 MAGIC = "hsqs\n"
 BASES = {"core22": ("20250730", "2045")}
-# What snapd says where it reaches no store.
+# snapd's message where it reaches no store.
 NO_STORE = (
     'Post "https://store.invalid/v2/snaps/refresh": dial tcp: lookup store.invalid: no such host'
 )

@@ -58,7 +58,7 @@ def listed(words: Sequence[str]) -> None:
         notes = ",".join(
             [*([] if found.enabled else ["disabled"]), "classic", *(["held"] if found.held else [])]
         )
-        # Who published it an assertion says.
+        # An assertion names the publisher.
         publisher = "-" if found.revision.startswith("x") else f"canonical{tick()}"
         rows.append(["microk8s", found.version, found.revision, found.channel, publisher, notes])
 

@@ -1,5 +1,4 @@
-"""What plays dqlite: etcd, whose members are those of the cluster. A learner of etcd is a spare of
-dqlite.
+"""The stand-in for dqlite: etcd with the cluster's members; its learners are dqlite's spares.
 
 dqlite has one voter until there are three nodes, then all three are (go-dqlite, roles.go); so does
 this.
@@ -101,7 +100,7 @@ def members() -> list[Member]:
 
 
 def own_address() -> str:
-    """Return where the others reach this node's store; loopback until somebody joined."""
+    """Return the address of this node's store for others; loopback until another node joined."""
     path = BACKEND / "info.yaml"
     return (
         str(yaml.safe_load(path.read_text())["Address"])
@@ -121,8 +120,7 @@ def write_files() -> None:
 
 
 def _write(name: str, document: object) -> None:
-    """Write a file in one go: kine reads it every second, and knows nobody who votes while it is
-    empty.
+    """Write a file in one go: kine reads it every second, and knows no voter while it is empty.
 
     Each thread has an unfinished file of its own: the agent's two write at the same time while a
     node joins.
@@ -139,8 +137,7 @@ def new(address: str = f"127.0.0.1:{STORE_PORT}") -> None:
     member = {"Address": address, "ID": 0, "Role": 0}
     _write("info.yaml", member)
     if address.startswith("127."):
-        # An API server whose first write finds nobody who votes ends after a minute, and starts
-        # anew.
+        # An API server whose first write finds no voter ends after a minute, and restarts.
         _write("cluster.yaml", [member])
 
 
@@ -153,7 +150,7 @@ def refuse_to_start() -> None:
 
 
 def command() -> list[str]:
-    """Return how etcd is started; a store that has data goes on with it whatever the flags say."""
+    """Return etcd's command; a store that has data continues with it whatever the flags say."""
     refused, found = BACKEND / "refused", installed()
     if refused.exists() and found and refused.read_text() == found.revision:
         return ["sleep", "infinity"]
@@ -213,11 +210,11 @@ def leave_loopback(address: str) -> None:
 
 
 def add(address: str) -> str:
-    """Add a spare; return what its etcd is told of the cluster.
+    """Add a spare; return its etcd's facts about the cluster.
 
     etcd takes one learner at a time, so that others vote first; it waits until one has caught up,
     and all were connected for 5 s, which is not long on a quiet machine. dqlite has no such rules:
-    nobody is told of them.
+    its callers never hear of them.
     """
     refused = StoreError()
 

@@ -1,1 +1,1 @@
-"""What Schola's launchers are made of."""
+"""The parts of Schola's launchers."""

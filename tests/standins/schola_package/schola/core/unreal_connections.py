@@ -7,7 +7,7 @@ import subprocess
 
 
 class UnrealEditorConnection:
-    """A game that somebody started."""
+    """A game that another program started."""
 
     def __init__(self, url: str, port: int | None) -> None:
         assert port is not None, "a game that runs has a port"

@@ -30,7 +30,7 @@ TAKES = {
 
 
 class PPOConfig:
-    """What was asked by each of its methods."""
+    """The requests of each of its methods."""
 
     def __init__(self) -> None:
         self.asked: dict[str, dict[str, Any]] = {}
@@ -58,7 +58,7 @@ class PPOConfig:
 
 
 class PPO:
-    """What is trained with it."""
+    """The algorithm that is trained with it."""
 
     @classmethod
     def default_resource_request(cls, config: PPOConfig) -> Any:

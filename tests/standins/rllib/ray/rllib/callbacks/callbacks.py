@@ -2,4 +2,4 @@
 
 
 class RLlibCallback:
-    """What RLlib calls, when something has happened."""
+    """Callbacks that RLlib calls, when something has happened."""

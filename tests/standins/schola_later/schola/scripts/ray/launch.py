@@ -36,7 +36,7 @@ _NUMBERS: dict[str, float] = {
 
 @dataclass
 class RLlibScriptArgs:
-    """What was asked for."""
+    """The requested settings."""
 
     algorithm_settings: Any
     asked: Namespace

@@ -23,7 +23,7 @@ from schola.core.unreal_connections import StandaloneUnrealConnection, UnrealEdi
 
 @dataclass
 class RLlibArgs:
-    """What was asked for."""
+    """The requested settings."""
 
     timesteps: int = 3000
     n_steps: int = 2048
