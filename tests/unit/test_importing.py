@@ -570,6 +570,14 @@ def test_a_cluster_file_that_is_refused_does_not_stay(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_cluster_files_that_cannot_be_written_are_one_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    texts = {"good": backends.file_for_address("good", "http://127.0.0.1:1")}
+    found = clusters.Clusters(texts)
+    with pytest.raises(RequestError, match=r"cannot write .*/file: File exists"):
+        found.write(tmp_path / "file")
+
+
 def test_a_class_becomes_a_sweep_that_counts_configurations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -253,3 +253,10 @@ def test_what_is_too_deep_for_a_path_is_removed(tmp_path: Path) -> None:
     deep(root)
     tree.empty(str(root))
     assert list(root.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(1 << 20, "1 MiB"), (3 << 29, "1.5 GiB"), (1500 << 30, "1500 GiB")]
+)
+def test_a_size_is_shown_without_an_exponent(count: int, text: str) -> None:
+    assert outputs.sized(count) == text

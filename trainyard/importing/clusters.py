@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,30 +35,31 @@ class Clusters:
     def write(self, directory: Path | None) -> list[Path]:
         """Write the files to clusters/, or there; return them.
 
-        Raises RequestError where one exists, or is no cluster file: then none stays.
+        Raises RequestError where one exists, cannot be written, or is no cluster file: then none
+        stays.
         """
-        files = {
-            (directory or Path("clusters")) / f"{name}.yaml": text
-            for name, text in self.texts.items()
-        }
-        if existing := [path for path in files if path.exists()]:
-            raise RequestError(
-                f"{existing[0]} exists", hint="Name another directory: --output DIRECTORY"
-            )
+        directory = directory or Path("clusters")
+        files = {directory / f"{name}.yaml": text for name, text in self.texts.items()}
+        for path in files:
+            if path.exists():
+                hint = "Name another directory: --output DIRECTORY"
+                raise RequestError(f"{path} exists", hint=hint)
 
-        written: list[Path] = []
         try:
+            directory.mkdir(parents=True, exist_ok=True)
             for path, text in files.items():
-                path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text)
-                written.append(path)
                 load_cluster(path)
-        except RequestError:
-            for path in written:
-                path.unlink()
+        except (RequestError, OSError) as error:
+            for path in files:
+                with contextlib.suppress(OSError):
+                    path.unlink()
+            if isinstance(error, OSError):
+                what = f"cannot write {error.filename}: {error.strerror}"
+                raise RequestError(what) from error
             raise
 
-        return written
+        return list(files)
 
 
 def read(text: str, *, name: str) -> Clusters | None:

@@ -31,6 +31,8 @@ def data_bytes(entries: Entries) -> int:
 
 def sized(count: int) -> str:
     """Return bytes in the larger of two units that leaves a digit before the point."""
+    if count >= 1000 * _GIB:
+        return f"{count / _GIB:.0f} GiB"
     if count >= _GIB:
         return f"{count / _GIB:.3g} GiB"
     return f"{count / 1024**2:.3g} MiB"
