@@ -14,7 +14,7 @@ from benchmarks import bare_ray, bare_tasks, containers, ec2, hosts, kubernetes,
 from benchmarks.measure import INVOKE, Measured, in_turns, output_of, seconds_of
 
 TASKS = 1000
-# Of 1 KiB each.
+# Each has 1 KiB.
 FILES = 10_000
 CLUSTER = """\
 name: bench

@@ -7,8 +7,8 @@ by more reward than usual likelier.
     python train.py --seed 0        writes to ./runs/seed-0
 
 Under Trainyard, TRAINYARD_OUTPUT says where results go, and TRAINYARD_CHECKPOINT where a later
-attempt finds what the last one saved. A training that was interrupted goes on as if it had not
-been: same random numbers, same curve.
+attempt finds what the last one saved. An interrupted training continues with the same random
+numbers and the same curve.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ EVALUATION_SEED = (
 
 @dataclass
 class State:
-    """All that a training is: a checkpoint holds it, and a later attempt goes on from it."""
+    """All that a training is: a checkpoint holds it, and a later attempt continues from it."""
 
     rng: np.random.Generator
     weights: Floats
@@ -61,7 +61,7 @@ class State:
 
 
 def main() -> None:
-    """Train, or go on training; then say how good the policy is."""
+    """Train, or continue a training; then say how good the policy is."""
     options = parse()
     output = Path(os.environ.get("TRAINYARD_OUTPUT", f"runs/seed-{options.seed}"))
     checkpoint = Path(os.environ.get("TRAINYARD_CHECKPOINT", output / "checkpoint")) / "state.json"
@@ -267,14 +267,14 @@ def load(path: Path) -> State | None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace a file in one step: whoever reads it finds the old one or the new one, never half."""
+    """Replace a file in one step: a reader finds the old one or the new one, never half."""
     temporary = path.with_name(f"{path.name}.tmp")
     temporary.write_text(text)
     temporary.replace(path)
 
 
 def progress(state: State) -> str:
-    """Return a line for whoever watches."""
+    """Return a line for people who watch."""
     last = state.curve[-1]
     return (
         f"iteration {state.iteration:3d}   {state.steps:9,d} steps   {state.seconds:5.1f} s   "

@@ -40,7 +40,7 @@ from typing import Any
 PROGRAM = "isaac_task.py"
 ISAAC_LAB = "/workspace/isaaclab/"
 SECTIONS = ("runner_args", "hydra_args")
-# What each library's trainings leave, below logs/LIBRARY/.
+# The files that each library's trainings leave, below logs/LIBRARY/.
 CHECKPOINTS = {
     "rl_games": "nn/*.pth",
     "rsl_rl": "model_*.pt",
@@ -60,8 +60,9 @@ Place = tuple[str, ...]  # the keys that lead to a value
 
 @dataclass
 class Domain:
-    """What one of Ray Tune's functions returned; `kind` and `of` are as in `tune.space`: options,
-    or both ends.
+    """The result of one of Ray Tune's functions, as in `tune.space`.
+
+    `kind` is its key there, `of` the options, or both ends.
     """
 
     kind: str
@@ -170,9 +171,7 @@ def as_text(value: Any) -> str:
 
 
 class Stopper:
-    """What a cfg file's stopper derives from. Each trial has one of its own; nobody asks
-    `stop_all`.
-    """
+    """The base class of a cfg file's stopper; each trial has one, and `stop_all` is not called."""
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         return False
@@ -281,14 +280,14 @@ STOPPERS: dict[str, Callable[..., Any]] = {
 
 
 class ProgressReporter:
-    """What a cfg file's progress reporter derives from: only its columns are read."""
+    """The base class of a cfg file's progress reporter: only its columns are read."""
 
     def __init__(self, *_: Any, metric_columns: Any = (), **__: Any) -> None:
         self.columns = list(metric_columns or ())
 
 
 class OldJobCfg:
-    """What a sweep derives from; the result is `cfg`."""
+    """The base class of sweeps; the result is `cfg`."""
 
     workflow = "scripts/reinforcement_learning/rl_games/train.py"
     flags = "--"  # how they begin
@@ -746,9 +745,7 @@ def process_mark() -> str:
 
 
 def continued(command: list[str]) -> list[str]:
-    """Return a training's command; in a later attempt it goes on from what the one before left
-    below logs/.
-    """
+    """Return a training's command; in a later attempt it continues from the last one's logs/."""
     left = [
         (path.stat().st_mtime, path, library)
         for library, pattern in CHECKPOINTS.items()
@@ -819,8 +816,8 @@ def stopped_early(command: list[str], stopper: Callable[..., bool], name: str) -
             print(
                 f"{name} ended this trial in iteration {result['training_iteration']}", flush=True
             )
-            # isaaclab.sh does not hand it on to Python. What still runs after its time, Trainyard's
-            # runner ends.
+            # isaaclab.sh does not pass it on to Python. Trainyard's runner ends a training that still
+            # runs after its time.
             os.killpg(process.pid, signal.SIGTERM)
             goes_on(GRACE_SECONDS)
             return 0
@@ -1058,7 +1055,7 @@ def main(given: list[str]) -> None:
                 why += f". {HAD_HERE}"
             sys.exit(f"{PROGRAM}: {Path(asked.cfg_file).name} cannot be loaded: {why}")
 
-        # What the file itself prints may lack the end of its line.
+        # The file's own output may lack the end of its line.
         print(f"\n{PROGRAM}: {json.dumps(found)}")
         return
 

@@ -1,4 +1,4 @@
-"""What train.py is told: the words of `rllib train`."""
+"""The options of train.py: the words of `rllib train`."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def join() -> torch.device:
 
 
 def train(options: argparse.Namespace, device: torch.device) -> float:
-    """Train until the last epoch; return how much of what nobody trained on is right."""
+    """Train until the last epoch; return the accuracy on points that were held out."""
     torch.manual_seed(options.seed)
     data = spirals.points(options.seed)
     shard: DistributedSampler[Any] = DistributedSampler(data, seed=options.seed)

@@ -134,7 +134,7 @@ def train(options: dict[str, Any]) -> None:
             "eval/accuracy": evaluate(model, test, device),
         }
 
-        # What Ray Train keeps is several files: Trainyard copies them once they have been quiet for
+        # Ray Train keeps several files: Trainyard copies them once they have been quiet for
         # a moment.
         if epoch < options["epochs"] and time.monotonic() - saved < options["checkpoint_every"]:
             ray.train.report(metrics)

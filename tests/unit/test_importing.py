@@ -640,9 +640,9 @@ def test_variables_before_a_sub_job_are_its_environment(tmp_path: Path) -> None:
     [
         (
             "ray job submit --runtime-env-json={} -- bash x.sh",
-            "What stands behind -- is the `command:` of a job.yaml",
+            "The words after -- are the `command:` of a job.yaml",
         ),
-        ("RAY_ADDRESS=http://a:1 ray job submit -- python a.py", "What stands behind --"),
+        ("RAY_ADDRESS=http://a:1 ray job submit -- python a.py", "The words after --"),
         ("ray submit cluster.yaml train.py", "The program is the `command:` of a job.yaml"),
         ("ray up cluster.yaml", "trainyard cluster.import FILE"),
         ("rllib train file a.yaml", "jobs/rllib trains by its words"),

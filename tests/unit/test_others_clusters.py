@@ -105,7 +105,7 @@ def test_where_none_has_such_a_name_all_are_named() -> None:
         imported("lab")
     assert (
         caught.value.what
-        == "context lab has no RayCluster of somebody else's whose name begins with lab"
+        == "context lab has no RayCluster that another tool made whose name begins with lab"
     )
     assert "robots/isaacray-0, robots/isaacray-1, games/schola" in str(caught.value.problems[0])
 

@@ -104,7 +104,8 @@ def of_context(
         named = f" whose name begins with {prefix}" if prefix else ""
         problem = Problem("there are", there)
         raise RequestError(
-            f"context {context} has no RayCluster of somebody else's{named}", problems=(problem,)
+            f"context {context} has no RayCluster that another tool made{named}",
+            problems=(problem,),
         )
 
     texts: dict[str, str] = {}

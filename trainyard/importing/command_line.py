@@ -46,7 +46,7 @@ IGNORED = {
         "max_log_extraction_errors is not needed: tune.stop.failures ends a sweep."
     ),
 }
-# Isaac Lab's scripts that run no job, and what stands for them.
+# Isaac Lab's scripts that run no job, and what takes their place.
 OTHER_SCRIPTS = {
     "launch": "trainyard cluster.import -- launch.py ... writes its clusters as cluster files.",
     "grok_cluster_with_kubectl": (
@@ -56,7 +56,7 @@ OTHER_SCRIPTS = {
     "come home: "
     "tensorboard --logdir results",
 }
-_COMMAND = "What stands behind -- is the `command:` of a job.yaml"
+_COMMAND = "The words after -- are the `command:` of a job.yaml"
 # Programs that others train with, and where their words belong.
 OTHER_PROGRAMS = {
     (

@@ -96,7 +96,7 @@ class Imported:
 
 
 def refuse_unreadable(file: Path) -> None:
-    """Raise RequestError for a path that is no regular file: reading a pipe could wait for ever."""
+    """Raise RequestError for a path that is no regular file: reading a pipe could block."""
     try:
         kind = file.stat().st_mode
     except FileNotFoundError as error:

@@ -149,7 +149,7 @@ def read(file: Path, *, python: str) -> Imported:
 def _task(
     task: TaskSection, files: dict[str, Path], python: str, directory: Path
 ) -> dict[str, Any]:
-    """Return one task; files among its words that lie beside the YAML file travel with the job."""
+    """Return one task; files among its words that lie next to the YAML file travel with the job."""
     # As task_runner joins them.
     line = " ".join([python, *task.py_args.split()])
     if shell.is_needed(line):

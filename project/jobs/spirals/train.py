@@ -1,9 +1,7 @@
 """Teach a small network to tell two spirals apart: numpy only, a few seconds on one CPU.
 
-What makes it a job of Trainyard: its arguments come from the matrix of job.yaml, what it writes
-into
-$TRAINYARD_OUTPUT comes home, and what it writes into $TRAINYARD_CHECKPOINT is there again if it is
-tried once more.
+Three things make it a job of Trainyard: its arguments come from the matrix of job.yaml, files in
+$TRAINYARD_OUTPUT come home, and files in $TRAINYARD_CHECKPOINT are there again in the next attempt.
 """
 
 from __future__ import annotations

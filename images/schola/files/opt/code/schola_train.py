@@ -25,7 +25,7 @@ from schola.core.unreal_connections import StandaloneUnrealConnection
 from schola.scripts.ray import launch
 from schola_place import checkpoints, this_node
 
-# What Ray 2.40 removed, and what it warns of since.
+# Names that Ray 2.40 removed, and those that it warns of since.
 NEW_NAMES = {"sgd_minibatch_size": "minibatch_size", "num_sgd_iter": "num_epochs"}
 
 OWN_RAY = (
@@ -188,7 +188,7 @@ class NoGame:
 
 
 class Arguments(launch.RLlibArgs):
-    """What the launcher was asked for; each process that plays makes its game from it."""
+    """The launcher's options; each process that plays makes its game from it."""
 
     def make_unreal_connection(self) -> Any:
         """Return the connection to a game, which starts now if games are to be started."""
