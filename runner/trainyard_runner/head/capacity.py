@@ -70,9 +70,9 @@ class Capacity:
         if node_id is None or len(live.unit.tasks) > 1:
             return []
         tasks = self._suspects.blame(live.task.name, node_id)
-        if len(self._nodes.known) == 1:
-            return []
-        return tasks
+        if len(self._nodes.known) > 1:
+            return tasks
+        return []
 
     def is_missing_for_long(self, task: Task, problem: str) -> bool:
         """Note that a task has no node; return whether the task waited long enough for one."""

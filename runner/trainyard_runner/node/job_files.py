@@ -19,6 +19,8 @@ from typing import NamedTuple
 from trainyard_runner.wire import archive, tree
 
 _BYTECODE = "__pycache__"
+# Files up to so many bytes are copied by one read and one write.
+_SMALL = 1024 * 1024
 
 
 class Identity(NamedTuple):
@@ -55,9 +57,7 @@ class JobFiles:
                         if _is_made(path):
                             directories.append(f"{name}/")
                     elif not os.path.lexists(path):
-                        # With its time: older than all that the task writes.
-                        shutil.copy2(item.path, path, follow_symlinks=False)
-                        copied[name] = _identity(path.lstat())
+                        copied[name] = _copy(item, path)
 
         return copied
 
@@ -124,8 +124,38 @@ def changed(
     return sorted(unexpected)
 
 
-def _identity(state: os.stat_result) -> Identity:
-    return Identity(stat.S_IMODE(state.st_mode), state.st_ino, state.st_size, state.st_mtime_ns)
+def _copy(item: os.DirEntry[str], path: Path) -> Identity:
+    """Copy a file with its mode and time: `shutil.copy2` takes half as long again."""
+    found = item.stat(follow_symlinks=False)
+    mode = stat.S_IMODE(found.st_mode)
+    with Path(item.path).open("rb", buffering=0) as source, path.open("xb") as target:
+        if found.st_size <= _SMALL:
+            target.write(source.read())
+            target.flush()
+        else:
+            _copy_content(source.fileno(), target.fileno(), found.st_size)
+        os.fchmod(target.fileno(), mode)
+        # Older than all that the task writes.
+        os.utime(target.fileno(), ns=(found.st_mtime_ns, found.st_mtime_ns))
+        inode = os.fstat(target.fileno()).st_ino
+
+    return Identity(mode, inode, found.st_size, found.st_mtime_ns)
+
+
+def _copy_content(source: int, target: int, size: int) -> None:
+    """Copy a large file; XFS and Btrfs share its blocks (a reflink)."""
+    done = 0
+    if hasattr(os, "copy_file_range"):
+        try:
+            while done < size and (count := os.copy_file_range(source, target, size - done)):
+                done += count
+        except OSError:
+            if done:
+                raise
+
+    if done < size:
+        with os.fdopen(os.dup(source), "rb") as rest, os.fdopen(os.dup(target), "wb") as end:
+            shutil.copyfileobj(rest, end, _SMALL)
 
 
 def _is_intact(place: Path) -> bool:

@@ -160,7 +160,10 @@ class OutputWatch:
 
 
 def within(entries: Entries, limit: int, left_out: list[LeftOut]) -> Entries:
-    """Return the entries that fit into the limit, smallest first; append others to `left_out`."""
+    """Return the entries that fit into the limit; append others to `left_out`.
+
+    Curves come first, then the smallest.
+    """
     total = data_bytes(entries)
     if total <= limit:
         return entries
@@ -168,9 +171,8 @@ def within(entries: Entries, limit: int, left_out: list[LeftOut]) -> Entries:
     reason = f"{sized(total)} of outputs are more than the job's outputs_limit of {sized(limit)}"
     kept = {}
     size = 0
-    by_size = sorted(entries.values(), key=lambda entry: (entry.data_bytes, entry.name))
-    # Sorted once more, and stably: curves come before all others.
-    for entry in sorted(by_size, key=_is_no_curve):
+    by_size = sorted(entries.values(), key=lambda e: (_is_no_curve(e), e.data_bytes, e.name))
+    for entry in by_size:
         if size + entry.data_bytes > limit:
             left_out.append(LeftOut(entry.name, reason, is_lost=True))
         else:

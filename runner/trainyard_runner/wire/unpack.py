@@ -24,11 +24,12 @@ def unpack(source: IO[bytes] | Iterable[bytes], directory: Path) -> list[LeftOut
     """
     directory.mkdir(parents=True, exist_ok=True)
     stream: Any = source if hasattr(source, "read") else _Pieces(source)
+    target = _Target(str(directory))
     left_out = []
     try:
         with tarfile.open(fileobj=stream, mode="r|", bufsize=PART) as archive:
             for member in archive:
-                reason = _extract(archive, member, str(directory))
+                reason = _extract(archive, member, target)
                 if reason:
                     is_lost = member.isreg() or member.isdir()
                     left_out.append(LeftOut(member.name, reason, is_lost=is_lost))
@@ -39,7 +40,7 @@ def unpack(source: IO[bytes] | Iterable[bytes], directory: Path) -> list[LeftOut
     return left_out
 
 
-def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, root: str) -> str | None:
+def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, target: _Target) -> str | None:
     """Put a member into its place; return why it was left out."""
     steps = [step for step in member.name.split("/") if step not in {"", "."}]
     objection = _objection(member, steps)
@@ -47,7 +48,7 @@ def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, root: str) -> st
         return objection
 
     try:
-        _place(archive, member, root, steps)
+        _place(archive, member, target, steps)
     except (OSError, ValueError, OverflowError) as error:
         if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
             raise
@@ -74,41 +75,63 @@ def _objection(member: tarfile.TarInfo, steps: list[str]) -> str | None:
     return "a file without a name"
 
 
-def _place(archive: tarfile.TarFile, member: tarfile.TarInfo, root: str, steps: list[str]) -> None:
-    # No step is a link: each one that is there gives way to a directory.
-    directory = root
-    for step in steps if member.isdir() else steps[:-1]:
-        directory = f"{directory}/{step}"
-        tree.make(directory)
+class _Target:
+    """The directory that an archive is unpacked into.
 
+    `part` is a name at its top that nothing else has: a member is made there, then renamed, so that
+    it is whole or not there.
+    """
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._last = root
+        self.part = Path(root, f".part-{secrets.token_hex(8)}")
+
+    def directory(self, steps: list[str]) -> str:
+        """Make the directories of a path; a link or file among them is replaced by a directory."""
+        path = "/".join([self._root, *steps])
+        # Members of a directory follow each other, and none of them replaces one above it.
+        if path != self._last:
+            made = self._root
+            for step in steps:
+                made = f"{made}/{step}"
+                tree.make(made)
+            self._last = path
+        return path
+
+
+def _place(
+    archive: tarfile.TarFile, member: tarfile.TarInfo, target: _Target, steps: list[str]
+) -> None:
     if member.isdir():
+        directory = target.directory(steps)
         if steps:
             Path(directory).chmod((member.mode & 0o755) | 0o700)
         return
 
-    # Made at the top, under a name that nothing else has, then renamed: whole or not there.
-    part = f"{root}/.part-{secrets.token_hex(8)}"
+    path = Path(target.directory(steps[:-1]), steps[-1])
+    part = target.part
     try:
         if member.issym():
-            Path(part).symlink_to(member.linkname)
+            part.symlink_to(member.linkname)
         else:
             archive.makefile(member, part)
             # Only what is the user's to give: no setuid, nothing for the world to write.
-            Path(part).chmod((member.mode & 0o755) | 0o600)
+            part.chmod((member.mode & 0o755) | 0o600)
             os.utime(part, (member.mtime, member.mtime))
-        _rename(part, f"{directory}/{steps[-1]}")
+        _rename(part, path)
     except BaseException:
         with contextlib.suppress(OSError):
-            Path(part).unlink()
+            part.unlink()
         raise
 
 
-def _rename(part: str, path: str) -> None:
+def _rename(part: Path, path: Path) -> None:
     try:
-        Path(part).replace(path)
+        part.replace(path)
     except IsADirectoryError:
-        tree.remove(path)
-        Path(part).replace(path)
+        tree.remove(str(path))
+        part.replace(path)
 
 
 class _Pieces(io.RawIOBase):
