@@ -30,11 +30,6 @@ def named(names: Sequence[str], *, most: int = 3) -> str:
     return listed
 
 
-def last_line(text: str) -> str:
-    """Return the last line, where programs say why they failed; "" for an empty text."""
-    return text.strip().rpartition("\n")[2]
-
-
 def without_name(name: str, message: str) -> str:
     """Return a message about a thing, for a place where the thing's name comes before it."""
     return message.removeprefix(f"{name}: ").removeprefix(f"{name} ")

@@ -150,8 +150,8 @@ def blob_name(content: bytes) -> str:
 def runner_package() -> Package:
     """Return the runner's modules; ignore files above (a project with its .venv) do not count."""
     root = Path(trainyard_runner.__file__).parent
-    files = [sent_file(path, path.relative_to(root).as_posix()) for path in root.rglob("*.py")]
-    files.sort(key=lambda file: file.path)
+    sources = sorted(root.rglob("*.py"))
+    files = [sent_file(path, path.relative_to(root).as_posix()) for path in sources]
     return pack(Listing(root, tuple(files), ()), prefix="trainyard_runner/")
 
 

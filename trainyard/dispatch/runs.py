@@ -260,10 +260,11 @@ def _reached(
         raise _gone(run, state, missing, why=error.what) from error
     with ray_of(endpoint) as ray:
         # Another cluster of that name, or a new head, has none of the outputs.
-        alive = [node.node_id for node in ray.nodes() if node.alive] if state.node_id else []
-        if state.node_id and state.node_id not in alive:
-            why = f"the head of cluster {state.cluster} is another one now"
-            raise _gone(run, state, missing, why=why)
+        if state.node_id:
+            alive = [node.node_id for node in ray.nodes() if node.alive]
+            if state.node_id not in alive:
+                why = f"the head of cluster {state.cluster} is another one now"
+                raise _gone(run, state, missing, why=why)
         yield ray
 
 

@@ -13,9 +13,10 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
+from trainyard_runner.wire.text import last_line
+
 from trainyard.errors import RequestError
 from trainyard.seams.forwarding import LOOPBACK, WAITING, Forward
-from trainyard.wording import last_line
 
 # Passes stdin and stdout to a port of the machine on which it runs, and ends when that side closes
 # the connection.

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import httpx
 from trainyard_runner.wire.driver import left_in_words
+from trainyard_runner.wire.text import last_line
 
 from trainyard import versions
 from trainyard.errors import OutsideError, PrerequisiteError
@@ -31,7 +32,6 @@ from trainyard.seams.ray_types import (
     version_from,
 )
 from trainyard.seams.threads import within
-from trainyard.wording import last_line
 
 # Ray's own limit for a package in the GCS (ray/_private/runtime_env/packaging.py,
 # GCS_STORAGE_MAX_SIZE).

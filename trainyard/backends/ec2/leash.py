@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from trainyard_runner.leash import HOLDS
+from trainyard_runner.wire.text import last_line
 
 from trainyard.backends.contract import LeashStatus
 from trainyard.backends.ec2 import desired, naming, nodes, snapshot
@@ -13,7 +14,6 @@ from trainyard.backends.ec2.snapshot import Instance
 from trainyard.backends.shared.leash import Leash, settings, source
 from trainyard.errors import OutsideError, TrainyardError
 from trainyard.seams.programs import Ran
-from trainyard.wording import last_line
 
 _DIRECTORY = "~/.trainyard-leash"
 # The process has its lock as long as it lives.

@@ -6,11 +6,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
+from trainyard_runner.wire.text import last_line
+
 from trainyard.backends.microk8s.lab import API_PORT, MICROK8S, Host, Lab
 from trainyard.errors import OutsideError, PrerequisiteError
 from trainyard.seams.ssh.hosts import each
 from trainyard.steps import YES, Answer, Step, no
-from trainyard.wording import counted, last_line, named
+from trainyard.wording import counted, named
 
 AGENT_PORT = 25000
 DQLITE_PORT = 19001

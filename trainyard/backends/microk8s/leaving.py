@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from trainyard_runner.wire.text import last_line
+
 from trainyard.backends.contract import Site
 from trainyard.backends.kuberay import naming
 from trainyard.backends.kuberay.pods import internal_ip, is_ready
@@ -18,7 +20,7 @@ from trainyard.seams.programs import Ran
 from trainyard.seams.ssh.connection import connect
 from trainyard.seams.ssh.login import HostError
 from trainyard.steps import YES, Answer, Step, no, nothing, warning
-from trainyard.wording import last_line, named
+from trainyard.wording import named
 
 # An annotation of each host's node: the file's address of it, by which it is found when the file
 # no longer names it.

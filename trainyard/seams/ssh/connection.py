@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from paramiko import Channel, ProxyCommand, SSHClient, Transport
 from paramiko.ssh_exception import ChannelException, SSHException
+from trainyard_runner.wire.text import last_line
 
 from trainyard.errors import NotReadyError
 from trainyard.seams.addresses import keep_alive
@@ -22,7 +23,6 @@ from trainyard.seams.programs import Ran
 from trainyard.seams.ssh import config, login
 from trainyard.seams.ssh.config import Identity
 from trainyard.seams.ssh.login import BrokenError, HostError
-from trainyard.wording import last_line
 
 SUDO_PASSWORD = "TRAINYARD_SUDO_PASSWORD"  # noqa: S105 (the variable's name)
 # The host's own shell passes the password to sudo: a command line is seen by every user.

@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
+from trainyard_runner.wire.text import last_line
+
 from trainyard.seams.ssh.connection import Connection
 from trainyard.seams.ssh.login import HostError
-from trainyard.wording import last_line
 
 # Each line is NAME VALUE; a value with lines is in base64. Fields that a host lacks are left out.
 # sudo keeps LANG, and programs translate what is read here: snapd the notes of a snap.

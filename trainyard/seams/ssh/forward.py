@@ -18,10 +18,10 @@ from pathlib import Path
 
 from paramiko import Channel
 from paramiko.ssh_exception import SSHException
+from trainyard_runner.wire.text import last_line
 
 from trainyard.seams.forwarding import LOOPBACK, WAITING, Forward, loopback, shared
 from trainyard.seams.ssh.connection import PART, Connection
-from trainyard.wording import last_line
 
 # Raised by sending once the connection is closed, as it is at exit (paramiko's packet.py,
 # write_all: EOFError).
@@ -74,7 +74,7 @@ def _relay(local: socket.socket, channel: Channel) -> str:
         with suppress(OSError):
             local.shutdown(socket.SHUT_RD)
 
-    return last_line(printed.decode(errors="replace")).strip()
+    return last_line(printed.decode(errors="replace"))
 
 
 def _send(local: socket.socket, channel: Channel) -> None:
