@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from trainyard_runner.wire.check import Check
+from trainyard_runner.wire.events import Check
 
 
 @dataclass(frozen=True)

@@ -131,7 +131,7 @@ def test_an_answer_without_an_end_is_left(run: Run, command: str) -> None:
             "task": "a",
             "attempt": 1,
             "outcome": "failed",
-            "output": {"file": 5},
+            "output": 5,
         },
         {"event": "run-ended", "state": "succeeded", "exit": 0, "seconds": float("inf")},
         {"event": 5},

@@ -8,6 +8,7 @@ from typing import Any
 
 from trainyard_runner.node.outputs import counted
 
+from tests.run_events import an_event
 from trainyard.results import account
 from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory, number_file
@@ -27,7 +28,7 @@ def lines(
     state = RunState(run=place.name, cluster="lab", job="job", tasks=tasks)
     end = {"state": "succeeded", "exit": 0, "seconds": 9.0}
     for name, fields in [*events, ("run-ended", end)]:
-        state.apply({"event": name, "time": 100.0, **fields})
+        state.apply(an_event(name, time=100.0, **fields))
     return list(account.lines(RunDirectory(place), state))
 
 
@@ -56,6 +57,10 @@ def archived(number: int, *, attempt: int = 1, each: bool = False) -> tuple[str,
         "number": number,
         "whole": False,
         "each_attempt": each,
+        "file": f"outputs/a.{number}.tar",
+        "bytes": 1,
+        "sha256": "",
+        "removed": [],
     }
 
 
@@ -130,7 +135,7 @@ def test_of_a_run_of_before_nothing_is_said_that_it_did_not_say(tmp_path: Path) 
 def test_what_is_no_count_and_no_name_counts_for_nothing(tmp_path: Path) -> None:
     broken: dict[str, Any] = {
         "brought": {"files": "x", "bytes": -1},
-        "not_brought": 3,
+        "not_brought": {"names": 3},
         "undeclared": {"names": [7], "count": True},
     }
     (line,) = lines(tmp_path, left(**broken))

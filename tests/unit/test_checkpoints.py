@@ -13,7 +13,9 @@ from typing import Any, cast
 
 import pytest
 from trainyard_runner.wire import archive
+from trainyard_runner.wire.events import Event
 
+from tests.run_events import an_event
 from trainyard.dispatch import checkpoints, fetch, runs
 from trainyard.dispatch.follow import Screen
 from trainyard.endpoint import Endpoint
@@ -26,6 +28,17 @@ from trainyard.seams.ray_api import RayApi
 from trainyard.spec.load import job_of
 
 TUNE = {"space": {"lr": {"choice": [1, 2]}}, "metric": "reward", "samples": 2}
+ARCHIVE = {
+    "task": "a",
+    "attempt": 1,
+    "number": 1,
+    "file": "outputs/a.1.tar",
+    "bytes": 9000,
+    "sha256": "",
+    "whole": True,
+    "removed": [],
+    "each_attempt": False,
+}
 SWEEP = {"metric": "reward", "mode": "max"}
 
 
@@ -40,19 +53,12 @@ class Head:
     def file(self, node_id: str, filename: str) -> Iterator[Iterator[bytes]]:
         yield iter([self.sent])
 
-    def event(self, task: str) -> dict[str, Any]:
+    def event(self, task: str) -> Event:
         digest = hashlib.sha256(self.tar).hexdigest()
         archived = {"archive_bytes": len(self.tar), "sha256": digest}
-        return {
-            "event": "checkpoint",
-            "seq": 7,
-            "time": 1.0,
-            "task": task,
-            "attempt": 1,
-            "bytes": 3,
-            "files": 1,
-            **archived,
-        }
+        return an_event(
+            "checkpoint", seq=7, time=1.0, task=task, attempt=1, bytes=3, files=1, **archived
+        )
 
 
 @pytest.fixture
@@ -75,17 +81,15 @@ def a_run(home: Path, head: Head, **record: Any) -> tuple[RunDirectory, RunState
     run = store.create(home, known | record, cluster="", job="")
     state = states.fresh(run)
     for task in ("a", "b"):
-        state.apply(
-            {"event": "attempt-started", "time": 1.0, "task": task, "attempt": 1, "node": "head"}
-        )
+        state.apply(an_event("attempt-started", time=1.0, task=task, attempt=1, node="head"))
         state.apply(head.event(task))
 
-    state.apply({"event": "task-ended", "time": 2.0, "task": "a", "state": "succeeded"})
+    state.apply(an_event("task-ended", time=2.0, task="a", state="succeeded"))
     return run, state
 
 
 def end(state: RunState) -> None:
-    state.apply({"event": "run-ended", "time": 3.0, "state": "failed", "exit": 1, "seconds": 2.0})
+    state.apply(an_event("run-ended", time=3.0, state="failed", exit=1, seconds=2.0))
 
 
 @pytest.mark.parametrize(
@@ -153,7 +157,7 @@ def test_a_checkpoint_that_does_not_fit_is_named_with_its_fetch_command(
     assert [task.name for task in checkpoints.due(run, state)] == ["a"]
     run.outputs("a").mkdir(parents=True)
     (run.outputs("a") / "video").write_bytes(b"v" * 9000)
-    state.tasks["a"].archives.append({"bytes": 9000, "number": 1})
+    state.apply(an_event("outputs", **ARCHIVE))
     assert checkpoints.due(run, state) == [], "what has not come home counts too"
     store.number_file(run.outputs("a")).write_text("1")
     assert checkpoints.due(run, state) == []
@@ -174,11 +178,9 @@ def test_of_a_sweep_only_the_best_configurations_checkpoints_come_home(
 ) -> None:
     run, state = a_run(tmp_path, head, checkpoints="best", tune=SWEEP)
     for trial, (task, value) in enumerate((("a", 1.0), ("b", 2.0))):
-        state.apply(
-            {"event": "trial-started", "time": 1.0, "trial": trial, "params": {}, "tasks": [task]}
-        )
+        state.apply(an_event("trial-started", time=1.0, trial=trial, params={}, tasks=[task]))
         ended = {"trial": trial, "outcome": "complete", "value": value, "values": [value]}
-        state.apply({"event": "trial-ended", "time": 2.0, **ended})
+        state.apply(an_event("trial-ended", time=2.0, **ended))
     assert checkpoints.due(run, state) == [], "another one may become the best"
     end(state)
     assert [task.name for task in checkpoints.due(run, state)] == ["b"]
@@ -193,7 +195,7 @@ def test_of_a_cluster_that_is_gone_it_is_said_what_went_with_it_and_when(
     with run.events.open("a") as file:
         for event in (
             head.event("a"),
-            {"event": "run-ended", "state": "failed", "exit": 1, "seconds": 2.0},
+            an_event("run-ended", state="failed", exit=1, seconds=2.0),
         ):
             file.write(line_of(event))
 
@@ -214,5 +216,5 @@ def test_of_a_cluster_that_is_gone_it_is_said_what_went_with_it_and_when(
     ]
 
 
-def line_of(event: dict[str, Any]) -> str:
-    return json.dumps({"seq": 1, "time": 1.0, **event}) + "\n"
+def line_of(event: Event) -> str:
+    return json.dumps(event.line()) + "\n"

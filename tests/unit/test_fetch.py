@@ -15,6 +15,7 @@ from typing import Any, cast
 import pytest
 from trainyard_runner.wire import archive
 
+from tests.run_events import an_event
 from trainyard.dispatch import fetch
 from trainyard.errors import OutsideError
 from trainyard.results import store
@@ -74,7 +75,7 @@ class Cluster:
             **more,
         }
 
-        self.state.apply({"event": "outputs", "time": 1.0, **said})
+        self.state.apply(an_event("outputs", time=1.0, **said))
 
     def comes_home(self) -> dict[str, str]:
         """Fetch, and return the files at home; raise the first error."""

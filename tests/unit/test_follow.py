@@ -6,15 +6,18 @@ import json
 import signal
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from trainyard_runner.wire.events import Event
 
+from tests.run_events import an_event
 from trainyard.dispatch import follow
 from trainyard.dispatch.fetch import Fetcher
 from trainyard.dispatch.follow import Follower, Interrupts, Screen
-from trainyard.results.journal import Event, Journal
+from trainyard.results.journal import Journal
 from trainyard.results.state import RunState, Task
 from trainyard.results.store import RunDirectory
 from trainyard.seams.ray_api import RayApi
@@ -31,7 +34,7 @@ class HeadMadeAnew:
 def test_a_run_that_its_cluster_forgot_says_why_and_what_to_do(tmp_path: Path) -> None:
     journal = Journal(RunDirectory(tmp_path))
     state = RunState(run="hang-1", cluster="lab", job="job", tasks=["a"])
-    state.apply({"event": "run-started", "time": 100.0, "node_id": "n"})
+    state.apply(an_event("run-started", time=100.0, node_id="n"))
     ray = cast(RayApi, cast(Any, HeadMadeAnew()))
     assert Follower(ray, journal, state).follow() == "ended"
     journal.close()
@@ -52,10 +55,10 @@ class Cluster:
 
     address = "http://cluster"
 
-    def __init__(self, job: Job, *events: dict[str, Any]) -> None:
+    def __init__(self, job: Job, *events: Event) -> None:
         self._job = job
-        lines = [{"seq": number, "time": 100.0, **event} for number, event in enumerate(events)]
-        self._stream = "".join(json.dumps(line) + "\n" for line in lines).encode()
+        placed = [replace(event, seq=seq, time=100.0) for seq, event in enumerate(events)]
+        self._stream = "".join(json.dumps(event.line()) + "\n" for event in placed).encode()
 
     def job(self, run: str) -> Job:
         return self._job
@@ -73,9 +76,7 @@ def follower(tmp_path: Path, cluster: Cluster, **more: Any) -> Follower:
 
 def test_a_run_whose_runner_died_unfollowed_has_ended_for_its_status(tmp_path: Path) -> None:
     job = Job("hang-1", "FAILED", "killed", "n", 137, {}, end=107.0)
-    asking = follower(
-        tmp_path, Cluster(job, {"event": "run-started", "node_id": "n"}), catch_up=True
-    )
+    asking = follower(tmp_path, Cluster(job, an_event("run-started", node_id="n")), catch_up=True)
     assert asking.follow() == "ended"
     assert (asking.state.state, asking.state.seconds, asking.state.error) == (
         "failed",
@@ -108,15 +109,7 @@ def test_a_follower_fetches_outputs_at_once_and_checkpoints_at_task_end(tmp_path
         "each_attempt": False,
     }
 
-    outputs = {
-        "event": "outputs",
-        "task": "a",
-        "attempt": 1,
-        "number": 1,
-        "files": 1,
-        "left_out": [],
-        **archive,
-    }
+    outputs = an_event("outputs", task="a", attempt=1, number=1, files=1, left_out=[], **archive)
 
     came: list[tuple[int, int]] = []
     fetcher = Noting()
@@ -125,9 +118,9 @@ def test_a_follower_fetches_outputs_at_once_and_checkpoints_at_task_end(tmp_path
         def event(self, event: Event, state: RunState) -> None:
             came.append((len(fetcher.outputs), len(fetcher.checkpoints)))
 
-    ended = {"event": "task-ended", "task": "a", "state": "failed", "attempts": 1}
-    over = {"event": "run-ended", "state": "failed", "exit": 1, "seconds": 1.0}
-    started = {"event": "run-started", "node_id": "n"}
+    ended = an_event("task-ended", task="a", state="failed", attempts=1)
+    over = an_event("run-ended", state="failed", exit=1, seconds=1.0)
+    started = an_event("run-started", node_id="n")
     cluster = Cluster(Job("hang-1", "RUNNING", "", "n", None, {}), started, outputs, ended, over)
     following = follower(
         tmp_path, cluster, fetcher=cast(Fetcher, cast(Any, fetcher)), screen=Watching()

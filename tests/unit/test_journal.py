@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from trainyard_runner.wire.events import Metric, RunEnded
 
 from trainyard.errors import OutsideError
 from trainyard.results import journal as journals
@@ -50,7 +51,7 @@ def take_in(run: RunDirectory, lines: list[bytes]) -> list[bytes]:
 
 def recorded(run: RunDirectory) -> tuple[list[int], str, str]:
     return (
-        [event["seq"] for event in journals.recorded(run)],
+        [event.seq for event in journals.recorded(run)],
         run.log("a", 1).read_text(),
         run.log("b", 1).read_text(),
     )
@@ -121,7 +122,7 @@ def test_a_second_reader_sees_the_same_and_writes_nothing(run: RunDirectory) -> 
     assert not looking_on.recording
     shown = [new for new in map(looking_on.apply, STREAM) if new is not None]
     assert [new.text for new in shown if isinstance(new, Output)] == [b"two\n", b"b\n"]
-    assert [event["seq"] for event in journals.recorded(run)] == [0, 2]
+    assert [event.seq for event in journals.recorded(run)] == [0, 2]
     looking_on.close()
     recorder.close()
 
@@ -132,7 +133,8 @@ def test_a_run_whose_runner_died_gets_an_end(run: RunDirectory) -> None:
     journal.end_for("the runner died", state="failed", exit_code=6, seconds=1.0, hint=None)
     journal.close()
     *_, last = journals.recorded(run)
-    assert (last["event"], last["exit"], last["by"], last["seq"]) == ("run-ended", 6, "operator", 1)
+    assert isinstance(last, RunEnded)
+    assert (last.exit, last.by, last.seq) == (6, "operator", 1)
 
 
 def test_a_study_continues_the_former_run_s_however_often_it_is_read(run: RunDirectory) -> None:
@@ -146,7 +148,7 @@ def test_a_study_continues_the_former_run_s_however_often_it_is_read(run: RunDir
     take_in(run, lines)
     take_in(run, lines)
     assert run.study.read_text() == "former\none\ntwo\n"
-    assert [event["seq"] for event in journals.recorded(run)] == [2]
+    assert [event.seq for event in journals.recorded(run)] == [2]
 
 
 def test_a_run_is_shown_where_nothing_is_writable_and_the_reason_is_known(
@@ -164,9 +166,7 @@ def test_a_run_is_shown_where_nothing_is_writable_and_the_reason_is_known(
     ]
 
     assert [
-        new["event"]
-        for new in map(journal.apply, STREAM[:1])
-        if not isinstance(new, Output) and new
+        new.kind for new in map(journal.apply, STREAM[:1]) if not isinstance(new, Output) and new
     ] == ["run-started"]
 
     assert list(journals.recorded(run)) == []
@@ -198,4 +198,5 @@ def test_what_is_no_value_of_a_metric_is_no_event(run: RunDirectory, values: Any
 
 def test_a_step_that_is_no_finite_number_is_kept(run: RunDirectory) -> None:
     take_in(run, [line(0, "metric", task="a", attempt=1, values=[[float("inf"), 0.5, 1.0]])])
-    assert [event["values"] for event in journals.recorded(run)] == [[[float("inf"), 0.5, 1.0]]]
+    (event,) = journals.recorded(run)
+    assert isinstance(event, Metric) and event.values == [[float("inf"), 0.5, 1.0]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainyard_runner.wire.check import Check
+from trainyard_runner.wire.events import Check
 
 from tests.unit.fake_kube import FakeKube, location, named
 from trainyard.backends.kuberay.snapshot import cluster_pods

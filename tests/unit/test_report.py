@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.recorded_run import BEGAN, RecordedRun, ended, eventful, smooth, started, sweep
+from tests.run_events import an_event
 from trainyard.errors import RequestError
 from trainyard.results import formats, tables
 from trainyard.results import state as states
@@ -449,8 +450,8 @@ def test_the_timeline_counts_as_people_do(seconds: float, labels: list[str]) -> 
         "seconds": seconds,
         "outcome": "succeeded",
     }
-    state.apply({"event": "attempt-started", "time": 1000.0, **about})
-    state.apply({"event": "attempt-ended", "time": 1000.0 + seconds, **about})
+    state.apply(an_event("attempt-started", time=1000.0, **about))
+    state.apply(an_event("attempt-ended", time=1000.0 + seconds, **about))
     assert [label for _, label in tables.timeline(state)["ticks"]] == labels
 
 

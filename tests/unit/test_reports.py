@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.run_events import an_event
 from trainyard.backends.contract import Site
 from trainyard.console import report
 from trainyard.console.report import Report, Table
@@ -156,22 +157,18 @@ def sweep_of(tmp_path: Path, outcomes: list[tuple[str, float | None]], *, exit: 
 
     for number, (outcome, value) in enumerate(outcomes):
         params = {"lr": 0.159206590003581 / (number + 1), "nesterov": True}
-        state.apply(
-            {"event": "trial-started", "time": 1.0, "trial": number, "params": params, "tasks": []}
-        )
+        state.apply(an_event("trial-started", time=1.0, trial=number, params=params, tasks=[]))
         fields = {
             "value": value,
             "values": [value],
             "reason": "exit code 1" if outcome == "failed" else None,
         }
 
-        state.apply(
-            {"event": "trial-ended", "time": 2.0, "trial": number, "outcome": outcome, **fields}
-        )
+        state.apply(an_event("trial-ended", time=2.0, trial=number, outcome=outcome, **fields))
 
     end = {"reason": "all samples were tried", "samples": len(outcomes), "best": None}
     ended = {"state": "failed" if exit else "succeeded", "exit": exit, "seconds": 1.0, "sweep": end}
-    state.apply({"event": "run-ended", "time": 3.0, **ended})
+    state.apply(an_event("run-ended", time=3.0, **ended))
     return RunStatus(run, state)
 
 
@@ -213,9 +210,7 @@ def test_without_runs_the_list_says_so_and_how_to_start_one(
 
 def failed(tmp_path: Path, *, hint: str | None = None) -> RunStatus:
     status = status_of(tmp_path, "walk-1")
-    status.state.apply(
-        {"event": "run-ended", "time": 3.0, "state": "failed", "exit": 1, "seconds": 1.0}
-    )
+    status.state.apply(an_event("run-ended", time=3.0, state="failed", exit=1, seconds=1.0))
     status.run.report.write_text("")
     return replace(status, error=JobFailedError("1 of 1 tasks failed", hint=hint))
 
@@ -232,17 +227,17 @@ def test_the_seconds_of_a_task_are_those_of_all_its_attempts(tmp_path: Path) -> 
     state = status_of(tmp_path, "walk-1").state
     for attempt, seconds in ((1, 4.0), (2, 5.5)):
         about = {"task": "a", "attempt": attempt, "time": 1.0, "node": "head", "node_id": "n"}
-        state.apply({"event": "attempt-started", "gpus": [], **about})
+        state.apply(an_event("attempt-started", gpus=[], **about))
         ended = {"outcome": "failed", "exit_code": 1, "seconds": seconds, "reason": "exit code 1"}
-        state.apply({"event": "attempt-ended", "tail": [], "output": None, **about, **ended})
+        state.apply(an_event("attempt-ended", tail=[], output=None, **about, **ended))
     (row,) = next(iter(train.tasks_table(state, now=9.0))).rows
     assert list(row) == ["a", "waiting", 2, "head", "9.5", 1, "exit code 1"]
 
 
 def test_a_run_that_had_ended_is_not_said_to_be_stopped_now(tmp_path: Path) -> None:
     run = status_of(tmp_path, "walk-1").run
-    ended = {"event": "run-ended", "time": 3.0, "state": "succeeded", "exit": 0, "seconds": 1.0}
-    run.events.write_text(json.dumps({"seq": 1, **ended}) + "\n")
+    ended = an_event("run-ended", time=3.0, state="succeeded", exit=0, seconds=1.0)
+    run.events.write_text(json.dumps(ended.line()) + "\n")
     stopped = train.stopped(Call("train.stop", ""), run)
     assert (list(stopped.body), stopped.error) == (
         ["run walk-1 had already ended (succeeded)"],

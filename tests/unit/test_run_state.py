@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.run_events import an_event
 from trainyard.dispatch.runs import RunStatus, Unfetched, concluded
 from trainyard.errors import OutsideError
 from trainyard.results.state import RunState
@@ -19,7 +20,7 @@ RUN = RunDirectory(Path("results/job-1"))
 def state_after(*events: tuple[str, dict[str, Any]]) -> RunState:
     state = RunState(run="job-1", cluster="lab", job="job", tasks=["a", "b"])
     for name, fields in events:
-        state.apply({"event": name, "time": 100.0, **fields})
+        state.apply(an_event(name, time=100.0, **fields))
     return state
 
 
@@ -114,6 +115,10 @@ def archived(
         "number": number,
         "whole": whole,
         "each_attempt": each,
+        "file": f"outputs/a.{number}.tar",
+        "bytes": 1,
+        "sha256": "",
+        "removed": [],
     }
 
 
@@ -121,13 +126,13 @@ def test_a_whole_archive_replaces_earlier_ones_of_its_attempt_or_task() -> None:
     state = state_after(
         archived(1, whole=True), archived(2), archived(3, whole=True), archived(4, attempt=2)
     )
-    assert [archive["number"] for archive in state.tasks["a"].archives] == [3, 4]
+    assert [archive.number for archive in state.tasks["a"].archives] == [3, 4]
     each = [
         archived(1, whole=True, each=True),
         archived(2, each=True),
         archived(3, whole=True, attempt=2, each=True),
     ]
-    assert [archive["number"] for archive in state_after(*each).tasks["a"].archives] == [1, 2, 3]
+    assert [archive.number for archive in state_after(*each).tasks["a"].archives] == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -165,8 +170,8 @@ def test_reserved_room_and_what_waits_for_it_are_shown_while_they_hold() -> None
     state = state_after(started("a"), started("b"), kept, waiting)
     document = state.document(now=200.0)
     assert document["kept_free"] == {"cpus": 5.0, "gpus": 0.0, "memory": 0}
-    assert document["waiting"] == {"tasks": 0, "needs": [], "holders": [], "text": "no room"}
-    state.apply({"event": "drivers-waiting", "time": 101.0, "text": "", "again": True})
+    assert document["waiting"] == {"tasks": 0, "needs": (), "holders": (), "text": "no room"}
+    state.apply(an_event("drivers-waiting", time=101.0, text="", again=True))
     assert state.waiting is None
     ended_now = state_after(kept, waiting, run_ended("stopped", 1)).document(now=200.0)
     assert (ended_now["kept_free"], ended_now["waiting"]) == (None, None)

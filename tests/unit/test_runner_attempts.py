@@ -17,6 +17,7 @@ from trainyard_runner.head.units import MOST_LOSSES, Unit
 from trainyard_runner.node import proctree
 from trainyard_runner.node.output import CHUNK, OutputBuffer
 from trainyard_runner.wire import names
+from trainyard_runner.wire.events import AttemptEnded, Note, TaskOutput
 from trainyard_runner.wire.plan import Task
 from trainyard_runner.wire.stream import EventStream
 
@@ -204,7 +205,7 @@ def events(path: Path) -> list[dict[str, Any]]:
 def test_events_are_numbered_without_gaps_and_each_segment_names_the_next(tmp_path: Path) -> None:
     stream = EventStream(tmp_path, roll_at=200, clock=lambda: 5.0)
     for number in range(10):
-        stream.write("note", text=f"number {number}")
+        stream.write(Note(f"number {number}"))
     stream.close()
     segments = [events(path) for path in sorted(tmp_path.glob("*.jsonl"))]
     written = [event for segment in segments for event in segment]
@@ -217,9 +218,8 @@ def test_events_are_numbered_without_gaps_and_each_segment_names_the_next(tmp_pa
 
 
 def test_bytes_that_are_no_text_survive_and_are_read_from_an_open_stream(tmp_path: Path) -> None:
-    EventStream(tmp_path).write(
-        "output", text=b"\xff\xfe ok \xc3".decode("utf-8", "surrogateescape")
-    )
+    text = b"\xff\xfe ok \xc3".decode("utf-8", "surrogateescape")
+    EventStream(tmp_path).write(TaskOutput("a", 1, at=0, text=text))
     (event,) = events(tmp_path / "stream.000000.jsonl")
     assert event["text"].encode("utf-8", "surrogateescape") == b"\xff\xfe ok \xc3"
 
@@ -266,17 +266,19 @@ def test_very_many_values_of_a_metric_are_several_events(tmp_path: Path) -> None
 def test_an_event_that_nobody_could_read_is_cut_in_its_texts_and_lists(tmp_path: Path) -> None:
     stream = EventStream(tmp_path, clock=lambda: 5.0)
     stream.write(
-        "note", text="x" * (17 * 1024 * 1024), tail=["y"] * 5000, exit=0, facts={"cpu": "z" * 2000}
+        AttemptEnded(
+            "a",
+            1,
+            outcome="failed",
+            reason="x" * (17 * 1024 * 1024),
+            tail=["y"] * 5000,
+            exit_code=0,
+            output={"file": "z" * 2000},
+        )
     )
     stream.close()
     (event,) = events(tmp_path / "stream.000000.jsonl")
 
-    assert event == {
-        "seq": 0,
-        "time": 5.0,
-        "event": "note",
-        "text": "x" * 1000,
-        "tail": ["y"] * 1000,
-        "exit": 0,
-        "facts": {"cpu": "z" * 1000},
-    }
+    assert (event["seq"], event["time"], event["event"]) == (0, 5.0, "attempt-ended")
+    assert (event["reason"], event["tail"]) == ("x" * 1000, ["y"] * 1000)
+    assert (event["exit_code"], event["output"]) == (0, {"file": "z" * 1000})

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from trainyard_runner.head.demand import Demand, DemandWatch, explain, shape
 from trainyard_runner.head.drivers import Connected
+from trainyard_runner.wire.events import DriversWaiting, Event
 from trainyard_runner.wire.plan import Task
 
 ONE = shape({"CPU": 1.0, "CPU_group_0_abc": 1.0})
@@ -48,7 +47,7 @@ def test_placement_groups_and_each_resource_are_named() -> None:
 
 def test_a_demand_is_said_after_a_while_and_taken_back_with_few_questions() -> None:
     now = [0.0]
-    written: list[dict[str, Any]] = []
+    written: list[Event] = []
     asked: list[float] = []
     demands = {0.0: THREE, 5.0: THREE, 10.0: THREE, 15.0: NOTHING}
 
@@ -56,18 +55,16 @@ def test_a_demand_is_said_after_a_while_and_taken_back_with_few_questions() -> N
         asked.append(now[0])
         return demands[now[0]]
 
-    watch = DemandWatch(
-        lambda kind, **fields: written.append(fields), ask=ask, clock=lambda: now[0]
-    )
+    watch = DemandWatch(written.append, ask=ask, clock=lambda: now[0])
 
     for now[0] in (0.0, 1.0, 5.0, 10.0, 12.0, 15.0):
         watch.look(lambda: PPO, [])
 
     assert asked == [0.0, 5.0, 10.0, 15.0]
-    assert [(each["text"][:12], each["again"]) for each in written] == [
-        ("what task pp", False),
-        ("", True),
-    ]
+    first, second = written
+    assert isinstance(first, DriversWaiting) and first.text.startswith("what task pp")
+    assert not first.again
+    assert second == DriversWaiting("", again=True)
     now[0] = 20.0
     watch.look(Connected, [])
     assert len(asked) == 4

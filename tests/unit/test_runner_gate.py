@@ -12,7 +12,7 @@ from trainyard_runner.head.rungs import Answer
 from trainyard_runner.node.facts import gpu_models
 from trainyard_runner.wire import fit as rooms
 from trainyard_runner.wire import members
-from trainyard_runner.wire.check import Check
+from trainyard_runner.wire.events import Check
 from trainyard_runner.wire.fit import room
 from trainyard_runner.wire.nodes import HEAD as HEAD_RESOURCE
 from trainyard_runner.wire.nodes import Node

@@ -7,8 +7,10 @@ import re
 from pathlib import Path
 
 import pytest
+from trainyard_runner.wire.events import AttemptEnded
 
 import trainyard
+from tests.run_events import an_event
 from trainyard.console import command_hints
 from trainyard.console.run_screen import PrintedScreen, plain, prefixed
 from trainyard.results.state import RunState
@@ -69,9 +71,7 @@ def test_unfinished_lines_wait_and_endless_ones_are_shown_in_pieces() -> None:
 
 def run_of_two() -> RunState:
     state = RunState(run="job-1", cluster="lab", job="job", tasks=["a", "b"])
-    state.apply(
-        {"event": "attempt-started", "task": "a", "attempt": 1, "node": "head", "time": 1.0}
-    )
+    state.apply(an_event("attempt-started", task="a", attempt=1, node="head", time=1.0))
     return state
 
 
@@ -81,19 +81,10 @@ def test_a_pipe_sees_lines_of_tasks_and_what_happened() -> None:
     state = run_of_two()
     screen.output("a", b"epoch 1\nepo")
 
-    lost = {
-        "event": "attempt-ended",
-        "task": "a",
-        "attempt": 1,
-        "node": "gpu-0",
-        "outcome": "lost",
-        "time": 2.0,
-    }
-
-    lost["reason"] = "its node died"
+    lost = AttemptEnded("a", 1, "lost", node="gpu-0", reason="its node died")
     screen.event(lost, state)
-    state.apply({"event": "task-ended", "task": "a", "state": "failed", "time": 2.0})
-    screen.event({"event": "task-ended", "task": "a", "state": "failed"}, state)
+    state.apply(an_event("task-ended", task="a", state="failed", time=2.0))
+    screen.event(an_event("task-ended", task="a", state="failed"), state)
 
     assert stream.getvalue().splitlines() == [
         "[a] epoch 1",
@@ -106,27 +97,14 @@ def test_a_pipe_sees_lines_of_tasks_and_what_happened() -> None:
 def test_a_failed_gate_names_each_failed_rung_and_its_way_out() -> None:
     stream = io.StringIO()
     state = run_of_two()
-    good = {
-        "event": "check",
-        "name": "disk",
-        "node": "head",
-        "ok": True,
-        "detail": "9 GiB",
-        "skipped": False,
-    }
+    good = an_event("check", name="disk", node="head", ok=True, detail="9 GiB", skipped=False)
 
-    bad = {
-        **good,
-        "name": "gpus",
-        "node": "gpu-0",
-        "ok": False,
-        "detail": "1 of 2 GPUs",
-        "hint": "Restart the driver.",
-    }
+    hint = "Restart the driver."
+    bad = an_event("check", name="gpus", node="gpu-0", ok=False, detail="1 of 2 GPUs", hint=hint)
     for check in (good, bad):
         state.apply(check)
 
-    PrintedScreen(stream).event({"event": "gate", "ok": False, "seconds": 1.0}, state)
+    PrintedScreen(stream).event(an_event("gate", ok=False, seconds=1.0), state)
     assert stream.getvalue().splitlines() == [
         "smoke: 1 of 2 checks failed, 1.0 s",
         "  FAILED  gpus on gpu-0: 1 of 2 GPUs",
@@ -157,27 +135,18 @@ def test_a_terminal_has_a_bar_that_makes_way_for_lines() -> None:
 def test_the_end_of_an_attempt_is_a_sentence(
     outcome: str, node: str | None, reason: str | None, shown: str
 ) -> None:
-    event = {
-        "event": "attempt-ended",
-        "task": "a",
-        "attempt": 1,
-        "node": node,
-        "outcome": outcome,
-        "reason": reason,
-    }
+    event = an_event(
+        "attempt-ended", task="a", attempt=1, node=node, outcome=outcome, reason=reason
+    )
     stream = io.StringIO()
     PrintedScreen(stream).event(event, run_of_two())
     assert stream.getvalue() == f"{shown}\n"
 
 
 def test_an_attempt_that_its_sweep_ends_is_told_by_its_trial() -> None:
-    event = {
-        "event": "attempt-ended",
-        "task": "a",
-        "attempt": 1,
-        "outcome": "stopped",
-        "reason": "trial 4: worse",
-    }
+    event = an_event(
+        "attempt-ended", task="a", attempt=1, outcome="stopped", reason="trial 4: worse"
+    )
     stream, state = io.StringIO(), run_of_two()
     state.sweep = Sweep({"mode": "max"})
     PrintedScreen(stream).event(event, state)
@@ -188,9 +157,7 @@ def test_a_wait_is_printed_once_and_not_again_when_only_numbers_differ() -> None
     stream = io.StringIO()
     screen = PrintedScreen(stream)
     for again in (False, True):
-        screen.event(
-            {"event": "waiting", "again": again, "text": "1 task waits for 1 CPU"}, run_of_two()
-        )
+        screen.event(an_event("waiting", again=again, text="1 task waits for 1 CPU"), run_of_two())
     assert stream.getvalue() == "-- 1 task waits for 1 CPU\n"
 
 
@@ -225,7 +192,7 @@ def test_no_bar_is_drawn_once_a_run_has_ended_or_is_no_longer_followed() -> None
     screen.tick(state)
     screen.erase()
     assert stream.getvalue().endswith("\r\x1b[2K")
-    ended = {"event": "run-ended", "time": 3.0, "state": "succeeded", "exit": 0, "seconds": 1.0}
+    ended = an_event("run-ended", time=3.0, state="succeeded", exit=0, seconds=1.0)
     state.apply(ended)
     before = stream.getvalue()
     screen.event(ended, state)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from trainyard_runner.wire.check import Check
+from trainyard_runner.wire.events import Check
 
 from trainyard.console.report import Table
 from trainyard.dispatch import smoke
@@ -37,11 +37,11 @@ def test_a_rung_of_the_backend_that_fails_blocks_what_would_be_dispatched() -> N
 
 def rung(
     name: str, node: str | None, detail: str = "", *, ok: bool = True, skipped: bool = False
-) -> smoke.CheckFields:
-    return {"name": name, "node": node, "ok": ok, "detail": detail, "skipped": skipped}
+) -> Check:
+    return Check(name, node, ok, detail, skipped=skipped)
 
 
-def on_each(name: str, *details: str, **more: bool) -> list[smoke.CheckFields]:
+def on_each(name: str, *details: str, **more: bool) -> list[Check]:
     return [
         rung(name, node, detail, **more)
         for node, detail in zip(("head", "cpu-0"), details, strict=True)

@@ -17,6 +17,7 @@ from optuna.storages.journal import JournalFileBackend
 from trainyard_runner.head.records import AttemptRecord
 from trainyard_runner.head.study import Study
 from trainyard_runner.head.sweep import Sweep
+from trainyard_runner.wire.events import Event, StudyGrown, TrialEnded
 from trainyard_runner.wire.nodes import Node
 from trainyard_runner.wire.outcome import State
 from trainyard_runner.wire.space import key_of
@@ -41,7 +42,7 @@ class Yard:
     command: list[str] = field(default_factory=lambda: COMMAND)
     before: str = ""
     now: float = 0.0
-    ended: list[dict[str, Any]] = field(default_factory=list)
+    ended: list[TrialEnded] = field(default_factory=list)
     commands: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -78,13 +79,14 @@ class Yard:
             self.sweep.ended(name, "stopped" if name in self.sweep.to_stop else state, reason)
 
     def outcomes(self) -> Counter[str]:
-        return Counter(ended["outcome"] for ended in self.ended)
+        return Counter(ended.outcome for ended in self.ended)
 
-    def _write(self, event: str, **fields: Any) -> None:
-        self.ended += [fields] if event == "trial-ended" else []
-        if event == "study":
-            assert fields["at"] == len(self.journal.encode())
-            self.journal += fields["text"]
+    def _write(self, event: Event) -> None:
+        if isinstance(event, TrialEnded):
+            self.ended.append(event)
+        if isinstance(event, StudyGrown):
+            assert event.at == len(self.journal.encode())
+            self.journal += event.text
 
 
 def closeness(command: tuple[str, ...], step: int) -> float:
@@ -112,7 +114,7 @@ def test_each_configuration_is_tried_once_its_repeats_averaged(search: str) -> N
     )
     yard.train(lambda command, step: float(command[3]))
     assert yard.outcomes() == {"complete": 8}
-    assert all((ended["value"], ended["values"]) == (1.0, [0.0, 1.0, 2.0]) for ended in yard.ended)
+    assert all((ended.value, ended.values) == (1.0, [0.0, 1.0, 2.0]) for ended in yard.ended)
     assert yard.sweep.result()["reason"] == "all samples were tried"
 
 
@@ -182,7 +184,7 @@ def test_the_largest_numbers_end_no_sweep(search: str, prune: str) -> None:
     values = cycle([most, most, -most, most, 1.0])
     yard.train(lambda *_: next(values))
     assert sum(yard.outcomes().values()) == 30
-    assert all(isfinite(ended["value"]) for ended in yard.ended)
+    assert all(isfinite(ended.value) for ended in yard.ended)
 
 
 def test_what_was_killed_goes_on_and_each_configuration_counts_once(tmp_path: Any) -> None:
@@ -190,9 +192,7 @@ def test_what_was_killed_goes_on_and_each_configuration_counts_once(tmp_path: An
     killed.train(closeness, rounds=3)
     ran = killed.start()
     again = Yard({"repeats": 2}, before=killed.journal)
-    assert [ended["outcome"] for ended in again.ended] == ["complete"] * killed.outcomes()[
-        "complete"
-    ]
+    assert [ended.outcome for ended in again.ended] == ["complete"] * killed.outcomes()["complete"]
     # The configurations that ran then are tried first, under new numbers.
     first = again.start()
     assert [again.commands[name] for name in first] == [killed.commands[name] for name in ran]
@@ -223,7 +223,7 @@ def test_a_failed_task_ends_its_configuration_which_counts_as_failed() -> None:
         yard.end(first, state="failed", reason="exit code 1")
         assert list(yard.sweep.to_stop) == [second]
         yard.end(second)
-    assert yard.ended[0]["reason"] == "trial-0000-0: exit code 1"
+    assert yard.ended[0].reason == "trial-0000-0: exit code 1"
     assert yard.sweep.is_over
     assert yard.sweep.problem() == "2 of 2 configurations failed"
 
@@ -240,16 +240,16 @@ def test_a_sweep_whose_first_configurations_all_failed_ends() -> None:
 def test_a_task_without_a_value_has_failed() -> None:
     yard = Yard({"concurrency": 1})
     yard.end(*yard.start())
-    assert yard.ended[0]["reason"] == "trial-0000-0: it has written no value of reward"
+    assert yard.ended[0].reason == "trial-0000-0: it has written no value of reward"
 
 
 def test_what_is_worse_than_others_at_a_step_is_pruned_as_a_group() -> None:
     yard = Yard({"repeats": 2, "samples": 20, "concurrency": 1, "prune": {"after": 3, "warmup": 2}})
     yard.train(closeness)
-    pruned = [ended for ended in yard.ended if ended["outcome"] == "pruned"]
+    pruned = [ended for ended in yard.ended if ended.outcome == "pruned"]
     assert pruned and yard.outcomes()["complete"] >= 3
     assert all(
-        re.fullmatch(r"worse than others at value \d+ \(median\)", ended["reason"])
+        re.fullmatch(r"worse than others at value \d+ \(median\)", str(ended.reason))
         for ended in pruned
     )
     assert yard.sweep.problem() is None
@@ -266,7 +266,7 @@ def test_a_second_attempt_writes_the_values_of_its_steps_again() -> None:
         points = [[step, value, 0.0] for step, value in enumerate(values)]
         yard.sweep.metric(AttemptRecord(name, attempt), points)
     yard.end(first, second)
-    assert (yard.ended[0]["value"], yard.ended[0]["values"]) == (3.0, [2.0, 4.0])
+    assert (yard.ended[0].value, yard.ended[0].values) == (3.0, [2.0, 4.0])
 
 
 def test_a_plateau_lets_run_what_runs_and_time_ends_it() -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from trainyard_runner.wire.events import Metric, TrialEnded
+
+from tests.run_events import an_event
 from trainyard.results.curves import collect
 from trainyard.results.scalars import Curve
 from trainyard.results.state import RunState
@@ -15,7 +18,7 @@ def folded(*events: tuple[str, dict[str, Any]], mode: str = "max") -> Sweep:
         run="sweep-1", cluster="lab", job="cartpole", tune={"metric": "reward", "mode": mode}
     )
     for at, (name, fields) in enumerate(events):
-        state.apply({"event": name, "time": 100.0 + at, **fields})
+        state.apply(an_event(name, time=100.0 + at, **fields))
     assert state.sweep
     return state.sweep
 
@@ -97,17 +100,16 @@ def test_metric_values_that_cannot_be_drawn_are_no_points_of_its_curve() -> None
         [0, 1.5, 100.0],
         [1, float("nan"), 101.0],
         [2, float("inf"), 102.0],
-        ["3", 1.0, 103.0],
         [4, 2, 104],
     ]
     metrics: dict[str, Curve] = {}
-    collect({"event": "metric", "task": "a", "attempt": 1, "values": values}, metrics)
+    collect(Metric("a", 1, values), metrics)
     assert metrics["a"].points() == [(0.0, 1.5, 100.0), (4.0, 2.0, 104.0)]
 
 
 def test_a_value_that_no_float_can_be_is_none() -> None:
     state = Sweep({"metric": "reward", "mode": "max"})
-    ended = {"event": "trial-ended", "time": 1.0, "trial": 0, "outcome": "complete"}
-    state.apply({**ended, "value": 10**400, "values": [1.7e308, -1.7e308, float("nan")]})
+    values = [1.7e308, -1.7e308, float("nan")]
+    state.apply(TrialEnded(0, "complete", value=10**400, values=values))
     trial = state.trials[0]
     assert (trial.value, trial.values, trial.spread) == (None, (1.7e308, -1.7e308, None), None)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.run_events import an_event
 from trainyard.dispatch import launch
 from trainyard.dispatch.follow import Screen
 from trainyard.dispatch.runs import RunStatus, concluded
@@ -21,9 +22,7 @@ from trainyard.results.sweep import Sweep
 def status(name: str, state: str, *, unsure: str | None = None) -> RunStatus:
     found = RunState(run=name, cluster="lab", job="job", tasks=())
     if state == "ended":
-        found.apply(
-            {"event": "run-ended", "state": "succeeded", "exit": 0, "seconds": 1.0, "time": 1.0}
-        )
+        found.apply(an_event("run-ended", state="succeeded", exit=0, seconds=1.0, time=1.0))
     return RunStatus(RunDirectory(Path(name)), found, unsure=unsure)
 
 
@@ -46,9 +45,7 @@ def test_the_only_run_that_goes_on_is_the_one_to_stop() -> None:
 def test_an_interruption_says_how_the_run_ended(state: str | None, what: str) -> None:
     found = status("a-1", "running")
     if state:
-        found.state.apply(
-            {"event": "run-ended", "state": state, "exit": 0, "seconds": 1.0, "time": 1.0}
-        )
+        found.state.apply(an_event("run-ended", state=state, exit=0, seconds=1.0, time=1.0))
     error = launch.interrupted(found).error
     hint = "Resume it: trainyard train.resume a-1" if state in ("stopped", "failed") else None
     hint = hint if state else "See: trainyard train.status a-1"
@@ -132,8 +129,8 @@ def test_a_missing_module_is_to_be_installed_before_a_run_is_resumed() -> None:
     found = RunState(run="a-1", cluster="lab", job="job", tasks=("a",))
     tail = ["Traceback (most recent call last):", "ModuleNotFoundError: No module named 'torch'"]
     ended = {"task": "a", "attempt": 0, "outcome": "failed", "exit_code": 1, "tail": tail}
-    found.apply({"event": "attempt-ended", "time": 1.0, **ended})
-    found.apply({"event": "task-ended", "time": 1.0, "task": "a", "state": "failed", "attempts": 1})
-    found.apply({"event": "run-ended", "state": "failed", "exit": 1, "seconds": 1.0, "time": 1.0})
+    found.apply(an_event("attempt-ended", time=1.0, **ended))
+    found.apply(an_event("task-ended", time=1.0, task="a", state="failed", attempts=1))
+    found.apply(an_event("run-ended", state="failed", exit=1, seconds=1.0, time=1.0))
     now = concluded(RunStatus(RunDirectory(Path("a-1")), found))
     assert now.error and str(now.error.hint).startswith("Python has no module torch there. ")

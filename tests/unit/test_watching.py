@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.recorded_run import RecordedRun, started
+from tests.run_events import an_event
 from tests.unit.test_report import Page
 from trainyard.console.run_screen import WRITE_EVERY, ReportScreen
 from trainyard.results import state as states
@@ -36,7 +37,7 @@ def test_the_page_is_written_at_first_then_with_news_and_at_last_for_good(tmp_pa
     assert not is_rewritten()
     screen.output("seed=0", b"a line")
     assert is_rewritten()
-    screen.event({"event": "note"}, state)
+    screen.event(an_event("note", text="x"), state)
     assert not is_rewritten()
     clock.now *= 2
     assert is_rewritten()

@@ -164,7 +164,7 @@ class Cluster:
         smoked = lazy.smoke.smoke(clusters.connect(self._cluster), progress.for_stream())
         if smoked.error:
             raise smoked.error
-        done = [check for check in smoked.checks if not check["skipped"]]
+        done = [check for check in smoked.checks if not check.skipped]
         note(f"smoke: {counted(len(done), 'check')} ok, {smoked.seconds:.1f} s")
         return smoked
 

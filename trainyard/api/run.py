@@ -6,11 +6,12 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from trainyard_runner.wire.events import Event, TaskEnded
+
 from trainyard.dispatch.follow import Screen
 from trainyard.dispatch.runs import RunStatus, follow, ray_of
 from trainyard.endpoint import Endpoint
 from trainyard.errors import NotReadyError
-from trainyard.results.journal import Event
 from trainyard.results.state import RunState, Task
 from trainyard.results.store import RunDirectory
 from trainyard.results.sweep import Trial
@@ -150,8 +151,8 @@ class _Listener(Screen):
     def event(self, event: Event, state: RunState) -> None:
         self.state = state
         self._shown.event(event, state)
-        if event["event"] == "task-ended":
-            self.ended.append(state.task(event["task"]))
+        if isinstance(event, TaskEnded):
+            self.ended.append(state.task(event.task))
             self.wake()
 
     def conclude(self, state: RunState) -> None:

@@ -9,15 +9,27 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
+from trainyard_runner.wire.events import (
+    AttemptEnded,
+    AttemptStarted,
+    DriversWaiting,
+    Event,
+    GateEnded,
+    Note,
+    RunEnded,
+    TaskEnded,
+    TrialEnded,
+    Waiting,
+)
 from trainyard_runner.wire.outcome import in_words
 
 from trainyard.console.command_hints import complete
 from trainyard.dispatch.follow import Screen
 from trainyard.results import formats
-from trainyard.results.journal import Event
 from trainyard.results.report import write_report
 from trainyard.results.state import ENDED, RunState
 from trainyard.results.store import RunDirectory
+from trainyard.results.sweep import Sweep
 from trainyard.wording import ESCAPES, visible
 
 _COLOURS = (36, 33, 35, 32, 34, 96, 93, 95)
@@ -80,14 +92,12 @@ class PrintedScreen(Screen):
 
     def event(self, event: Event, state: RunState) -> None:
         """Print an event, if it is worth a line, and draw the bar again."""
-        if event["event"] in ("attempt-ended", "task-ended"):
-            rest = self._unfinished.pop(event["task"], b"")
-            self._lines(event["task"], rest + b"\n" if rest else b"")
-        lines = _LINES.get(event["event"])
-        if lines:
-            for line in lines(event, state):
-                self._print(visible(complete(line)) + "\n")
-        if event["event"] == "run-ended":
+        if isinstance(event, (AttemptEnded, TaskEnded)):
+            rest = self._unfinished.pop(event.task, b"")
+            self._lines(event.task, rest + b"\n" if rest else b"")
+        for line in _lines(event, state):
+            self._print(visible(complete(line)) + "\n")
+        if isinstance(event, RunEnded):
             self.close()
         else:
             self.tick(state)
@@ -238,52 +248,61 @@ def plain(text: bytes, *, colours: bool = False) -> str:
     return _CONTROLS.sub("", shown)
 
 
-def _gate(event: Event, state: RunState) -> Iterator[str]:
-    done = [check for check in state.checks if not check.get("skipped")]
-    if event["ok"]:
-        yield f"smoke: {len(done)} checks ok, {event['seconds']:.1f} s"
+def _lines(event: Event, state: RunState) -> Iterator[str]:
+    """Yield the lines that an event is worth."""
+    match event:
+        case GateEnded():
+            yield from _gate(event, state)
+        case AttemptStarted() if event.attempt > 1:
+            yield f"[{event.task}] attempt {event.attempt}{_on(event.node)}"
+        case AttemptEnded():
+            yield from _attempt_ended(event, state)
+        case TaskEnded() if not state.sweep:
+            yield f"[{event.task}] {event.state} ({_ended(state)}/{len(state.tasks)})"
+        case TrialEnded() if state.sweep:
+            yield from _trial_ended(event, state.sweep)
+        case Note():
+            if event.text:
+                yield f"-- {event.text}"
+        case Waiting() | DriversWaiting():
+            # A repeated event has the same reason with other numbers: it is printed once.
+            if event.text and not event.again:
+                yield f"-- {event.text}"
+
+
+def _gate(event: GateEnded, state: RunState) -> Iterator[str]:
+    done = [check for check in state.checks if not check.skipped]
+    if event.ok:
+        yield f"smoke: {len(done)} checks ok, {event.seconds:.1f} s"
         return
-    failed = [check for check in done if not check["ok"]]
-    yield f"smoke: {len(failed)} of {len(done)} checks failed, {event['seconds']:.1f} s"
+    failed = [check for check in done if not check.ok]
+    yield f"smoke: {len(failed)} of {len(done)} checks failed, {event.seconds:.1f} s"
     for check in failed:
-        node = f" on {check['node']}" if check.get("node") else ""
-        yield f"  FAILED  {check['name']}{node}: {check['detail']}"
-        if check.get("hint"):
-            yield f"          -> {check['hint']}"
+        yield f"  FAILED  {check.name}{_on(check.node)}: {check.detail}"
+        if check.hint:
+            yield f"          -> {check.hint}"
 
 
-def _attempt_started(event: Event, state: RunState) -> Iterator[str]:
-    if event["attempt"] > 1:
-        yield f"[{event['task']}] attempt {event['attempt']}{_on(event)}"
-
-
-def _attempt_ended(event: Event, state: RunState) -> Iterator[str]:
+def _attempt_ended(event: AttemptEnded, state: RunState) -> Iterator[str]:
     # The end of a sweep's trial says why its task was stopped.
-    if event["outcome"] != "succeeded" and not (state.sweep and event["outcome"] == "stopped"):
-        reason = f": {event['reason']}" if event.get("reason") else ""
-        yield (
-            f"[{event['task']}] attempt {event['attempt']} "
-            f"{in_words(event['outcome'])}{_on(event)}{reason}"
-        )
-
-
-def _on(event: Event) -> str:
-    """Name the node; an attempt that ended before it got one has none."""
-    if event.get("node"):
-        return f" on {event['node']}"
-    return ""
-
-
-def _trial_ended(event: Event, state: RunState) -> Iterator[str]:
-    sweep = state.sweep
-    if sweep is None:
+    if event.outcome == "succeeded" or (state.sweep and event.outcome == "stopped"):
         return
-    trial = sweep.trials[event["trial"]]
+    reason = f": {event.reason}" if event.reason else ""
+    outcome = in_words(event.outcome)
+    yield f"[{event.task}] attempt {event.attempt} {outcome}{_on(event.node)}{reason}"
+
+
+def _on(node: str | None) -> str:
+    """Name the node; an attempt that ended before it got one has none."""
+    return f" on {node}" if node else ""
+
+
+def _trial_ended(event: TrialEnded, sweep: Sweep) -> Iterator[str]:
+    trial = sweep.trials[event.trial]
     if not trial.tasks:
         return  # a trial of the sweep that this one continues
-    if trial.value is None:
-        value = ""
-    else:
+    value = ""
+    if trial.value is not None:
         value = f" {formats.number(trial.value)}"
     best = " (best so far)" if trial is sweep.best else ""
     params = ", ".join(f"{name}={formats.scalar(value)}" for name, value in trial.params.items())
@@ -291,29 +310,5 @@ def _trial_ended(event: Event, state: RunState) -> Iterator[str]:
     yield f"trial {trial.number} {trial.state}{value}{best}, {params}{reason}"
 
 
-def _task_ended(event: Event, state: RunState) -> Iterator[str]:
-    if state.sweep:
-        return
-    yield f"[{event['task']}] {event['state']} ({_ended(state)}/{len(state.tasks)})"
-
-
 def _ended(state: RunState) -> int:
     return sum(state.counts[word] for word in ENDED)
-
-
-def _note(event: Event, state: RunState) -> Iterator[str]:
-    # Once for each reason: when tasks wait for the same again, only numbers differ.
-    if event["text"] and not event.get("again"):
-        yield f"-- {event['text']}"
-
-
-_LINES = {
-    "gate": _gate,
-    "attempt-started": _attempt_started,
-    "attempt-ended": _attempt_ended,
-    "task-ended": _task_ended,
-    "trial-ended": _trial_ended,
-    "waiting": _note,
-    "drivers-waiting": _note,
-    "note": _note,
-}

@@ -6,11 +6,11 @@ import contextlib
 import datetime
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from trainyard_runner.wire import names, outputs
 from trainyard_runner.wire.archive import scan
-from trainyard_runner.wire.checkpoint import KeptCheckpoint
 
 from trainyard.results import formats, store
 from trainyard.results.state import ENDED, RunState, Task
@@ -19,6 +19,15 @@ from trainyard.spec.job import JobSpec
 from trainyard.wording import named
 
 Which = Literal["all", "best", "none"]
+
+
+@dataclass(frozen=True)
+class Archive:
+    """An archive on the head; without `bytes` and `sha256`, what arrives is not compared."""
+
+    file: str
+    bytes: int | None = None
+    sha256: str | None = None
 
 
 def which(job: JobSpec) -> Which:
@@ -34,28 +43,29 @@ def is_here(run: RunDirectory, task: Task) -> bool:
     """Say whether a task's last checkpoint is here, or there is none."""
     if task.checkpoint is None:
         return True
-    return bool(store.fetched(run.checkpoint(task.name)) == task.checkpoint["seq"])
+    return bool(store.fetched(run.checkpoint(task.name)) == task.checkpoint.seq)
 
 
 def size_of(task: Task) -> int:
-    kept = KeptCheckpoint.of(task.checkpoint or {})
+    kept = task.checkpoint
+    if kept is None:
+        return 0
     if kept.archive_bytes is None:
         return kept.bytes
     return kept.archive_bytes
 
 
-def archive_of(task: Task) -> dict[str, Any]:
-    """Return the archive to fetch.
+def archive_of(task: Task) -> Archive:
+    """Return the archive of a task's last checkpoint.
 
     The next checkpoint of a task that still runs replaces it: without size and hash, nothing is
     compared then.
     """
-    kept = KeptCheckpoint.of(task.checkpoint or {})
-    found: dict[str, Any] = {"file": names.checkpoint_archive(task.name)}
-    if task.state in ENDED and kept.sha256 is not None:
-        found["bytes"] = kept.archive_bytes
-        found["sha256"] = kept.sha256
-    return found
+    file = names.checkpoint_archive(task.name)
+    kept = task.checkpoint
+    if kept is None or task.state not in ENDED:
+        return Archive(file)
+    return Archive(file, kept.archive_bytes, kept.sha256)
 
 
 def elsewhere(run: RunDirectory, state: RunState) -> list[Task]:
@@ -133,11 +143,11 @@ def _fits(run: RunDirectory, task: Task, limit: int) -> bool:
     size = size_of(task)
     # The archives are at least what the task left: only where they are too large, its files are
     # looked at.
-    if size + sum(archive["bytes"] for archive in task.archives) <= limit:
+    if size + sum(archive.bytes for archive in task.archives) <= limit:
         return True
 
     directory = run.outputs(task.name)
-    if any(archive["number"] > store.fetched(directory) for archive in task.archives):
+    if any(archive.number > store.fetched(directory) for archive in task.archives):
         return False  # as long as its outputs are not all here
     files, _ = scan(str(directory))
     return size + outputs.data_bytes(files) <= limit

@@ -6,17 +6,18 @@ import fcntl
 import hashlib
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from trainyard_runner.wire import names, outputs, tree
 from trainyard_runner.wire.archive import LeftOut
+from trainyard_runner.wire.events import OutputsKept
 from trainyard_runner.wire.unpack import unpack
 
 from trainyard.dispatch import checkpoints
+from trainyard.dispatch.checkpoints import Archive
 from trainyard.errors import OutsideError
 from trainyard.results import store
 from trainyard.results.state import RunState, Task
@@ -29,7 +30,6 @@ _AT_ONCE = 2
 _WORTH_A_LINE = 50_000_000
 
 Note = Callable[[str], None]
-Archive = Mapping[str, Any]
 
 
 class Fetcher:
@@ -99,19 +99,19 @@ class Fetcher:
             what = f"the checkpoint of {task.name} could not be stored: {error}"
             self._without_checkpoint[task.name] = (task, OutsideError(what))
 
-    def _fetch(self, node_id: str, task: str, archive: Archive) -> None:
-        if archive["bytes"] >= _WORTH_A_LINE:
-            self._note(f"{task}: fetching {archive['bytes'] / 1e6:.0f} MB of outputs")
+    def _fetch(self, node_id: str, task: str, archive: OutputsKept) -> None:
+        if archive.bytes >= _WORTH_A_LINE:
+            self._note(f"{task}: fetching {archive.bytes / 1e6:.0f} MB of outputs")
         for left_out in apply_archive(self._ray, self._run, node_id, task, archive):
             self._note(f"{task}: left out of its outputs: {left_out}")
 
 
-def missing_archives(run: RunDirectory, task: Task) -> list[Archive]:
+def missing_archives(run: RunDirectory, task: Task) -> list[OutputsKept]:
     return store.missing(run.outputs(task.name), task.archives)
 
 
 def apply_archive(
-    ray: RayApi, run: RunDirectory, node_id: str, task: str, archive: Archive
+    ray: RayApi, run: RunDirectory, node_id: str, task: str, kept: OutputsKept
 ) -> list[LeftOut]:
     """Bring a task's outputs here from one archive to the next; return what could not be written.
 
@@ -122,22 +122,23 @@ def apply_archive(
 
     with store.number_file(place).open("a+", encoding="utf-8") as number:
         fcntl.flock(number, fcntl.LOCK_EX)  # another thread or command may bring the same home
-        if archive["number"] <= store.fetched(place):
+        if kept.number <= store.fetched(place):
             return []
 
-        if archive["each_attempt"]:
-            target = place / f"attempt-{archive['attempt']:d}"
+        if kept.each_attempt:
+            target = place / f"attempt-{kept.attempt:d}"
         else:
             target = place
 
+        archive = Archive(kept.file, kept.bytes, kept.sha256)
         with _spooled(ray, run, node_id, archive, at=place) as spool:
-            if archive["whole"]:
+            if kept.whole:
                 left_out = _unpacked(spool, target, beside=place)
             else:
-                left_out = outputs.apply(_pieces(spool), target, removed=archive["removed"])
+                left_out = outputs.apply(_pieces(spool), target, removed=kept.removed)
 
         number.truncate(0)
-        number.write(str(archive["number"]))
+        number.write(str(kept.number))
 
     return left_out
 
@@ -153,7 +154,7 @@ def fetch_checkpoint(
         return
 
     place = run.checkpoint(task.name)
-    seq = task.checkpoint["seq"]
+    seq = task.checkpoint.seq
     place.parent.mkdir(parents=True, exist_ok=True)
 
     with store.number_file(place).open("a", encoding="utf-8") as number:
@@ -206,7 +207,7 @@ def _spooled(
     ray: RayApi, run: RunDirectory, node_id: str, archive: Archive, *, at: Path
 ) -> Iterator[Path]:
     """Yield a file with the whole, checked archive: only then is anything here replaced."""
-    filename = f"{names.run_directory(run.name)}/{archive['file']}"
+    filename = f"{names.run_directory(run.name)}/{archive.file}"
     spool = at.with_name(f".{at.name}.tar")
     try:
         _download_stubbornly(ray, node_id, filename, archive, spool)
@@ -238,14 +239,15 @@ def _download(ray: RayApi, node_id: str, filename: str, archive: Archive, spool:
             file.write(chunk)
             digest.update(chunk)
             size += len(chunk)
-            if size > archive.get("bytes", size):
+            if archive.bytes is not None and size > archive.bytes:
                 break
 
-    # A checkpoint is replaced while its task runs: its hash is known once the task has ended.
-    if "sha256" in archive and (size, digest.hexdigest()) != (archive["bytes"], archive["sha256"]):
+    if archive.sha256 is None:
+        return
+    if size != archive.bytes or digest.hexdigest() != archive.sha256:
         raise OutsideError(
-            f"what arrived is damaged: {size} of {archive['bytes']} bytes, sha256 "
-            f"{digest.hexdigest()[:12]} instead of {archive['sha256'][:12]}",
+            f"what arrived is damaged: {size} of {archive.bytes} bytes, sha256 "
+            f"{digest.hexdigest()[:12]} instead of {archive.sha256[:12]}",
             where=filename,
         )
 

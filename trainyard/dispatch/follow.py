@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Literal
 
+from trainyard_runner.wire.events import Event, OutputsKept, TaskEnded
+
 from trainyard.dispatch.fetch import Fetcher
 from trainyard.dispatch.reader import StreamReader
 from trainyard.errors import OutsideError
-from trainyard.results.journal import Event, Journal, Output
+from trainyard.results.journal import Journal, Output
 from trainyard.results.state import RunState
 from trainyard.seams.ray_api import NotRayError, RayApi, RefusedError
 from trainyard.seams.ray_types import Job
@@ -166,10 +168,10 @@ class Follower:
 
     def _fetch(self, node_id: str, fetcher: Fetcher, event: Event) -> None:
         """Bring home what an event says is there, in the background."""
-        if event["event"] == "outputs":
-            fetcher.fetch(node_id, self.state.task(event["task"]))
-        elif event["event"] == "task-ended":
-            task = self.state.task(event["task"])
+        if isinstance(event, OutputsKept):
+            fetcher.fetch(node_id, self.state.task(event.task))
+        elif isinstance(event, TaskEnded):
+            task = self.state.task(event.task)
             fetcher.fetch_checkpoints(node_id, self.state, among=[task])
 
     def _ask(self) -> None:

@@ -9,6 +9,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from trainyard_runner.wire.events import AttemptEnded, AttemptStarted
+
 from trainyard.dispatch.checkpoints import due, elsewhere, listed, too_large
 from trainyard.dispatch.checkpoints import loss_of as checkpoint_loss
 from trainyard.dispatch.fetch import Fetcher, fetch_checkpoint, missing_archives
@@ -182,13 +184,11 @@ def replay(run: RunDirectory, screen: Screen) -> None:
     # A dict for its order.
     open_attempts: dict[tuple[str, int], None] = {}
     for event in recorded(run):
-        task = event.get("task", "")
-        attempt = event.get("attempt", 0)
-        if event["event"] == "attempt-started":
-            open_attempts[task, attempt] = None
-        elif event["event"] == "attempt-ended":
-            open_attempts.pop((task, attempt), None)
-            _replay_log(run, task, attempt, screen=screen)
+        if isinstance(event, AttemptStarted):
+            open_attempts[event.task, event.attempt] = None
+        elif isinstance(event, AttemptEnded):
+            open_attempts.pop((event.task, event.attempt), None)
+            _replay_log(run, event.task, event.attempt, screen=screen)
         state.apply(event)
         screen.event(event, state)
 

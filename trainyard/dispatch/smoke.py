@@ -9,12 +9,12 @@ from __future__ import annotations
 import datetime
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainyard_runner.wire.check import Check
+from trainyard_runner.wire.events import Check, Event, Note
 
 from trainyard.dispatch import launch, plan
 from trainyard.dispatch.follow import STOP_WITHIN, Follower, Interrupts, Screen
@@ -22,14 +22,13 @@ from trainyard.dispatch.runs import ray_of
 from trainyard.endpoint import Endpoint
 from trainyard.errors import InterruptedRunError, OutsideError, SmokeError, TrainyardError
 from trainyard.results import store
-from trainyard.results.journal import Event, Journal
+from trainyard.results.journal import Journal
 from trainyard.results.state import RunState
 from trainyard.results.store import RunDirectory
 from trainyard.seams.ray_api import RayApi, RefusedError
 from trainyard.steps import YES, Answer, Progress, Step, no, nothing
 from trainyard.steps import run as run_steps
 
-CheckFields = Mapping[str, Any]
 Rung = Callable[[], tuple[Check, ...]]
 JOB = "smoke"
 
@@ -39,7 +38,7 @@ class Smoked:
     """The result of the smoke test. `error` is None if the cluster can train."""
 
     cluster: str
-    checks: tuple[CheckFields, ...]
+    checks: tuple[Check, ...]
     seconds: float
     error: TrainyardError | None
 
@@ -50,14 +49,14 @@ class Smoked:
             "ok": self.error is None,
             "cluster": self.cluster,
             "seconds": seconds,
-            "checks": list(self.checks),
+            "checks": [check.fields() for check in self.checks],
         }
 
 
 def smoke(endpoint: Endpoint, progress: Progress) -> Smoked:
     """Run the smoke test. Raises OutsideError for a cluster that breaks, InterruptedRunError."""
     began = time.monotonic()
-    checks: list[CheckFields] = []
+    checks: list[Check] = []
     with ray_of(endpoint) as ray, Interrupts(held=True) as interrupts:
         # To start the test only to wait for missing nodes would take a minute.
         rungs: tuple[Rung, ...] = (
@@ -66,7 +65,7 @@ def smoke(endpoint: Endpoint, progress: Progress) -> Smoked:
             endpoint.checks,
         )
         for ask in rungs:
-            checks += [asdict(check) for check in ask()]
+            checks += ask()
             error = _failed(endpoint, checks)
             if error:
                 return Smoked(endpoint.cluster, tuple(checks), time.monotonic() - began, error)
@@ -121,7 +120,7 @@ def refuse_broken(endpoint: Endpoint) -> None:
     checks; all else is left to it.
     """
     checks = missing(endpoint) or endpoint.checks()
-    error = _failed(endpoint, [asdict(check) for check in checks])
+    error = _failed(endpoint, checks)
     if error:
         raise error
 
@@ -170,18 +169,18 @@ class _Notes(Screen):
         self._progress = progress
 
     def event(self, event: Event, state: RunState) -> None:
-        if event["event"] == "note":
-            self._progress.saw("Smoke test", event["text"])
+        if isinstance(event, Note):
+            self._progress.saw("Smoke test", event.text)
 
 
-def _failed(endpoint: Endpoint, checks: Sequence[CheckFields]) -> TrainyardError | None:
+def _failed(endpoint: Endpoint, checks: Sequence[Check]) -> TrainyardError | None:
     """Return the error of the first check that failed."""
     for check in checks:
-        if check["ok"]:
+        if check.ok:
             continue
         where = f"cluster {endpoint.cluster}"
-        if check["node"]:
-            where = f"{check['node']}, {where}"
-        what = f"smoke test failed: {check['name']}: {check['detail']}"
-        return SmokeError(what, where=where, hint=check["hint"])
+        if check.node:
+            where = f"{check.node}, {where}"
+        what = f"smoke test failed: {check.name}: {check.detail}"
+        return SmokeError(what, where=where, hint=check.hint)
     return None

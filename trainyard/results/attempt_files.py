@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from trainyard_runner.wire.events import AttemptEnded
+
 
 @dataclass(frozen=True)
 class Named:
@@ -39,17 +41,17 @@ class AttemptFiles:
     undeclared: Named = Named()
 
     @classmethod
-    def of(cls, event: Mapping[str, Any]) -> AttemptFiles | None:
+    def of(cls, event: AttemptEnded) -> AttemptFiles | None:
         """Return the files in the event of an attempt's end; None where its node could not tell."""
-        brought = event.get("brought")
+        brought = event.brought
         if not brought:
             return None
         return cls(
             _whole(brought.get("files")),
             _whole(brought.get("bytes")),
-            Named.of(event.get("not_brought")),
-            tuple(event.get("absent_outputs") or ()),
-            Named.of(event.get("undeclared")),
+            Named.of(event.not_brought),
+            tuple(event.absent_outputs),
+            Named.of(event.undeclared),
         )
 
     def document(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from trainyard_runner.wire.events import Metric
 from trainyard_runner.wire.space import text_of
 
 from trainyard.results.scalars import Curve, read_directory
@@ -216,19 +217,11 @@ def read(
     return series, len(known) - count
 
 
-def collect(event: Mapping[str, Any], metrics: dict[str, Curve]) -> None:
-    """Add an event's finite values of a task's metric to its curve.
-
-    A value is (step, value, seconds since 1970).
-    """
-    if event["event"] != "metric":
-        return
-
-    for point in event["values"]:
-        match point:
-            case [int() | float() as step, int() | float() as value, int() | float() as time]:
-                if all(map(math.isfinite, point)):
-                    metrics.setdefault(event["task"], Curve(_POINTS_OF_ONE)).add(step, value, time)
+def collect(event: Metric, metrics: dict[str, Curve]) -> None:
+    """Add an event's finite values of a task's metric to its curve."""
+    for step, value, time in event.values:
+        if math.isfinite(step) and math.isfinite(value) and math.isfinite(time):
+            metrics.setdefault(event.task, Curve(_POINTS_OF_ONE)).add(step, value, time)
 
 
 def chosen(series: Sequence[Series], left_out: int, *, first: str | None = None) -> Curves:

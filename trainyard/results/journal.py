@@ -4,70 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from trainyard_runner.wire import events
+from trainyard_runner.wire.events import Continues, Event, RunEnded, StudyGrown, TaskOutput
+from trainyard_runner.wire.outcome import State
 
 from trainyard import lock
 from trainyard.errors import OutsideError
 from trainyard.results import store
 from trainyard.results.store import ResultsError, RunDirectory
-
-Event = Mapping[str, Any]
-_NONE = type(None)
-
-# The types of each field in JSON, whichever event it is in; other fields are not used yet.
-_TYPES: dict[str, tuple[type, ...]] = {
-    name: types
-    for types, names in (
-        ((str,), "event task text state outcome file sha256 name detail"),
-        ((str, _NONE), "node node_id error reason hint group cpu system driver python ray"),
-        ((int,), "seq attempt at exit bytes archive_bytes files number trial"),
-        ((int, float, _NONE), "time seconds exit_code cpu_seconds max_rss cores memory"),
-        ((bool,), "ok skipped whole each_attempt"),
-        ((list,), "gpus tail needs holders removed left_out lost_outputs absent_outputs"),
-        ((int, list), "tasks"),
-        ((dict, _NONE), "output packages params sweep room brought not_brought undeclared"),
-    )
-    for name in names.split()
-}
-# No date is above 1e11, and no wait has so many seconds; sizes may be larger.
-_MOST = {"bytes": 1e16, "archive_bytes": 1e16, "max_rss": 1e16, "memory": 1e16}
-# Fields that are lists in one kind of event, and may be something else in others.
-_LISTS = {"metric": ("values",), "trial-started": ("tasks",), "trial-ended": ("values",)}
-_REQUIRED = {
-    "output": ("task", "attempt", "at", "text"),
-    "attempt-started": ("task", "attempt"),
-    "attempt-ended": ("task", "attempt", "outcome"),
-    "task-ended": ("task", "state"),
-    "checkpoint": ("task", "attempt"),
-    "outputs": (
-        "task",
-        "attempt",
-        "number",
-        "file",
-        "bytes",
-        "sha256",
-        "whole",
-        "removed",
-        "each_attempt",
-    ),
-    "check": ("name", "ok", "detail"),
-    "node": ("name",),
-    "gate": ("ok", "seconds"),
-    "note": ("text",),
-    "waiting": ("text",),
-    "drivers-waiting": ("text",),
-    "kept-free": ("room",),
-    "metric": ("task", "attempt", "values"),
-    "trial-started": ("trial", "params", "tasks"),
-    "trial-ended": ("trial", "outcome"),
-    "study": ("at", "text"),
-    "run-ended": ("state", "exit", "seconds"),
-}
 
 
 @dataclass(frozen=True)
@@ -119,49 +68,47 @@ class Journal:
         """
         hint = "Does the cluster's address lead to the cluster that the run is on?"
         event = _parse(line, where=f"the stream of run {self._run.name}", hint=hint)
-        seq = event["seq"]
-        if seq < self._next:
+        if event.seq < self._next:
             return None
-        if seq > self._next:
+        if event.seq > self._next:
             raise OutsideError(
-                f"the run's stream has a gap: line {self._next} is missing, line {seq} came instead",
+                f"the run's stream has a gap: line {self._next} is missing, line {event.seq} came "
+                "instead",
                 hint=f"Try once more: trainyard train.logs {self._run.name}",
             )
-        if event["event"] not in ("output", "study"):
+
+        if isinstance(event, TaskOutput):
+            path = self._run.log(event.task, event.attempt)
+        elif isinstance(event, StudyGrown):
+            path = self._run.study
+        else:
             self._record(line)
             self._count(event)
             return event
 
-        is_study = event["event"] == "study"
-        if is_study:
-            path = self._run.study
-        else:
-            path = self._run.log(event["task"], event["attempt"])
-
-        text = event["text"].encode("utf-8", "surrogateescape")
-        new = self._append(path, at=event["at"], text=text)
-        self._next = seq + 1
-        if new and not is_study:
-            return Output(event["task"], event["attempt"], new)
+        text = event.text.encode("utf-8", "surrogateescape")
+        new = self._append(path, at=event.at, text=text)
+        self._next = event.seq + 1
+        if new and isinstance(event, TaskOutput):
+            return Output(event.task, event.attempt, new)
         return None
 
     def end_for(
-        self, error: str, *, state: str, exit_code: int, seconds: float, hint: str | None
-    ) -> Event:
+        self, error: str, *, state: State, exit_code: int, seconds: float, hint: str | None
+    ) -> RunEnded:
         """Record the end of a run whose runner died before it could; return the event."""
-        event = {
-            "seq": self._next,
-            "time": round(time.time(), 4),
-            "event": "run-ended",
-            "by": "operator",
-            "state": state,
-            "exit": exit_code,
-            "seconds": seconds,
-            "counts": {},
-            "error": error,
-            "hint": hint,
-        }
-        self._record(json.dumps(event).encode() + b"\n")
+        event = RunEnded(
+            state,
+            exit_code,
+            seconds,
+            counts={},
+            error=error,
+            hint=hint,
+            by="operator",
+            seq=self._next,
+            time=round(time.time(), 4),
+        )
+        self._record(json.dumps(event.line()).encode() + b"\n")
         self._count(event)
         return event
 
@@ -203,11 +150,11 @@ class Journal:
                 file.write(line.strip() + b"\n")
 
     def _count(self, event: Event) -> None:
-        self._next = event["seq"] + 1
-        self.segment += event["event"] == "continues"
+        self._next = event.seq + 1
+        self.segment += isinstance(event, Continues)
 
 
-def recorded(run: RunDirectory) -> Iterator[dict[str, Any]]:
+def recorded(run: RunDirectory) -> Iterator[Event]:
     """Yield the recorded events, up to a last line that a crash has cut off."""
     if not run.events.exists():
         return
@@ -225,66 +172,12 @@ def _cut_torn_line(path: Path) -> None:
             file.truncate(sum(len(line) for line in file if line.endswith(b"\n")))
 
 
-def _parse(line: bytes, *, where: str, hint: str) -> dict[str, Any]:
+def _parse(line: bytes, *, where: str, hint: str) -> Event:
     """Return an event. Raises OutsideError for a line that is none."""
     try:
-        event: dict[str, Any] = json.loads(line)
-        if not isinstance(event, dict):
-            raise ValueError("it is no JSON object")
-
-        _check(event, ("seq", "time", "event"))
-        _check(event, _REQUIRED.get(event["event"], ()))
-        if event.get("output"):
-            _check(event["output"], ("file", "bytes", "sha256"))
-
-        for name in _LISTS.get(event["event"], ()):
-            if not isinstance(event.get(name) or [], list):
-                raise ValueError(f"{name} is {repr(event[name])[:80]}")
-
-        if event["event"] == "metric" and not all(map(_is_point, event["values"])):
-            raise ValueError(f"values is {repr(event['values'])[:80]}")
-        if event.get("state", "failed") not in ("succeeded", "failed", "stopped"):
-            raise ValueError(f"state is {event['state'][:80]!r}")
-    # AttributeError: no object; RecursionError: 10,000 lists inside each other
-    except (ValueError, AttributeError, RecursionError) as error:
+        return events.read(json.loads(line))
+    # RecursionError: 10,000 lists inside each other
+    except (ValueError, RecursionError) as error:
         raise OutsideError(
             f"not an event of Trainyard's runner: {error}", where=where, hint=hint
         ) from error
-
-    return event
-
-
-def _check(fields: dict[str, Any], required: tuple[str, ...]) -> None:
-    for name in required:
-        if fields.get(name) is None:
-            raise ValueError(f"{name} is missing")
-    for name, value in fields.items():
-        if name in _TYPES and not (
-            type(value) in _TYPES[name] and _is_sound(value, below=_MOST.get(name, 1e11))
-        ):
-            raise ValueError(f"{name} is {repr(value)[:80]}")
-
-
-def _is_point(value: object) -> bool:
-    """Say whether a value is a point of a metric: [step, value, seconds since 1970]."""
-    return (
-        isinstance(value, list)
-        and len(value) == 3
-        and all(type(number) is float or _is_whole(number) for number in value)
-    )
-
-
-def _is_whole(number: object) -> bool:
-    """Say whether a value is a whole number that a float can hold; JSON has larger ones."""
-    return type(number) is int and abs(number) <= sys.float_info.max
-
-
-def _is_sound(value: object, *, below: float = 1e11) -> bool:
-    if isinstance(value, str):
-        # Bytes that are no UTF-8 travel as halves of surrogate pairs; the other halves encode
-        # nothing.
-        value.encode("utf-8", "surrogateescape")
-    if isinstance(value, list):
-        return all(isinstance(item, str) and _is_sound(item) for item in value)
-    # NaN is in no interval.
-    return not isinstance(value, (int, float)) or -1e9 < value < below

@@ -12,6 +12,7 @@ from typing import Any
 
 import jinja2
 from markupsafe import Markup
+from trainyard_runner.wire.events import Metric
 
 from trainyard.errors import RequestError
 from trainyard.results import account, curves, formats, store, tables, trials
@@ -50,7 +51,8 @@ def write_report(run_dir: Path, *, watched: bool = False) -> Path:
     metrics: dict[str, Curve] = {}
     for event in recorded(run):
         state.apply(event)
-        curves.collect(event, metrics)
+        if isinstance(event, Metric):
+            curves.collect(event, metrics)
     write_page(run.report, "report.html.j2", _values(run, state, metrics) | {"watched": watched})
     return run.report
 

@@ -7,6 +7,25 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from trainyard_runner.wire.events import (
+    AttemptEnded,
+    AttemptStarted,
+    Check,
+    CheckpointKept,
+    DriversWaiting,
+    Event,
+    GateEnded,
+    KeptFree,
+    NodeFound,
+    Note,
+    OutputsKept,
+    RunEnded,
+    RunStarted,
+    TaskEnded,
+    TrialEnded,
+    TrialStarted,
+    Waiting,
+)
 from trainyard_runner.wire.room import NO_ROOM, Room
 
 from trainyard.results.attempt_files import AttemptFiles
@@ -21,7 +40,9 @@ ENDED: tuple[TaskState, ...] = ("succeeded", "failed", "stopped", "skipped")
 # The outcomes of attempts in the report, which has a look for each.
 KINDS = ("succeeded", "running", "failed", "timeout", "lost", "stopped")
 _NOTES_KEPT = 50
+# The fields of events in a document, in order.
 _CHECK = ("name", "node", "ok", "skipped", "detail", "seconds", "hint")
+_WAITING = ("tasks", "needs", "holders", "text")
 # The fields of an attempt in a document.
 _SHOWN = ("node", "exit_code", "seconds", "reason", "outcome")
 
@@ -63,11 +84,10 @@ class Task:
     name: str
     state: TaskState = "waiting"
     attempts: list[Attempt] = field(default_factory=list)
-    checkpoint: Mapping[str, Any] | None = None
+    checkpoint: CheckpointKept | None = None  # the last one
     ended_because: str | None = None  # where that is not the reason of its last attempt
-    # The archives of its outputs on the cluster: the events "outputs" since the last whole one (of
-    # each attempt).
-    archives: list[Mapping[str, Any]] = field(default_factory=list)
+    # The archives of its outputs on the cluster since the last whole one (of each attempt).
+    archives: list[OutputsKept] = field(default_factory=list)
 
     @property
     def last(self) -> Attempt:
@@ -83,7 +103,7 @@ class Task:
         Attempts with unknown files are left out.
         """
         attempts = self.attempts[-1:]
-        if self.archives and self.archives[0]["each_attempt"]:
+        if self.archives and self.archives[0].each_attempt:
             attempts = self.attempts
         return tuple(attempt.files for attempt in attempts if attempt.files)
 
@@ -101,18 +121,19 @@ class Task:
             return f"never ran: {reason}"
         return "never ran"
 
-    def attempt(self, event: Mapping[str, Any]) -> Attempt:
-        if not self.attempts or self.attempts[-1].number != event["attempt"]:
-            self.attempts.append(
-                Attempt(self.name, event["attempt"], event.get("node"), event["time"])
-            )
+    def attempt(self, event: AttemptStarted | AttemptEnded | CheckpointKept) -> Attempt:
+        """Return the attempt that an event is about; it is added if no event named it before."""
+        if not self.attempts or self.attempts[-1].number != event.attempt:
+            node = None if isinstance(event, CheckpointKept) else event.node
+            self.attempts.append(Attempt(self.name, event.attempt, node, event.time))
         return self.attempts[-1]
 
-    def add_archive(self, event: Mapping[str, Any]) -> None:
-        if event["whole"]:
-            each = event["each_attempt"]
-            attempt = event["attempt"]
-            self.archives = [kept for kept in self.archives if each and kept["attempt"] != attempt]
+    def add_archive(self, event: OutputsKept) -> None:
+        if event.whole:
+            kept = []
+            if event.each_attempt:
+                kept = [other for other in self.archives if other.attempt != event.attempt]
+            self.archives = kept
         self.archives.append(event)
 
 
@@ -149,15 +170,15 @@ class RunState:
         self.exit: int | None = None
         self.error: str | None = None
         self.hint: str | None = None
-        self.gate: Mapping[str, Any] | None = None
-        self.checks: list[Mapping[str, Any]] = []
+        self.gate: GateEnded | None = None
+        self.checks: list[Check] = []
         self.notes: list[str] = []
-        self.nodes: dict[str, Mapping[str, Any]] = {}
+        self.nodes: dict[str, NodeFound] = {}
         self.counts: Counter[TaskState] = Counter({"waiting": len(self.tasks)})
         self.sweep = Sweep(tune) if tune else None
         self.resumes = resumes
-        self._waiting: Mapping[str, Any] | None = None
-        self._drivers_waiting: Mapping[str, Any] | None = None
+        self._waiting: Waiting | None = None
+        self._drivers_waiting: Waiting | None = None
         self._kept_free = NO_ROOM
 
         if resumes:
@@ -171,7 +192,7 @@ class RunState:
         return self.state in ENDED
 
     @property
-    def waiting(self) -> Mapping[str, Any] | None:
+    def waiting(self) -> Waiting | None:
         """Return what tasks wait for, as of the last event since anything started.
 
         Without waiting tasks: what the Ray tasks and actors of running tasks wait for.
@@ -189,56 +210,60 @@ class RunState:
             return NO_ROOM
         return self._kept_free
 
-    def apply(self, event: Mapping[str, Any]) -> None:
+    def apply(self, event: Event) -> None:
         """Take in one event; unknown kinds change nothing."""
-        self.last_contact = event.get("time", self.last_contact)
-        match event["event"]:
-            case "run-started":
+        self.last_contact = event.time
+        match event:
+            case RunStarted():
                 self.state = "running"
-                self.started = event["time"]
-                self.node_id = event.get("node_id")
-                self.checkpoints_at = event.get("checkpoints_at")
-            case "check":
-                self.checks.append({key: event.get(key) for key in _CHECK})
-            case "gate":
+                self.started = event.time
+                self.node_id = event.node_id
+                self.checkpoints_at = event.checkpoints_at
+            case Check():
+                self.checks.append(event)
+            case GateEnded():
                 self.gate = event
-            case "node":
-                self.nodes[event["name"]] = event
-            case "note" if len(self.notes) < _NOTES_KEPT:
-                self.notes.append(event["text"])
-            case "waiting" | "kept-free" | "drivers-waiting":
+            case NodeFound():
+                self.nodes[event.name] = event
+            case Note() if len(self.notes) < _NOTES_KEPT:
+                self.notes.append(event.text)
+            case Waiting() | KeptFree() | DriversWaiting():
                 self._apply_waiting(event)
-            case "attempt-started" | "attempt-ended" | "task-ended" | "checkpoint" | "outputs":
-                self._apply_to_task(self.task(event["task"]), event)
-            case "trial-started" | "trial-ended" if self.sweep:
+            case AttemptStarted() | AttemptEnded() | TaskEnded() | CheckpointKept() | OutputsKept():
+                self._apply_to_task(self.task(event.task), event)
+            case TrialStarted() | TrialEnded() if self.sweep:
                 self.sweep.apply(event)
-            case "run-ended":
+            case RunEnded():
                 self._ended(event)
 
-    def _apply_waiting(self, event: Mapping[str, Any]) -> None:
+    def _apply_waiting(self, event: Waiting | KeptFree | DriversWaiting) -> None:
         """Take in what tasks wait for, or the room that is left free for them."""
-        match event["event"]:
-            case "waiting":
+        match event:
+            case Waiting():
                 self._waiting = event
-            case "kept-free":
-                self._kept_free = Room.of(event["room"])
-            case "drivers-waiting":
+            case KeptFree():
+                self._kept_free = Room.of(event.room)
+            case DriversWaiting():
                 self._drivers_waiting = None
-                if event["text"]:
-                    self._drivers_waiting = {"tasks": 0, "needs": [], "holders": [], **event}
+                if event.text:
+                    self._drivers_waiting = Waiting(event.text)
 
-    def _apply_to_task(self, task: Task, event: Mapping[str, Any]) -> None:
-        match event["event"]:
-            case "attempt-started":
+    def _apply_to_task(
+        self,
+        task: Task,
+        event: AttemptStarted | AttemptEnded | TaskEnded | CheckpointKept | OutputsKept,
+    ) -> None:
+        match event:
+            case AttemptStarted():
                 self._attempt_started(task, event)
-            case "attempt-ended":
+            case AttemptEnded():
                 self._attempt_ended(task, event)
-            case "task-ended":
-                task.ended_because = event.get("reason")
-                self._move(task, event["state"])
-            case "checkpoint":
+            case TaskEnded():
+                task.ended_because = event.reason
+                self._move(task, event.state)
+            case CheckpointKept():
                 self._checkpoint(task, event)
-            case "outputs":
+            case OutputsKept():
                 task.add_archive(event)
 
     @property
@@ -299,9 +324,9 @@ class RunState:
         if seconds is None:
             seconds = now - self.started if self.started else 0.0
 
-        waiting = self.waiting
-        if waiting is not None:
-            waiting = {key: waiting[key] for key in ("tasks", "needs", "holders", "text")}
+        waiting = None
+        if self.waiting is not None:
+            waiting = {key: getattr(self.waiting, key) for key in _WAITING}
 
         document = {
             "run": self.run,
@@ -313,7 +338,7 @@ class RunState:
             "error": self.error,
             "unsure": unsure,
             "resumes": self.resumes and self.resumes["run"],
-            "checks": self.checks,
+            "checks": [{key: getattr(check, key) for key in _CHECK} for check in self.checks],
             "waiting": waiting,
             "kept_free": asdict(self.kept_free) if self.kept_free else None,
             "tasks": [self._task_document(task, now=now) for task in self.tasks.values()],
@@ -336,52 +361,52 @@ class RunState:
         self.counts[state] += 1
         task.state = state
 
-    def _attempt_started(self, task: Task, event: Mapping[str, Any]) -> None:
+    def _attempt_started(self, task: Task, event: AttemptStarted) -> None:
         attempt = task.attempt(event)
-        attempt.gpus = ", ".join(event.get("gpus") or ())
+        attempt.gpus = ", ".join(event.gpus)
         attempt.continues = None
         if task.checkpoint:
-            attempt.continues = task.checkpoint["attempt"]
+            attempt.continues = task.checkpoint.attempt
         self._move(task, "running")
         self._waiting = None
 
-    def _attempt_ended(self, task: Task, event: Mapping[str, Any]) -> None:
+    def _attempt_ended(self, task: Task, event: AttemptEnded) -> None:
         attempt = task.attempt(event)
-        attempt.outcome = event["outcome"]
-        attempt.exit_code = event.get("exit_code")
-        attempt.seconds = event.get("seconds")
-        attempt.reason = event.get("reason")
-        attempt.cpu_seconds = event.get("cpu_seconds")
-        attempt.memory = event.get("max_rss")
+        attempt.outcome = event.outcome
+        attempt.exit_code = event.exit_code
+        attempt.seconds = event.seconds
+        attempt.reason = event.reason
+        attempt.cpu_seconds = event.cpu_seconds
+        attempt.memory = event.max_rss
         attempt.tail = ()
         if attempt.outcome != "succeeded":
-            attempt.tail = tuple(event.get("tail") or ())
+            attempt.tail = tuple(event.tail)
         attempt.files = AttemptFiles.of(event)
         self._move(task, "waiting")
 
-    def _checkpoint(self, task: Task, event: Mapping[str, Any]) -> None:
+    def _checkpoint(self, task: Task, event: CheckpointKept) -> None:
         task.checkpoint = event
         attempt = task.attempt(event)
         attempt.checkpoints += 1
-        attempt.checkpoint_at = event["time"]
+        attempt.checkpoint_at = event.time
 
-    def _ended(self, event: Mapping[str, Any]) -> None:
-        self.state = event["state"]
-        self.seconds = event["seconds"]
-        if self.state == "succeeded" and not event["exit"]:
+    def _ended(self, event: RunEnded) -> None:
+        self.state = event.state
+        self.seconds = event.seconds
+        if self.state == "succeeded" and not event.exit:
             self.exit = 0
         else:
-            self.exit = event["exit"] or 1
+            self.exit = event.exit or 1
 
-        self.error = event.get("error")
-        self.hint = event.get("hint")
+        self.error = event.error
+        self.hint = event.hint
         if self.sweep:
             self.sweep.apply(event)
 
-        end = (self.started or event["time"]) + event["seconds"]
+        end = (self.started or event.time) + event.seconds
         # Tasks of a run whose runner is gone were not stopped: they are lost with it, or never
         # began.
-        lost = event["state"] == "failed" and event.get("by") == "operator"
+        lost = event.state == "failed" and event.by == "operator"
         for task in self.tasks.values():
             attempt = task.last
             if task.state == "running" and attempt.seconds is None:

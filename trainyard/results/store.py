@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
+from trainyard_runner.wire.events import OutputsKept
 from trainyard_runner.wire.names import file_stem
 
 from trainyard.errors import OutsideError, Problem, RequestError
@@ -225,13 +226,13 @@ def fetched(directory: Path) -> int:
     return 0
 
 
-def missing(directory: Path, archives: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def missing(directory: Path, archives: Sequence[OutputsKept]) -> list[OutputsKept]:
     """Return the archives of a task that were not brought into its directory yet."""
     if not archives:
         return []
 
     last = fetched(directory)
-    return [archive for archive in tuple(archives) if archive["number"] > last]
+    return [archive for archive in tuple(archives) if archive.number > last]
 
 
 def number_file(directory: Path) -> Path:

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from trainyard_runner.wire.events import RunEnded, TrialEnded, TrialStarted
+
 TrialState = Literal["running", "complete", "pruned", "failed", "stopped"]
 # The fields of a trial in a document.
 _SHOWN = ("params", "state", "value", "values", "tasks", "reason", "seconds")
@@ -58,26 +60,27 @@ class Sweep:
     trials: dict[int, Trial] = field(default_factory=dict)
     end: Mapping[str, Any] | None = None
 
-    def apply(self, event: Mapping[str, Any]) -> None:
+    def apply(self, event: TrialStarted | TrialEnded | RunEnded) -> None:
         """Take in one event of a trial, or the end of the run."""
-        match event["event"]:
-            case "trial-started":
-                number = event["trial"]
-                tasks = tuple(event["tasks"])
-                self.trials[number] = Trial(number, event["params"], tasks, started=event["time"])
-            case "trial-ended":
-                trial = self.trials.setdefault(event["trial"], Trial(event["trial"], {}, ()))
-                trial.state = event["outcome"]
-                trial.ended = event["time"]
-                trial.reason = event.get("reason")
-                trial.value = _number(event.get("value"))
-                trial.values = tuple(_number(value) for value in event.get("values") or ())
-            case "run-ended":
-                self.end = event.get("sweep")
+        match event:
+            case TrialStarted():
+                tasks = tuple(event.tasks)
+                self.trials[event.trial] = Trial(
+                    event.trial, event.params, tasks, started=event.time
+                )
+            case TrialEnded():
+                trial = self.trials.setdefault(event.trial, Trial(event.trial, {}, ()))
+                trial.state = event.outcome
+                trial.ended = event.time
+                trial.reason = event.reason
+                trial.value = _number(event.value)
+                trial.values = tuple(_number(value) for value in event.values)
+            case RunEnded():
+                self.end = event.sweep
                 for trial in self.trials.values():
                     if trial.state == "running":
                         trial.state = "stopped"
-                        trial.ended = event["time"]
+                        trial.ended = event.time
 
     def ranked(self) -> list[Trial]:
         """Return the complete trials, the best first; of equal ones the earlier is better."""

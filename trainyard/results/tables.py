@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from trainyard_runner.wire import tree
+from trainyard_runner.wire.events import NodeFound
 
 from trainyard.results import formats
 from trainyard.results.curves import JobFile
@@ -104,13 +105,13 @@ def machines(state: RunState) -> list[tuple[list[str], tuple[tuple[str, str], ..
 def checks(state: RunState) -> Row:
     """Return the smoke test's results, failed ones first."""
     rows = []
-    for check in sorted(state.checks, key=lambda check: bool(check["ok"] or check["skipped"])):
+    for check in sorted(state.checks, key=lambda check: check.ok or check.skipped):
         outcome = "failed"
-        if check["skipped"]:
+        if check.skipped:
             outcome = "skipped"
-        elif check["ok"]:
+        elif check.ok:
             outcome = "passed"
-        rows.append({**check, "state": outcome})
+        rows.append({**check.fields(), "state": outcome})
     return {"shown": rows[:_MOST_CHECKS], "left_out": max(0, len(rows) - _MOST_CHECKS)}
 
 
@@ -261,27 +262,26 @@ def _reason(attempt: Attempt) -> str:
     return attempt.kind
 
 
-def _machine(node: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    cpu = node.get("cpu") or "unknown"
-    if node.get("cores"):
-        cpu += f", {node['cores']} cores"
+def _machine(node: NodeFound) -> Iterator[tuple[str, str]]:
+    cpu = node.cpu or "unknown"
+    if node.cores:
+        cpu += f", {node.cores} cores"
     yield "CPU", cpu
 
-    if node.get("memory"):
-        yield "Memory", formats.size(node["memory"])
+    if node.memory:
+        yield "Memory", formats.size(node.memory)
 
-    gpus = Counter(node.get("gpus") or ())
+    gpus = Counter(node.gpus)
     if gpus:
         listed = ", ".join(f"{count} × {model}" for model, count in gpus.items())
-        if node.get("driver"):
-            listed += f", driver {node['driver']}"
+        if node.driver:
+            listed += f", driver {node.driver}"
         yield "GPUs", listed
 
-    if node.get("system"):
-        yield "System", str(node["system"])
+    if node.system:
+        yield "System", node.system
 
-    packages = node.get("packages") or {}
-    versions = {"Python": node.get("python"), "Ray": node.get("ray"), **packages}
+    versions = {"Python": node.python, "Ray": node.ray, **(node.packages or {})}
     known = [f"{name} {version}" for name, version in versions.items() if version]
     yield "Versions", ", ".join(known)
 

@@ -13,7 +13,7 @@ from trainyard.tasks import lazy
 from trainyard.tasks.command import CLUSTER, Call, task
 
 if TYPE_CHECKING:
-    from trainyard.dispatch.smoke import CheckFields
+    from trainyard_runner.wire.events import Check
 
 _COLUMNS = ("nodes", "task", "versions", "gpus", "torch", "isolation", "transfer", "disk", "shm")
 # A cell of these shows the beginning of the detail, up to any word of _REST.
@@ -45,10 +45,10 @@ def run(call: Call) -> Report:
     )
 
 
-def body(checks: Sequence[CheckFields]) -> Iterator[Table | str]:
+def body(checks: Sequence[Check]) -> Iterator[Table | str]:
     """Yield the results of the smoke test as text; the last line counts."""
-    nodes = list(dict.fromkeys(check["node"] for check in checks if check["node"]))
-    done = {check["name"] for check in checks if check["node"]}
+    nodes = list(dict.fromkeys(check.node for check in checks if check.node))
+    done = {check.name for check in checks if check.node}
     # A check that only a backend can make comes before all others.
     columns: dict[str, list[str]] = {}
     for name in ("allocatable", *_COLUMNS):
@@ -79,51 +79,49 @@ def _nodes(nodes: Sequence[str], columns: Mapping[str, Sequence[str]]) -> Iterat
         yield f"on every node: {'; '.join(same)}"
 
 
-def _cell(checks: Sequence[CheckFields], node: str, name: str) -> str:
+def _cell(checks: Sequence[Check], node: str, name: str) -> str:
     for check in checks:
-        if check["node"] == node and check["name"] == name:
+        if check.node == node and check.name == name:
             return _result(check)
     return _UNTESTED
 
 
-def _result(check: CheckFields) -> str:
-    if check["skipped"]:
+def _result(check: Check) -> str:
+    if check.skipped:
         return _UNTESTED
-    if not check["ok"]:
+    if not check.ok:
         return "FAILED"
-    if check["name"] in _SHOWN:
-        return _REST.sub("", check["detail"].removeprefix("answered in "))
+    if check.name in _SHOWN:
+        return _REST.sub("", check.detail.removeprefix("answered in "))
     return "ok"
 
 
-def _has_no_gpus(checks: Sequence[CheckFields]) -> bool:
+def _has_no_gpus(checks: Sequence[Check]) -> bool:
     """Say whether the cluster has no GPUs: the check of GPUs is then one of the whole cluster."""
-    return any(
-        check["name"] == "gpus" and check["node"] is None and check["skipped"] for check in checks
-    )
+    return any(check.name == "gpus" and check.node is None and check.skipped for check in checks)
 
 
-def _untested(checks: Sequence[CheckFields]) -> list[CheckFields]:
+def _untested(checks: Sequence[Check]) -> list[Check]:
     """Return what was not tested, without the checks of GPUs where there are none."""
     left_out = _OF_GPUS if _has_no_gpus(checks) else ()
-    return [check for check in checks if check["skipped"] and check["name"] not in left_out]
+    return [check for check in checks if check.skipped and check.name not in left_out]
 
 
-def _lines(checks: Sequence[CheckFields]) -> Iterator[str]:
+def _lines(checks: Sequence[Check]) -> Iterator[str]:
     """Yield the results of the whole cluster, what was not tested, and what failed."""
     untested: dict[tuple[str, str], list[str]] = {}
     for check in _untested(checks):
-        untested.setdefault((check["name"], check["detail"]), []).append(check["node"] or "")
+        untested.setdefault((check.name, check.detail), []).append(check.node or "")
 
     failed = []
     for check in checks:
-        name = check["name"]
-        node = check["node"]
+        name = check.name
+        node = check.node
         where = f" on {node}" if node else ""
-        if not check["ok"]:
-            failed.append(f"FAILED  {name}{where}: {check['detail']}")
-        elif node is None and not check["skipped"]:
-            yield f"{name}: {check['detail']}"
+        if not check.ok:
+            failed.append(f"FAILED  {name}{where}: {check.detail}")
+        elif node is None and not check.skipped:
+            yield f"{name}: {check.detail}"
 
     if _has_no_gpus(checks):
         yield "no GPUs: checks of GPUs skipped"
@@ -135,9 +133,9 @@ def _lines(checks: Sequence[CheckFields]) -> Iterator[str]:
     yield from failed
 
 
-def _counts(checks: Sequence[CheckFields]) -> str:
-    good = sum(check["ok"] and not check["skipped"] for check in checks)
-    failed = sum(not check["ok"] for check in checks)
+def _counts(checks: Sequence[Check]) -> str:
+    good = sum(check.ok and not check.skipped for check in checks)
+    failed = sum(not check.ok for check in checks)
     untested = len(_untested(checks))
     counts = [f"smoke: {good} checks ok"]
     if failed:

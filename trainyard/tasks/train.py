@@ -148,7 +148,7 @@ def status(call: Call, run: str = "") -> Report:
     if state.kept_free:
         body.append(f"kept free for what tasks start through Ray: {fit.in_words(state.kept_free)}")
     if state.waiting:
-        body.append(state.waiting["text"])
+        body.append(state.waiting.text)
     body += lazy.account.lines(now.run, state)
 
     summary = _summary(state)

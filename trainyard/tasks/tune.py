@@ -122,7 +122,7 @@ def shown(now: RunStatus) -> Report:
     if not sweep.best:
         body += train.last_lines(state, most=1)
     if state.waiting:
-        body.append(state.waiting["text"])
+        body.append(state.waiting.text)
     body += lazy.account.lines(now.run, state)
 
     counts = [f"{count} {name}" for name, count in sweep.counts().items() if count]

@@ -12,6 +12,7 @@ from trainyard_runner.head.records import Records
 from trainyard_runner.head.submitting import Live
 from trainyard_runner.head.sweep import Sweep
 from trainyard_runner.head.units import Unit
+from trainyard_runner.wire.events import Note, TaskEnded
 from trainyard_runner.wire.outcome import State, in_words
 from trainyard_runner.wire.stream import EventStream
 
@@ -81,7 +82,7 @@ class Conclusions:
         if tasks := self._capacity.blame(live):
             where = f"{live.record.node} is avoided for the rest of this run"
             text = f"{where}: the watchdog ended {len(tasks)} tasks there ({', '.join(tasks)})"
-            self._stream.write("note", text=text)
+            self._stream.write(Note(text))
             self._in_flight.withdraw(self._capacity.avoided)
 
     def _over(self, unit: Unit) -> None:
@@ -108,5 +109,4 @@ class Conclusions:
         self.counts[state] += 1
         if self._sweep is not None:
             self._sweep.ended(task, state, reason or last)
-        why = {"reason": reason} if reason else {}
-        self._stream.write("task-ended", task=task, state=state, attempts=attempts, **why)
+        self._stream.write(TaskEnded(task, state, attempts, reason))

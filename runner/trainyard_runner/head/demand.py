@@ -6,13 +6,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import ray
 from ray.core.generated import autoscaler_pb2
 
 from trainyard_runner.head.drivers import Connected
 from trainyard_runner.wire import fit
+from trainyard_runner.wire.events import DriversWaiting, Event
 from trainyard_runner.wire.plan import Task
 
 _EVERY = 5.0
@@ -129,7 +129,7 @@ class DemandWatch:
 
     def __init__(
         self,
-        write: Callable[..., Any],
+        write: Callable[[Event], None],
         *,
         ask: Callable[[], Demand] = ask,
         clock: Callable[[], float] = time.monotonic,
@@ -167,5 +167,5 @@ class DemandWatch:
         if not has_waited:
             text = ""
         if text != self._said:
-            self._write("drivers-waiting", text=text, again=bool(self._said))
+            self._write(DriversWaiting(text, again=bool(self._said)))
             self._said = text

@@ -14,7 +14,7 @@ from trainyard_runner import each_gpu, shipped
 from trainyard_runner.head import gpu_rungs, placing, rungs
 from trainyard_runner.head.rungs import Answer
 from trainyard_runner.wire import members, nodes, shares
-from trainyard_runner.wire.check import Check
+from trainyard_runner.wire.events import Check, Event, NodeFound, Note
 from trainyard_runner.wire.fit import room
 from trainyard_runner.wire.plan import Gate, Plan, task_of
 from trainyard_runner.wire.text import last_line
@@ -33,24 +33,20 @@ class StopAskedError(Exception):
 
 
 class SmokeGate:
-    """Climbs the rungs; `record` writes each check as it is known, `describe` a node's hardware."""
+    """Climbs the rungs; `write` writes each check as it is known, and each node's hardware."""
 
     def __init__(
         self,
         plan: Plan,
         runner: shipped.Package,
         *,
-        record: Callable[[Check], None],
-        describe: Callable[[dict[str, Any]], None],
-        note: Callable[[str], None],
+        write: Callable[[Event], None],
         stop_asked: Callable[[], bool],
     ) -> None:
         self._plan = plan
         self._gate: Gate = plan.gate
         self._runner = runner
-        self._write = record
-        self._describe = describe
-        self._note = note
+        self._write = write
         self._stop_asked = stop_asked
         self._checks: list[Check] = []
         self._free: dict[str, dict[str, float]] = {}
@@ -63,7 +59,7 @@ class SmokeGate:
         alive = [answer.node for answer in answers]
 
         for answer, facts in rungs.with_facts(answers):
-            self._describe(_node_fields(answer.node, facts))
+            self._write(_found(answer.node, facts))
 
         head = rungs.Head(ray.__version__, platform.python_version())
         self._record(rungs.task(answers, self._gate))
@@ -112,9 +108,8 @@ class SmokeGate:
             if waited > _WORTH_A_NOTE and not is_noted:
                 is_noted = True
                 awaited = sorted(missing) or [f"{least - len(alive)} more nodes"]
-                self._note(
-                    f"waiting for {', '.join(awaited)} to join, at most {self._gate.wait:.0f} s"
-                )
+                text = f"waiting for {', '.join(awaited)} to join, at most {self._gate.wait:.0f} s"
+                self._write(Note(text))
 
             self._check_stop()
             time.sleep(0.2)
@@ -252,10 +247,10 @@ def _answer(node: nodes.Node, reply: Any, seconds: float, *, isolated: bool) -> 
     return Answer(node, said, seconds, isolated=isolated)
 
 
-def _node_fields(node: nodes.Node, facts: dict[str, Any]) -> dict[str, Any]:
-    versions = {"python": facts["python"], "ray": facts["ray"]}
+def _found(node: nodes.Node, facts: dict[str, Any]) -> NodeFound:
     gpus = facts.get("nvidia_smi", {}).get("models", [])
-    return {"name": node.name, "group": node.group, "gpus": gpus, **versions, **facts["machine"]}
+    versions = {"python": facts["python"], "ray": facts["ray"]}
+    return NodeFound(node.name, node.group, gpus, **versions, **facts["machine"])
 
 
 def _together(said: Sequence[dict[str, Any]], answer: Answer) -> tuple[dict[str, Any], ...]:

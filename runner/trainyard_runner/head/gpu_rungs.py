@@ -8,7 +8,7 @@ from typing import Any
 
 from trainyard_runner.head.rungs import Answer, with_facts
 from trainyard_runner.wire import members
-from trainyard_runner.wire.check import Check
+from trainyard_runner.wire.events import Check
 from trainyard_runner.wire.plan import Gate
 
 # NVIDIA's GPUs for computing alone.

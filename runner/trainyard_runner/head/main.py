@@ -26,8 +26,7 @@ from trainyard_runner.head.submitting import Submitter
 from trainyard_runner.head.sweep import Sweep
 from trainyard_runner.head.waiting import WaitingWatch
 from trainyard_runner.wire import names, plan, shares
-from trainyard_runner.wire.check import Check
-from trainyard_runner.wire.checkpoint import STORAGE
+from trainyard_runner.wire.events import GateEnded, Note, RunStarted
 from trainyard_runner.wire.outcome import State
 from trainyard_runner.wire.resume import Resume
 from trainyard_runner.wire.stream import EventStream
@@ -76,7 +75,7 @@ def main(run: str, *, plan_text: bytes, runner_name: str, runner: bytes, started
         hint = "This is a bug of trainyard; the job's log has more."
         outcome = Outcome("failed", BUG, error=f"the runner failed: {last}", hint=hint)
 
-    stream.write("run-ended", seconds=round(time.time() - started, 3), **outcome.event())
+    stream.write(outcome.event(seconds=round(time.time() - started, 3)))
     stream.close()
     why = f": {outcome.error}" if outcome.error else ""
     _say(f"run {outcome.state}{why}")
@@ -93,7 +92,7 @@ def _run(
     """Run the steps of a run in order; the first that fails or is stopped returns how it ends."""
     # Functions of `shipped` travel by value: other nodes do not have the package yet.
     ray.cloudpickle.register_pickle_by_value(shipped)
-    storage = os.environ.get(STORAGE)
+    storage = os.environ.get(names.STORAGE)
     kept = durable.place(directory, storage)
     _write_start(the_plan, stream, kept)
 
@@ -105,7 +104,7 @@ def _run(
         return ended
 
     sweep = _sweep(the_plan, stream)
-    drivers.remove_what_dead_runs_left(lambda text: stream.write("note", text=text))
+    drivers.remove_what_dead_runs_left(lambda text: stream.write(Note(text)))
     scheduler, records = _scheduler(the_plan, directory, stream, runner, sweep, storage)
     if ended := _resume(the_plan, kept, records, stopping):
         return ended
@@ -124,8 +123,7 @@ def _run(
 
 
 def _write_start(the_plan: plan.Plan, stream: EventStream, kept: durable.Kept) -> None:
-    stream.write(
-        "run-started",
+    begun = RunStarted(
         run=the_plan.run,
         job=the_plan.job,
         node_id=ray.get_runtime_context().get_node_id(),
@@ -136,8 +134,9 @@ def _write_start(the_plan: plan.Plan, stream: EventStream, kept: durable.Kept) -
         cluster=the_plan.cluster,
         checkpoints_at=kept.at,
     )
+    stream.write(begun)
     if kept.problem:
-        stream.write("note", text=kept.problem)
+        stream.write(Note(kept.problem))
 
 
 def _lacks_packages(the_plan: plan.Plan) -> Outcome | None:
@@ -219,26 +218,13 @@ def _pass_gate(
     if the_plan.gate.skip:
         return None
 
-    def record(check: Check) -> None:
-        stream.write("check", **check.event())
-
-    def note(text: str) -> None:
-        stream.write("note", text=text)
-
-    gate = SmokeGate(
-        the_plan,
-        runner,
-        record=record,
-        describe=lambda node: stream.write("node", **node),
-        note=note,
-        stop_asked=stopping.asked,
-    )
+    gate = SmokeGate(the_plan, runner, write=stream.write, stop_asked=stopping.asked)
     try:
         failed = gate.pass_through()
     except StopAskedError:
         return Outcome("stopped", 1, counts=_none_begun(the_plan), error=_why_stopped())
 
-    stream.write("gate", ok=failed is None, seconds=round(time.monotonic() - began, 3))
+    stream.write(GateEnded(failed is None, round(time.monotonic() - began, 3)))
     _say("gate " + ("passed" if failed is None else f"failed: {failed.name}: {failed.detail}"))
     if failed is None:
         return None

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from trainyard_runner.head.records import Records
 from trainyard_runner.head.sweep import Sweep
+from trainyard_runner.wire.events import RunEnded
 from trainyard_runner.wire.outcome import State
 from trainyard_runner.wire.plan import Plan
 
@@ -27,18 +28,17 @@ class Outcome:
     hint: str | None = None
     sweep: Mapping[str, Any] | None = None
 
-    def event(self) -> dict[str, Any]:
-        """Return the fields of the run's last event."""
-        fields = {
-            "state": self.state,
-            "exit": self.exit,
-            "counts": self.counts,
-            "error": self.error,
-            "hint": self.hint,
-        }
-        if self.sweep is None:
-            return fields
-        return {**fields, "sweep": self.sweep}
+    def event(self, *, seconds: float) -> RunEnded:
+        """Return the run's last event; `seconds` is how long the run took."""
+        return RunEnded(
+            self.state,
+            self.exit,
+            seconds,
+            counts=self.counts,
+            error=self.error,
+            hint=self.hint,
+            sweep=self.sweep,
+        )
 
 
 def of_tasks(

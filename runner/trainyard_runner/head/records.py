@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,15 @@ from trainyard_runner.head.job_log import JobLog
 from trainyard_runner.head.losses import Ending
 from trainyard_runner.wire import names
 from trainyard_runner.wire.archive import PART, Incoming
-from trainyard_runner.wire.checkpoint import KeptCheckpoint
+from trainyard_runner.wire.events import (
+    AttemptEnded,
+    AttemptStarted,
+    CheckpointKept,
+    Metric,
+    Note,
+    OutputsKept,
+    TaskOutput,
+)
 from trainyard_runner.wire.stream import EventStream
 
 # So many values of the watched metric are one event.
@@ -134,7 +142,7 @@ class Records:
         fields = {**said, "tail": said.get("tail", unsaid_tail)}
         fields |= {"outcome": ending.outcome, "reason": ending.reason, "output": record.output}
         self._stream.write(
-            "attempt-ended", task=record.task, attempt=record.attempt, node=record.node, **fields
+            AttemptEnded(task=record.task, attempt=record.attempt, node=record.node, **fields)
         )
 
     def checkpoint_parts(self, task: str) -> Iterator[bytes]:
@@ -166,9 +174,18 @@ class Records:
         digest = incoming.finish()
         self._numbers[task] = 1
         self._archives[task, 0] = [OutputArchive(self._directory / file, incoming.bytes, True, [])]
-        announced = {"file": file, "bytes": incoming.bytes, "sha256": digest}
-        about = {"files": 0, "whole": True, "removed": [], "left_out": [], "each_attempt": False}
-        self._stream.write("outputs", task=task, attempt=1, number=1, **announced, **about)
+        kept = OutputsKept(
+            task=task,
+            attempt=1,
+            number=1,
+            file=file,
+            bytes=incoming.bytes,
+            sha256=digest,
+            whole=True,
+            removed=[],
+            each_attempt=False,
+        )
+        self._stream.write(kept)
 
     def outputs(self, task: str) -> list[tuple[OutputArchive, Iterator[bytes]]]:
         """Return the archives that the next attempt unpacks, in order, each with its parts."""
@@ -181,7 +198,7 @@ class Records:
         record.is_ready = True
 
     def _noted(self, record: AttemptRecord, text: str) -> None:
-        self._stream.write("note", text=f"{record.task}: {text}")
+        self._stream.write(Note(f"{record.task}: {text}"))
 
     def _started(self, record: AttemptRecord, place: dict[str, Any]) -> None:
         record.is_started = True
@@ -189,20 +206,13 @@ class Records:
         node_id = record.node_id = place["node_id"]
         record.node = self.node_name(node_id) if node_id else None
         self._stream.write(
-            "attempt-started",
-            task=record.task,
-            attempt=record.attempt,
-            node=record.node,
-            node_id=node_id,
-            gpus=place["gpus"],
+            AttemptStarted(record.task, record.attempt, record.node, node_id, place["gpus"])
         )
 
     def _output(self, record: AttemptRecord, chunk: bytes) -> None:
         text = chunk.decode("utf-8", "surrogateescape")
         self._job_log.printed(record.task, text)
-        self._stream.write(
-            "output", task=record.task, attempt=record.attempt, at=record.printed, text=text
-        )
+        self._stream.write(TaskOutput(record.task, record.attempt, record.printed, text))
         record.printed += len(chunk)
         record.tail = (record.tail + chunk.decode("utf-8", "replace"))[-4096:]
 
@@ -210,7 +220,7 @@ class Records:
         """Keep values of the watched metric: [step, value, seconds since 1970] each, all finite."""
         for begin in range(0, len(values), _VALUES_AT_ONCE):
             some = values[begin : begin + _VALUES_AT_ONCE]
-            self._stream.write("metric", task=record.task, attempt=record.attempt, values=some)
+            self._stream.write(Metric(record.task, record.attempt, some))
             if self.on_metric is not None:
                 self.on_metric(record, some)
 
@@ -221,8 +231,15 @@ class Records:
         archive = self._opened(record, self._checkpoint(record))
         digest = archive.finish(carry=said["carry"])
         del record.incoming[self._checkpoint(record)]
-        kept = KeptCheckpoint(said["bytes"], said["files"], archive.bytes, digest)
-        self._stream.write("checkpoint", task=record.task, attempt=record.attempt, **asdict(kept))
+        kept = CheckpointKept(
+            record.task,
+            record.attempt,
+            bytes=said["bytes"],
+            files=said["files"],
+            archive_bytes=archive.bytes,
+            sha256=digest,
+        )
+        self._stream.write(kept)
 
     def _checkpoint_part(self, record: AttemptRecord, part: bytes) -> None:
         self._opened(record, self._checkpoint(record)).write(part)
@@ -241,8 +258,7 @@ class Records:
         self._numbers[record.task] += 1
 
         record.output = {"file": file, "bytes": incoming.bytes, "sha256": digest}
-        self._stream.write(
-            "outputs",
+        kept = OutputsKept(
             task=record.task,
             attempt=record.attempt,
             number=self._numbers[record.task],
@@ -250,6 +266,7 @@ class Records:
             **record.output,
             **said,
         )
+        self._stream.write(kept)
 
         series = (record.task, record.attempt if self._each_attempt else 0)
         known = self._archives.setdefault(series, [])

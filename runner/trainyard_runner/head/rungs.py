@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from trainyard_runner.wire import members
-from trainyard_runner.wire.check import Check
+from trainyard_runner.wire.events import Check
 from trainyard_runner.wire.nodes import Node
 from trainyard_runner.wire.plan import Gate
 

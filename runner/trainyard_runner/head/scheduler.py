@@ -19,6 +19,7 @@ from trainyard_runner.head.units import Unit
 from trainyard_runner.head.waiting import WaitingWatch
 from trainyard_runner.ray_package import Pins
 from trainyard_runner.wire import fit
+from trainyard_runner.wire.events import Note
 from trainyard_runner.wire.outcome import State
 from trainyard_runner.wire.plan import Plan, Shape, Task
 from trainyard_runner.wire.stream import EventStream
@@ -50,7 +51,7 @@ class Scheduler:
         self._sweep = sweep
         self._stopping: set[str] = set()
         self._demand = DemandWatch(stream.write)
-        self._drivers = Drivers(plan.run, lambda text: stream.write("note", text=text))
+        self._drivers = Drivers(plan.run, lambda text: stream.write(Note(text)))
         self._nodes = LivingNodes()
         self._queue = Queue(_units(plan))
         self._in_flight = InFlight(
@@ -207,7 +208,7 @@ class Scheduler:
 
     def _give_up(self, shape: Shape, reason: str) -> None:
         self._conclusions.finish(self._queue.take(shape), "failed", reason=reason)
-        self._stream.write("note", text=f"given up: {reason}")
+        self._stream.write(Note(f"given up: {reason}"))
         self._in_flight.give_up(shape, reason)
 
     def _look_at_what_waits(self) -> None:

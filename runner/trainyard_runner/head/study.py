@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainyard_runner.wire import space
+from trainyard_runner.wire.events import Event, StudyGrown, TrialOutcome
 from trainyard_runner.wire.space import Params
 
 # After so many proposals in a row that were tried already, chance chooses; it has more tries.
 _TRIES = 4
 _DRAWS = 100
 # How a trial ended: Optuna's name, and the name in events.
-_OUTCOMES = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
+_OUTCOMES: dict[str, TrialOutcome] = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Result:
 
     trial: int
     params: Params
-    outcome: str
+    outcome: TrialOutcome
     value: float | None
     values: list[float | None]
     reason: str | None
@@ -48,7 +49,7 @@ class Study:
     """Asks for configurations, each of them once, and tells what became of them."""
 
     def __init__(
-        self, spec: Mapping[str, Any], journal: str, *, name: str, write: Callable[..., None]
+        self, spec: Mapping[str, Any], journal: str, *, name: str, write: Callable[[Event], None]
     ) -> None:
         """Open a new study, or the one in a former journal's text; `write` writes an event."""
         import optuna
@@ -175,7 +176,7 @@ class Study:
 class _Journal:
     """Optuna's journal, in memory: the run's events are its file."""
 
-    def __init__(self, text: str, write: Callable[..., None]) -> None:
+    def __init__(self, text: str, write: Callable[[Event], None]) -> None:
         self._lines = text.splitlines()
         self._size = len(text.encode())
         self._write = write
@@ -186,7 +187,7 @@ class _Journal:
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
         lines = [json.dumps(log, separators=(",", ":")) for log in logs]
         text = "".join(f"{line}\n" for line in lines)
-        self._write("study", at=self._size, text=text)
+        self._write(StudyGrown(self._size, text))
         self._lines += lines
         self._size += len(text.encode())
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from trainyard_runner.head.records import AttemptRecord
@@ -17,6 +17,7 @@ from trainyard_runner.head.study import Result, Study
 from trainyard_runner.head.units import Unit
 from trainyard_runner.wire import nodes as cluster
 from trainyard_runner.wire import space
+from trainyard_runner.wire.events import Event, TrialEnded, TrialOutcome, TrialStarted
 from trainyard_runner.wire.nodes import Node
 from trainyard_runner.wire.outcome import State
 from trainyard_runner.wire.plan import task_of
@@ -37,7 +38,7 @@ class Trial:
     curves: dict[str, dict[float, float]] = field(default_factory=dict)
     compared: int = 0
     # How it ends: complete, or what came first; then with the reason.
-    outcome: str = "complete"
+    outcome: TrialOutcome = "complete"
     reason: str | None = None
 
 
@@ -48,7 +49,7 @@ class Sweep:
         self,
         spec: Mapping[str, Any],
         study: Study,
-        write: Callable[..., None],
+        write: Callable[[Event], None],
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -72,7 +73,7 @@ class Sweep:
         self.to_stop: dict[str, str] = {}
 
         for result in study.results():
-            write("trial-started", trial=result.trial, params=result.params, tasks=[])
+            write(TrialStarted(result.trial, result.params, tasks=[]))
             self._count(result)
 
     @property
@@ -161,7 +162,7 @@ class Sweep:
         tasks = tuple(_task_name(number, repeat) for repeat in range(self._spec["repeats"]))
         trial = Trial(number, params, tasks)
         self._open[number] = trial
-        self._write("trial-started", trial=number, params=params, tasks=list(tasks))
+        self._write(TrialStarted(number, params, list(tasks)))
 
         units = []
         for repeat, name in enumerate(tasks):
@@ -192,7 +193,7 @@ class Sweep:
                 self._stop(trial, "pruned", reason)
                 return
 
-    def _stop(self, trial: Trial, outcome: str, reason: str) -> None:
+    def _stop(self, trial: Trial, outcome: TrialOutcome, reason: str) -> None:
         """End a trial with the rest of its tasks, unless it is ending already."""
         if trial.outcome != "complete":
             return
@@ -224,9 +225,9 @@ class Sweep:
 
     def _count(self, result: Result) -> None:
         """Write how a configuration ended, count it, and finish the sweep if it was the last."""
-        fields = asdict(result)
-        del fields["params"]
-        self._write("trial-ended", **fields)
+        self._write(
+            TrialEnded(result.trial, result.outcome, result.value, result.values, result.reason)
+        )
         if result.outcome == "stopped":
             return
 

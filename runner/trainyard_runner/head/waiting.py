@@ -14,6 +14,7 @@ from trainyard_runner.head.holdings import Holding, Holdings, by_node, in_number
 from trainyard_runner.head.submitting import Live
 from trainyard_runner.head.units import Unit
 from trainyard_runner.wire import fit, nodes
+from trainyard_runner.wire.events import KeptFree, Waiting
 from trainyard_runner.wire.fit import RESOURCES
 from trainyard_runner.wire.nodes import Node
 from trainyard_runner.wire.outcome import State
@@ -302,7 +303,7 @@ class WaitingWatch:
         if actors != self._kept:
             self._kept = dict(actors)
             room = {key: actors.get(name, 0) for name, key in RESOURCES.items()}
-            self._stream.write("kept-free", room=room)
+            self._stream.write(KeptFree(room))
 
         if idle < _QUIET or not waiting:
             self._said = ""
@@ -339,14 +340,14 @@ class WaitingWatch:
         holders: set[str] = set()
         for reason in reasons:
             holders.update(reason.holders)
-        self._stream.write(
-            "waiting",
+        waiting = Waiting(
+            text,
             tasks=sum(reason.tasks for reason in reasons),
             needs=[reason.needs for reason in reasons],
             holders=sorted(holders),
             again=key in self._known,
-            text=text,
         )
+        self._stream.write(waiting)
         self._known.add(key)
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from trainyard_runner.wire import members, nodes
-from trainyard_runner.wire.check import Check
+from trainyard_runner.wire.events import Check
 from trainyard_runner.wire.nodes import Node
 from trainyard_runner.wire.plan import Gate, Shape, Task
 from trainyard_runner.wire.room import Room

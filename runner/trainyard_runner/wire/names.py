@@ -9,6 +9,8 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._=,+-]")
 _LONGEST = 100
 # The subdirectory of a run's directory with its checkpoints.
 CHECKPOINTS = "checkpoints"
+# The head's variable with a directory that outlives it, where runs then keep their checkpoints.
+STORAGE = "TRAINYARD_CHECKPOINT_STORAGE"
 
 
 def file_stem(task: str) -> str:

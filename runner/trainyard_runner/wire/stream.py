@@ -6,10 +6,12 @@ import json
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from trainyard_runner.wire import names
+from trainyard_runner.wire.events import Continues, Event, TaskOutput
 
 ROLL_AT = 8 * 1024 * 1024
 # Readers take a longer line for something that is no stream. 256 KiB of output, one event, become
@@ -42,33 +44,33 @@ class EventStream:
         self._reserve.write_bytes(bytes(RESERVE))
         self._file = (directory / names.segment(0)).open("wb", buffering=0)
 
-    def write(self, event: str, **fields: Any) -> None:
+    def write(self, event: Event) -> None:
         """Append one event.
 
         Raises OSError when the disk is full: for a task's output, and for other events once the
         reserve is used up.
         """
         try:
-            self._write(event, fields)
+            self._write(event)
         except OSError:
-            if event == "output":
+            if isinstance(event, TaskOutput):
                 # The other half stays for other events.
                 self._shrink_reserve(RESERVE // 2)
                 raise
             self._shrink_reserve(0)
-            self._write(event, fields)
+            self._write(event)
 
     def close(self) -> None:
         self._file.close()
         self._reserve.unlink(missing_ok=True)
 
-    def _write(self, event: str, fields: dict[str, Any]) -> None:
+    def _write(self, event: Event) -> None:
         if self._size >= self._roll_at:
             self._roll()
-        self._append(event, fields)
+        self._append(event)
 
-    def _append(self, event: str, fields: dict[str, Any]) -> None:
-        line = {"seq": self._seq, "time": round(self._clock(), 4), "event": event, **fields}
+    def _append(self, event: Event) -> None:
+        line = replace(event, seq=self._seq, time=round(self._clock(), 4)).line()
         # ASCII only: lone surrogates (bytes that are not UTF-8) have no other spelling in a file.
         encoded = json.dumps(line, separators=(",", ":")).encode() + b"\n"
         if len(encoded) > LONGEST_LINE:
@@ -90,7 +92,7 @@ class EventStream:
         following = names.segment(self._number + 1)
         # The next segment exists before it is announced: a follower never asks for a missing file.
         opened = (self._directory / following).open("wb", buffering=0)
-        self._append("continues", {"next": following})
+        self._append(Continues(next=following))
         self._file.close()
         self._file = opened
         self._number = self._number + 1

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from trainyard_runner.wire.check import Check
+from trainyard_runner.wire.events import Check
 
 from trainyard import versions
 from trainyard.backends.contract import ClusterStatus, LogLine, NodeStatus, Site, pick

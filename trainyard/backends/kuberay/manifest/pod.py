@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
 
-from trainyard_runner.wire.checkpoint import STORAGE
+from trainyard_runner.wire.names import STORAGE
 
 from trainyard import render
 from trainyard.backends.kuberay import naming

@@ -1,0 +1,426 @@
+"""The events of a run: a dataclass for each kind, as the head writes and the operator reads them.
+
+On the stream (`wire.stream`) an event is one JSON object: `seq`, `time`, `event` (its kind), and
+its fields. docs/results.md describes them to users. Later versions add fields and kinds, and rename
+none: a field that a line lacks has its default, and an unknown kind becomes an `Unknown`.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from functools import cache
+from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
+
+from trainyard_runner.wire.outcome import State
+
+TrialOutcome = Literal["complete", "pruned", "failed", "stopped"]
+# Numbers of a line are below: no date or duration has 1e11 seconds, no size 1e16 bytes.
+_SECONDS = 1e11
+_BYTES = 1e16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """An event. `seq` (0, 1, 2, ...) and `time` (seconds since 1970) are its place in the stream."""
+
+    kind: ClassVar[str]
+
+    seq: int = -1
+    time: float = 0.0
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of the event's kind."""
+        own = dict(vars(self))
+        del own["seq"], own["time"]
+        return own
+
+    def line(self) -> dict[str, Any]:
+        """Return the JSON object of the event."""
+        return {"seq": self.seq, "time": self.time, "event": self.kind, **self.fields()}
+
+
+@dataclass(frozen=True)
+class RunStarted(Event):
+    """A run began, on the head `node_id`.
+
+    `checkpoints_at` is the directory, on storage that outlives the head, with its checkpoints;
+    None: they are on the head's disk.
+    """
+
+    kind = "run-started"
+
+    run: str = ""
+    job: str | None = None
+    node_id: str | None = None
+    ray: str | None = None
+    python: str | None = None
+    tasks: int = 0
+    together: bool = False
+    cluster: str = ""
+    checkpoints_at: str | None = None
+
+
+@dataclass(frozen=True)
+class NodeFound(Event):
+    """The hardware and the versions of a node, as the smoke test found them; `memory` in bytes."""
+
+    kind = "node"
+
+    name: str
+    group: str | None = None
+    gpus: Sequence[str] = ()
+    cpu: str | None = None
+    cores: int | None = None
+    memory: int | None = None
+    system: str | None = None
+    driver: str | None = None
+    python: str | None = None
+    ray: str | None = None
+    packages: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Check(Event):
+    """One rung of the smoke test on one node, or on the cluster as a whole (node None)."""
+
+    kind = "check"
+
+    name: str
+    node: str | None
+    ok: bool
+    detail: str
+    seconds: float = 0.0
+    skipped: bool = False
+    hint: str | None = None
+
+
+@dataclass(frozen=True)
+class GateEnded(Event):
+    """The smoke test as a whole passed or failed."""
+
+    kind = "gate"
+
+    ok: bool
+    seconds: float
+
+
+@dataclass(frozen=True)
+class AttemptStarted(Event):
+    """A node began an attempt of a task; without a node, the attempt ended before it got one."""
+
+    kind = "attempt-started"
+
+    task: str
+    attempt: int
+    node: str | None = None
+    node_id: str | None = None
+    gpus: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class TaskOutput(Event):
+    """Output of an attempt, from byte `at` on; bytes that are not UTF-8 as surrogates."""
+
+    kind = "output"
+
+    task: str
+    attempt: int
+    at: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Metric(Event):
+    """Values of the watched metric: [step, value, seconds since 1970] each."""
+
+    kind = "metric"
+
+    task: str
+    attempt: int
+    values: Sequence[Any]
+
+
+@dataclass(frozen=True)
+class CheckpointKept(Event):
+    """The head has a checkpoint.
+
+    `bytes` and `files` are of its content. `archive_bytes` and `sha256` are of the archive, which
+    the next checkpoint of the task replaces; None in a run of an older version.
+    """
+
+    kind = "checkpoint"
+
+    task: str
+    attempt: int
+    bytes: int = 0
+    files: int = 0
+    archive_bytes: int | None = None
+    sha256: str | None = None
+
+
+@dataclass(frozen=True)
+class OutputsKept(Event):
+    """The head has an archive of a task's outputs.
+
+    `number` counts a task's archives from 1, over its attempts. A `whole` one replaces the archives
+    before it, the next one adds to it once the files `removed` are gone; with `each_attempt` only
+    those of its attempt.
+    """
+
+    kind = "outputs"
+
+    task: str
+    attempt: int
+    number: int
+    file: str
+    bytes: int
+    sha256: str
+    whole: bool
+    removed: Sequence[str]
+    each_attempt: bool
+    files: int = 0
+    left_out: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class AttemptEnded(Event):
+    """An attempt ended. A field is None where its node was lost before it could tell.
+
+    `output` is its last archive, {file, bytes, sha256}; `brought` what the head has of its outputs,
+    {files, bytes}; `not_brought` and `undeclared` are files, {count, names, more}. `watch` is the
+    rule of the watchdog that ended it.
+    """
+
+    kind = "attempt-ended"
+
+    task: str
+    attempt: int
+    outcome: str
+    node: str | None = None
+    exit_code: int | None = None
+    seconds: float | None = None
+    reason: str | None = None
+    tail: Sequence[str] = ()
+    cpu_seconds: float | None = None
+    max_rss: int | None = None
+    output: Mapping[str, Any] | None = None
+    lost_outputs: Sequence[str] = ()
+    absent_outputs: Sequence[str] = ()
+    brought: Mapping[str, Any] | None = None
+    not_brought: Mapping[str, Any] | None = None
+    undeclared: Mapping[str, Any] | None = None
+    watch: str | None = None
+
+
+@dataclass(frozen=True)
+class TaskEnded(Event):
+    """A task is not tried again; `reason` where that is not the reason of its last attempt."""
+
+    kind = "task-ended"
+
+    task: str
+    state: State
+    attempts: int = 0
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class TrialStarted(Event):
+    """A sweep tries a configuration, by one task a repeat; without tasks, a former run tried it."""
+
+    kind = "trial-started"
+
+    trial: int
+    params: Mapping[str, Any]
+    tasks: Sequence[str]
+
+
+@dataclass(frozen=True)
+class TrialEnded(Event):
+    """A configuration has ended: its value, and the values of its repeats."""
+
+    kind = "trial-ended"
+
+    trial: int
+    outcome: TrialOutcome
+    value: Any = None
+    values: Sequence[Any] = ()
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class StudyGrown(Event):
+    """Text of Optuna's journal of a sweep, from byte `at` on."""
+
+    kind = "study"
+
+    at: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Waiting(Event):
+    """Tasks wait: how many, for what (`needs`), and for which runs (`holders`) that have it.
+
+    `again`: an event before had the same reasons, with other numbers.
+    """
+
+    kind = "waiting"
+
+    text: str
+    tasks: int = 0
+    needs: Sequence[str] = ()
+    holders: Sequence[str] = ()
+    again: bool = False
+
+
+@dataclass(frozen=True)
+class DriversWaiting(Event):
+    """Ray tasks and actors of running tasks wait: why; "" once they do not wait any more."""
+
+    kind = "drivers-waiting"
+
+    text: str
+    again: bool = False
+
+
+@dataclass(frozen=True)
+class KeptFree(Event):
+    """The room that is left free for what running tasks start through Ray."""
+
+    kind = "kept-free"
+
+    room: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Note(Event):
+    """Something worth a line."""
+
+    kind = "note"
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Continues(Event):
+    """The last line of a full segment of the stream: the name of the `next` one."""
+
+    kind = "continues"
+
+    next: str = ""
+
+
+@dataclass(frozen=True)
+class RunEnded(Event):
+    """A run ended, with the exit code of `train.dispatch`.
+
+    `sweep` is the result of a sweep, {reason, samples, best}. `by` is "operator" where the head
+    died before it could write this event.
+    """
+
+    kind = "run-ended"
+
+    state: State
+    exit: int
+    seconds: float
+    counts: Mapping[Any, int] | None = None
+    error: str | None = None
+    hint: str | None = None
+    sweep: Mapping[str, Any] | None = None
+    by: str | None = None
+
+
+@dataclass(frozen=True)
+class Unknown(Event):
+    """An event of a later version."""
+
+    kind = "unknown"
+
+
+_KINDS: dict[str, type[Event]] = {cls.kind: cls for cls in Event.__subclasses__()}
+
+
+def read(line: object) -> Event:
+    """Return the event of a line's JSON. Raises ValueError for anything that is no event.
+
+    >>> read({"seq": 3, "time": 1.5, "event": "note", "text": "hello", "added": "later"})
+    Note(seq=3, time=1.5, text='hello')
+    """
+    if not isinstance(line, dict):
+        raise ValueError("it is no JSON object")
+    kind = line.get("event")
+    if not isinstance(kind, str):
+        raise ValueError("event is missing")
+
+    cls = _KINDS.get(kind, Unknown)
+    given: dict[str, Any] = {}
+    for name, (hint, is_required) in _field_types()[cls.kind].items():
+        value = line.get(name)
+        if value is None and not is_required:
+            continue
+        if value is None and not _fits(None, hint):
+            raise ValueError(f"{name} is missing")
+        if not _fits(value, hint):
+            raise ValueError(f"{name} is {repr(value)[:80]}")
+        given[name] = value
+
+    event = cls(**given)
+    if isinstance(event, Metric) and not all(map(_is_point, event.values)):
+        raise ValueError(f"values is {repr(event.values)[:80]}")
+    return event
+
+
+@cache
+def _field_types() -> dict[str, dict[str, tuple[Any, bool]]]:
+    """Return, by kind, the type of each field, and whether a line must have it."""
+    kinds: dict[str, dict[str, tuple[Any, bool]]] = {}
+    for cls in _KINDS.values():
+        hints = get_type_hints(cls)
+        types_ = kinds[cls.kind] = {}
+        for each in fields(cls):
+            is_required = each.default is MISSING or each.name in ("seq", "time")
+            types_[each.name] = (hints[each.name], is_required)
+    return kinds
+
+
+def _fits(value: object, hint: Any) -> bool:
+    """Say whether a JSON value is of a type. Raises ValueError for text that is not encodable."""
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        return any(_fits(value, one) for one in get_args(hint))
+    if origin is Literal:
+        return value in get_args(hint)
+    if origin is Sequence:
+        return isinstance(value, list) and all(_fits(item, get_args(hint)[0]) for item in value)
+    if origin is Mapping:
+        return isinstance(value, dict)
+    return hint is Any or _fits_plain(value, hint)
+
+
+def _fits_plain(value: object, hint: Any) -> bool:
+    if isinstance(value, str):
+        # Bytes that are not UTF-8 travel as halves of surrogate pairs; other halves encode nothing.
+        value.encode("utf-8", "surrogateescape")
+        return hint is str
+    # NaN is in no interval.
+    if hint is float and type(value) in (int, float):
+        return -1e9 < value < _SECONDS  # type: ignore[operator]
+    if hint is int and type(value) is int:
+        return -1e9 < value < _BYTES
+    return type(value) is hint
+
+
+def _is_point(value: object) -> bool:
+    """Say whether a value is a point of a metric: [step, value, seconds since 1970]."""
+    if not isinstance(value, list) or len(value) != 3:
+        return False
+    return all(type(number) is float or _is_whole(number) for number in value)
+
+
+def _is_whole(number: object) -> bool:
+    """Say whether a value is a whole number that a float can hold; JSON has larger ones."""
+    return type(number) is int and abs(number) <= sys.float_info.max
