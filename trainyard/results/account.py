@@ -98,8 +98,9 @@ def _of_tasks(
     """
     of_tasks: list[tuple[str, Named]] = []
     for task in tasks:
-        if task.files and which(task.files[-1]).count:
-            of_tasks.append((task.name, which(task.files[-1])))
+        attempts = task.files
+        if attempts and which(attempts[-1]).count:
+            of_tasks.append((task.name, which(attempts[-1])))
     if not of_tasks:
         return
 

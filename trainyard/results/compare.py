@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -151,9 +152,8 @@ def flattened(value: object, path: str = "") -> Iterator[tuple[str, str]]:
 def _differences(values_of_runs: Sequence[Mapping[str, str]]) -> dict[str, tuple[str, ...]]:
     """Return the values of each name that differs between runs, in their order; "" for none."""
     rows: dict[str, tuple[str, ...]] = {}
-    for values in values_of_runs:
-        for name in values:
-            row = tuple(others.get(name, "") for others in values_of_runs)
-            if len(set(row)) > 1:
-                rows[name] = row
+    for name in dict.fromkeys(itertools.chain(*values_of_runs)):
+        row = tuple(values.get(name, "") for values in values_of_runs)
+        if len(set(row)) > 1:
+            rows[name] = row
     return rows

@@ -41,9 +41,10 @@ class OverviewRow:
     @property
     def best(self) -> float | None:
         """Return the value of a sweep's best trial; None for other runs, and without a best one."""
-        if self.state.sweep and self.state.sweep.best:
-            return self.state.sweep.best.value
-        return None
+        if self.state.sweep is None:
+            return None
+        trial = self.state.sweep.best
+        return trial.value if trial else None
 
 
 def write_overview(rows: Sequence[OverviewRow], home: Path) -> Path:

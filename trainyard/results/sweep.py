@@ -104,9 +104,9 @@ class Sweep:
     def document(self) -> dict[str, Any]:
         """Return the sweep's part of what `--json` prints of a run."""
         best = None
-        if self.best:
-            params = dict(self.best.params)
-            best = {"trial": self.best.number, "value": self.best.value, "params": params}
+        first = self.best
+        if first:
+            best = {"trial": first.number, "value": first.value, "params": dict(first.params)}
 
         trials = []
         for trial in self.trials.values():

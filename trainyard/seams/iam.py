@@ -24,15 +24,15 @@ def may_pass(aws: Aws, caller: str, role: str) -> bool:
     # The policies of a session are its role's, which has a path that the session hides.
     session = re.search(":assumed-role/([^/]+)/", caller)
     if session:
-        user = aws.call("iam", "get_role", RoleName=session[1])["Role"]["Arn"]
+        principal = aws.call("iam", "get_role", RoleName=session[1])["Role"]["Arn"]
     else:
-        user = caller
+        principal = caller
 
     results = aws.pages(
         "iam",
         "simulate_principal_policy",
         "EvaluationResults",
-        PolicySourceArn=user,
+        PolicySourceArn=principal,
         ActionNames=["iam:PassRole"],
         ResourceArns=[role],
         ContextEntries=[FOR_EC2],

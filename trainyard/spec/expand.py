@@ -71,7 +71,7 @@ def _watched(job: JobSpec, tasks: list[TaskSpec]) -> tuple[TaskSpec, ...]:
 
     watch = job.watch.model_dump()
     if job.together:
-        return (replace(tasks[0], watch=watch), *tasks[1:])
+        return (*(replace(task, watch=watch) for task in tasks[:1]), *tasks[1:])
     return tuple(replace(task, watch=watch) for task in tasks)
 
 
@@ -84,13 +84,9 @@ def _combinations(job: JobSpec) -> Iterator[TaskSpec]:
 
 
 def _printable(text: str) -> str:
-    shown = ""
-    for character in text:
-        if character.isprintable():
-            shown += character
-        else:
-            shown += f"\\x{ord(character):02x}"
-    return shown
+    return "".join(
+        character if character.isprintable() else f"\\x{ord(character):02x}" for character in text
+    )
 
 
 def _task(job: JobSpec, entry: TaskEntry, values: Mapping[str, str] | None) -> TaskSpec:

@@ -83,13 +83,10 @@ def where(path: KeyPath, source: Source) -> str:
 
 def value_text(value: object) -> str:
     """Return a value as one short piece of text, texts in quotes."""
-    text = ""
-    for character in without_secrets(json.dumps(value, ensure_ascii=False, default=str)):
-        if character.isprintable():
-            text += character
-        else:
-            text += f"\\u{ord(character):04x}"
-
+    text = without_secrets(json.dumps(value, ensure_ascii=False, default=str))
+    text = "".join(
+        character if character.isprintable() else f"\\u{ord(character):04x}" for character in text
+    )
     if len(text) <= LONGEST_VALUE:
         return text
     return f"{text[:LONGEST_VALUE]}..."

@@ -71,15 +71,19 @@ def size_of_others(written: object) -> str | None:
 
     Both count in powers of 2.
     """
-    match = re.fullmatch(rf"({_NUMBER}) ?([KMGTkmgt])i?[Bb]?", str(written))
-    if match is None or not isinstance(written, str):
+    if not isinstance(written, str):
+        return None
+    match = re.fullmatch(rf"({_NUMBER}) ?([KMGTkmgt])i?[Bb]?", written)
+    if match is None:
         return None
     return f"{match[1]}{match[2].upper()}iB"
 
 
 def _amount(written: object, units: Mapping[str, int]) -> Decimal:
     """Return a number times its unit; 0 for anything else."""
-    match = re.fullmatch(rf"({_NUMBER})({'|'.join(units)})", str(written))
-    if match is None or not isinstance(written, str):
+    if not isinstance(written, str):
+        return Decimal(0)
+    match = re.fullmatch(rf"({_NUMBER})({'|'.join(units)})", written)
+    if match is None:
         return Decimal(0)
     return Decimal(match[1]) * units[match[2]]

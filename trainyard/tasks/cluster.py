@@ -10,7 +10,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -209,8 +208,11 @@ def _all_down(call: Call, prefix: str, *, yes: bool, end_runs: bool, has_others:
 def status(call: Call) -> Report:
     """Ask every node how it is, and what is in use."""
     now = lazy.clusters.status(call.cluster())
-    # Ray calls a run's job running for a moment after its end.
-    has_ended = partial(lazy.run_guard.told_its_end, call.here.results)
+
+    def has_ended(run: str) -> bool:
+        # Ray calls a run's job running for a moment after its end. The module is loaded only then.
+        return bool(lazy.run_guard.told_its_end(call.here.results, run))
+
     usage = lazy.usage.ask(now, has_ended=has_ended)
     return status_report(now, usage, now.hosts())
 

@@ -326,11 +326,10 @@ class CommandLine:
 
     def _take_argument(self, word: str) -> list[str]:
         required = self._required
-        is_group = any(name.startswith(f"{word}.") for name in self._contexts)
         if self._group:
             word = f"{self._group}.{word}"
             self._group = ""
-        elif is_group and not self.arguments:
+        elif not self.arguments and any(name.startswith(f"{word}.") for name in self._contexts):
             self._group = word
             return []
 

@@ -103,7 +103,7 @@ def ray_start(plan: NodePlan) -> list[str]:
         "--block",
         *arguments,
         "--log-color=false",
-        *ray_nodes.own_arguments(plan),
+        *ray_nodes.own_arguments(plan.ray_start),
     ]
 
 

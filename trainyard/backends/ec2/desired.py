@@ -22,7 +22,6 @@ from trainyard.seams import ecr
 from trainyard.seams.docker.images import registry_of
 from trainyard.spec.cluster import ClusterSpec
 from trainyard.spec.groups import Head, WorkerGroup
-from trainyard.spec.ray_nodes import start_options
 from trainyard.spec.units import GIB
 from trainyard.wording import named
 
@@ -324,10 +323,7 @@ def _registries(image: str) -> list[dict[str, str]]:
 
 def _start_options(size: Head | WorkerGroup) -> str:
     """Return what the file gives `ray start` on the nodes of a group, as words of a shell."""
-    words = []
-    for name, value in start_options(size.ray_start).items():
-        words.append(f"--{name}" if value is None else f"--{name}={value}")
-    return shlex.join(words)
+    return shlex.join(ray_nodes.own_arguments(size.ray_start))
 
 
 def _start_of_workers(spec: ClusterSpec) -> str:

@@ -155,8 +155,11 @@ def _tagged(location: Location, tags: Mapping[str, str], kind: str) -> Kind:
     for name, value in tags.items():
         filters[f"tag:{name}"] = [value]
 
-    verb = "release" if kind == "address" else "delete"
-    plural = "addresses" if kind == "address" else f"{kind}s"
+    verb = "delete"
+    plural = f"{kind}s"
+    if kind == "address":
+        verb = "release"
+        plural = "addresses"
 
     def listed() -> list[str]:
         return [described[key] for described in location.aws.described(plural, filters)]

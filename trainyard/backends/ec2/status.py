@@ -50,7 +50,6 @@ def status(spec: ClusterSpec, site: Site) -> ClusterStatus:
         backend=site.backend,
         state=cluster_state(node.state for node in node_statuses),
         nodes=node_statuses,
-        address=None,
         token_file=location.token_file if location.token else None,
         detail="; ".join(details),
         token=location.token,

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from trainyard.backends.contract import Site
 from trainyard.backends.kuberay import pods
-from trainyard.backends.kuberay.location import Location
 from trainyard.backends.shared.record import TOKEN_KEY, secret_token
 from trainyard.errors import NotReadyError, PrerequisiteError, RequestError
 from trainyard.seams.kube import api, config, forward
@@ -30,7 +29,7 @@ class Service:
 
     @property
     def location(self) -> str:
-        return str(Location(self.kube, self.namespace, self.name))
+        return f"namespace {self.namespace} of context {self.kube.context}"
 
     @property
     def tunnel(self) -> str:
@@ -108,7 +107,7 @@ def pod_behind(service: Service, described: Object) -> Object | None:
 
     labels = ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
     selected = service.kube.list(POD, namespace=service.namespace, labels=labels)
-    running = [pod for pod in selected if pods.phase(pod) == "Running" and not pods.is_leaving(pod)]
+    running = [pod for pod in selected if pods.is_running(pod)]
     return max(running, key=pods.is_ready, default=None)
 
 

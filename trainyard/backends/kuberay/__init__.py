@@ -188,8 +188,9 @@ def _owner_steps(desired: Desired, *, changes: bool, set_leash: Sequence[Step]) 
     if site.wishes.adopt:
         return [ownership.take_step(where, theirs)]
 
-    sets_leash = any(not step.done().holds for step in set_leash)
-    if not (changes or desired.live is None or sets_leash):
+    # The leash is asked for last: a deadline that has passed raises, and a new cluster has none.
+    changes = changes or desired.live is None
+    if not changes and all(step.done().holds for step in set_leash):
         return []
 
     command = "cluster.up"

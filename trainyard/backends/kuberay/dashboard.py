@@ -56,6 +56,6 @@ class Dashboard:
     def _head_pod(self) -> str | None:
         labels = f"{naming.of_ray_cluster(self.location.name)},{naming.RAY_NODE_TYPE}=head"
         for pod in self.location.kube.list(POD, namespace=self.location.namespace, labels=labels):
-            if not pods.is_leaving(pod) and pods.phase(pod) == "Running":
+            if pods.is_running(pod):
                 return pods.name(pod)
         return None

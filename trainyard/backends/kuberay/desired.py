@@ -107,10 +107,8 @@ def read(spec: ClusterSpec, site: Site, section: KuberaySection) -> Desired:
         images = pinning_of_groups.result()
 
     logins = _logins(spec.name, section, resolve.distinct(image, images), live)
-    references = {}
-    for group, group_image in {HEAD: image, **images}.items():
-        references[group] = _reference(group_image, running.get(group))
-    of_head = references.pop(HEAD)
+    of_head = _reference(image, running.get(HEAD))
+    references = {name: _reference(other, running.get(name)) for name, other in images.items()}
     inputs = Inputs(spec, section, of_head, logins.names, where.owner, references)
     return Desired(
         spec=spec,

@@ -76,6 +76,11 @@ def phase(pod: Object) -> str:
     return str((pod.get("status") or {}).get("phase") or "Pending")
 
 
+def is_running(pod: Object) -> bool:
+    """Say whether a pod runs, and is not being deleted."""
+    return phase(pod) == "Running" and not is_leaving(pod)
+
+
 def is_leaving(pod: Object) -> bool:
     return bool(pod["metadata"].get("deletionTimestamp"))
 

@@ -63,10 +63,11 @@ class Snapshot:
         return dict(zip(hosts, found, strict=True))
 
     def events_of(self, about: Object) -> tuple[Object, ...]:
+        uid = pods.uid(about)
         found = []
         for event in self.events:
             subject = event.get("involvedObject") or {}
-            if subject.get("uid") == pods.uid(about):
+            if subject.get("uid") == uid:
                 found.append(event)
         return tuple(found)
 

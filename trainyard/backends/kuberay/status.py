@@ -213,7 +213,7 @@ def _tunnel(where: Location) -> str:
 
 
 def _runs(head: Object | None) -> bool:
-    return head is not None and pods.phase(head) == "Running" and not pods.is_leaving(head)
+    return head is not None and pods.is_running(head)
 
 
 def _annotation(snapshot: Snapshot, name: str) -> str | None:

@@ -71,7 +71,7 @@ def ray_arguments(plan: NodePlan, ports: Ports) -> list[str]:
         "--node-manager-port=0",
         "--object-manager-port=0",
         "--dashboard-agent-listen-port=0",
-        *ray_nodes.own_arguments(plan),
+        *ray_nodes.own_arguments(plan.ray_start),
     ]
 
 

@@ -59,7 +59,7 @@ def choose_server(site: Site, path: Path, servers: Sequence[str]) -> None:
     text = path.read_text()
     document = yaml.safe_load(text)
     now = _cluster(document)["server"]
-    server = _answering((now, *servers), ca=_ca(document))
+    server = _answering(dict.fromkeys((now, *servers)), ca=_ca(document))
     if server in (None, now):
         return
 

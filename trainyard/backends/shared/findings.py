@@ -46,14 +46,14 @@ def unmet(steps: Callable[[], Sequence[Step | Stage]]) -> list[Finding]:
     places: dict[str, int] = {}
     try:
         for step, planned in asked(steps()):
-            mends = isinstance(step, Step) and not step.disruptive
+            mends = step if isinstance(step, Step) and not step.disruptive else None
             place = places.get(step.after or "")
-            if isinstance(step, Step) and mends and planned.state == "after" and place is not None:
-                places[step.id] = place
-                found[place] = replace(found[place], then=(*found[place].then, step))
-            elif isinstance(step, Step) and mends and planned.state == "would":
-                places[step.id] = len(found)
-                found.append(Finding(step.title, planned.detail, FIX, step))
+            if mends and planned.state == "after" and place is not None:
+                places[mends.id] = place
+                found[place] = replace(found[place], then=(*found[place].then, mends))
+            elif mends and planned.state == "would":
+                places[mends.id] = len(found)
+                found.append(Finding(step.title, planned.detail, FIX, mends))
             elif planned.state == "would" or planned.warnings:
                 found.append(Finding(step.title, planned.detail, UP))
     except TrainyardError as error:

@@ -225,10 +225,10 @@ def client_port(head: Head) -> int:
     return int(start_options(head.ray_start).get("ray-client-server-port") or RAY_CLIENT_PORT)
 
 
-def own_arguments(plan: NodePlan) -> list[str]:
+def own_arguments(parameters: Mapping[str, object]) -> list[str]:
     """Return the file's arguments of `ray start` for a group; the last of several counts."""
     arguments = []
-    for name, value in start_options(plan.ray_start).items():
+    for name, value in start_options(parameters).items():
         if value is None:
             arguments.append(f"--{name}")
         else:

@@ -128,10 +128,7 @@ def made_with(state: Path) -> tuple[str, ...] | None:
 
 
 def _made_from(state: Path) -> dict[str, Any] | None:
-    try:
-        found: dict[str, Any] = json.loads((state / _MADE_FROM).read_text())
-    except FileNotFoundError:
-        return None
+    found: dict[str, Any] | None = read_json(state / _MADE_FROM)
     return found
 
 

@@ -12,10 +12,11 @@ from trainyard.images.lint.probe import Inspection, questions_of
 from trainyard.results.formats import size as shown_size
 from trainyard.seams.docker.images import MadeBy
 from trainyard.spec.docker import check_image
+from trainyard.spec.units import GIB
 from trainyard.versions import RAY
 
 # Registries and the disks of nodes are expected to bear it where image.yaml does not say.
-MAX_SIZE = 40 * 1024**3
+MAX_SIZE = 40 * GIB
 # Meant for other machines, an image is no worse: it is the look at it that cannot be had here.
 _OTHER_MACHINE = (
     "Meant for other machines, it can be pushed without being run here: trainyard image.push "

@@ -5,8 +5,9 @@ from __future__ import annotations
 import getpass
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,6 +24,8 @@ DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")
 
 
 _INCLUDE = re.compile(r"^\s*include(?:\s+|\s*=\s*)(.+)$", re.IGNORECASE | re.MULTILINE)
+_BLOCK = re.compile(r"^(?=[^\S\n]*(?:host|match)[\s=])", re.IGNORECASE | re.MULTILINE)
+_PATTERN = re.compile('[*?!"]')
 
 
 @dataclass(frozen=True)
@@ -188,8 +191,8 @@ def _lookup(address: Address, home: Path) -> dict[str, Any]:
         lines.append(f"Port {address.port}")
 
     files = (home / ".ssh" / "config", SYSTEM / "ssh_config")
-    for file in files:
-        lines += ["Host *", _read(file, home)]
+    written = "".join(f"Host *\n{_read(file, home)}\n" for file in files)
+    lines += _blocks_about(address.host, written)
 
     try:
         return dict(SSHConfig.from_text("\n".join(lines)).lookup(address.host))
@@ -198,6 +201,26 @@ def _lookup(address: Address, home: Path) -> dict[str, Any]:
         raise PrerequisiteError(
             f"ssh's configuration cannot be read: {error}", where=where
         ) from error
+
+
+def _blocks_about(host: str, written: str) -> Iterator[str]:
+    """Yield the blocks that may be about a host.
+
+    paramiko tries the patterns of every block: 45 ms in a file of 1,000 hosts, for each of them.
+    """
+    for first, block in _blocks(written):
+        if first[0].lower() != "host" or _PATTERN.search(" ".join(first)) or host in first:
+            yield block
+
+
+@lru_cache(maxsize=4)
+def _blocks(written: str) -> list[tuple[list[str], str]]:
+    """Return each block of a configuration, with the words of its first line."""
+    blocks = []
+    for block in _BLOCK.split(written)[1:]:
+        first_line = block.strip().partition("\n")[0]
+        blocks.append((first_line.replace("=", " ").split(), block))
+    return blocks
 
 
 def _read(file: Path, home: Path) -> str:

@@ -290,10 +290,10 @@ class Connection:
                     kind, target, ("127.0.0.1", 0), timeout=CONNECT_SECONDS
                 )
             except (SSHException, EOFError, OSError) as error:
-                if isinstance(error, ChannelException) and transport.is_active():
-                    raise
-                # paramiko gives the reason of several rejections to one caller only.
                 if transport.is_active():
+                    if isinstance(error, ChannelException):
+                        raise
+                    # paramiko gives the reason of several rejections to one caller only.
                     raise ChannelException(0, str(error)) from error
                 broken = error
             # The connection has broken since its last use: once more, by a new one.

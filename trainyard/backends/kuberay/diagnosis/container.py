@@ -110,9 +110,8 @@ def explain_container(pod: Object, container: Container, snapshot: Snapshot) -> 
 
 def explain_unprepared(pod: Object, snapshot: Snapshot) -> Diagnosis | None:
     """Return what the kubelet lacks to start a pod's first container; None if nothing is known."""
-    for container in pods.containers(pod):
-        if container.running_since or container.ended or container.last:
-            return None
+    if any(each.running_since or each.ended or each.last for each in pods.containers(pod)):
+        return None
 
     newest = pods.newest(
         snapshot.events_of(pod), *UNPREPARED, "Pulling", "Pulled", "Created", "Started"

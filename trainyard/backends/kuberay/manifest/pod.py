@@ -23,10 +23,11 @@ from trainyard.spec.kubernetes import (
     PodSecurity,
     Requests,
 )
+from trainyard.spec.units import GIB
 
 # There is no "whole machine" here: a pod that does not say what it needs gets nothing for sure.
 DEFAULT_CPUS = 1
-DEFAULT_MEMORY = 2 * 1024**3
+DEFAULT_MEMORY = 2 * GIB
 Values = dict[str, Any]
 
 # The ports of the head's service; KubeRay adds the metrics. Ray Client's port is not among them.
