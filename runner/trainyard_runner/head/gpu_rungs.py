@@ -1,4 +1,4 @@
-"""The rungs of the smoke test about GPUs: number, use, isolation, graphics. Pure."""
+"""The GPU checks of the smoke test: their number, torch, isolation, graphics. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trainyard_runner.wire import members
 from trainyard_runner.wire.check import Check
 from trainyard_runner.wire.plan import Gate
 
-# NVIDIA's GPUs for computing alone.
+# NVIDIA's GPUs without RT cores, made for computing only.
 _COMPUTE_ONLY = re.compile(r"\b(?:[PVAH]100|A30|[AH]800|H20|G?H200|G?B[123]00)\b")
 _RT_CORES = (
     "Use nodes with RT cores (L4, L40S, A10, RTX), or train without Kit and `graphics`: "
@@ -29,7 +29,7 @@ _DRIVER = (
 
 
 def gpus(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
-    """Declared, Ray's and the driver's number of GPUs agree."""
+    """Check on each node that the cluster file, Ray and nvidia-smi count the same GPUs."""
     if not any(answer.node.gpus or members.gpus(gate, answer.node) for answer in answers):
         yield _without_gpus(gate)
         return
@@ -61,7 +61,10 @@ def _without_gpus(gate: Gate) -> Check:
 
 
 def torch(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
-    """Where torch is, it counts the same GPUs and multiplies matrices correctly on each."""
+    """Check on each node that torch sees as many GPUs as Ray, and computes correctly on each.
+
+    A node without torch fails only if the job needs torch.
+    """
     is_needed = bool(gate.needs.get("torch"))
     for answer, facts in with_facts(answers):
         node = answer.node
@@ -107,7 +110,10 @@ def _torch_on_gpus(found: Mapping[str, Any], node: str, *, gpus: float) -> Check
 
 
 def isolation(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
-    """A task with one GPU sees exactly its own."""
+    """Check on each node that a task with one GPU sees that GPU only.
+
+    A node whose GPUs are all in use is skipped.
+    """
     hint = (
         "Nothing may set CUDA_VISIBLE_DEVICES for Ray's workers "
         "(RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES)."
@@ -140,9 +146,9 @@ def isolation(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
 
 
 def graphics(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
-    """Where the job needs it, Vulkan finds a GPU that renders.
+    """Check on nodes with GPUs that Vulkan finds one, if the job needs graphics.
 
-    nvidia-smi may be fine, and Vulkan still find none (IsaacSim#357).
+    Vulkan may find no GPU although nvidia-smi lists some (IsaacSim#357).
     """
     if not gate.needs.get("graphics"):
         return
@@ -158,9 +164,9 @@ def graphics(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
 
 
 def _no_graphics(facts: dict[str, Any], *, simulated: bool) -> tuple[str, str] | None:
-    """Return why nothing renders on a node, and a hint; None if something does.
+    """Return why a node has no graphics, and a hint; None if a device renders.
 
-    Where GPUs are simulated, a CPU that renders is enough.
+    With simulated GPUs, a CPU that renders is enough. A GPU without RT cores counts as none.
     """
     found = facts["graphics"]
     devices = found.get("devices", ())
@@ -189,7 +195,10 @@ def _no_graphics(facts: dict[str, Any], *, simulated: bool) -> tuple[str, str] |
 
 
 def _not_its_own(each: Sequence[dict[str, Any]]) -> str | None:
-    """Return why tasks that held one GPU each, at the same time, did not see only their own."""
+    """Return the first sign that tasks with one GPU each saw more than that GPU; None if none did.
+
+    `each`: what every task of a node saw while all ran at the same time.
+    """
     for view in each:
         if problem := view.get("problem"):
             return f"no task with a GPU runs next to the others: {problem}"
