@@ -1,4 +1,4 @@
-"""A check of the smoke test, as the event of the same name has it."""
+"""A check of the smoke test; its fields are those of the event `check`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Check:
-    """One rung on one node, or on the cluster as a whole (node None)."""
+    """The result of one rung (kind of check) on one node, or on the cluster as a whole (node None).
+
+    `ok` is also true for a check that was skipped.
+    """
 
     name: str
     node: str | None

@@ -1,4 +1,4 @@
-"""A checkpoint as the head announces it, in the event `checkpoint`."""
+"""The event `checkpoint`, with which the head announces that it keeps a task's checkpoint."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# The head's variable with a directory that outlives it, where runs then keep their checkpoints.
+# This variable of the head's environment names a directory that outlives the head. If it is set,
+# runs keep their checkpoints there.
 STORAGE = "TRAINYARD_CHECKPOINT_STORAGE"
 
 
 @dataclass(frozen=True)
 class KeptCheckpoint:
-    """A checkpoint that the head keeps: its content, and the archive that it is in.
+    """A checkpoint that the head keeps in an archive, until the task's next checkpoint replaces it.
 
-    `bytes` and `files` are of the content. `archive_bytes` and `sha256` are of the archive, which
-    the next checkpoint of the task replaces; None in a run of an older version.
+    `bytes` and `files`: size and number of the files in the checkpoint. `archive_bytes` and
+    `sha256`: size and digest of the archive, None in events that an older Trainyard wrote.
     """
 
     bytes: int
