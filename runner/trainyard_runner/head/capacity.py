@@ -100,7 +100,8 @@ class Capacity:
     def _leaves_room(self, unit: Unit) -> bool:
         """Return whether a unit fits next to the room that all runs want free for actors.
 
-        The room for the unit's own actors must be free, too. Always true while no run wants any.
+        The room for the unit's own actors must be free, too. While no run wants such room, this is
+        always true.
         """
         others = self._holdings.others()
         self._has_actors = self._has_actors or any(task.actors for task in unit.tasks)
@@ -113,9 +114,9 @@ class Capacity:
         return not kept_free(tasks, places, [this_run, *others])
 
     def _share_of(self, task: Task, avoided: frozenset[str]) -> Alike | None:
-        """Return nodes of one size, of which a task gets a share of one.
+        """Return nodes of one size, on one of which a task gets its share of a node.
 
-        None if it asks for no share, or has to wait.
+        Returns None if the task asks for no share, or has to wait.
         """
         if task.share is None:
             return None

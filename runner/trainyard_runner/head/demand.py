@@ -80,8 +80,9 @@ def of_task(task: Task) -> Shape:
 def explain(demand: Demand, connected: Connected, submitted: Iterable[Task]) -> str:
     """Return what tasks' commands wait for, in words; "" if they wait for nothing.
 
-    `submitted` are tasks that this run itself waits for: they are subtracted. Ray does not tell
-    whose a request is. If another program is connected, too, the request may be that program's.
+    `submitted` are this run's tasks that Ray has not started: their requests are subtracted. Ray
+    does not tell whose a request is. If another program is connected, too, a request may be that
+    program's.
     """
     runners = Counter(map(of_task, submitted))
     lines = []
@@ -126,7 +127,7 @@ def _free(name: str, demand: Demand) -> str:
 
 
 class DemandWatch:
-    """Writes an event when commands have waited for room in Ray for a while, and when they have it."""
+    """Writes an event once commands have waited in Ray for _PATIENCE, and when that changes."""
 
     def __init__(
         self,

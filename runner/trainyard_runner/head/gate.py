@@ -172,7 +172,8 @@ class SmokeGate:
     def _free_gpus(self, node: nodes.Node) -> float:
         """Return the GPUs of a node that were free before the first question was asked.
 
-        They are not asked again: for a moment, Ray still counts a GPU of a task that has ended.
+        Ray is not asked again for later tasks: for a moment after a task has ended, Ray still
+        counts its GPU as used.
         """
         return self._free.get(node.node_id, {}).get("GPU", 0)
 

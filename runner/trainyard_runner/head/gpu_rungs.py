@@ -17,13 +17,13 @@ _RT_CORES = (
     "Use nodes with RT cores (L4, L40S, A10, RTX), or train without Kit and `graphics`: "
     "images/isaac-lab."
 )
-_LOADER = "That is Vulkan's loader: put it into the image (Debian, Ubuntu: libvulkan1)."
+_LOADER = "Vulkan's loader is missing: put it into the image (Debian, Ubuntu: libvulkan1)."
 _CAPABILITIES = (
     "Set NVIDIA_DRIVER_CAPABILITIES to `all` under `env:` of the cluster file, and "
     "recreate the nodes."
 )
 _DRIVER = (
-    "The driver's graphics libraries must be there; in containers "
+    "The node needs the driver's graphics libraries; in containers "
     "NVIDIA_DRIVER_CAPABILITIES=all mounts them."
 )
 
@@ -76,7 +76,7 @@ def torch(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
         elif found.get("missing"):
             yield _torch_is_missing(node.name, is_needed=is_needed)
         elif "error" in found:
-            hint = "Driver, CUDA and torch must fit; try a newer image."
+            hint = "Driver, CUDA and torch must fit each other; try a newer image."
             yield Check("torch", node.name, False, found["error"], hint=hint)
         elif gate.simulated_gpus or not node.gpus:
             yield Check("torch", node.name, True, f"torch {found['version']}")
@@ -85,7 +85,7 @@ def torch(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
 
 
 def _torch_is_missing(node: str, *, is_needed: bool) -> Check:
-    detail = "not importable there"
+    detail = "not importable on this node"
     if not is_needed:
         return Check("torch", node, True, detail, skipped=True)
 
@@ -97,7 +97,7 @@ def _torch_on_gpus(found: Mapping[str, Any], node: str, *, gpus: float) -> Check
     version = f"torch {found['version']}"
     if found["count"] != gpus:
         detail = f"{version} sees {found['count']} GPUs, Ray {gpus:g}"
-        hint = "A torch built for CPU only, or a driver that is too old."
+        hint = "torch is built for CPU only, or the node's driver is too old."
         return Check("torch", node, False, detail, hint=hint)
 
     if found["wrong"]:
@@ -195,9 +195,10 @@ def _no_graphics(facts: dict[str, Any], *, simulated: bool) -> tuple[str, str] |
 
 
 def _not_its_own(each: Sequence[dict[str, Any]]) -> str | None:
-    """Return the first sign that tasks with one GPU each saw more than that GPU; None if none did.
+    """Return in words which task with one GPU saw not exactly that GPU; None if there is none.
 
-    `each`: what every task of a node saw while all ran at the same time.
+    `each`: what every task of a node saw while all ran at the same time. A task that could not run
+    next to the others is a problem, too.
     """
     for view in each:
         if problem := view.get("problem"):
@@ -218,13 +219,13 @@ def _not_its_own(each: Sequence[dict[str, Any]]) -> str | None:
 def _real_gpus(name: str, said: dict[str, Any], wanted: float) -> Check:
     if "error" in said:
         hint = (
-            "Install the NVIDIA driver and its container toolkit there; recreate a container "
+            "Install the NVIDIA driver and its container toolkit on the node; recreate a container "
             "that lost its GPUs."
         )
         return Check("gpus", name, False, said["error"], hint=hint)
 
     if said["count"] != wanted:
-        hint = "Declare what there is, or make all GPUs visible on the node."
+        hint = "Declare as many GPUs as the node has, or make all of them visible on the node."
         detail = f"{wanted:g} declared, nvidia-smi counts {said['count']}"
         return Check("gpus", name, False, detail, hint=hint)
 

@@ -106,7 +106,7 @@ class InFlight:
         return {name: getattr(wanted, field) for name, field in fit.RESOURCES.items()}
 
     def submit(self, units: Sequence[Unit], place: Place) -> None:
-        """Submit units of one shape as one Ray task, which runs one after the other.
+        """Submit units of one shape as one Ray task, which runs them in order.
 
         Raises NodeMissingError.
         """

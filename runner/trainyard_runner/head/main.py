@@ -38,7 +38,10 @@ _LAST_WORDS = 0.7
 
 
 class Stopping:
-    """Ray's request to stop the job: SIGTERM now, SIGKILL after RAY_JOB_STOP_WAIT_TIME_S (3 s)."""
+    """Ray's request to stop the job by SIGTERM.
+
+    SIGKILL follows after RAY_JOB_STOP_WAIT_TIME_S seconds, 3 by default.
+    """
 
     def __init__(self) -> None:
         self._at: float | None = None

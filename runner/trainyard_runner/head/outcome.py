@@ -89,5 +89,5 @@ def _absent(plan: Plan, records: Records) -> str | None:
 
     for output, tasks in declaring.items():
         if all(output in records.absent_outputs.get(task, ()) for task in tasks):
-            return f"no task has left the declared output {output!r}"
+            return f"no task has written the declared output {output!r}"
     return None

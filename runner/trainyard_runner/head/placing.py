@@ -22,7 +22,7 @@ _LOOK_SOON = 1.0
 
 
 class NodeMissingError(Exception):
-    """No node of the cluster can run a task now, as the node or group that it names is missing."""
+    """A task cannot be placed now: its node or group is missing, or its gang does not fit."""
 
 
 def alive() -> tuple[Node, ...]:
@@ -65,9 +65,10 @@ def options(
 ) -> dict[str, Any]:
     """Return the options of one Ray task: its resources, and where it runs.
 
-    `avoided`: ids of nodes on which it must not run. `among`: nodes of one size; the task already
-    asks for its share of one of them. Without `has_selectors`, Ray cannot select nodes by label:
-    `turn` then chooses one node, so that tasks spread. Raises NodeMissingError.
+    `avoided`: ids of nodes on which it should not run, unless it names its node. `among`: nodes of
+    one size; the task already asks for its share of one of them. Without `has_selectors`, Ray
+    cannot select nodes by label: `turn` then chooses one node, so that tasks spread. Raises
+    NodeMissingError.
     """
     asked = _amounts(task)
     if task.node_name is not None:

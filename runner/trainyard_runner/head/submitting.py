@@ -33,9 +33,9 @@ class RayTask:
 
     shape: Shape
     open: dict[int, Live]  # attempts that have not ended, by their place in the order
-    among: Alike | None = None  # nodes of one size; each attempt gets a share of one of them
+    among: Alike | None = None  # nodes of one size, on one of which the attempts get their shares
     node_id: str | None = None
-    avoided: frozenset[str] = frozenset()  # nodes on which it must not run
+    avoided: frozenset[str] = frozenset()  # ids of nodes on which it must not run
     is_withdrawn: bool = False
 
     @property
@@ -54,8 +54,8 @@ class Live:
     task: Task
     taken: Task
     record: AttemptRecord
-    # References to the checkpoint and outputs that it begins with. They are dropped at its first
-    # message: its node has the objects by then.
+    # References to the checkpoint and outputs with which the attempt begins. They are dropped at its
+    # first message: the node has the objects by then.
     held: list[Any] = field(default_factory=list)
 
 
@@ -63,8 +63,8 @@ class Live:
 class Place:
     """Where a unit may run.
 
-    `among`: for each task nodes of one size, of which it gets a share of one; None for a task that
-    asks for amounts. `avoided`: the ids of nodes on which none of its tasks may run.
+    `among`: for each task nodes of one size, on one of which the task gets its share; None for a
+    task that asks for amounts. `avoided`: the ids of nodes on which no task of the unit may run.
     """
 
     among: Sequence[Alike | None]
@@ -129,11 +129,11 @@ class Submitter:
         avoided: frozenset[str],
         among: Alike | None,
     ) -> dict[Any, RayTask]:
-        """Submit units of one task and one shape as one Ray task, which runs one after the other.
+        """Submit units of one task and one shape as one Ray task, which runs them in order.
 
         Returns the RayTask by its generator of messages. `avoided`: ids of nodes not to run on.
-        `among`: nodes of one size, of which each task gets a share of one; None if tasks ask for
-        amounts. Raises NodeMissingError.
+        `among`: nodes of one size, on one of which the tasks get their shares; None if tasks ask
+        for amounts. Raises NodeMissingError.
         """
         function = self._shaped(units[0].tasks[0], nodes, units[0].attempt, avoided, among)
         attempts = [(unit, unit.tasks[0]) for unit in units]

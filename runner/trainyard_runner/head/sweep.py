@@ -22,7 +22,7 @@ from trainyard_runner.wire.outcome import State
 from trainyard_runner.wire.plan import task_of
 
 # If this many configurations failed and none succeeded, the next would fail, too: the sweep ends.
-# A sweep that is limited by time only would otherwise start failing configurations until then.
+# A sweep that only a time limit ends would otherwise start failing configurations until then.
 FIRST_FAILURES = 20
 
 
@@ -56,7 +56,8 @@ class Sweep:
     ) -> None:
         """Begin with the study's results, which a former run may have left.
 
-        `spec` is the plan's `sweep`. `write` writes an event, here one for each former result.
+        `spec` is the plan's `sweep`. `write` writes an event: here, the start and the end of each
+        former result's trial.
         """
         self._spec = spec
         self._study = study
@@ -89,7 +90,7 @@ class Sweep:
         """Open as many new trials as the nodes have room for, and return their units to start.
 
         This also finishes the sweep when its limit of time or samples is reached, or its space is
-        used up; at the time limit, running trials are stopped, too.
+        used up. At the time limit, running trials are stopped, too.
         """
         limit = self._spec["time"]
         samples = self._spec["samples"]

@@ -116,9 +116,9 @@ def explain(line: Line, gate: Gate, cluster: Cluster, *, run: str) -> Reason | N
 def _kept_from(
     unit: Sequence[Task], cluster: Cluster, *, run: str
 ) -> tuple[tuple[str, ...], str] | None:
-    """Return the runs that want the room free that a unit needs, and the amounts in words.
+    """Return the runs that hold or keep free, for actors, what a unit needs; and amounts in words.
 
-    That room is for their actors. Returns None if the unit leaves enough.
+    Returns None if the unit leaves enough room for the actors of all runs.
     """
     short = kept_free(unit, cluster.alive, cluster.holdings)
     if not short:
@@ -155,8 +155,8 @@ def _used_up(
 def _short(unit: Sequence[Task], free: Sequence[Node]) -> list[str]:
     """Return the resources of which too little is free for a unit.
 
-    If each resource alone would fit, returns all that the unit asks for: they are not free on the
-    same nodes.
+    If each resource alone would fit, returns all resources that the unit asks for: they are free,
+    but not on the same nodes.
     """
     asked: dict[str, None] = {}
     for task in unit:
@@ -259,14 +259,14 @@ def _held(name: str, places: Sequence[Node], cluster: Cluster) -> Iterator[_Held
 
 
 def _bare(name: str, value: float) -> str:
-    """Return a number without its unit, of memory the GiB."""
+    """Return an amount without its unit; memory, which is in bytes, as GiB."""
     if name == "memory":
         return f"{round(value / 2**30, 2):g}"
     return f"{round(value, 3):g}"
 
 
 def _only(task: Task, name: str) -> Task:
-    """Return a task with all its requests removed but that for the resource `name`."""
+    """Return a copy of a task that asks only for its amount of the resource `name`."""
     others: dict[str, Any] = {key: 0 for ray_name, key in RESOURCES.items() if ray_name != name}
     custom = {key: amount for key, amount in task.custom.items() if key == name}
     return replace(task, **others, custom=custom)

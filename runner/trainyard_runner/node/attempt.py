@@ -190,7 +190,7 @@ class Attempt:
             self._pending.append(("output", line.encode()))
 
     def _wait(self, child: Child, poll: select.poll, milliseconds: float | None) -> None:
-        """Wait until the command prints or ends, and take in its output and its end."""
+        """Wait until the command prints or ends; read its output and the guard's last message."""
         ready = dict(poll.poll(milliseconds))
         if child.output in ready and not self._buffer.read(child.output, _READ):
             poll.unregister(child.output)

@@ -76,9 +76,9 @@ print(json.dumps(found))
 def gather(question: dict[str, Any]) -> dict[str, Any]:
     """Collect the facts that the smoke test asks a node for.
 
-    `question`, all true or false but the last: "gpus": run nvidia-smi; "torch": try torch;
-    "isolated": this task holds one GPU, so try torch also with that GPU only; "graphics": list
-    Vulkan's devices; "timeout": seconds for each program.
+    `question` has "timeout", the seconds for each program, and these, true or false. "gpus": run
+    nvidia-smi. "torch": try torch. "isolated": this task holds one GPU; try torch also with that
+    GPU only. "graphics": list Vulkan's devices.
     """
     worker = ray._private.worker.global_worker
     gpus = [str(gpu) for gpu in ray.get_gpu_ids()]
@@ -135,7 +135,7 @@ def _nvidia_smi(timeout: float) -> dict[str, Any]:
             ["nvidia-smi", "-L"], capture_output=True, text=True, timeout=timeout, check=False
         )
     except FileNotFoundError:
-        return {"error": "nvidia-smi is not installed there"}
+        return {"error": "nvidia-smi is not installed on this node"}
     except subprocess.TimeoutExpired:
         return {"error": f"nvidia-smi did not answer within {timeout:.0f} s"}
     if answer.returncode != 0:

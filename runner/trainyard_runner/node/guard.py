@@ -1,10 +1,11 @@
 """The guard: starts an attempt's command, and ends every process that the command started.
 
 Each Ray worker process has one guard, which outlives the worker. The guard is a separate program
-(`python -S -I guard.py FD`) outside of Ray's process tree: Ray ends only direct children, and only
-when a worker exits in good order (ray#26118, ray#34125). The guard is a subreaper: all processes
-that the command starts stay its descendants, in any session. The guard ends them when the command
-has ended, when the worker asks for it, and when the worker is gone (the socket closes).
+(`python -S -I guard.py FD`) outside of Ray's process tree. Ray itself would end only direct
+children, and only when a worker exits in good order (ray#26118, ray#34125). The guard is a
+subreaper: all processes that the command starts stay its descendants, in any session. The guard
+ends them when the command has ended, when the worker asks for it, and when the worker is gone (the
+socket closes).
 
 A task can kill the guard, which is its parent process. So the guard has a parent of its own, also a
 subreaper. That parent waits until the guard is gone, ends the processes that the guard left, and

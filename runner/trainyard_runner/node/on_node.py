@@ -2,7 +2,7 @@
 
 Each Ray task costs as much time as a quick command, and so does each yield. Quick attempts
 therefore share one Ray task, and one yield. An attempt that takes longer is the last one of its Ray
-task: the attempts after it are given back to the head, which submits them again.
+task. The attempts after it are given back to the head, which submits them again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Messages = list[tuple[int, Batch | None]]
 def attempts(orders: Sequence[Order], job: Package | None) -> Iterator[Messages]:
     """Run the orders' attempts, and yield their messages; stop after one that is not quick.
 
-    The orders after that are given back as soon as it turns out not to be quick.
+    The orders after that attempt are given back as soon as it has run longer than QUICK.
     """
     messages: Messages = []
     sent = time.monotonic()

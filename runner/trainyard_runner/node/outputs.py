@@ -33,11 +33,11 @@ NAMED = 5
 class OutputWatch:
     """Sends the changes of one attempt's outputs.
 
-    `scan` returns the outputs as they are. `mapped` returns the full paths of files that programs
-    have mapped for writing: a write to one does not always change the file's time, so the file is
-    sent once more at the end. `every`: seconds from one look to the next. `limit`: bytes of outputs
-    to send. `held`: bytes of changes that the head has since the last whole archive; None if it has
-    no archive yet.
+    `scan` returns the outputs' entries and the paths that are left out. `mapped` returns the full
+    paths of files that programs have mapped for writing. A write to such a file does not always
+    change its time, so it is sent once more at the end. `every`: seconds from one look to the next.
+    `limit`: bytes of outputs to send. `held`: bytes of changes that the head has since the last
+    whole archive; None if it has no archive yet.
     """
 
     def __init__(

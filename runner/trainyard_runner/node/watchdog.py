@@ -64,7 +64,7 @@ class Rules:
             self.moved = at
 
     def hold(self, *, at: float) -> None:
-        """Restart all rules' times at `at`: values cannot be read now, and there may be new ones."""
+        """Restart the times of `silence` and `constant`: values cannot be read at the time `at`."""
         self.moved = at
         self.changed = at
 

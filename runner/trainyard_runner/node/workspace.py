@@ -155,9 +155,9 @@ def environment(
     """Return the environment of an attempt's command.
 
     `inherited` is the worker's: its variables TRAINYARD_... are dropped, as another run may have
-    set them. The cluster's token is no variable, because programs print their variables and send
-    them to trackers. If the worker has the token as a variable, as in pods, it is written to a file
-    from which Ray reads it when the command connects.
+    set them. The cluster's token is not among the variables, because programs print these and send
+    them to trackers. If the worker has the token as a variable, as in pods, the token is written to
+    a file. Ray reads that file when the command connects.
     """
     kept = {name: value for name, value in inherited.items() if not name.startswith("TRAINYARD_")}
     token = kept.pop("RAY_AUTH_TOKEN", None)

@@ -14,7 +14,7 @@ from trainyard_runner.wire.nodes import Node
 from trainyard_runner.wire.plan import Gate, Shape, Task
 from trainyard_runner.wire.room import Room
 
-# Seconds without progress before a task fails for which no node comes.
+# Seconds for which an idle run waits for a node before a task that fits no node fails.
 LEAST = 60.0
 _COUNTED = ("CPU", "GPU")
 # The same, in seconds, while Kubernetes recreates a lost node: its host may first have to pull the
@@ -78,7 +78,7 @@ def _unknown_place(task: Task, places: Sequence[Node], gate: Gate) -> Check | No
     groups = list(dict.fromkeys(node.group or "" for node in places))
     if task.node_group and task.node_group not in groups:
         there = ", ".join(groups)
-        detail = f"task {task.name!r} is to run on group {task.node_group}, and there are {there}"
+        detail = f"task {task.name!r} is to run on group {task.node_group}; the groups are {there}"
         return Check("room", None, False, detail, hint=_HINT)
 
     if not task.node_name:
@@ -89,10 +89,10 @@ def _unknown_place(task: Task, places: Sequence[Node], gate: Gate) -> Check | No
         return None
 
     names = ", ".join(node.name for node in called_so or places)
-    there = f"there are {names}"
+    there = f"the nodes are {names}"
     if called_so:
-        there = f"{len(called_so)} nodes are called so: {names}"
-    detail = f"task {task.name!r} is to run on node {task.node_name}, and {there}"
+        there = f"{len(called_so)} nodes match that: {names}"
+    detail = f"task {task.name!r} is to run on node {task.node_name}; {there}"
     hint = _HINT
     if gate.names_change and not called_so:
         hint = _NAMES_CHANGE
@@ -283,7 +283,7 @@ def has_all(task: Task, places: Sequence[Node]) -> bool:
 
 
 def missing(task: Task, gate: Gate, alive: Sequence[Node]) -> str:
-    """Return why a task waits that no node can run or whose actors find no room, in words."""
+    """Return in words why a task has to wait: no node fits it now, or its actors find no room."""
     if nodes.slots(task, members.later(gate, alive)):
         return "Ray's autoscaler has not added a node with that yet"
     if nodes.slots(task, members.recreated(gate, alive)):
@@ -294,7 +294,7 @@ def missing(task: Task, gate: Gate, alive: Sequence[Node]) -> str:
 
 
 def never(task: Task, alive: Sequence[Node]) -> str:
-    """Return why a task is given up after it waited for a node in vain, in words."""
+    """Return in words why a task is given up: no node fits it, or its actors find no room."""
     if nodes.slots(task, alive):
         return f"it asks for {describe(task)}; {_in_total([task], alive)}"
     return f"no node of the cluster has what it asks for ({describe(task)}); {largest(task, alive)}"

@@ -18,7 +18,7 @@ AHEAD = 2
 
 @dataclass(frozen=True)
 class Inherited:
-    """What the operator sends for a task: its checkpoint, its outputs after that, or both."""
+    """A task for which the operator sends a checkpoint, outputs after that, or both."""
 
     task: str
     checkpoint: bool
