@@ -1,4 +1,4 @@
-"""How a run starts: the few lines that its Ray job executes on the head to get the runner."""
+"""The program that a run's Ray job executes on the head: it gets the runner, and starts it."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ sys.exit(main(run, plan_text=blobs[1], runner_name=runner, runner=blobs[0], star
 
 
 def entrypoint(run: str) -> str:
-    """Return the shell command of a run's Ray job, as Ray's own tools show it."""
+    """Return the shell command of a run's Ray job; Ray's own tools show this one line."""
     start = 'import os; exec(os.environ["TRAINYARD_BOOTSTRAP"])'
     return f"exec {shlex.join(['python3', '-c', start, run])}"
 
 
 def variables(*, runner: str, plan: str) -> dict[str, str]:
-    """Return the environment of a run's Ray job.
+    """Return the environment variables of a run's Ray job.
 
     `runner` and `plan` are the names of the uploaded blobs ("_ray_pkg_….zip"). The program is a
-    variable, too, so that it can start itself again with another interpreter, and so that Ray shows
-    a command of one line.
+    variable, too: so it can start itself again with another interpreter, and the command is one
+    line.
     """
     return {"TRAINYARD_BOOTSTRAP": PROGRAM, "TRAINYARD_RUNNER": runner, "TRAINYARD_PLAN": plan}

@@ -1,4 +1,4 @@
-"""A task on every GPU of a node, all at the same time: each must see its own and no other."""
+"""One task for each GPU of a node, all at the same time: each reports which GPUs it sees."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from ray.experimental.internal_kv import _internal_kv_del, _internal_kv_list, _i
 
 _NAMESPACE = b"trainyard"
 _EVERY = 0.05
-# A GPU task's worker starts in 0.6 to 1.9 s; on a busy node in ten times that.
+# A task waits this long for the others. A worker for a GPU task starts in 0.6 to 1.9 s, and on a
+# busy node in ten times that.
 MEET_SECONDS = 20.0
 
 
 def look(question: dict[str, Any]) -> dict[str, Any]:
-    """Return the GPU that Ray gave this task and those it sees, once all tasks of the node run.
+    """Wait until all tasks of the node run; return the GPUs that Ray gave this task and it sees.
 
-    `question`: "meeting" is the name of the meeting, "index" is this task's, "count" is how many meet.
+    `question`: "meeting" names the meeting, "index" this task in it, "count" is how many tasks
+    meet. After MEET_SECONDS, returns with "met" false.
     """
     found = {
         "assigned": [str(gpu) for gpu in ray.get_gpu_ids()],

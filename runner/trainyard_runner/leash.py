@@ -1,12 +1,13 @@
-"""The leash: ends a cluster at its deadline, or after a time without a job, without an operator.
+"""The leash: a program that removes its cluster at a deadline, or after a time without active jobs.
 
-A program of its own with the head, which gets this file alone: standard library only, and boto3 on
-EC2. It asks Ray's dashboard which jobs are active. While the dashboard does not answer, the cluster
-does not count as idle; the deadline still counts.
+The program runs next to the head, without the operator's machine. Only this file is copied there:
+it uses the standard library, and boto3 on EC2. It asks Ray's dashboard which jobs are active. While
+the dashboard does not answer, the cluster does not count as idle; the deadline still counts.
 
-Usage: leash.py SETTINGS, a JSON object: `deadline` (Unix seconds) and `idle` (seconds), null where
-they do not count; `dashboard`, `token_file`; and one of `docker`, `kubernetes` and `ec2`, with the
-arguments of the function in `ENDINGS` that removes the cluster.
+Usage: leash.py SETTINGS, a JSON object with these keys. `deadline` (Unix seconds) and `idle`
+(seconds) are null if the cluster has none. `dashboard` is its address, `token_file` has its token.
+One of `docker`, `kubernetes` and `ec2` has the arguments of the function in `ENDINGS` that removes
+the cluster. If `ready` is set, that file is made once the leash holds.
 """
 
 from __future__ import annotations
@@ -32,18 +33,22 @@ Ask = Callable[[str, str], Any]
 JOBS = "/api/jobs/"
 EVERY = 5.0
 HOLDS = "the leash holds"
-# Ray's API stops a job without a reason: runners find this empty package and know the reason.
+# Ray's API cannot tell a job why it is stopped. So the leash uploads a package of this name, and
+# runners look for it.
 MARK = "trainyard-leash.zip"
-# Ray gives a stopped runner 8 s to bring outputs to the head; then the operator's machine fetches
-# them from there.
+# Seconds for stopped jobs to end: Ray gives a stopped runner 8 s to bring outputs to the head.
 STOP_WITHIN = 15.0
+# Seconds after that, in which the operator's machine fetches the outputs from the head.
 FETCH_WITHIN = 10.0
 GOING = ("PENDING", "RUNNING")
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 def ends_at(deadline: float | None, idle: float | None, idle_since: float | None) -> float | None:
-    """Return when a cluster ends by now; `idle_since` is None while it is busy, or may be."""
+    """Return when a cluster will end as things are, in Unix seconds; None if it has no end yet.
+
+    `idle_since` is None while jobs are active, or while that is not known.
+    """
     if idle is None or idle_since is None:
         return deadline
     idle_end = idle_since + idle
@@ -53,7 +58,10 @@ def ends_at(deadline: float | None, idle: float | None, idle_since: float | None
 
 
 def idle_since(jobs: Jobs | None, since: float) -> float | None:
-    """Return when the last job ended, at the earliest `since`; None while one is active or unknown."""
+    """Return since when a cluster is idle: the end of its last job, or `since` if that is later.
+
+    Returns None while a job is active, and if `jobs` is None (not known).
+    """
     if jobs is None or any(job["status"] in GOING for job in jobs):
         return None
     ends = [(job.get("end_time") or 0) / 1000 for job in jobs]  # milliseconds
@@ -61,10 +69,13 @@ def idle_since(jobs: Jobs | None, since: float) -> float | None:
 
 
 def hold(settings: Settings, end: Callable[[], None]) -> None:
-    """Wait until the cluster is due, stop its jobs, and call `end` until that raises no error."""
+    """Wait until the cluster has to end, stop its jobs, and call `end` until it raises no error.
+
+    At the beginning, prints the line HOLDS, and makes the file `ready` of the settings.
+    """
     ask = dashboard(settings["dashboard"], settings["token_file"])
     began = time.time()
-    # The command that set the leash waits for this line, or for this file.
+    # The command that started the leash waits for this line, or for the file.
     say(HOLDS)
     ready = settings.get("ready")
     if ready:
@@ -88,7 +99,7 @@ def hold(settings: Settings, end: Callable[[], None]) -> None:
         try:
             return end()
         except Exception as error:
-            # Any error: a cluster that does not end costs money.
+            # After any error, try again: a cluster that does not end costs money.
             say(f"not ended yet: {error}")
             time.sleep(EVERY)
 
@@ -101,7 +112,7 @@ def _stop_jobs(ask: Ask) -> None:
 
     for job in active:
         name = job["submission_id"]
-        # A driver that was not submitted has none; it ends with the nodes.
+        # A driver that was not submitted as a job has no such id; it ends with the nodes.
         if name:
             say(f"stop {name}")
             ask("POST", f"{JOBS}{name}/stop")
@@ -118,16 +129,17 @@ def _active(ask: Ask) -> Jobs:
 
 
 def dashboard(address: str, token_file: str | None) -> Ask:
-    """Return a function that asks Ray's dashboard by METHOD and path; None is no answer.
+    """Return a function that sends a request to Ray's dashboard, by method and path.
 
-    The token is read once: its directory may be gone later.
+    It returns the answer's JSON, or None without a valid answer. The token is read only now: its
+    directory may be gone later.
     """
     headers = {}
     if token_file:
         token = Path(token_file).expanduser().read_text().strip()
         headers = {"Authorization": f"Bearer {token}"}
 
-    # Without the proxies of the environment, which would get the token.
+    # Ignore the environment's proxies, which would see the token.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def ask(method: str, path: str) -> Any:
@@ -143,9 +155,11 @@ def dashboard(address: str, token_file: str | None) -> Ask:
 
 
 def docker(target: Settings, *, only_try: bool = False) -> None:
-    """Remove the containers that have all of `labels`, the `network`, and last `me`; volumes stay.
+    """Remove a cluster's containers and network; named volumes stay.
 
-    `socket` is the engine's.
+    `target`: `labels`, which all of its containers have; `network`; `me`, the name of the container
+    in which the leash runs, removed last; `socket`, the Docker engine's. With `only_try`, only
+    lists the containers.
     """
     filters = urllib.parse.quote(json.dumps({"label": list(target["labels"])}))
     containers = json.loads(_engine(target, "GET", f"/containers/json?all=1&filters={filters}"))
@@ -158,7 +172,7 @@ def docker(target: Settings, *, only_try: bool = False) -> None:
 
     leave = {"Container": target["me"], "Force": True}
     _engine(target, "POST", f"/networks/{target['network']}/disconnect", leave)
-    # 403: the network has another container.
+    # 403: another container is still in the network.
     _engine(target, "DELETE", f"/networks/{target['network']}", fine=(403, 404))
     _engine(target, "DELETE", f"/containers/{target['me']}?force=1&v=1")
 
@@ -182,7 +196,7 @@ def _engine(
 ) -> bytes:
     """Send a request to the Docker engine; an answer with a status in `fine` is no error."""
     connection = _Socket(target["socket"])
-    # http.client would send the socket's path, which is no host name.
+    # Without this, http.client would send the socket's path as the host's name.
     headers = {"Host": "docker", "Content-Type": "application/json"}
     content = None
     if body is not None:
@@ -192,7 +206,10 @@ def _engine(
 
 
 def kubernetes(target: Settings, *, only_try: bool = False) -> None:
-    """Delete the RayCluster `name` in `namespace` with its dependents, if it still has `uid`."""
+    """Delete the RayCluster `name` in `namespace` with its dependents, if its uid is still `uid`.
+
+    With `only_try`, a dry run. A RayCluster that is gone or was recreated is no error.
+    """
     # Python 3.13 refuses CAs without keyUsage (canonical/microk8s#4864).
     trusted = ssl.create_default_context(cafile=str(_ACCOUNT / "ca.crt"))
     trusted.verify_flags &= ~ssl.VERIFY_X509_STRICT
@@ -203,9 +220,9 @@ def kubernetes(target: Settings, *, only_try: bool = False) -> None:
     path = f"/apis/ray.io/v1/namespaces/{target['namespace']}/rayclusters/{target['name']}"
     options = {"propagationPolicy": "Foreground", "preconditions": {"uid": target["uid"]}}
     if only_try:
-        # Not in the query: the API server ignores that where there is a body.
+        # In the body: the API server ignores a dryRun in the query if there is a body.
         options["dryRun"] = ["All"]
-    # Read each time: kubelets replace it.
+    # Read the token each time, because kubelets replace it.
     token = (_ACCOUNT / "token").read_text()
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     connection.request("DELETE", path, json.dumps(options), headers)
@@ -213,9 +230,9 @@ def kubernetes(target: Settings, *, only_try: bool = False) -> None:
 
 
 def ec2(target: Settings, *, only_try: bool = False) -> None:
-    """Terminate the instances in `region` that have all of `tags`; last the head, which runs this.
+    """Terminate the instances in `region` that have all of `tags`; the head, which runs this, last.
 
-    By boto3, which Ray's autoscaler needs there.
+    Uses boto3, which is there because Ray's autoscaler needs it. With `only_try`, a dry run.
     """
     import boto3
     from botocore.exceptions import ClientError
@@ -242,7 +259,7 @@ def ec2(target: Settings, *, only_try: bool = False) -> None:
 
 
 def _instances(api: Any, tags: Settings) -> dict[str, bool]:
-    """Return the ids of the cluster's instances, and which of them is the head."""
+    """Return the cluster's instances by id, with whether each is the head."""
     states = ["pending", "running", "stopping", "stopped"]
     filters = [{"Name": "instance-state-name", "Values": states}]
     for key, value in tags.items():
@@ -258,11 +275,14 @@ def _instances(api: Any, tags: Settings) -> dict[str, bool]:
 
 
 def _kill_autoscaler() -> None:
-    """Kill the autoscaler, which would launch workers, and wait for those that it asked for last."""
+    """Kill Ray's autoscaler, which would launch new workers.
+
+    Then wait EVERY seconds, so that AWS lists the instances that it requested last.
+    """
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             words = path.read_bytes().split(b"\0")
-            # Only at a word's end: this process has the text in its command line, too.
+            # Compare the ends of words: this process's own command line has the text, too.
             if any(word.endswith(b"autoscaler/v2/monitor.py") for word in words):
                 os.kill(int(path.parent.name), signal.SIGKILL)
     time.sleep(EVERY)
@@ -283,9 +303,9 @@ ENDINGS: dict[str, Callable[..., None]] = {"docker": docker, "kubernetes": kuber
 
 
 def main(settings: Settings) -> None:
-    """Try first whether the leash may end the cluster; then hold it.
+    """Check by a dry run that this program may end the cluster, then wait for its end.
 
-    An error ends this program, and the command that started it notices.
+    If the check raises, the program exits, and the command that started it reports that.
     """
     name = next(name for name in ENDINGS if name in settings)
     ENDINGS[name](settings[name], only_try=True)

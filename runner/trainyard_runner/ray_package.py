@@ -1,7 +1,6 @@
-"""The job's files as Ray hands them to its workers: for a command's own Ray tasks and actors.
+"""The job's files as packages in Ray's GCS, for a command's own Ray tasks and actors.
 
-Ray keeps a package in its GCS while a driver uses it, or while it is pinned; a package that is
-neither is gone.
+Ray removes a package from its GCS once no driver uses it, unless the package is pinned.
 """
 
 from __future__ import annotations
@@ -15,16 +14,20 @@ import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-# Long against the runner's longest pause; a package outlives its run by so much.
+# Seconds of a pin; longer than any pause of the runner. A package outlives its run by this much.
 PINNED = 600
 _EVERY = 150.0
 _GCS = "gcs://"
-# Bytes; the head's GCS holds such a package in its memory for each attempt that runs.
+# Bytes. A package up to this size is copied for each attempt that runs: the head's GCS holds all
+# copies in memory.
 OWN_LIMIT = 4 * 1024 * 1024
 
 
 class Store(NamedTuple):
-    """The packages that Ray's GCS holds, by name; `pin` gets a URI and the seconds to keep it."""
+    """The functions to read, write, delete and pin packages in Ray's GCS.
+
+    A package is called by its name; only `pin` gets its URI, and the seconds to keep it.
+    """
 
     get: Callable[[str], bytes | None]
     put: Callable[[str, bytes], object]
@@ -34,7 +37,7 @@ class Store(NamedTuple):
 
 @functools.cache
 def store() -> Store:
-    """Return the packages of the cluster that this process is connected to."""
+    """Return the Store of the cluster that this process is connected to."""
     from ray.experimental import internal_kv
 
     return Store(
@@ -52,12 +55,13 @@ def environment(
     get: Callable[[str], bytes | None],
     put: Callable[[str, bytes], object],
 ) -> tuple[dict[str, Any], int]:
-    """Return the runtime environment of the commands' Ray tasks, and the size of its package.
+    """Return a runtime environment for the commands' own Ray tasks, and its package's size in bytes.
 
-    `declared` is that of the tasks' own workers, whose working directory has the job's wheels, if
-    there are any; the new one has all the job's files, too. `parts` is the job's zip as it was
-    sent, by the names of its parts. `get` and `put` are those of a Store. Raises LookupError if the
-    wheels are gone.
+    `declared`: the runtime environment of the workers that run the commands. Its working directory
+    has only the job's wheels, or is missing; the returned one has all the job's files, too. `parts`:
+    the job's zip, by the names of the parts in which it was sent. `get` and `put`: those of a Store.
+    Unless one uploaded part can be used as it is, the new package is put into the GCS. Raises
+    LookupError if the wheels are no longer there.
     """
     found = dict(declared or {})
     wheels = found.get("working_dir", "").removeprefix(_GCS)
@@ -67,7 +71,7 @@ def environment(
             raise LookupError(f"the uploaded wheels {wheels} are no longer on the cluster")
         package = _added(b"".join(parts.values()), content)
     elif len(parts) == 1:
-        # A zip that was sent as one part is already a package that Ray takes.
+        # A zip that was sent in one part already is a package in the GCS.
         name, package = next(iter(parts.items()))
         return {**found, "working_dir": _GCS + name}, len(package)
     else:
@@ -84,14 +88,14 @@ def _added(job: bytes, wheels: bytes) -> bytes:
     with zipfile.ZipFile(whole, "a") as bundle, zipfile.ZipFile(io.BytesIO(wheels)) as source:
         there = {entry.filename: entry.CRC for entry in bundle.infolist()}
         for entry in source.infolist():
-            # The last one of two entries with the same name counts.
+            # The wheels win: of two entries with the same name, the later one counts.
             if there.get(entry.filename) != entry.CRC:
                 bundle.writestr(entry, source.read(entry))
     return whole.getvalue()
 
 
 def packages(*environments: Mapping[str, Any] | None) -> list[str]:
-    """Return the URIs of the packages in the GCS that runtime environments name."""
+    """Return the URIs of the GCS's packages that runtime environments use, each once."""
     named: dict[str, None] = {}
     for each in environments:
         declared = each or {}
@@ -103,14 +107,17 @@ def packages(*environments: Mapping[str, Any] | None) -> list[str]:
 
 
 class OwnPackage:
-    """The job's files for one attempt's Ray tasks, under a name that no other attempt has.
+    """A copy of the job's package for one attempt's Ray tasks, under a name of its own.
 
-    Ray unpacks a package once per node; all workers that name it share the directory, and write to
-    it.
+    Ray unpacks a package once per node. All workers that name the same package share its directory,
+    and would see each other's changes.
     """
 
     def __init__(self, declared: Mapping[str, Any], attempt: str, store: Store) -> None:
-        """Name the package of the runtime environment `declared` for an attempt."""
+        """Choose the copy's name; `environment` is `declared` with the copy as working directory.
+
+        The copy itself is made by the first `keep`.
+        """
         self._shared = declared["working_dir"].removeprefix(_GCS)
         digest = hashlib.sha256(f"{self._shared} {attempt}".encode()).hexdigest()
         self._name = f"_ray_pkg_{digest[:40]}.zip"
@@ -119,9 +126,10 @@ class OwnPackage:
         self.environment = {**declared, "working_dir": _GCS + self._name}
 
     def keep(self) -> None:
-        """Keep it in the GCS, however many drivers of the attempt begin and end; to be called often.
+        """Put the copy into the GCS at the first call, and renew its pin when that is due.
 
-        Raises LookupError if the declared package is gone.
+        Call this more often than the pin lasts (PINNED seconds): else Ray removes the copy when a
+        driver of the attempt ends. Raises LookupError if the job's package is gone.
         """
         if self._pins is None:
             content = _content(self._shared, self._store)
@@ -143,7 +151,7 @@ def _content(name: str, store: Store) -> bytes | None:
 
 
 class Pins:
-    """Keeps packages in the GCS while `look` is called, whatever Ray jobs begin and end."""
+    """Keeps packages in the GCS, even if no driver uses them, as long as `look` is called."""
 
     def __init__(
         self,
@@ -160,6 +168,7 @@ class Pins:
         self.look()
 
     def look(self) -> None:
+        """Renew the pins every _EVERY seconds; does nothing in between."""
         if self._clock() < self._due:
             return
         self._due = self._clock() + _EVERY

@@ -1,7 +1,7 @@
-"""Functions that Ray carries to other nodes by value, and that bring the runner with them.
+"""Functions that Ray sends to other nodes by value; each first gets the runner's package there.
 
-Nothing here may use the package at module level: a worker does not have it yet. `runner` and
-`job` are (name, [reference to the zip]); a node fetches each once.
+No function may use that package before: a worker does not have it yet. `runner` and `job` are
+packages, (name, [reference to the zip]); a node fetches each once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Package = tuple[str, list[Any]]
 
 
 def unpacked(package: Package) -> Path:
-    """Return the directory of a package on this node; the first caller fetches and unpacks it."""
+    """Return a package's directory on this node; fetch and unpack the package if it is missing."""
     import io
     import shutil
     import tempfile
@@ -44,7 +44,10 @@ def unpacked(package: Package) -> Path:
 def attempts(
     orders: list[Any], runner: Package, job: Package | None
 ) -> Iterator[list[tuple[int, Any]]]:
-    """Run attempts one after the other; each order is a `wire.order.Order`."""
+    """Run the attempts of orders (`wire.order.Order`) one after the other, and yield messages.
+
+    Messages are (number of the order, batch), as in `node/on_node.py`.
+    """
     _bring(runner)
     from trainyard_runner.node import on_node
 
@@ -52,7 +55,7 @@ def attempts(
 
 
 def facts(question: dict[str, Any], runner: Package) -> Any:
-    """Return the node's facts, and some bytes that other nodes can fetch."""
+    """Return the node's facts, and an object of `bytes` bytes for other nodes to fetch."""
     _bring(runner)
     from trainyard_runner.node import facts as node_facts
 
@@ -60,7 +63,7 @@ def facts(question: dict[str, Any], runner: Package) -> Any:
 
 
 def own_gpu(question: dict[str, Any], runner: Package) -> Any:
-    """Return the GPU that this task sees, while every other GPU of the node is held by such a task."""
+    """Return the GPU that this task got and sees, once all GPUs of the node are held by such tasks."""
     _bring(runner)
     from trainyard_runner import each_gpu
 
@@ -68,7 +71,7 @@ def own_gpu(question: dict[str, Any], runner: Package) -> Any:
 
 
 def fetch(references: dict[str, list[Any]], timeout: float, runner: Package) -> Any:
-    """Fetch other nodes' bytes; return MB/s, or the error, for each."""
+    """Fetch other nodes' objects; return for each node its MB/s or the error."""
     _bring(runner)
     from trainyard_runner.node import facts as node_facts
 

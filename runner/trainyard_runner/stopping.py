@@ -1,7 +1,7 @@
-"""How the head asks attempts on nodes to stop: one entry in the cluster's key-value store.
+"""How the head asks attempts on nodes to stop: one entry for each run in Ray's key-value store.
 
-`ray.cancel` would interrupt a worker anywhere, even while it sends the task's outputs; so workers
-poll the entry.
+Workers poll the entry. `ray.cancel` is not used for this: it would interrupt a worker anywhere, even
+while the worker sends the task's outputs.
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ _NAMESPACE = b"trainyard"
 
 @dataclass(frozen=True)
 class Asked:
-    """The reason to stop, and the seconds that the command has to end by itself."""
+    """A request to stop: the reason, and the seconds from SIGTERM to SIGKILL."""
 
     reason: str
     grace: float
 
 
 class StopWatch:
-    """Polls in the background whether an attempt should stop; quick attempts never do."""
+    """Polls in a thread whether an attempt should stop, from `start` on.
+
+    Quick attempts end before they call `start`.
+    """
 
     def __init__(self, attempt: str, run: str) -> None:
         self._attempt = attempt
@@ -45,7 +48,10 @@ class StopWatch:
         threading.Thread(target=self._ask, daemon=True, name="trainyard-stop").start()
 
     def wait_for_others(self, attempt: int) -> Asked | None:
-        """Wait until all tasks of the gang have their places; return a request to stop, if one comes."""
+        """Wait until the head lets the gang's attempt begin, or asks it to stop.
+
+        Returns the request to stop, or None if the attempt may begin.
+        """
         while self._asked is None:
             entry = read(self._run)
             self._asked = self._request(entry)
@@ -79,6 +85,7 @@ class StopWatch:
 
 
 def read(run: str) -> dict[str, Any]:
+    """Return a run's entry: {"all", "attempts", "grace", "go"}, each as far as it was set."""
     raw = _internal_kv_get(_key(run), namespace=_NAMESPACE)
     if not raw:
         return {}
@@ -86,7 +93,7 @@ def read(run: str) -> dict[str, Any]:
 
 
 class StopBoard:
-    """The head's side: asks attempts to stop."""
+    """The head's side: writes the run's entry, which attempts poll."""
 
     def __init__(self, run: str) -> None:
         self._run = run
@@ -100,7 +107,7 @@ class StopBoard:
         self._put({**self._entry, "attempts": asked, "grace": grace})
 
     def go(self, attempt: int) -> None:
-        """Let the tasks that run together begin this attempt."""
+        """Let the tasks of the gang start the commands of this attempt (its number)."""
         self._put({**self._entry, "go": attempt})
 
     def clear(self) -> None:

@@ -132,8 +132,8 @@ def test_the_trial_of_a_sweep_is_looked_at() -> None:
 @pytest.mark.parametrize(
     ("node", "said"),
     [
-        ({"group": "gpu"}, "task 'job' is to run on group gpu, and there are head, cpu"),
-        ({"name": "cpu-2"}, "task 'job' is to run on node cpu-2, and there are head, cpu-0, cpu-1"),
+        ({"group": "gpu"}, "task 'job' is to run on group gpu; the groups are head, cpu"),
+        ({"name": "cpu-2"}, "task 'job' is to run on node cpu-2; the nodes are head, cpu-0, cpu-1"),
     ],
 )
 def test_a_place_that_does_not_exist_is_refused(node: dict[str, str], said: str) -> None:
@@ -145,7 +145,7 @@ def test_a_node_is_named_by_its_host_or_rays_id_too() -> None:
         check(node={"name": name}, resources={"cpus": 4})
         check(HEAD, node={"name": name}, resources={"cpus": 4})
     assert refused(HEAD, node={"name": "robot-8"})[0] == (
-        "task 'job' is to run on node robot-8, and there are head"
+        "task 'job' is to run on node robot-8; the nodes are head"
     )
 
 

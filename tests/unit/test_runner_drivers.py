@@ -96,7 +96,10 @@ def test_what_ray_is_removing_itself_is_waited_for_and_not_for_ever() -> None:
     assert (through, notes) == ([], [])
     now[0] = PATIENCE + 1
     drivers.look()
-    assert (through, notes) == (["ppo"], ["ppo: Ray has not ended after 60 s what it started"])
+    assert (through, notes) == (
+        ["ppo"],
+        ["ppo: after 60 s, Ray has not ended all that the task started"],
+    )
 
 
 def test_leftovers_of_killed_runs_are_removed_and_active_runs_keep_all() -> None:

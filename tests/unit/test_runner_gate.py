@@ -142,7 +142,7 @@ def test_declared_and_found_gpus_must_agree(
         ({"version": "2.5", "count": 0, "wrong": []}, False, "torch 2.5 sees 0 GPUs, Ray 2"),
         ({"version": "2.5", "count": 2, "wrong": [1]}, False, "wrong product of matrices on GPU 1"),
         ({"error": "no kernel image"}, False, "no kernel image"),
-        ({"missing": True}, True, "not importable there"),
+        ({"missing": True}, True, "not importable on this node"),
     ],
 )
 def test_torch_must_see_the_gpus_and_multiply(torch: dict[str, Any], ok: bool, detail: str) -> None:
@@ -202,7 +202,8 @@ def test_a_missing_loader_of_vulkan_is_named_with_its_package() -> None:
     )
     assert check.detail == "Vulkan: OSError: libvulkan.so.1: cannot open shared object file"
     assert (
-        check.hint == "That is Vulkan's loader: put it into the image (Debian, Ubuntu: libvulkan1)."
+        check.hint
+        == "Vulkan's loader is missing: put it into the image (Debian, Ubuntu: libvulkan1)."
     )
 
 
@@ -337,13 +338,13 @@ LARGEST = "the largest node has 4 CPUs, 2 GPUs"
         (
             asks(cpus=3, node_group="cpu"),
             Gate(),
-            "task 't' is to run on group cpu, and there are head, gpu",
+            "task 't' is to run on group cpu; the groups are head, gpu",
         ),
         (asks(memory=32 * GIB), Gate(), f"task 't' asks for 1 CPU, 32 GiB; {LARGEST}, 8 GiB"),
         (
             asks(node_name="x"),
             Gate(),
-            "task 't' is to run on node x, and there are head, gpu-0, gpu-1",
+            "task 't' is to run on node x; the nodes are head, gpu-0, gpu-1",
         ),
     ],
 )
@@ -358,8 +359,7 @@ def test_a_host_with_several_nodes_is_no_node() -> None:
     check = room([asks(node_name="robot-7")], Gate(), here, together=False)
     assert check is not None
     assert (
-        check.detail
-        == "task 't' is to run on node robot-7, and 3 nodes are called so: head, gpu-0, gpu-1"
+        check.detail == "task 't' is to run on node robot-7; 3 nodes match that: head, gpu-0, gpu-1"
     )
     alone = room([asks(node_name="robot-7", gpus=1)], Gate(), here[1:2], together=False)
     assert alone is not None and alone.ok

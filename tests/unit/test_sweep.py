@@ -56,7 +56,7 @@ class Yard:
         self.sweep = Sweep(spec, self.study, self._write, clock=lambda: self.now)
 
     def start(self) -> list[str]:
-        tasks = [unit.tasks[0] for unit in self.sweep.units(NODES)]
+        tasks = [unit.tasks[0] for unit in self.sweep.next_units(NODES)]
         self.commands |= {task.name: task.command for task in tasks}
         return [task.name for task in tasks]
 
@@ -130,7 +130,7 @@ def test_a_grid_is_tried_whole_without_what_makes_no_difference() -> None:
         ("x", "adam"),
         *(("x", "sgd", m) for m in ("0.0", "0.1", "0.2")),
     ]
-    assert yard.sweep.result()["reason"] == "every configuration of its space was tried"
+    assert yard.sweep.result()["reason"] == "every configuration of the space was tried"
 
 
 def test_a_space_that_is_used_up_ends_a_sweep() -> None:
@@ -149,7 +149,7 @@ def test_a_search_that_proposes_what_was_tried_draws_from_what_is_left() -> None
     )
     whole = Yard({"space": space, "samples": 100}, ["x", "{a}", "{b}"], before=yard.journal)
     whole.train(lambda command, step: float(command[1]), steps=1)
-    reason = "every configuration of its space was tried"
+    reason = "every configuration of the space was tried"
     assert (whole.outcomes(), whole.sweep.result()["reason"]) == ({"complete": 32}, reason)
 
 

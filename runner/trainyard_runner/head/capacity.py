@@ -1,4 +1,4 @@
-"""Whether a unit fits now, and where: by the nodes' resources, kept room and avoided nodes."""
+"""Decides whether a unit may start now, and where: by resources, kept room and avoided nodes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ class Capacity:
     def place(self, unit: Unit) -> Place | None:
         """Return where a unit may start now; None while it has to wait.
 
-        Raises NodeMissingError where a gang cannot run on the nodes that there are.
+        While no run wants room for actors, a unit without shares never waits here: Ray queues its
+        tasks. Raises NodeMissingError if a gang with shares does not fit at once.
         """
         if not self._leaves_room(unit):
             return None
@@ -52,9 +53,10 @@ class Capacity:
         return Place([among], avoided)
 
     def window(self, task: Task) -> int:
-        """Return how many tasks of a shape Ray may have.
+        """Return how many tasks of a shape may be submitted to Ray at the same time.
 
-        It is twice what fits: the next is there when one ends, and an autoscaler sees what waits.
+        These are twice as many as fit: Ray starts the next at once when one ends, and an autoscaler
+        sees that tasks wait.
         """
         return max(_LEAST_WINDOW, 2 * nodes.slots(task, self._nodes.known))
 
@@ -62,9 +64,10 @@ class Capacity:
         return self._suspects.avoided(task, self._nodes.known)
 
     def blame(self, live: Live) -> list[str]:
-        """Note that an attempt was ended for its metric.
+        """Note that the watchdog ended an attempt because of its metric.
 
-        Returns all tasks that were ended on its node, once that node is avoided; else [].
+        If its node is avoided from now on, returns all tasks that were ended there; else [], as in a
+        cluster of one node.
         """
         node_id = live.record.node_id
         if node_id is None or len(live.unit.tasks) > 1:
@@ -75,21 +78,31 @@ class Capacity:
         return []
 
     def is_missing_for_long(self, task: Task, problem: str) -> bool:
-        """Note that a task has no node; return whether the task waited long enough for one."""
+        """Note that no node can run a task; return whether it has waited so long that it fails.
+
+        The time counts from the first call with the same `problem`.
+        """
         since = self._missing_since.setdefault(problem, time.monotonic())
         self._nodes.look_soon()
         patience = fit.without_growth(task, self._plan.gate, self._nodes.known)
         return time.monotonic() - since >= patience
 
     def why_never(self, task: Task, *, idle: float) -> str | None:
-        """Return why a task never fits, once the run was idle for too long; None until then."""
+        """Return why a task fits no node, once the run was idle for the task's patience.
+
+        Returns None before that, and if the task fits.
+        """
         alive = self._nodes.known
         if fit.has_all(task, alive) or idle < fit.patience(task, self._plan.gate, alive):
             return None
         return fit.never(task, alive)
 
     def _leaves_room(self, unit: Unit) -> bool:
-        """Return whether a unit leaves the room that actors of all runs want, and finds its own."""
+        """Return whether a unit fits next to the room that all runs want free for actors.
+
+        The room for the unit's own actors must be free, too. While no run wants such room, this is
+        always true.
+        """
         others = self._holdings.others()
         self._has_actors = self._has_actors or any(task.actors for task in unit.tasks)
         if not self._has_actors and not any(holding.actors for holding in others):
@@ -101,9 +114,9 @@ class Capacity:
         return not kept_free(tasks, places, [this_run, *others])
 
     def _share_of(self, task: Task, avoided: frozenset[str]) -> Alike | None:
-        """Return nodes of one size that a task gets its share of.
+        """Return nodes of one size, on one of which a task gets its share of a node.
 
-        None if it wants no share, or has to wait.
+        Returns None if the task asks for no share, or has to wait.
         """
         if task.share is None:
             return None

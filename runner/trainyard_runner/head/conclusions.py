@@ -1,4 +1,4 @@
-"""Concludes from the end of an attempt: its unit is retried, or its tasks have ended for good."""
+"""Decides after an attempt whether its unit is retried, or its tasks have ended for good."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trainyard_runner.wire.stream import EventStream
 
 
 class Conclusions:
-    """Takes in every attempt that has ended; counts the tasks that are not tried again."""
+    """Handles the end of every attempt, and counts the tasks that are not tried again."""
 
     def __init__(
         self,
@@ -42,7 +42,11 @@ class Conclusions:
         self.counts: dict[State, int] = {"succeeded": 0, "failed": 0, "stopped": 0}
 
     def ended(self, live: Live, ending: Ending) -> None:
-        """Take in how an attempt ended."""
+        """Record how an attempt ended; stop the rest of its gang, retry or finish its unit.
+
+        The first task of a gang that fails stops the others. The unit is retried or finished once
+        all of its tasks have ended.
+        """
         self._records.end(live.record, ending)
         self._blame(live)
 
@@ -62,21 +66,21 @@ class Conclusions:
             self._over(unit)
 
     def finish(self, units: Iterable[Unit], state: State, *, reason: str | None = None) -> None:
-        """Record that no task of these units is tried again."""
+        """Count these units' tasks as ended in `state`, and write it; none is tried again."""
         for unit in units:
             for task in unit.tasks:
                 self._finish(task.name, state, unit.attempt, reason=reason)
 
     def stop_unended(self, live: Live) -> None:
-        """End an attempt that was asked to end and has not done so in time."""
+        """Record as stopped an attempt that was asked to end and has not ended in time."""
         late = Ending("stopped", "the run was stopped; the task had not ended in time")
         self._records.end(live.record, late)
         live.unit.ended(live.task, "stopped")
 
     def _blame(self, live: Live) -> None:
-        """Keep a node from the run's tasks once two of them were ended there for their metric."""
+        """Avoid a node for the rest of the run once the watchdog ended two tasks there."""
         cause = (live.record.ended or {}).get("watch")
-        # In a sweep, NaN comes of the configuration.
+        # In a sweep, the configuration causes NaN, not the node.
         if cause is None or (self._sweep and cause == "nan"):
             return
         if tasks := self._capacity.blame(live):
@@ -102,9 +106,10 @@ class Conclusions:
         reason: str | None = None,
         last: str | None = None,
     ) -> None:
-        """Record that a task is not tried again.
+        """Count a task as ended, and write it.
 
-        `reason`: why no attempt could help; a sweep also takes that of the `last` attempt.
+        `reason`: why it ended without a further attempt, for the event. `last`: the reason of its
+        last attempt, which a sweep gets if there is no `reason`.
         """
         self.counts[state] += 1
         if self._sweep is not None:

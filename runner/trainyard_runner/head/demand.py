@@ -1,4 +1,4 @@
-"""The demand of tasks' commands that Ray cannot meet now: a command that waits for it is silent."""
+"""Pending requests of tasks' commands in Ray: a command that waits for room prints nothing."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ Shape = tuple[tuple[str, float], ...]
 
 @dataclass(frozen=True)
 class Demand:
-    """Requests that wait in Ray, by the amounts they ask for, and the nodes' resources.
+    """Ray's pending requests, counted by the amounts they ask for, and the cluster's resources.
 
-    `groups` are placement groups, each with the sum of its bundles.
+    `requests`: Ray tasks and actors. `groups`: placement groups, by the sum of their bundles.
+    `free` and `total` are sums over all nodes.
     """
 
     requests: Mapping[Shape, int]
@@ -36,7 +37,7 @@ class Demand:
 
 
 def ask() -> Demand:
-    """Ask the cluster that this process is connected to."""
+    """Ask Ray for the pending requests of all drivers, and for the nodes' resources."""
     reply = autoscaler_pb2.GetClusterResourceStateReply()
     reply.ParseFromString(ray._private.worker.global_worker.gcs_client.get_cluster_resource_state())
     found = reply.cluster_resource_state
@@ -63,7 +64,7 @@ def ask() -> Demand:
 
 
 def shape(resources: Mapping[str, float]) -> Shape:
-    """Return amounts as a key, sorted by name, without Ray's resources of placement groups."""
+    """Return amounts as a sorted key, without zeros and without placement groups' own resources."""
     amounts = []
     for name, value in resources.items():
         if value and "_group_" not in name:
@@ -79,8 +80,9 @@ def of_task(task: Task) -> Shape:
 def explain(demand: Demand, connected: Connected, submitted: Iterable[Task]) -> str:
     """Return what tasks' commands wait for, in words; "" if they wait for nothing.
 
-    The runner's own tasks, `submitted`, do not count. Ray does not tell whose a demand is: where
-    another program is connected, too, it may be the other's.
+    `submitted` are this run's tasks that Ray has not started: their requests are subtracted. Ray
+    does not tell whose a request is. If another program is connected, too, a request may be that
+    program's.
     """
     runners = Counter(map(of_task, submitted))
     lines = []
@@ -125,7 +127,7 @@ def _free(name: str, demand: Demand) -> str:
 
 
 class DemandWatch:
-    """Writes an event when commands begin to wait for room in Ray, and when they have it."""
+    """Writes an event once commands have waited in Ray for _PATIENCE, and when that changes."""
 
     def __init__(
         self,
@@ -145,9 +147,10 @@ class DemandWatch:
         return self._clock() >= self._due
 
     def look(self, connected: Callable[[], Connected], submitted: Sequence[Task]) -> None:
-        """Look when it is due.
+        """Ask Ray what commands wait for, if the last look was _EVERY seconds ago; write a change.
 
-        `connected` asks which tasks have drivers, `submitted` are tasks that wait in Ray.
+        `connected` asks Ray which tasks have drivers. `submitted`: this run's tasks that wait in
+        Ray. A wait of less than _PATIENCE seconds is not written.
         """
         if not self.is_due():
             return

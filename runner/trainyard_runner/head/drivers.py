@@ -1,8 +1,8 @@
-"""Tasks' commands as Ray's drivers: when Ray calls them ended, and what they left behind.
+"""Tasks' commands that connected to Ray as drivers: when they have ended, and what they left.
 
-A command that connected to Ray ends with its guard, and Ray then ends its actors and tasks on all
-nodes, a moment later. Detached actors and placement groups stay by Ray's design: they are removed
-here.
+Such a command ends with its guard. A moment later, Ray ends the command's actors and Ray tasks on
+all nodes. Detached actors and placement groups outlive a driver by Ray's design: this module
+removes them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ray.core.generated import gcs_pb2
 
 from trainyard_runner.wire.driver import Driver, is_run, left_in_words
 
-# Measured: Ray calls a killed driver ended after 0.1 s; after 10 to 46 s if its node died, too.
+# Measured: Ray reports a killed driver as dead after 0.1 s; after 10 to 46 s if its node died, too.
 PATIENCE = 60.0
 _EVERY = 0.1
 _ANSWER = 10.0
@@ -31,9 +31,11 @@ _REMOVED = gcs_pb2.PlacementGroupTableData.REMOVED
 
 @dataclass(frozen=True)
 class RayJob:
-    """A job in Ray's own table: the driver of an attempt, or the job `submission` that a run is.
+    """An entry of Ray's table of jobs.
 
-    `is_foreign`: neither, but a program that was submitted or connected without Trainyard.
+    `driver`: the attempt whose command connected, or None. `submission`: the submitted job's id,
+    which of a run of Trainyard is the run's name, or "". `is_foreign`: the program was submitted or
+    connected without Trainyard.
     """
 
     job_id: bytes
@@ -45,7 +47,11 @@ class RayJob:
 
 @dataclass(frozen=True)
 class Connected:
-    """The drivers that can wait for room: this run's tasks that have one; whether others do."""
+    """The drivers that are connected now, which may wait for room.
+
+    `tasks`: this run's tasks whose commands are drivers. `has_others`: other runs or programs have
+    drivers, too.
+    """
 
     tasks: tuple[str, ...] = ()
     has_others: bool = False
@@ -53,9 +59,10 @@ class Connected:
 
 @dataclass(frozen=True)
 class Left:
-    """Detached actors and placement groups, by id, of drivers that have ended.
+    """The ids of detached actors and placement groups of drivers that have ended.
 
-    `is_leaving`: the drivers had others, too, which Ray itself is removing.
+    `is_leaving`: the drivers also had actors or groups that are not detached, and Ray is still
+    removing these.
     """
 
     actors: tuple[bytes, ...] = ()
@@ -70,7 +77,7 @@ class Left:
 
 
 class Ray(Protocol):
-    """The questions and requests to Ray; TheRay documents them."""
+    """The questions and requests to Ray, documented in TheRay; tests have a fake."""
 
     def jobs(self) -> list[RayJob]: ...
 
@@ -85,19 +92,22 @@ class TheRay:
     """The cluster that this process is connected to."""
 
     def jobs(self) -> list[RayJob]:
-        """Return Ray's own table of jobs, ended ones too."""
+        """Ask Ray for its table of jobs, dead ones included."""
         client = ray._private.worker.global_worker.gcs_client
         try:
             found = client.get_all_job_info(
                 skip_submission_job_info_field=True, skip_is_running_tasks_field=True
             )
         except TypeError:
-            # Ray 2.36 and older know no such options, and ask every driver.
+            # Ray 2.36 and older do not know these options, and ask every driver, which is slower.
             found = client.get_all_job_info()
         return [_ray_job(entry) for entry in found.values()]
 
     def left(self, job_ids: Iterable[bytes]) -> Left:
-        """Return these drivers' detached actors and placement groups that Ray still has."""
+        """Ask Ray for what these drivers left: its detached actors and placement groups.
+
+        `is_leaving` says whether other actors or groups of theirs still exist.
+        """
         ids = list(job_ids)
         if not ids:
             return Left()
@@ -118,12 +128,15 @@ class TheRay:
         )
 
     def held(self, job_id: bytes) -> list[tuple[str, Mapping[str, float]]]:
-        """Return amounts that a driver's actors and placement groups hold, each with a node's id."""
+        """Ask Ray for (node's id, amounts) of all that a driver's actors and placement groups hold.
+
+        Ray tasks of the driver are not counted.
+        """
         accessor = _tables()
         held: list[tuple[str, Mapping[str, float]]] = []
         for actor in _actors(accessor, job_id, "ALIVE"):
             resources = dict(actor.required_resources)
-            # An actor in a placement group uses a part of the group's resources.
+            # An actor in a placement group uses the group's resources, which are counted below.
             if not any("_group_" in name for name in resources):
                 held.append((actor.address.node_id.hex(), resources))
 
@@ -139,10 +152,10 @@ class TheRay:
         """Ask Ray to end the actors and groups that are `left`; returns before Ray has done so."""
         worker = ray._private.worker.global_worker
         if left.actors:
-            # Imported here: 0.1 s, and seldom needed.
+            # Imported here because the import takes 0.1 s and is seldom needed.
             from ray.core.generated import gcs_service_pb2, gcs_service_pb2_grpc
 
-            # `ray.kill` wants a handle, and Ray gives none of an actor without a name.
+            # `ray.kill` needs a handle, and Ray gives no handle of an actor without a name.
             channel = create_gcs_channel(worker.gcs_client.address)
             actors = gcs_service_pb2_grpc.ActorInfoGcsServiceStub(channel)
             for actor in left.actors:
@@ -180,7 +193,7 @@ def _ray_job(entry: Any) -> RayJob:
     metadata = dict(entry.config.metadata)
     submission = metadata.get("job_submission_id", "")
     driver = None if submission else Driver.of(metadata)
-    # Ray's own drivers, its dashboard's among them, have namespaces of their own.
+    # Ray's own drivers, such as its dashboard, have namespaces that begin with _INTERNAL.
     is_rays = entry.config.ray_namespace.startswith(_INTERNAL)
     is_foreign = driver is None and not is_run(metadata) and not is_rays
     return RayJob(entry.job_id, entry.is_dead, driver, submission, is_foreign)
@@ -195,7 +208,7 @@ class _Attempt:
 
 
 class Drivers:
-    """The attempts of a run whose commands have ended, until the cluster has nothing of them."""
+    """Attempts whose commands have ended, and whose drivers may still hold something in Ray."""
 
     def __init__(
         self,
@@ -216,12 +229,15 @@ class Drivers:
         return bool(self._ending)
 
     def ended(self, task: str, attempt: int, on_gone: Callable[[], None]) -> None:
-        """Call `on_gone` once this attempt's drivers have ended, and all they left is removed."""
+        """Have `look` call `on_gone` once this attempt's drivers are dead and left nothing.
+
+        `on_gone` is called after PATIENCE seconds in any case.
+        """
         self._ending.append(_Attempt(Driver(self._run, task, attempt), self._clock(), on_gone))
         self._due = 0.0
 
     def connected(self) -> Connected:
-        """Return the drivers that are connected to Ray now."""
+        """Ask Ray for the drivers that are connected now."""
         jobs = [job for job in self._ray.jobs() if not job.is_dead]
         drivers = [job.driver for job in jobs if job.driver is not None]
         tasks = {driver.task for driver in drivers if driver.run == self._run}
@@ -230,7 +246,11 @@ class Drivers:
         return Connected(tuple(sorted(tasks)), has_foreign or has_other_runs)
 
     def look(self) -> None:
-        """Close the attempts that left nothing, with one question to Ray for all of them."""
+        """Ask Ray about all ended attempts; remove what they left, and close those that left nothing.
+
+        An attempt is closed with a note if Ray has not ended everything after PATIENCE seconds. Ray
+        is asked at once after `ended`, and else every _EVERY seconds at most.
+        """
         if not self._ending or self._clock() < self._due:
             return
 
@@ -245,15 +265,15 @@ class Drivers:
             is_late = self._clock() - attempt.since > PATIENCE
             if is_late:
                 self._note(
-                    f"{attempt.driver.task}: Ray has not ended after {PATIENCE:.0f} s what it "
-                    "started"
+                    f"{attempt.driver.task}: after {PATIENCE:.0f} s, Ray has not ended all that "
+                    "the task started"
                 )
             if is_late or self._is_gone(attempt, attempts_jobs):
                 self._ending.remove(attempt)
                 attempt.on_gone()
 
     def give_up(self) -> None:
-        """Close all attempts, though something of them may be left: the time is over."""
+        """Close all attempts at once, although Ray may still have actors or groups of them."""
         for attempt in self._ending:
             attempt.on_gone()
         self._ending = []
@@ -274,9 +294,9 @@ class Drivers:
 
 
 def held(cluster: Ray, nodes: Mapping[str, str]) -> dict[str, dict[str, Counter[str]]]:
-    """Return the amounts that tasks' actors and placement groups hold, by run and node's name.
+    """Ask Ray for the amounts that tasks' actors and placement groups hold, by run and node's name.
 
-    `nodes` has the names of nodes, by id.
+    `nodes` has the names of nodes by id; a node without a name appears under its id.
     """
     found: dict[str, dict[str, Counter[str]]] = {}
     for job in cluster.jobs():
@@ -289,7 +309,7 @@ def held(cluster: Ray, nodes: Mapping[str, str]) -> dict[str, dict[str, Counter[
 
 
 def remove_what_dead_runs_left(note: Callable[[str], None], *, cluster: Ray | None = None) -> None:
-    """Remove what drivers left whose run's own job died before it could do so."""
+    """Remove actors and placement groups of drivers whose runs have died without removing them."""
     the_ray = cluster or TheRay()
     jobs = the_ray.jobs()
     going = {job.submission for job in jobs if job.submission and not job.is_dead}

@@ -1,4 +1,4 @@
-"""Checkpoints on storage that outlives the head, where a cluster has some."""
+"""Checkpoints on storage that outlives the head, if the cluster has such storage."""
 
 from __future__ import annotations
 
@@ -11,14 +11,21 @@ from trainyard_runner.wire import names
 
 @dataclass(frozen=True)
 class Kept:
-    """Where a run keeps its checkpoints (None: the head's disk); why not on its storage, if so."""
+    """Where a run keeps its checkpoints.
+
+    `at`: its directory on the storage; None: the head's disk. `problem`: why the storage could not
+    be used, or "".
+    """
 
     at: str | None = None
     problem: str = ""
 
 
 def place(run: Path, storage: str | None) -> Kept:
-    """Let a run, whose directory is `run`, keep its checkpoints on `storage`, a directory."""
+    """Link the checkpoints of the run with the directory `run` to its directory on `storage`.
+
+    If that fails, checkpoints stay on the head's disk, and `problem` says why.
+    """
     if storage is None:
         return Kept()
     directory = Path(storage) / run.name
@@ -31,7 +38,7 @@ def place(run: Path, storage: str | None) -> Kept:
 
 
 def find(run: Path, task: str, storage: str | None) -> Path | None:
-    """Return a former run's checkpoint of a task, on this head or on `storage`; None if it is gone."""
+    """Return the checkpoint archive of a former run's task, on this head or on `storage`, or None."""
     archive = names.checkpoint_archive(task)
     places = [run / archive]
     if storage is not None:
@@ -43,7 +50,7 @@ def find(run: Path, task: str, storage: str | None) -> Path | None:
 
 
 def share(source: Path, target: Path) -> None:
-    """Give a checkpoint to another run: as a hard link, else as a copy."""
+    """Put a checkpoint archive at `target`, too: as a hard link, else as a copy."""
     target.parent.mkdir(exist_ok=True)
     target.unlink(missing_ok=True)
     try:

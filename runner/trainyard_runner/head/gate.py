@@ -1,4 +1,4 @@
-"""The smoke test: asks every node, side by side, and records whether a task may start."""
+"""The smoke test: asks all nodes at the same time, and records whether tasks may start."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from trainyard_runner.wire.text import last_line
 _FACTS_DEADLINE = 60.0
 _TORCH_DEADLINE = 180.0
 _FETCH_DEADLINE = 60.0
-# Until all have met, and some more for the slowest worker.
+# The tasks of a node meet within MEET_SECONDS; as much again is for the slowest worker to start.
 _GPUS_DEADLINE = 2 * each_gpu.MEET_SECONDS
 _MANY = 8
 _WORTH_A_NOTE = 3.0
@@ -33,7 +33,7 @@ class StopAskedError(Exception):
 
 
 class SmokeGate:
-    """Climbs the rungs; `write` writes each check as it is known, and each node's hardware."""
+    """Runs the rungs (kinds of checks) one after the other."""
 
     def __init__(
         self,
@@ -43,6 +43,10 @@ class SmokeGate:
         write: Callable[[Event], None],
         stop_asked: Callable[[], bool],
     ) -> None:
+        """Prepare the checks of a plan.
+
+        `write` writes each check once its result is known, and each node's hardware and versions.
+        """
         self._plan = plan
         self._gate: Gate = plan.gate
         self._runner = runner
@@ -52,7 +56,10 @@ class SmokeGate:
         self._free: dict[str, dict[str, float]] = {}
 
     def pass_through(self) -> Check | None:
-        """Check everything; return the first check that failed. Raises StopAskedError."""
+        """Run all checks; return the first that failed, or None. Raises StopAskedError.
+
+        Transfers between nodes are tried only if no check before them failed.
+        """
         alive = self._wait_for_nodes()
         answers, blobs = self._ask(alive)
         answers = self._on_each_gpu(answers)
@@ -91,7 +98,11 @@ class SmokeGate:
             self._record([check])
 
     def _wait_for_nodes(self) -> Sequence[nodes.Node]:
-        """Wait until all declared nodes have joined: Ray starts jobs before that (ray PR#61046)."""
+        """Wait until all declared nodes that are not optional have joined; return the living ones.
+
+        Ray starts jobs before its nodes have joined (ray PR#61046). A timeout returns normally: the
+        recorded check `nodes` then names the missing ones.
+        """
         began = time.monotonic()
         least = self._gate.needs.get("min_nodes") or 0
         is_noted = False
@@ -117,7 +128,8 @@ class SmokeGate:
     def _ask(self, alive: Sequence[nodes.Node]) -> tuple[list[Answer], dict[str, Any]]:
         """Collect the facts of every node, by one task on each.
 
-        Returns answers, and by node's name the object that other nodes fetch from it.
+        Returns the answers, and by node's name a reference to the object that other nodes fetch
+        from that node. Nodes that were replaced or removed meanwhile are left out of both.
         """
         if any(node.gpus for node in alive):
             self._free = ray._private.state.available_resources_per_node()
@@ -155,12 +167,16 @@ class SmokeGate:
     def _free_gpus(self, node: nodes.Node) -> float:
         """Return the GPUs of a node that were free before the first question was asked.
 
-        Ray's numbers lag behind a task that has just ended.
+        Ray is not asked again for later tasks: for a moment after a task has ended, Ray still
+        counts its GPU as used.
         """
         return self._free.get(node.node_id, {}).get("GPU", 0)
 
     def _on_each_gpu(self, answers: list[Answer]) -> list[Answer]:
-        """Hold every GPU of a node by one task each, where there are several and none is in use."""
+        """Add to each answer the GPUs that one task per GPU sees, all tasks running at once.
+
+        Only nodes with at least two GPUs, all of them free, are asked.
+        """
         function = ray.remote(num_cpus=0, num_gpus=1, max_calls=0, max_retries=0)(shipped.own_gpu)
         asked: dict[Any, str] = {}
         for answer in answers:
@@ -196,7 +212,8 @@ class SmokeGate:
             "isolated": is_isolated and real,
             "graphics": node.gpus > 0 and bool(self._gate.needs.get("graphics")),
             "timeout": 60.0,
-            # Large enough to leave the control path; small where very many pairs are tried.
+            # 1 MiB is large enough for Ray's object store: smaller objects travel inside messages.
+            # With more than _MANY nodes, 8 MiB for every pair of nodes would take too long.
             "bytes": (8 if count <= _MANY else 1) * 1024 * 1024,
         }
 
@@ -230,9 +247,9 @@ class SmokeGate:
 
 
 class _Asked(NamedTuple):
-    """A node that was asked, and the object that it made for the other nodes.
+    """A node that was asked, and a reference to the object that it made for the other nodes.
 
-    `is_isolated`: the task that asks it has one GPU.
+    `is_isolated`: the task that asks the node holds one of its GPUs.
     """
 
     node: nodes.Node
@@ -254,7 +271,11 @@ def _found(node: nodes.Node, facts: dict[str, Any]) -> NodeFound:
 
 
 def _together(said: Sequence[dict[str, Any]], answer: Answer) -> tuple[dict[str, Any], ...]:
-    """Return what tasks saw that held all GPUs of a node; () if another task had one of them."""
+    """Return what the tasks saw that held all GPUs of a node at the same time.
+
+    Returns () if they did not meet, as when another program's task held one of the GPUs. A task
+    with a problem counts as one that met.
+    """
     held = [one for one in said if one.get("met") or "problem" in one]
     if len(held) == int(answer.node.gpus):
         return tuple(held)

@@ -1,4 +1,4 @@
-"""The rungs of the smoke test about GPUs: number, use, isolation, graphics. Pure."""
+"""The GPU checks of the smoke test: their number, torch, isolation, graphics. Pure."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from trainyard_runner.wire import members
 from trainyard_runner.wire.events import Check
 from trainyard_runner.wire.plan import Gate
 
-# NVIDIA's GPUs for computing alone.
+# NVIDIA's GPUs without RT cores, made for computing only.
 _COMPUTE_ONLY = re.compile(r"\b(?:[PVAH]100|A30|[AH]800|H20|G?H200|G?B[123]00)\b")
 _RT_CORES = (
     "Use nodes with RT cores (L4, L40S, A10, RTX), or train without Kit and `graphics`: "
     "images/isaac-lab."
 )
-_LOADER = "That is Vulkan's loader: put it into the image (Debian, Ubuntu: libvulkan1)."
+_LOADER = "Vulkan's loader is missing: put it into the image (Debian, Ubuntu: libvulkan1)."
 _CAPABILITIES = (
     "Set NVIDIA_DRIVER_CAPABILITIES to `all` under `env:` of the cluster file, and "
     "recreate the nodes."
 )
 _DRIVER = (
-    "The driver's graphics libraries must be there; in containers "
+    "The node needs the driver's graphics libraries; in containers "
     "NVIDIA_DRIVER_CAPABILITIES=all mounts them."
 )
 
 
 def gpus(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
-    """Declared, Ray's and the driver's number of GPUs agree."""
+    """Check on each node that the cluster file, Ray and nvidia-smi count the same GPUs."""
     if not any(answer.node.gpus or members.gpus(gate, answer.node) for answer in answers):
         yield _without_gpus(gate)
         return
@@ -61,7 +61,10 @@ def _without_gpus(gate: Gate) -> Check:
 
 
 def torch(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
-    """Where torch is, it counts the same GPUs and multiplies matrices correctly on each."""
+    """Check on each node that torch sees as many GPUs as Ray, and computes correctly on each.
+
+    A node without torch fails only if the job needs torch.
+    """
     is_needed = bool(gate.needs.get("torch"))
     for answer, facts in with_facts(answers):
         node = answer.node
@@ -73,7 +76,7 @@ def torch(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
         elif found.get("missing"):
             yield _torch_is_missing(node.name, is_needed=is_needed)
         elif "error" in found:
-            hint = "Driver, CUDA and torch must fit; try a newer image."
+            hint = "Driver, CUDA and torch must fit each other; try a newer image."
             yield Check("torch", node.name, False, found["error"], hint=hint)
         elif gate.simulated_gpus or not node.gpus:
             yield Check("torch", node.name, True, f"torch {found['version']}")
@@ -82,7 +85,7 @@ def torch(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
 
 
 def _torch_is_missing(node: str, *, is_needed: bool) -> Check:
-    detail = "not importable there"
+    detail = "not importable on this node"
     if not is_needed:
         return Check("torch", node, True, detail, skipped=True)
 
@@ -94,7 +97,7 @@ def _torch_on_gpus(found: Mapping[str, Any], node: str, *, gpus: float) -> Check
     version = f"torch {found['version']}"
     if found["count"] != gpus:
         detail = f"{version} sees {found['count']} GPUs, Ray {gpus:g}"
-        hint = "A torch built for CPU only, or a driver that is too old."
+        hint = "torch is built for CPU only, or the node's driver is too old."
         return Check("torch", node, False, detail, hint=hint)
 
     if found["wrong"]:
@@ -107,7 +110,10 @@ def _torch_on_gpus(found: Mapping[str, Any], node: str, *, gpus: float) -> Check
 
 
 def isolation(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
-    """A task with one GPU sees exactly its own."""
+    """Check on each node that a task with one GPU sees that GPU only.
+
+    A node whose GPUs are all in use is skipped.
+    """
     hint = (
         "Nothing may set CUDA_VISIBLE_DEVICES for Ray's workers "
         "(RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES)."
@@ -140,9 +146,9 @@ def isolation(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
 
 
 def graphics(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
-    """Where the job needs it, Vulkan finds a GPU that renders.
+    """Check on nodes with GPUs that Vulkan finds one, if the job needs graphics.
 
-    nvidia-smi may be fine, and Vulkan still find none (IsaacSim#357).
+    Vulkan may find no GPU although nvidia-smi lists some (IsaacSim#357).
     """
     if not gate.needs.get("graphics"):
         return
@@ -158,9 +164,9 @@ def graphics(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
 
 
 def _no_graphics(facts: dict[str, Any], *, simulated: bool) -> tuple[str, str] | None:
-    """Return why nothing renders on a node, and a hint; None if something does.
+    """Return why a node has no graphics, and a hint; None if a device renders.
 
-    Where GPUs are simulated, a CPU that renders is enough.
+    With simulated GPUs, a CPU that renders is enough. A GPU without RT cores counts as none.
     """
     found = facts["graphics"]
     devices = found.get("devices", ())
@@ -189,7 +195,11 @@ def _no_graphics(facts: dict[str, Any], *, simulated: bool) -> tuple[str, str] |
 
 
 def _not_its_own(each: Sequence[dict[str, Any]]) -> str | None:
-    """Return why tasks that held one GPU each, at the same time, did not see only their own."""
+    """Return in words which task with one GPU saw not exactly that GPU; None if there is none.
+
+    `each`: what every task of a node saw while all ran at the same time. A task that could not run
+    next to the others is a problem, too.
+    """
     for view in each:
         if problem := view.get("problem"):
             return f"no task with a GPU runs next to the others: {problem}"
@@ -209,13 +219,13 @@ def _not_its_own(each: Sequence[dict[str, Any]]) -> str | None:
 def _real_gpus(name: str, said: dict[str, Any], wanted: float) -> Check:
     if "error" in said:
         hint = (
-            "Install the NVIDIA driver and its container toolkit there; recreate a container "
+            "Install the NVIDIA driver and its container toolkit on the node; recreate a container "
             "that lost its GPUs."
         )
         return Check("gpus", name, False, said["error"], hint=hint)
 
     if said["count"] != wanted:
-        hint = "Declare what there is, or make all GPUs visible on the node."
+        hint = "Declare as many GPUs as the node has, or make all of them visible on the node."
         detail = f"{wanted:g} declared, nvidia-smi counts {said['count']}"
         return Check("gpus", name, False, detail, hint=hint)
 

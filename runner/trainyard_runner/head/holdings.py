@@ -1,4 +1,7 @@
-"""The holdings of a cluster's runs: each publishes its own in a file, and heeds the others'."""
+"""The resources that each run of a cluster holds: each run publishes its own in a file.
+
+A run reads the others' files so that its tasks leave the room that other runs want for actors.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +27,11 @@ _EVERY = 1.0
 
 @dataclass(frozen=True)
 class Holding:
-    """Ray's resources that a run holds, by node; there, "tasks" is the number of its tasks.
+    """The resources that a run holds.
 
-    `actors` is the room that it wants free on any nodes for actors of its tasks; nothing holds
-    that room in Ray.
+    `nodes`: amounts by node's name; the entry "tasks" is the number of its tasks there. `actors`:
+    the room that it wants free on any nodes for actors of its tasks. Ray does not reserve that
+    room.
     """
 
     run: str
@@ -36,12 +40,12 @@ class Holding:
     waiting: int = 0  # tasks
 
     def all_of(self, name: str) -> float:
-        """Return how much of a resource it holds or wants free."""
+        """Return how much of a resource the run holds on all nodes or wants free."""
         return sum(held.get(name, 0.0) for held in self.nodes.values()) + self.actors.get(name, 0.0)
 
 
 class Holdings:
-    """The files of a cluster's runs: this run's, and those of others."""
+    """Writes this run's file of holdings, and reads those of other runs."""
 
     def __init__(self, run: str, logs: Path) -> None:
         """Keep the files in a directory below Ray's `logs` on the head."""
@@ -59,7 +63,10 @@ class Holdings:
         nodes: Mapping[str, Mapping[str, float]],
         actors: Mapping[str, float],
     ) -> None:
-        """Write this run's file, if anything changed: its holdings, and its tasks by state."""
+        """Write this run's file, if it changed: holdings, room for actors, numbers of tasks by state.
+
+        If the file cannot be written, nothing is raised.
+        """
         document: dict[str, Any] = {
             "driver": self._driver,
             "tasks": {**tasks, **ended},
@@ -70,7 +77,7 @@ class Holdings:
         if text == self._published:
             return
 
-        # A full disk only keeps the file from others: the run does not need it.
+        # Only other runs and `cluster.status` read the file: a full disk must not end this run.
         with suppress(OSError):
             self._file.parent.mkdir(exist_ok=True)
             part = self._file.with_name(f".{self._file.name}")
@@ -79,14 +86,14 @@ class Holdings:
             self._published = text
 
     def others(self) -> list[Holding]:
-        """Return the holdings of other runs, read once a second."""
+        """Return the holdings of other runs, at most one second old."""
         if time.monotonic() >= self._due:
             self._due = time.monotonic() + _EVERY
             self._known = list(self.read_others())
         return self._known
 
     def read_others(self) -> Iterator[Holding]:
-        """Yield the holdings of other runs whose driver lives, from their files."""
+        """Read the files of other runs; yield the holdings of those whose driver Ray reports alive."""
         paths = [path for path in self._file.parent.glob("*.json") if path != self._file]
         if not paths:
             return
@@ -109,10 +116,10 @@ class Holdings:
 def kept_free(
     unit: Sequence[Task], places: Sequence[Node], holdings: Iterable[Holding]
 ) -> list[str]:
-    """Return the resources that a unit must not take now, as actors of runs want them free.
+    """Return the resources of which too little is left for a unit and the actors of all runs.
 
-    These include resources that the unit lacks for its own actors. There are none while no task
-    wants room for actors: Ray alone decides then.
+    Room for the unit's own actors counts, too. Returns [] while no run wants room for actors: then
+    Ray alone decides when a task starts.
     """
     of_runs = list(holdings)
     has_actors = any(holding.actors for holding in of_runs) or any(task.actors for task in unit)
@@ -126,7 +133,10 @@ def kept_free(
 
 
 def in_numbers(task: Task, alive: Sequence[Node]) -> Task:
-    """Return a task with its share in numbers, by the first size of node that may have it."""
+    """Return a task with its share as amounts, of the first size of nodes that it fits.
+
+    A task without a share, or one that fits no node, is returned as it is.
+    """
     sizes = shares.alike(task, alive)
     for alike in sizes:
         return alike.taken(task)
@@ -134,7 +144,10 @@ def in_numbers(task: Task, alive: Sequence[Node]) -> Task:
 
 
 def by_node(running: Iterable[tuple[str | None, Task]]) -> dict[str, dict[str, float]]:
-    """Return the amounts that tasks hold, by node, and under "tasks" how many; "" is no known node."""
+    """Return the amounts that tasks hold, by node's name; the entry "tasks" is their number.
+
+    `running`: (node's name or None, task). Tasks without a node are under "".
+    """
     held: dict[str, dict[str, float]] = {}
     for node, task in running:
         here = held.setdefault(node or "", dict.fromkeys([*RESOURCES, "tasks"], 0.0))

@@ -1,4 +1,4 @@
-"""Attempts in flight: submitted to Ray, heard until they end, closed once they left nothing."""
+"""Attempts in flight: submitted to Ray, and not closed before Ray has ended all they started."""
 
 from __future__ import annotations
 
@@ -39,7 +39,11 @@ class InFlight:
         queue: Queue,
         nodes: LivingNodes,
     ) -> None:
-        """Hand attempts to `submitter`, their messages to `records`, unbegun units back to `queue`."""
+        """Prepare to follow attempts of a plan.
+
+        `submitter` gives attempts to Ray, `records` keeps their messages. `queue` gets units back
+        that were submitted and have not begun.
+        """
         self._plan = plan
         self._submitter = submitter
         self._records = records
@@ -47,9 +51,9 @@ class InFlight:
         self._queue = queue
         self._nodes = nodes
         self._board = StopBoard(plan.run)
-        # By the generator through which Ray hands on the node's messages.
+        # By the generator from which the node's messages are read.
         self._ray_tasks: dict[Any, RayTask] = {}
-        # Attempts that have ended, and whose drivers Ray has not called ended yet.
+        # Attempts that have ended, while Ray may still have their drivers, actors or groups.
         self._closing: dict[int, Live] = {}
         self._gang: Gang | None = None
         self._pause_until = 0.0
@@ -63,6 +67,7 @@ class InFlight:
 
     @property
     def is_paused(self) -> bool:
+        """Return whether to submit nothing now: an attempt was lost a moment ago."""
         return time.monotonic() < self._pause_until
 
     @property
@@ -77,18 +82,22 @@ class InFlight:
         return list(self._ray_tasks.values())
 
     def open(self) -> list[Live]:
-        """Return the attempts that have not ended."""
+        """Return the attempts that have not ended, including those that Ray has not started."""
         attempts: list[Live] = []
         for ray_task in self._ray_tasks.values():
             attempts += ray_task.open.values()
         return attempts
 
     def count(self) -> Counter[Shape]:
-        """Return how many tasks Ray has of each shape."""
+        """Return how many Ray tasks of each shape are in flight; one may run several attempts."""
         return Counter(ray_task.shape for ray_task in self._ray_tasks.values())
 
     def kept_free(self) -> dict[str, float]:
-        """Return the room that attempts want for their actors, until nothing of them is left."""
+        """Return the room to keep free for actors of attempts, by Ray's names of resources.
+
+        An attempt counts until it is closed: its actors may outlive its command. {} if none wants
+        room.
+        """
         attempts = [*self.open(), *self._closing.values()]
         tasks = [live.task for live in attempts if live.task.actors]
         if not tasks:
@@ -97,7 +106,10 @@ class InFlight:
         return {name: getattr(wanted, field) for name, field in fit.RESOURCES.items()}
 
     def submit(self, units: Sequence[Unit], place: Place) -> None:
-        """Start attempts of one shape, one after the other. Raises NodeMissingError."""
+        """Submit units of one shape as one Ray task, which runs them in order.
+
+        Raises NodeMissingError.
+        """
         known = self._nodes.known
         self._ray_tasks |= self._submitter.submit(units, known, place.avoided, place.among[0])
 
@@ -109,7 +121,7 @@ class InFlight:
         return self._gang is not None and submitting.is_ready(self._gang)
 
     def submit_gang(self, unit: Unit) -> None:
-        """Start all tasks of a gang in the places that are ready for it."""
+        """Submit all tasks of a gang to the places that `reserve` asked for, once these are ready."""
         if self._gang is None:
             raise AssertionError("a gang has its places before it starts")
         self._ray_tasks |= self._submitter.submit_gang(unit, self._gang)
@@ -121,7 +133,7 @@ class InFlight:
             self._gang = None
 
     def receive(self, timeout: float) -> None:
-        """Take in the messages that have arrived, of every attempt."""
+        """Wait up to `timeout` seconds for a message, then apply one batch of each Ray task."""
         if not self._ray_tasks:
             time.sleep(0.02)
             return
@@ -133,7 +145,11 @@ class InFlight:
             self._take(generator, self._ray_tasks[generator])
 
     def withdraw(self, avoided: Callable[[Task], frozenset[str]]) -> None:
-        """Take back the Ray tasks that wait, and may use other nodes than they do by now."""
+        """Cancel single tasks that still wait in Ray with outdated avoided nodes.
+
+        Their units are queued again when Ray reports the cancellation. `avoided` returns the ids of
+        the nodes that a task avoids now.
+        """
         for generator, ray_task in self._ray_tasks.items():
             live = next(iter(ray_task.open.values()), None)
             if live is None or len(live.unit.tasks) > 1:
@@ -145,7 +161,10 @@ class InFlight:
                 ray.cancel(generator)
 
     def lose_dead_nodes(self) -> None:
-        """End attempts on nodes that Ray calls dead: a call to a hung worker returns minutes later."""
+        """End attempts whose nodes Ray reports as dead, once their messages are all read.
+
+        Ray itself may take minutes to fail such a task if its worker hung.
+        """
         alive = {node.node_id for node in self._nodes.known}
         for generator, ray_task in list(self._ray_tasks.items()):
             node_id = ray_task.node_id
@@ -161,7 +180,7 @@ class InFlight:
                 self._end(live, Ending("lost", reason))
 
     def stop(self, unit: Unit, reason: str) -> None:
-        """Ask a unit's attempts to end; those that Ray has not placed yet are cancelled."""
+        """Ask a unit's attempts to end, and cancel those that Ray has not placed; return at once."""
         attempts = []
         unplaced = []
         for generator, ray_task in self._ray_tasks.items():
@@ -176,7 +195,10 @@ class InFlight:
             ray.cancel(generator)
 
     def stop_all(self, reason: str, *, grace: float) -> None:
-        """Ask all attempts to end; one that then ends without a word was stopped."""
+        """Ask all attempts to end, and cancel those that Ray has not placed; return at once.
+
+        From now on, an attempt that ends without saying how counts as stopped.
+        """
         self._is_stopping = True
         self._board.stop_all(reason, grace=grace)
         for generator, ray_task in self._ray_tasks.items():
@@ -184,7 +206,7 @@ class InFlight:
                 ray.cancel(generator)
 
     def give_up(self, shape: Shape, reason: str) -> None:
-        """Cancel and fail all attempts of a shape."""
+        """Cancel and fail all attempts of a shape; none is retried."""
         for generator, ray_task in list(self._ray_tasks.items()):
             if ray_task.shape == shape:
                 ray.cancel(generator)
@@ -193,7 +215,7 @@ class InFlight:
                     self._end(live, Ending("failed", reason, is_final=True))
 
     def clear(self) -> None:
-        """Remove requests to stop and a gang's places, so that Ray has nothing of this run."""
+        """Remove this run's requests to stop and a gang's places from Ray."""
         self._board.clear()
         self.release_gang()
 
@@ -211,7 +233,7 @@ class InFlight:
                 )
                 self._end(live, ending)
         except Exception as error:
-            # Ray's errors have no common base for tasks that failed on a node.
+            # The errors that Ray raises for a failed task have no common base class.
             del self._ray_tasks[generator]
             self._take_back(ray_task)
             if ray_task.open:
@@ -224,7 +246,7 @@ class InFlight:
                     self._hear(ray_task, number, batch)
 
     def _take_back(self, ray_task: RayTask) -> None:
-        """Queue withdrawn units again; an attempt that had just begun counts as lost."""
+        """Queue the units of a withdrawn Ray task again; an attempt that had begun counts as lost."""
         if not ray_task.is_withdrawn or self._is_stopping:
             return
         for live in ray_task.open.values():
@@ -252,7 +274,7 @@ class InFlight:
         if record.is_ready and not record.is_started:
             self._let_go(live.unit)
 
-        # A gang keeps its places until its last worker has ended: its attempts are not closed here.
+        # A gang's attempts end only with their Ray tasks, so that its places are free by then.
         if record.ended is not None and len(live.unit.tasks) == 1:
             del ray_task.open[number]
             if record.ended["seconds"] < QUICK:
@@ -262,13 +284,17 @@ class InFlight:
             self._end(live)
 
     def _let_go(self, unit: Unit) -> None:
-        """Let a gang begin once each of its tasks has its place, and a worker there."""
+        """Let the commands of a gang start once all of its tasks report that they are ready."""
         members = [live for live in self.open() if live.unit is unit]
         if len(members) == len(unit.tasks) and all(live.record.is_ready for live in members):
             self._board.go(unit.attempt)
 
     def _lose(self, attempts: Sequence[Live], error: Exception) -> None:
-        """End the attempts of a Ray task that failed; those that it cannot have begun are requeued."""
+        """End the attempts of a Ray task for which Ray raised `error`.
+
+        A RayTaskError concerns the first attempt only: the others have not begun, and are queued
+        again.
+        """
         first = attempts[0].record
         ending = self._explain(first, error, is_alone=len(attempts) == 1)
         crashed_before = isinstance(error, WorkerCrashedError) and not first.is_started
@@ -292,12 +318,15 @@ class InFlight:
         is_alive = record.node is None or record.node in alive
         ending = losses.explain(error, node=record.node, node_is_alive=is_alive, is_alone=is_alone)
         if ending.outcome == "lost":
-            # Until Ray notices, it offers a dying node again, and an attempt there would be lost.
+            # Until Ray notices that a node dies, it places new attempts there, which would be lost.
             self._pause_until = time.monotonic() + _AFTER_LOSS
         return ending
 
     def _end(self, live: Live, unsaid: Ending | None = None) -> None:
-        """Close an attempt once Ray has nothing left that it started; `unsaid` is for `_ending`."""
+        """Close an attempt once Ray has ended all that it started.
+
+        `unsaid`: how it ended, if its worker did not say so.
+        """
         said = live.record.ended
         if not live.record.is_started or (said and said["seconds"] < QUICK):
             # A command cannot have connected to Ray in so short a time.
@@ -312,12 +341,12 @@ class InFlight:
         self.on_end(live, _ending(live, unsaid))
 
     def _name(self, live: Live) -> str:
-        """Return the name that the stop board and the nodes have for an attempt."""
+        """Return an attempt's id, by which nodes look for requests to stop (`attempt_id`)."""
         return f"{self._plan.run}:{live.task.name}:{live.unit.attempt}"
 
 
 def _ending(live: Live, unsaid: Ending | None) -> Ending:
-    """Return how an attempt ended: as its worker said, or else `unsaid`, how it looked from here."""
+    """Return how an attempt ended: as its records or its worker say, else `unsaid`."""
     if live.record.failure:
         return Ending("failed", live.record.failure, is_final=True)
     said = live.record.ended
@@ -330,9 +359,11 @@ def _ending(live: Live, unsaid: Ending | None) -> Ending:
 
 
 def _crashed(attempts: Sequence[Live], ending: Ending) -> Ending:
-    """Return `ending` with the error with which a worker crashed before its tasks began.
+    """Return the ending of attempts whose worker crashed before they began.
 
-    The same error twice is final: packages that conflict do so again.
+    Asks Ray for the worker's last lines; without any, returns `ending`. If every attempt's unit has
+    crashed with the same error before, the ending is failed and final: a retry cannot help, as when
+    packages conflict.
     """
     lines = losses.of_worker()
     if not lines:

@@ -1,6 +1,7 @@
-"""Checkpoints and outputs of a resumed run: the operator's machine sends them, the head keeps them.
+"""Receives the former run's checkpoints and outputs, which the operator's machine sends in parts.
 
-A part is in the memory of Ray's GCS until the head takes it; the sender is at most a few ahead.
+A part is in the memory of Ray's GCS until the head takes it; the sender is at most a few parts
+ahead.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 from trainyard_runner.head.records import Records
 from trainyard_runner.wire.resume import LAST, Resume, part_name
 
-# A part of 8 MiB takes so long at 28 KB/s.
+# Seconds; a part of 8 MiB takes this long at 28 KB/s.
 SILENCE = 300.0
 _EVERY = 0.05
 
@@ -22,10 +23,10 @@ class SilentError(Exception):
 
 
 class Receiver:
-    """Takes the parts for one run in their order.
+    """Takes the parts for one run in the order of their numbers.
 
-    `take` removes and returns the part of a name, None if it has not come. `check` is called
-    while nothing comes, and may raise.
+    `take` removes the part of a name and returns it, None if it has not arrived. `check` is called
+    while the next part has not arrived, and may raise.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class Receiver:
         self._number = 0
 
     def receive(self, resume: Resume, records: Records) -> None:
-        """Keep checkpoints and outputs for the first attempts of tasks. Raises SilentError."""
+        """Wait for all parts, and keep them for the tasks' first attempts. Raises SilentError."""
         for inherited in resume.inherited:
             if inherited.checkpoint:
                 records.inherit_checkpoint(inherited.task, self._archive())

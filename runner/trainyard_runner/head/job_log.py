@@ -6,14 +6,15 @@ import contextlib
 import sys
 from typing import IO
 
-# Ray keeps this log on the head's disk and does not roll it. The event stream has all of it.
+# Characters. Ray keeps this log on the head's disk and never removes the beginning of it. The event
+# stream has all output.
 LIMIT = 16 * 1024 * 1024
-# A line that never ends is written in parts.
+# Characters; a longer line is written in parts.
 _LONGEST = 16 * 1024
 
 
 class JobLog:
-    """Writes lines of tasks, up to `limit` characters of them."""
+    """Writes tasks' lines with the tasks' names, up to `limit` characters in all."""
 
     def __init__(self, run: str, *, limit: int = LIMIT, to: IO[str] | None = None) -> None:
         self._run = run
@@ -23,7 +24,7 @@ class JobLog:
         self._begun: dict[str, str] = {}
 
     def printed(self, task: str, text: str) -> None:
-        """Write the lines that `text` completes; keep the rest."""
+        """Write the lines that `text` completes; keep an unfinished line for the next call."""
         if self._left <= 0:
             return
         *lines, begun = (self._begun.pop(task, "") + text).split("\n")
@@ -35,7 +36,7 @@ class JobLog:
         self._lines(task, lines)
 
     def ended(self, task: str) -> None:
-        """Write an attempt's last line, if that did not end."""
+        """Write the unfinished last line of a task's attempt, if there is one."""
         begun = self._begun.pop(task, "")
         if begun and self._left > 0:
             self._lines(task, [begun])
@@ -43,7 +44,7 @@ class JobLog:
     def _lines(self, task: str, lines: list[str]) -> None:
         text = ""
         for line in lines:
-            # A progress bar draws its line again and again: the last form stays.
+            # A progress bar rewrites its line after each "\r": only the last form is written.
             last_form = line.rstrip("\r").rpartition("\r")[2]
             text += f"[{task}] {last_form}\n"
         if not text:
@@ -58,7 +59,7 @@ class JobLog:
             )
 
     def _write(self, text: str) -> None:
-        # A full disk costs this log its lines, and no task anything.
+        # On a full disk, this log loses lines; the tasks must not fail for that.
         with contextlib.suppress(OSError):
             self._to.write(text.encode("utf-8", "replace").decode())
             self._to.flush()

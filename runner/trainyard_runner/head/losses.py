@@ -1,4 +1,4 @@
-"""The meaning of Ray's errors for an attempt."""
+"""Translates the errors that Ray raises for an attempt into how that attempt ended."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _JUST_NOW = 60
 
 @dataclass(frozen=True)
 class Ending:
-    """How an attempt ended: as its worker said, or as it looked from the head."""
+    """How an attempt ended, as its worker said or as the head concluded.
+
+    `is_final`: a retry cannot help. `tail`: last lines to show, if the worker sent none.
+    """
 
     outcome: str
     reason: str | None
@@ -35,7 +38,8 @@ def explain(
 ) -> Ending:
     """Return how an attempt ended for which Ray raised `error`.
 
-    `is_alone`: no other attempt shared its worker.
+    `is_alone`: its Ray task had no other open attempt. Otherwise the memory that ran out may be
+    another attempt's, and the attempt counts as lost.
     """
     where = node or "its node"
     if isinstance(error, exceptions.TaskCancelledError):
@@ -58,11 +62,12 @@ def explain(
 
 
 def of_worker() -> tuple[str, ...]:
-    """Return the last lines of the worker that crashed last; () if Ray knows none or is silent.
+    """Ask Ray for the last lines of the worker that crashed last; () without one or an answer.
 
-    Ray does not say whose worker it was: one that crashed over a minute ago is another attempt's.
+    Ray does not say whose worker it was. A crash of more than a minute ago is ignored: it belongs
+    to another attempt.
     """
-    # Ray's state API needs what only ray[default] has, and no run needs it otherwise.
+    # Imported here: Ray's state API needs packages of ray[default], which runs do not need else.
     from ray.util import state
 
     crashed = [("exit_type", "=", "SYSTEM_ERROR")]
@@ -86,7 +91,10 @@ def of_worker() -> tuple[str, ...]:
 
 
 def unsaid(*, node: str | None, is_stopping: bool, culprit: str | None) -> Ending:
-    """Return how an attempt ended whose worker ended without a word, as after `ray.cancel`."""
+    """Return how an attempt ended whose worker ended without saying how, as after `ray.cancel`.
+
+    `culprit`: the task of its gang that failed first.
+    """
     if is_stopping:
         return Ending("stopped", "the run was stopped")
     if culprit is not None:

@@ -1,4 +1,4 @@
-"""A run, from its plan to its last event."""
+"""The head's side of a run: smoke test, tasks or sweep, the run's last event and exit code."""
 
 from __future__ import annotations
 
@@ -32,11 +32,15 @@ from trainyard_runner.wire.resume import Resume
 from trainyard_runner.wire.stream import EventStream
 from trainyard_runner.wire.text import last_line
 
+# Seconds kept of Ray's stop budget for the run's last events.
 _LAST_WORDS = 0.7
 
 
 class Stopping:
-    """Ray's way to stop a job: SIGTERM now, SIGKILL some seconds later."""
+    """Ray's request to stop the job by SIGTERM.
+
+    SIGKILL follows after RAY_JOB_STOP_WAIT_TIME_S seconds, 3 by default.
+    """
 
     def __init__(self) -> None:
         self._at: float | None = None
@@ -45,6 +49,7 @@ class Stopping:
             signal.signal(number, self._ask)
 
     def left(self) -> float | None:
+        """Return the seconds until the run must have ended; None if it was not asked to stop."""
         if self._at is None:
             return None
         return max(0.0, self._at - time.monotonic())
@@ -57,11 +62,15 @@ class Stopping:
 
 
 def main(run: str, *, plan_text: bytes, runner_name: str, runner: bytes, started: float) -> int:
-    """Run everything; return the exit code."""
+    """Run a plan to its end, also if the runner itself fails; return the exit code.
+
+    `runner` is the content of the runner's package, which every node gets. `started`: when the run
+    began, in seconds since 1970.
+    """
     stopping = Stopping()
     the_plan = plan.read(plan_text)
     if the_plan.sweep:
-        # The import takes long: it runs while the smoke test does.
+        # Importing Optuna takes long: a thread does it during the smoke test.
         threading.Thread(target=study.missing, args=[the_plan.sweep["search"]], daemon=True).start()
 
     logs = Path(ray._private.worker.global_worker.node.get_logs_dir_path())
@@ -89,8 +98,12 @@ def _run(
     stopping: Stopping,
     runner: shipped.Package,
 ) -> Outcome:
-    """Run the steps of a run in order; the first that fails or is stopped returns how it ends."""
-    # Functions of `shipped` travel by value: other nodes do not have the package yet.
+    """Run all steps in order until one fails or is stopped; return how the run ended.
+
+    Steps: storage, smoke test, packages of a sweep, leftovers of dead runs, a former run's
+    checkpoints, tasks.
+    """
+    # Ray sends functions of `shipped` by value: other nodes do not have this package yet.
     ray.cloudpickle.register_pickle_by_value(shipped)
     storage = os.environ.get(names.STORAGE)
     kept = durable.place(directory, storage)
@@ -145,7 +158,7 @@ def _lacks_packages(the_plan: plan.Plan) -> Outcome | None:
         package = study.missing(the_plan.sweep["search"])
     if package is None:
         return None
-    error = f"a sweep needs {package}, and the head's Python ({sys.executable}) has none"
+    error = f"a sweep needs {package}, and the head's Python ({sys.executable}) does not have it"
     hint = "Add it to the image's requirements.txt; on a local cluster: pip install cmaes optuna"
     return Outcome("failed", SMOKE_FAILED, error=error, hint=hint)
 
@@ -162,14 +175,17 @@ def _sweep(the_plan: plan.Plan, stream: EventStream) -> Sweep | None:
 def _resume(
     the_plan: plan.Plan, kept: durable.Kept, records: Records, stopping: Stopping
 ) -> Outcome | None:
-    """Take over a former run's checkpoints and outputs; return how the run ends if that fails."""
+    """Take over a former run's checkpoints and outputs; return an Outcome only if that fails.
+
+    Without `resume` in the plan, this does nothing.
+    """
     resume = the_plan.resume
     if not resume:
         return None
     if ended := _inherit(the_plan, resume, records, stopping):
         return ended
     if kept.at:
-        # The storage has the last checkpoints, even those that the operator could not fetch.
+        # The storage may have newer checkpoints than those that the operator sent.
         for task in the_plan.tasks:
             if task.name not in resume.skipped:
                 records.adopt(resume.run, task.name, task.name)
@@ -179,7 +195,7 @@ def _resume(
 def _inherit(
     the_plan: plan.Plan, resume: Resume, records: Records, stopping: Stopping
 ) -> Outcome | None:
-    """Receive checkpoints and outputs that the operator sends; return how the run ends if not."""
+    """Receive checkpoints and outputs that the operator sends; return an Outcome if that fails."""
     store = ray_package.store()
 
     def take(name: str) -> bytes | None:
@@ -198,7 +214,7 @@ def _inherit(
         return Outcome("stopped", 1, counts=_none_begun(the_plan), error=_why_stopped())
     except (inheritance.SilentError, OSError) as error:
         hint = f"Repeat: trainyard train.resume {resume.run}"
-        problem = f"the checkpoints to begin with did not arrive: {error}"
+        problem = f"the former run's checkpoints and outputs did not arrive: {error}"
         return Outcome("failed", OUTSIDE, counts=_none_begun(the_plan), error=problem, hint=hint)
 
     return None
@@ -213,7 +229,7 @@ def _why_stopped() -> str:
 def _pass_gate(
     the_plan: plan.Plan, stream: EventStream, stopping: Stopping, runner: shipped.Package
 ) -> Outcome | None:
-    """Run the smoke test; return how the run ends if it fails or is stopped."""
+    """Run the smoke test unless the plan skips it; return an Outcome if it fails or is stopped."""
     began = time.monotonic()
     if the_plan.gate.skip:
         return None
@@ -237,13 +253,13 @@ def _pass_gate(
 
 
 class _NodeNames:
-    """The names of nodes, by id; nodes that have left keep theirs."""
+    """The names of nodes by id, including nodes that have left since."""
 
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
 
     def of(self, node_id: str) -> str:
-        """Return a node's name; the beginning of its id if Ray never listed it."""
+        """Return a node's name, or the first 8 digits of its id if Ray does not list the node."""
         if node_id not in self._known:
             for node in placing.alive():
                 self._known[node.node_id] = node.name
@@ -251,10 +267,11 @@ class _NodeNames:
 
 
 class _Sent(NamedTuple):
-    """The uploaded job, as tasks get it.
+    """The uploaded job, in the forms that tasks get.
 
-    `job` is the package's name with its content in Ray's store, `ray_environment` the runtime_env
-    of a command that connects to Ray; `has_own_package`: each attempt has its own package in it.
+    `job`: the package's name, and a reference to its content in Ray's object store; None without a
+    package. `ray_environment`: the runtime_env of a command that connects to Ray. With
+    `has_own_package`, each attempt gets a copy of the job's package in its runtime_env.
     """
 
     job: tuple[str, list[Any]] | None
@@ -328,7 +345,7 @@ def _scheduler(
 
 
 def _none_begun(the_plan: plan.Plan) -> dict[State, int]:
-    """Return the counts of a run that ended before a task of it began."""
+    """Return the counts of a run that ended before any task began: all tasks are stopped."""
     return {"succeeded": 0, "failed": 0, "stopped": len(the_plan.tasks)}
 
 

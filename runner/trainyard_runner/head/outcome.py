@@ -1,4 +1,4 @@
-"""How a run ended, as its last event and its exit code say it."""
+"""How a run ended: the fields of its last event, and its exit code."""
 
 from __future__ import annotations
 
@@ -44,8 +44,12 @@ class Outcome:
 def of_tasks(
     plan: Plan, counts: Mapping[State, int], records: Records, sweep: Sweep | None
 ) -> Outcome:
-    """Return how an unstopped run ended, by its tasks' ends and outputs."""
-    # In a sweep, a pruned trial is no failure, and neither is a failed one among better ones.
+    """Return how a run ended that was not stopped.
+
+    It fails if tasks failed, if outputs could not be sent to the head, or if a declared output is
+    missing from all tasks that declare it.
+    """
+    # A sweep succeeds although trials were pruned, or some failed: the sweep itself decides.
     if sweep:
         problem = sweep.problem()
     else:
@@ -74,9 +78,9 @@ def _lost(counts: Mapping[State, int], records: Records) -> str | None:
 
 
 def _absent(plan: Plan, records: Records) -> str | None:
-    """Name a declared output that is missing from every task that declares it.
+    """Return the first declared output that is missing from every task that declares it, in words.
 
-    One that only some tasks lack is no failure: in a gang, often one task writes it.
+    An output that only some tasks lack is no failure: in a gang, often one task writes it.
     """
     declaring: dict[str, list[str]] = {}
     for task in plan.tasks:
@@ -85,5 +89,5 @@ def _absent(plan: Plan, records: Records) -> str | None:
 
     for output, tasks in declaring.items():
         if all(output in records.absent_outputs.get(task, ()) for task in tasks):
-            return f"no task has left the declared output {output!r}"
+            return f"no task has written the declared output {output!r}"
     return None

@@ -1,4 +1,4 @@
-"""The nodes that Ray has now, and what a task asks of Ray: resources, and where to run."""
+"""Asks Ray for its nodes, and builds the options of Ray tasks: resources, and where to run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOOK_SOON = 1.0
 
 
 class NodeMissingError(Exception):
-    """The node a task must run on is not in the cluster."""
+    """A task cannot be placed now: its node or group is missing, or its gang does not fit."""
 
 
 def alive() -> tuple[Node, ...]:
@@ -63,10 +63,12 @@ def options(
     avoided: frozenset[str] = frozenset(),
     among: Alike | None = None,
 ) -> dict[str, Any]:
-    """Return the options of one Ray task that runs on none of the `avoided` nodes.
+    """Return the options of one Ray task: its resources, and where it runs.
 
-    `turn` spreads tasks of a group where Ray cannot select by label. A share of a node is one of
-    the nodes `among`, and the task then asks for that.
+    `avoided`: ids of nodes on which it should not run, unless it names its node. `among`: nodes of
+    one size; the task already asks for its share of one of them. Without `has_selectors`, Ray
+    cannot select nodes by label: `turn` then chooses one node, so that tasks spread. Raises
+    NodeMissingError.
     """
     asked = _amounts(task)
     if task.node_name is not None:
@@ -77,7 +79,8 @@ def options(
             labels[NODE_LABEL] = f"!in({','.join(sorted(avoided))})"
         labels |= _group(task)
         if among is not None:
-            # Labels that name nodes one by one already leave out the avoided ones.
+            # Labels with node ids may replace the entry for avoided nodes: `among` has none of
+            # these.
             labels |= among.labels
         if labels:
             asked["label_selector"] = labels
@@ -97,12 +100,13 @@ def options(
 
 
 def in_bundle(group: PlacementGroup, index: int, task: Task) -> dict[str, Any]:
+    """Return the options of a Ray task that runs in one place (bundle) of a placement group."""
     strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=index)
     return {**_amounts(task), "scheduling_strategy": strategy}
 
 
 def bundle(task: Task) -> dict[str, float]:
-    """Return a task's place in a placement group; Ray wants at least one resource in it."""
+    """Return the resources of a task's place in a placement group: Ray refuses an empty one."""
     return amounts(task) or {"CPU": 0.001}
 
 
@@ -145,7 +149,7 @@ def _node(raw: dict[str, Any]) -> Node:
     labels = raw.get("Labels") or {}
     address = raw["NodeManagerAddress"]
     name = raw.get("NodeName") or address
-    # Ray names a node without a name by its address; local nodes share one.
+    # Ray names a node without a name by its address, which nodes on one machine share.
     if name == address and address.startswith("127."):
         name = raw["NodeID"][:8]
 

@@ -1,4 +1,4 @@
-"""Units that wait for their turn, one line a shape: a line that is held up does not hold up others."""
+"""Units that wait, in one line for each shape: a line that has to wait does not delay others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Queue:
 
     def __init__(self, units: Iterable[Unit]) -> None:
         self._lines: dict[Shape, deque[Unit]] = {}
-        # More than one while the attempts of a shape are quick.
+        # How many units of a shape share one Ray task: more than one while attempts are quick.
         self._together: dict[Shape, int] = {}
         for unit in units:
             self.add(unit)
@@ -25,7 +25,7 @@ class Queue:
         return any(self._lines.values())
 
     def lines(self) -> list[Sequence[Unit]]:
-        """Return the units that wait, line by line."""
+        """Return the lines that are not empty."""
         return [line for line in self._lines.values() if line]
 
     def shapes(self) -> list[Shape]:
@@ -43,14 +43,14 @@ class Queue:
         self._line(unit).append(unit)
 
     def add_again(self, unit: Unit) -> None:
-        """Queue a unit again: in front if any attempt of it was ever lost, else behind its line."""
+        """Queue a unit again: at the front if an attempt of it was ever lost, else at the end."""
         if unit.losses:
             self._line(unit).appendleft(unit)
         else:
             self.add(unit)
 
     def give_back(self, units: Sequence[Unit]) -> None:
-        """Put units that have not begun in front again; the attempt does not count."""
+        """Put units that have not begun back at the front; their attempt does not count."""
         for unit in reversed(units):
             unit.attempt -= 1
             self._line(unit).appendleft(unit)
@@ -70,7 +70,7 @@ class Queue:
         return units
 
     def take_tasks(self, names: Container[str]) -> list[Unit]:
-        """Take the units out whose first task is one of these."""
+        """Take the units out of their lines whose first task is one of these."""
         taken = []
         for line in self._lines.values():
             taken += [unit for unit in line if unit.tasks[0].name in names]
@@ -79,10 +79,11 @@ class Queue:
         return taken
 
     def begin(self, shape: Shape, *, window: int, is_alone: bool) -> list[Unit]:
-        """Take the units that one Ray task runs next, one after the other; begin their attempts.
+        """Take the units that share the next Ray task, and begin their attempts.
 
-        A unit that was tried before is tried alone; so is each one with `is_alone`. Ray has at
-        most `window` such tasks: while fewer units than that wait, each gets one.
+        The Ray task runs them one after the other. With `is_alone`, it gets one unit; so it does if
+        the unit was tried before, or wants room for actors. Ray has at most `window` Ray tasks of
+        the shape: as long as fewer units wait, each gets its own.
         """
         line = self._lines[shape]
         if is_alone or shape.actors:
@@ -99,11 +100,11 @@ class Queue:
         return units
 
     def begin_first(self, shape: Shape) -> None:
-        """Take the unit whose turn it is out of its line, and begin its attempt."""
+        """Take the first unit out of a shape's line, and begin its attempt."""
         self._lines[shape].popleft().begin()
 
     def was_quick(self, shape: Shape) -> None:
-        """Let more units of a shape share one Ray task."""
+        """Let twice as many units of a shape share one Ray task, up to _MOST_TOGETHER."""
         self._together[shape] = min(2 * self._together.get(shape, 1), _MOST_TOGETHER)
 
     def was_slow(self, shape: Shape) -> None:

@@ -25,15 +25,19 @@ from trainyard_runner.wire.events import (
 )
 from trainyard_runner.wire.stream import EventStream
 
-# So many values of the watched metric are one event.
+# An event has at most this many values of the watched metric.
 _VALUES_AT_ONCE = 10_000
-# Once an attempt's messages cannot be kept, these are dropped; how it ended is still taken.
+# Messages that the head keeps in files. After a write failed, the attempt's later ones are dropped;
+# other messages, such as how it ended, are still handled.
 _KEPT = ("output", "checkpoint-part", "checkpoint", "checkpoint-dropped", "outputs-part", "outputs")
 
 
 @dataclass(frozen=True)
 class OutputArchive:
-    """One of the archives of a task's outputs; `removed` files go before it is unpacked."""
+    """One archive in the series of a task's outputs.
+
+    `whole`: it replaces all archives before it. `removed` files are deleted before it is unpacked.
+    """
 
     path: Path
     bytes: int
@@ -43,7 +47,12 @@ class OutputArchive:
 
 @dataclass
 class AttemptRecord:
-    """The state of one attempt, as its messages have told it."""
+    """The state of one attempt, built from its messages.
+
+    `ended`: the content of its message `ended`. `printed`: bytes of output so far. `is_ready`: a
+    gang's task has its place and waits for the others. `incoming`: archives that arrive now, by
+    file. `output`: its last archive of outputs. `tail`: the end of its output.
+    """
 
     task: str
     attempt: int
@@ -57,7 +66,7 @@ class AttemptRecord:
     output: dict[str, Any] | None = None
     tail: str = ""
     began: float = 0.0
-    # Why its messages cannot be kept.
+    # Why the head could not keep a message of the attempt.
     failure: str | None = None
 
 
@@ -75,10 +84,11 @@ class Records:
         job_log: JobLog,
         storage: str | None = None,
     ) -> None:
-        """Keep records of a run in `directory`, which is on `node`.
+        """Keep records of a run in `directory`, which is on the head's node, `node`.
 
-        `each_attempt`: an attempt's outputs are not restored for the next one.
-        `storage`: where former runs kept checkpoints, if that outlives the head.
+        `node_name` returns a node's name by its id. `each_attempt`: every attempt begins without
+        the outputs of the one before. `storage`: a directory that outlives the head, where former
+        runs may have kept checkpoints.
         """
         self._directory = directory
         self._stream = stream
@@ -89,9 +99,9 @@ class Records:
         self._storage = storage
         self._archives: dict[tuple[str, int], list[OutputArchive]] = {}
         self._numbers: Counter[str] = Counter()
-        # By task: outputs of its last attempt that could not be brought back.
+        # By task: outputs of its last attempt that could not be sent to the head, each with why.
         self.lost_outputs: dict[str, list[str]] = {}
-        # By task: the declared outputs that its last attempt has not left.
+        # By task: the declared outputs that its last attempt did not write.
         self.absent_outputs: dict[str, list[str]] = {}
         # Set by the run: Sweep.metric, if it is a sweep.
         self.on_metric: Callable[[AttemptRecord, list[list[float]]], None] | None = None
@@ -111,7 +121,11 @@ class Records:
         }
 
     def apply(self, record: AttemptRecord, batch: list[tuple[str, Any]]) -> None:
-        """Keep an attempt's messages; where that fails, `failure` says why and the rest is dropped."""
+        """Turn an attempt's messages into events and files.
+
+        If the head cannot write a file, the record's `failure` says why, and the attempt's output,
+        checkpoints and outputs are dropped from then on.
+        """
         for kind, content in batch:
             if record.failure and kind in _KEPT:
                 continue
@@ -122,7 +136,11 @@ class Records:
                 self._drop_all(record)
 
     def end(self, record: AttemptRecord, ending: Ending) -> None:
-        """Write how an attempt ended; fields that its node could not send any more are null."""
+        """Write the event of an attempt's end, after that of its start if it never started.
+
+        Archives that have not arrived in full are dropped. Fields that its node did not send are
+        null.
+        """
         self._drop_all(record)
         self._job_log.ended(record.task)
         if not record.is_started:
@@ -146,27 +164,30 @@ class Records:
         )
 
     def checkpoint_parts(self, task: str) -> Iterator[bytes]:
-        """Return the parts of a task's newest checkpoint; none if there is no checkpoint."""
+        """Yield the parts of a task's newest checkpoint; none if there is no checkpoint."""
         path = self._directory / names.checkpoint_archive(task)
         if not path.exists():
             return iter(())
         return _read(path)
 
     def adopt(self, run: str, former: str, task: str) -> None:
-        """Let a task begin from a former run's checkpoint, if this cluster still has it."""
+        """Let `task` begin from the checkpoint of the task `former` in another run, `run`.
+
+        If neither this head nor the storage has that checkpoint, nothing changes.
+        """
         before = durable.find(self._directory.with_name(run), former, self._storage)
         if before is not None:
             durable.share(before, self._directory / names.checkpoint_archive(task))
 
     def inherit_checkpoint(self, task: str, parts: Iterator[bytes]) -> None:
-        """Keep a checkpoint that the operator sent, for the first attempt of a task."""
+        """Keep a checkpoint that the operator sent: a task's first attempt begins from it."""
         incoming = Incoming(self._directory / names.checkpoint_archive(task))
         for part in parts:
             incoming.write(part)
         incoming.finish()
 
     def inherit_outputs(self, task: str, parts: Iterator[bytes]) -> None:
-        """Keep outputs that the operator sent, as the first archive of a task."""
+        """Keep outputs that the operator sent, as a task's archive 1, and announce them."""
         file = names.output_archive(task, 1)
         incoming = Incoming(self._directory / file)
         for part in parts:
@@ -188,7 +209,10 @@ class Records:
         self._stream.write(kept)
 
     def outputs(self, task: str) -> list[tuple[OutputArchive, Iterator[bytes]]]:
-        """Return the archives that the next attempt unpacks, in order, each with its parts."""
+        """Return the archives that a task's next attempt unpacks, in order, each with its parts.
+
+        None with `each_attempt`.
+        """
         if self._each_attempt:
             return []
         archives = self._archives.get((task, 0), [])
@@ -217,7 +241,7 @@ class Records:
         record.tail = (record.tail + chunk.decode("utf-8", "replace"))[-4096:]
 
     def _metric(self, record: AttemptRecord, values: list[list[float]]) -> None:
-        """Keep values of the watched metric: [step, value, seconds since 1970] each, all finite."""
+        """Write values of the watched metric: [step, value, seconds since 1970] each, all finite."""
         for begin in range(0, len(values), _VALUES_AT_ONCE):
             some = values[begin : begin + _VALUES_AT_ONCE]
             self._stream.write(Metric(record.task, record.attempt, some))

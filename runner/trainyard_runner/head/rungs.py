@@ -1,4 +1,4 @@
-"""The rungs of the smoke test: each node's answer, against what must be. Pure."""
+"""The rungs (kinds of checks) of the smoke test: compare nodes' answers with the plan. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ _LEAST_SHM = 64 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Answer:
-    """A node's answer: facts, or the problem. `each`: what tasks saw that held its GPUs, one each."""
+    """A node's answer: its facts, or else the problem.
+
+    `isolated`: the task that collected the facts held one GPU. `each`: what tasks with one GPU each
+    saw while they held all GPUs of the node; () if that was not tried.
+    """
 
     node: Node
     facts: dict[str, Any] | None
@@ -36,10 +40,11 @@ class Head:
 
 
 def without_gone(answers: Sequence[Answer], alive: Sequence[Node], gate: Gate) -> list[Answer]:
-    """Return the answers without those of silent nodes that were replaced, or may leave.
+    """Return the answers without those of dead nodes that were replaced, or that may leave.
 
-    A recreated node is in Ray's list twice for a while: the dead one is left out. An autoscaler may
-    remove some nodes. Any other silent node that has died keeps its answer, with that problem.
+    A recreated node is in Ray's list twice for a while: the dead one is left out. So is a node that
+    an autoscaler may remove. Any other dead node without facts keeps its answer, with the problem
+    that it left the cluster.
     """
     now = {node.node_id for node in alive}
     names = {node.name for node in alive}
@@ -53,7 +58,7 @@ def without_gone(answers: Sequence[Answer], alive: Sequence[Node], gate: Gate) -
 
 
 def nodes(gate: Gate, alive: Sequence[Node], *, seconds: float) -> Iterator[Check]:
-    """Every node that the cluster file declares is there."""
+    """Check that every declared node that is not optional is alive, and that they are enough."""
     names = [node.name for node in alive]
     lacking = [node.name for node in members.missing(gate, alive)]
     expected = []
@@ -81,7 +86,7 @@ def nodes(gate: Gate, alive: Sequence[Node], *, seconds: float) -> Iterator[Chec
 
 
 def task(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
-    """A task runs on every node."""
+    """Check that a Ray task ran on every node and answered."""
     for answer in answers:
         name = answer.node.name
         if answer.facts is not None:
@@ -93,7 +98,7 @@ def task(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
 
 
 def versions(answers: Sequence[Answer], head: Head, gate: Gate) -> Iterator[Check]:
-    """Ray and Python are the same everywhere."""
+    """Check that every node has the gate's version of Ray, else the head's, and the head's Python."""
     wanted = (gate.ray or head.ray, head.python)
     for answer, facts in with_facts(answers):
         found = (facts["ray"], facts["python"])
@@ -107,7 +112,7 @@ def versions(answers: Sequence[Answer], head: Head, gate: Gate) -> Iterator[Chec
 
 
 def space(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
-    """Disk and shared memory have room."""
+    """Check the free bytes of each node's disk (Ray's session directory) and shared memory."""
     for name, key, least in (("disk", "min_disk", _LEAST_DISK), ("shm", "min_shm", _LEAST_SHM)):
         wanted = max(least, gate.needs.get(key) or 0)
         for answer, facts in with_facts(answers):
@@ -126,7 +131,7 @@ def space(answers: Sequence[Answer], gate: Gate) -> Iterator[Check]:
 
 
 def transfer(results: dict[str, dict[str, Any]], seconds: float) -> Iterator[Check]:
-    """Every node gets every other node's objects."""
+    """Check that every node fetched an object from every other node."""
     if len(results) < 2:
         yield Check("transfer", None, True, "one node only", skipped=True)
         return
@@ -151,13 +156,14 @@ _OPEN_PORTS = (
 
 
 def with_facts(answers: Sequence[Answer]) -> Iterator[tuple[Answer, dict[str, Any]]]:
+    """Yield the answers that have facts; one without fails in `task`."""
     for answer in answers:
         if answer.facts is not None:
             yield answer, answer.facts
 
 
 def first_failed(checks: Sequence[Check]) -> Check | None:
-    """Return the check that names the cause."""
+    """Return the first check that failed: later ones may fail because of it."""
     for check in checks:
         if not check.ok:
             return check

@@ -1,4 +1,4 @@
-"""Runs all tasks of a plan: submits units, follows their attempts, stops them."""
+"""Runs all tasks of a plan: submits units, follows and stops their attempts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from trainyard_runner.wire.stream import EventStream
 
 
 class Scheduler:
-    """One run's tasks, from the first to the last."""
+    """The main loop of a run: brings all its tasks to an end."""
 
     def __init__(
         self,
@@ -40,7 +40,10 @@ class Scheduler:
         say: Callable[[str], None],
         sweep: Sweep | None = None,
     ) -> None:
-        """Prepare to run the tasks of a plan, and those that a sweep adds."""
+        """Prepare to run the tasks of a plan, and those that a sweep adds.
+
+        `say` writes a line to the job's log.
+        """
         self._plan = plan
         self._records = records
         self._stream = stream
@@ -78,13 +81,13 @@ class Scheduler:
 
     @property
     def counts(self) -> dict[State, int]:
-        """Return how many tasks have ended, and how."""
+        """Return how many tasks have ended, by state."""
         return self._conclusions.counts
 
     def run(self, stop_asked: Callable[[], float | None]) -> None:
         """Run until every task has ended, or the run is stopped.
 
-        `stop_asked` returns the seconds that are left once the run was asked to stop, else None.
+        `stop_asked` returns None until the run is asked to stop, and then the seconds left to do so.
         """
         try:
             while self._has_more() and stop_asked() is None:
@@ -116,11 +119,11 @@ class Scheduler:
             self._in_flight.lose_dead_nodes()
 
     def _follow_sweep(self) -> None:
-        """Queue the tasks that a sweep adds, and stop those that it has given up."""
+        """Queue the tasks of a sweep's new trials, and stop the tasks of trials that it ended."""
         if self._sweep is None:
             return
 
-        for unit in self._sweep.units(self._nodes.known):
+        for unit in self._sweep.next_units(self._nodes.known):
             task = unit.tasks[0]
             if task.continues is not None:
                 self._records.adopt(self._plan.former, task.continues, task.name)
@@ -157,7 +160,7 @@ class Scheduler:
             if place is None:
                 return
 
-            # Tasks of a sweep are ended one by one.
+            # In a sweep, each unit gets its own Ray task: the sweep may stop any of them.
             units = self._queue.begin(shape, window=window, is_alone=self._sweep is not None)
             try:
                 self._in_flight.submit(units, place)
@@ -191,7 +194,7 @@ class Scheduler:
             self._give_up(task.shape, problem)
 
     def _fail_what_cannot_run(self) -> None:
-        """Fail tasks that fit no living node for long, while nothing else happens."""
+        """Fail tasks that have fitted no living node for long, while the run is idle."""
         idle = self._in_flight.idle()
         attempts = self._in_flight.open()
         if idle < fit.LEAST or any(live.record.is_started for live in attempts):
@@ -222,7 +225,10 @@ class Scheduler:
         )
 
     def _look_at_demand(self) -> None:
-        """Look at what commands wait for in Ray, unless other runs wait, too: Ray mixes them up."""
+        """Write for what tasks' commands wait in Ray, unless other runs' tasks wait, too.
+
+        Ray does not tell whose requests are pending, so those of other runs would be mixed in.
+        """
         if not self._demand.is_due():
             return
         attempts = self._in_flight.open()
@@ -258,7 +264,7 @@ class Scheduler:
 
 
 def _units(plan: Plan) -> list[Unit]:
-    """Return the units of a plan's tasks, without the tasks that a former run has done."""
+    """Return the units of a plan's tasks, without those that succeeded in the run it resumes."""
     skipped = plan.resume.skipped if plan.resume else ()
     tasks = tuple(task for task in plan.tasks if task.name not in skipped)
     if plan.together and tasks:

@@ -1,7 +1,7 @@
-"""The study of a sweep: Optuna's, asked and told. The only module that imports Optuna.
+"""The study of a sweep: Optuna's book of all trials. Only this module imports Optuna.
 
-Every line of its journal becomes an event as it is written, so that a run's directory on the
-operator's machine has the study, too.
+Each line of Optuna's journal is also written as an event. So the run's directory on the operator's
+machine has the study, too.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from trainyard_runner.wire import space
 from trainyard_runner.wire.events import Event, StudyGrown, TrialOutcome
 from trainyard_runner.wire.space import Params
 
-# After so many proposals in a row that were tried already, chance chooses; it has more tries.
+# If the search proposes this many known configurations in a row, random ones are drawn instead.
 _TRIES = 4
+# If all these random configurations are known, too, there is none to try.
 _DRAWS = 100
 # How a trial ended: Optuna's name, and the name in events.
 _OUTCOMES: dict[str, TrialOutcome] = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
@@ -25,7 +26,11 @@ _OUTCOMES: dict[str, TrialOutcome] = {"COMPLETE": "complete", "PRUNED": "pruned"
 
 @dataclass(frozen=True)
 class Result:
-    """A configuration that this run or a former one tried; `values` are those of its repeats."""
+    """A configuration that this run or a former one tried.
+
+    `values`: the objective of each repeat, None for one without. `value`: their mean, if the
+    configuration is complete.
+    """
 
     trial: int
     params: Params
@@ -36,7 +41,7 @@ class Result:
 
 
 def missing(search: str) -> str | None:
-    """Return the package that this Python lacks for a search; None once all are imported."""
+    """Import the packages that a search needs; return the first that this Python lacks, or None."""
     for package in space.packages(search):
         try:
             importlib.import_module(package)
@@ -46,12 +51,15 @@ def missing(search: str) -> str | None:
 
 
 class Study:
-    """Asks for configurations, each of them once, and tells what became of them."""
+    """Gets configurations from Optuna, each only once, and tells Optuna their results."""
 
     def __init__(
         self, spec: Mapping[str, Any], journal: str, *, name: str, write: Callable[[Event], None]
     ) -> None:
-        """Open a new study, or the one in a former journal's text; `write` writes an event."""
+        """Open a new study, or continue the one in `journal`, the text of a former run's journal.
+
+        `write` writes an event. Trials that the former run left running are tried first.
+        """
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -70,13 +78,14 @@ class Study:
             )
 
         self._enqueue_interrupted()
-        # The same seed once more would give the same configurations again.
+        # A continued study adds its number of trials to the seed: the same seed would propose the
+        # same configurations again.
         self._sampler = _sampler(
             optuna.samplers, spec["search"], spec["seed"] + len(self._trials())
         )
         self._known = {space.key_of(result.params): result.trial for result in self.results()}
         self._is_grid = spec["search"] == "grid"
-        # The untried rest of a finite space.
+        # The untried configurations of a finite space; None for an infinite one.
         self._left: Iterator[Params] | None = None
         if space.is_finite(self._space):
             self._left = self._untried(spec["seed"])
@@ -85,7 +94,10 @@ class Study:
         self.is_used_up = False
 
     def results(self) -> Iterator[Result]:
-        """Yield the configurations that were tried to an end, in order, each once."""
+        """Yield the results of configurations that have ended, in the order of their numbers.
+
+        A trial that was interrupted and continued under another number is left out.
+        """
         interrupted = {trial.user_attrs.get("continues") for trial in self._trials()}
         for trial in self._trials(*(self._states[name] for name in _OUTCOMES)):
             told = trial.user_attrs
@@ -97,10 +109,10 @@ class Study:
                 )
 
     def ask(self) -> tuple[int, Params, int | None] | None:
-        """Return the number of an untried configuration, its parameters, and its former number.
+        """Return (trial, parameters, trial that it continues or None) of an untried configuration.
 
-        The former number is that of the interrupted trial that it continues, else None. Returns
-        None alone if there is no such configuration, or none can be found.
+        A trial continues one that was interrupted when a former run ended. Returns None if the
+        space is used up (`is_used_up`), or if only known configurations were proposed.
         """
         for tries in range(_TRIES + _DRAWS):
             trial = self._proposed(by_chance=tries >= _TRIES)
@@ -116,7 +128,7 @@ class Study:
     def _proposed(self, *, by_chance: bool) -> Any:
         """Return the search's next trial, or a random one; None if the space is used up.
 
-        Interrupted trials come first.
+        Interrupted trials come first. The returned trial may be known already.
         """
         if by_chance:
             self._study.sampler = self._random
@@ -134,9 +146,9 @@ class Study:
         return self._study.ask()
 
     def _untried(self, seed: int) -> Iterator[Params]:
-        """Yield configurations of a finite space that are untried when their turn comes.
+        """Yield configurations of a finite space, without those that were tried in the meantime.
 
-        A grid search takes them in the grid's order, others at random.
+        A grid search gets them in the grid's order, other searches in random order.
         """
         if self._is_grid:
             ordered = self._space
@@ -147,13 +159,16 @@ class Study:
                 yield params
 
     def should_prune(self, number: int, step: int, value: float) -> bool:
-        """Report a value of a running configuration; return whether it should be given up."""
+        """Report a running trial's value to Optuna; return whether Optuna would prune the trial.
+
+        `step` counts values: 0 for the first.
+        """
         trial = self._open[number]
         trial.report(value, step)
         return bool(trial.should_prune())
 
     def tell(self, result: Result) -> None:
-        """Tell how a configuration ended."""
+        """Tell Optuna how a trial ended; the objective's value counts only for a complete one."""
         trial = self._open.pop(result.trial)
         trial.set_user_attr("values", result.values)
         if result.reason:
@@ -167,14 +182,17 @@ class Study:
         return list(self._study.get_trials(deepcopy=False, states=states or None))
 
     def _enqueue_interrupted(self) -> None:
-        """Queue the trials that were running when the former run ended, first, with new numbers."""
+        """Queue the trials that were running when the former run ended: they come first.
+
+        Optuna gives them new numbers; their attribute `continues` has the old one.
+        """
         for trial in self._trials(self._states.RUNNING):
             self._study.enqueue_trial(trial.params, user_attrs={"continues": trial.number})
             self._study.tell(trial.number, state=self._states.FAIL)
 
 
 class _Journal:
-    """Optuna's journal, in memory: the run's events are its file."""
+    """The storage of Optuna's journal: in memory here, and written as events, not to a file."""
 
     def __init__(self, text: str, write: Callable[[Event], None]) -> None:
         self._lines = text.splitlines()
@@ -194,7 +212,7 @@ class _Journal:
 
 def _sampler(samplers: Any, search: str, seed: int) -> Any:
     if search == "tpe":
-        # Running trials count as bad until they have ended, so the next one is elsewhere.
+        # Constant liar: running trials count as bad, so that the next one is not next to them.
         return samplers.TPESampler(seed=seed, constant_liar=True)
     if search == "cmaes":
         return samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False)

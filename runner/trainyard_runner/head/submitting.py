@@ -1,4 +1,4 @@
-"""Hands attempts to Ray: single tasks, and all tasks of a gang at once."""
+"""Submits attempts to Ray: single tasks, or all tasks of a gang at once."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _HELD_BACK_AFTER = 8
 
 @dataclass
 class RayTask:
-    """One Ray task, and the attempts, by number, that it runs one after the other."""
+    """One Ray task, and the attempts that it runs one after the other."""
 
     shape: Shape
-    open: dict[int, Live]  # those that have not ended
-    among: Alike | None = None  # nodes of one size; the task gets a share of one of them
+    open: dict[int, Live]  # attempts that have not ended, by their place in the order
+    among: Alike | None = None  # nodes of one size, on one of which the attempts get their shares
     node_id: str | None = None
-    avoided: frozenset[str] = frozenset()  # nodes on which it must not run
+    avoided: frozenset[str] = frozenset()  # ids of nodes on which it must not run
     is_withdrawn: bool = False
 
     @property
@@ -45,21 +45,26 @@ class RayTask:
 
 @dataclass
 class Live:
-    """An attempt that was submitted to Ray. `taken` is its task, with the resources it really gets."""
+    """An attempt that was submitted to Ray.
+
+    `taken` is its task, with a share of a node replaced by CPUs, GPUs and memory.
+    """
 
     unit: Unit
     task: Task
     taken: Task
     record: AttemptRecord
-    # References to the former attempt's checkpoint and outputs, until this one has them.
+    # References to the checkpoint and outputs with which the attempt begins. They are dropped at its
+    # first message: the node has the objects by then.
     held: list[Any] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a unit may run: on no `avoided` node, and each task on a node of `among`.
+    """Where a unit may run.
 
-    `among` has for each task nodes of one size, or None if it wants no share of a node.
+    `among`: for each task nodes of one size, on one of which the task gets its share; None for a
+    task that asks for amounts. `avoided`: the ids of nodes on which no task of the unit may run.
     """
 
     among: Sequence[Alike | None]
@@ -68,7 +73,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Gang:
-    """The places that a gang has asked for; `among` as in Place."""
+    """The placement group that was requested for a gang; `among` as in Place."""
 
     group: PlacementGroup
     among: Sequence[Alike | None]
@@ -87,14 +92,17 @@ class Submitter:
         ray_environment: dict[str, Any],
         has_own_package: bool,
     ) -> None:
-        """Submit attempts whose commands find `ray_environment` when they connect to Ray.
+        """Prepare to submit attempts of a plan.
 
-        `has_own_package`: each attempt has a package of its own in it.
+        `runner` and `job`: packages that nodes fetch. `ray_environment`: the runtime_env of a
+        command that connects to Ray. With `has_own_package`, each attempt gets a copy of the job's
+        package in its runtime_env.
         """
         self._plan = plan
         self._records = records
         self._packages = (runner, job)
-        # Without max_calls=0, Ray ends a worker after each GPU task: 1.2-1.9 s each, measured.
+        # Without max_calls=0, Ray ends a worker after each GPU task; a new one takes 1.2 to 1.9 s,
+        # measured.
         self._function = ray.remote(
             max_calls=0,
             max_retries=0,
@@ -102,7 +110,8 @@ class Submitter:
             _generator_backpressure_num_objects=_HELD_BACK_AFTER,
         )(shipped.attempts)
 
-        # Only these tasks get the runtime_env: the gate and the runner start at once without it.
+        # Only attempts get the runtime_env, which Ray may have to install first. The smoke test and
+        # the runner start at once without it.
         self._environment: dict[str, Any] = {}
         if plan.runtime_env:
             self._environment["runtime_env"] = plan.runtime_env
@@ -120,10 +129,11 @@ class Submitter:
         avoided: frozenset[str],
         among: Alike | None,
     ) -> dict[Any, RayTask]:
-        """Submit attempts of single tasks of one shape, one after the other.
+        """Submit units of one task and one shape as one Ray task, which runs them in order.
 
-        `among` are nodes of one size: tasks that want a share get one of these. Raises
-        NodeMissingError.
+        Returns the RayTask by its generator of messages. `avoided`: ids of nodes not to run on.
+        `among`: nodes of one size, on one of which the tasks get their shares; None if tasks ask
+        for amounts. Raises NodeMissingError.
         """
         function = self._shaped(units[0].tasks[0], nodes, units[0].attempt, avoided, among)
         attempts = [(unit, unit.tasks[0]) for unit in units]
@@ -133,7 +143,10 @@ class Submitter:
         return started
 
     def reserve(self, unit: Unit, nodes: Sequence[Node], among: Sequence[Alike | None]) -> Gang:
-        """Ask Ray for the places of a gang. Raises NodeMissingError."""
+        """Request a placement group for a gang; return before Ray has placed it.
+
+        Raises NodeMissingError.
+        """
         tasks = list(zip(unit.tasks, among, strict=True))
         bundles = [placing.bundle(_taken(task, alike)) for task, alike in tasks]
         labels = [placing.bundle_labels(task, nodes, among=alike) for task, alike in tasks]
@@ -143,9 +156,9 @@ class Submitter:
         return Gang(placement_group(bundles, strategy="PACK", **selectors), among)
 
     def submit_gang(self, unit: Unit, gang: Gang) -> dict[Any, RayTask]:
-        """Submit all tasks of a gang to their places."""
+        """Submit each task of a gang to its place; the placement group must be ready (`is_ready`)."""
         first = placement_group_table(gang.group)["bundles_to_node_id"][0]
-        # Asked for now: the first task's node may have joined a moment ago.
+        # Ask Ray again: the first task's node may have joined a moment ago.
         addresses = {node.node_id: node.address for node in placing.alive()}
         master = addresses.get(first)
 
@@ -180,10 +193,15 @@ class Submitter:
     def _order(
         self, unit: Unit, task: Task, taken: Task, *, master: str | None
     ) -> tuple[Order, list[Any]]:
-        """Return the order of an attempt, and the references to objects that it refers to."""
+        """Return the order of an attempt, and references to the checkpoint and outputs in it.
+
+        Ray keeps these objects while a reference exists: keep the references until the node has
+        them.
+        """
         checkpoint = []
         is_resumed = task.continues is not None or self._plan.resume is not None
-        # A first attempt has no checkpoint: no file is looked for, for thousands of quick tasks.
+        # A first attempt that continues nothing has no checkpoint. Looking for its file would cost
+        # time in jobs of thousands of quick tasks.
         if unit.attempt > 1 or is_resumed:
             checkpoint = [ray.put(part) for part in self._records.checkpoint_parts(task.name)]
 
@@ -232,7 +250,10 @@ class Submitter:
         avoided: frozenset[str],
         among: Alike | None,
     ) -> Any:
-        """Return the remote function of a shape, which is kept while the nodes stay the same."""
+        """Return the remote function with the options of a task's shape.
+
+        It is cached while the nodes stay the same, unless `turn` chooses its node.
+        """
         if nodes is not self._known_nodes:
             self._known_nodes = nodes
             self._shapes = {}
@@ -261,7 +282,7 @@ def is_ready(gang: Gang) -> bool:
 
 
 def release(gang: Gang) -> None:
-    """Give a gang's places back; return once Ray has them, so that the next gang can have them."""
+    """Remove a gang's placement group; return once Ray has removed it, or after 5 s."""
     remove_placement_group(gang.group)
     give_up = time.monotonic() + 5.0
     while time.monotonic() < give_up:

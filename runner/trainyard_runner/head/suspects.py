@@ -1,4 +1,4 @@
-"""Nodes on which tasks were ended because their metric did not move: avoided from then on."""
+"""Nodes that are avoided because the watchdog ended tasks there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ _TASKS = 2
 
 
 class Suspects:
-    """Remembers which tasks were ended on which nodes, and avoids these nodes."""
+    """Remembers which tasks the watchdog ended on which nodes.
+
+    A node is excluded for all tasks once _TASKS different ones were ended there.
+    """
 
     def __init__(self) -> None:
         self._ended: dict[str, set[str]] = {}
@@ -19,7 +22,7 @@ class Suspects:
     def blame(self, task: str, node_id: str) -> list[str]:
         """Note that a task was ended on a node.
 
-        Returns all tasks that were ended there, at the moment when the node is excluded; else [].
+        Returns all tasks that were ended there if this one excludes the node; else [].
         """
         ended = self._ended.setdefault(node_id, set())
         is_new = task not in ended
@@ -29,9 +32,10 @@ class Suspects:
         return []
 
     def avoided(self, task: Task, alive: Iterable[nodes.Node]) -> frozenset[str]:
-        """Return the nodes that a task is kept from, as long as it fits another one.
+        """Return the ids of nodes that a task should avoid, as long as it fits another node.
 
-        These are the excluded nodes, and those where the task itself was ended.
+        These are the excluded nodes, and those where the task itself was ended. If no other node is
+        left, only the excluded ones; if still none is left, no node is avoided.
         """
         if not self._ended:
             return frozenset()

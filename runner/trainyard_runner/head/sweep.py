@@ -1,7 +1,7 @@
-"""A sweep: chooses configurations during the run, prunes them, and knows when it is over.
+"""A sweep: chooses configurations during the run, prunes bad ones, and decides when to finish.
 
-It knows neither Ray nor Optuna: the scheduler asks it for tasks to start and to stop, and `study`
-asks Optuna.
+This module knows neither Ray nor Optuna: the scheduler asks the sweep for tasks to start and to
+stop, and `study.py` asks Optuna.
 """
 
 from __future__ import annotations
@@ -22,22 +22,24 @@ from trainyard_runner.wire.nodes import Node
 from trainyard_runner.wire.outcome import State
 from trainyard_runner.wire.plan import task_of
 
-# If each of the first configurations failed, the next would, too; a sweep that is limited by time
-# would pay for all of them.
+# If this many configurations failed and none succeeded, the next would fail, too: the sweep ends.
+# A sweep that only a time limit ends would otherwise start failing configurations until then.
 FIRST_FAILURES = 20
 
 
 @dataclass
 class Trial:
-    """A configuration that is being tried, one task a repeat."""
+    """A configuration that is being tried, by one task for each repeat."""
 
     number: int
     params: space.Params
     tasks: tuple[str, ...]
-    # By task, its metric by step, in the order of writing; a second attempt may write a step again.
+    # By task, the metric's value by step, in the order of writing. A retry may write a step again:
+    # its new value then moves to the end.
     curves: dict[str, dict[float, float]] = field(default_factory=dict)
+    # How many values of the curves the pruner has seen.
     compared: int = 0
-    # How it ends: complete, or what came first; then with the reason.
+    # "complete" until something else ends the trial: failed, pruned or stopped, with the reason.
     outcome: TrialOutcome = "complete"
     reason: str | None = None
 
@@ -53,7 +55,11 @@ class Sweep:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Continue a study. `spec` is the plan's `sweep`; `write` writes an event."""
+        """Begin with the study's results, which a former run may have left.
+
+        `spec` is the plan's `sweep`. `write` writes an event: here, the start and the end of each
+        former result's trial.
+        """
         self._spec = spec
         self._study = study
         self._write = write
@@ -67,9 +73,9 @@ class Sweep:
         self._failed = 0
         self._since_best = 0
         self.best: Result | None = None
-        # Why no more configurations are tried; None while they are.
+        # Why no more configurations are started; None while they are.
         self.reason: str | None = None
-        # The tasks that should be stopped, each with the reason.
+        # The tasks that the scheduler should stop, each with the reason.
         self.to_stop: dict[str, str] = {}
 
         for result in study.results():
@@ -78,14 +84,19 @@ class Sweep:
 
     @property
     def is_over(self) -> bool:
+        """Return whether all trials have ended and no more are started."""
         return self.reason is not None and not self._open
 
-    def units(self, nodes: Sequence[Node]) -> list[Unit]:
-        """Return the units that should be started now; to be called often."""
+    def next_units(self, nodes: Sequence[Node]) -> list[Unit]:
+        """Open as many new trials as the nodes have room for, and return their units to start.
+
+        This also finishes the sweep when its limit of time or samples is reached, or its space is
+        used up. At the time limit, running trials are stopped, too.
+        """
         limit = self._spec["time"]
         samples = self._spec["samples"]
         if limit is not None and self._clock() - self._began >= limit:
-            self._finish(f"its time of {limit:g} s was over", stop=True)
+            self._finish(f"the time limit of {limit:g} s was reached", stop=True)
 
         started: list[Unit] = []
         while self.reason is None and self._has_room(nodes):
@@ -94,14 +105,17 @@ class Sweep:
             elif configuration := self._study.ask():
                 started += self._start(*configuration)
             elif self._study.is_used_up:
-                self._finish("every configuration of its space was tried")
+                self._finish("every configuration of the space was tried")
             else:
-                self._finish("no configuration was found that was not tried")
+                self._finish("the search proposed only configurations that were tried already")
 
         return started
 
     def metric(self, record: AttemptRecord, values: Sequence[Sequence[float]]) -> None:
-        """Take in values of a task's metric: [step, value, time] each."""
+        """Add values of a task's metric to its trial, and prune the trial if Optuna says so.
+
+        `values` are [step, value, time] each.
+        """
         trial = self._of_task.get(record.task)
         if trial is None or trial.outcome != "complete":
             return
@@ -114,7 +128,10 @@ class Sweep:
             self._compare(trial)
 
     def ended(self, task: str, state: State, reason: str | None) -> None:
-        """Take in that a task has ended for good."""
+        """Note that a task has ended and is not retried; conclude its trial with its last task.
+
+        The other tasks of the trial are stopped if this one did not succeed or wrote no metric.
+        """
         trial = self._of_task.pop(task)
         self.to_stop.pop(task, None)
         if state != "succeeded":
@@ -139,7 +156,7 @@ class Sweep:
         return {"reason": reason, "samples": self._tried, "best": best}
 
     def problem(self) -> str | None:
-        """Return why the sweep as a whole has failed, if it has."""
+        """Return why the sweep as a whole has failed; None if it has not."""
         limit = self._spec["stop"]["failures"]
         has_reached_limit = limit is not None and self._failed >= limit
         if self._failed and (self.best is None or has_reached_limit):
@@ -151,7 +168,8 @@ class Sweep:
     def _has_room(self, nodes: Sequence[Node]) -> bool:
         """Return whether another configuration may start.
 
-        Unless the job limits them with `concurrency`, as many start as have room for a task.
+        The job's `concurrency` limits open configurations. Without it, open tasks may be as many as
+        the nodes have room for, and at least one.
         """
         limit: int | None = self._spec["concurrency"]
         if limit is not None:
@@ -178,10 +196,10 @@ class Sweep:
         return units
 
     def _compare(self, trial: Trial) -> None:
-        """Report the repeats' mean at each step that all have; prune the trial if Optuna says so.
+        """Report the mean over the repeats, value by value; prune the trial if Optuna says so.
 
-        `statistics.mean` is exact: a sum of floats is infinite where two of the largest are
-        averaged.
+        The n-th values of all repeats are averaged, whatever their steps. `statistics.mean` is
+        exact; the sum of two very large floats would be infinite.
         """
         curves = [list(trial.curves.get(task, {}).values()) for task in trial.tasks]
         for step in range(trial.compared, min(map(len, curves))):
@@ -194,7 +212,7 @@ class Sweep:
                 return
 
     def _stop(self, trial: Trial, outcome: TrialOutcome, reason: str) -> None:
-        """End a trial with the rest of its tasks, unless it is ending already."""
+        """Give a trial its outcome, and stop its open tasks; the first outcome of a trial stays."""
         if trial.outcome != "complete":
             return
         trial.outcome = outcome
@@ -212,7 +230,7 @@ class Sweep:
             value = statistics.mean(known)
         result = Result(trial.number, trial.params, trial.outcome, value, values, trial.reason)
         if result.outcome != "stopped":
-            # A stopped trial stays open in the study: `tune.resume` tries it again.
+            # Optuna keeps a stopped trial as running, so that `tune.resume` tries it again.
             self._study.tell(result)
         self._count(result)
 
@@ -224,7 +242,10 @@ class Sweep:
         return next(reversed(values), None)
 
     def _count(self, result: Result) -> None:
-        """Write how a configuration ended, count it, and finish the sweep if it was the last."""
+        """Write how a configuration ended, and finish the sweep after too many failures or a plateau.
+
+        A stopped configuration is written and not counted.
+        """
         self._write(
             TrialEnded(result.trial, result.outcome, result.value, result.values, result.reason)
         )

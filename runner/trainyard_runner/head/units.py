@@ -1,4 +1,4 @@
-"""Units: a task, or all tasks of a job that runs together; and whether one is tried again."""
+"""Units: one task, or a gang's tasks; how their attempts ended, and whether they are retried."""
 
 from __future__ import annotations
 
@@ -7,21 +7,26 @@ from dataclasses import dataclass, field
 from trainyard_runner.wire.outcome import State
 from trainyard_runner.wire.plan import Task
 
-# A lost node costs no retry; a task that takes its nodes down must still come to an end.
+# A lost attempt uses up no retry. This limit ends a task that itself makes its nodes fail.
 MOST_LOSSES = 10
 
 
 @dataclass
 class Unit:
-    """Tasks that start together, and how often they were tried."""
+    """Tasks that start together, and how their attempts ended.
+
+    `attempt`: the number of the present one, 0 before the first. `losses`: lost attempts.
+    `failures`: failed attempts by task.
+    """
 
     tasks: tuple[Task, ...]
     attempt: int = 0
     losses: int = 0
     failures: dict[str, int] = field(default_factory=dict)
-    # The error of its last attempt's worker, if that crashed before a task began.
+    # The error with which the last attempt's worker crashed before the task began.
     crash: str | None = None
-    # From here on: state of the present attempt. The culprit is the first task that failed.
+    # The fields below are of the present attempt. The culprit is the first task that did not
+    # succeed and was not stopped.
     outcomes: dict[str, str] = field(default_factory=dict)
     culprit: str | None = None
     reason: str | None = None
@@ -37,7 +42,10 @@ class Unit:
         self.culprit = None
 
     def ended(self, task: Task, outcome: str, *, is_final: bool = False) -> None:
-        """Note how one task's attempt ended; `is_final`: another attempt cannot help."""
+        """Note how one task's attempt ended; `is_final`: a retry cannot help.
+
+        Only the first task that fails or is lost counts as a failure or loss of the unit.
+        """
         self.outcomes[task.name] = outcome
         if outcome in ("succeeded", "stopped") or self.culprit is not None:
             return

@@ -1,4 +1,4 @@
-"""For what tasks wait, in words: looked at throughout the run."""
+"""Explains in words for what tasks wait: for resources, for nodes, for packages."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ _MOST_PACKAGES = 4
 
 @dataclass(frozen=True)
 class Line:
-    """Tasks of one shape that have not started: how many, and one unit of them (a task or a gang).
+    """Tasks of one shape that have not started.
 
-    `is_submitted`: Ray has some of them already, so room for their actors is kept.
+    `count`: how many tasks. `unit`: one task of them, or all tasks of a gang. `is_submitted`: Ray
+    has some of them already, so room for their actors is kept free.
     """
 
     count: int
@@ -38,9 +39,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Cluster:
-    """The living nodes, the free resources of each (by its id), and the holdings of all runs.
+    """The living nodes, and what is free and held on them.
 
-    `started`: the amounts that tasks' actors and placement groups hold, by run and node.
+    `free`: resources by node's id. `holdings`: those of all runs, this one included. `started`: the
+    amounts that tasks' actors and placement groups hold, by run and node's name.
     """
 
     alive: Sequence[Node]
@@ -51,7 +53,11 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Reason:
-    """For what tasks wait: their needs, the runs that hold it, and all of it in words."""
+    """The reason why tasks wait.
+
+    `tasks`: how many wait. `needs`: what one unit of them asks for. `holders`: the runs that hold
+    the missing resources or want them free. `text`: the whole reason in words.
+    """
 
     tasks: int
     needs: str
@@ -61,7 +67,10 @@ class Reason:
 
 @dataclass(frozen=True)
 class _Held:
-    """How much of a resource a run holds, with how many tasks, and with actors or groups of them."""
+    """The amount of a resource that a run holds, and by what.
+
+    `tasks`: how many tasks hold it. `has_started`: the tasks' actors or placement groups hold some.
+    """
 
     run: str
     value: float
@@ -80,7 +89,7 @@ class _Held:
 
 
 def explain(line: Line, gate: Gate, cluster: Cluster, *, run: str) -> Reason | None:
-    """Return for what tasks of `run` wait; None if there is room, and Ray only has to start them."""
+    """Return why tasks of `run` wait; None if they have room, and only Ray has not started them."""
     unit = tuple(in_numbers(task, cluster.alive) for task in line.unit)
     needs = fit.describe(fit.total(unit))
     if len(unit) > 1:
@@ -108,7 +117,10 @@ def explain(line: Line, gate: Gate, cluster: Cluster, *, run: str) -> Reason | N
 def _kept_from(
     unit: Sequence[Task], cluster: Cluster, *, run: str
 ) -> tuple[tuple[str, ...], str] | None:
-    """Return the runs that want room for actors which a unit would take, and that in words."""
+    """Return the runs that hold or keep free, for actors, what a unit needs; and amounts in words.
+
+    Returns None if the unit leaves enough room for the actors of all runs.
+    """
     short = kept_free(unit, cluster.alive, cluster.holdings)
     if not short:
         return None
@@ -123,7 +135,7 @@ def _kept_from(
 def _used_up(
     unit: Sequence[Task], cluster: Cluster, *, run: str
 ) -> tuple[tuple[str, ...], str] | None:
-    """Return the runs that hold what a unit needs, and that in words; None if it has room."""
+    """Return the runs that hold what a unit needs, and the amounts in words; None if it has room."""
     places = []
     for node in cluster.alive:
         if any(nodes.slots(task, [node]) for task in unit):
@@ -142,7 +154,11 @@ def _used_up(
 
 
 def _short(unit: Sequence[Task], free: Sequence[Node]) -> list[str]:
-    """Return the resources of which too little is free for a unit; all of its, if each one fits."""
+    """Return the resources of which too little is free for a unit.
+
+    If each resource alone would fit, returns all resources that the unit asks for: they are free,
+    but not on the same nodes.
+    """
     asked: dict[str, None] = {}
     for task in unit:
         asked |= dict.fromkeys(nodes.amounts(task))
@@ -155,7 +171,10 @@ def _short(unit: Sequence[Task], free: Sequence[Node]) -> list[str]:
 
 
 def installing(line: Line, runtime_env: Mapping[str, Any], *, seconds: float) -> Reason | None:
-    """Return that tasks with room wait for their packages; None where Ray installs none."""
+    """Return the reason of tasks that have room: Ray installs packages; None if it installs none.
+
+    `seconds`: for how long they have waited.
+    """
     packages: list[str] = []
     for kind in ("uv", "pip"):
         asked = runtime_env.get(kind) or []
@@ -166,7 +185,7 @@ def installing(line: Line, runtime_env: Mapping[str, Any], *, seconds: float) ->
     if not packages:
         return None
 
-    # A wheel of the job has a path of Ray's.
+    # For a wheel of the job, the package is a path that Ray replaces: only the file's name is shown.
     named = ", ".join(name.rpartition("/")[2] for name in packages[:_MOST_PACKAGES])
     if len(packages) > _MOST_PACKAGES:
         named += f" and {len(packages) - _MOST_PACKAGES} more"
@@ -180,7 +199,7 @@ def installing(line: Line, runtime_env: Mapping[str, Any], *, seconds: float) ->
 
 
 def _kept(name: str, cluster: Cluster, *, run: str) -> str:
-    """Return which runs hold a resource or want it free, in words."""
+    """Return how much of a resource each run holds or wants free, in words."""
     used = 0.0
     by = []
     for holding in cluster.holdings:
@@ -216,7 +235,8 @@ def _in_use(
         value = _bare(name, of_run.value)
         parts.append(f"{value} by {_called(of_run.run, run)} ({of_run.by()})")
 
-    # Ray counts in ten-thousandths; the holders' files are a moment older than Ray's numbers.
+    # Small differences are no other holder: Ray rounds to ten-thousandths, and the files of the
+    # runs' holdings are a moment older than Ray's numbers.
     others = used - sum(of_run.value for of_run in held)
     if others > total / 1000:
         parts.append(f"{_bare(name, others)} by others")
@@ -240,27 +260,27 @@ def _held(name: str, places: Sequence[Node], cluster: Cluster) -> Iterator[_Held
 
 
 def _bare(name: str, value: float) -> str:
-    """Return an amount without its unit: memory in GiB."""
+    """Return an amount without its unit; memory, which is in bytes, as GiB."""
     if name == "memory":
         return f"{round(value / 2**30, 2):g}"
     return f"{round(value, 3):g}"
 
 
 def _only(task: Task, name: str) -> Task:
-    """Return a task that asks for one resource only."""
+    """Return a copy of a task that asks only for its amount of the resource `name`."""
     others: dict[str, Any] = {key: 0 for ray_name, key in RESOURCES.items() if ray_name != name}
     custom = {key: amount for key, amount in task.custom.items() if key == name}
     return replace(task, **others, custom=custom)
 
 
-# Once no task has started for so long, an event says for what the rest waits.
+# Seconds without a start or an end of a task, after which an event says why tasks wait.
 _QUIET = 5.0
 _EVERY = 1.0
 _MOST_LINES = 3
 
 
 class WaitingWatch:
-    """Once a second, publishes what this run holds, and writes for what its tasks wait."""
+    """Publishes what this run holds, and writes why its tasks wait, at most once a second."""
 
     def __init__(self, plan: Plan, holdings: Holdings, stream: EventStream) -> None:
         self._plan = plan
@@ -281,9 +301,11 @@ class WaitingWatch:
         idle: float,
         actors: Mapping[str, float],
     ) -> None:
-        """Publish what `live` attempts hold; after some idle seconds, write for what `lines` wait.
+        """Publish what `live` attempts hold; once the run was idle for _QUIET, write why tasks wait.
 
-        `actors` is the room that tasks want free for their actors.
+        `lines`: the queue's units by shape. `ended`: how many tasks have ended, by state. `idle`:
+        seconds since an attempt began or ended. `actors`: the room that tasks want free for their
+        actors. Does nothing if the last look was less than a second ago.
         """
         if time.monotonic() < self._next:
             return
@@ -352,7 +374,7 @@ class WaitingWatch:
 
 
 def _waiting(lines: Iterable[Sequence[Unit]], submitted: Iterable[Task]) -> list[Line]:
-    """Return the tasks that have not started, those of one shape together."""
+    """Return the tasks that have not started, one Line for each shape."""
     by_shape: dict[Shape, Line] = {}
     for units in lines:
         if units:

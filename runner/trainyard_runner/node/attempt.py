@@ -1,8 +1,8 @@
 """One attempt of a task, on its node: starts the command, sends its output and its files.
 
-Runs inside a Ray worker as a generator. It yields lists of messages (kind, content); the head takes
-them in `head/in_flight.py:_hear` and keeps them in `head/records.py`. Ray holds the generator back
-when the head is slow, and so the command, through its pipe.
+Runs inside a Ray worker as a generator, which yields lists of messages (kind, content).
+`head/in_flight.py:_hear` receives the messages, and `head/records.py` keeps them. If the head is
+slow, Ray pauses the generator. The command then blocks on its full output pipe.
 """
 
 from __future__ import annotations
@@ -58,9 +58,11 @@ class Attempt:
         package: OwnPackage | None,
         spare: Spare | None = None,
     ) -> None:
-        """Make the attempt's directories, with `spare` ones of the attempt before, if it has some.
+        """Make the attempt's directories, or reuse those in `spare`.
 
-        `package`: the one of the command's own Ray tasks, if no other attempt shares it.
+        `home`: Trainyard's directory on this node. `gpus`: the ids of the task's GPUs. `node`: the
+        fields about the node in the message `started`. `package`: the package of the command's own
+        Ray tasks, if this attempt has its own.
         """
         self._order = order
         self._package = package
@@ -74,13 +76,14 @@ class Attempt:
         self._metric: MetricWatch | None = None
         self._final: dict[str, Any] = {}
         self._verdict: tuple[str, str] | None = None
-        # The kernel's count of kills for memory when the command was no longer a quick one.
+        # The kernel's count of processes killed for memory, read once the command was not quick.
         self._memory_kills: int | None = None
 
     def run(self, fetch: Callable[[list[Any]], Iterator[bytes]]) -> Generator[Batch, None, None]:
-        """Yield messages, until the attempt is over and its directories are gone.
+        """Run the attempt, and yield its messages; the last one is `ended`.
 
-        `fetch` gets the parts that the order refers to.
+        Afterwards its directories are removed, or kept for the next attempt. `fetch` reads
+        references of the order from Ray's object store.
         """
         stop = StopWatch(attempt_id(self._order), self._order["run"])
         try:
@@ -105,7 +108,7 @@ class Attempt:
             for parts in transfers.last():
                 yield [*self._flush(), *parts]
 
-            # The output that was printed last belongs to the metric's last reading.
+            # Flush first: this feeds the last output to the metric's reader.
             yield self._flush()
             if self._metric is not None:
                 for message in self._metric.last():
@@ -116,7 +119,7 @@ class Attempt:
             stop.close()
             if self._child is not None:
                 if not self._final and self._child.refused is None:
-                    # Interrupted from outside, by ray.cancel or a bug: the command must end, too.
+                    # ray.cancel or a bug has interrupted this generator: end the command, too.
                     self._child.stop(0.5)
                     self._child.ended()
                 self._child.close()
@@ -179,7 +182,7 @@ class Attempt:
         yield from self._rest_of_output(child)
 
     def _note_refusal(self, child: Child, refused: str) -> None:
-        """End the attempt of a command that could not be started."""
+        """Fail the attempt, and print where the program was searched for."""
         self._final = {"exit": None}
         self._verdict = ("failed", refused)
         if child.searched:
@@ -187,7 +190,7 @@ class Attempt:
             self._pending.append(("output", line.encode()))
 
     def _wait(self, child: Child, poll: select.poll, milliseconds: float | None) -> None:
-        """Wait until the command prints or ends, and take in its output and its end."""
+        """Wait until the command prints or ends; read its output and the guard's last message."""
         ready = dict(poll.poll(milliseconds))
         if child.output in ready and not self._buffer.read(child.output, _READ):
             poll.unregister(child.output)
@@ -195,7 +198,7 @@ class Attempt:
             self._final = child.ended()
 
     def _look(self, child: Child, stop: StopWatch) -> None:
-        """Do what only a command that is no longer quick needs."""
+        """Look at the metric, the package and requests to stop; quick commands need none of these."""
         if self._memory_kills is None:
             self._memory_kills = _kernel_memory_kills()
         # A quick command cannot have connected to Ray: its import alone takes longer.
@@ -206,7 +209,8 @@ class Attempt:
         self._end_if_asked(child, stop)
 
     def _rest_of_output(self, child: Child) -> Iterator[Batch]:
-        # All writers are dead by now, but for a process that escaped: the pipe may not be at its end.
+        # Read what the pipe holds now, and do not wait for its end: a process that escaped may still
+        # have it open.
         while self._buffer.read(child.output, _READ):
             if self._buffer.full():
                 self._pending += self._buffer.take()
@@ -247,11 +251,11 @@ class Attempt:
                 self._final = final
                 return
             self._verdict = ("failed", reason)
-            # Python prints its threads as those of a fatal error: this line says that it was none.
+            # Python's dump of its threads looks like a fatal error: this line says why it is there.
             self._buffer.add(f"trainyard: ended: {reason}; the threads of its Python processes:")
 
     def _wait_ms(self, transfers: Transfers) -> int:
-        """Return for how many milliseconds to sleep when nothing happens."""
+        """Return the milliseconds after which `_run_command` looks again if nothing happens."""
         now = time.monotonic()
         until = [now + 0.2, max(transfers.due(), self._began + QUICK)]
         if self._pending or self._buffer:
@@ -271,7 +275,7 @@ class Attempt:
         return self._child.files_written(self._place.root, mapped_only=True)
 
     def _outputs(self) -> tuple[Entries, list[LeftOut]]:
-        """Return the entries of the task's outputs, and those that cannot be sent."""
+        """Return the entries of the task's outputs to send, and the paths that are left out."""
         entries, left_out = archive.scan(str(self._place.output))
         for declared in self._order["outputs"]:
             found, outside = self._declared(declared)
@@ -283,9 +287,9 @@ class Attempt:
         return archive.without_loose_links(entries, left_out), left_out
 
     def _leads_to_doomed(self, item: LeftOut, entries: Entries) -> bool:
-        """Return whether a link leads to a file that is removed with the attempt's directories.
+        """Return whether a link's target is removed with the attempt's directories.
 
-        A file that is an output itself is none of these.
+        False for a target that is sent as an output itself.
         """
         if not item.target:
             return False
@@ -304,7 +308,7 @@ class Attempt:
         return archive.scan_one(str(path), name)
 
     def _ending(self, kept: OutputWatch) -> Batch:
-        """Return the last messages: outputs that could not be brought back, the command's end."""
+        """Return the last messages: notes on outputs and the metric, then `ended`."""
         left_out = kept.left_out
         lost = [str(item) for item in left_out if item.is_lost]
         declared = self._order["outputs"]
@@ -337,7 +341,8 @@ class Attempt:
 
         outcome, reason = self._verdict or _verdict(status, memory_kills=memory_kills)
         broken = self._metric.broken if self._metric else None
-        # The other rules do not concern a command that ended by itself: it is not silent.
+        # NaN also fails a command that ended with exit code 0. The rules about silent or constant
+        # metrics concern only a command that still runs.
         if broken is not None and broken.rule == "nan" and outcome == "succeeded":
             outcome = "failed"
             reason = f"{broken.reason}; it ended by itself, with exit code 0"
@@ -348,7 +353,7 @@ class Attempt:
         if self._final.get("left"):
             reason = f"{reason or 'ended'}; some of its processes could not be ended"
         if status is not None and status < 0:
-            # As a shell has it: 128 and the signal's number.
+            # As in a shell: 128 plus the signal's number.
             status = 128 - status
 
         return {
@@ -378,7 +383,7 @@ def _not_prepared(error: OSError) -> dict[str, Any]:
 
 @functools.cache
 def _inherited() -> dict[str, str]:
-    """Return this worker's environment, read once: that takes a tenth of a quick attempt."""
+    """Return this worker's environment, cached: reading it takes a tenth of a quick attempt."""
     return dict(os.environ)
 
 

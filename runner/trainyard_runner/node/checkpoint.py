@@ -1,9 +1,10 @@
-"""Watches a task's checkpoint directory and sends it to the head: whole, or not at all.
+"""Watches a task's checkpoint directory, and sends consistent snapshots of it to the head.
 
-A directory is whole when it changed, is quiet again, no process has a file of it open for writing,
-and it was the same before and after it was copied. A directory that is never quiet is taken file by
-file: those that are closed and were the same before and after; files that are being written are
-carried over from the last snapshot.
+A snapshot of the whole directory is sent once nothing in it has changed for QUIET seconds. No
+process may have a file in it open for writing. The snapshot is dropped if the directory changed
+during the copy. If the directory changes for RESTLESS seconds without a pause, a snapshot takes
+only the files that are closed and did not change during the copy. For the other files, the head
+keeps the versions of the last snapshot.
 """
 
 from __future__ import annotations
@@ -25,7 +26,12 @@ _OFTEN = 0.15
 
 
 class CheckpointWatch:
-    """One attempt's checkpoint directory; `writing` returns its files that are open for writing."""
+    """Sends snapshots of one attempt's checkpoint directory.
+
+    `writing` returns the full paths of files in it that are open for writing. A checkpoint of more
+    than `limit` bytes is not sent. The content that the directory has at first is not sent either:
+    it is the restored checkpoint.
+    """
 
     def __init__(
         self,
@@ -49,13 +55,14 @@ class CheckpointWatch:
         self._next = 0.0
 
     def due(self) -> float:
+        """Return when to call `look` next, by the clock."""
         return self._next
 
     def look(self) -> Iterator[Message]:
         """Look at the directory, and send a snapshot if one is due."""
         began = self._clock()
         now, _ = archive.scan(str(self._directory))
-        # A scan of very many files is done less often: it takes at most a tenth of the time.
+        # Scans take at most a tenth of the time: one of very many files is done less often.
         self._next = self._clock() + max(_OFTEN, 10 * (self._clock() - began))
 
         if now != self._seen:
@@ -75,7 +82,7 @@ class CheckpointWatch:
             yield from self._take_if_whole(now, quiet=quiet, restless=restless)
 
     def last(self) -> Iterator[Message]:
-        """Send the last snapshot, after all writers have ended."""
+        """Send a last snapshot if the directory changed; call this once all writers have ended."""
         now, _ = archive.scan(str(self._directory))
         if now != self._taken or self._skipped:
             yield from self._send(now, skip=set(), strict=True)
@@ -110,9 +117,10 @@ class CheckpointWatch:
     def _send(
         self, now: archive.Entries, *, skip: set[str], strict: bool
     ) -> Generator[Message, None, bool]:
-        """Send a snapshot without the files `skip`; return whether it was sent.
+        """Send a snapshot without the files `skip`; return whether the head keeps it.
 
-        `strict`: nothing is kept if anything changed meanwhile.
+        With `strict`, any change of the directory during the copy drops the snapshot. Without it,
+        only a change of a file that is copied does.
         """
         size = data_bytes(now)
         if size > self._limit:

@@ -1,4 +1,4 @@
-"""A worker's side of its guard: start a command, learn how it ended, leave no process of it."""
+"""A worker's connection to its guard: starts a command, and learns how the command ended."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from trainyard_runner.node import proctree
 from trainyard_runner.wire import frames
 
 _PIPE_BYTES = 1024 * 1024
-# A node that goes down may end a guard before its worker; a worker that lives so much longer was
-# not on such a node.
+# Seconds. A node that shuts down may end the guard just before the worker. A worker that is still
+# alive after this time may report that the guard was killed.
 _GOING_DOWN = 2.0
 _guard: GuardLink | None = None
 
 
 class GuardLink:
-    """The socket to this worker's guard."""
+    """Starts a guard for this worker, and holds the socket to it."""
 
     def __init__(self) -> None:
         self.socket, theirs = socket.socketpair()
@@ -38,7 +38,8 @@ class GuardLink:
         with theirs:
             number = str(theirs.fileno())
             program = str(Path(__file__).with_name("guard.py"))
-            # The started process exits at once; its child is the guard, which Ray does not know.
+            # The started process exits at once. Its child, which becomes or starts the guard, then
+            # has no parent that Ray knows.
             subprocess.run(
                 [sys.executable, "-S", "-I", program, number],
                 pass_fds=[theirs.fileno()],
@@ -49,12 +50,12 @@ class GuardLink:
 
     def send(self, message: dict[str, Any], *descriptors: int) -> None:
         frame = frames.pack(message)
-        # The guard reads the descriptors with the head: these bytes must not arrive split.
+        # The guard receives the descriptors with the frame's head, which must arrive in one piece.
         socket.send_fds(self.socket, [frame[: frames.HEAD_BYTES]], list(descriptors))
         self.socket.sendall(frame[frames.HEAD_BYTES :])
 
     def receive(self) -> dict[str, Any] | None:
-        """Wait for the guard's next message; None when the guard is gone."""
+        """Wait for the guard's next message; return None if the guard is gone."""
         try:
             head = frames.exactly(self.socket, frames.HEAD_BYTES)
             body = frames.exactly(self.socket, frames.body_size(head))
@@ -78,7 +79,7 @@ def connected_guard() -> GuardLink:
 
 
 class Child:
-    """One command under the guard; `output` is the descriptor that reads its output."""
+    """One command that the guard runs; `output` is a descriptor to read the command's output."""
 
     def __init__(
         self,
@@ -89,16 +90,16 @@ class Child:
         mark: str,
         scratch: Path,
     ) -> None:
-        """Start the command.
+        """Have the guard start the command; `refused` says why that failed, else None.
 
-        `mark` ("NAME=value", part of its environment) finds its processes if the guard dies;
-        `scratch` is the directory that the guard removes if this worker dies.
+        `mark`: a variable of the command's environment ("NAME=value"), which finds its processes if
+        the guard dies. `scratch`: the directory that the guard removes if this worker dies.
         """
         self._mark = mark
         self.guard = connected_guard()
         self.output, theirs = os.pipe()
         os.set_blocking(self.output, False)
-        # Linux has it; a low limit of the system may forbid it.
+        # Only Linux can enlarge a pipe, and the system's limit may be lower.
         with contextlib.suppress(AttributeError, OSError):
             fcntl.fcntl(self.output, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
@@ -126,13 +127,16 @@ class Child:
         self.pid: int = answer.get("pid", 0)
 
     def stop(self, grace: float) -> None:
-        """Ask the guard to end the command's whole tree."""
+        """Ask the guard to end the command's processes: SIGTERM, `grace` seconds, SIGKILL.
+
+        Returns at once.
+        """
         self._ask({"stop": grace, "dump": False})
 
     def dump_and_stop(self, grace: float) -> dict[str, Any] | None:
-        """Have Python print its threads' stacks, then end the whole tree.
+        """Ask the guard to have Python print its threads' stacks, then to end all processes.
 
-        Returns the guard's last message instead if the command had ended by itself.
+        Returns None, or the guard's last message if the command had already ended by itself.
         """
         self._ask({"stop": grace, "dump": True})
         message = self.guard.receive()
@@ -141,7 +145,7 @@ class Child:
         return self._final(message)
 
     def ended(self) -> dict[str, Any]:
-        """Return the guard's last message: how the command ended."""
+        """Wait until the command and its processes have ended; return the guard's last message."""
         return self._final(self.guard.receive())
 
     def _ask(self, request: dict[str, Any]) -> None:
@@ -149,7 +153,7 @@ class Child:
             self.guard.send(request)
 
     def _final(self, message: dict[str, Any] | None) -> dict[str, Any]:
-        """Return the last message; if the guard was killed, first end the tree without it."""
+        """Return the guard's last message; if the guard was killed, first end all processes here."""
         if message is not None and "guard" not in message:
             return message
         self.abandon()
@@ -157,18 +161,21 @@ class Child:
         return message or {"exit": None, "left": False}
 
     def files_written(self, below: Path, *, mapped_only: bool = False) -> set[str]:
-        """Return the files below a directory that the command's processes can write; see proctree."""
+        """Return the files below a directory that the command's processes have open for writing.
+
+        Files that are mapped for writing count, too; with `mapped_only`, only these.
+        """
         return proctree.files_written(self._processes(), str(below), mapped_only=mapped_only)
 
     def _processes(self) -> list[int]:
-        # The guard is the parent of the command, and of every process that left the command.
+        # The guard is the parent of the command, and of each process whose own parent has ended.
         guard = proctree.parent(self.pid)
         if guard > 1:
             return proctree.descendants(guard)
         return []
 
     def abandon(self) -> None:
-        """End the command without its guard: all processes with its mark, and its process group."""
+        """Give up the guard; end all processes with the command's mark, and its process group."""
         global _guard
         _guard = None
         self.guard.socket.close()

@@ -1,4 +1,4 @@
-"""A node's facts: hardware, versions, disk, GPUs, torch; and its rates from other nodes."""
+"""A node's facts (hardware, versions, disk, GPUs, torch), and how fast it fetches from others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import ray
 
 from trainyard_runner.wire.text import last_line
 
-# Looked up one by one: listing all that is installed takes a second in a large image.
+# Looked up one by one: listing all installed packages takes a second in a large image.
 _PACKAGES = (
     "torch",
     "jax",
@@ -45,7 +45,7 @@ _PACKAGES = (
     "mlflow",
     "optuna",
 )
-# Prints {"version", "count", "wrong": [GPUs whose product of two matrices is not the known one]}.
+# Prints {"version", "count", "wrong"}: "wrong" lists GPUs that multiply two matrices incorrectly.
 _TORCH = """
 import json, torch
 wrong = []
@@ -55,8 +55,8 @@ for gpu in range(torch.cuda.device_count()):
         wrong.append(gpu)
 print(json.dumps({"version": torch.__version__, "count": torch.cuda.device_count(), "wrong": wrong}))
 """
-# Prints [{"name", "cpu": whether it is one}]. By vulkan_core.h: sType 1 is VkInstanceCreateInfo's,
-# type 4 is a CPU.
+# Prints a list of Vulkan's devices, {"name", "cpu"}: "cpu" is true for a CPU that renders. In
+# vulkan_core.h, sType 1 is VkInstanceCreateInfo's, and device type 4 is a CPU.
 _VULKAN = """
 import ctypes, json
 vulkan = ctypes.CDLL("libvulkan.so.1")
@@ -74,11 +74,11 @@ print(json.dumps(found))
 
 
 def gather(question: dict[str, Any]) -> dict[str, Any]:
-    """Answer the gate's question.
+    """Collect the facts that the smoke test asks a node for.
 
-    `question`: "gpus" (ask the node's own tools for real GPUs), "torch" (try it), "isolated" (Ray
-    gave this task one GPU), "graphics" (which devices Vulkan finds), "timeout" in seconds for each
-    program.
+    `question` has "timeout", the seconds for each program, and these, true or false. "gpus": run
+    nvidia-smi. "torch": try torch. "isolated": this task holds one GPU; try torch also with that
+    GPU only. "graphics": list Vulkan's devices.
     """
     worker = ray._private.worker.global_worker
     gpus = [str(gpu) for gpu in ray.get_gpu_ids()]
@@ -106,7 +106,7 @@ def gather(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def fetch(references: dict[str, list[Any]], timeout: float) -> dict[str, Any]:
-    """Get each node's bytes; return {"node": {"rate": MB/s} or {"error": text}}."""
+    """Fetch each node's object; return, by the node's name, {"rate": MB/s} or {"error": text}."""
     results: dict[str, Any] = {}
     for node, (reference,) in references.items():
         began = time.monotonic()
@@ -135,7 +135,7 @@ def _nvidia_smi(timeout: float) -> dict[str, Any]:
             ["nvidia-smi", "-L"], capture_output=True, text=True, timeout=timeout, check=False
         )
     except FileNotFoundError:
-        return {"error": "nvidia-smi is not installed there"}
+        return {"error": "nvidia-smi is not installed on this node"}
     except subprocess.TimeoutExpired:
         return {"error": f"nvidia-smi did not answer within {timeout:.0f} s"}
     if answer.returncode != 0:
@@ -146,10 +146,10 @@ def _nvidia_smi(timeout: float) -> dict[str, Any]:
 
 
 def gpu_models(listing: str, *, visible: str | None) -> list[str]:
-    """Return the models of the GPUs that `nvidia-smi -L` lists, as far as a node may use them.
+    """Return the models of the GPUs that `nvidia-smi -L` lists and that this node may use.
 
-    nvidia-smi shows every GPU of the machine, and there may be two nodes on one machine.
-    `visible` is the node's CUDA_VISIBLE_DEVICES: indices or UUIDs, None for all.
+    nvidia-smi lists every GPU of the machine, and several nodes may share a machine. `visible` is
+    the node's CUDA_VISIBLE_DEVICES: indices or UUIDs; None for all.
     """
     listed = re.findall(r"^GPU (\d+): (.*?) \(UUID: ([^)]+)\)", listing, re.MULTILINE)
     if visible is None:
@@ -159,7 +159,7 @@ def gpu_models(listing: str, *, visible: str | None) -> list[str]:
 
 
 def _visible_on_node() -> str | None:
-    """Return the node's CUDA_VISIBLE_DEVICES; a worker's own names only the task's GPUs."""
+    """Return CUDA_VISIBLE_DEVICES of the node's raylet; a worker's own has only its task's GPUs."""
     try:
         entries = Path("/proc", os.environ["RAY_RAYLET_PID"], "environ").read_bytes().split(b"\0")
     except (KeyError, OSError):
@@ -172,7 +172,11 @@ def _visible_on_node() -> str | None:
 
 
 def _torch(timeout: float, *, visible: str | None) -> dict[str, Any]:
-    """Try torch in another process: it is large, may hang in a driver, and must not stay here."""
+    """Try torch in another process, as torch is large and may hang in a driver.
+
+    `visible`: CUDA_VISIBLE_DEVICES of that process. Returns what _TORCH prints, {"missing": True}
+    or {"error": text}.
+    """
     if importlib.util.find_spec("torch") is None:
         return {"missing": True}
 
@@ -185,7 +189,10 @@ def _torch(timeout: float, *, visible: str | None) -> dict[str, Any]:
 
 
 def vulkan(timeout: float, environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return the "devices" that Vulkan finds, or an "error"; and NVIDIA's driver "capabilities"."""
+    """Return "devices" as _VULKAN prints them or "error", and "capabilities".
+
+    "capabilities" is the environment's NVIDIA_DRIVER_CAPABILITIES, None if it is not set.
+    """
     found = _printed("Vulkan", _VULKAN, timeout, environ)
     if isinstance(found, list):
         found = {"devices": found}
@@ -193,7 +200,7 @@ def vulkan(timeout: float, environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _printed(what: str, program: str, timeout: float, environ: Mapping[str, str]) -> Any:
-    """Return what a Python program prints as JSON, or {"error": ...}."""
+    """Run a Python program; return the JSON of its last line, or {"error": text}."""
     try:
         answer = subprocess.run(
             [sys.executable, "-c", program],
@@ -213,7 +220,7 @@ def _printed(what: str, program: str, timeout: float, environ: Mapping[str, str]
 
 
 def _machine() -> dict[str, Any]:
-    """Return facts that need no other program; None for those that this system does not have."""
+    """Return the machine's facts that need no other program; unknown ones are None."""
     cpu = _matched(r"^model name\s*: (.+)$", "/proc/cpuinfo")
     packages = {}
     for name in _PACKAGES:

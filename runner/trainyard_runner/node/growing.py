@@ -1,32 +1,36 @@
-"""The whole lines of a text file that grows, read piece by piece."""
+"""Reads a text file that grows, or is written again: only whole lines, piece by piece."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import BinaryIO
 
-# So many bytes are read at once: a file may be large before it is first read.
+# Bytes of one reading: a file may already be large when it is first read.
 MOST_AT_ONCE = 4 * 1024 * 1024
 _BLOCK = 1024 * 1024
-_COMPARED = 64  # bytes by which a file that was written again is recognized
+# If the bytes before the last reading's end differ, the file was written again.
+_COMPARED = 64
 
 
 class GrowingFile:
-    """One file, and how far it has been read."""
+    """One file, and the place where its last reading ended."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._read = 0  # lines
         self._end = 0  # where in the file the reading ended
-        self._last = b""  # the bytes before that
-        self._is_inside = False  # whether that was inside a line that is passed over
-        # Its first line: of a table, the names of the columns.
+        self._last = b""  # the bytes before that place
+        self._is_inside = False  # whether that place is inside a line that is too long
+        # The file's first line: of a table, the names of the columns.
         self.first = b""
         # Whether the last reading ended before the file did.
         self.has_more = False
 
     def new(self) -> list[bytes]:
-        """Return the lines since the last time, at most MOST_AT_ONCE bytes."""
+        """Return the whole lines since the last reading, at most MOST_AT_ONCE bytes.
+
+        A line that is longer than that is left out.
+        """
         with self._path.open("rb") as file:
             self._find_place(file)
             block = file.read(MOST_AT_ONCE)
@@ -37,7 +41,7 @@ class GrowingFile:
         if self._is_inside:
             lines = lines[1:]
 
-        # A line that is longer than all that is read at once is passed over.
+        # A full block without a line's end is the beginning of a line that is too long.
         self._is_inside = not end and (self.has_more or self._is_inside)
         taken = block if self._is_inside else block[:end]
         self._end += len(taken)
@@ -46,14 +50,15 @@ class GrowingFile:
         return lines
 
     def pass_over(self) -> None:
-        """Go to the end of the file."""
+        """Skip all whole lines that the file has now."""
         while self.new() or self.has_more:
             pass
 
     def _find_place(self, file: BinaryIO) -> None:
-        """Seek to the end of the last reading; after a rewrite, skip as many lines as were read.
+        """Seek to the end of the last reading.
 
-        Stable-Baselines3 writes its whole table again when there is one more column.
+        If the file was written again, seek behind as many lines as were read, or to its beginning
+        if it has fewer. Stable-Baselines3 rewrites its whole table when it adds a column.
         """
         first = file.readline(MOST_AT_ONCE)
         file.seek(self._end - len(self._last))
@@ -72,7 +77,7 @@ class GrowingFile:
 
 
 def _end_of(file: BinaryIO, lines: int) -> int | None:
-    """Return where so many lines of a file end; None if it has fewer."""
+    """Return the offset where the first `lines` lines of a file end; None if it has fewer."""
     file.seek(0)
     for block in iter(lambda: file.read(_BLOCK), b""):
         count = block.count(b"\n")

@@ -1,14 +1,15 @@
-"""The guard: starts an attempt's command and never lets a process of it live longer than it may.
+"""The guard: starts an attempt's command, and ends every process that the command started.
 
-One guard belongs to one Ray worker process and outlives it. It is a program of its own (`python -S
--I guard.py FD`), put under no parent that Ray knows, because Ray ends only direct children and only
-when a worker exits in good order (ray#26118, ray#34125). It is a subreaper: whatever the command
-starts, in whichever session, stays below it, and is ended when the command ended, when the worker
-asks, and when the worker is gone (the socket closes).
+Each Ray worker process has one guard, which outlives the worker. The guard is a separate program
+(`python -S -I guard.py FD`) outside of Ray's process tree. Ray itself would end only direct
+children, and only when a worker exits in good order (ray#26118, ray#34125). The guard is a
+subreaper: all processes that the command starts stay its descendants, in any session. The guard
+ends them when the command has ended, when the worker asks for it, and when the worker is gone (the
+socket closes).
 
-A task can kill its guard: it is the task's parent. So the guard has a parent of its own, a
-subreaper too, which does nothing until the guard is gone; then it ends what the guard left, and
-tells the worker. A guard ends with its parent.
+A task can kill the guard, which is its parent process. So the guard has a parent of its own, also a
+subreaper. That parent waits until the guard is gone, ends the processes that the guard left, and
+tells the worker. If the parent dies, the guard ends, too.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# Started by path and isolated (-I): the package must be found by hand.
+# Python was started with -I, which leaves the package's directory out of sys.path.
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from trainyard_runner.node import proctree
@@ -35,12 +36,12 @@ LEFTOVER_GRACE = 1.0
 _DUMPED = 8
 _DUMP_SECONDS = 1.0
 _RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes (getrusage(2))
-# Python ignores these; a command expects their usual effect.
+# Python ignores or handles some of these signals; a command expects their default effect.
 _TO_DEFAULT = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
 
 class Guard:
-    """Serves one worker, one command at a time."""
+    """Runs commands for one worker, one at a time."""
 
     def __init__(self, control: socket.socket, *, is_reaper: bool) -> None:
         self._control = control
@@ -95,7 +96,11 @@ class Guard:
         )
 
     def _watch(self) -> float:
-        """Wait until the command ended or must end; return the seconds that its tree then has."""
+        """Wait until the command has ended, or the worker asks to end it.
+
+        Returns the seconds between SIGTERM and SIGKILL for the processes that are left. Exits this
+        process if the worker is gone.
+        """
         while True:
             self._reap()
             if self._status is not None:
@@ -111,13 +116,16 @@ class Guard:
                 self._abandon()
             elif "stop" in request:
                 if request["dump"]:
-                    # Not sent if the command has just ended by itself: then only its end is.
+                    # If the command has ended by itself before, the worker gets only its end.
                     self._send({"dumps": True})
                     self._dump_stacks()
                 return float(request["stop"])
 
     def _dump_stacks(self) -> None:
-        """Have Python print its threads' stacks (PYTHONFAULTHANDLER), children first."""
+        """Abort the first _DUMPED processes that run Python, children first.
+
+        With PYTHONFAULTHANDLER set, each prints its threads' stacks.
+        """
         for pid in reversed(self._tree()[:_DUMPED]):
             if proctree.is_python(pid):
                 proctree.abort(pid)
@@ -129,7 +137,7 @@ class Guard:
         return []
 
     def _end_all(self, grace: float) -> bool:
-        """End the rest of the tree; return whether a process of it could not be ended."""
+        """End the command's remaining processes; return whether one could not be ended."""
         if self._reap() and self._is_reaper:
             return False
         return not proctree.end(self._tree, grace=grace)
@@ -142,7 +150,7 @@ class Guard:
         return [*tree, *proctree.in_group(self._main)]
 
     def _reap(self) -> bool:
-        """Collect the dead; return whether no child is left (one system call in the usual case)."""
+        """Collect the status of dead children; return whether no child is left."""
         try:
             while True:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -156,7 +164,10 @@ class Guard:
             return True
 
     def _abandon(self) -> None:
-        """End the tree, remove its directories and exit: the worker is gone, or ends this guard."""
+        """End all processes, remove the attempt's directories, and exit this guard.
+
+        Called when the worker is gone, or at SIGTERM.
+        """
         proctree.end(self._tree, grace=LEFTOVER_GRACE)
         if self._scratch:
             with contextlib.suppress(OSError):
@@ -169,9 +180,9 @@ class Guard:
                 pass
 
     def _receive(self) -> dict[str, Any] | None:
-        """Return the next request, None when the worker is gone.
+        """Wait for the worker's next request; return None if the worker is gone.
 
-        "output" is the descriptor that came with it: the pipe for a command's output.
+        Its "output" is the descriptor that the worker sent: the pipe for the command's output.
         """
         try:
             head, descriptors, _, _ = socket.recv_fds(self._control, frames.HEAD_BYTES, 1)
@@ -184,7 +195,7 @@ class Guard:
         request: dict[str, Any] = json.loads(body)
         if descriptors:
             request["output"] = descriptors[0]
-            # The command gets it as its stdout and stderr only.
+            # The command gets the pipe as stdout and stderr, and not under this number, too.
             os.set_inheritable(descriptors[0], False)
         return request
 
@@ -227,7 +238,7 @@ def _spawn(request: dict[str, Any]) -> int:
 
 
 class NoProgramError(Exception):
-    """A program that does not exist in the directories `path`, which were searched for it."""
+    """The program exists in none of the directories `path` that were searched."""
 
     def __init__(self, program: str, path: list[str]) -> None:
         super().__init__(f"no program {program!r}")
@@ -235,7 +246,7 @@ class NoProgramError(Exception):
 
 
 def _find(program: str, path: str) -> str:
-    """Find a program as a shell would, from the current directory (importing `shutil`: 10 ms)."""
+    """Find a program as a shell would; `shutil.which` is not used, as its import takes 10 ms."""
     if "/" in program:
         if _is_executable(Path(program)):
             return program
@@ -252,7 +263,7 @@ def _find(program: str, path: str) -> str:
 
 
 def _first_line_reason(script: str) -> str:
-    """Say why a script that exists could not be started: its interpreter does not exist."""
+    """Return why a script that exists could not be started: its first line names no program."""
     with contextlib.suppress(OSError), Path(script).open("rb") as file:
         first = file.readline(256).rstrip(b"\n").decode(errors="replace")
         if first.startswith("#!"):
@@ -269,7 +280,7 @@ def _is_executable(path: Path) -> bool:
 
 
 def _outlive(guard: int, control: socket.socket) -> None:
-    """Wait for the guard's end, end the processes that it left, then tell the worker."""
+    """Wait until the guard is gone, end the processes that it left, then tell the worker."""
     os.waitpid(guard, 0)
     is_clean = proctree.end(_orphans, grace=LEFTOVER_GRACE)
     with contextlib.suppress(OSError):  # the worker may be gone, too
@@ -284,7 +295,10 @@ def _orphans() -> list[int]:
 
 
 def main() -> None:
-    """Leave the worker's process tree, then serve it."""
+    """Leave the worker's process tree, then run commands for the worker.
+
+    Where subreapers exist (Linux), this process forks the guard, and ends what a killed guard left.
+    """
     if os.fork():
         os._exit(0)
 
@@ -292,7 +306,7 @@ def main() -> None:
     os.chdir("/")
     is_reaper = proctree.become_subreaper()
     control = socket.socket(fileno=int(sys.argv[1]))
-    # A command that held it would hide the guard's death from the worker.
+    # If a command inherited the socket, it would stay open when the guard dies.
     control.set_inheritable(False)
 
     if is_reaper:

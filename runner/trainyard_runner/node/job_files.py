@@ -1,6 +1,6 @@
 """The job's files on a node: unpacked once, and copied for each attempt.
 
-No attempt finds the changes that another attempt, or an earlier run, made to them.
+So no attempt sees changes that another attempt or an earlier run made to the files.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import NamedTuple
 from trainyard_runner.wire import archive, tree
 
 _BYTECODE = "__pycache__"
-# Files up to so many bytes are copied by one read and one write.
+# Bytes; files up to this size are copied by one read and one write.
 _SMALL = 1024 * 1024
 
 
 class Identity(NamedTuple):
-    """How an untouched file is recognized; `mtime_ns` is the time of its last write."""
+    """The properties of a file that all stay the same if nothing writes to it."""
 
     mode: int
     inode: int
@@ -33,16 +33,16 @@ class Identity(NamedTuple):
 
 
 class JobFiles:
-    """A job's package on this node, below `home`; `fetch` returns the zip that was sent."""
+    """A job's package, unpacked on this node below `home`; `fetch` gets the zip from Ray."""
 
     def __init__(self, home: Path, name: str, fetch: Callable[[], bytes]) -> None:
         self._place = home / name.removesuffix(".zip")
         self._fetch = fetch
 
     def copy(self, target: Path) -> dict[str, Identity]:
-        """Copy all files into `target`, except over existing ones; return the identities, by name.
+        """Copy the files into `target`, but not over existing ones; return copies' identities by name.
 
-        Raises OSError where that is not possible; the disk may be full.
+        Raises OSError, for example on a full disk.
         """
         source = self._unpacked()
         copied: dict[str, Identity] = {}
@@ -62,7 +62,7 @@ class JobFiles:
         return copied
 
     def _unpacked(self) -> Path:
-        """Return the files' directory on this node; fetches them if they are missing or changed."""
+        """Return the directory of the unpacked files; fetch them first if missing or changed."""
         if self._place.is_dir() and not _is_intact(self._place):
             self._remove()
         if not self._place.is_dir():
@@ -104,11 +104,11 @@ def changed(
 ) -> list[str]:
     """Return the sorted names of files that a task wrote outside its declared outputs.
 
-    Python's bytecode is not among them.
+    These are new files and links, and copied files that changed. Python's bytecode is left out.
     """
     outputs = {PurePosixPath(output) for output in declared}
     entries, left_out = archive.scan(str(directory))
-    # A job's package has no links, pipes or the like: these are the task's.
+    # A job's package has no links, pipes or devices: the task has made those.
     names = [item.name for item in left_out]
     for entry in entries.values():
         mode = stat.S_IMODE(entry.mode)
@@ -125,7 +125,7 @@ def changed(
 
 
 def _copy(item: os.DirEntry[str], path: Path) -> Identity:
-    """Copy a file with its mode and time: `shutil.copy2` takes half as long again."""
+    """Copy a file with its mode and time of writing; `shutil.copy2` takes 1.5 times as long."""
     found = item.stat(follow_symlinks=False)
     mode = stat.S_IMODE(found.st_mode)
     with Path(item.path).open("rb", buffering=0) as source, path.open("xb") as target:
@@ -135,7 +135,7 @@ def _copy(item: os.DirEntry[str], path: Path) -> Identity:
         else:
             _copy_content(source.fileno(), target.fileno(), found.st_size)
         os.fchmod(target.fileno(), mode)
-        # Older than all that the task writes.
+        # The original's time is older than any write of the task.
         os.utime(target.fileno(), ns=(found.st_mtime_ns, found.st_mtime_ns))
         inode = os.fstat(target.fileno()).st_ino
 
@@ -143,7 +143,7 @@ def _copy(item: os.DirEntry[str], path: Path) -> Identity:
 
 
 def _copy_content(source: int, target: int, size: int) -> None:
-    """Copy a large file; XFS and Btrfs share its blocks (a reflink)."""
+    """Copy a large file, in the kernel where possible: XFS and Btrfs then share its blocks."""
     done = 0
     if hasattr(os, "copy_file_range"):
         try:
@@ -159,9 +159,9 @@ def _copy_content(source: int, target: int, size: int) -> None:
 
 
 def _is_intact(place: Path) -> bool:
-    """Return whether nothing below a package was changed since it was unpacked.
+    """Return whether a package's files are unchanged since it was unpacked.
 
-    By the ctime, which no program can set.
+    Compares their ctimes, which no program can set.
     """
     try:
         sealed = (place / "sealed").stat().st_ctime_ns
@@ -183,7 +183,7 @@ def _touched(directory: Path) -> Iterator[int]:
 
 
 def _is_made(path: Path) -> bool:
-    """Make a directory if it is missing; return False where a file or link has its name."""
+    """Make a directory if it is missing; return False if a file or link has its name."""
     try:
         path.mkdir()
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""Reads the watched metric of a task from its training's files and output, while these grow."""
+"""Reads a task's watched metric while the task runs: from its files, its output, or MLflow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trainyard_runner.wire.names import plain
 
 
 class Point(NamedTuple):
-    """A value that a training wrote."""
+    """One value of one metric that a training wrote."""
 
     name: str
     step: float | None
@@ -27,18 +27,24 @@ class Point(NamedTuple):
 
 
 _LONGEST_LINE = 1024 * 1024
-# Names are only shown; a program may write any number, of any length.
+# Names of metrics are kept for a message only; a program may write any number, of any length.
 _LONGEST_NAME = 100
 _MOST_NAMES = 1000
 
 
 class MetricReader:
-    """Reads one metric; made once the former attempt's files are restored, and passes these over."""
+    """Reads one metric's new values from the sources that the watch names."""
 
     def __init__(
         self, watch: dict[str, Any], *, roots: list[Path], environment: Mapping[str, str]
     ) -> None:
-        """Find the files below `roots`, the task's and its output directory; `environment` is its."""
+        """Pass over all content of event and text files that exist now below `roots`.
+
+        That is content that a former attempt wrote: make the reader once its files are restored,
+        and before the command starts. `roots`: the directory where the command runs, first, and its
+        output directory. `environment`: the command's. With MLflow as the source, this starts
+        MLflow's client as a process.
+        """
         self.names: set[str] = set()
         self._metric = plain(watch["metric"])
         self._values: list[list[float]] = []
@@ -58,14 +64,16 @@ class MetricReader:
             self._sources.append(self._resources.enter_context(client))
 
     def feed(self, output: list[bytes]) -> None:
-        """Take in output of the task."""
+        """Add output of the task, in chunks, for the next reading."""
         if self._printed in self._sources:
             self._printed.chunks.extend(output)
 
     def new(self) -> list[list[float]]:
-        """Return new values: [step, value, seconds since 1970] each; large files piece by piece.
+        """Return the values since the last reading: [step, value, seconds since 1970] each.
 
-        Raises OSError or ValueError when they cannot be read now.
+        A large text file is read in pieces, one a call. The first source with a value of the metric
+        becomes the only one. Values without a step are counted from 0. Raises OSError or ValueError
+        when a source cannot be read now.
         """
         for source in self._sources:
             for name, step, value, seconds in source():
@@ -76,7 +84,7 @@ class MetricReader:
                     self._values.append([number, value, seconds])
                     self._count += 1
             if self._values:
-                # The other sources have the same values.
+                # Other sources would repeat the same values.
                 self._sources = [source]
                 break
 
@@ -86,7 +94,7 @@ class MetricReader:
 
     @property
     def has_more(self) -> bool:
-        """Return whether a file has more to be read already: very large ones are read in pieces."""
+        """Return whether a text file has more content than the last reading took."""
         return any(isinstance(source, _TextFiles) and source.has_more for source in self._sources)
 
     def close(self) -> None:
@@ -94,7 +102,11 @@ class MetricReader:
 
 
 class _EventFiles:
-    """TensorBoard's files below directories; the latest run's where runs have a run.json (Isaac Lab)."""
+    """TensorBoard's event files below the roots.
+
+    Isaac Lab writes a run.json into each run's directory. If there is a new one, only event files
+    of the latest run are read.
+    """
 
     def __init__(self, roots: list[Path]) -> None:
         self._roots = roots
@@ -130,7 +142,7 @@ class _Printed:
     """JSON lines in a task's output."""
 
     def __init__(self, step: str) -> None:
-        # Full if the task prints faster than this is read: then lines are lost.
+        # If the task prints faster than this is read, the oldest chunks are dropped.
         self.chunks: deque[bytes] = deque(maxlen=64)
         self._rest = b""
         self._step = step
@@ -144,7 +156,10 @@ class _Printed:
 
 
 class _TextFiles:
-    """JSON lines or CSV with a header; the name may be a pattern, as loggers make a directory a run."""
+    """Files of JSON lines, or of CSV with a header, below the roots.
+
+    `pattern` is a path or a glob pattern: loggers make a new directory for each run.
+    """
 
     def __init__(self, roots: list[Path], pattern: str, step: str) -> None:
         self._roots = roots

@@ -1,8 +1,8 @@
-"""A task's runs in MLflow, read by MLflow's own client, which knows all its stores and logins.
+"""Reads a task's runs in MLflow through MLflow's own client, which knows all its stores and logins.
 
-The client is another process, with the task's directory and environment, and the `python` on its
-PATH: where a training logs to MLflow, that Python has the client. MLflow gives every run the tags
-of $MLFLOW_RUN_CONTEXT; one is the attempt's.
+The client is another process, in the task's directory and with the task's environment. It runs the
+first `python` on the task's PATH: if the training logs to MLflow, that Python has the client. MLflow
+gives every run the tags in $MLFLOW_RUN_CONTEXT, and one of these names the attempt.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ _LOCAL = re.compile(r"(?:sqlite:///|file:(?://)?)([^?]*)")
 
 
 def context(attempt: str) -> dict[str, str]:
+    """Return the variables of a command that have MLflow tag its runs with the attempt."""
     return {"MLFLOW_RUN_CONTEXT": json.dumps({_TAG: _quoted(attempt)})}
 
 
@@ -34,9 +35,10 @@ def context(attempt: str) -> dict[str, str]:
 def client(
     watch: Mapping[str, Any], directory: Path, environment: Mapping[str, str]
 ) -> Iterator[Callable[[], Any]]:
-    """Yield a function that returns the new points, as `main` prints them.
+    """Start the client; yield a function that returns the points since its last call, as `main` does.
 
-    Without `path` or `uri`, MLflow uses the task's own store.
+    It raises ValueError if MLflow cannot be read. `watch` may name a store by `path` or `uri`;
+    without these, MLflow uses the store that the task's environment names.
     """
     path = environment.get("PATH")
     python = shutil.which("python", path=path) or shutil.which("python3", path=path)
@@ -71,9 +73,10 @@ def client(
 
 
 def main(metric: str) -> None:
-    """Answer each line of stdin with [name, step, value, seconds since 1970] of every new point.
+    """Answer each line of stdin with a line of JSON.
 
-    On an error, with {"error": text}.
+    The answer is a list of the new points, [name, step, value, seconds since 1970] each, or
+    {"error": text}. Metrics other than `metric` are in every list, with their latest value only.
     """
     answers = sys.stdout
     sys.stdout = sys.stderr  # for lines that MLflow prints
@@ -81,7 +84,7 @@ def main(metric: str) -> None:
     for _ in sys.stdin:
         try:
             answer: Any = list(_new(metric, seen))
-        except Exception as error:  # MLflow's, its stores' and plugins' have no common base
+        except Exception as error:  # the errors of MLflow, its stores and plugins share no base
             answer = {"error": f"{type(error).__name__}: {error}"}
         print(json.dumps(answer), file=answers, flush=True)
 
@@ -92,7 +95,7 @@ def _new(
     mlflow: Any = importlib.import_module("mlflow")
     local = _LOCAL.fullmatch(mlflow.get_tracking_uri())
     if local and not Path(urllib.parse.unquote(local[1])).exists():
-        return  # MLflow would make it, perhaps at the same time as the training
+        return  # MLflow would make the store, perhaps at the same time as the training does
 
     store = mlflow.MlflowClient()
     experiments = [experiment.experiment_id for experiment in store.search_experiments()]
@@ -110,7 +113,7 @@ def _new(
 
 
 def _quoted(attempt: str) -> str:
-    """Return an attempt without quotation marks, which MLflow's filters cannot have in a value."""
+    """Return an attempt's id without quotation marks, which a filter of MLflow cannot contain."""
     return urllib.parse.quote(attempt, safe="/:=,")
 
 

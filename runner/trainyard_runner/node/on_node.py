@@ -1,8 +1,8 @@
-"""Attempts on their node, one after the other in one Ray task.
+"""Runs attempts on their node, one after the other in one Ray task.
 
-Each yield costs as much as a quick command, and so does each Ray task. Quick attempts therefore
-share one Ray task and one yield. An attempt that turns out not to be quick is the last one here;
-those behind it are given back, and run elsewhere at once.
+Each Ray task costs as much time as a quick command, and so does each yield. Quick attempts
+therefore share one Ray task, and one yield. An attempt that takes longer is the last one of its Ray
+task. The attempts after it are given back to the head, which submits them again.
 """
 
 from __future__ import annotations
@@ -23,12 +23,15 @@ from trainyard_runner.shipped import Package
 from trainyard_runner.wire.order import Order
 from trainyard_runner.wire.outcome import QUICK
 
-# By number of the order: messages of its attempt; None if it was not begun and is given back.
+# (Number of the order, messages of its attempt); None instead of messages gives the order back.
 Messages = list[tuple[int, Batch | None]]
 
 
 def attempts(orders: Sequence[Order], job: Package | None) -> Iterator[Messages]:
-    """Run attempts of a job until all have ended, or one that is not quick has."""
+    """Run the orders' attempts, and yield their messages; stop after one that is not quick.
+
+    The orders after that attempt are given back as soon as it has run longer than QUICK.
+    """
     messages: Messages = []
     sent = time.monotonic()
     count = len(orders)
@@ -92,6 +95,6 @@ def _attempt(order: Order, job: Package | None, spare: Spare) -> Generator[Batch
 
 
 def _parts(references: list[Any]) -> Iterator[bytes]:
-    """Fetch an archive part by part, so that it is never in memory as a whole."""
+    """Yield an archive's parts, each fetched when its turn comes: the whole may not fit in memory."""
     for reference in references:
         yield ray.get(reference)

@@ -1,4 +1,4 @@
-"""A command's output, in chunks of whole lines where that costs no time."""
+"""Collects a command's output into chunks, of whole lines if the rest of a line comes soon."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TAIL_LINES = 20
 
 
 class OutputBuffer:
-    """Collects output until it is due to be sent."""
+    """Collects output until it is due to be sent, and keeps the last lines for the end."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
@@ -25,7 +25,7 @@ class OutputBuffer:
         return bool(self._bytes)
 
     def read(self, descriptor: int, size: int) -> bool:
-        """Read at most `size` bytes; return False at the end, or when there is nothing to read."""
+        """Read at most `size` bytes without waiting; return False at the end, or if none came."""
         try:
             chunk = os.read(descriptor, size)
         except BlockingIOError:
@@ -36,7 +36,7 @@ class OutputBuffer:
         return bool(chunk)
 
     def add(self, line: str) -> None:
-        """Add a line of the runner, on a line of its own."""
+        """Add a line of the runner, which begins a new line of the output."""
         is_open = not (self._bytes or self._tail or b"\n").endswith(b"\n")
         self._bytes += b"\n" * is_open + line.encode() + b"\n"
 
@@ -49,7 +49,10 @@ class OutputBuffer:
         return self.full() or time.monotonic() - self._since >= _EVERY
 
     def take(self, *, everything: bool = False) -> list[tuple[str, Any]]:
-        """Return the chunks to send; the beginning of a line may wait, once, for its rest."""
+        """Remove and return the chunks to send, as messages.
+
+        The unfinished last line is held back once, unless the buffer is full or `everything` is set.
+        """
         taken: list[tuple[str, Any]] = []
         while self._bytes:
             size = self._bytes.rfind(b"\n", 0, CHUNK) + 1

@@ -1,8 +1,9 @@
-"""Sends a task's outputs to the head, during the task and at its end: changes, archive by archive.
+"""Sends changes of a task's outputs to the head as archives, during the task and at its end.
 
-The head keeps a task's archives in order. A whole one replaces all before it, so that they never
-take much more than three times the size of the outputs. The next attempt, and the operator's
-machine, apply them one after the other.
+The head keeps a task's archives in order; the next attempt and the operator's machine unpack them
+one after the other. An archive of all outputs (a whole one) replaces those before it. It is sent
+when the changes exceed twice the outputs' size, so that the head never keeps much more than three
+times that size.
 """
 
 from __future__ import annotations
@@ -18,21 +19,25 @@ from trainyard_runner.wire.archive import Entries, Entry, LeftOut
 from trainyard_runner.wire.outputs import data_bytes, sized
 
 Message = tuple[str, Any]
-# A write within the kernel's clock tick of an earlier one does not show in the time of change.
+# Two writes within one tick of the kernel's clock may leave a file with the same time of change.
 TICK_NS = 10_000_000
+# With more removed names, a whole archive is sent instead.
 _MOST_REMOVED = 1000
 # Characters of removed names in one message.
 _MOST_OF_NAMES = 1024 * 1024
-_HEADERS = 1024  # bytes of an entry in an archive, besides its data
+_HEADERS = 1024  # bytes of an entry in an archive, in addition to its data
+# Messages name at most this many files.
 NAMED = 5
 
 
 class OutputWatch:
-    """Sends the changes of one attempt's outputs, which `scan` returns.
+    """Sends the changes of one attempt's outputs.
 
-    `mapped` returns the full paths of files that programs have mapped for writing. A write there
-    does not always change a file's time, so such a file is sent once more at the end. `held` is how
-    many bytes the head has of changes since the last whole archive; None if it has no archive yet.
+    `scan` returns the outputs' entries and the paths that are left out. `mapped` returns the full
+    paths of files that programs have mapped for writing. A write to such a file does not always
+    change its time, so it is sent once more at the end. `every`: seconds from one look to the next.
+    `limit`: bytes of outputs to send. `held`: bytes of changes that the head has since the last
+    whole archive; None if it has no archive yet.
     """
 
     def __init__(
@@ -59,16 +64,18 @@ class OutputWatch:
             self._sent, _ = scan()
         self._again: set[str] = set()  # names of files that may have changed since they were sent
         self._next = clock() + every
+        # The paths that the last look did not send, each with the reason.
         self.left_out: list[LeftOut] = []
 
     def due(self) -> float:
+        """Return when to call `look` next, by the clock."""
         return self._next
 
     def look(self) -> Iterator[Message]:
-        """Send the changes since the last time, if there are any."""
+        """Yield the messages of an archive with the changes since the last look, if there are any."""
         began = self._clock()
         began_ns = self._wall_ns()
-        # Before and after the scan: a file that is mapped only in between has a new time.
+        # Ask before and after the scan. A file that was mapped in between only has a new time.
         mapped = self._mapped()
         entries, left_out = self._scan()
         mapped |= self._mapped()
@@ -82,16 +89,16 @@ class OutputWatch:
 
         yield from self._send(entries, left_out, unsettled)
         self.left_out = left_out
-        # Scanning and sending takes at most a third of the time.
+        # Wait twice as long as the look took: looks take at most a third of the time.
         self._next = self._clock() + max(self._every, 2 * (self._clock() - began))
 
     def held(self) -> dict[str, int]:
-        """Return the number of the last scan's files that the head has, and their bytes."""
+        """Return the number of files that the head has now, and their bytes."""
         files = [entry for entry in self._sent.values() if entry.is_file]
         return {"files": len(files), "bytes": sum(entry.size for entry in files)}
 
     def last(self) -> Iterator[Message]:
-        """Send the last changes, after all writers have ended."""
+        """Send the last changes, and files that were ever mapped; all writers must have ended."""
         self._again |= self._were_mapped
         yield from self.look()
 
@@ -128,10 +135,11 @@ class OutputWatch:
         self._note_sent(entries, removed, bad)
         self._again = unsettled | bad
 
-        # A whole archive replaces everything: nothing has to be removed before it.
+        # A whole archive replaces everything: no removed names go with it.
         pieces: list[list[str]] = [[]]
         if not is_whole:
-            # First the names that are needed for new entries.
+            # Names that entries of this archive have again come first: its message has only the
+            # first piece, and these must be removed before it is unpacked.
             pieces = _in_pieces(sorted(removed, key=lambda name: name not in entries))
         files = sum(1 for entry in changed if entry.is_file and entry.name not in bad)
         lines = [str(item) for item in left_out if item.is_lost][:NAMED]
@@ -143,7 +151,10 @@ class OutputWatch:
             yield ("outputs", {"files": 0, "whole": False, "removed": names, "left_out": []})
 
     def _is_whole_due(self, entries: Entries, removed: list[str], lost: set[str]) -> bool:
-        """Return whether an archive of all outputs should replace those that the head has."""
+        """Return whether to send all outputs, in an archive that replaces those on the head.
+
+        Not while a path cannot be read: the head may have a former version of it.
+        """
         if self._held is None:
             return True
         if lost:
@@ -160,9 +171,9 @@ class OutputWatch:
 
 
 def within(entries: Entries, limit: int, left_out: list[LeftOut]) -> Entries:
-    """Return the entries that fit into the limit; append others to `left_out`.
+    """Return the entries that fit into `limit` bytes; append the others to `left_out`.
 
-    Curves come first, then the smallest.
+    TensorBoard's event files are taken first, then the smallest files.
     """
     total = data_bytes(entries)
     if total <= limit:
@@ -183,9 +194,10 @@ def within(entries: Entries, limit: int, left_out: list[LeftOut]) -> Entries:
 
 
 def counted(names: list[str], *, by_directory: bool = False) -> dict[str, Any]:
-    """Return the number of names, the first few, and how many are not among these.
+    """Return the number of names, the first NAMED of them, and how many more there are.
 
-    `by_directory`: where there are too many, files in one directory at the top are named together.
+    With `by_directory`, if there are more than NAMED, the files below each directory at the top are
+    named as one.
     """
     counts = dict.fromkeys(names, 1)
     if by_directory and len(names) > NAMED:
@@ -217,7 +229,10 @@ def in_words(left_out: list[LeftOut]) -> str:
 
 
 def _is_gone(before: Entry, now: Entry | None, lost: set[str]) -> bool:
-    """Return whether the head has to remove an entry: it is gone, or of another type by now."""
+    """Return whether the head has to remove an entry, as it is gone or of another type by now.
+
+    An entry that cannot be read, or is below such a directory, is not gone.
+    """
     if now is not None:
         return stat.S_IFMT(before.mode) != stat.S_IFMT(now.mode)
     if before.name in lost:
@@ -226,7 +241,7 @@ def _is_gone(before: Entry, now: Entry | None, lost: set[str]) -> bool:
 
 
 def _in_pieces(names: list[str]) -> list[list[str]]:
-    """Return names in pieces that each fit into one message: at least one piece."""
+    """Split names into pieces that each fit into one message; without names, one empty piece."""
     pieces: list[list[str]] = [[]]
     size = 0
     for name in names:
@@ -243,5 +258,5 @@ def _order(entry: Entry) -> tuple[bool, str]:
 
 
 def _is_no_curve(entry: Entry) -> bool:
-    """Sort key: curves come first, as a user looks at them first."""
+    """Return a sort key that puts TensorBoard's event files first: users look at those first."""
     return "tfevents" not in entry.name

@@ -1,4 +1,4 @@
-"""Process trees: the descendants of a process, the files they write, and how to end them all."""
+"""Process trees: lists a process's descendants, ends them, and lists the files they can write."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def become_subreaper() -> bool:
-    """Make orphaned descendants children of this process, where the system can (Linux)."""
+    """Have orphaned descendants become children of this process; return False outside of Linux."""
     if not sys.platform.startswith("linux"):
         return False
     return bool(ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
@@ -60,7 +60,7 @@ def parent(pid: int) -> int:
 def with_environment(entry: str) -> list[int]:
     """Return the processes that were started with `entry` ("NAME=value") in their environment.
 
-    There are none where /proc is missing.
+    Only processes of which this user may read /proc are found; none on systems without /proc.
     """
     wanted = os.fsencode(entry)
     found = []
@@ -72,7 +72,7 @@ def with_environment(entry: str) -> list[int]:
 
 
 def in_group(group: int) -> list[int]:
-    """Return a process group as one pid for `send`, while it has members; [] after that.
+    """Return [-group], to which `send` sends as to a pid, while the group has members; else [].
 
     For systems without subreapers.
     """
@@ -83,16 +83,17 @@ def in_group(group: int) -> list[int]:
 
 
 def send(pids: list[int], number: signal.Signals) -> None:
-    """Send a signal to each process that still exists and may be sent one."""
+    """Send a signal to each process; those that are gone or belong to another user are ignored."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
 
 
 def end(list_pids: Callable[[], list[int]], *, grace: float) -> bool:
-    """End processes: SIGTERM, `grace` seconds, SIGKILL. Return whether none is left.
+    """End processes: SIGTERM, `grace` seconds, SIGKILL for 5 s; return whether none is left.
 
-    `list_pids` is called often, because a dying tree may still grow.
+    `list_pids` returns the processes that are left. It is called again before each signal, because
+    they may still start others.
     """
     send(list_pids(), signal.SIGTERM)
     if gone_within(list_pids, grace):
@@ -107,7 +108,7 @@ def end(list_pids: Callable[[], list[int]], *, grace: float) -> bool:
 
 
 def gone_within(list_pids: Callable[[], list[int]], seconds: float) -> bool:
-    """Wait until there are no such processes; return whether that was so in time."""
+    """Wait until `list_pids` returns none; return False if it still does after `seconds`."""
     give_up = time.monotonic() + seconds
     while list_pids():
         if time.monotonic() >= give_up:
@@ -117,7 +118,7 @@ def gone_within(list_pids: Callable[[], list[int]], seconds: float) -> bool:
 
 
 def abort(pid: int) -> None:
-    """End a process, unless it has just ended, by SIGABRT; it leaves no core file (Linux)."""
+    """End a process by SIGABRT, without a core file (Linux); one that has ended is ignored."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
         os.kill(pid, signal.SIGABRT)
@@ -131,9 +132,10 @@ def is_python(pid: int) -> bool:
 
 
 def files_written(pids: list[int], below: str, *, mapped_only: bool = False) -> set[str]:
-    """Return the paths below a directory that processes can write; none where /proc is missing.
+    """Return the full paths of files below a directory that processes can write.
 
-    These are files that are mapped into their memory, and, without `mapped_only`, open files.
+    These are files that are mapped into memory for writing and, without `mapped_only`, files that
+    are open for writing. None on systems without /proc.
     """
     paths: set[str] = set()
     for pid in pids:
@@ -145,7 +147,10 @@ def files_written(pids: list[int], below: str, *, mapped_only: bool = False) -> 
 
 
 def _mapped_by(pid: int) -> Iterator[str]:
-    """Yield paths of "7f..-7f.. rw-s 00000000 fe:00 1234   /path"; a new line is \\012 (proc(5))."""
+    """Yield the files that a process has mapped for writing and shared (proc(5)).
+
+    A line is "7f..-7f.. rw-s 00000000 fe:00 1234   /path"; a line's end in a path is \\012.
+    """
     for line in _read(_PROC / str(pid) / "maps").splitlines():
         fields = line.split(maxsplit=5)
         if len(fields) == 6 and fields[1][1:2] == b"w" and fields[1][3:4] == b"s":
@@ -162,7 +167,7 @@ def _open_in(pid: int) -> Iterator[str]:
 
 
 def _is_writable(fdinfo: bytes) -> bool:
-    """Return from "flags:\\t0100002" (octal, proc(5)) whether a descriptor can write."""
+    """Return whether a descriptor can write, from its line "flags:\\t0100002" (octal, proc(5))."""
     for line in fdinfo.splitlines():
         if line.startswith(b"flags:"):
             return int(line.split()[1], 8) & os.O_ACCMODE != os.O_RDONLY
@@ -170,7 +175,7 @@ def _is_writable(fdinfo: bytes) -> bool:
 
 
 def _children_from_kernel(parent: int) -> list[int]:
-    """Read /proc/PID/task/*/children, one per thread (Linux with CONFIG_PROC_CHILDREN)."""
+    """Return a process's children, from /proc/PID/task/*/children (CONFIG_PROC_CHILDREN)."""
     children = []
     for thread in _listing(_PROC / str(parent) / "task"):
         children += [int(pid) for pid in _read(thread / "children").split()]
@@ -178,7 +183,7 @@ def _children_from_kernel(parent: int) -> list[int]:
 
 
 def _children_from_table() -> Callable[[int], list[int]]:
-    """Return a function like `_children_from_kernel`, from one list of all processes."""
+    """List all processes once; return a function that returns a process's children then."""
     table: dict[int, list[int]] = {}
     for pid, parent in _parents():
         table.setdefault(parent, []).append(pid)
@@ -197,7 +202,7 @@ def _parents(pids: list[int] | None = None) -> Iterator[tuple[int, int]]:
     if pids is None:
         pids = _all_pids()
     for number in pids:
-        # The second field is the program's name in parentheses and may itself contain anything.
+        # The second field, the program's name in parentheses, may contain spaces and parentheses.
         fields = _read(_PROC / str(number) / "stat").rpartition(b")")[2].split()
         if len(fields) > 1:
             yield number, int(fields[1])

@@ -1,4 +1,4 @@
-"""Transfers of an attempt's checkpoints and outputs: part by part, so that its log does not wait."""
+"""Sends an attempt's checkpoints and outputs part by part, so that its log is sent in between."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Watch = CheckpointWatch | OutputWatch
 
 
 class Transfers:
-    """An attempt's watches, each of which sends one archive at a time."""
+    """Asks an attempt's watches for archives; each watch has at most one in flight."""
 
     def __init__(self, *watches: Watch, clock: Callable[[], float] = time.monotonic) -> None:
         self._watches = watches
@@ -20,12 +20,13 @@ class Transfers:
         self._in_flight: dict[Watch, Iterator[Message]] = {}
 
     def due(self) -> float:
+        """Return when `step` has something to do, by the clock; 0 for now."""
         if self._in_flight:
             return 0.0
         return min(watch.due() for watch in self._watches)
 
     def step(self, *, begin: bool) -> list[Message]:
-        """Return the next message of each transfer in flight; `begin` those that are due, too."""
+        """Return the next message of each transfer in flight; with `begin`, first start due ones."""
         for watch in self._watches:
             if begin and watch not in self._in_flight and self._clock() >= watch.due():
                 self._in_flight[watch] = watch.look()
@@ -40,7 +41,7 @@ class Transfers:
         return messages
 
     def last(self) -> Iterator[list[Message]]:
-        """Finish the transfers in flight, then send the last changes."""
+        """Yield the rest of each watch's transfer in flight, then its last changes."""
         for watch in self._watches:
             for message in self._in_flight.pop(watch, iter(())):
                 yield [message]

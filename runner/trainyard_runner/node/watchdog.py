@@ -1,4 +1,4 @@
-"""End an attempt whose watched metric does not change or becomes NaN, and say why."""
+"""Decides when to end an attempt: its watched metric is late, silent, constant or not a number."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from typing import Any, NamedTuple
 from trainyard_runner.node.metric_reader import MetricReader
 from trainyard_runner.wire.names import plain
 
-# Seconds from one reading to the next, at least; a server is asked less often.
+# Least seconds from one reading to the next; a server is asked less often.
 _EVERY = 1.0
 _EVERY_OF_SERVER = 5.0
-# Reading takes at most a fifth of the time: a task may leave very many files.
+# After a reading, wait this many times as long as it took: a task may have very many files.
 _SHARE = 5
 _LAST_SECONDS = 60.0
-# Attempts look every 0.2 s; a longer pause was not the training's.
+# Seconds. Attempts look every 0.2 s; after a longer pause, the node was held up, not the training.
 _PACE = 0.4
 _NAMED = 12
 _LONGEST_ERROR = 500
 
 
 class Broken(NamedTuple):
-    """The rule of a watch that does not hold: first, silence, constant or nan; and the reason."""
+    """A broken rule of a watch: `rule` is "first", "silence", "constant" or "nan"."""
 
     rule: str
     reason: str
@@ -35,18 +35,23 @@ class Broken(NamedTuple):
 
 @dataclass
 class Rules:
-    """Decides when an attempt has to end, by a clock that pauses while the attempt is held up."""
+    """Decides when an attempt has to end.
+
+    All times are seconds of a clock that begins with the attempt, and pauses while it is held up.
+    `moved`: when a value last came. `changed`: when a different value last came. `last`: the last
+    finite value.
+    """
 
     watch: dict[str, Any]
     moved: float = 0.0
     changed: float = 0.0
     last: list[float] | None = None
     not_finite: list[float] | None = None
-    # The last value before `not_finite`: one reading may have later ones, too.
+    # The last finite value before `not_finite`; `last` may be of later steps.
     before: list[float] | None = None
 
     def take(self, values: list[list[float]], *, at: float) -> None:
-        """Take in values that were read at that time: [step, value, ...] each, the oldest first."""
+        """Note values that were read at the time `at`: [step, value, ...] each, the oldest first."""
         for value in values:
             if not math.isfinite(value[1]):
                 if self.not_finite is None:
@@ -59,12 +64,12 @@ class Rules:
             self.moved = at
 
     def hold(self, *, at: float) -> None:
-        """Note that values cannot be read now: there may be new ones."""
+        """Restart the times of `silence` and `constant`: values cannot be read at the time `at`."""
         self.moved = at
         self.changed = at
 
     def broken(self, *, at: float) -> Broken | None:
-        """Return the first rule that does not hold at that time; None if all hold."""
+        """Return the first rule that is broken at the time `at`, or None."""
         metric = self.watch["metric"]
         if self.not_finite:
             step, value = self.not_finite[:2]
@@ -97,7 +102,10 @@ def _before(known: list[float] | None) -> str:
 
 
 class MetricWatch:
-    """Reads the metric of one attempt in the background; that of a quick one once, at its end."""
+    """Reads one attempt's metric in a thread, and applies the rules to its values.
+
+    The metric of a quick attempt is read only once, at the end.
+    """
 
     def __init__(
         self, watch: dict[str, Any], *, roots: list[Path], environment: Mapping[str, str]
@@ -118,9 +126,12 @@ class MetricWatch:
         self._reader.feed(output)
 
     def look(self) -> list[tuple[str, Any]]:
-        """Return new values as messages, and judge them by the rules; to be called often."""
+        """Start a reading if one is due; return the values of a finished one as messages.
+
+        Sets `broken` if a rule is broken. The rules' clock advances by at most _PACE a call.
+        """
         now = time.monotonic()
-        # A training that is held up, perhaps with its whole node, is not silent.
+        # While the whole node is held up, the training is not silent: the clock pauses.
         self._clock += min(now - self._looked_at, _PACE)
         self._looked_at = now
         if self._reading is None and self._clock >= self._due:
@@ -135,7 +146,10 @@ class MetricWatch:
         return self._take(reading)
 
     def last(self) -> Iterator[tuple[str, Any]]:
-        """Yield the values that are new at the attempt's end; gives up after _LAST_SECONDS."""
+        """Yield the values that are new after the attempt's end, as messages.
+
+        After _LAST_SECONDS, yields a note that the metric was not read to its end.
+        """
         give_up = time.monotonic() + _LAST_SECONDS
         reading = self._reading or self._thread.submit(self._reader.new)
         is_last = self._reading is None
@@ -150,7 +164,7 @@ class MetricWatch:
         yield "note", f"{metric} was not read to its end within {_LAST_SECONDS:.0f} s"
 
     def missing(self) -> str | None:
-        """Return that an attempt, which has ended, wrote no value; None if it wrote one."""
+        """Return, of an attempt that has ended, that no finite value was read; None if one was."""
         if self._rules.last:
             return None
         return f"no value of {self._rules.watch['metric']}{self._wrote()}"
@@ -162,7 +176,7 @@ class MetricWatch:
     def _take(
         self, reading: Future[list[list[float]]], *, has_ended: bool = False
     ) -> list[tuple[str, Any]]:
-        error = reading.exception()  # any one: programs write anything, and servers fail
+        error = reading.exception()  # of any class: programs write anything, and servers fail
         values: list[list[float]] = []
         self._error = None
         if error:
@@ -172,7 +186,7 @@ class MetricWatch:
             values = reading.result()
 
         self._rules.take(values, at=self._clock)
-        # Values that were written during this reading come with the next one.
+        # Judge by the time when the reading began: it may have missed values written since then.
         broken = self._rules.broken(at=self._began)
         if broken and not self.broken and (broken.rule == "nan" or not has_ended):
             self.broken = broken
@@ -185,7 +199,7 @@ class MetricWatch:
         return [("metric", finite)]
 
     def _wrote(self) -> str:
-        """Return the metrics that were written instead of the watched one, in words."""
+        """Return which metrics were written instead, or why none could be read, in words."""
         if self._error is not None:
             return f"; it could not be read: {self._error}"
         names = list(self._reader.names)

@@ -1,4 +1,4 @@
-"""A task's surroundings: its directories, the job's files, its environment."""
+"""The directories of an attempt on its node, and its command's environment variables."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from trainyard_runner.wire.driver import Driver
 from trainyard_runner.wire.order import Order
 from trainyard_runner.wire.unpack import unpack
 
-# For the checkpoint, the job's files (the command's working directory), and the outputs.
+# They hold the checkpoint, the job's files (the command's working directory), and the outputs.
 DIRECTORIES = ("checkpoint", "job", "output")
 
 
 class Spare:
-    """The directories of a quick attempt, for the next one on this worker.
+    """Keeps an ended attempt's directories for the next attempt in the same Ray task.
 
-    Making four directories, and removing them, is a third of a quick attempt's cost on a busy node.
+    To make and remove four directories is a third of a quick attempt's time on a busy node.
     """
 
     def __init__(self) -> None:
         self._root: Path | None = None
 
     def take(self, prefix: str, parent: Path) -> Path | None:
-        """Return the directories, renamed like new ones; None if there are none."""
+        """Return the kept directories' parent, renamed for the next attempt; None without any."""
         if self._root is None:
             return None
         root = self._root
@@ -71,9 +71,9 @@ class Workspace:
             self._as_made = self._state()
 
     def restore(self, order: Order, fetch: Callable[[list[Any]], Iterator[bytes]]) -> list[LeftOut]:
-        """Restore the former attempt's checkpoint and outputs, the declared ones in their places.
+        """Restore the checkpoint and outputs that an order names; return what could not be restored.
 
-        Returns the files that could not be restored.
+        Declared outputs are moved to their places in the command's directory.
         """
         left_out = []
         if order["checkpoint"]:
@@ -86,7 +86,7 @@ class Workspace:
             parts = fetch(restored["parts"])
             left_out += outputs.apply(parts, self.output, removed=restored["removed"])
 
-        # Sorted: an output that is below another one moves with it.
+        # Sorted, so that a directory comes before a declared output in it, which moves with it.
         for declared in sorted(order["outputs"]):
             if os.path.lexists(self.output / declared):
                 (self.directory / declared).parent.mkdir(parents=True, exist_ok=True)
@@ -94,9 +94,9 @@ class Workspace:
         return left_out
 
     def copy_files(self, files: JobFiles | None, declared: list[str]) -> dict[str, Identity]:
-        """Copy the job's files around the restored ones; return the identity of each copy.
+        """Copy the job's files, but not over restored outputs; return the copies' identities by name.
 
-        Also makes the parent directories of declared outputs, unless a restored file is there.
+        Also makes the parent directories of declared outputs, unless a file is in the way.
         """
         copied: dict[str, Identity] = {}
         if files is not None:
@@ -107,7 +107,7 @@ class Workspace:
         return copied
 
     def keep_token(self, token: str) -> Path:
-        """Write the cluster's token to a file that only the user of this node's Ray can read."""
+        """Write the cluster's token to a file that only this process's user can read."""
         file = self.root / "token"
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as opened:
@@ -118,14 +118,14 @@ class Workspace:
         _remove(self.root)
 
     def hand_on(self) -> None:
-        """Leave the directories to the next attempt if they are like new ones; else remove them."""
+        """Keep the directories for the next attempt if they are like new ones; else remove them."""
         if self._spare is not None and self._is_renewed():
             self._spare.keep(self.root)
         else:
             self.remove()
 
     def _is_renewed(self) -> bool:
-        """Empty the command's own directory; return whether all are as they were made."""
+        """Empty the command's own directory; return whether all directories are as at first."""
         try:
             if any(self.output.iterdir()) or any(self.checkpoint.iterdir()):
                 return False
@@ -137,9 +137,9 @@ class Workspace:
             return False
 
     def _state(self) -> list[tuple[int, ...]]:
-        """Return the inodes, owners, modes, and the times of change of the directories.
+        """Return the inode, mode, owner, group and ctime of each directory.
 
-        The time of the command's own directory does not count: the job's files are copied to it.
+        The ctime of the command's own directory is 0: copying the job's files changes it.
         """
         states: list[tuple[int, ...]] = []
         for path in (self.root, self.directory, self.output, self.checkpoint):
@@ -154,9 +154,10 @@ def environment(
 ) -> dict[str, str]:
     """Return the environment of an attempt's command.
 
-    It is the worker's, without another run's variables (a worker may itself be one). The cluster's
-    token is not among them: programs print their variables, and send them to trackers. In pods it
-    is only a variable, and a command that connects to Ray needs it: Ray reads it from a file.
+    `inherited` is the worker's: its variables TRAINYARD_... are dropped, as another run may have
+    set them. The cluster's token is not among the variables, because programs print these and send
+    them to trackers. If the worker has the token as a variable, as in pods, the token is written to
+    a file. Ray reads that file when the command connects.
     """
     kept = {name: value for name, value in inherited.items() if not name.startswith("TRAINYARD_")}
     token = kept.pop("RAY_AUTH_TOKEN", None)
@@ -199,18 +200,18 @@ def environment(
 
 
 def _defaults(order: Order) -> dict[str, str]:
-    """Return variables that a command gets unless its runtime_env, which its worker has, sets them."""
+    """Return the variables that a command gets unless its runtime_env sets them."""
     defaults = {"OMP_NUM_THREADS": str(max(1, int(order["cpus"]))), "PYTHONUNBUFFERED": "1"}
     declared = order["ray_environment"].get("env_vars", {})
     return {name: value for name, value in defaults.items() if name not in declared}
 
 
 def _for_ray(order: Order) -> dict[str, str]:
-    """Return variables that make the command a driver like one of `ray job submit --runtime-env`.
+    """Return variables that give the command, as a driver of Ray, the job's runtime_env.
 
-    Ray reads them in `ray.init()`; its workers then have the job's files, packages and variables on
-    every node. A program's `ray.init(runtime_env=...)` adds to them, key by key, instead of being
-    refused.
+    `ray.init()` reads them, as under `ray job submit --runtime-env`. The driver's workers then have
+    the job's files, packages and variables on every node. A program may call
+    `ray.init(runtime_env=...)`: Ray merges that, key by key, instead of refusing it.
     """
     environment = dict(order["ray_environment"])
     variables = {**environment.get("env_vars", {}), **order["env"]}
@@ -222,10 +223,10 @@ def _for_ray(order: Order) -> dict[str, str]:
 
 
 def attempt_id(order: Order) -> str:
-    """Return a name that no other attempt, of any run, has."""
+    """Return an attempt's id, which no other attempt of any run has."""
     return f"{order['run']}:{order['task']}:{order['attempt']}"
 
 
 def _remove(root: Path) -> None:
-    with contextlib.suppress(OSError):  # `cluster.down` tries again, and shows the error
+    with contextlib.suppress(OSError):  # `cluster.down` tries again, and shows an error then
         tree.remove(str(root))

@@ -1,7 +1,8 @@
 """Directories as tar archives in parts: read on a worker node, put together on the head.
 
-Nothing is followed outside: a symbolic link is kept as a link if it stays inside the archive, and
-left out otherwise. Sockets, pipes and devices are left out, and paths that are too long to open.
+Symbolic links are never followed. A link whose target is inside the archive is kept as a link, and
+any other link is left out. Sockets, pipes, devices, and paths that are too long to open are left
+out, too.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ _KINDS = {
 
 
 class ChangedError(Exception):
-    """A file was not the same before and after it was read."""
+    """A file is not as the scan saw it, or changed while it was read."""
 
 
 @dataclass(frozen=True)
 class LeftOut:
     """A path that is not sent or not written, and why.
 
-    `is_lost`: a file or directory could not be read or written. `target`: where a link that leads
-    outside ends.
+    `is_lost`: the user loses something, as when a file could not be read; a pipe that is left out
+    is no loss. `target`: the full path to which a link that leads outside points.
     """
 
     name: str
@@ -52,9 +53,10 @@ class LeftOut:
 class Entry:
     """A file, directory or link as the scan saw it.
 
-    Its path is `inside`, below the directory `root`; the archive calls it `name`. `changed_ns` is
-    its ctime: it also tells of a changed mtime, and no program sets it. `data_bytes` are sent: the
-    holes of a sparse file are not. They may change without a write.
+    `inside`: its path below the directory `root`. `name`: its name in the archive. `changed_ns`:
+    its ctime, which a changed mtime also changes, and which no program can set. `data_bytes`: the
+    bytes that are sent, without the holes of a sparse file. They may change without a write, so
+    entries are compared without them.
     """
 
     name: str
@@ -82,10 +84,10 @@ Entries = dict[str, Entry]
 
 
 def scan(root: str, prefix: str = "") -> tuple[Entries, list[LeftOut]]:
-    """Return everything below `root`, and what is left out.
+    """Return the entries of everything below `root`, and the paths that are left out.
 
-    Names are relative to `root` and below `prefix`. A directory that cannot be read is left out
-    with everything in it. A root that is a link is not followed.
+    Entries are named `prefix`/PATH, with PATH relative to `root`. A directory that cannot be read
+    is left out with everything in it. So is `root` itself if it is a link.
     """
     found: Entries = {}
     left_out: list[LeftOut] = []
@@ -114,9 +116,12 @@ def scan(root: str, prefix: str = "") -> tuple[Entries, list[LeftOut]]:
 
 
 def scan_one(path: str, name: str) -> tuple[Entries, list[LeftOut]]:
-    """Return what a declared path is: a file, a link, or a directory with everything below it.
+    """Return the entries of a declared output, and the paths that are left out.
 
-    A pipe, a device or a link that leads outside is lost, too: the path was declared.
+    `path` is a file, a link, or a directory with everything below it; entries are named after
+    `name`. Without such a path, there are no entries and nothing is left out. If `path` itself is a
+    pipe, a device or a link that leads outside, it is left out as lost, because the job declares
+    it.
     """
     parent, base = posixpath.split(path)
     entry = _entry(name, root=parent, inside=base)
@@ -132,11 +137,11 @@ def scan_one(path: str, name: str) -> tuple[Entries, list[LeftOut]]:
 
 
 def parts(entries: Iterable[Entry], left_out: list[LeftOut] | None = None) -> Iterator[bytes]:
-    """Return a tar archive of the entries in parts, without the end mark.
+    """Yield a tar archive of the entries in parts, without the end mark.
 
-    Without `left_out`, raises ChangedError when a file is not as the scan saw it; a locked file is
-    skipped. With it, a file is sent as it is by now, one that cannot be read is added there, and
-    zeros replace the end of one that shrinks while it is read.
+    Without `left_out`: raises ChangedError if a file is not as the scan saw it, and skips a file
+    that this user may not read. With `left_out`: sends each file as it is by now, and appends files
+    that cannot be read to that list. Zeros replace the end of a file that shrinks while it is read.
     """
     pending = bytearray()
     for entry in entries:
@@ -151,7 +156,10 @@ def parts(entries: Iterable[Entry], left_out: list[LeftOut] | None = None) -> It
 
 
 def without_loose_links(entries: Entries, left_out: list[LeftOut]) -> Entries:
-    """Return the entries without links to files that exist and are not sent; `left_out` gets those."""
+    """Return the entries without links to existing paths that are not sent themselves.
+
+    Such links are appended to `left_out` as lost. Links to paths that do not exist are kept.
+    """
     kept: Entries = {}
     for name, entry in entries.items():
         target = entry.target and posixpath.normpath(
@@ -170,9 +178,10 @@ def without_loose_links(entries: Entries, left_out: list[LeftOut]) -> Entries:
 
 
 def stays_inside(name: str, target: str) -> bool:
-    """Say whether a link of that name ends inside, whichever other paths are or become links.
+    """Return whether a link's target is inside, even if other paths are or become links.
 
-    It does if its ".." come first, and lead no higher than the top.
+    `name` is the link's. The target is inside if it is relative, if all its ".." come first, and if
+    these lead no higher than the top.
     """
     steps = [step for step in target.split("/") if step not in {"", "."}]
     ups = next((number for number, step in enumerate(steps) if step != ".."), len(steps))
@@ -180,7 +189,7 @@ def stays_inside(name: str, target: str) -> bool:
 
 
 class Incoming:
-    """An archive that arrives on the head; only a whole one appears under its name."""
+    """An archive that arrives on the head; it gets its name only once it is whole."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -196,9 +205,9 @@ class Incoming:
         self.bytes += len(part)
 
     def finish(self, *, carry: Iterable[str] = ()) -> str:
-        """Close the archive, rename it to its place, and return its sha256.
+        """Close the archive, give it its name, and return its sha256.
 
-        `carry` names files that are copied from the archive that it replaces.
+        `carry` names files that are first copied into it from the archive that it replaces.
         """
         wanted = set(carry)
         if wanted and self._path.exists():
@@ -210,14 +219,14 @@ class Incoming:
         return self._digest.hexdigest()
 
     def abandon(self) -> None:
-        # On a full disk, closing fails to write the rest, which is not needed.
+        # On a full disk, closing fails as it writes the rest, which is not needed.
         with contextlib.suppress(OSError):
             self._file.close()
         self._part.unlink(missing_ok=True)
 
 
 def _listing(directory: str) -> list[str]:
-    """Return the sorted names in a directory; a link to one is an error, as in its place."""
+    """Return the sorted names in a directory. Raises OSError if a link or file is in its place."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         return sorted(item.name for item in os.scandir(descriptor))
@@ -281,7 +290,7 @@ def _pieces(entry: Entry, left_out: list[LeftOut] | None) -> Iterator[bytes]:
         return
 
     try:
-        # A file of the scan may be a link or a pipe by now.
+        # The scan saw a file, but a link or a pipe may be in its place by now.
         descriptor = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
         _missed(entry.name, error, left_out)
@@ -340,7 +349,7 @@ def _file(entry: Entry, descriptor: int, found: os.stat_result) -> Generator[byt
 
 
 def _segments(descriptor: int, size: int) -> list[tuple[int, int]]:
-    """Return where a file has data, each as (offset, length)."""
+    """Return (offset, length) of each part of a file that has data and is no hole."""
     found: list[tuple[int, int]] = []
     at = 0
     while at < size:
@@ -350,7 +359,7 @@ def _segments(descriptor: int, size: int) -> list[tuple[int, int]]:
         except OSError as error:
             if error.errno == errno.ENXIO:  # only a hole follows
                 return found
-            return [(0, size)]  # this file system does not tell
+            return [(0, size)]  # this file system does not report holes
         found.append((start, at - start))
     return found
 
@@ -358,9 +367,10 @@ def _segments(descriptor: int, size: int) -> list[tuple[int, int]]:
 def _sparse_header(
     name: str, found: os.stat_result, segments: list[tuple[int, int]], *, sent: int
 ) -> bytes:
-    """Return the header of a sparse file, in GNU's tar format 1.0, which `tarfile` reads.
+    """Return the header of a sparse file in GNU's format 1.0, which `tarfile` reads.
 
-    It has the real name and size, then the offset and length of each segment, and the file's end.
+    The header has the real name and size, and then the offset and length of each segment. The last
+    of these is an empty one at the file's end. `sent`: bytes of all segments.
     """
     listed = [*segments, (found.st_size, 0)]
     extents = "".join(
@@ -392,7 +402,7 @@ def _header(
 
 
 def _members(path: Path, wanted: set[str]) -> Iterator[bytes]:
-    """Yield the bytes of these members of an archive, headers included."""
+    """Yield the bytes of an archive's members that are in `wanted`, with their headers."""
     with tarfile.open(path) as archive, path.open("rb") as file:
         for member in archive:
             if member.name in wanted:

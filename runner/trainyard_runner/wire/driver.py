@@ -1,4 +1,4 @@
-"""A Ray driver that a task's command started, with its attempt in the metadata of its Ray job."""
+"""The metadata of a Ray job that name the attempt whose command connected to Ray as a driver."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Driver:
     attempt: int
 
     def metadata(self) -> dict[str, str]:
-        """Return the metadata for the driver's job; Ray takes text only."""
+        """Return the metadata of the driver's Ray job, all as text, which Ray requires."""
         return {_RUN: self.run, _TASK: self.task, _ATTEMPT: str(self.attempt)}
 
     @classmethod
     def of(cls, metadata: Mapping[str, str]) -> Driver | None:
-        """Return the attempt of a job; None if no task's command started it, as a run's own job."""
+        """Return the attempt of a Ray job's metadata; None if no task's command started the job."""
         if _TASK not in metadata:
             return None
         attempt = 0

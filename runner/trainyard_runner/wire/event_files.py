@@ -1,8 +1,8 @@
-"""Scalars of a TensorBoard event file that grows.
+"""Reads the scalars of a TensorBoard event file that grows.
 
 A file is a sequence of records (TFRecord): length, its checksum, the event, its checksum, all
-little-endian. An event is a protocol buffer (tensorflow/core/util/event.proto); a scalar takes few
-fields of it: a node needs no library.
+little-endian. An event is a protocol buffer (tensorflow/core/util/event.proto). Scalars need only a
+few of its fields, so that this module reads them without a library.
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ import struct
 from collections.abc import Iterator
 from typing import BinaryIO
 
-# A scalar's record has about 50 bytes; larger ones hold images, histograms or text, and are skipped.
+# Bytes. A scalar's record has about 50; larger records hold images, histograms or text, and are
+# skipped.
 _LARGEST = 64 * 1024
 # tensorflow/core/framework/types.proto
 _FLOAT = 1
 _DOUBLE = 2
-_SIZES = {1: 8, 5: 4}  # bytes of the kinds of fields that have no length
-_LONGEST_VARINT = 10  # bytes: 64 bits, 7 in each
+_SIZES = {1: 8, 5: 4}  # bytes of a field by its wire type, for types of a fixed size
+_LONGEST_VARINT = 10  # bytes of a number of 64 bits, with 7 bits in each byte
 _LARGEST_STEP = 2**64
 
 
 def scalars(file: BinaryIO) -> Iterator[tuple[str, float, float, float]]:
     """Yield (tag, step, value, seconds since 1970) from the file's position on.
 
-    The position is then after the last whole record: one that is not whole yet is read next time. A
-    damaged record is skipped.
+    Afterwards the position is behind the last whole record, so that an unfinished one is read by the
+    next call. A damaged record is skipped.
     """
     size = os.fstat(file.fileno()).st_size
     while file.tell() + 12 <= size:
@@ -68,7 +69,10 @@ def _scalars(record: bytes) -> Iterator[tuple[str, float, float, float]]:
 
 
 def _value(entry: dict[int, bytes]) -> float | None:
-    """Return an entry's number: plain (PyTorch, tensorboardX) or a tensor (TensorFlow 2); else None."""
+    """Return a summary value's number; None if it is no scalar.
+
+    PyTorch and tensorboardX write a plain number, TensorFlow 2 a tensor.
+    """
     if 2 in entry:
         return float(struct.unpack("<f", entry[2])[0])
 
@@ -88,7 +92,7 @@ def _value(entry: dict[int, bytes]) -> float | None:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the number and bytes of each field of a message; whole numbers as little-endian bytes."""
+    """Yield the number and content of each field of a message; varints as little-endian bytes."""
     at = 0
     while at < len(message):
         key, at = _whole(message, at)
@@ -106,12 +110,12 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _whole(message: bytes, at: int) -> tuple[int, int]:
-    """Return the number (a varint) at an offset, and the offset after it.
+    """Return the varint (a whole number) at an offset, and the offset after it.
 
-    Raises IndexError where the message ends too early, ValueError where the number does not end.
+    Raises IndexError if the message ends within the varint, ValueError if the varint is too long.
     """
     number = message[at]
-    if number < 128:  # most are: keys and lengths
+    if number < 128:  # most keys and lengths have one byte
         return number, at + 1
     number = number & 127
     shift = 7

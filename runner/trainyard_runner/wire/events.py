@@ -84,7 +84,10 @@ class NodeFound(Event):
 
 @dataclass(frozen=True)
 class Check(Event):
-    """One rung of the smoke test on one node, or on the cluster as a whole (node None)."""
+    """The result of one rung of the smoke test on one node, or on the whole cluster (node None).
+
+    `ok` is also true for a rung that was skipped.
+    """
 
     kind = "check"
 
@@ -145,10 +148,10 @@ class Metric(Event):
 
 @dataclass(frozen=True)
 class CheckpointKept(Event):
-    """The head has a checkpoint.
+    """The head keeps a checkpoint in an archive, until the task's next checkpoint replaces it.
 
-    `bytes` and `files` are of its content. `archive_bytes` and `sha256` are of the archive, which
-    the next checkpoint of the task replaces; None in a run of an older version.
+    `bytes` and `files`: size and number of the files in the checkpoint. `archive_bytes` and
+    `sha256`: size and digest of the archive, None in events that an older Trainyard wrote.
     """
 
     kind = "checkpoint"

@@ -1,4 +1,4 @@
-"""Fits: every task on a node, a gang as a whole; and the patience with a task without one. Pure."""
+"""Whether tasks fit the nodes, alone or as a gang, and how long to wait for a node. Pure."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from trainyard_runner.wire.nodes import Node
 from trainyard_runner.wire.plan import Gate, Shape, Task
 from trainyard_runner.wire.room import Room
 
+# Seconds for which an idle run waits for a node before a task that fits no node fails.
 LEAST = 60.0
 _COUNTED = ("CPU", "GPU")
-# A lost node may be recreated on a host that first pulls the image: 20 GB at 50 Mbit/s.
+# The same, in seconds, while Kubernetes recreates a lost node: its host may first have to pull the
+# image, 20 GB at 50 Mbit/s.
 RECREATED = 3600.0
 _LEAST_AMOUNT = 1e-9
 # By Ray's names of resources, the fields of a task.
@@ -35,7 +37,10 @@ _NAMES_CHANGE = (
 def room(
     tasks: Sequence[Task], gate: Gate, alive: Sequence[Node], *, together: bool
 ) -> Check | None:
-    """Check that the tasks can ever start; None when there are none."""
+    """Check that the tasks can ever start, on living nodes or those that an autoscaler may add.
+
+    `together`: the tasks are a gang, and must fit at once. Returns None if there are no tasks.
+    """
     if not tasks:
         return None
 
@@ -66,11 +71,14 @@ def room(
 
 
 def _unknown_place(task: Task, places: Sequence[Node], gate: Gate) -> Check | None:
-    """Check the node or group that a task names; None if there is one, and only one such node."""
+    """Return the failed check of a task that names no existing group, or not exactly one node.
+
+    Returns None if the task's place is known, or if it names none.
+    """
     groups = list(dict.fromkeys(node.group or "" for node in places))
     if task.node_group and task.node_group not in groups:
         there = ", ".join(groups)
-        detail = f"task {task.name!r} is to run on group {task.node_group}, and there are {there}"
+        detail = f"task {task.name!r} is to run on group {task.node_group}; the groups are {there}"
         return Check("room", None, False, detail, hint=_HINT)
 
     if not task.node_name:
@@ -81,10 +89,10 @@ def _unknown_place(task: Task, places: Sequence[Node], gate: Gate) -> Check | No
         return None
 
     names = ", ".join(node.name for node in called_so or places)
-    there = f"there are {names}"
+    there = f"the nodes are {names}"
     if called_so:
-        there = f"{len(called_so)} nodes are called so: {names}"
-    detail = f"task {task.name!r} is to run on node {task.node_name}, and {there}"
+        there = f"{len(called_so)} nodes match that: {names}"
+    detail = f"task {task.name!r} is to run on node {task.node_name}; {there}"
     hint = _HINT
     if gate.names_change and not called_so:
         hint = _NAMES_CHANGE
@@ -92,7 +100,7 @@ def _unknown_place(task: Task, places: Sequence[Node], gate: Gate) -> Check | No
 
 
 def _too_little(tasks: Sequence[Task], places: Sequence[Node], asked: str) -> Check:
-    """Return the failed check of tasks that lack resources of the cluster as a whole."""
+    """Return the failed check of tasks that ask for more than all nodes have together."""
     return Check("room", None, False, f"{asked}; {_in_total(tasks, places)}", hint=_ACTORS)
 
 
@@ -104,10 +112,10 @@ def _in_total(tasks: Sequence[Task], places: Sequence[Node]) -> str:
 def lacking(
     tasks: Sequence[Task], places: Sequence[Node], taken: Mapping[str, float] | None = None
 ) -> list[str]:
-    """Return the resources of which there is too little for tasks and for their actors.
+    """Return the resources of which all nodes together have too little for tasks and their actors.
 
-    It counts the nodes together: Ray places a task's actors wherever there is room. `taken` are the
-    amounts that others hold or want free.
+    Only sums are compared, because Ray places a task's actors on any nodes. `taken`: amounts that
+    are held or kept free already, by Ray's names. Custom resources are not compared.
     """
     wanted = total(tasks)
     short = []
@@ -120,7 +128,7 @@ def lacking(
 
 
 def total(tasks: Sequence[Task]) -> Task:
-    """Return a task that asks for as much as all of these."""
+    """Return a task that asks for the sum of what `tasks` ask for, actors included."""
     amounts: dict[str, Any] = {}
     actors = {}
     for field in RESOURCES.values():
@@ -189,7 +197,10 @@ def amount(resource: str, value: float) -> str:
 
 
 def largest(task: Task, places: Sequence[Node]) -> str:
-    """Return the most that a node has of each resource that the task asks for, as text."""
+    """Return in words the most that any node has of CPUs, GPUs and what else the task asks for.
+
+    These may be amounts of different nodes.
+    """
     names = ["CPU", "GPU"]
     if task.memory:
         names.append("memory")
@@ -204,14 +215,14 @@ def largest(task: Task, places: Sequence[Node]) -> str:
 
 
 def fits_together(tasks: Sequence[Task], places: Sequence[Node]) -> bool:
-    """Return whether all tasks fit at once."""
+    """Return whether all tasks fit the nodes at the same time."""
     return fitted(tasks, places) is not None
 
 
 def fitted(tasks: Sequence[Task], places: Sequence[Node]) -> list[Node] | None:
-    """Return a node for each task so that all fit at once, or None.
+    """Return a node for each task, in the tasks' order, so that all fit at once; None if not found.
 
-    Place the largest first, each on the first node with room, as Ray's PACK does.
+    The largest task is placed first, each on the first node with room, as Ray's PACK does.
     """
     free = [dict(node.resources) for node in places]
     chosen: dict[int, Node] = {}
@@ -231,7 +242,7 @@ def fitted(tasks: Sequence[Task], places: Sequence[Node]) -> list[Node] | None:
 def _first_with_room(
     task: Task, places: Sequence[Node], free: Sequence[dict[str, float]]
 ) -> Node | None:
-    """Return the first node with room for a task, and take that from its `free` resources."""
+    """Return the first node with room for a task, and subtract the task from the node's `free`."""
     for node, left in zip(places, free, strict=True):
         if nodes.slots(task, [nodes.with_free(node, left)]):
             for name, value in nodes.wanted(task, node).items():
@@ -241,7 +252,10 @@ def _first_with_room(
 
 
 def patience(task: Task, gate: Gate, alive: Sequence[Node]) -> float:
-    """Return for how many seconds without progress a task waits for a node that it fits."""
+    """Return for how many seconds an idle run waits for a node that a task fits.
+
+    Infinity if an autoscaler may add such a node; else as `without_growth`.
+    """
     later = members.later(gate, alive)
     is_to_grow = nodes.slots(task, later) or (task.actors and has_all(task, [*alive, *later]))
     if is_to_grow:
@@ -250,7 +264,11 @@ def patience(task: Task, gate: Gate, alive: Sequence[Node]) -> float:
 
 
 def without_growth(task: Task, gate: Gate, alive: Sequence[Node]) -> float:
-    """Return the same for a task that Ray does not have: no autoscaler adds a node for it."""
+    """Return for how many seconds to wait for a node, if no autoscaler adds one for the task.
+
+    An autoscaler does not see a task that was not submitted to Ray. RECREATED if Kubernetes
+    recreates a node that the task fits, else LEAST.
+    """
     recreated = members.recreated(gate, alive)
     if nodes.slots(task, recreated):
         return RECREATED
@@ -260,12 +278,12 @@ def without_growth(task: Task, gate: Gate, alive: Sequence[Node]) -> float:
 
 
 def has_all(task: Task, places: Sequence[Node]) -> bool:
-    """Return whether a task fits a node, and all nodes together have the room for its actors."""
+    """Return whether a task fits some node, and all nodes together have room for its actors."""
     return bool(nodes.slots(task, places)) and not lacking([task], places)
 
 
 def missing(task: Task, gate: Gate, alive: Sequence[Node]) -> str:
-    """Return why no node has room for a task now, in words."""
+    """Return in words why a task has to wait: no node fits it now, or its actors find no room."""
     if nodes.slots(task, members.later(gate, alive)):
         return "Ray's autoscaler has not added a node with that yet"
     if nodes.slots(task, members.recreated(gate, alive)):
@@ -276,7 +294,7 @@ def missing(task: Task, gate: Gate, alive: Sequence[Node]) -> str:
 
 
 def never(task: Task, alive: Sequence[Node]) -> str:
-    """Return why a task is given up for which no node comes, in words."""
+    """Return in words why a task is given up: no node fits it, or its actors find no room."""
     if nodes.slots(task, alive):
         return f"it asks for {describe(task)}; {_in_total([task], alive)}"
     return f"no node of the cluster has what it asks for ({describe(task)}); {largest(task, alive)}"

@@ -1,7 +1,7 @@
-"""The members of a cluster: declared, missing, and those that may still come or leave. Pure.
+"""Compares the declared nodes with Ray's: which are missing, and which may come or leave. Pure.
 
-Where a recreated node gets another name (`names_change`: pods of Kubernetes), any node of a group
-counts as any other one of it.
+With `names_change`, a recreated node gets another name, as pods of Kubernetes do. Then any node of
+a group counts as any other node of that group.
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ HEAD = "head"
 
 
 def declared(gate: Gate, alive: Sequence[Node]) -> list[Node]:
-    """Return the declared ones of Ray's living nodes, where one that was just removed may still be."""
+    """Return Ray's living nodes without those that the cluster file does not declare.
+
+    Ray may still list nodes that were just removed from the file. Without declared nodes, all
+    living nodes are returned.
+    """
     if gate.nodes is None or not gate.nodes:
         return list(alive)
     names = {node.name for node in gate.nodes}
@@ -28,7 +32,11 @@ def declared(gate: Gate, alive: Sequence[Node]) -> list[Node]:
 
 
 def missing(gate: Gate, alive: Iterable[Node]) -> list[ExpectedNode]:
-    """Return the expected nodes that are not alive, without optional ones."""
+    """Return the expected nodes that are not alive, without optional ones.
+
+    With `names_change`, a living node that is optional or has a new name replaces a missing one of
+    its group.
+    """
     expected = gate.nodes or ()
     living = list(alive)
     names = {node.name for node in living}
@@ -36,7 +44,7 @@ def missing(gate: Gate, alive: Iterable[Node]) -> list[ExpectedNode]:
     if not gate.names_change:
         return lacking
 
-    # By group, the nodes that count as others: those with new names, and optional ones.
+    # The groups of living nodes that replace missing ones: with new names, or optional.
     expected_names = {node.name for node in expected}
     spare = [_group(node) for node in living if node.name not in expected_names]
     spare += [node.group for node in expected if node.optional and node.name in names]
@@ -57,7 +65,7 @@ def later(gate: Gate, alive: Iterable[Node]) -> list[Node]:
         names = [node.name for node in alive]
         return [_node(node) for node in optional if node.name not in names]
 
-    # As many as the group may have, less its living nodes, by any name.
+    # A group may have as many nodes as expected, whatever the names of its living ones.
     room = Counter(node.group for node in expected)
     room.subtract(_group(node) for node in alive)
     added = []
@@ -69,7 +77,10 @@ def later(gate: Gate, alive: Iterable[Node]) -> list[Node]:
 
 
 def recreated(gate: Gate, alive: Iterable[Node]) -> list[Node]:
-    """Return the lost nodes that Kubernetes recreates, the head alone by its name."""
+    """Return the missing nodes that Kubernetes recreates; [] without `names_change`.
+
+    All but the head have the name "": their new names are not known.
+    """
     if not gate.names_change:
         return []
     nodes = []
@@ -81,7 +92,7 @@ def recreated(gate: Gate, alive: Iterable[Node]) -> list[Node]:
 
 
 def may_leave(gate: Gate, node: Node) -> bool:
-    """Return whether a node may leave without a failure: removed by an autoscaler, or replaced."""
+    """Return whether a dead node is no failure: an autoscaler removed it, or it was replaced."""
     called_so = [expected for expected in gate.nodes or () if expected.name == node.name]
     if any(expected.optional for expected in called_so):
         return True
@@ -89,7 +100,7 @@ def may_leave(gate: Gate, node: Node) -> bool:
 
 
 def gpus(gate: Gate, node: Node) -> float:
-    """Return the GPUs that a node was declared with; those that Ray has, if it was not declared."""
+    """Return a node's declared number of GPUs, or Ray's number if the node is not declared."""
     expected = gate.nodes or ()
     by_name = {node.name: node.gpus for node in expected}
     if node.name in by_name:

@@ -1,4 +1,4 @@
-"""Names of files and metrics, the same wherever they are needed."""
+"""Names of files and metrics, as the operator's machine, the head and nodes all spell them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import re
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._=,+-]")
 _LONGEST = 100
-# The subdirectory of a run's directory with its checkpoints.
+# The subdirectory with the checkpoints, in a run's directory.
 CHECKPOINTS = "checkpoints"
-# The head's variable with a directory that outlives it, where runs then keep their checkpoints.
+# This variable of the head's environment names a directory that outlives the head. If it is set,
+# runs keep their checkpoints there.
 STORAGE = "TRAINYARD_CHECKPOINT_STORAGE"
 
 
@@ -24,7 +25,10 @@ def file_stem(task: str) -> str:
 
 
 def plain(metric: str) -> str:
-    """Return a metric's name as Isaac Lab's tuner spells it; both spellings are one name."""
+    """Return a metric's name as Isaac Lab's tuner spells it: other characters become "_".
+
+    Names that are equal after this are the same metric.
+    """
     return re.sub(r"[^0-9A-Za-z_./]", "_", metric)
 
 
@@ -34,11 +38,12 @@ def segment(number: int) -> str:
 
 
 def run_directory(run: str) -> str:
+    """Return the path of a run's directory, below Ray's logs on the head."""
     return f"trainyard/{run}"
 
 
 def holdings(run: str) -> str:
-    """Return the path of an active run's holdings, below the same directory."""
+    """Return the path of the file with an active run's holdings, below Ray's logs on the head."""
     return f"trainyard/holdings/{run}.json"
 
 

@@ -1,4 +1,4 @@
-"""A Ray node, and how many of a task fit on it. Pure: the operator may have no Ray."""
+"""A Ray node, and how many tasks fit on it. Pure: the operator's machine may not have Ray."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ _PARTS = 10_000
 
 @dataclass(frozen=True)
 class Node:
-    """A living Ray node. Where `resources` are only the free ones, `whole` are all.
+    """A Ray node, living or expected.
 
-    `host_name` is that of its machine, container or pod.
+    `resources`: all that it has, or only the free ones; then `whole` has all. `host_name`: of its
+    machine, container or pod. A node that Ray does not have yet has the `node_id` "".
     """
 
     node_id: str
@@ -47,23 +48,29 @@ class Node:
         return HEAD in self.total
 
     def is_called(self, name: str) -> bool:
-        """Return whether a job means this node by a name, host name, address, or Ray's id."""
+        """Return whether `name` is this node's name, host name, address or Ray's id."""
         return bool(name) and name in (self.name, self.host_name, self.address, self.node_id)
 
 
 def called(name: str, nodes: Iterable[Node]) -> list[Node]:
-    """Return the node of that name, else those of that host, which may be several."""
+    """Return the nodes with that name; if there are none, those with that host name, address or id.
+
+    Several nodes may share a host.
+    """
     found = [node for node in nodes if node.is_called(name)]
     return [node for node in found if node.name == name] or found
 
 
 def with_free(node: Node, free: Mapping[str, float]) -> Node:
-    """Return a node with these free resources."""
+    """Return a node with `resources` replaced by the free ones, and all of them in `whole`."""
     return replace(node, resources=dict(free), whole=node.total)
 
 
 def wanted(task: Task, node: Node) -> dict[str, float]:
-    """Return the amounts that a task takes of a node, by the names of Ray's resources."""
+    """Return the amounts that a task takes on a node, by Ray's names of resources.
+
+    A share is worked out from all that the node has.
+    """
     if task.share is None:
         return amounts(task)
     asked = {**share_of(node.total, task.share), **task.custom}
@@ -71,13 +78,16 @@ def wanted(task: Task, node: Node) -> dict[str, float]:
 
 
 def amounts(task: Task) -> dict[str, float]:
-    """Return the amounts that a task without a share takes of any node."""
+    """Return the amounts that a task without a share takes on any node, without zeros."""
     asked = {"CPU": task.cpus, "GPU": task.gpus, "memory": float(task.memory or 0), **task.custom}
     return {name: amount for name, amount in asked.items() if amount}
 
 
 def share_of(total: Mapping[str, float], share: float) -> dict[str, float]:
-    """Return a share of a node's CPUs, GPUs and memory, rounded down: Ray gives no 1.5 GPUs."""
+    """Return a share of a node's CPUs, GPUs and memory, rounded down.
+
+    More than one GPU is rounded down to a whole number: Ray refuses 1.5 GPUs.
+    """
     gpus = _rounded_down(total.get("GPU", 0.0) * share)
     if gpus > 1:
         gpus = math.floor(gpus)
@@ -89,12 +99,12 @@ def share_of(total: Mapping[str, float], share: float) -> dict[str, float]:
 
 
 def _rounded_down(amount: float) -> float:
-    # A third of three is 1, although floats may come to a little less.
+    # Rounded to 3 digits first: with floats, a third of three may come to a little less than 1.
     return math.floor(round(amount * _PARTS, 3)) / _PARTS
 
 
 def slots(task: Task, nodes: Iterable[Node]) -> int:
-    """Return how many of a task fit on the nodes side by side, if nothing else runs."""
+    """Return how many tasks like this one fit on the nodes at once, within their `resources`."""
     return sum(_on_one(task, node) for node in nodes)
 
 
@@ -111,14 +121,14 @@ def _on_one(task: Task, node: Node) -> int:
         fits.append(_fitting(name, amount, node.resources.get(name, 0.0)))
     if fits:
         return min(fits)
-    # Without any request a node takes as many as it has CPUs; Ray itself would take all at once.
+    # A task that asks for nothing counts as one CPU here; Ray would start any number of these.
     return max(1, int(node.resources.get("CPU", 1)))
 
 
 def _may_be_shared(task: Task, node: Node) -> bool:
-    """Return whether tasks may have shares of a node: one without CPUs and GPUs is kept free."""
+    """Return whether tasks may have shares of a node; not if it has neither CPUs nor GPUs."""
     if not (node.node_id or node.total.get("CPU")):
-        # It may come later, and its CPUs are not declared.
+        # A node that may come later without declared CPUs: its size is not known.
         return False
     if task.on_gpus:
         return bool(node.total.get("GPU"))
@@ -127,7 +137,7 @@ def _may_be_shared(task: Task, node: Node) -> bool:
 
 def _fitting(name: str, amount: float, free: float) -> int:
     if name == "GPU" and amount < 1:
-        # A fraction is of one GPU: 0.6 fits once on each.
+        # A fraction must fit on a single GPU: 0.6 fits once on each.
         whole, rest = divmod(free, 1)
         return int(whole) * int(1 / amount + 1e-9) + int(rest / amount + 1e-9)
     return int(free / amount + 1e-9)

@@ -1,4 +1,4 @@
-"""An order: one attempt, as the head gives it to the node that runs it."""
+"""An order: all that a node needs to run one attempt, sent by the head."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from typing import Any, TypedDict
 
 
 class Restored(TypedDict):
-    """An archive of the task's outputs; `removed` files go before it is unpacked."""
+    """An archive of the task's outputs; `removed` files are deleted before it is unpacked."""
 
     removed: list[str]
     parts: list[Any]  # references into Ray's object store
 
 
 class _OnNode(TypedDict, total=False):
-    ray_address: str  # set by the node; the head's address as that node knows it
+    ray_address: str  # set by the node: the head's address, as this node reaches it
 
 
 class Order(_OnNode):
-    """A dict, not a dataclass: Ray unpickles it before a node has this package."""
+    """One attempt of a task; a dict, because Ray unpickles it before a node has this package."""
 
     run: str
     task: str
@@ -27,7 +27,7 @@ class Order(_OnNode):
     command: list[str]
     env: dict[str, str]
     ray_environment: dict[str, Any]  # the runtime_env of the command's own Ray tasks and actors
-    has_own_package: bool  # `ray_environment` gets a working directory that no other attempt has
+    has_own_package: bool  # the attempt gets its own copy of `ray_environment`'s working directory
     cpus: float
     gpus: float
     timeout: float | None  # seconds
@@ -35,9 +35,9 @@ class Order(_OnNode):
     watch: dict[str, Any] | None  # trainyard/spec/watch.py
     grace: float  # seconds from SIGTERM to SIGKILL
     master: str | None  # of a gang: the address of its first task's node
-    together: bool  # it is one of a gang
+    together: bool  # the task is one of a gang
     every: float  # seconds from one look at its outputs to the next
-    limit: int  # bytes of its outputs
-    held: int | None  # bytes of partial archives that the head has; None if it has none
-    checkpoint: list[Any]  # references to the parts of the checkpoint to begin with
+    limit: int  # most bytes of its outputs, and of a checkpoint
+    held: int | None  # bytes of archives of changes that the head has; None without any archive
+    checkpoint: list[Any]  # references to the parts of the checkpoint that it begins with
     restored: list[Restored]

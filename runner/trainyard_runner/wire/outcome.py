@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 State = Literal["succeeded", "failed", "stopped"]
-# Seconds: an attempt that takes longer is watched, and has its Ray task for itself.
+# Seconds. A quicker attempt shares its Ray task with others, and its metric and requests to stop
+# are not polled.
 QUICK = 0.05
-# The events carry the short words.
+# Outcomes of which a sentence needs other words than events have.
 _WORDS = {"lost": "was lost", "timeout": "ran out of time", "stopped": "was stopped"}
 
 

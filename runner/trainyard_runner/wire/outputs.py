@@ -1,4 +1,4 @@
-"""A task's outputs where they are unpacked: archives applied in order, and their size."""
+"""Unpacks archives of a task's outputs, and says how large outputs are."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ _GIB = 1024**3
 
 
 def apply(pieces: Iterable[bytes], directory: Path, *, removed: Iterable[str]) -> list[LeftOut]:
-    """Bring a directory from one archive to the next; return what could not be written."""
+    """Apply the next archive to a directory of outputs; return what could not be written.
+
+    First deletes the `removed` paths, then unpacks the archive's `pieces` over what is there.
+    """
     top = directory.resolve()
     for name in removed:
         path = top / name
-        # A worker sends the names: none leads upwards, or through a link.
+        # A worker sends these names, which are not trusted: none may lead upwards or through a link.
         is_inside = not {"", ".", ".."} & set(name.split("/"))
         if is_inside and path.parent.resolve() == path.parent:
             with contextlib.suppress(OSError):  # it may be gone already
@@ -30,7 +33,7 @@ def data_bytes(entries: Entries) -> int:
 
 
 def sized(count: int) -> str:
-    """Return bytes in the larger of two units that leaves a digit before the point."""
+    """Return a number of bytes in words: in GiB from 1 GiB on, else in MiB."""
     if count >= 1000 * _GIB:
         return f"{count / _GIB:.0f} GiB"
     if count >= _GIB:

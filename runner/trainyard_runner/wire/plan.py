@@ -1,4 +1,4 @@
-"""The plan of a run, as the operator's machine wrote it."""
+"""The plan of a run, which the operator's machine writes and the head reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trainyard_runner.wire.room import NO_ROOM, Room
 
 
 class Shape(NamedTuple):
-    """The properties of a task that matter to a scheduler."""
+    """The needs of a task that decide where it fits; tasks of one shape are interchangeable."""
 
     amounts: tuple[float | None, ...]
     custom: tuple[tuple[str, float], ...]
@@ -23,7 +23,7 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """One command of the job, and its needs."""
+    """One command of the job, with its resources, placement and retries."""
 
     index: int
     name: str
@@ -32,15 +32,15 @@ class Task:
     cpus: float = 1.0
     gpus: float = 0.0
     memory: int | None = None
-    # A part of one node, instead of `cpus`, `gpus` and `memory`; its amounts depend on the node.
+    # A part of one node, instead of `cpus`, `gpus` and `memory`: 0.5 is half of the node.
     share: float | None = None
-    on_gpus: bool = False  # the share is of a node with GPUs
-    custom: Mapping[str, float] = field(default_factory=dict)  # of Ray's custom resources
+    on_gpus: bool = False  # the share must be of a node with GPUs
+    custom: Mapping[str, float] = field(default_factory=dict)  # Ray's custom resources
     node_name: str | None = None
     node_group: str | None = None
     retries: int = 0
-    final_exit_codes: tuple[int, ...] = ()  # not retried
-    timeout: float | None = None
+    final_exit_codes: tuple[int, ...] = ()  # a task that ends with one of these is not retried
+    timeout: float | None = None  # seconds
     outputs: tuple[str, ...] = ()
     watch: dict[str, Any] | None = None  # trainyard/spec/watch.py
     actors: Room = NO_ROOM  # kept free for its actors and Ray tasks
@@ -57,7 +57,7 @@ class Task:
 
 @dataclass(frozen=True)
 class ExpectedNode:
-    """A node as the cluster file declares it; an autoscaler may add `optional` ones later."""
+    """A node as the cluster file declares it; an `optional` one is made by an autoscaler, if at all."""
 
     name: str
     group: str | None = None
@@ -70,7 +70,12 @@ class ExpectedNode:
 
 @dataclass(frozen=True)
 class Gate:
-    """The smoke test's settings. `names_change`: a recreated node gets another name."""
+    """The smoke test's settings, and what it expects.
+
+    `nodes`: the declared nodes; None if they are not known. `ray`: the expected version of Ray;
+    None: the head's. `needs`: the job's key `smoke`. `wait`: seconds to wait for nodes.
+    `names_change`: a recreated node gets another name.
+    """
 
     skip: bool = False
     simulated_gpus: bool = False
@@ -83,7 +88,7 @@ class Gate:
 
 @dataclass(frozen=True)
 class Plan:
-    """A run, before it starts."""
+    """All that the head needs to know to run a job."""
 
     run: str
     job: str | None
@@ -98,10 +103,10 @@ class Plan:
     outputs_each_attempt: bool = False
     outputs_limit: int = 20 * 1024**3  # bytes of one task
     outputs_every: float = 30.0  # seconds
-    sweep: dict[str, Any] | None = None  # trainyard/spec/tune.py; it makes its tasks itself
-    study: str = ""  # the journal of the sweep that this one continues
+    sweep: dict[str, Any] | None = None  # trainyard/spec/tune.py; `tasks` is empty then
+    study: str = ""  # the study's journal of the sweep that this one continues
     former: str = ""  # the run of that sweep
-    resume: Resume | None = None  # the run, without `tune`, that this one resumes
+    resume: Resume | None = None  # the run that this one resumes; never one of a sweep
 
 
 _CHOICES = (
@@ -116,7 +121,7 @@ _CHOICES = (
 
 
 def read(text: bytes) -> Plan:
-    """Return the plan. Raises ValueError for a version that this runner does not know."""
+    """Read a plan's JSON. Raises ValueError for a version that this runner does not know."""
     raw: dict[str, Any] = json.loads(text)
     if raw.get("version") != 1:
         raise ValueError(f"the plan has version {raw.get('version')!r}; this runner knows 1")
@@ -140,7 +145,7 @@ def read(text: bytes) -> Plan:
 
 
 def task_of(index: int, raw: dict[str, Any]) -> Task:
-    """Return a task of a plan, or of a sweep."""
+    """Read a task from its JSON, of a plan or of a sweep's template; `index` is its place in it."""
     fields = {name: raw[name] for name in Task.__dataclass_fields__ if raw.get(name) is not None}
     for name in ("command", "outputs", "final_exit_codes"):
         fields[name] = tuple(raw.get(name) or ())

@@ -1,4 +1,4 @@
-"""A run that resumes another one: the tasks it skips, and what the others begin with."""
+"""A run that resumes another one: which tasks it skips, and what the other tasks begin with."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from typing import Any
 MORE = b"+"
 LAST = b"."
 PART_BYTES = 8 * 1024 * 1024
-# The most parts that wait on the head, in its memory.
+# The most parts that the operator's machine sends before the head has taken them: they wait in the
+# head's memory.
 AHEAD = 2
 
 
 @dataclass(frozen=True)
 class Inherited:
-    """A task's beginning: whether the operator sends its checkpoint, and its outputs after that."""
+    """A task for which the operator sends a checkpoint, outputs after that, or both."""
 
     task: str
     checkpoint: bool
@@ -26,7 +27,10 @@ class Inherited:
 
 @dataclass(frozen=True)
 class Resume:
-    """The run that is resumed, its tasks that are not run again, and what the others begin with."""
+    """How a run resumes the former run `run`.
+
+    `skipped`: the tasks that are not run again. `inherited`: what the operator sends for others.
+    """
 
     run: str
     skipped: tuple[str, ...] = ()
@@ -41,6 +45,6 @@ class Resume:
 
 
 def part_name(run: str, number: int) -> str:
-    """Return the name of a part in Ray's GCS, which takes only names of packages."""
+    """Return the name under which a part is in Ray's GCS, which takes only names of packages."""
     digest = hashlib.sha256(f"{run}/{number}".encode()).hexdigest()
     return f"_ray_pkg_{digest[:40]}.zip"

@@ -1,4 +1,4 @@
-"""Room that a task wants free on any nodes for its actors and Ray tasks."""
+"""The resources that are kept free, on any nodes, for a task's actors and Ray tasks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Room:
-    """Amounts of Ray's resources, in all; memory in bytes."""
+    """Amounts of Ray's resources, summed over all nodes; memory in bytes."""
 
     cpus: float = 0.0
     gpus: float = 0.0

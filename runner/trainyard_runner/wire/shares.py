@@ -1,4 +1,4 @@
-"""A share of one node: the nodes that may give it, and its amounts on them. Pure."""
+"""Tasks that ask for a share of one node: on which nodes, and how much that is there. Pure."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ from trainyard_runner.wire.nodes import GROUP_LABEL, NODE_LABEL, UNLIMITED, Node
 from trainyard_runner.wire.plan import Gate, Plan, Task, task_of
 
 Size = tuple[float, float]
-# Resources that are free on each node, by its id and Ray's names for them.
+# Returns the free resources of each node, by the node's id and by Ray's names of resources.
 Free = Callable[[], Mapping[str, Mapping[str, float]]]
 
 
 @dataclass(frozen=True)
 class Alike:
-    """Nodes with the same CPUs and GPUs; `labels` select only these, among nodes with room."""
+    """Nodes with the same numbers of CPUs and GPUs.
+
+    `labels` are Ray's label selectors: among the nodes that fit the task, they select only these.
+    {} if all nodes that fit have this size.
+    """
 
     nodes: tuple[Node, ...]
     labels: Mapping[str, str]
@@ -29,7 +33,7 @@ class Alike:
         """Return a task with its share of one of these nodes as CPUs, GPUs and memory."""
         if task.share is None:
             return task
-        # Ray measures memory, with little differences between equal machines.
+        # Ray measures memory: it differs a little between equal machines, so take the least.
         known = [node for node in self.nodes if node.node_id] or self.nodes
         memory = min(node.total.get("memory", 0.0) for node in known)
         if memory >= UNLIMITED:
@@ -42,16 +46,17 @@ class Alike:
 
 @dataclass
 class Asked:
-    """The shares of nodes of one size that a run has asked Ray for; `unplaced` have no node yet."""
+    """How many tasks of a shape, on nodes of one size, are in flight; `unplaced` have no node yet."""
 
     all: int = 0
     unplaced: int = 0
 
 
 def settled(tasks: Iterable[Task], gate: Gate, alive: Sequence[Node]) -> tuple[Task, ...]:
-    """Return tasks with `on_gpus` set: shares are of nodes with GPUs, if the cluster has some.
+    """Return tasks with `on_gpus` decided, for those that ask for a share of a node.
 
-    A share with a placement is of the node or group that it names.
+    If the cluster has nodes with GPUs, a share is of such a node. A task that names a node or group
+    gets a share of that one, with or without GPUs.
     """
     has_gpus = any(node.gpus for node in alive) or any(node.gpus for node in gate.nodes or ())
     found = []
@@ -63,7 +68,7 @@ def settled(tasks: Iterable[Task], gate: Gate, alive: Sequence[Node]) -> tuple[T
 
 
 def settled_plan(plan: Plan, alive: Sequence[Node]) -> Plan:
-    """Return a plan with all tasks settled, and the one from which a sweep makes its tasks."""
+    """Return a plan with `on_gpus` decided for its tasks and for a sweep's template (`settled`)."""
     tasks = settled(plan.tasks, plan.gate, alive)
     sweep = plan.sweep
     if sweep is not None:
@@ -73,7 +78,10 @@ def settled_plan(plan: Plan, alive: Sequence[Node]) -> Plan:
 
 
 def places(alive: Sequence[Node], later: Sequence[Node]) -> list[Node]:
-    """Return living and later nodes; a later one is as large as living ones of its group."""
+    """Return the living nodes, and those that an autoscaler may add (`later`).
+
+    The latter get the resources of a living node of their group, if there is one.
+    """
     known = {node.group: node.total for node in alive}
     found = list(alive)
     for node in later:
@@ -82,7 +90,7 @@ def places(alive: Sequence[Node], later: Sequence[Node]) -> list[Node]:
 
 
 def alike(task: Task, places: Sequence[Node]) -> list[Alike]:
-    """Return the nodes that a task's share may be of, grouped by size."""
+    """Return the nodes that can run a task, grouped by size."""
     fitting = [node for node in places if nodes.slots(task, [node])]
     by_size: dict[Size, list[Node]] = {}
     for node in fitting:
@@ -98,9 +106,10 @@ def alike(task: Task, places: Sequence[Node]) -> list[Alike]:
 def chosen(
     task: Task, places: Sequence[Node], asked: Mapping[Size, Asked], free: Free
 ) -> Alike | None:
-    """Return the nodes to ask Ray for the next share of; None while it was asked for all of them.
+    """Return the nodes of one size on which to submit the next task; None while all are taken.
 
-    `free` is called only where nodes differ: then those with most room now come first.
+    `asked`: how many tasks of the shape are in flight, by size. If several sizes are left, the one
+    with most room now is chosen; only then is `free` called, which asks Ray.
     """
     candidates = []
     for sized in alike(task, places):
@@ -125,7 +134,10 @@ def chosen(
 
 
 def together(tasks: Sequence[Task], places: Sequence[Node], free: Free) -> list[Alike] | None:
-    """Return nodes for each task of a gang so that all fit at once, preferably now; None if never."""
+    """Return nodes of one size for each task of a gang so that all fit at once; None if they cannot.
+
+    If nodes differ in size, `free` is called (it asks Ray), and sizes with room now are preferred.
+    """
     sizes_of_tasks = [alike(task, places) for task in tasks]
     if all(len(sizes) == 1 for sizes in sizes_of_tasks):
         found = fit.fitted(tasks, places)
@@ -147,7 +159,10 @@ def _size(node: Node) -> Size:
 
 
 def _labels(members: Sequence[Node], fitting: Sequence[Node]) -> dict[str, str]:
-    """Return labels that select `members` only: groups, which an autoscaler knows, else node ids."""
+    """Return labels that select only `members` among the `fitting` nodes.
+
+    They name groups where possible, because an autoscaler can add nodes for these; else node ids.
+    """
     groups = {node.group for node in members}
     others = {node.group for node in fitting if node not in members}
     if None in groups or groups & others:

@@ -1,4 +1,4 @@
-"""A search space: its configurations, and the commands that try them."""
+"""A sweep's search space: its configurations, and the commands that try them."""
 
 from __future__ import annotations
 
@@ -16,19 +16,25 @@ MARK = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_-]*)\}|[{}]")
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
-    """Return the text with every placeholder replaced; the text was checked before."""
+    """Return the text with every placeholder replaced, and `{{` and `}}` by single braces.
+
+    Raises KeyError for a placeholder without a value; the job file's texts were checked for that.
+    """
     return MARK.sub(lambda mark: values[mark[1]] if mark[1] else mark[0][0], text)
 
 
 def text_of(value: str | bool | int | float) -> str:
-    """Return a value as a command sees it: booleans as YAML writes them."""
+    """Return a parameter's value as text for a command: booleans as true and false, as in YAML."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value)
 
 
 def tidy(params: Params) -> Params:
-    """Return a configuration with 0.3 where multiples of a step made 0.30000000000000004."""
+    """Return a configuration with floats rounded to 15 digits: 0.3 for 0.30000000000000004.
+
+    Multiples of a step have such digits.
+    """
     tidied: Params = {}
     for name, value in params.items():
         if isinstance(value, float):
@@ -38,7 +44,11 @@ def tidy(params: Params) -> Params:
 
 
 def filled(template: Mapping[str, Any], values: Params, space: Collection[str]) -> dict[str, Any]:
-    """Return a task's command and environment, without words of parameters that are not used."""
+    """Return a sweep's template as a task, with all placeholders replaced.
+
+    `values` are the configuration's parameters and `repeat`. Words of the command, and variables,
+    that name a parameter of the space without a value are left out.
+    """
     texts = {name: text_of(value) for name, value in values.items()}
     lacking = set(space) - set(texts)
 
@@ -51,7 +61,7 @@ def filled(template: Mapping[str, Any], values: Params, space: Collection[str]) 
 
 
 def suggest(trial: Any, space: Space) -> Params:
-    """Ask an Optuna trial for a configuration."""
+    """Ask an Optuna trial for a value of each parameter that is used (`when`)."""
     params: Params = {}
     for name, parameter in space.items():
         if not _is_used(parameter, params):
@@ -71,7 +81,10 @@ def suggest(trial: Any, space: Space) -> Params:
 
 
 def grid(space: Space) -> Iterator[Params]:
-    """Yield every configuration; where a parameter is not used, its values make no difference."""
+    """Yield every configuration of a finite space, without parameters that are not used in it.
+
+    A configuration with unused parameters is yielded once for each of their values.
+    """
     for values in itertools.product(*(parameter["values"] for parameter in space.values())):
         params: Params = {}
         for (name, parameter), value in zip(space.items(), values, strict=True):
@@ -81,12 +94,15 @@ def grid(space: Space) -> Iterator[Params]:
 
 
 def is_finite(space: Space) -> bool:
-    """Return whether each parameter has a known list of values, and so the space an end."""
+    """Return whether each parameter has a list of values, so that configurations can be counted."""
     return all(parameter["values"] for parameter in space.values())
 
 
 def shuffled(space: Space, seed: int) -> Space:
-    """Return a space with each parameter's values in random order, so as not to begin in a corner."""
+    """Return a space with each parameter's values in random order.
+
+    So its grid does not begin with the lowest values of all parameters.
+    """
     chance = random.Random(seed)  # noqa: S311 - the order in which configurations are tried
     mixed = {}
     for name, parameter in space.items():
@@ -96,7 +112,7 @@ def shuffled(space: Space, seed: int) -> Space:
 
 
 def key_of(params: Params) -> tuple[tuple[str, str], ...]:
-    """Return a key that equal configurations share; 1 and true differ."""
+    """Return a key that is the same for equal configurations; 1 and true are different."""
     return tuple(sorted((name, repr(value)) for name, value in params.items()))
 
 

@@ -1,4 +1,7 @@
-"""A run's event stream: files of one JSON object a line, each small enough to be read again."""
+"""A run's event stream: segments (files) with one event, a JSON object, on each line.
+
+Segments are small, because a reader may have to read the newest one from its beginning.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +17,20 @@ from trainyard_runner.wire import names
 from trainyard_runner.wire.events import Continues, Event, TaskOutput
 
 ROLL_AT = 8 * 1024 * 1024
-# Readers take a longer line for something that is no stream. 256 KiB of output, one event, become
-# six times as long here.
+# Bytes. Readers reject a file with a longer line. 256 KiB of output, the most in one event, may
+# become six times as long in JSON.
 LONGEST_LINE = 16 * 1024 * 1024
-# In an event that would be longer, each text and list is cut to so many characters or items.
+# In an event with a longer line, each text and list is cut to this many characters or items.
 _CUT_TO = 1000
-# Bytes set aside: on a full disk, the ends of tasks can still be written.
+# Bytes of a file that is shrunk on a full disk, so that the ends of tasks can still be written.
 RESERVE = 4 * 1024 * 1024
 
 
 class EventStream:
-    """Writes events in order, each at once and whole or not at all.
+    """Writes events in order, without delay, each whole or not at all.
 
     Every event has `seq` (0, 1, 2, ... without a gap over all segments) and `time`. The last line
-    of a full segment is the event "continues", which names the next one.
+    of a full segment is the event "continues", which names the next segment.
     """
 
     def __init__(
@@ -47,14 +50,14 @@ class EventStream:
     def write(self, event: Event) -> None:
         """Append one event.
 
-        Raises OSError when the disk is full: for a task's output, and for other events once the
-        reserve is used up.
+        On a full disk, a task's output raises OSError, and other events use up the reserve. Once
+        that is used up, they raise OSError, too.
         """
         try:
             self._write(event)
         except OSError:
             if isinstance(event, TaskOutput):
-                # The other half stays for other events.
+                # Give up half of the reserve; the other half is for other events.
                 self._shrink_reserve(RESERVE // 2)
                 raise
             self._shrink_reserve(0)
@@ -71,7 +74,8 @@ class EventStream:
 
     def _append(self, event: Event) -> None:
         line = replace(event, seq=self._seq, time=round(self._clock(), 4)).line()
-        # ASCII only: lone surrogates (bytes that are not UTF-8) have no other spelling in a file.
+        # json.dumps escapes all but ASCII: a file cannot hold lone surrogates, which are bytes of
+        # output that are not UTF-8.
         encoded = json.dumps(line, separators=(",", ":")).encode() + b"\n"
         if len(encoded) > LONGEST_LINE:
             encoded = json.dumps(_cut(line), separators=(",", ":")).encode() + b"\n"
@@ -104,7 +108,7 @@ class EventStream:
 
 
 def _cut(value: Any) -> Any:
-    """Return a JSON value with long texts and lists cut: no event makes a run unreadable."""
+    """Return a JSON value with long texts, lists and objects cut to _CUT_TO."""
     if isinstance(value, str):
         return value[:_CUT_TO]
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Texts of other programs."""
+"""Reads texts that other programs printed."""
 
 from __future__ import annotations
 

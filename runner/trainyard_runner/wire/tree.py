@@ -1,6 +1,7 @@
-"""Directory trees: no recursion, no link followed; what is too deep for a path is removed, too.
+"""Lists and removes directory trees, without following links, at any depth.
 
-The guard imports it while a task waits: no `shutil`, no `dataclasses` (10 ms each).
+The guard imports this module while a task waits. So it does not import `shutil` and `dataclasses`,
+which take 10 ms each.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _TRIES = 3
-# Linux takes paths of 4,095 bytes, names of 255. A directory that is deeper moves to the top.
+# Bytes. Linux takes paths of 4,095 bytes, and names of 255. To be removed, a directory with a
+# longer path than this is first moved to the top.
 _DEEP = 2048
 
 
 def files(root: str) -> Iterator[str]:
-    """Yield the readable files below a directory, relative to it; links are left out."""
+    """Yield the readable files below a directory, as paths relative to it; links are left out."""
     waiting = [""]
     while waiting:
         inside = waiting.pop()
@@ -30,11 +32,12 @@ def files(root: str) -> Iterator[str]:
 
 
 def remove(path: str) -> None:
-    """Remove a file, a link, or a directory with all that is in it, locked or not.
+    """Remove a file, a link, or a directory with everything in it, also with write-protected parts.
 
-    A path that does not exist is fine. All that can be removed is; then the first error is raised.
+    A path that does not exist is no error. If parts cannot be removed, the rest is removed first,
+    and then the first error raised.
     """
-    for tries_left in reversed(range(_TRIES)):  # a process may still write into it
+    for tries_left in reversed(range(_TRIES)):  # a process may still write into the directory
         errors: list[OSError] = []
         try:
             mode = os.lstat(path).st_mode
@@ -53,7 +56,7 @@ def remove(path: str) -> None:
 
 
 def empty(path: str) -> None:
-    """Remove all that is in a directory, locked or not. Raises the first error."""
+    """Remove everything in a directory, as `remove` does; the directory itself stays."""
     errors: list[OSError] = []
     _empty(path, errors)
     if errors:
@@ -61,7 +64,7 @@ def empty(path: str) -> None:
 
 
 def make(path: str) -> None:
-    """Make a directory that its owner can use; a file or link in its place is replaced."""
+    """Make a directory, or give its owner all rights if it exists; replace a file or link there."""
     try:
         Path(path).mkdir()
     except FileExistsError:
@@ -93,7 +96,7 @@ def _empty(root: str, errors: list[OSError]) -> None:
 
 
 def _shortened(path: str, root: str) -> str:
-    """Return the path of a directory, which was moved to the top if the path is long."""
+    """Return a directory's path; a directory with a long path is first moved to the top."""
     if len(os.fsencode(path)) <= _DEEP:
         return path
 
@@ -104,7 +107,7 @@ def _shortened(path: str, root: str) -> str:
 
 
 def _unlink_files(directory: str, errors: list[OSError]) -> list[str]:
-    """Remove all but the directories; return the paths of those."""
+    """Remove the files and links in a directory; return the paths of its subdirectories."""
     with os.scandir(directory) as items:
         listing = list(items)
 
@@ -128,7 +131,7 @@ def _noted(errors: list[OSError]) -> Iterator[None]:
 
 
 def _unlock(path: str) -> None:
-    """Give a directory's owner all rights on it, where that is allowed."""
+    """Give a directory's owner all rights on it, if this process may."""
     with contextlib.suppress(OSError):
         mode = os.lstat(path).st_mode
         if stat.S_ISDIR(mode) and mode & 0o700 != 0o700:

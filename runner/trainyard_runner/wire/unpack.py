@@ -1,4 +1,4 @@
-"""Unpack an archive that a task wrote, over what is there, and never outside the directory."""
+"""Unpacks an archive that a task wrote: over existing files, and never outside the directory."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from trainyard_runner.wire.archive import PART, LeftOut, stays_inside
 
 
 def unpack(source: IO[bytes] | Iterable[bytes], directory: Path) -> list[LeftOut]:
-    """Extract a tar stream, a file or pieces of bytes, member by member; return what was left out.
+    """Extract a tar archive, from a file or pieces of bytes; return the members that are left out.
 
-    A member replaces a path of the same name once it is whole. Raises tarfile.TarError for a
-    damaged archive, and OSError for a full disk.
+    A member replaces an existing path of the same name only once it is whole. Raises
+    tarfile.TarError for a damaged archive, and OSError for a full disk.
     """
     directory.mkdir(parents=True, exist_ok=True)
     stream: Any = source if hasattr(source, "read") else _Pieces(source)
@@ -41,7 +41,7 @@ def unpack(source: IO[bytes] | Iterable[bytes], directory: Path) -> list[LeftOut
 
 
 def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, target: _Target) -> str | None:
-    """Put a member into its place; return why it was left out."""
+    """Put a member into its place; return None, or why it is left out. Raises OSError: full disk."""
     steps = [step for step in member.name.split("/") if step not in {"", "."}]
     objection = _objection(member, steps)
     if objection:
@@ -78,8 +78,8 @@ def _objection(member: tarfile.TarInfo, steps: list[str]) -> str | None:
 class _Target:
     """The directory that an archive is unpacked into.
 
-    `part` is a name at its top that nothing else has: a member is made there, then renamed, so that
-    it is whole or not there.
+    `part` is an unused path at its top. Each member is first made there, and then renamed to its
+    place, so that no unfinished file is ever there.
     """
 
     def __init__(self, root: str) -> None:
@@ -88,9 +88,10 @@ class _Target:
         self.part = Path(root, f".part-{secrets.token_hex(8)}")
 
     def directory(self, steps: list[str]) -> str:
-        """Make the directories of a path; a link or file among them is replaced by a directory."""
+        """Make the directories of a path, and return it; links or files among them are replaced."""
         path = "/".join([self._root, *steps])
-        # Members of a directory follow each other, and none of them replaces one above it.
+        # Members of one directory follow each other, and cannot replace that directory: it need not
+        # be made again.
         if path != self._last:
             made = self._root
             for step in steps:
@@ -116,7 +117,7 @@ def _place(
             part.symlink_to(member.linkname)
         else:
             archive.makefile(member, part)
-            # Only what is the user's to give: no setuid, nothing for the world to write.
+            # The archive's mode is not trusted: no setuid, and nothing that others may write.
             part.chmod((member.mode & 0o755) | 0o600)
             os.utime(part, (member.mtime, member.mtime))
         _rename(part, path)
@@ -135,7 +136,7 @@ def _rename(part: Path, path: Path) -> None:
 
 
 class _Pieces(io.RawIOBase):
-    """Pieces of bytes as a file that `tarfile` reads."""
+    """Makes an iterable of bytes readable as a file, for `tarfile`."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self._pieces = iter(pieces)
